@@ -1,0 +1,1 @@
+"""What runs on a worker: generate, build, run, each in a child process. Knows TVM."""

@@ -1,0 +1,1 @@
+"""Who works where, and the command line that wires it all. Knows Ray."""

@@ -1,0 +1,1 @@
+"""Where candidates come from: programs, their schedules and features. Knows TVM."""

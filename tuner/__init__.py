@@ -1,0 +1,30 @@
+"""An elastic auto-tuner for tensor programs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+__all__ = ["TunerError", "UsageError", "__version__", "lower", "tune"]
+
+if TYPE_CHECKING:
+    from cluster.tune import tune
+    from spaces.lower import lower
+    from tuner.errors import TunerError, UsageError
+
+# Resolved when first used, so that `import tuner` stays light and the packages to the right of
+# this one are not its dependencies: the two doors are the layering test's named exceptions.
+_LAZY = {
+    "tune": "cluster.tune",
+    "lower": "spaces.lower",
+    "TunerError": "tuner.errors",
+    "UsageError": "tuner.errors",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(_LAZY[name]), name)

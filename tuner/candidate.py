@@ -1,0 +1,48 @@
+"""A point of a task's space, as data."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class CandidateKind(StrEnum):
+    """What a candidate's payload holds."""
+
+    TRACE = "trace"
+    """Schedule instructions and decisions, as the JSON of a TVM trace without post-processing."""
+    LIBRARY = "library"
+    """A symbol and the library that provides it."""
+    PINNED = "pinned"
+    """The hash of a hand-written function."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A schedule of a task: a tagged, canonical payload and the space it came from.
+
+    Two candidates are the same when their payloads are; the space only says who can read it.
+    """
+
+    kind: CandidateKind
+    payload: str
+    space: str
+
+    @property
+    def key(self) -> str:
+        """Hash of the canonical payload."""
+        return hashlib.sha256(f"{self.kind}\n{self.payload}".encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """An order for one candidate: mutate `parent`, or sample afresh where there is none.
+
+    Everything random about it follows from `seed`, so a draft gives the same candidate anywhere.
+    """
+
+    task_key: str
+    number: int
+    seed: int
+    parent: Candidate | None = None

@@ -1,0 +1,49 @@
+"""The seam of cost models: fit and predict on arrays."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float32]
+Groups = npt.NDArray[np.int32]
+
+
+class CostModel(Protocol):
+    """Ranks candidates within a task."""
+
+    def fit(self, features: Floats, latencies_s: Floats, groups: Groups) -> None:
+        """Learn from measured candidates.
+
+        Args:
+            features: one row for each candidate.
+            latencies_s: their times; `inf` for a candidate that failed.
+            groups: number of each candidate's task; only order within a group matters.
+        """
+
+    def predict(self, features: Floats) -> Floats:
+        """One score for each row; higher is better, comparable within a task."""
+
+    def dump(self) -> bytes:
+        """The fitted model, for `load` in another process."""
+
+    def load(self, data: bytes) -> None:
+        """Become the model that `dump` wrote."""
+
+
+def pairwise_accuracy(scores: Floats, latencies_s: Floats, groups: Groups) -> float | None:
+    """Share of pairs within a group, of different latency, that the scores order rightly.
+
+    A tie between scores counts half. None where there is no such pair.
+    """
+    right = pairs = 0.0
+    for group in np.unique(groups):
+        rows = groups == group
+        s, t = scores[rows], latencies_s[rows]
+        faster = t[:, None] < t[None, :]
+        right += float((faster & (s[:, None] > s[None, :])).sum())
+        right += 0.5 * float((faster & (s[:, None] == s[None, :])).sum())
+        pairs += float(faster.sum())
+    return right / pairs if pairs else None

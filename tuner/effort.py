@@ -1,0 +1,59 @@
+"""Named presets: the only place where defaults of budget and measurement live."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """How one kernel is timed.
+
+    A sample is the mean of as many runs as fill `sample_s`; samples are taken until `total_s` is
+    spent, at least `min_samples` and at most `max_samples` of them. Caches are warm: the kernel
+    runs `warmup_runs` times first and nothing is flushed between samples.
+    """
+
+    warmup_runs: int = 1
+    sample_s: float = 0.004
+    total_s: float = 0.030
+    min_samples: int = 3
+    max_samples: int = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much a run may spend, where the user did not say.
+
+    Attributes:
+        trials_per_task: the total is this times the number of tasks.
+        time_budget_s: wall time from the start.
+        timing: how the search times a kernel.
+        finalist_timing: how a finalist is timed again.
+        finalists: how many candidates of a task are timed again, the default not counted.
+        finalist_rounds: how often each is, interleaved.
+        finalist_share: at most this part of the time budget goes to finalists.
+        gain_floor: a task whose remaining time is below this share of the model is left alone
+            after its first few trials.
+        build_deadline_s: for one build.
+        run_deadline_s: for loading, checking and timing one kernel.
+    """
+
+    name: str
+    trials_per_task: int
+    time_budget_s: float
+    timing: Timing = Timing()
+    finalist_timing: Timing = Timing(total_s=0.100, min_samples=5)
+    finalists: int = 3
+    finalist_rounds: int = 3
+    finalist_share: float = 0.1
+    gain_floor: float = 0.002
+    build_deadline_s: float = 60.0
+    run_deadline_s: float = 30.0
+
+
+EFFORTS = {
+    "quick": Effort("quick", trials_per_task=32, time_budget_s=10 * 60, finalists=2),
+    "normal": Effort("normal", trials_per_task=128, time_budget_s=60 * 60),
+    "max": Effort("max", trials_per_task=1024, time_budget_s=12 * 60 * 60, finalists=5),
+}

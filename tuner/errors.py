@@ -1,0 +1,21 @@
+"""Errors a user can cause or meet, each with the exit code of the command line.
+
+    TunerError              exit 1: found by looking (a broken model, a held run folder)
+      UsageError            exit 2: refused without opening anything (bad syntax)
+
+Failures of trials are not exceptions: they are values, see `tuner.record.Status`.
+"""
+
+from __future__ import annotations
+
+
+class TunerError(Exception):
+    """Something the user can mend. Its text is one line that says what, and what to do."""
+
+    exit_code = 1
+
+
+class UsageError(TunerError):
+    """The request itself is malformed: no file or device had to be looked at to see it."""
+
+    exit_code = 2

@@ -1,0 +1,73 @@
+"""The two seams between the logic of a session and the machines that work for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tuner.candidate import Candidate, Draft
+from tuner.record import Record, Trial
+
+Features = npt.NDArray[np.float32]
+
+
+class Measurer(Protocol):
+    """Builds and measures trials somewhere. Every submitted trial comes back as one record."""
+
+    def free(self) -> int:
+        """How many more trials can be put to work now; changes as machines come and go."""
+
+    def submit(self, trials: Sequence[Trial], cutoff_s: float | None = None) -> None:
+        """Take trials. A kernel slower than `cutoff_s` may be cut short as CENSORED."""
+
+    def collect(self, timeout_s: float) -> list[Record]:
+        """Records that are ready, waiting at most `timeout_s` for the first."""
+
+    def close(self) -> None:
+        """Stop the workers. Trials in flight are dropped without a record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    """What became of a draft.
+
+    Attributes:
+        draft: the order this answers.
+        candidate: the point it gave, or None if none could be made.
+        error: why there is none.
+        code_hash: hash of the realised program; equal programs need only one timing.
+        score: predicted merit, higher is better, comparable within one task and model version.
+        model_version: of the cost model that scored it; 0 is no model.
+        features: vector for the cost model, one length for all candidates.
+    """
+
+    draft: Draft
+    candidate: Candidate | None = None
+    error: str = ""
+    code_hash: str = ""
+    score: float = 0.0
+    model_version: int = 0
+    features: Features | None = None
+
+
+class SpacePool(Protocol):
+    """Turns drafts into checked, scored candidates somewhere. Every draft is answered once."""
+
+    def free(self) -> int:
+        """How many more drafts can be taken now."""
+
+    def submit(self, drafts: Sequence[Draft]) -> None:
+        """Take drafts."""
+
+    def collect(self, timeout_s: float) -> list[Evaluated]:
+        """Answers that are ready, waiting at most `timeout_s` for the first."""
+
+    def use_model(self, version: int, model: bytes) -> None:
+        """Score from now on with this cost model, as `CostModel.dump` wrote it."""
+
+    def close(self) -> None:
+        """Stop the workers. Drafts in flight are dropped."""

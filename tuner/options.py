@@ -1,0 +1,59 @@
+"""What a user asked for, as data: already parsed, not yet looked up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tuner.effort import EFFORTS, Effort
+
+
+@dataclass(frozen=True, slots=True)
+class IntRange:
+    """Integers to draw an input from, both ends included."""
+
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSpec:
+    """Which model, and how its open ends are closed.
+
+    Attributes:
+        source: `model.onnx`, `model.pt2`, `path.py:function` or `package.module:function`.
+        shapes: shape of each input that the model leaves dynamic.
+        inputs: values of inputs, a file of them or a range of integers to draw from.
+        args: keyword arguments for a function that makes the model.
+    """
+
+    source: str
+    shapes: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    inputs: tuple[tuple[str, Path | IntRange], ...] = ()
+    args: tuple[tuple[str, str | int | float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TuneOptions:
+    """One request to tune a model.
+
+    Attributes:
+        target: `auto`, `llvm`, `cuda`, or the JSON of a TVM target.
+        trials: total of the run; None is the effort's share for each task.
+        time_budget_s: wall time from the start; None is the effort's.
+        only: glob on task names; None is all of them.
+        run: the run folder; None is a new one under `runs/`.
+        address: `auto`, `local` or `HOST:PORT` of a Ray cluster.
+        strategy: `evolutionary`, or `random` for replaying traces with random decisions.
+    """
+
+    model: ModelSpec
+    target: str = "auto"
+    trials: int | None = None
+    time_budget_s: float | None = None
+    effort: Effort = EFFORTS["normal"]
+    only: str | None = None
+    run: Path | None = None
+    seed: int = 0
+    address: str = "auto"
+    strategy: str = "evolutionary"

@@ -1,0 +1,121 @@
+"""How far each task has come: a fold over records, the same live and after a restart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from tuner.record import Record, Status
+from tuner.task import Task
+
+
+@dataclass(slots=True)
+class TaskProgress:
+    """What is known of one task so far.
+
+    Attributes:
+        spent: trials that count against the budget.
+        statuses: how many rung-0 trials ended each way.
+        default_s: latency of the default schedule.
+        best_s: best latency seen in the search.
+        history: best latency after each counted trial, None before the first valid one.
+        retimed: samples of each candidate's re-timings, by candidate key.
+    """
+
+    task: Task
+    spent: int = 0
+    statuses: dict[Status, int] = field(default_factory=dict)
+    default_key: str = ""
+    default_s: float | None = None
+    best_s: float | None = None
+    best_key: str = ""
+    history: list[float | None] = field(default_factory=list)
+    retimed: dict[str, list[float]] = field(default_factory=dict)
+
+    def observe(self, record: Record) -> None:
+        """Take one record of this task in."""
+        key, latency_s = record.trial.candidate.key, record.latency_s
+        if record.trial.rung > 0:
+            if latency_s is not None:
+                self.retimed.setdefault(key, []).append(latency_s)
+            return
+        status = record.measurement.status
+        self.statuses[status] = self.statuses.get(status, 0) + 1
+        self.spent += status.spends_budget
+        if latency_s is not None:
+            if key == self.default_key:
+                self.default_s = latency_s
+            if self.best_s is None or latency_s < self.best_s:
+                self.best_s, self.best_key = latency_s, key
+        if status.spends_budget:
+            self.history.append(self.best_s)
+
+    @property
+    def failures(self) -> int:
+        """Rung-0 trials that gave no time."""
+        good = (Status.OK, Status.CENSORED)
+        return sum(n for status, n in self.statuses.items() if status not in good)
+
+
+def fold(
+    tasks: Iterable[Task], defaults: dict[str, str], records: Iterable[Record]
+) -> dict[str, TaskProgress]:
+    """Progress of every task, by task key.
+
+    Args:
+        tasks: the run's tasks.
+        defaults: key of the default candidate of each task.
+        records: in the order they were stored; those of other tasks are ignored.
+    """
+    progress = {t.key: TaskProgress(t, default_key=defaults.get(t.key, "")) for t in tasks}
+    for record in records:
+        if record.trial.task_key in progress:
+            progress[record.trial.task_key].observe(record)
+    return progress
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRow:
+    """One task as people see it."""
+
+    key: str
+    name: str
+    weight: float
+    trials: int
+    default_s: float | None
+    best_s: float | None
+    failures: int
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The whole run at one moment, for a terminal, a log line or another process.
+
+    Attributes:
+        phase: `starting`, `defaults`, `search`, `finalists`, `ending` or `done`.
+        elapsed_s: of this session.
+        gain: untuned over tuned time, over the tasks where both are known; None before that.
+        pairwise_accuracy: of the cost model on candidates it had not seen; None before a model.
+    """
+
+    phase: str
+    elapsed_s: float
+    time_budget_s: float
+    trials: int
+    trials_budget: int
+    trials_per_s: float
+    statuses: dict[str, int]
+    tasks: tuple[TaskRow, ...]
+    gain: float | None = None
+    pairwise_accuracy: float | None = None
+    message: str = ""
+
+
+def gain(progress: Iterable[TaskProgress]) -> float | None:
+    """Weighted default time over weighted best time, over tasks where both are known."""
+    default_s = best_s = 0.0
+    for p in progress:
+        if p.default_s is not None and p.best_s is not None:
+            default_s += p.task.weight * p.default_s
+            best_s += p.task.weight * min(p.best_s, p.default_s)
+    return default_s / best_s if best_s else None

@@ -1,0 +1,186 @@
+"""Trials, what was measured of them, and the record that keeps both."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+from tuner.candidate import Candidate, CandidateKind
+
+Instance = tuple[tuple[str, int], ...]
+"""Values of the symbolic dimensions, sorted by name; empty when static."""
+
+
+class Status(StrEnum):
+    """How a trial ended."""
+
+    OK = "ok"
+    """Built, ran, its output matched, its time is known."""
+    CENSORED = "censored"
+    """Built and ran, but so slow that it was cut off: its samples are a lower bound."""
+    INVALID = "invalid"
+    """The candidate cannot be realised: a schedule primitive or a post-processor refused it."""
+    BUILD_FAILED = "build_failed"
+    """The compiler refused it, crashed or ran past its deadline."""
+    RUN_FAILED = "run_failed"
+    """The kernel crashed or raised, or its memory limit was reached."""
+    WRONG = "wrong"
+    """It ran, but its output differs from the unscheduled program's."""
+    TIMEOUT = "timeout"
+    """It ran past its deadline and was killed."""
+    LOST = "lost"
+    """The workers that held it vanished, as often as is allowed."""
+
+    @property
+    def spends_budget(self) -> bool:
+        """Whether a program was built and run, which is what a trial budget counts."""
+        return self in _SPENDS_BUDGET
+
+
+_SPENDS_BUDGET = frozenset(
+    {Status.OK, Status.CENSORED, Status.WRONG, Status.RUN_FAILED, Status.TIMEOUT}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """The unit of work: one candidate of one task, on one instance, at one rung.
+
+    Rung 0 is the search; rungs from 1 up are re-timings of finalists.
+    """
+
+    task_key: str
+    candidate: Candidate
+    instance: Instance = ()
+    rung: int = 0
+
+    @property
+    def key(self) -> TrialKey:
+        """What makes a trial unique in a store."""
+        return TrialKey(self.task_key, self.candidate.key, self.instance, self.rung)
+
+
+@dataclass(frozen=True, slots=True)
+class TrialKey:
+    """Identity of a trial: at most one record has it."""
+
+    task_key: str
+    candidate_key: str
+    instance: Instance
+    rung: int
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """What happened to a trial.
+
+    Attributes:
+        status: how it ended.
+        samples_s: every timed sample, seconds for one run of the kernel; not only a summary.
+        error: the reason, where it did not end well; one line first.
+        build_s: seconds spent building.
+        run_s: seconds spent loading, checking and timing.
+    """
+
+    status: Status
+    samples_s: tuple[float, ...] = ()
+    error: str = ""
+    build_s: float = 0.0
+    run_s: float = 0.0
+
+    @property
+    def latency_s(self) -> float | None:
+        """Median of the samples of a good measurement; None for any other."""
+        if self.status is not Status.OK or not self.samples_s:
+            return None
+        return statistics.median(self.samples_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """Where and with what a trial was measured.
+
+    Attributes:
+        worker: name of the runner (or builder, where it never ran).
+        device: fingerprint of the device: model, threads or compute capability.
+        toolchain: versions that change a kernel, such as TVM's and LLVM's.
+    """
+
+    worker: str = ""
+    device: str = ""
+    toolchain: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Everything known of one trial. Exactly one exists for each submitted trial."""
+
+    trial: Trial
+    measurement: Measurement
+    provenance: Provenance = Provenance()
+    attempt: int = 1
+    time_s: float = 0.0
+    """Seconds since the epoch when the result arrived."""
+
+    @property
+    def latency_s(self) -> float | None:
+        """Median seconds of one run, or None if the trial gave no valid time."""
+        return self.measurement.latency_s
+
+    def to_json(self) -> dict[str, Any]:
+        """The line of an exported records file, as plain data."""
+        return {
+            "task": self.trial.task_key,
+            "candidate": {
+                "key": self.trial.candidate.key,
+                "kind": str(self.trial.candidate.kind),
+                "space": self.trial.candidate.space,
+                "payload": self.trial.candidate.payload,
+            },
+            "instance": dict(self.trial.instance),
+            "rung": self.trial.rung,
+            "status": str(self.measurement.status),
+            "seconds": list(self.measurement.samples_s),
+            "error": self.measurement.error,
+            "build_s": self.measurement.build_s,
+            "run_s": self.measurement.run_s,
+            "attempt": self.attempt,
+            **asdict(self.provenance),
+            "time": self.time_s,
+        }
+
+
+def record_from_json(line: str) -> Record:
+    """Parse one line written from `Record.to_json`.
+
+    Raises:
+        ValueError: the line is not a record; the message says what is missing.
+    """
+    try:
+        raw = json.loads(line)
+        candidate = raw["candidate"]
+        return Record(
+            trial=Trial(
+                task_key=raw["task"],
+                candidate=Candidate(
+                    CandidateKind(candidate["kind"]), candidate["payload"], candidate["space"]
+                ),
+                instance=tuple(sorted((str(k), int(v)) for k, v in raw["instance"].items())),
+                rung=int(raw["rung"]),
+            ),
+            measurement=Measurement(
+                status=Status(raw["status"]),
+                samples_s=tuple(float(s) for s in raw["seconds"]),
+                error=raw.get("error", ""),
+                build_s=float(raw.get("build_s", 0.0)),
+                run_s=float(raw.get("run_s", 0.0)),
+            ),
+            provenance=Provenance(raw["worker"], raw.get("device", ""), raw.get("toolchain", "")),
+            attempt=int(raw["attempt"]),
+            time_s=float(raw["time"]),
+        )
+    except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
+        raise ValueError(f"not a record: {error!r}") from error

@@ -1,0 +1,34 @@
+"""A tensor program to tune, as data."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One tensor program on one target.
+
+    Attributes:
+        key: content hash of the program and its target; equal programs share it.
+        name: where it came from, for people; unique within a run.
+        module: the IRModule as TVM JSON, its one function normalised to the name "main".
+        target: canonical JSON of the TVM target.
+        weight: how many times it runs in the model.
+        flops: floating point operations of one run (0 where none are counted).
+        domain: ranges of its symbolic dimensions; empty when static.
+    """
+
+    key: str
+    name: str
+    module: str
+    target: str
+    weight: float = 1.0
+    flops: float = 0.0
+    domain: tuple[tuple[str, tuple[int, ...]], ...] = ()
+
+
+def task_key(program_hash: str, target: str) -> str:
+    """Key of a task from the structural hash of its program and its target's canonical JSON."""
+    return hashlib.sha256(f"{program_hash}\n{target}".encode()).hexdigest()[:16]
