@@ -1,0 +1,265 @@
+"""The elastic core: who works on what, and what happens when they vanish. Logic without I/O.
+
+A `Pool` holds workers of one kind and the jobs given to it. It is told of events and answers with
+commands; somebody else carries them out. The life of a worker:
+
+    STARTING --ready--> IDLE --given--> BUSY --answered--> IDLE
+        \\________________\\______________\\----lost----> GONE
+
+Every job a worker is given is a lease: it has a number, an attempt and a deadline, all kept here.
+A worker that is lost, or holds a lease past its deadline, costs that lease and nothing else: the
+job goes back to the front of the queue with its attempt counted, and is given up after the last
+one. An answer to a lease that no longer stands is dropped, so an answer counts once.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Generic, TypeVar
+
+Job = TypeVar("Job")
+
+
+class WorkerState(Enum):
+    """Where a worker is in its life."""
+
+    STARTING = "starting"
+    IDLE = "idle"
+    BUSY = "busy"
+    GONE = "gone"
+
+
+class WorkerEvent(Enum):
+    """What can happen to a worker."""
+
+    READY = "ready"
+    GIVEN = "given"
+    ANSWERED = "answered"
+    LOST = "lost"
+
+
+TRANSITIONS: dict[tuple[WorkerState, WorkerEvent], WorkerState] = {
+    (WorkerState.STARTING, WorkerEvent.READY): WorkerState.IDLE,
+    (WorkerState.STARTING, WorkerEvent.LOST): WorkerState.GONE,
+    (WorkerState.IDLE, WorkerEvent.GIVEN): WorkerState.BUSY,
+    (WorkerState.IDLE, WorkerEvent.LOST): WorkerState.GONE,
+    (WorkerState.BUSY, WorkerEvent.ANSWERED): WorkerState.IDLE,
+    (WorkerState.BUSY, WorkerEvent.LOST): WorkerState.GONE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StartWorker:
+    """Command: start a worker under this name."""
+
+    worker: str
+
+
+@dataclass(frozen=True, slots=True)
+class KillWorker:
+    """Command: stop this worker, whatever it does."""
+
+    worker: str
+
+
+@dataclass(frozen=True, slots=True)
+class Assign(Generic[Job]):
+    """Command: give a job to a worker; its answer must name the lease."""
+
+    lease: int
+    worker: str
+    job: Job
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp(Generic[Job]):
+    """Command: tell whoever submitted the job that it was lost too often."""
+
+    job: Job
+    attempts: int
+    reason: str
+
+
+Command = StartWorker | KillWorker | Assign[Job] | GiveUp[Job]
+
+
+@dataclass(frozen=True, slots=True)
+class PoolPolicy:
+    """Limits of a pool.
+
+    Attributes:
+        attempts: how often a job may be lost before it is given up.
+        start_deadline_s: for a worker to become ready.
+        failed_starts: so many workers lost in a row before one was ready mean that none will be.
+    """
+
+    attempts: int = 3
+    start_deadline_s: float = 90.0
+    failed_starts: int = 4
+
+
+@dataclass(slots=True)
+class _Worker:
+    state: WorkerState = WorkerState.STARTING
+    since_s: float = 0.0
+    lease: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lease(Generic[Job]):
+    """A job in a worker's hands."""
+
+    job: Job
+    attempt: int
+    worker: str
+    deadline_s: float
+
+
+@dataclass(slots=True)
+class Pool(Generic[Job]):
+    """Workers of one kind, the jobs that wait for them, and the leases they hold.
+
+    Args:
+        kind: what the workers are called.
+        lease_s: how long a worker may hold a job.
+    """
+
+    kind: str
+    lease_s: Callable[[Job], float]
+    policy: PoolPolicy = PoolPolicy()
+    _workers: dict[str, _Worker] = field(default_factory=dict)
+    _queue: deque[tuple[Job, int]] = field(default_factory=deque)
+    _leases: dict[int, Lease[Job]] = field(default_factory=dict)
+    _wanted: int = 0
+    _next_worker: int = 0
+    _next_lease: int = 0
+    _failed_starts: int = 0
+    _last_loss: str = ""
+
+    @property
+    def ready(self) -> int:
+        """Workers that are idle or busy."""
+        return sum(w.state in (WorkerState.IDLE, WorkerState.BUSY) for w in self._workers.values())
+
+    @property
+    def waiting(self) -> int:
+        """Jobs that no worker holds."""
+        return len(self._queue)
+
+    @property
+    def load(self) -> int:
+        """Jobs waiting or in a worker's hands."""
+        return len(self._queue) + len(self._leases)
+
+    @property
+    def broken(self) -> str:
+        """Why no worker will ever be ready; empty as long as there is hope."""
+        if self._failed_starts < self.policy.failed_starts:
+            return ""
+        return f"{self.kind} workers do not start: {self._last_loss}"
+
+    def resize(self, wanted: int, now_s: float) -> list[Command[Job]]:
+        """Change how many workers there should be. Idle ones go first; busy ones finish."""
+        self._wanted = wanted
+        return self._settle(now_s)
+
+    def submit(self, job: Job, now_s: float) -> list[Command[Job]]:
+        """Take a job."""
+        self._queue.append((job, 1))
+        return self._settle(now_s)
+
+    def on_ready(self, worker: str, now_s: float) -> list[Command[Job]]:
+        """A worker started."""
+        if worker not in self._workers:
+            return []  # it was given up while it started
+        self._move(worker, WorkerEvent.READY, now_s)
+        self._failed_starts = 0
+        return self._settle(now_s)
+
+    def on_lost(self, worker: str, reason: str, now_s: float) -> list[Command[Job]]:
+        """A worker is gone, by itself or because it was killed."""
+        if worker not in self._workers:
+            return []
+        return [*self._lose(worker, reason, now_s), *self._settle(now_s)]
+
+    def on_answer(self, lease: int, now_s: float) -> tuple[Lease[Job] | None, list[Command[Job]]]:
+        """A lease was answered. None for the lease if it no longer stands: drop the answer."""
+        answered = self._leases.pop(lease, None)
+        if answered is None:
+            return None, []
+        self._workers[answered.worker].lease = None
+        self._move(answered.worker, WorkerEvent.ANSWERED, now_s)
+        return answered, self._settle(now_s)
+
+    def tick(self, now_s: float) -> list[Command[Job]]:
+        """Time passes: deadlines of leases and of starts."""
+        late = [lease.worker for lease in self._leases.values() if now_s >= lease.deadline_s]
+        slow = [
+            name
+            for name, w in self._workers.items()
+            if w.state is WorkerState.STARTING and now_s - w.since_s >= self.policy.start_deadline_s
+        ]
+        commands: list[Command[Job]] = []
+        for name in late:
+            commands += [KillWorker(name), *self._lose(name, "held its lease too long", now_s)]
+        for name in slow:
+            commands += [KillWorker(name), *self._lose(name, "did not start in time", now_s)]
+        return commands + self._settle(now_s)
+
+    def _lose(self, name: str, reason: str, now_s: float) -> list[Command[Job]]:
+        worker = self._workers[name]
+        if worker.state is WorkerState.STARTING:
+            self._failed_starts += 1
+        self._last_loss = reason
+        self._move(name, WorkerEvent.LOST, now_s)
+        del self._workers[name]
+        if worker.lease is None:
+            return []
+        lease = self._leases.pop(worker.lease)
+        if lease.attempt >= self.policy.attempts:
+            return [GiveUp(lease.job, lease.attempt, reason)]
+        self._queue.appendleft((lease.job, lease.attempt + 1))
+        return []
+
+    def _settle(self, now_s: float) -> list[Command[Job]]:
+        """Start and stop workers towards the wanted number, and give idle ones jobs."""
+        commands: list[Command[Job]] = []
+        while len(self._workers) < self._wanted and not self.broken:
+            self._next_worker += 1
+            name = f"{self.kind}-{self._next_worker}"
+            self._workers[name] = _Worker(since_s=now_s)
+            commands.append(StartWorker(name))
+        for name in self._spare():
+            commands += [KillWorker(name), *self._lose(name, "no longer needed", now_s)]
+        for name, worker in self._workers.items():
+            if not self._queue:
+                break
+            if worker.state is WorkerState.IDLE:
+                commands.append(self._assign(name, now_s))
+        return commands
+
+    def _spare(self) -> list[str]:
+        """Idle workers beyond the wanted number."""
+        excess = len(self._workers) - self._wanted
+        idle = [n for n, w in self._workers.items() if w.state is WorkerState.IDLE]
+        return idle[: max(0, excess)]
+
+    def _assign(self, name: str, now_s: float) -> Assign[Job]:
+        job, attempt = self._queue.popleft()
+        self._next_lease += 1
+        self._move(name, WorkerEvent.GIVEN, now_s)
+        self._workers[name].lease = self._next_lease
+        deadline_s = now_s + self.lease_s(job)
+        self._leases[self._next_lease] = Lease(job, attempt, name, deadline_s)
+        return Assign(self._next_lease, name, job, attempt)
+
+    def _move(self, name: str, event: WorkerEvent, now_s: float) -> None:
+        worker = self._workers[name]
+        state = TRANSITIONS.get((worker.state, event))
+        if state is None:
+            raise ValueError(f"{name} is {worker.state.value}: it cannot be {event.value}")
+        worker.state, worker.since_s = state, now_s

@@ -1,0 +1,113 @@
+"""Drafts to evaluated candidates: what the child process of a space worker does."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from spaces.features import FeatureExtractor
+from spaces.realize import InvalidCandidate, first_line
+from spaces.trace_space import Point, TraceSpace
+from tuner.candidate import Draft
+from tuner.cost_model import CostModel
+from tuner.measure import Evaluated
+from tuner.task import Task
+
+_SPACES_KEPT = 64
+
+
+class Evaluator:
+    """Carries out drafts: makes the candidate, checks it, extracts features, scores it.
+
+    Args:
+        seed: of the cost model's loader; scores do not depend on it.
+    """
+
+    def __init__(self, seed: int = 0) -> None:
+        self._seed = seed
+        self._tasks: dict[str, Task] = {}
+        self._spaces: OrderedDict[str, TraceSpace] = OrderedDict()
+        self._extractors: dict[str, FeatureExtractor] = {}
+        self._model: CostModel | None = None
+        self._version = 0
+
+    def put_tasks(self, tasks: Sequence[Task]) -> None:
+        """Make tasks known; drafts name them by key."""
+        self._tasks.update((task.key, task) for task in tasks)
+
+    def use_model(self, version: int, model: bytes) -> None:
+        """Score with this cost model from now on."""
+        from tuner.xgb_model import XgbModel
+
+        loaded = XgbModel(self._seed)
+        loaded.load(model)
+        self._model, self._version = loaded, version
+
+    def evaluate(self, drafts: Sequence[Draft]) -> list[Evaluated]:
+        """One answer for each draft, in order."""
+        answers: list[Evaluated] = []
+        points: list[tuple[int, Point]] = []
+        for draft in drafts:
+            answer, point = self._carry_out(draft)
+            if point is not None:
+                points.append((len(answers), point))
+            answers.append(answer)
+        for task_key in {d.task_key for d in drafts}:
+            mine = [(i, p) for i, p in points if drafts[i].task_key == task_key]
+            if mine:
+                self._score(self._tasks[task_key], answers, mine)
+        return answers
+
+    def _carry_out(self, draft: Draft) -> tuple[Evaluated, Point | None]:
+        try:
+            point = self._space(draft.task_key).realize_draft(draft)
+        except InvalidCandidate as error:
+            return Evaluated(draft, error=str(error)), None
+        except Exception as error:  # whatever TVM's C++ side throws on an odd schedule
+            return Evaluated(draft, error=f"{type(error).__name__}: {first_line(error)}"), None
+        return Evaluated(draft, point.candidate, code_hash=point.code_hash), point
+
+    def _score(
+        self, task: Task, answers: list[Evaluated], points: Sequence[tuple[int, Point]]
+    ) -> None:
+        rows = self._extractor(task.target).extract(
+            task.module, [point.schedule for _, point in points]
+        )
+        scores = np.zeros(len(rows), dtype=np.float32)
+        if self._model is not None:
+            scores = self._model.predict(np.asarray(rows, dtype=np.float32))
+        for (index, _), row, score in zip(points, rows, scores, strict=True):
+            answers[index] = replace(
+                answers[index],
+                features=row,
+                score=float(score),
+                model_version=self._version,
+            )
+
+    def _space(self, task_key: str) -> TraceSpace:
+        """The space of a task; the rules are applied once for as long as it is in use."""
+        if task_key not in self._spaces:
+            self._spaces[task_key] = TraceSpace(self._tasks[task_key])
+            if len(self._spaces) > _SPACES_KEPT:
+                self._spaces.popitem(last=False)
+        self._spaces.move_to_end(task_key)
+        return self._spaces[task_key]
+
+    def _extractor(self, target: str) -> FeatureExtractor:
+        if target not in self._extractors:
+            self._extractors[target] = FeatureExtractor(target)
+        return self._extractors[target]
+
+
+def make_evaluator(seed: int = 0) -> Evaluator:
+    """What a space worker's child process serves. Imports what is slow, so ready means ready."""
+    import tvm  # noqa: F401
+    import xgboost  # noqa: F401
+
+    from spaces.intrinsics import stub_intrinsics
+
+    stub_intrinsics()
+    return Evaluator(seed)

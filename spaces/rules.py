@@ -1,0 +1,88 @@
+"""TVM's schedule rules, post-processors and mutators for a program, made without slow imports."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from spaces.intrinsics import register_intrinsics, stub_intrinsics, target_family
+
+_LOW_PRECISION = ("int8", "uint8", "float16", "bfloat16")
+
+
+@dataclass(frozen=True, slots=True)
+class RuleSet:
+    """What makes and checks the schedules of one program.
+
+    Attributes:
+        name: of the space these rules span, kept with each candidate: `rules:` and TVM's kind.
+        context: TVM's tune context, which the rules were initialised with.
+        postprocs: applied in order after a trace; each may refuse it.
+        mutators: with the weight of each.
+    """
+
+    name: str
+    context: Any
+    postprocs: tuple[Any, ...]
+    mutators: tuple[tuple[Any, float], ...]
+
+
+def rules_kind(target_json: str, *, low_precision: bool) -> str:
+    """TVM's name for the default rules of a target and a kind of program.
+
+    Intrinsic rules (VNNI, dot product, tensor cores) only concern 8- and 16-bit operands, so
+    other programs get the plain rules and their workers skip the registration.
+    """
+    target = json.loads(target_json)
+    if target["kind"] == "cuda":
+        arch = str(target.get("arch", "sm_0")).removeprefix("sm_").rstrip("abcdef")
+        return "cuda-tensorcore" if low_precision and int(arch) >= 75 else "cuda"
+    return "from-target" if low_precision else "llvm"
+
+
+def is_low_precision(module: Any) -> bool:
+    """Whether a parameter of the program has 8 or 16 bits."""
+    return any(
+        str(param.dtype) in _LOW_PRECISION
+        for function in module.functions.values()
+        for param in function.params
+        if hasattr(param, "dtype")
+    )
+
+
+@lru_cache(maxsize=64)
+def parsed_target(target_json: str) -> Any:
+    """TVM's target for canonical JSON."""
+    from tvm.target import Target
+
+    return Target(json.loads(target_json))
+
+
+def make_rules(module: Any, target_json: str) -> RuleSet:
+    """Default rules for a program: those TVM's own tuner would take on this target."""
+    stub_intrinsics()
+    from tvm.s_tir import meta_schedule as ms
+
+    low_precision = is_low_precision(module)
+    family = target_family(target_json, low_precision=low_precision)
+    if family is not None:
+        register_intrinsics(family)
+    kind = rules_kind(target_json, low_precision=low_precision)
+    context = ms.TuneContext(
+        mod=module,
+        target=parsed_target(target_json),
+        space_generator=ms.space_generator.PostOrderApply(
+            sch_rules=kind, postprocs=kind, mutator_probs=kind
+        ),
+        rand_state=1,
+        num_threads=1,
+    )
+    generator = context.space_generator
+    return RuleSet(
+        name=f"rules:{kind}",
+        context=context,
+        postprocs=tuple(generator.postprocs),
+        mutators=tuple((m, float(w)) for m, w in generator.mutator_probs.items()),
+    )

@@ -1,0 +1,156 @@
+"""The pool: every job given up or answered exactly once, whatever becomes of the workers."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cluster.pool import Assign, GiveUp, KillWorker, Pool, PoolPolicy, StartWorker
+
+
+def pool(**policy: float) -> Pool[str]:
+    return Pool("builder", lambda job: 10.0, PoolPolicy(**policy))  # type: ignore[arg-type]
+
+
+def test_a_pool_starts_as_many_workers_as_are_wanted() -> None:
+    p = pool()
+    assert p.resize(2, 0.0) == [StartWorker("builder-1"), StartWorker("builder-2")]
+    assert p.ready == 0
+
+
+def test_a_job_waits_for_a_worker_to_be_ready() -> None:
+    p = pool()
+    p.resize(1, 0.0)
+    assert p.submit("a", 0.0) == []
+    assert p.on_ready("builder-1", 1.0) == [Assign(1, "builder-1", "a", 1)]
+
+
+def test_an_answer_frees_the_worker_for_the_next_job() -> None:
+    p = pool()
+    p.resize(1, 0.0)
+    p.on_ready("builder-1", 0.0)
+    p.submit("a", 0.0)
+    p.submit("b", 0.0)
+    lease, commands = p.on_answer(1, 1.0)
+    assert lease is not None
+    assert lease.job == "a"
+    assert commands == [Assign(2, "builder-1", "b", 1)]
+
+
+def test_a_lost_worker_costs_its_lease_and_is_replaced() -> None:
+    p = pool()
+    p.resize(1, 0.0)
+    p.on_ready("builder-1", 0.0)
+    p.submit("a", 0.0)
+    assert p.on_lost("builder-1", "node died", 1.0) == [StartWorker("builder-2")]
+    assert p.on_ready("builder-2", 2.0) == [Assign(2, "builder-2", "a", 2)]
+
+
+def test_a_job_lost_too_often_is_given_up() -> None:
+    p = pool(attempts=2)
+    p.resize(1, 0.0)
+    p.submit("a", 0.0)
+    p.on_ready("builder-1", 0.0)
+    p.on_lost("builder-1", "node died", 1.0)
+    p.on_ready("builder-2", 2.0)
+    commands = p.on_lost("builder-2", "node died", 3.0)
+    assert GiveUp("a", 2, "node died") in commands
+    assert p.load == 0
+
+
+def test_a_worker_that_holds_its_lease_too_long_is_killed_and_its_late_answer_dropped() -> None:
+    p = pool()
+    p.resize(1, 0.0)
+    p.on_ready("builder-1", 0.0)
+    p.submit("a", 0.0)
+    assert KillWorker("builder-1") in p.tick(10.0)
+    assert p.on_answer(1, 11.0) == (None, [])
+
+
+def test_a_worker_that_does_not_start_is_replaced_until_there_is_no_hope() -> None:
+    p = pool(failed_starts=2, start_deadline_s=5.0)
+    p.resize(1, 0.0)
+    assert p.tick(5.0) == [KillWorker("builder-1"), StartWorker("builder-2")]
+    assert not p.broken
+    assert p.on_lost("builder-2", "no module named tvm", 6.0) == []
+    assert "no module named tvm" in p.broken
+
+
+def test_shrinking_stops_idle_workers_and_lets_busy_ones_finish() -> None:
+    p = pool()
+    p.resize(2, 0.0)
+    p.on_ready("builder-1", 0.0)
+    p.on_ready("builder-2", 0.0)
+    p.submit("a", 0.0)
+    assert p.resize(1, 1.0) == [KillWorker("builder-2")]
+    assert p.resize(0, 1.0) == []
+    _, commands = p.on_answer(1, 2.0)
+    assert commands == [KillWorker("builder-1")]
+
+
+def test_an_illegal_event_raises() -> None:
+    p = pool()
+    p.resize(1, 0.0)
+    p.on_ready("builder-1", 0.0)
+    with pytest.raises(ValueError, match="builder-1 is idle"):
+        p.on_ready("builder-1", 1.0)
+
+
+@given(
+    st.lists(st.sampled_from(["submit", "ready", "lost", "answer", "tick", "grow"]), max_size=80)
+)
+def test_every_job_ends_exactly_once(events: list[str]) -> None:
+    p = pool(failed_starts=1000)
+    now_s, jobs, ended = 0.0, 0, Counter[str]()
+    starting: list[str] = []
+    leases: dict[int, str] = {}
+
+    def carry_out(commands: list[object]) -> None:
+        for command in commands:
+            if isinstance(command, StartWorker):
+                starting.append(command.worker)
+            elif isinstance(command, KillWorker):
+                for held in [n for n, w in leases.items() if w == command.worker]:
+                    del leases[held]
+            elif isinstance(command, Assign):
+                leases[command.lease] = command.worker
+            elif isinstance(command, GiveUp):
+                ended[command.job] += 1
+
+    def answer(number: int) -> None:
+        del leases[number]
+        lease, commands = p.on_answer(number, now_s)
+        if lease is not None:
+            ended[lease.job] += 1
+        carry_out(list(commands))
+
+    carry_out(list(p.resize(2, now_s)))
+    for event in events:
+        now_s += 4.0
+        if event == "submit":
+            jobs += 1
+            carry_out(list(p.submit(f"job-{jobs}", now_s)))
+        elif event == "ready" and starting:
+            carry_out(list(p.on_ready(starting.pop(0), now_s)))
+        elif event == "lost" and leases:
+            number, worker = next(iter(leases.items()))
+            del leases[number]
+            carry_out(list(p.on_lost(worker, "lost", now_s)))
+        elif event == "answer" and leases:
+            answer(next(iter(leases)))
+        elif event == "tick":
+            carry_out(list(p.tick(now_s)))
+        elif event == "grow":
+            carry_out(list(p.resize(3, now_s)))
+    for _ in range(1000):
+        if not p.load:
+            break
+        now_s += 0.01
+        while starting:
+            carry_out(list(p.on_ready(starting.pop(0), now_s)))
+        for number in list(leases):
+            answer(number)
+    assert ended == Counter({f"job-{n}": 1 for n in range(1, jobs + 1)})

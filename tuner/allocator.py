@@ -1,0 +1,93 @@
+"""Which task gets the next trials: a pure function of progress.
+
+The rule is Ansor's (OSDI'20, section 6.2): spend where the model's total time is expected to
+fall most for one more trial. The gradient of task i mixes what its last trials brought with what
+it could still bring,
+
+    w_i * (alpha * (g_i(t - window) - g_i(t)) / window
+           + (1 - alpha) * min(g_i / t, beta * (g_i - floor_i)))
+
+where g_i is its best latency and floor_i its operations at the best rate any task of the run has
+reached. Two rules are ours: every task gets its first trials before any gets more, so none is
+starved, also one that never gave a valid time; and a task whose whole share of the model is
+below a floor of gain waits until nothing else is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tuner.progress import TaskProgress
+
+ALPHA = 0.3
+BETA = 2.0
+WINDOW = 12
+
+
+@dataclass(frozen=True, slots=True)
+class TaskView:
+    """What the allocator sees of a task.
+
+    Attributes:
+        trials: spent and in flight.
+        best_s: best latency so far; None before the first valid one.
+        history: best latency after each counted trial.
+        open: whether the search still has something to propose.
+    """
+
+    key: str
+    weight: float
+    flops: float
+    trials: int
+    best_s: float | None
+    history: Sequence[float | None]
+    open: bool = True
+
+
+def view(progress: TaskProgress, *, in_flight: int, is_open: bool) -> TaskView:
+    """The allocator's view of a task's progress."""
+    return TaskView(
+        key=progress.task.key,
+        weight=progress.task.weight,
+        flops=progress.task.flops,
+        trials=progress.spent + in_flight,
+        best_s=progress.best_s,
+        history=progress.history,
+        open=is_open,
+    )
+
+
+def priorities(views: Iterable[TaskView], *, first_trials: int, gain_floor: float) -> list[str]:
+    """Keys of the open tasks, the one to serve next first.
+
+    Args:
+        first_trials: what every task gets before any gets more.
+        gain_floor: share of the model's time below which a task waits for all others.
+    """
+    everything = list(views)
+    known = [v for v in everything if v.best_s is not None]
+    total_s = sum(v.weight * (v.best_s or 0.0) for v in known)
+    best_rate = max((v.flops / v.best_s for v in known if v.best_s), default=0.0)
+
+    def order(v: TaskView) -> tuple[int, float]:
+        if v.trials < first_trials:
+            return (0, v.trials)
+        share = v.weight * (v.best_s or 0.0) / total_s if total_s else 1.0
+        if v.best_s is not None and share < gain_floor:
+            return (2, v.trials)
+        return (1, -_gradient(v, best_rate, total_s))
+
+    return [v.key for v in sorted((v for v in everything if v.open), key=order)]
+
+
+def _gradient(v: TaskView, best_rate: float, total_s: float) -> float:
+    """Seconds of the model's time that one more trial is expected to save."""
+    if v.best_s is None:
+        # Never valid so far: worth what the whole model is, shared by the trials it had.
+        return total_s / max(1, v.trials) ** 2
+    floor_s = v.flops / best_rate if best_rate else 0.0
+    past = v.history[-WINDOW] if len(v.history) >= WINDOW else None
+    backward = (past - v.best_s) / WINDOW if past is not None else v.best_s / max(1, v.trials)
+    forward = min(v.best_s / max(1, v.trials), BETA * max(0.0, v.best_s - floor_s))
+    return v.weight * (ALPHA * backward + (1 - ALPHA) * forward)

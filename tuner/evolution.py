@@ -1,0 +1,202 @@
+"""Steady-state evolutionary search: a rolling archive instead of generations.
+
+Parents are drawn from the fastest candidates measured so far and, to look further than one
+mutation, from the best that were only predicted. Children that turn out valid and new wait in a
+pool, ranked by the cost model. A proposal takes the top of the pool, or with probability epsilon
+any of it; siblings of candidates in flight are held back, so a batch is not ten variations of
+one bet. Nothing waits for a generation to end: every answer and every record changes the next
+draft.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+import random
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tuner.candidate import Candidate, Draft
+from tuner.measure import Evaluated
+from tuner.record import Record
+from tuner.search import Freshness, stream
+from tuner.task import Task
+
+
+@dataclass(frozen=True, slots=True)
+class EvolutionSettings:
+    """Knobs of the search.
+
+    Attributes:
+        pool_size: candidates waiting in the pool that it aims for.
+        ready_size: a proposal waits until the pool holds so many, while more are on order.
+        archive_size: measured candidates kept as parents.
+        first_samples: drafts are all fresh samples until so many candidates were timed.
+        fresh_share: of drafts that are fresh samples afterwards.
+        predicted_share: of parents taken from the pool instead of the archive.
+        epsilon: of proposals drawn from the whole pool instead of its top.
+        rank_decay: weight of the archive's next rank against the one before.
+        sibling_penalty: ranks that one sibling in flight costs, as a share of the pool.
+        drop_per_proposal: of the pool's worst, dropped for each proposal: they make room for
+            children of newer parents, so this is how many drafts one trial costs.
+        patience: drafts in a row with nothing new before the space counts as searched through.
+    """
+
+    pool_size: int = 96
+    ready_size: int = 48
+    archive_size: int = 48
+    first_samples: int = 8
+    fresh_share: float = 0.15
+    predicted_share: float = 0.25
+    epsilon: float = 0.1
+    rank_decay: float = 0.85
+    sibling_penalty: float = 0.05
+    drop_per_proposal: int = 7
+    patience: int = 400
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A candidate in the pool."""
+
+    candidate: Candidate
+    parent_key: str
+    score: float
+    model_version: int
+
+
+@dataclass(slots=True)
+class _Scale:
+    """Mean and spread of one model version's scores, so that versions can be compared."""
+
+    count: int = 0
+    mean: float = 0.0
+    squares: float = 0.0
+
+    def add(self, score: float) -> None:
+        """Take one score in (Welford's update)."""
+        self.count += 1
+        delta = score - self.mean
+        self.mean += delta / self.count
+        self.squares += delta * (score - self.mean)
+
+    def standardise(self, score: float) -> float:
+        """How far above the version's mean a score lies, in standard deviations."""
+        spread = math.sqrt(self.squares / self.count) if self.count > 1 else 0.0
+        return (score - self.mean) / spread if spread > 0 else 0.0
+
+
+class Evolution:
+    """Evolutionary search over one task."""
+
+    def __init__(self, task: Task, seed: int, settings: EvolutionSettings | None = None) -> None:
+        self._task = task
+        self._seed = seed
+        self._settings = settings or EvolutionSettings()
+        self._number = 0
+        self._ordered = 0
+        self._pool: list[_Waiting] = []
+        self._archive: list[tuple[float, str, Candidate]] = []
+        self._in_flight: dict[str, str] = {}
+        self._scales: dict[int, _Scale] = {}
+        self._fresh = Freshness(self._settings.patience)
+        self._choices = stream(seed, task.key, -1)
+
+    def drafts(self, n: int) -> list[Draft]:
+        """Orders that would fill the pool: mutations of good candidates, some fresh samples."""
+        if self._fresh.dry:
+            return []
+        n = max(0, min(n, self._settings.pool_size - len(self._pool) - self._ordered))
+        self._ordered += n
+        return [self._draft() for _ in range(n)]
+
+    def _draft(self) -> Draft:
+        self._number += 1
+        rng = stream(self._seed, self._task.key, self._number)
+        return Draft(self._task.key, self._number, rng.randrange(2**31), self._parent(rng))
+
+    def _parent(self, rng: random.Random) -> Candidate | None:
+        s = self._settings
+        if len(self._archive) < s.first_samples or rng.random() < s.fresh_share:
+            return None
+        if self._pool and rng.random() < s.predicted_share:
+            best_first = sorted(self._pool, key=self._rank, reverse=True)
+            return best_first[int(len(best_first) / 4 * rng.random() ** 2)].candidate
+        weights = [s.rank_decay**rank for rank in range(len(self._archive))]
+        return rng.choices(self._archive, weights)[0][2]
+
+    def absorb(self, evaluated: Iterable[Evaluated]) -> None:
+        """Put what is valid and new into the pool, and let the worst of the pool go."""
+        for answer in evaluated:
+            self._ordered -= 1
+            if not answer.candidate or not self._fresh.admit(answer.candidate, answer.code_hash):
+                self._fresh.miss()
+                continue
+            self._scales.setdefault(answer.model_version, _Scale()).add(answer.score)
+            parent = answer.draft.parent
+            self._pool.append(
+                _Waiting(
+                    answer.candidate,
+                    parent.key if parent else "",
+                    answer.score,
+                    answer.model_version,
+                )
+            )
+        if len(self._pool) > self._settings.pool_size:
+            self._pool.sort(key=self._rank, reverse=True)
+            del self._pool[self._settings.pool_size :]
+
+    def propose(self, n: int) -> list[Candidate]:
+        """The most promising of the pool, spread over parents."""
+        waiting_for_more = self._ordered > 0 and not self._fresh.dry
+        if waiting_for_more and len(self._pool) < self._settings.ready_size:
+            return []
+        chosen: list[Candidate] = []
+        while self._pool and len(chosen) < n:
+            waiting = self._pool.pop(self._choose())
+            self._in_flight[waiting.candidate.key] = waiting.parent_key
+            chosen.append(waiting.candidate)
+        self._drop(self._settings.drop_per_proposal * len(chosen))
+        return chosen
+
+    def _choose(self) -> int:
+        if self._choices.random() < self._settings.epsilon:
+            return self._choices.randrange(len(self._pool))
+        siblings = Counter(key for key in self._in_flight.values() if key)
+        best_first = sorted(
+            range(len(self._pool)), key=lambda i: self._rank(self._pool[i]), reverse=True
+        )
+        penalty = self._settings.sibling_penalty * len(self._pool)
+        return min(
+            enumerate(best_first),
+            key=lambda ranked: ranked[0] + penalty * siblings[self._pool[ranked[1]].parent_key],
+        )[1]
+
+    def _drop(self, n: int) -> None:
+        """Let the worst `n` of the pool go, but never more than half of it."""
+        self._pool.sort(key=self._rank, reverse=True)
+        del self._pool[max(len(self._pool) - n, len(self._pool) // 2) :]
+
+    def observe(self, records: Iterable[Record]) -> None:
+        """Archive what was timed; forget what is no longer in flight."""
+        for record in records:
+            candidate = record.trial.candidate
+            self._in_flight.pop(candidate.key, None)
+            self._fresh.know(candidate)
+            if record.latency_s is not None and record.trial.rung == 0:
+                bisect.insort(
+                    self._archive,
+                    (record.latency_s, candidate.key, candidate),
+                    key=lambda entry: entry[:2],
+                )
+                del self._archive[self._settings.archive_size :]
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the space gave nothing new for a long time and the pool is empty."""
+        return self._fresh.dry and not self._pool and self._ordered <= 0
+
+    def _rank(self, waiting: _Waiting) -> float:
+        """How promising; raw scores of different model versions cannot be compared."""
+        return self._scales[waiting.model_version].standardise(waiting.score)

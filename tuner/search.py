@@ -1,0 +1,151 @@
+"""Search strategies over one task: what to try next, given what is known. No I/O.
+
+A search is rebuilt from the store after a restart: feed `observe` the task's records.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+from tuner.candidate import Candidate, Draft
+from tuner.measure import Evaluated
+from tuner.record import Record
+from tuner.task import Task
+
+
+class Search(Protocol):
+    """One task's search. Called from one thread."""
+
+    def drafts(self, n: int) -> list[Draft]:
+        """At most `n` orders for candidates; fewer where enough are known or on order."""
+
+    def absorb(self, evaluated: Iterable[Evaluated]) -> None:
+        """Take answers to drafts in."""
+
+    def propose(self, n: int) -> list[Candidate]:
+        """At most `n` candidates to measure, none of them proposed or measured before."""
+
+    def observe(self, records: Iterable[Record]) -> None:
+        """Learn how rung-0 trials of this task ended."""
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether nothing new turns up any more and all that did was proposed."""
+
+
+SearchMaker = Callable[[Task, int], Search]
+"""Makes the search of a task from the run's seed."""
+
+
+def stream(seed: int, task_key: str, number: int) -> random.Random:
+    """The random stream of one draft of one task."""
+    text = f"{seed}/{task_key}/{number}".encode()
+    return random.Random(int.from_bytes(hashlib.sha256(text).digest()[:8], "big"))
+
+
+class Freshness:
+    """Remembers what turned up before, and notices when nothing new does.
+
+    Candidates that realise to the same program count as the same: one timing serves all.
+    """
+
+    def __init__(self, patience: int) -> None:
+        self._patience = patience
+        self._misses = 0
+        self._keys: set[str] = set()
+        self._codes: set[str] = set()
+
+    def admit(self, candidate: Candidate, code_hash: str) -> bool:
+        """Whether the candidate is new; remembers it if so."""
+        key = candidate.key
+        if key in self._keys or (code_hash and code_hash in self._codes):
+            return False
+        self._keys.add(key)
+        self._codes.add(code_hash)
+        self._misses = 0
+        return True
+
+    def know(self, candidate: Candidate) -> None:
+        """Remember a candidate that was measured in an earlier session."""
+        self._keys.add(candidate.key)
+
+    def miss(self) -> None:
+        """A draft gave nothing new."""
+        self._misses += 1
+
+    @property
+    def dry(self) -> bool:
+        """Whether as many drafts in a row as the patience allows gave nothing new."""
+        return self._misses >= self._patience
+
+
+class RandomReplay:
+    """Replays the space's sketches with random decisions, in the order they come."""
+
+    def __init__(self, task: Task, seed: int, *, pool_size: int = 16, patience: int = 200) -> None:
+        self._task = task
+        self._seed = seed
+        self._pool_size = pool_size
+        self._number = 0
+        self._ordered = 0
+        self._pool: deque[Candidate] = deque()
+        self._fresh = Freshness(patience)
+
+    def drafts(self, n: int) -> list[Draft]:
+        """Fresh samples, as many as fill the pool."""
+        if self._fresh.dry:
+            return []
+        n = max(0, min(n, self._pool_size - len(self._pool) - self._ordered))
+        orders = []
+        for _ in range(n):
+            self._number += 1
+            rng = stream(self._seed, self._task.key, self._number)
+            orders.append(Draft(self._task.key, self._number, rng.randrange(2**31)))
+        self._ordered += n
+        return orders
+
+    def absorb(self, evaluated: Iterable[Evaluated]) -> None:
+        """Keep what is valid and new."""
+        for answer in evaluated:
+            self._ordered -= 1
+            if answer.candidate and self._fresh.admit(answer.candidate, answer.code_hash):
+                self._pool.append(answer.candidate)
+            else:
+                self._fresh.miss()
+
+    def propose(self, n: int) -> list[Candidate]:
+        """First come, first proposed."""
+        return [self._pool.popleft() for _ in range(min(n, len(self._pool)))]
+
+    def observe(self, records: Iterable[Record]) -> None:
+        """Only remembers what was measured."""
+        for record in records:
+            self._fresh.know(record.trial.candidate)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the space gave nothing new for a long time and the pool is empty."""
+        return self._fresh.dry and not self._pool and self._ordered <= 0
+
+
+def search_maker(strategy: str) -> SearchMaker:
+    """The maker of a strategy by its name: `evolutionary` or `random`."""
+    from tuner.evolution import Evolution
+
+    makers: dict[str, SearchMaker] = {
+        "evolutionary": lambda task, seed: Evolution(task, seed),
+        "random": lambda task, seed: RandomReplay(task, seed),
+    }
+    return makers[strategy]
+
+
+def by_task(evaluated: Sequence[Evaluated]) -> dict[str, list[Evaluated]]:
+    """Answers grouped by the task they are of."""
+    groups: dict[str, list[Evaluated]] = {}
+    for answer in evaluated:
+        groups.setdefault(answer.draft.task_key, []).append(answer)
+    return groups

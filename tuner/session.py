@@ -1,0 +1,346 @@
+"""The only loop: it moves work between the search, the machines, the learner and the store.
+
+No stage waits for another. A slot that is free gets a trial of the task where it is expected to
+gain most; a space worker that is free gets drafts for the tasks that need candidates next. Every
+record is durable before anyone hears of it. Elasticity needs no code here: `free()` changes as
+machines come and go.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from tuner.allocator import priorities, view
+from tuner.candidate import Candidate
+from tuner.dataset import Dataset
+from tuner.effort import Effort
+from tuner.finalists import finalists, schedule
+from tuner.learner import Learner
+from tuner.measure import Evaluated, Features, Measurer, SpacePool
+from tuner.observer import FittedModel, Observer
+from tuner.progress import Snapshot, TaskRow, fold, gain
+from tuner.record import Record, Trial, TrialKey
+from tuner.search import SearchMaker, by_task
+from tuner.store import RecordStore
+from tuner.task import Task
+
+Ended = Literal["trials", "time", "signal", "done"]
+
+_WAIT_S = 0.05
+_SNAPSHOT_S = 0.25
+_TELL_S = 2.0
+_DRAIN_S = 15.0
+_FIRST_TRIALS = 8
+_DRAFTED_TASKS = 4
+_CUTOFF = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a session may spend.
+
+    Attributes:
+        trials: total of the run, earlier sessions included.
+        deadline_s: on the session's clock; finalists included.
+        finalists_s: of that, at most so much for re-timing finalists.
+    """
+
+    trials: int
+    deadline_s: float
+    finalists_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Machines:
+    """What works for a session."""
+
+    measurer: Measurer
+    space_pool: SpacePool
+    learner: Learner
+
+
+class Session:
+    """One sitting of a run: from what the store holds to a spent budget.
+
+    Args:
+        tasks: to tune.
+        defaults: the default candidate of each task, measured before anything else.
+        store: holds earlier sessions' records, and gets each new one before anyone hears of it.
+        clock: seconds that never go back, for deadlines; `wall` is for people.
+    """
+
+    def __init__(
+        self,
+        tasks: Sequence[Task],
+        defaults: Mapping[str, Candidate],
+        *,
+        machines: Machines,
+        store: RecordStore,
+        limits: Limits,
+        effort: Effort,
+        make_search: SearchMaker,
+        seed: int,
+        observers: Sequence[Observer] = (),
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._machines = machines
+        self._store = store
+        self._limits = limits
+        self._effort = effort
+        self._observers = observers
+        self._clock = clock
+        self._wall = wall
+        self._tasks = tuple(tasks)
+        self._defaults = dict(defaults)
+        self._stop = threading.Event()
+        self._started_s = clock()
+        self._told_s = self._drawn_s = -1e9
+        self._phase = "starting"
+        self._accuracy: float | None = None
+        self._dataset = Dataset()
+        self._features: dict[str, Features] = {}
+        self._in_flight: dict[TrialKey, Trial] = {}
+        self._new_records = 0
+        self._session_id = store.begin_session(wall())
+        self._searches = {t.key: make_search(t, seed + self._session_id) for t in self._tasks}
+        self._progress = fold(self._tasks, {k: c.key for k, c in self._defaults.items()}, ())
+        self._seen: set[TrialKey] = set()
+        self._resume()
+        self._seeds = deque(
+            trial
+            for task in self._tasks
+            if (trial := Trial(task.key, self._defaults[task.key])).key not in self._seen
+        )
+        self._snapshot = self._draw()
+
+    # What others may do from another thread.
+
+    def stop(self) -> None:
+        """End the run in order, soon."""
+        self._stop.set()
+
+    def snapshot(self) -> Snapshot:
+        """The run as it was a moment ago."""
+        return self._snapshot
+
+    # The loop.
+
+    def run(self) -> Ended:
+        """Tune until a budget is spent, nothing is left to try, or `stop` is called."""
+        for observer in self._observers:
+            observer.on_start(self._tasks)
+        while (ended := self._ended()) is None:
+            self._take_records(self._machines.measurer.collect(_WAIT_S))
+            self._take_answers(self._machines.space_pool.collect(0.0))
+            self._take_model()
+            self._give_trials()
+            self._give_drafts()
+            self._tell()
+        self._drain()
+        if ended != "signal":
+            self._retime_finalists()
+        self._phase = "done"
+        self._tell(ended=True)
+        self._store.end_session(self._session_id, self._wall(), ended)
+        return ended
+
+    def _ended(self) -> Ended | None:
+        if self._stop.is_set():
+            return "signal"
+        if self._clock() >= self._limits.deadline_s - self._limits.finalists_s:
+            return "time"
+        if self._in_flight:
+            return None
+        if self._spent() >= self._limits.trials:
+            return "trials"
+        if not self._seeds and all(s.exhausted for s in self._searches.values()):
+            return "done"
+        return None
+
+    def _give_trials(self) -> None:
+        """Fill free slots: default schedules first, then where most is to be gained."""
+        measurer = self._machines.measurer
+        while self._seeds and measurer.free() > 0 and self._budget_left() > 0:
+            self._submit(self._seeds.popleft(), cutoff_s=None)
+        if self._seeds:
+            return
+        self._phase = "search"
+        starved: set[str] = set()
+        while measurer.free() > 0 and self._budget_left() > 0:
+            task_key = next((k for k in self._order() if k not in starved), None)
+            if task_key is None:
+                return
+            candidates = self._searches[task_key].propose(1)
+            if not candidates:
+                starved.add(task_key)
+                continue
+            best_s = self._progress[task_key].best_s
+            cutoff_s = _CUTOFF * best_s if best_s is not None else None
+            self._submit(Trial(task_key, candidates[0]), cutoff_s=cutoff_s)
+
+    def _give_drafts(self) -> None:
+        """Order candidates for the tasks that come next."""
+        pool = self._machines.space_pool
+        served = 0
+        for task_key in self._order():
+            if served >= _DRAFTED_TASKS or pool.free() <= 0:
+                return
+            drafts = self._searches[task_key].drafts(pool.free())
+            if drafts:
+                pool.submit(drafts)
+                served += 1
+
+    def _order(self) -> list[str]:
+        flying = Counter(key.task_key for key in self._in_flight)
+        views = (
+            view(p, in_flight=flying[key], is_open=not self._searches[key].exhausted)
+            for key, p in self._progress.items()
+        )
+        return priorities(views, first_trials=_FIRST_TRIALS, gain_floor=self._effort.gain_floor)
+
+    def _submit(self, trial: Trial, *, cutoff_s: float | None) -> None:
+        self._in_flight[trial.key] = trial
+        self._machines.measurer.submit([trial], cutoff_s)
+
+    def _take_records(self, records: Sequence[Record]) -> None:
+        for record in records:
+            trial = record.trial
+            self._in_flight.pop(trial.key, None)
+            features = self._features.pop(trial.candidate.key, None)
+            if not self._store.append(record, features):
+                continue  # its trial has a record already: an answer counts once
+            self._new_records += 1
+            self._learn_from(record, features)
+            best_s = self._progress[trial.task_key].best_s
+            for observer in self._observers:
+                observer.on_record(record, best_s)
+
+    def _learn_from(self, record: Record, features: Features | None) -> None:
+        self._seen.add(record.trial.key)
+        self._progress[record.trial.task_key].observe(record)
+        self._searches[record.trial.task_key].observe([record])
+        if features is not None:
+            self._dataset.add(record, features)
+
+    def _take_answers(self, answers: Sequence[Evaluated]) -> None:
+        for task_key, answered in by_task(answers).items():
+            self._searches[task_key].absorb(answered)
+            for answer in answered:
+                if answer.candidate is not None and answer.features is not None:
+                    self._features[answer.candidate.key] = answer.features
+
+    def _take_model(self) -> None:
+        learner = self._machines.learner
+        learner.offer(self._dataset)
+        fitted = learner.poll()
+        if fitted is not None:
+            self._use(fitted)
+
+    def _use(self, fitted: FittedModel) -> None:
+        self._machines.space_pool.use_model(fitted.version, fitted.model)
+        if fitted.pairwise_accuracy is not None:
+            self._accuracy = fitted.pairwise_accuracy
+        for observer in self._observers:
+            observer.on_model(fitted)
+
+    # The end.
+
+    def _drain(self) -> None:
+        """Wait for what is in flight, but not for ever."""
+        self._phase = "ending"
+        until_s = min(self._clock() + _DRAIN_S, self._limits.deadline_s)
+        if self._stop.is_set():
+            until_s = self._clock() + _DRAIN_S / 3
+        while self._in_flight and self._clock() < until_s:
+            self._take_records(self._machines.measurer.collect(_WAIT_S))
+            self._tell()
+
+    def _retime_finalists(self) -> None:
+        """Time each task's best candidates again, interleaved, while time is left."""
+        self._phase = "finalists"
+        chosen = [
+            (
+                p,
+                finalists(
+                    p,
+                    self._store.best(key, self._effort.finalists + 1),
+                    self._defaults.get(key),
+                    self._effort.finalists,
+                ),
+            )
+            for key, p in self._progress.items()
+        ]
+        queue = schedule(chosen, self._effort.finalist_rounds, lambda t: t.key in self._seen)
+        until_s = min(self._limits.deadline_s, self._clock() + self._limits.finalists_s)
+        upcoming = next(queue, None)
+        while (upcoming or self._in_flight) and not self._stop.is_set():
+            if self._clock() >= until_s:
+                return
+            while upcoming and self._machines.measurer.free() > 0:
+                self._submit(upcoming, cutoff_s=None)
+                upcoming = next(queue, None)
+            self._take_records(self._machines.measurer.collect(_WAIT_S))
+            self._tell()
+
+    # What the session knows.
+
+    def _resume(self) -> None:
+        """Take in what earlier sessions left in the store."""
+        features = {key: self._store.features(key) for key in self._progress}
+        for record in self._store.scan():
+            task_key = record.trial.task_key
+            if task_key in self._progress:
+                known = features[task_key].get(record.trial.candidate.key)
+                self._learn_from(record, known)
+
+    def _spent(self) -> int:
+        return sum(p.spent for p in self._progress.values())
+
+    def _budget_left(self) -> int:
+        return self._limits.trials - self._spent() - len(self._in_flight)
+
+    def _tell(self, *, ended: bool = False) -> None:
+        now_s = self._clock()
+        if ended or now_s - self._drawn_s >= _SNAPSHOT_S:
+            self._drawn_s = now_s
+            self._snapshot = self._draw()
+        if ended or now_s - self._told_s >= _TELL_S:
+            self._told_s = now_s
+            self._store.heartbeat(self._session_id, self._wall())
+            for observer in self._observers:
+                (observer.on_end if ended else observer.on_snapshot)(self._snapshot)
+
+    def _draw(self) -> Snapshot:
+        elapsed_s = self._clock() - self._started_s
+        statuses: Counter[str] = Counter()
+        for p in self._progress.values():
+            statuses.update({str(s): n for s, n in p.statuses.items()})
+        return Snapshot(
+            phase=self._phase,
+            elapsed_s=elapsed_s,
+            time_budget_s=self._limits.deadline_s - self._started_s,
+            trials=self._spent(),
+            trials_budget=self._limits.trials,
+            trials_per_s=self._new_records / elapsed_s if elapsed_s > 0 else 0.0,
+            statuses=dict(statuses),
+            tasks=tuple(
+                TaskRow(
+                    key=p.task.key,
+                    name=p.task.name,
+                    weight=p.task.weight,
+                    trials=p.spent,
+                    default_s=p.default_s,
+                    best_s=p.best_s,
+                    failures=p.failures,
+                )
+                for p in self._progress.values()
+            ),
+            gain=gain(self._progress.values()),
+            pairwise_accuracy=self._accuracy,
+        )
