@@ -2,93 +2,90 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
+from actors.quiet import Quiet
+from actors.warm_child import WarmChild
 from tuner.candidate import Draft
-from tuner.child import Child, Outcome, Raised, Returned
+from tuner.child import Outcome, Raised, Returned
 from tuner.measure import Evaluated
 from tuner.task import Task
 
-_START_S = 60.0
-_RECYCLE_BYTES = 700 << 20
+_START_DEADLINE_S = 120.0
+_RECYCLE_RSS_BYTES = 700 << 20
+_MEMORY_LIMIT_BYTES = 4 << 30
+_CHILD = "spaces.evaluate:make_evaluator"
 
 
 class SpaceWorker:
-    """Supervises one evaluator.
+    """Supervises one evaluator. Used by one thread, which must live as long as it does.
 
     A draft on which the evaluator crashes or hangs is answered with the reason; the others of
     its batch are not lost with it.
 
     Args:
-        log: file for what the child prints; None drops it.
-        seed: of the cost model's loader.
-        on_child: told the process id of each new child, so that others can freeze it.
-        frozen_s: seconds this node has spent frozen; they do not count against deadlines.
+        log_dir: gets what the child prints.
+        quiet: the node's quiet lock where kernels are timed on its CPU, else None.
+        name: of its log file.
+        child: factory of the child's object; tests give others.
     """
 
     def __init__(
         self,
         *,
-        log: Path | None = None,
-        seed: int = 0,
-        on_child: Callable[[int], None] = lambda pid: None,
-        frozen_s: Callable[[], float] | None = None,
-        recycle_bytes: int = _RECYCLE_BYTES,
+        log_dir: Path,
+        quiet: Quiet | None = None,
+        name: str = "space",
+        child: str = _CHILD,
     ) -> None:
-        self._log = log
-        self._seed = seed
-        self._on_child = on_child
-        self._frozen_s = frozen_s
-        self._recycle_bytes = recycle_bytes
         self._tasks: dict[str, Task] = {}
         self._model: tuple[int, bytes] | None = None
-        self._child: Child | None = None
+        self._child = WarmChild(
+            child,
+            env={"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "TVM_NUM_THREADS": "1"},
+            log=log_dir / f"{name}.log",
+            quiet=quiet,
+            memory_limit_bytes=_MEMORY_LIMIT_BYTES,
+        )
 
-    def ready(self) -> None:
-        """Start the child, if there is none, and wait for it.
+    def ready(self, deadline_s: float = _START_DEADLINE_S) -> None:
+        """Have a warm child that knows all tasks and the newest model.
 
         Raises:
             RuntimeError: it does not start; the reason is its text.
         """
-        if self._child is not None and self._child.alive:
-            return
-        self.close()
-        self._child = Child("spaces.evaluate:make_evaluator", (self._seed,), log=self._log)
-        self._on_child(self._child.pid)
-        outcome = self._child.ready(_START_S, frozen_s=self._frozen_s)
+        outcome = self._child.ready(deadline_s)
+        if isinstance(outcome, Returned) and self._child.fresh:
+            self._child.fresh = False
+            outcome = self._call("put_tasks", list(self._tasks.values()))
+            if self._model is not None and isinstance(outcome, Returned):
+                outcome = self._call("use_model", *self._model)
         if not isinstance(outcome, Returned):
-            raise RuntimeError(f"space worker: {outcome}")
-        if self._tasks:
-            self._call("put_tasks", list(self._tasks.values()), deadline_s=_START_S)
-        if self._model is not None:
-            self._call("use_model", *self._model, deadline_s=_START_S)
+            raise RuntimeError(f"space worker did not start: {outcome}")
 
     def put_tasks(self, tasks: Sequence[Task]) -> None:
         """Make tasks known, to this child and its successors."""
         self._tasks.update((task.key, task) for task in tasks)
-        if self._child is not None and self._child.alive:
-            self._call("put_tasks", list(tasks), deadline_s=_START_S)
+        self._child.fresh = True
 
     def use_model(self, version: int, model: bytes) -> None:
-        """Score with this cost model from now on."""
-        if self._model is not None and self._model[0] >= version:
-            return
-        self._model = (version, model)
-        if self._child is not None and self._child.alive:
-            self._call("use_model", version, model, deadline_s=_START_S)
+        """Score with this cost model from now on; an older one than in use is ignored."""
+        if self._model is None or version > self._model[0]:
+            self._model = (version, model)
+            self._child.fresh = True
 
     def evaluate(self, drafts: Sequence[Draft], deadline_s: float) -> list[Evaluated]:
         """One answer for each draft, in order.
 
         Args:
-            deadline_s: for the whole batch; after a crash, for each draft of it.
+            deadline_s: for the batch; after a crash or a hang, for each draft of it.
         """
         self.ready()
         outcome = self._call("evaluate", list(drafts), deadline_s=deadline_s)
         if isinstance(outcome, Returned):
-            self._recycle()
+            if self._child.rss_bytes() > _RECYCLE_RSS_BYTES:
+                self._child.replace()
             answers: list[Evaluated] = outcome.value
             return answers
         if len(drafts) == 1 or isinstance(outcome, Raised):
@@ -96,17 +93,10 @@ class SpaceWorker:
         return [self.evaluate([draft], deadline_s)[0] for draft in drafts]
 
     def close(self) -> None:
-        """End the child."""
-        if self._child is not None:
-            with contextlib.suppress(OSError):
-                self._child.close()
-            self._child = None
+        """Stop the child and remove what it left on disk."""
+        self._child.close()
 
-    def _call(self, method: str, *args: object, deadline_s: float) -> Outcome:
-        assert self._child is not None
-        return self._child.call(method, *args, deadline_s=deadline_s, frozen_s=self._frozen_s)
-
-    def _recycle(self) -> None:
-        """Let a child that has grown too large go; the next call starts a fresh one."""
-        if self._child is not None and self._child.rss_bytes() > self._recycle_bytes:
-            self.close()
+    def _call(
+        self, method: str, *args: object, deadline_s: float = _START_DEADLINE_S
+    ) -> Outcome:
+        return self._child.call(method, *args, deadline_s=deadline_s)

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from spaces.realize import DEFAULT_SPACE, canonical_payload, new_schedule, task_module
-from spaces.rules import parsed_target
+from spaces.target import parse_target
 from tuner.candidate import Candidate, CandidateKind
 from tuner.task import Task
 
@@ -29,7 +29,7 @@ def _dlight_trace(task: Task) -> str:
     from tvm.s_tir import dlight
 
     module = task_module(task.module)
-    target = parsed_target(task.target)
+    target = parse_target(task.target)
     rules = (
         dlight.gpu.Matmul(),
         dlight.gpu.GEMV(),

@@ -104,10 +104,9 @@ class Evaluator:
 
 def make_evaluator(seed: int = 0) -> Evaluator:
     """What a space worker's child process serves. Imports what is slow, so ready means ready."""
-    import tvm  # noqa: F401
-    import xgboost  # noqa: F401
-
     from spaces.intrinsics import stub_intrinsics
+    from tuner.xgb_model import XgbModel
 
     stub_intrinsics()
+    XgbModel(seed).predict(np.zeros((1, 1), dtype=np.float32))
     return Evaluator(seed)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from spaces.intrinsics import register_intrinsics, stub_intrinsics, target_family
+from spaces.target import parse_target
 
 _LOW_PRECISION = ("int8", "uint8", "float16", "bfloat16")
 
@@ -52,14 +52,6 @@ def is_low_precision(module: Any) -> bool:
     )
 
 
-@lru_cache(maxsize=64)
-def parsed_target(target_json: str) -> Any:
-    """TVM's target for canonical JSON."""
-    from tvm.target import Target
-
-    return Target(json.loads(target_json))
-
-
 def make_rules(module: Any, target_json: str) -> RuleSet:
     """Default rules for a program: those TVM's own tuner would take on this target."""
     stub_intrinsics()
@@ -72,7 +64,7 @@ def make_rules(module: Any, target_json: str) -> RuleSet:
     kind = rules_kind(target_json, low_precision=low_precision)
     context = ms.TuneContext(
         mod=module,
-        target=parsed_target(target_json),
+        target=parse_target(target_json),
         space_generator=ms.space_generator.PostOrderApply(
             sch_rules=kind, postprocs=kind, mutator_probs=kind
         ),

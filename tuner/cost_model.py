@@ -33,10 +33,10 @@ class CostModel(Protocol):
         """Become the model that `dump` wrote."""
 
 
-def pairwise_accuracy(scores: Floats, latencies_s: Floats, groups: Groups) -> float | None:
-    """Share of pairs within a group, of different latency, that the scores order rightly.
+def ordered_pairs(scores: Floats, latencies_s: Floats, groups: Groups) -> tuple[float, float]:
+    """How many pairs within a group, of different latency, the scores order rightly; of how many.
 
-    A tie between scores counts half. None where there is no such pair.
+    A tie between scores counts half.
     """
     right = pairs = 0.0
     for group in np.unique(groups):
@@ -46,4 +46,13 @@ def pairwise_accuracy(scores: Floats, latencies_s: Floats, groups: Groups) -> fl
         right += float((faster & (s[:, None] > s[None, :])).sum())
         right += 0.5 * float((faster & (s[:, None] == s[None, :])).sum())
         pairs += float(faster.sum())
+    return right, pairs
+
+
+def pairwise_accuracy(scores: Floats, latencies_s: Floats, groups: Groups) -> float | None:
+    """Share of pairs within a group, of different latency, that the scores order rightly.
+
+    A tie between scores counts half. None where there is no such pair.
+    """
+    right, pairs = ordered_pairs(scores, latencies_s, groups)
     return right / pairs if pairs else None

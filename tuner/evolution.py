@@ -61,6 +61,7 @@ class _Waiting:
     """A candidate in the pool."""
 
     candidate: Candidate
+    code_hash: str
     parent_key: str
     score: float
     model_version: int
@@ -138,14 +139,13 @@ class Evolution:
             self._pool.append(
                 _Waiting(
                     answer.candidate,
+                    answer.code_hash,
                     parent.key if parent else "",
                     answer.score,
                     answer.model_version,
                 )
             )
-        if len(self._pool) > self._settings.pool_size:
-            self._pool.sort(key=self._rank, reverse=True)
-            del self._pool[self._settings.pool_size :]
+        self._keep(self._settings.pool_size)
 
     def propose(self, n: int) -> list[Candidate]:
         """The most promising of the pool, spread over parents."""
@@ -157,7 +157,8 @@ class Evolution:
             waiting = self._pool.pop(self._choose())
             self._in_flight[waiting.candidate.key] = waiting.parent_key
             chosen.append(waiting.candidate)
-        self._drop(self._settings.drop_per_proposal * len(chosen))
+        dropped = self._settings.drop_per_proposal * len(chosen)
+        self._keep(max(len(self._pool) - dropped, len(self._pool) // 2))
         return chosen
 
     def _choose(self) -> int:
@@ -173,10 +174,14 @@ class Evolution:
             key=lambda ranked: ranked[0] + penalty * siblings[self._pool[ranked[1]].parent_key],
         )[1]
 
-    def _drop(self, n: int) -> None:
-        """Let the worst `n` of the pool go, but never more than half of it."""
+    def _keep(self, n: int) -> None:
+        """Let all but the best `n` of the pool go; they may turn up again."""
+        if len(self._pool) <= n:
+            return
         self._pool.sort(key=self._rank, reverse=True)
-        del self._pool[max(len(self._pool) - n, len(self._pool) // 2) :]
+        for waiting in self._pool[n:]:
+            self._fresh.forget(waiting.candidate, waiting.code_hash)
+        del self._pool[n:]
 
     def observe(self, records: Iterable[Record]) -> None:
         """Archive what was timed; forget what is no longer in flight."""

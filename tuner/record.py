@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import statistics
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -93,8 +94,13 @@ class Measurement:
 
     @property
     def latency_s(self) -> float | None:
-        """Median of the samples of a good measurement; None for any other."""
+        """Median of the samples of a good measurement; None for any other.
+
+        A sample that is no time (NaN, infinite, not above zero) makes the measurement worthless.
+        """
         if self.status is not Status.OK or not self.samples_s:
+            return None
+        if not all(0 < sample < math.inf for sample in self.samples_s):
             return None
         return statistics.median(self.samples_s)
 

@@ -65,9 +65,15 @@ class Freshness:
         if key in self._keys or (code_hash and code_hash in self._codes):
             return False
         self._keys.add(key)
-        self._codes.add(code_hash)
+        if code_hash:
+            self._codes.add(code_hash)
         self._misses = 0
         return True
+
+    def forget(self, candidate: Candidate, code_hash: str) -> None:
+        """Let a candidate that was never measured turn up again."""
+        self._keys.discard(candidate.key)
+        self._codes.discard(code_hash)
 
     def know(self, candidate: Candidate) -> None:
         """Remember a candidate that was measured in an earlier session."""
@@ -130,17 +136,6 @@ class RandomReplay:
     def exhausted(self) -> bool:
         """Whether the space gave nothing new for a long time and the pool is empty."""
         return self._fresh.dry and not self._pool and self._ordered <= 0
-
-
-def search_maker(strategy: str) -> SearchMaker:
-    """The maker of a strategy by its name: `evolutionary` or `random`."""
-    from tuner.evolution import Evolution
-
-    makers: dict[str, SearchMaker] = {
-        "evolutionary": lambda task, seed: Evolution(task, seed),
-        "random": lambda task, seed: RandomReplay(task, seed),
-    }
-    return makers[strategy]
 
 
 def by_task(evaluated: Sequence[Evaluated]) -> dict[str, list[Evaluated]]:

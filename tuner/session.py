@@ -8,6 +8,7 @@ machines come and go.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import Counter, deque
@@ -28,6 +29,8 @@ from tuner.record import Record, Trial, TrialKey
 from tuner.search import SearchMaker, by_task
 from tuner.store import RecordStore
 from tuner.task import Task
+
+_log = logging.getLogger(__name__)
 
 Ended = Literal["trials", "time", "signal", "done"]
 
@@ -106,6 +109,7 @@ class Session:
         self._dataset = Dataset()
         self._features: dict[str, Features] = {}
         self._in_flight: dict[TrialKey, Trial] = {}
+        self._refusals: Counter[str] = Counter()
         self._new_records = 0
         self._session_id = store.begin_session(wall())
         self._searches = {t.key: make_search(t, seed + self._session_id) for t in self._tasks}
@@ -232,8 +236,16 @@ class Session:
         for task_key, answered in by_task(answers).items():
             self._searches[task_key].absorb(answered)
             for answer in answered:
+                if answer.candidate is None:
+                    self._note_refusal(answer)
                 if answer.candidate is not None and answer.features is not None:
                     self._features[answer.candidate.key] = answer.features
+
+    def _note_refusal(self, answer: Evaluated) -> None:
+        """Refused drafts are ordinary; each reason is worth one line in the log."""
+        if answer.error not in self._refusals:
+            _log.info("task %s: draft refused: %s", answer.draft.task_key, answer.error)
+        self._refusals[answer.error] += 1
 
     def _take_model(self) -> None:
         learner = self._machines.learner
@@ -343,4 +355,12 @@ class Session:
             ),
             gain=gain(self._progress.values()),
             pairwise_accuracy=self._accuracy,
+            message=self._message(),
         )
+
+    def _message(self) -> str:
+        """What a user should know beyond the numbers."""
+        if self._refusals and not self._features and not len(self._dataset):
+            (reason, count), *_ = self._refusals.most_common(1)
+            return f"no draft was valid so far; {count} were refused: {reason}"
+        return ""

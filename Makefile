@@ -1,0 +1,64 @@
+# make env    make or mend .venv, with everything that development and the demo need
+# make demo   tune a real network for at most ten minutes and print what it gained
+# make test   lint, types and all tests that need no GPU
+# make check  lint and types only; make fast: the tests that need neither TVM nor Ray
+
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/python
+STAMP := $(VENV)/.installed
+
+DEMO_MODEL := runs/demo-model.onnx
+DEMO_RUN := runs/demo
+DEMO_BUDGET ?= 10m
+
+.PHONY: env demo test check fast clean again
+.DELETE_ON_ERROR:
+
+# An environment is made anew where its Python is missing, does not start or is too old, and where
+# the checkout has moved since: paths are written into its scripts. The stamp holds the checkout's.
+WORKS := $(RUN) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
+BROKEN := $(shell test ! -e $(VENV) || { $(WORKS) && \
+	{ test ! -e $(STAMP) || test "$$(cat $(STAMP))" = "$(CURDIR)"; }; } || echo yes)
+
+env: $(STAMP)
+
+$(STAMP): pyproject.toml $(if $(BROKEN),again)
+	@$(if $(BROKEN),echo "$(VENV) is broken: making it anew"; rm -rf $(VENV))
+	@test -e $(VENV) || $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "$(PYTHON) is missing or older than 3.11: make env PYTHON=python3.12" >&2; exit 1; }
+	@$(RUN) -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
+	@echo "installing into $(VENV): a few minutes the first time"
+	@rm -f $@
+	@$(RUN) -m pip install --quiet --quiet --no-input --disable-pip-version-check \
+		--editable '.[dev,ui,onnxruntime]'
+	@echo "$(CURDIR)" > $@
+
+again:
+
+check: env
+	$(RUN) -m ruff check
+	$(RUN) -m ruff format --check
+	$(RUN) -m mypy
+
+test: check
+	$(RUN) -m pytest -m "not gpu"
+
+fast: env
+	$(RUN) -m pytest -m "not tvm and not ray and not gpu and not slow"
+
+# A second time it goes on with the run that is there.
+demo: $(DEMO_MODEL)
+	$(VENV)/bin/tuner tune $(DEMO_MODEL) --run $(DEMO_RUN) --time-budget $(DEMO_BUDGET) \
+		--effort quick --target llvm
+	$(VENV)/bin/tuner bench $(DEMO_RUN)
+
+$(DEMO_MODEL): examples/squeezenet.py | env
+	@mkdir -p $(@D)
+	$(RUN) examples/squeezenet.py $(@D)/part-$(@F)
+	@mv $(@D)/part-$(@F) $@
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find tuner spaces actors cluster tests benchmarks examples -name __pycache__ -prune \
+		-exec rm -rf {} +

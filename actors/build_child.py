@@ -1,0 +1,73 @@
+"""What a builder's child process does: realise candidates and compile them."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from tuner.candidate import Candidate
+from tuner.record import Status
+from tuner.task import Task
+
+_TASKS_KEPT = 64
+
+
+@dataclass(frozen=True, slots=True)
+class BuildAnswer:
+    """What became of a build.
+
+    Attributes:
+        artifact: empty where it failed.
+        status: OK, INVALID or BUILD_FAILED.
+        error: why, in one line.
+    """
+
+    artifact: bytes = b""
+    status: Status = Status.OK
+    error: str = ""
+
+
+class BuildChild:
+    """Keeps TVM and the tasks it has seen warm. Made in a process of its own."""
+
+    def __init__(self) -> None:
+        import tvm  # noqa: F401
+
+        import spaces.build
+        import spaces.realize  # noqa: F401
+
+        self._tasks: OrderedDict[str, Task] = OrderedDict()
+
+    def knows(self, task_key: str) -> bool:
+        """Whether it has this task; one that it has not is sent by `learn`."""
+        if task_key in self._tasks:
+            self._tasks.move_to_end(task_key)
+        return task_key in self._tasks
+
+    def learn(self, task: Task) -> None:
+        """Remember a task; the one unused for longest is forgotten."""
+        self._tasks[task.key] = task
+        while len(self._tasks) > _TASKS_KEPT:
+            self._tasks.popitem(last=False)
+
+    def build(self, task_key: str, candidate: Candidate) -> BuildAnswer:
+        """Realise and compile one candidate of a task it knows."""
+        from spaces.build import build_artifact
+        from spaces.realize import realize
+
+        task = self._tasks[task_key]
+        try:
+            schedule = realize(task, candidate)
+        except Exception as error:  # TVM raises whatever its C++ side threw
+            return BuildAnswer(status=Status.INVALID, error=one_line(error))
+        try:
+            return BuildAnswer(build_artifact(schedule.mod, task.target))
+        except Exception as error:  # TVM raises whatever its C++ side threw
+            return BuildAnswer(status=Status.BUILD_FAILED, error=one_line(error))
+
+
+def one_line(error: Exception) -> str:
+    """An exception in one line: its class, and the last line of a compiler's complaint."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    telling = [line for line in lines if "rror" in line] or lines
+    return f"{type(error).__name__}: {telling[0][:300]}" if telling else type(error).__name__

@@ -1,0 +1,140 @@
+"""Compiles candidates, in a child process that outlives batches but not a crash."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from actors.build_child import BuildAnswer
+from actors.quiet import Quiet
+from actors.warm_child import WarmChild
+from tuner.candidate import Candidate
+from tuner.child import Died, MemoryExceeded, Outcome, Returned
+from tuner.record import Measurement, Status
+from tuner.task import Task
+
+_RECYCLE_RSS_BYTES = 700 << 20
+_MEMORY_LIMIT_BYTES = 4 << 30
+_START_DEADLINE_S = 120.0
+_CHILD = "actors.build_child:BuildChild"
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """An artifact and what it took.
+
+    Attributes:
+        build_s: seconds of building, without the time spent frozen.
+        sha256: of the artifact.
+    """
+
+    artifact: bytes
+    build_s: float
+    sha256: str
+
+
+class Builder:
+    """Builds candidates one at a time. Used by one thread, which must live as long as it does.
+
+    Args:
+        log_dir: gets what the compiler prints.
+        quiet: the node's quiet lock where kernels are timed on its CPU, else None.
+        name: of its log file.
+        recycle_rss_bytes: a child that has grown past this is replaced after its build.
+        memory_limit_bytes: a child that reaches this during a build is killed for it.
+        child: factory of the child's object; tests give others.
+    """
+
+    def __init__(
+        self,
+        *,
+        log_dir: Path,
+        quiet: Quiet | None = None,
+        name: str = "builder",
+        recycle_rss_bytes: int = _RECYCLE_RSS_BYTES,
+        memory_limit_bytes: int = _MEMORY_LIMIT_BYTES,
+        child: str = _CHILD,
+    ) -> None:
+        self._recycle_rss_bytes = recycle_rss_bytes
+        self._child = WarmChild(
+            child,
+            env=_environment(),
+            log=log_dir / f"{name}.log",
+            quiet=quiet,
+            memory_limit_bytes=memory_limit_bytes,
+        )
+
+    def ready(self, deadline_s: float = _START_DEADLINE_S) -> None:
+        """Have a warm child.
+
+        Raises:
+            RuntimeError: it does not start; the reason is its text.
+        """
+        outcome = self._child.ready(deadline_s)
+        if not isinstance(outcome, Returned):
+            raise RuntimeError(f"builder did not start: {outcome}")
+
+    def build(self, task: Task, candidate: Candidate, deadline_s: float) -> Built | Measurement:
+        """Realise and compile a candidate.
+
+        A crash in a child that had built others before is tried once more in a fresh one: it
+        may be their fault.
+
+        Args:
+            deadline_s: for the build alone, of time not spent frozen.
+
+        Returns:
+            `Built`, or the measurement of a trial that ended here: INVALID or BUILD_FAILED.
+
+        Raises:
+            RuntimeError: there is no child to build with, which is no fault of the candidate.
+        """
+        while True:
+            self.ready()
+            fresh, self._child.fresh = self._child.fresh, False
+            elapsed_s = self._child.stopwatch()
+            outcome = self._ask(task, candidate, deadline_s)
+            build_s = elapsed_s()
+            if not isinstance(outcome, Returned) or (
+                self._child.rss_bytes() > self._recycle_rss_bytes
+            ):
+                self._child.replace()
+            if fresh or not isinstance(outcome, Died | MemoryExceeded):
+                return _result(outcome, build_s)
+
+    def close(self) -> None:
+        """Stop the child and remove what it left on disk."""
+        self._child.close()
+
+    def _ask(self, task: Task, candidate: Candidate, deadline_s: float) -> Outcome:
+        outcome = self._child.call("knows", task.key, deadline_s=deadline_s)
+        if outcome == Returned(False):
+            outcome = self._child.call("learn", task, deadline_s=deadline_s)
+        if not isinstance(outcome, Returned):
+            return outcome
+        return self._child.call("build", task.key, candidate, deadline_s=deadline_s)
+
+
+def _environment() -> dict[str, str]:
+    """Variables of the child. No device is its business."""
+    env = {
+        "CUDA_VISIBLE_DEVICES": "",
+        "TVM_NUM_THREADS": "1",
+        # CUDA code stays source until `spaces.build` compiles it, on machines with a device too.
+        "TVM_COMPILE_FORCE_FALLBACK": "1",
+    }
+    if shutil.which("nvcc") and "TVM_CUDA_COMPILE_MODE" not in os.environ:
+        env["TVM_CUDA_COMPILE_MODE"] = "nvcc"
+    return env
+
+
+def _result(outcome: Outcome, build_s: float) -> Built | Measurement:
+    if not isinstance(outcome, Returned):
+        return Measurement(Status.BUILD_FAILED, error=f"build: {outcome}", build_s=build_s)
+    answer: BuildAnswer = outcome.value
+    if answer.status is not Status.OK:
+        return Measurement(answer.status, error=answer.error, build_s=build_s)
+    return Built(answer.artifact, build_s, hashlib.sha256(answer.artifact).hexdigest())

@@ -1,0 +1,151 @@
+"""A measurer without a cluster: one builder and one runner of this process, a thread each."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeVar
+
+from actors.builder import Builder, Built
+from actors.runner import Runner
+from tuner.effort import EFFORTS, Effort
+from tuner.record import Measurement, Provenance, Record, Status, Trial
+from tuner.task import Task
+
+_T = TypeVar("_T")
+_log = logging.getLogger(__name__)
+_AHEAD = 3
+"""Trials taken at once: one that builds, one that runs, one that waits for either."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    trial: Trial
+    cutoff_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Artifact:
+    job: _Job
+    built: Built
+
+
+class InlineMeasurer:
+    """Implements `tuner.measure.Measurer`: builds the next trial while one is timed.
+
+    It owns the builder and the runner that it is given.
+
+    Args:
+        tasks: those that trials may name.
+        effort: how kernels are timed, and the deadlines.
+        provenance: written into every record.
+        clock: seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        tasks: Sequence[Task],
+        builder: Builder,
+        runner: Runner,
+        *,
+        effort: Effort = EFFORTS["normal"],
+        provenance: Provenance = Provenance("inline"),  # noqa: B008 - frozen
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._tasks = {task.key: task for task in tasks}
+        self._builder, self._runner = builder, runner
+        self._effort, self._provenance, self._clock = effort, provenance, clock
+        self._to_build: queue.Queue[_Job | None] = queue.Queue()
+        self._to_run: queue.Queue[_Artifact | None] = queue.Queue()
+        self._done: queue.Queue[Record] = queue.Queue()
+        self._in_flight = 0
+        # The children of builder and runner are made on these threads and die with them.
+        self._threads = [
+            threading.Thread(target=self._build_all, name="inline-builder", daemon=True),
+            threading.Thread(target=self._run_all, name="inline-runner", daemon=True),
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def free(self) -> int:
+        """How many more trials it takes now."""
+        return max(0, _AHEAD - self._in_flight)
+
+    def submit(self, trials: Sequence[Trial], cutoff_s: float | None = None) -> None:
+        """Take trials.
+
+        Raises:
+            KeyError: a trial names a task that it does not know; none was taken.
+        """
+        for trial in trials:
+            self._tasks[trial.task_key]
+        self._in_flight += len(trials)
+        for trial in trials:
+            self._to_build.put(_Job(trial, cutoff_s))
+
+    def collect(self, timeout_s: float) -> list[Record]:
+        """Records that are ready, waiting at most `timeout_s` for the first."""
+        records: list[Record] = []
+        try:
+            records.append(self._done.get(timeout=timeout_s))
+            while True:
+                records.append(self._done.get_nowait())
+        except queue.Empty:
+            self._in_flight -= len(records)
+            return records
+
+    def close(self) -> None:
+        """Stop both threads and their children; what is in flight is finished first, at most
+        one build and one run, or dropped."""
+        while not self._to_build.empty():
+            self._to_build.get_nowait()
+        self._to_build.put(None)
+        wait_s = self._effort.build_deadline_s + self._effort.run_deadline_s
+        for thread in self._threads:
+            thread.join(wait_s)
+
+    def _build_all(self) -> None:
+        while (job := self._to_build.get()) is not None:
+            task = self._tasks[job.trial.task_key]
+            deadline_s = self._effort.build_deadline_s
+            built = _guarded(partial(self._builder.build, task, job.trial.candidate, deadline_s))
+            if isinstance(built, Built):
+                self._to_run.put(_Artifact(job, built))
+            else:
+                self._answer(job.trial, built)
+        self._builder.close()
+        self._to_run.put(None)
+
+    def _run_all(self) -> None:
+        while (ready := self._to_run.get()) is not None:
+            measured = _guarded(partial(self._run, ready))
+            self._answer(ready.job.trial, replace(measured, build_s=ready.built.build_s))
+        self._runner.close()
+
+    def _run(self, ready: _Artifact) -> Measurement:
+        effort, trial = self._effort, ready.job.trial
+        return self._runner.run(
+            self._tasks[trial.task_key],
+            ready.built.artifact,
+            timing=effort.finalist_timing if trial.rung else effort.timing,
+            cutoff_s=ready.job.cutoff_s,
+            deadline_s=effort.run_deadline_s,
+        )
+
+    def _answer(self, trial: Trial, measurement: Measurement) -> None:
+        record = Record(trial, measurement, self._provenance, time_s=self._clock())
+        self._done.put(record)
+
+
+def _guarded(work: Callable[[], _T]) -> _T | Measurement:
+    """The border of a thread: what a worker raises ends its trial, not the thread."""
+    try:
+        return work()
+    except Exception as error:
+        _log.warning("worker failed: %s", error)
+        return Measurement(Status.LOST, error=str(error))

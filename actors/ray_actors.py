@@ -1,0 +1,145 @@
+"""The workers as Ray actors: the only file of this package that knows Ray.
+
+Each holds the plain class that does the work and says what it needs of a node. `ready()` answers
+once its child process is warm, with the device and toolchain it speaks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ray
+
+from actors.builder import Built, Builder
+from actors.quiet import Quiet
+from actors.runner import Runner
+from actors.space_worker import SpaceWorker
+from tuner.candidate import Candidate, Draft
+from tuner.effort import Timing
+from tuner.measure import Evaluated
+from tuner.record import Measurement
+from tuner.task import Task
+
+MEASURE = "measure"
+"""Ray's custom resource that says: kernels may be timed here, one at a time."""
+
+_NO_RETRY = {"max_restarts": 0, "max_task_retries": 0}
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerPlace:
+    """Where a worker of a run keeps things on its node.
+
+    Attributes:
+        quiet: directory of the node's quiet lock; None where kernels do not run on the CPU.
+        logs: what children print.
+        scratch: reference outputs and the like; may be emptied at any time.
+    """
+
+    quiet: Path | None
+    logs: Path
+    scratch: Path
+
+    def quiet_lock(self) -> Quiet | None:
+        """The node's quiet lock."""
+        return None if self.quiet is None else Quiet(self.quiet)
+
+
+@ray.remote(num_cpus=0.5, **_NO_RETRY)
+class SpaceActor:
+    """Evaluates drafts."""
+
+    def __init__(
+        self, name: str, place: WorkerPlace, tasks: Sequence[Task], version: int, model: bytes
+    ) -> None:
+        self._worker = SpaceWorker(log_dir=place.logs, quiet=place.quiet_lock(), name=name)
+        self._worker.put_tasks(tasks)
+        if version:
+            self._worker.use_model(version, model)
+
+    def ready(self) -> tuple[str, str]:
+        """Wait for the child to be warm."""
+        self._worker.ready()
+        return "", ""
+
+    def use_model(self, version: int, model: bytes) -> None:
+        """Score with this model from now on."""
+        self._worker.use_model(version, model)
+
+    def evaluate(self, drafts: Sequence[Draft], deadline_s: float) -> list[Evaluated]:
+        """One answer for each draft."""
+        return self._worker.evaluate(drafts, deadline_s)
+
+
+@ray.remote(num_cpus=0.5, **_NO_RETRY)
+class BuilderActor:
+    """Compiles candidates. Sees no GPU, so that none is touched by a compiler."""
+
+    def __init__(self, name: str, place: WorkerPlace, tasks: Sequence[Task]) -> None:
+        self._tasks = {task.key: task for task in tasks}
+        self._builder = Builder(log_dir=place.logs, quiet=place.quiet_lock(), name=name)
+
+    def ready(self) -> tuple[str, str]:
+        """Wait for the child to be warm."""
+        from spaces.target import toolchain_fingerprint
+
+        self._builder.ready()
+        return "", toolchain_fingerprint()
+
+    @ray.method(num_returns=2)
+    def build(
+        self, task_key: str, candidate: Candidate, deadline_s: float
+    ) -> tuple[float | Measurement, bytes]:
+        """Seconds the build took and the artifact; or how it failed, and nothing."""
+        built = self._builder.build(self._tasks[task_key], candidate, deadline_s)
+        if isinstance(built, Built):
+            return built.build_s, built.artifact
+        return built, b""
+
+
+@ray.remote(num_cpus=0, **_NO_RETRY)
+class RunnerActor:
+    """Measures artifacts on one device."""
+
+    def __init__(self, name: str, place: WorkerPlace, tasks: Sequence[Task]) -> None:
+        self._tasks = {task.key: task for task in tasks}
+        self._target = tasks[0].target
+        self._runner = Runner(
+            target=self._target,
+            log_dir=place.logs,
+            scratch=place.scratch,
+            quiet=place.quiet_lock(),
+            name=name,
+        )
+
+    def ready(self) -> tuple[str, str]:
+        """Wait for the child to be warm; what device and toolchain it measures."""
+        from spaces.target import device_fingerprint, toolchain_fingerprint
+
+        self._runner.ready()
+        return device_fingerprint(self._target), toolchain_fingerprint()
+
+    def run(
+        self,
+        task_key: str,
+        artifact: bytes,
+        timing: Timing,
+        cutoff_s: float | None,
+        deadline_s: float,
+    ) -> Measurement:
+        """Check and time an artifact."""
+        return self._runner.run(
+            self._tasks[task_key],
+            artifact,
+            timing=timing,
+            cutoff_s=cutoff_s,
+            deadline_s=deadline_s,
+        )
+
+
+def actor_class(kind: str) -> Any:
+    """The actor class of a kind of worker: `space`, `builder` or `runner`."""
+    return {"space": SpaceActor, "builder": BuilderActor, "runner": RunnerActor}[kind]

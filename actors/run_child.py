@@ -1,0 +1,158 @@
+"""What a runner's child process does: load an artifact, check its output, time it."""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tuner.effort import Timing
+from tuner.task import Task
+
+if TYPE_CHECKING:
+    from spaces.reference import Reference
+
+_REFERENCES_KEPT = 3
+_MAX_RUNS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A kernel ran once.
+
+    Attributes:
+        error: how its output differs from the unscheduled program's; empty if it does not.
+        run_s: wall seconds of that one run, on a machine that need not be quiet.
+    """
+
+    error: str
+    run_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """Seconds for one run, one number for each sample; one alone if it was cut off."""
+
+    samples_s: tuple[float, ...]
+    censored: bool = False
+
+
+class RunChild:
+    """Holds one device. Made in a process of its own, with TVM_NUM_THREADS set.
+
+    Args:
+        target: canonical JSON of the target, which names the device.
+        threads: what TVM must use on a CPU; None asks nothing.
+        scratch: folder that keeps references.
+
+    Raises:
+        RuntimeError: TVM uses another number of threads.
+        TunerError: this machine has no such device.
+    """
+
+    def __init__(self, target: str, threads: int | None, scratch: Path) -> None:
+        import tvm
+
+        import spaces.build
+        import spaces.reference  # noqa: F401
+        from spaces.target import device_of
+
+        actual = tvm.runtime.num_threads()
+        if threads is not None and actual != threads:
+            raise RuntimeError(f"thread count: TVM uses {actual}, the target has {threads}")
+        self._device = device_of(target)
+        self._scratch = scratch
+        self._references: OrderedDict[str, Reference] = OrderedDict()
+        self._loaded: Any = None
+        self._tensors: list[Any] = []
+
+    def knows(self, task_key: str) -> bool:
+        """Whether it has the reference of this task; one that it has not is made by `learn`."""
+        if task_key in self._references:
+            self._references.move_to_end(task_key)
+        return task_key in self._references
+
+    def learn(self, task: Task) -> None:
+        """Compute the reference of a task, or find it in the scratch folder."""
+        import tvm
+
+        from spaces.reference import reference
+
+        module = tvm.ir.load_json(task.module)
+        self._references[task.key] = reference(module, task.key, self._scratch / "references")
+        while len(self._references) > _REFERENCES_KEPT:
+            self._references.popitem(last=False)
+
+    def prepare(self, task_key: str, artifact: bytes) -> Checked:
+        """Load an artifact, run it once, compare. It stays loaded for `time`."""
+        import time
+
+        import tvm
+
+        from spaces.build import load_artifact
+
+        known = self._references[task_key]
+        self.drop()
+        self._loaded = load_artifact(artifact)
+        self._tensors = [
+            tvm.runtime.tensor(known.fresh(i), self._device) for i in range(len(known.arguments))
+        ]
+        kernel = self._loaded.get_function("main", query_imports=True)
+        start_s = time.perf_counter()
+        kernel(*self._tensors)
+        self._device.sync()
+        run_s = time.perf_counter() - start_s
+        return Checked(self._compare(known), run_s)
+
+    def time(self, timing: Timing, cutoff_s: float | None) -> Timed:
+        """Time what `prepare` loaded. Nothing else should run on the device meanwhile."""
+        kernel = self._loaded.get_function("main", query_imports=True)
+        for _ in range(timing.warmup_runs - 1):  # the evaluator makes one more, untimed
+            kernel(*self._tensors)
+        estimate_s = self._evaluate(1, 1)[0]
+        if not (math.isfinite(estimate_s) and estimate_s > 0):
+            return Timed((estimate_s,))
+        if cutoff_s is not None and estimate_s > cutoff_s:
+            return Timed((estimate_s,), censored=True)
+        if estimate_s < timing.sample_s / 100:  # one run is mostly overhead: look closer
+            estimate_s = self._evaluate(_runs(timing.sample_s / 10, estimate_s), 1)[0]
+        runs = _runs(timing.sample_s, estimate_s)
+        samples = int(timing.total_s / (runs * estimate_s))
+        samples = min(max(samples, timing.min_samples), timing.max_samples)
+        if runs > 1:
+            return Timed(self._evaluate(runs, samples))
+        # The estimate was one warm run, which is what a sample of a slow kernel is.
+        rest = self._evaluate(1, samples - 1) if samples > 1 else ()
+        return Timed((estimate_s, *rest))
+
+    def drop(self) -> None:
+        """Free the loaded kernel and its tensors."""
+        self._tensors = []
+        self._loaded = None
+
+    def _evaluate(self, runs: int, samples: int) -> tuple[float, ...]:
+        evaluator = self._loaded.time_evaluator("main", self._device, number=runs, repeat=samples)
+        return tuple(float(s) for s in evaluator(*self._tensors).results)
+
+    def _compare(self, known: Reference) -> str:
+        import numpy as np
+
+        from spaces.reference import difference
+
+        for i, arg in enumerate(known.arguments):
+            got = self._tensors[i].numpy()
+            if not arg.written:
+                if not np.array_equal(got, known.fresh(i), equal_nan=got.dtype.kind == "f"):
+                    return f"it overwrote its input {arg.name}"
+            elif (error := difference(got, known.outputs[i], known.rtol)) is not None:
+                return f"output {arg.name}: {error}"
+        return ""
+
+
+def _runs(span_s: float, run_s: float) -> int:
+    """How many runs fill a span."""
+    if not (math.isfinite(run_s) and run_s > 0):
+        return 1
+    return max(1, min(_MAX_RUNS, math.ceil(span_s / run_s)))

@@ -1,0 +1,193 @@
+"""Measures artifacts on one device, in a child process that dies for a bad kernel."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from actors.quiet import NotQuiet, Quiet
+from actors.run_child import Checked, Timed
+from actors.warm_child import WarmChild
+from spaces.target import target_cores, target_kind
+from tuner.child import DeadlinePassed, Died, MemoryExceeded, Outcome, Raised, Returned
+from tuner.effort import Timing
+from tuner.record import Measurement, Status
+from tuner.task import Task
+
+_START_DEADLINE_S = 120.0
+_REFERENCE_DEADLINE_S = 600.0
+_RECYCLE_RSS_BYTES = 2 << 30
+_CHILD = "actors.run_child:RunChild"
+_QUIET_DEADLINE_S = 300.0
+_HOPELESS = 8.0
+_HOPELESS_FLOOR_S = 1.0
+"""A first run that took more than this many cutoffs, and this long, is not timed at all: a
+machine that is not quiet does not make a kernel that much slower."""
+
+
+class Runner:
+    """Runs artifacts one at a time. Used by one thread, which must live as long as it does.
+
+    Args:
+        target: canonical JSON of the target; a CPU's `num-cores` is how many threads TVM uses.
+        log_dir: gets what kernels print.
+        scratch: caches references; may be emptied at any time.
+        quiet: the node's quiet lock where the device is its CPU, else None.
+        name: of its log file.
+        memory_limit_bytes: a child that reaches this is killed; None is half the machine's.
+        child: factory of the child's object; tests give others.
+    """
+
+    def __init__(
+        self,
+        *,
+        target: str,
+        log_dir: Path,
+        scratch: Path,
+        quiet: Quiet | None = None,
+        name: str = "runner",
+        memory_limit_bytes: int | None = None,
+        reference_deadline_s: float = _REFERENCE_DEADLINE_S,
+        child: str = _CHILD,
+    ) -> None:
+        self._quiet = quiet
+        self._reference_deadline_s = reference_deadline_s
+        self._section_s = 0.0
+        on_cpu = target_kind(target) == "llvm"
+        threads = target_cores(target) if on_cpu else None
+        self._child = WarmChild(
+            child,
+            (target, threads, scratch),
+            env={"TVM_NUM_THREADS": str(threads), "OMP_NUM_THREADS": str(threads)}
+            if threads
+            else {},
+            log=log_dir / f"{name}.log",
+            quiet=quiet,
+            memory_limit_bytes=memory_limit_bytes or _half_of_memory(),
+        )
+
+    def ready(self, deadline_s: float = _START_DEADLINE_S) -> None:
+        """Have a warm child.
+
+        Raises:
+            RuntimeError: it does not start; the reason is its text.
+        """
+        outcome = self._child.ready(deadline_s)
+        if not isinstance(outcome, Returned):
+            raise RuntimeError(f"runner did not start: {outcome}")
+
+    def run(
+        self,
+        task: Task,
+        artifact: bytes,
+        *,
+        timing: Timing,
+        cutoff_s: float | None,
+        deadline_s: float,
+    ) -> Measurement:
+        """Check an artifact's output and time it.
+
+        A crash in a child that had run others before is tried once more in a fresh one: it may
+        be their fault. A child that saw anything go wrong is not used again.
+
+        Args:
+            cutoff_s: a kernel slower than this is CENSORED with the one sample it gave.
+            deadline_s: for loading, checking and timing, of time not spent frozen; the reference
+                of a task and the wait for quiet have deadlines of their own.
+
+        Returns:
+            OK, CENSORED, RUN_FAILED, WRONG or TIMEOUT.
+        """
+        while True:
+            started = self._child.ready(_START_DEADLINE_S)
+            if not isinstance(started, Returned):
+                return _failed(f"runner did not start: {started}")
+            fresh, self._child.fresh = self._child.fresh, False
+            elapsed_s, self._section_s = self._child.stopwatch(), 0.0
+            result = self._measure(task, artifact, timing, cutoff_s, deadline_s)
+            measured = _judged(result)
+            good = measured.status in (Status.OK, Status.CENSORED)
+            if not good or self._child.rss_bytes() > _RECYCLE_RSS_BYTES:
+                self._child.replace()
+            if fresh or not isinstance(result, Died | MemoryExceeded):
+                return replace(measured, run_s=elapsed_s() + self._section_s)
+
+    def close(self) -> None:
+        """Stop the child and remove what it left on disk."""
+        self._child.close()
+
+    def _measure(
+        self,
+        task: Task,
+        artifact: bytes,
+        timing: Timing,
+        cutoff_s: float | None,
+        deadline_s: float,
+    ) -> Outcome | Measurement:
+        """What became of it: a measurement, or the outcome of the call that ended it."""
+        outcome = self._learn(task)
+        if not isinstance(outcome, Returned):
+            return _failed(f"reference output: {outcome}")
+        elapsed_s = self._child.stopwatch()
+        outcome = self._child.call("prepare", task.key, artifact, deadline_s=deadline_s)
+        if not isinstance(outcome, Returned):
+            return outcome
+        checked: Checked = outcome.value
+        if checked.error:
+            return Measurement(Status.WRONG, error=checked.error)
+        first_s = min(checked.run_s, elapsed_s())
+        if cutoff_s is not None and first_s > max(_HOPELESS * cutoff_s, _HOPELESS_FLOOR_S):
+            return Measurement(Status.CENSORED, (first_s,))
+        outcome = self._time(timing, cutoff_s, max(0.0, deadline_s - elapsed_s()))
+        if not isinstance(outcome, Returned):
+            return outcome
+        timed: Timed = outcome.value
+        return Measurement(Status.CENSORED if timed.censored else Status.OK, timed.samples_s)
+
+    def _learn(self, task: Task) -> Outcome:
+        """Make sure the child has the task's reference, which no candidate is blamed for."""
+        outcome = self._child.call("knows", task.key, deadline_s=_START_DEADLINE_S)
+        if outcome != Returned(False):
+            return outcome
+        return self._child.call("learn", task, deadline_s=self._reference_deadline_s)
+
+    def _time(self, timing: Timing, cutoff_s: float | None, left_s: float) -> Outcome:
+        """The timed section. The deadline cannot be longer than the node may be frozen."""
+        if self._quiet is None:
+            return self._child.call("time", timing, cutoff_s, deadline_s=left_s)
+        try:
+            with self._quiet.section(_QUIET_DEADLINE_S, spare=(self._child.pid,)):
+                start_s = time.monotonic()
+                deadline_s = min(left_s, self._quiet.limit_s)
+                outcome = self._child.call(
+                    "time", timing, cutoff_s, deadline_s=deadline_s, freezable=False
+                )
+                self._section_s = time.monotonic() - start_s
+                return outcome
+        except NotQuiet as error:
+            return Raised("NotQuiet", str(error))
+
+
+def _judged(result: Outcome | Measurement) -> Measurement:
+    """The measurement that a result stands for."""
+    match result:
+        case Measurement():
+            bad = [s for s in result.samples_s if not (math.isfinite(s) and s > 0)]
+            if bad or (result.status is Status.OK and not result.samples_s):
+                return _failed(f"a sample is no time: {bad[0] if bad else 'none was taken'}")
+            return result
+        case DeadlinePassed():
+            return Measurement(Status.TIMEOUT, error=str(result))
+        case _:
+            return _failed(str(result))
+
+
+def _failed(error: str) -> Measurement:
+    return Measurement(Status.RUN_FAILED, error=error)
+
+
+def _half_of_memory() -> int:
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2

@@ -1,0 +1,122 @@
+"""A child process that is kept warm: replaced when it dies, grows or is suspect."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from actors.quiet import Quiet
+from tuner.child import Child, Outcome, Returned
+
+
+class WarmChild:
+    """One child after another, made by the same factory.
+
+    Its temporary files lie in a folder of its own that goes with it, however it ends. Used by
+    one thread, which must live as long as it does (see `tuner.child`).
+
+    Args:
+        factory: `module:callable` and `args` for it.
+        env: variables of the child, on top of this process's.
+        quiet: the node's quiet lock, in which the child is registered.
+        memory_limit_bytes: a child that reaches this during a call is killed for it.
+    """
+
+    def __init__(
+        self,
+        factory: str,
+        args: tuple[Any, ...] = (),
+        *,
+        env: Mapping[str, str],
+        log: Path,
+        quiet: Quiet | None,
+        memory_limit_bytes: int,
+    ) -> None:
+        self._factory, self._args = factory, args
+        self._env, self._log, self._quiet = env, log, quiet
+        self._memory_limit_bytes = memory_limit_bytes
+        self._child: Child | None = None
+        self._folder = ""
+        self._frozen_s: Callable[[], float] | None = None
+        self.fresh = True
+
+    @property
+    def pid(self) -> int:
+        """Process id of the child there is now; 0 for none."""
+        return self._child.pid if self._child is not None else 0
+
+    def ready(self, deadline_s: float) -> Outcome:
+        """Have a child that can take a call, starting one where there is none.
+
+        A child that fails to start is not kept.
+        """
+        if self._child is None or not self._child.alive:
+            self.replace()
+        assert self._child is not None
+        outcome = self._child.ready(deadline_s, frozen_s=self._frozen_s)
+        if not isinstance(outcome, Returned):
+            self.close()
+        return outcome
+
+    def call(self, method: str, *args: Any, deadline_s: float, freezable: bool = True) -> Outcome:
+        """Call a method of a child that is ready.
+
+        Args:
+            freezable: frozen time does not count; False for the child that others are frozen for.
+        """
+        assert self._child is not None
+        frozen_s = self._frozen_s if freezable else None
+        outcome = self._child.call(method, *args, deadline_s=deadline_s, frozen_s=frozen_s)
+        if not self._child.alive:
+            self._forget()
+        return outcome
+
+    def replace(self) -> None:
+        """Start a fresh child, which warms up until the next `ready`."""
+        self.close()
+        self._folder = tempfile.mkdtemp(prefix="tuner-child-")
+        self.fresh = True
+        self._child = Child(
+            self._factory,
+            self._args,
+            env={**self._env, "TMPDIR": self._folder},
+            memory_limit_bytes=self._memory_limit_bytes,
+            log=self._log,
+        )
+        if self._quiet is not None:
+            self._quiet.register(self._child.pid)
+            self._frozen_s = self._quiet.watch(self._child.pid)
+
+    def rss_bytes(self) -> int:
+        """Resident size of the child; 0 for none."""
+        return self._child.rss_bytes() if self._child is not None else 0
+
+    def stopwatch(self) -> Callable[[], float]:
+        """Seconds since now, without those that the node spends frozen."""
+        quiet = self._quiet
+        start_s = time.monotonic()
+        frozen_s = quiet.frozen_s() if quiet is not None else 0.0
+
+        def elapsed_s() -> float:
+            lost_s = quiet.frozen_s() - frozen_s if quiet is not None else 0.0
+            return max(0.0, time.monotonic() - start_s - lost_s)
+
+        return elapsed_s
+
+    def close(self) -> None:
+        """End the child and remove its files."""
+        self._forget()
+        if self._child is not None:
+            self._child.close()
+            self._child = None
+        if self._folder:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = ""
+
+    def _forget(self) -> None:
+        if self._quiet is not None and self._child is not None:
+            self._quiet.unregister(self._child.pid)

@@ -1,0 +1,94 @@
+"""The command `tuner`: where arguments come in, and where errors become one line and a code.
+
+Exit codes: 0 done; 1 found by looking (a broken model, a held run); 2 malformed request; 130 and
+143 ended by SIGINT and SIGTERM.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import traceback
+import warnings
+from collections.abc import Sequence
+from typing import NoReturn
+
+import click
+
+from cluster.commands.bench import bench
+from cluster.commands.best import best
+from cluster.commands.doctor import doctor
+from cluster.commands.export import export
+from cluster.commands.flags import Border, debug_flag
+from cluster.commands.status import status
+from cluster.commands.tasks import tasks
+from cluster.commands.tune import tune
+from tuner import __version__
+from tuner.errors import TunerError
+
+_MOST_LINES = 3
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="tuner")
+@debug_flag
+def cli() -> None:
+    """Tune a model's tensor programs and keep the fastest schedules."""
+
+
+for command in (tune, tasks, status, best, export, bench, doctor):
+    cli.add_command(command)
+
+
+def main() -> NoReturn:
+    """Entry of the console script and of `python -m tuner`."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line and give its exit code. The only place that catches everything."""
+    border = Border()
+    with warnings.catch_warnings():
+        # A library's warning is not for the user, who cannot act on it; --debug brings them back.
+        warnings.simplefilter("ignore")
+        logging.basicConfig(level=logging.ERROR, format="tuner: %(message)s")
+        try:
+            code = cli.main(
+                list(arguments) or ["--help"], "tuner", standalone_mode=False, obj=border
+            )
+        except Exception as error:
+            if border.debug:
+                traceback.print_exc()
+            return _refuse(error)
+        return int(code or 0)
+
+
+def _refuse(error: Exception) -> int:
+    """Say what went wrong on standard error, in three lines at most, and give the exit code."""
+    if isinstance(error, click.Abort):
+        _say("tuner: interrupted")
+        return 128 + signal.SIGINT
+    if isinstance(error, click.ClickException):
+        context = error.ctx if isinstance(error, click.UsageError) else None
+        command = context.command_path if context else "tuner"
+        _say(f"{command}: {error.format_message()}", f"Try '{command} --help'.")
+        return error.exit_code
+    if isinstance(error, TunerError):
+        _say(f"tuner: {error}")
+        return error.exit_code
+    if isinstance(error, OSError):
+        _say(f"tuner: {error}; mend that and try again")
+    else:
+        what = f"{type(error).__name__}: {error}".strip().splitlines()[0]
+        _say(
+            f"tuner: unexpected {what}",
+            "This is a defect of tuner; what was measured is kept. --debug shows where it is.",
+        )
+    return 1
+
+
+def _say(*parts: str) -> None:
+    lines = [line for part in parts for line in part.splitlines() if line.strip()]
+    for line in lines[:_MOST_LINES]:
+        click.echo(line, err=True)

@@ -1,0 +1,1 @@
+"""The commands of `tuner`, one file each. What is heavy is imported when a command runs."""

@@ -1,0 +1,32 @@
+"""`tuner doctor`: what on this machine would spoil a run, and what to do about it."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from cluster.commands.flags import debug_flag, json_flag
+from cluster.commands.output import nothing_on_stdout, print_json
+
+
+@click.command(short_help="Check this machine and its versions.")
+@click.option("--full", is_flag=True, help="Start a Ray cluster on loopback as well.")
+@json_flag
+@debug_flag
+def doctor(full: bool, as_json: bool) -> int:
+    """Check versions, the compiler, the target, disk, Ray and MLflow. Exit 1 if one fails."""
+    from cluster.doctor import examine
+
+    with nothing_on_stdout(as_json):
+        findings = []
+        for finding in examine(tracking_uri=os.environ.get("MLFLOW_TRACKING_URI"), full=full):
+            findings.append(finding)
+            if not as_json:
+                click.echo(finding.text())
+    failed = [finding for finding in findings if finding.level == "fail"]
+    if as_json:
+        print_json({"ok": not failed, "checks": [finding.to_json() for finding in findings]})
+    elif failed:
+        click.echo(f"{len(failed)} of {len(findings)} checks failed: tuning here will not work.")
+    return 1 if failed else 0

@@ -1,0 +1,46 @@
+"""`tuner export DIR`: a compiled library, a MetaSchedule database, or the records as text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from cluster.commands.flags import PATH, debug_flag, run_argument
+from cluster.commands.runs import opened_store
+from tuner.errors import UsageError
+
+
+@click.command(short_help="Write a library, a database or the records.")
+@run_argument
+@click.option(
+    "--lib", "library", metavar="FILE.so", type=PATH, help="The model compiled with its winners."
+)
+@click.option(
+    "--database",
+    metavar="OUT_DIR",
+    type=PATH,
+    help="A MetaSchedule database: database_workload.json and database_tuning_record.json.",
+)
+@click.option("--records", metavar="FILE.jsonl", type=PATH, help="One JSON object for each trial.")
+@debug_flag
+def export(run: Path, library: Path | None, database: Path | None, records: Path | None) -> None:
+    """Write what the run in DIR found: one of --lib, --database and --records."""
+    if sum(out is not None for out in (library, database, records)) != 1:
+        raise UsageError("tuner export needs exactly one of --lib, --database and --records")
+    if library is not None:
+        from cluster.results import export_library
+
+        export_library(run, library)
+        click.echo(f"wrote {library}")
+    elif database is not None:
+        from cluster.results import export_database
+
+        export_database(run, database)
+        click.echo(f"wrote {database}/database_workload.json and database_tuning_record.json")
+    elif records is not None:
+        from tuner.report import export_records
+
+        with opened_store(run) as store:
+            count = export_records(store, records)
+        click.echo(f"wrote {count} records to {records}")

@@ -1,0 +1,130 @@
+"""Flags that several commands share, and how `tuner.parse` becomes their types."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from tuner import parse
+from tuner.errors import UsageError
+from tuner.options import ModelSpec
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+@dataclass(slots=True)
+class Border:
+    """What the outermost frame has to know of the command line. Travels as `click`'s object."""
+
+    debug: bool = False
+
+
+class Parsed(click.ParamType[Any]):
+    """A type of argument given by a function from `tuner.parse`."""
+
+    def __init__(self, name: str, function: Callable[[str], Any]) -> None:
+        self.name, self._function = name, function
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Parse text; a value that is parsed already stays."""
+        if not isinstance(value, str):
+            return value
+        try:
+            return self._function(value)
+        except UsageError as error:
+            self.fail(str(error), param, ctx)
+
+
+def _path(text: str) -> Path:
+    return Path(parse.nonempty(text))
+
+
+PATH = Parsed("path", _path)
+TEXT = Parsed("text", parse.nonempty)
+
+
+def _set_debug(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        context.ensure_object(Border).debug = True
+        warnings.simplefilter("default")
+        logging.getLogger().setLevel(logging.INFO)
+
+
+debug_flag = click.option(
+    "--debug",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_set_debug,
+    help="Show tracebacks, warnings and what the libraries log.",
+)
+json_flag = click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object on standard output."
+)
+run_argument = click.argument("run", metavar="DIR", type=PATH)
+
+
+def model_arguments(command: _F) -> _F:
+    """MODEL and the flags that close its open ends."""
+    for add in (
+        click.option(
+            "--only",
+            metavar="GLOB",
+            type=TEXT,
+            help="Only the tasks whose name matches, for example 'conv2d*'.",
+        ),
+        click.option(
+            "--target",
+            metavar="auto|llvm|cuda|JSON",
+            default="auto",
+            show_default=True,
+            type=Parsed("target", parse.target),
+            help="What to compile for; auto is this machine.",
+        ),
+        click.option(
+            "--arg",
+            "arguments",
+            metavar="m=512",
+            multiple=True,
+            help="Argument of a function that makes the model.",
+        ),
+        click.option(
+            "--input",
+            "inputs",
+            metavar="NAME=FILE.npy|int:LO..HI",
+            multiple=True,
+            help="Value of an input, or the range to draw its integers from.",
+        ),
+        click.option(
+            "--shape",
+            "shapes",
+            metavar="INPUT=1,3,224,224",
+            multiple=True,
+            help="Shape of an input that the model leaves open.",
+        ),
+        click.argument("model", metavar="MODEL", type=TEXT),
+    ):
+        command = add(command)
+    return command
+
+
+def model_spec(
+    model: str, shapes: tuple[str, ...], inputs: tuple[str, ...], arguments: tuple[str, ...]
+) -> ModelSpec:
+    """The model that `model_arguments` were given for.
+
+    Raises:
+        UsageError: one of them is malformed, or a name is given twice.
+    """
+    return ModelSpec(
+        source=model,
+        shapes=parse.distinct(shapes, parse.shape),
+        inputs=parse.distinct(inputs, parse.input_value),
+        args=parse.distinct(arguments, parse.argument),
+    )

@@ -1,0 +1,61 @@
+"""`tuner status DIR`: how a run stands, while it runs and afterwards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cluster.commands.flags import debug_flag, json_flag, run_argument
+from cluster.commands.output import print_json, print_table
+from cluster.commands.runs import opened_store
+
+if TYPE_CHECKING:
+    from tuner.report import StatusReport
+
+
+@click.command(short_help="How a run stands.")
+@run_argument
+@json_flag
+@debug_flag
+def status(run: Path, as_json: bool) -> None:
+    """Show the tasks of the run in DIR: trials, failures by kind, best latency so far."""
+    from tuner.report import status_report
+
+    with opened_store(run) as store:
+        report = status_report(store)
+    if as_json:
+        print_json(report)
+    else:
+        _print(report)
+
+
+def _print(report: StatusReport) -> None:
+    from cluster.terminal import duration, latency, ratio
+
+    rows = []
+    for task in report["tasks"]:
+        default_ms, best_ms = task["default_ms"], task["best_ms"]
+        rows.append(
+            (
+                task["name"],
+                f"{task['weight']:g}",
+                str(task["trials"]),
+                latency(None if default_ms is None else default_ms / 1e3),
+                latency(None if best_ms is None else best_ms / 1e3),
+                ratio(default_ms / best_ms if default_ms and best_ms else None),
+                by_kind(task["failures"]),
+            )
+        )
+    print_table("task", "weight", "trials", "default", "best", "speed-up", "failed", rows=rows)
+    click.echo(
+        f"{report['trials']} trials in {duration(report['elapsed_s'])}, "
+        f"{report['trials_per_s']:.1f}/s; failed: {by_kind(report['failures']) or 'none'}"
+    )
+
+
+def by_kind(failures: dict[str, int]) -> str:
+    """Failures as text, the most frequent kind first."""
+    ordered = sorted(failures.items(), key=lambda item: (-item[1], item[0]))
+    return ", ".join(f"{n} {kind.replace('_', ' ')}" for kind, n in ordered)

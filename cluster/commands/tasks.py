@@ -1,0 +1,74 @@
+"""`tuner tasks MODEL`: what would be tuned, and each task's share, without tuning."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cluster.commands.flags import debug_flag, json_flag, model_arguments, model_spec
+from cluster.commands.output import nothing_on_stdout, print_json, print_table
+from tuner.options import ModelSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tuner.task import Task
+
+
+@click.command(short_help="What would be tuned, without tuning.")
+@model_arguments
+@json_flag
+@debug_flag
+def tasks(
+    model: str,
+    shapes: tuple[str, ...],
+    inputs: tuple[str, ...],
+    arguments: tuple[str, ...],
+    target: str,
+    only: str | None,
+    as_json: bool,
+) -> None:
+    """List the tasks of MODEL and each one's share of its arithmetic, without tuning."""
+    spec = model_spec(model, shapes, inputs, arguments)
+    with nothing_on_stdout(as_json):
+        resolved, found = _extracted(spec, target, only)
+    report = task_report(resolved, found)
+    if as_json:
+        print_json(report)
+        return
+    rows = [
+        (t["name"], f"{t['weight']:g}", f"{t['gflop']:.4g}", f"{t['share']:.1%}")
+        for t in report["tasks"]
+    ]
+    print_table("task", "weight", "GFLOP", "share", rows=rows)
+
+
+def _extracted(spec: ModelSpec, target: str, only: str | None) -> tuple[str, Sequence[Task]]:
+    from spaces.extract import extract
+    from spaces.lower import lower
+    from spaces.model import load_model
+    from spaces.target import resolve_target
+
+    resolved = resolve_target(target)
+    model = load_model(spec)
+    return resolved, extract(lower(model.module, resolved), resolved, only)
+
+
+def task_report(target: str, found: Sequence[Task]) -> dict[str, Any]:
+    """Tasks by their share of the model's floating-point operations, the largest first."""
+    total = sum(task.weight * task.flops for task in found)
+    ordered = sorted(found, key=lambda task: (-task.weight * task.flops, task.name))
+    return {
+        "target": target,
+        "tasks": [
+            {
+                "name": task.name,
+                "key": task.key,
+                "weight": task.weight,
+                "gflop": task.flops / 1e9,
+                "share": task.weight * task.flops / total if total else 0.0,
+            }
+            for task in ordered
+        ],
+    }

@@ -1,0 +1,208 @@
+"""`tuner tune MODEL`: search for schedules until the budget is spent."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cluster.commands.flags import (
+    PATH,
+    Parsed,
+    debug_flag,
+    json_flag,
+    model_arguments,
+    model_spec,
+)
+from cluster.commands.output import nothing_on_stdout, print_json
+from tuner import parse
+from tuner.effort import EFFORTS
+from tuner.options import TuneOptions
+from tuner.progress import Snapshot
+
+if TYPE_CHECKING:
+    from cluster.tune import TuneResult
+
+_READING = "reading the model, finding its tasks, starting workers"
+_ENDED = {
+    "trials": "the trial budget is spent",
+    "time": "the time budget is spent",
+    "signal": "stopped by a signal",
+    "done": "nothing is left to try",
+}
+
+
+def _efforts() -> str:
+    return "; ".join(
+        f"{name}: {e.trials_per_task} trials a task, {e.time_budget_s / 60:g} minutes"
+        for name, e in EFFORTS.items()
+    )
+
+
+@click.command(short_help="Search for faster schedules of a model.")
+@model_arguments
+@click.option(
+    "--trials",
+    metavar="N",
+    type=Parsed("number", parse.positive_int),
+    help="Total of the run, earlier sessions included. Default: the effort's, for each task.",
+)
+@click.option(
+    "--time-budget",
+    "time_budget_s",
+    metavar="20m",
+    type=Parsed("duration", parse.duration_s),
+    help="Wall time from the start. Default: the effort's.",
+)
+@click.option(
+    "--effort",
+    type=click.Choice(list(EFFORTS)),
+    default="normal",
+    show_default=True,
+    help=f"How much to spend where nothing else is said. {_efforts()}",
+)
+@click.option(
+    "--run",
+    metavar="DIR",
+    type=PATH,
+    help="The run folder; one that exists is continued. Default: a new one under runs/.",
+)
+@click.option(
+    "--seed",
+    metavar="N",
+    default=0,
+    show_default=True,
+    type=Parsed("number", parse.seed),
+    help="Of everything random in the search.",
+)
+@click.option(
+    "--strategy",
+    type=click.Choice(["evolutionary", "random"]),
+    default="evolutionary",
+    show_default=True,
+    help="How candidates are found.",
+)
+@click.option(
+    "--address",
+    metavar="auto|local|HOST:PORT",
+    default="auto",
+    show_default=True,
+    type=Parsed("address", parse.address),
+    help="The Ray cluster to use; local starts one on this machine's loopback.",
+)
+@click.option("--details", is_flag=True, help="Show every task.")
+@json_flag
+@debug_flag
+def tune(
+    model: str,
+    shapes: tuple[str, ...],
+    inputs: tuple[str, ...],
+    arguments: tuple[str, ...],
+    effort: str,
+    details: bool,
+    as_json: bool,
+    **rest: Any,
+) -> int:
+    """Tune MODEL: a .onnx or .pt2 file, path.py:function or package.module:function.
+
+    Tuning again with the same --run goes on where it was. Ctrl-C ends a run in order: what was
+    measured is kept.
+    """
+    spec = model_spec(model, shapes, inputs, arguments)
+    options = TuneOptions(model=spec, effort=EFFORTS[effort], **rest)
+    with nothing_on_stdout(as_json):
+        result, code = _watched(options, details=details)
+    if result is None:
+        click.echo("tuner: interrupted before the search began; the run folder is intact", err=True)
+        return code
+    for warning in result.warnings:
+        click.echo(f"tuner: warning: {warning}", err=True)
+    if as_json:
+        print_json(_report(result))
+    else:
+        _summary(result)
+    return code
+
+
+def _watched(options: TuneOptions, *, details: bool) -> tuple[TuneResult | None, int]:
+    """Tune, shown on standard output as it is now; None if a signal came before the search."""
+    from cluster.signals import StopSignals
+    from cluster.terminal import screen_for
+
+    stop = threading.Event()
+    with StopSignals(stop) as signals, closing(screen_for(sys.stdout, details=details)) as screen:
+        screen.show(_starting(options))
+        try:
+            from cluster.tune import tune as tune_model
+
+            result = tune_model(
+                options,
+                watch=lambda snapshot: screen.show(snapshot, note=signals.note),
+                stop=stop,
+                tracking_uri=os.environ.get("MLFLOW_TRACKING_URI") or None,
+                on_ready=signals.install,
+            )
+        except KeyboardInterrupt:
+            return None, signals.exit_code
+        screen.show(result.snapshot)
+    return result, signals.exit_code if result.ended == "signal" else 0
+
+
+def _starting(options: TuneOptions) -> Snapshot:
+    budget_s = options.time_budget_s or options.effort.time_budget_s
+    return Snapshot(
+        phase="starting",
+        elapsed_s=0.0,
+        time_budget_s=budget_s,
+        trials=0,
+        trials_budget=options.trials or 0,
+        trials_per_s=0.0,
+        statuses={},
+        tasks=(),
+        message=_READING,
+    )
+
+
+def _report(result: TuneResult) -> dict[str, Any]:
+    snapshot = result.snapshot
+    return {
+        "run": str(result.run),
+        "ended": result.ended,
+        "trials": snapshot.trials,
+        "elapsed_s": snapshot.elapsed_s,
+        "trials_per_s": snapshot.trials_per_s,
+        "gain": snapshot.gain,
+        "statuses": snapshot.statuses,
+        "tasks": [
+            {
+                "name": row.name,
+                "weight": row.weight,
+                "trials": row.trials,
+                "default_ms": None if row.default_s is None else row.default_s * 1e3,
+                "best_ms": None if row.best_s is None else row.best_s * 1e3,
+                "failures": row.failures,
+            }
+            for row in snapshot.tasks
+        ],
+        "warnings": list(result.warnings),
+        "mlflow_command": result.mlflow_command,
+    }
+
+
+def _summary(result: TuneResult) -> None:
+    from cluster.terminal import ratio
+
+    snapshot = result.snapshot
+    gained = "no task was timed"
+    if snapshot.gain is not None:
+        gained = f"the kernels are {ratio(snapshot.gain)} faster than their default schedules"
+    click.echo(f"\n{_ENDED.get(result.ended, result.ended).capitalize()}: {gained}.")
+    click.echo(f"""\
+  tuner bench {result.run}                   whole-model latency, untuned and tuned
+  tuner best {result.run}                    the best schedule of each task
+  tuner export {result.run} --lib model.so   the compiled model
+  {result.mlflow_command}""")

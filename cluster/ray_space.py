@@ -1,0 +1,82 @@
+"""A space pool on Ray."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import ray
+
+from cluster.pool import Pool
+from cluster.ray_pool import RayPool
+from tuner.candidate import Draft
+from tuner.errors import TunerError
+from tuner.measure import Evaluated
+
+Batch = tuple[Draft, ...]
+
+BATCH_SIZE = 8
+BATCH_DEADLINE_S = 60.0
+_BATCHES_AHEAD = 2
+
+
+class RaySpacePool:
+    """Evaluates drafts on space workers, in small batches.
+
+    Args:
+        workers: how many to run.
+        start: makes the actor of a worker's name.
+    """
+
+    def __init__(self, workers: int, start: Callable[[str, int, bytes], Any]) -> None:
+        self._model: tuple[int, bytes] = (0, b"")
+        self._out = 0
+        self._pool: RayPool[Batch] = RayPool(
+            # A crash is tried again draft by draft: the lease covers that too.
+            Pool("space", lambda batch: 60.0 + BATCH_DEADLINE_S * (1 + len(batch))),
+            start=lambda name: start(name, *self._model),
+            call=lambda actor, batch: actor.evaluate.remote(batch, BATCH_DEADLINE_S),
+        )
+        self._pool.resize(workers)
+
+    def free(self) -> int:
+        """Drafts that would keep the workers busy a little ahead."""
+        return max(0, self._pool.state.ready * BATCH_SIZE * _BATCHES_AHEAD - self._out)
+
+    def submit(self, drafts: Sequence[Draft]) -> None:
+        """Take drafts."""
+        self._out += len(drafts)
+        for batch in _batches(drafts):
+            self._pool.submit(batch)
+
+    def collect(self, timeout_s: float) -> list[Evaluated]:
+        """Answers that are ready, waiting at most `timeout_s` for the first.
+
+        Raises:
+            TunerError: no space worker will ever start.
+        """
+        if timeout_s > 0 and (refs := self._pool.pending()):
+            ray.wait(refs, num_returns=1, timeout=timeout_s, fetch_local=False)
+        answers: list[Evaluated] = []
+        for done in self._pool.step():
+            self._out -= len(done.job)
+            if done.lost:
+                answers += [Evaluated(draft, error=f"lost: {done.lost}") for draft in done.job]
+            else:
+                answers += done.value
+        if self._pool.state.broken:
+            raise TunerError(self._pool.state.broken)
+        return answers
+
+    def use_model(self, version: int, model: bytes) -> None:
+        """Score from now on with this cost model; workers that start later get it too."""
+        self._model = (version, model)
+        self._pool.tell_all(lambda actor: actor.use_model.remote(version, model))
+
+    def close(self) -> None:
+        """Stop the workers."""
+        self._pool.close()
+
+
+def _batches(drafts: Sequence[Draft]) -> list[Batch]:
+    return [tuple(drafts[i : i + BATCH_SIZE]) for i in range(0, len(drafts), BATCH_SIZE)]

@@ -1,0 +1,111 @@
+"""What a run leaves to its user: a library, a database, a comparison."""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tuner.errors import TunerError
+from tuner.report import choose_best
+from tuner.run_folder import RunFolder, read_run
+from tuner.sqlite_store import SqliteStore
+
+if TYPE_CHECKING:
+    from spaces.model import Model
+    from tuner.record import Record
+    from tuner.task import Task
+
+
+@dataclass(frozen=True, slots=True)
+class _Finished:
+    """A run's model, lowered again, and the winners of its tasks."""
+
+    folder: RunFolder
+    model: Model
+    target: str
+    lowered: Any
+    winners: tuple[tuple[Task, Record], ...]
+
+    def tuned(self) -> Any:
+        """The lowered module with the winners swapped in."""
+        from spaces.apply import apply_best
+
+        best = {task.key: record.trial.candidate for task, record in self.winners}
+        return apply_best(best, self.target)(self.lowered)
+
+
+def export_library(run: Path, out: Path) -> None:
+    """Compile the model with its best schedules into a library that TVM loads.
+
+    Raises:
+        TunerError: the run is missing or has no results, or the file cannot be written.
+    """
+    from spaces.executable import compile_module
+    from spaces.executable import export_library as write
+
+    finished = _open(run)
+    write(compile_module(finished.tuned(), finished.target), out)
+
+
+def export_database(run: Path, out_dir: Path) -> None:
+    """Write the best schedules as a MetaSchedule database.
+
+    Raises:
+        TunerError: the run is missing or has no results, or the folder cannot be written.
+    """
+    from spaces.database import export_database as write
+
+    finished = _open(run)
+    entries = [
+        (task, record.trial.candidate, record.measurement.samples_s)
+        for task, record in finished.winners
+    ]
+    write(out_dir, entries, lowered=finished.lowered)
+
+
+def bench(run: Path) -> dict[str, Any]:
+    """Time the untuned and the tuned model, and onnxruntime where it can run it.
+
+    Returns:
+        The keys of `spaces.bench.BenchResult`.
+
+    Raises:
+        TunerError: the run is missing or has no results.
+    """
+    folder, manifest = read_run(run)
+    from spaces.target import target_cores
+
+    # TVM reads it when its thread pool starts, which nothing has done yet in this process.
+    os.environ["TVM_NUM_THREADS"] = str(target_cores(manifest.target))
+    from spaces.bench import bench as measure
+    from spaces.inputs import make_inputs
+    from spaces.model_copy import load_input_values
+
+    finished = _open(run)
+    inputs = make_inputs(finished.model.inputs, load_input_values(folder.model_dir), seed=0)
+    result = measure(
+        finished.model, finished.lowered, finished.tuned(), finished.target, inputs
+    )
+    return result.to_json()
+
+
+def _open(run: Path) -> _Finished:
+    from spaces.lower import lower
+    from spaces.model_copy import load_model_copy
+
+    folder, manifest = read_run(run)
+    with closing(SqliteStore(folder.store, read_only=True)) as store:
+        winners = tuple(
+            (task, record)
+            for task in store.tasks()
+            if (record := choose_best(store, task.key)) is not None
+        )
+    if not winners:
+        raise TunerError(f"{run} has no results yet: nothing was measured")
+    model = load_model_copy(folder.model_dir)
+    return _Finished(
+        folder, model, manifest.target, lower(model.module, manifest.target), winners
+    )

@@ -1,0 +1,256 @@
+"""The search actor: hosts a run's session, and is the only writer of its store.
+
+The session's loop has a thread of its own, so that the actor still answers. Everything it knows
+comes from the run folder: it can be started again at any time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ray
+
+from actors.quiet import Quiet
+from actors.ray_actors import MEASURE, WorkerPlace, actor_class
+from cluster.ray_measurer import RayMeasurer, Starters
+from cluster.ray_space import RaySpacePool
+from tuner.candidate import Candidate
+from tuner.effort import Effort
+from tuner.errors import TunerError
+from tuner.learner import ProcessLearner
+from tuner.progress import Snapshot
+from tuner.run_folder import RunFolder
+from tuner.run_lock import RunLock
+from tuner.session import Limits, Machines, Session
+from tuner.sqlite_store import SqliteStore
+from tuner.strategies import search_maker
+from tuner.task import Task
+from tuner.tracking import RunStatus, SpoolObserver, TrackerProcess
+
+_STATUS = {"signal": RunStatus.KILLED}
+_TRACKING_S = 30.0
+_TRACKING_AFTER_SIGNAL_S = 8.0
+
+
+@dataclass(frozen=True, slots=True)
+class SearchOrder:
+    """What a search actor is to do.
+
+    Attributes:
+        run: the run folder.
+        tasks: all of one target.
+        defaults: the default candidate of each task.
+        trials: total of the run.
+        deadline_s: on this machine's monotonic clock.
+        builders: how many builder actors to run; `space_workers` likewise.
+        facts: parameters of the run as the tracker shows them.
+        tracking_uri: of MLflow; empty is a database inside the run folder.
+    """
+
+    run: Path
+    tasks: tuple[Task, ...]
+    defaults: Mapping[str, Candidate]
+    effort: Effort
+    trials: int
+    deadline_s: float
+    finalists_s: float
+    seed: int
+    strategy: str
+    builders: int
+    space_workers: int
+    cpu_target: bool
+    facts: Mapping[str, object]
+    tracking_uri: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchState:
+    """What a driver sees of a search.
+
+    Attributes:
+        snapshot: None before the session has begun.
+        ended: why it ended; empty while it goes on.
+        error: one line, where it failed; `trace` is for `--debug`.
+    """
+
+    snapshot: Snapshot | None
+    ended: str = ""
+    error: str = ""
+    trace: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+class SearchHost:
+    """Runs one session on a thread. A plain class: `SearchActor` is it on Ray."""
+
+    def __init__(self, order: SearchOrder) -> None:
+        self._order = order
+        self._session: Session | None = None
+        self._stop = threading.Event()
+        self._ended = self._error = self._trace = ""
+        self._warnings: list[str] = []
+        self._thread = threading.Thread(target=self._work, name="session", daemon=True)
+        self._thread.start()
+
+    def state(self) -> SearchState:
+        """Where the search is."""
+        session = self._session
+        return SearchState(
+            session.snapshot() if session is not None else None,
+            self._ended,
+            self._error,
+            self._trace,
+            tuple(self._warnings),
+        )
+
+    def stop(self) -> None:
+        """End the session in order."""
+        self._stop.set()
+        if self._session is not None:
+            self._session.stop()
+
+    def _work(self) -> None:
+        try:
+            ended = self._run()
+        except TunerError as error:
+            self._error, self._trace = str(error), traceback.format_exc()
+            ended = "failed"
+        except Exception as error:  # the thread's border: a bug must reach the driver
+            self._error = f"{type(error).__name__}: {error}"
+            self._trace = traceback.format_exc()
+            ended = "failed"
+        self._ended = ended
+
+    def _run(self) -> str:
+        order, run = self._order, RunFolder(self._order.run)
+        with RunLock(run.lock), contextlib.closing(SqliteStore(run.store)) as store:
+            _log_to(run.log)
+            store.put_tasks(order.tasks, {k: c.key for k, c in order.defaults.items()})
+            with self._tracked(run, store) as observer, _machines(order, run) as machines:
+                self._session = Session(
+                    order.tasks,
+                    order.defaults,
+                    machines=machines,
+                    store=store,
+                    limits=Limits(order.trials, order.deadline_s, order.finalists_s),
+                    effort=order.effort,
+                    make_search=search_maker(order.strategy),
+                    seed=order.seed,
+                    observers=[observer],
+                )
+                if self._stop.is_set():
+                    self._session.stop()
+                return self._session.run()
+
+    @contextlib.contextmanager
+    def _tracked(self, run: RunFolder, store: SqliteStore) -> Iterator[_CatchingUp]:
+        """Tracking around a session: whatever becomes of it, MLflow hears how it ended."""
+        order = self._order
+        try:
+            spool = SpoolObserver(run.root, name=run.root.name, params=order.facts)
+        except OSError as error:
+            raise TunerError(f"cannot write to {run.root}: {error.strerror}") from error
+        tracker = TrackerProcess.start(run.root, order.tracking_uri)
+        quiet = _quiet(order)
+        if quiet is not None and tracker.pid is not None:
+            quiet.register(tracker.pid)
+        status = RunStatus.FAILED
+        try:
+            yield _CatchingUp(spool, store)
+            status = RunStatus.KILLED if self._stop.is_set() else RunStatus.FINISHED
+        finally:
+            spool.close(status)
+            patience_s = _TRACKING_AFTER_SIGNAL_S if self._stop.is_set() else _TRACKING_S
+            outcome = tracker.finish(patience_s)
+            if outcome.warning:
+                self._warnings.append(outcome.warning)
+
+
+class _CatchingUp:
+    """A spool observer that first says what an earlier session stored but did not say."""
+
+    def __init__(self, spool: SpoolObserver, store: SqliteStore) -> None:
+        self._spool = spool
+        self._store = store
+        self.on_record = spool.on_record
+        self.on_model = spool.on_model
+        self.on_snapshot = spool.on_snapshot
+        self.on_end = spool.on_end
+
+    def on_start(self, tasks: Sequence[Task]) -> None:
+        """Announce the tasks, then catch up."""
+        self._spool.on_start(tasks)
+        self._spool.catch_up(self._store.scan())
+
+
+SearchActor = ray.remote(num_cpus=0, max_restarts=0)(SearchHost)
+
+
+def node_folder() -> Path:
+    """What all runs of this user share on a node."""
+    import getpass
+
+    return Path(tempfile.gettempdir()) / f"elastic-tuner-{getpass.getuser()}"
+
+
+def _quiet(order: SearchOrder) -> Quiet | None:
+    return Quiet(node_folder() / "quiet") if order.cpu_target else None
+
+
+@contextlib.contextmanager
+def _machines(order: SearchOrder, run: RunFolder) -> Iterator[Machines]:
+    """Workers on the cluster and a learner beside the session, for the length of a block."""
+    place = WorkerPlace(
+        quiet=node_folder() / "quiet" if order.cpu_target else None,
+        logs=run.root / "logs",
+        scratch=run.scratch,
+    )
+    tasks_ref = ray.put(order.tasks)
+    needs = {"resources": {MEASURE: 1}} if order.cpu_target else {"num_gpus": 1}
+    starters = Starters(
+        builder=lambda name: _start("builder", name, place, tasks_ref),
+        runner=lambda name: _start("runner", name, place, tasks_ref, **needs),
+    )
+    with contextlib.ExitStack() as stack:
+        learner = stack.enter_context(contextlib.closing(_learner(order, run)))
+        measurer = RayMeasurer(starters, builders=order.builders, runners=1, effort=order.effort)
+        stack.callback(measurer.close)
+        space_pool = RaySpacePool(
+            order.space_workers,
+            lambda name, version, model: _start("space", name, place, tasks_ref, version, model),
+        )
+        stack.callback(space_pool.close)
+        yield Machines(measurer, space_pool, learner)
+
+
+def _learner(order: SearchOrder, run: RunFolder) -> ProcessLearner:
+    quiet = _quiet(order)
+    log = run.root / "logs" / "learner.log"
+    if quiet is None:
+        return ProcessLearner(seed=order.seed, log=log)
+    return ProcessLearner(
+        seed=order.seed, log=log, frozen_s=quiet.frozen_s, on_start=quiet.register
+    )
+
+
+def _start(kind: str, name: str, place: WorkerPlace, *args: Any, **needs: Any) -> Any:
+    return actor_class(kind).options(**needs).remote(name, place, *args)
+
+
+def _log_to(path: Path) -> None:
+    """Keep this process's log lines in the run folder."""
+    handler = logging.FileHandler(path)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(levelname)s %(message)s"))
+    handler.formatter.converter = time.gmtime  # type: ignore[union-attr]
+    root = logging.getLogger()
+    root.addHandler(handler)
+    root.setLevel(logging.INFO)

@@ -1,0 +1,246 @@
+"""The main job, wired: a model goes in, a run folder with the best schedules comes out."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tuner.errors import TunerError
+from tuner.options import TuneOptions
+from tuner.progress import Snapshot
+from tuner.run_folder import Manifest, RunFolder, open_run
+from tuner.run_lock import RunLock
+
+if TYPE_CHECKING:
+    from cluster.search_actor import SearchOrder, SearchState
+    from spaces.model import Model
+    from tuner.candidate import Candidate
+    from tuner.task import Task
+
+_WATCH_S = 0.5
+_STATE_DEADLINE_S = 30.0
+_END_GRACE_S = 90.0
+"""What the search actor gets beyond the run's deadline to end in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class TuneResult:
+    """What a session of tuning left behind.
+
+    Attributes:
+        run: the run folder; everything is in there.
+        ended: `trials`, `time`, `signal` or `done` (nothing left to try).
+        warnings: for people; the results are whole.
+        mlflow_command: opens the experiment.
+    """
+
+    run: Path
+    snapshot: Snapshot
+    ended: str
+    warnings: tuple[str, ...]
+    mlflow_command: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """A model as it goes to the search."""
+
+    run: RunFolder
+    tasks: tuple[Task, ...]
+    defaults: dict[str, Candidate]
+    target: str
+
+
+def tune(
+    options: TuneOptions,
+    *,
+    watch: Callable[[Snapshot], None] | None = None,
+    stop: threading.Event | None = None,
+    tracking_uri: str | None = None,
+    on_ready: Callable[[], None] | None = None,
+) -> TuneResult:
+    """Tune a model until its budget is spent, on an embedded Ray cluster or a given one.
+
+    Args:
+        options: what to tune, for what, for how long.
+        watch: told how far the run is about twice a second, on the calling thread.
+        stop: set it to end the run in order.
+        tracking_uri: of an MLflow server; None keeps a database in the run folder.
+        on_ready: called once workers are being started: the moment to install signal handlers,
+            since Ray replaces those set before.
+
+    Raises:
+        TunerError: the request cannot be met; the text says why, in one line.
+    """
+    from cluster.ray_cluster import ray_cluster
+    from tuner.tracking import check_uri, open_command
+
+    started_s = time.monotonic()
+    warning = check_uri(tracking_uri or "")
+    with ThreadPoolExecutor(1, "prepare") as threads:
+        preparing = threads.submit(_prepare, options)
+        _fail_fast(preparing, 2.0)
+        with ray_cluster(options.address):
+            prepared = preparing.result()
+            if on_ready is not None:
+                on_ready()
+            order = _order(options, prepared, started_s, tracking_uri or "")
+            state = _search(order, watch, stop or threading.Event())
+    if state.error or state.snapshot is None:
+        error = TunerError(state.error or "the search ended before it began")
+        error.add_note(state.trace)
+        raise error
+    return TuneResult(
+        run=prepared.run.root,
+        snapshot=state.snapshot,
+        ended=state.ended,
+        warnings=tuple(w for w in (warning, *state.warnings) if w),
+        mlflow_command=open_command(prepared.run.root, tracking_uri or ""),
+    )
+
+
+def _fail_fast(preparing: Future[_Prepared], patience_s: float) -> None:
+    """Give a request that cannot be met the chance to say so before a cluster is started."""
+    try:
+        preparing.result(patience_s)
+    except TimeoutError:
+        return
+
+
+def _prepare(options: TuneOptions) -> _Prepared:
+    """Import and lower the model, find its tasks, and open the run folder."""
+    from spaces.defaults import default_candidate
+    from spaces.extract import extract
+    from spaces.lower import lower
+    from spaces.model import load_model
+    from spaces.target import resolve_target
+
+    target = resolve_target(options.target)
+    model = load_model(options.model)
+    folder = options.run or _new_folder(model)
+    run, manifest = open_run(folder, _manifest(options, model, target))
+    with RunLock(run.lock):  # refused early, and once more by the search, which keeps it
+        if not run.model_dir.exists():
+            _keep_model(model, options, run)
+    tasks = tuple(extract(lower(model.module, target), manifest.target, options.only))
+    return _Prepared(run, tasks, {t.key: default_candidate(t) for t in tasks}, target)
+
+
+def _keep_model(model: Model, options: TuneOptions, run: RunFolder) -> None:
+    """Copy the model into the run, whole or not at all."""
+    from spaces.model_copy import save_model_copy
+
+    partial = run.model_dir.with_name("model.part")
+    shutil.rmtree(partial, ignore_errors=True)
+    save_model_copy(model, partial, inputs=options.model.inputs)
+    partial.rename(run.model_dir)
+
+
+def _manifest(options: TuneOptions, model: Model, target: str) -> Manifest:
+    import tuner
+
+    return Manifest(
+        model=options.model.source,
+        model_hash=model.content_hash,
+        target=target,
+        options={
+            "seed": options.seed,
+            "effort": options.effort.name,
+            "strategy": options.strategy,
+            "trials": options.trials,
+            "only": options.only,
+        },
+        created_s=time.time(),
+        tuner_version=tuner.__version__,
+    )
+
+
+def _new_folder(model: Model) -> Path:
+    """A fresh folder under `runs/`, named after the model and the time."""
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    return Path("runs") / f"{model.name}-{stamp}"
+
+
+def _order(
+    options: TuneOptions, prepared: _Prepared, started_s: float, tracking_uri: str
+) -> SearchOrder:
+    from cluster.ray_cluster import cluster_cpus
+    from cluster.search_actor import SearchOrder
+    from spaces.target import target_kind
+
+    effort = options.effort
+    budget_s = options.time_budget_s or effort.time_budget_s
+    trials = options.trials or effort.trials_per_task * len(prepared.tasks)
+    cpus = cluster_cpus()
+    return SearchOrder(
+        run=prepared.run.root.resolve(),
+        tasks=prepared.tasks,
+        defaults=prepared.defaults,
+        effort=effort,
+        trials=trials,
+        deadline_s=started_s + budget_s,
+        finalists_s=budget_s * effort.finalist_share,
+        seed=options.seed,
+        strategy=options.strategy,
+        builders=max(1, cpus),
+        space_workers=max(1, math.ceil(cpus / 4)),
+        cpu_target=target_kind(prepared.target) == "llvm",
+        facts={
+            "model": options.model.source,
+            "target": prepared.target,
+            "trials": trials,
+            "time_budget_s": budget_s,
+            "tasks": len(prepared.tasks),
+            "seed": options.seed,
+            "strategy": options.strategy,
+            **{f"effort_{k}": v for k, v in asdict(replace(effort)).items()},
+        },
+        tracking_uri=tracking_uri,
+    )
+
+
+def _search(
+    order: SearchOrder, watch: Callable[[Snapshot], None] | None, stop: threading.Event
+) -> SearchState:
+    """Start the search actor and watch it until it ends.
+
+    Raises:
+        TunerError: it is gone, or does not end when it should.
+    """
+    import ray
+    from ray.exceptions import RayError
+
+    from cluster.search_actor import SearchActor
+
+    actor: Any = SearchActor.remote(order)
+    stopping = False
+    latest_s = order.deadline_s + _END_GRACE_S
+    try:
+        while True:
+            state: SearchState = ray.get(actor.state.remote(), timeout=_STATE_DEADLINE_S)
+            if state.snapshot is not None and watch is not None:
+                watch(state.snapshot)
+            if state.ended:
+                return state
+            if stop.wait(0.0 if stopping else _WATCH_S) and not stopping:
+                stopping = True
+                actor.stop.remote()
+                latest_s = min(latest_s, time.monotonic() + _END_GRACE_S)
+            if stopping:
+                time.sleep(_WATCH_S)
+            if time.monotonic() > latest_s:
+                raise TunerError("the search does not end; results so far are in the run folder")
+    except RayError as error:
+        first = (str(error).strip().splitlines() or ["unknown"])[0]
+        raise TunerError(
+            f"the search process is gone ({first[:120]}); run the same command again to go on"
+        ) from error
+    finally:
+        ray.kill(actor)

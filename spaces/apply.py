@@ -1,0 +1,54 @@
+"""The pass that puts the best schedules into a lowered module."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from spaces import names
+from spaces.extract import is_scheduled, key_of, task_of
+from spaces.realize import InvalidCandidate, realize
+from tuner.candidate import Candidate
+from tuner.errors import TunerError
+
+
+def apply_best(best: Mapping[str, Candidate], target_json: str) -> Any:
+    """A TVM pass, IRModule to IRModule, that swaps in a schedule for each program that has one.
+
+    A function keeps its name and attributes and is marked as scheduled. All others stay as they
+    are, those that are scheduled already among them.
+
+    Args:
+        best: candidates by the key of their task.
+        target_json: canonical JSON of the target that the tasks were extracted for.
+
+    Raises:
+        TunerError: when the pass runs: a candidate does not apply to its task any more.
+    """
+    from tvm.ir import IRModule
+    from tvm.ir.transform import module_pass
+
+    names.keep_error_kind(TunerError)
+
+    def apply(module: Any, _context: Any) -> Any:
+        scheduled = {}
+        for name, function in names.prim_funcs(module):
+            candidate = None if is_scheduled(function) else best.get(key_of(function, target_json))
+            if candidate is not None:
+                scheduled[name] = _scheduled(name, function, candidate, target_json)
+        # A copy: passes must leave the module they are given as it was.
+        result = IRModule(module.functions, attrs=module.attrs)
+        for name, function in scheduled.items():
+            result.update_func(result.get_global_var(name), function)
+        return result
+
+    return module_pass(apply, opt_level=0, name="ApplyBest")
+
+
+def _scheduled(name: str, function: Any, candidate: Candidate, target_json: str) -> Any:
+    try:
+        schedule = realize(task_of(function, target_json, name=name), candidate)
+    except InvalidCandidate as error:
+        raise TunerError(f"the stored schedule of {name} does not apply: {error}") from error
+    body = names.with_attrs_of(schedule.mod["main"], function)
+    return body.with_attr(names.IS_SCHEDULED, True)

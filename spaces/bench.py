@@ -1,0 +1,248 @@
+"""Untuned, tuned and onnxruntime, side by side: how fast, and how far apart their outputs are."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from spaces.executable import Array, LoadedModel, compile_module
+from spaces.inputs import InputSpec
+from spaces.model import Model
+from spaces.realize import first_line
+from spaces.target import target_cores, target_kind
+
+MIN_ROUNDS = 10
+_SAMPLE_S = 0.02
+_MAX_RUNS = 1000
+_SLOW_RUN_S = 0.5
+# Thread pools spin for a while after their work is done; the next side should not feel that.
+_COOL_DOWN_S = 0.03
+
+
+@dataclass(frozen=True, slots=True)
+class BenchResult:
+    """One comparison. Latencies are medians over rounds, in milliseconds.
+
+    Attributes:
+        onnxruntime_ms: None where onnxruntime is not installed or cannot run the model on this
+            kind of device.
+        max_abs_err: largest difference between the tuned outputs and the reference's:
+            onnxruntime for an ONNX model where there is one, else the unscheduled program.
+        max_rel_err: that difference over the largest reference value of the same output.
+        spread: for each side, the distance between the quartiles over the median.
+        reference: `onnxruntime` or `untuned`.
+        note: why there is no latency of onnxruntime for an ONNX model; else empty.
+    """
+
+    untuned_ms: float
+    tuned_ms: float
+    onnxruntime_ms: float | None
+    max_abs_err: float
+    max_rel_err: float
+    spread: dict[str, float]
+    reference: str
+    note: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data."""
+        return {
+            "untuned_ms": self.untuned_ms,
+            "tuned_ms": self.tuned_ms,
+            "onnxruntime_ms": self.onnxruntime_ms,
+            "max_abs_err": self.max_abs_err,
+            "max_rel_err": self.max_rel_err,
+            "spread": self.spread,
+            "reference": self.reference,
+            "note": self.note,
+        }
+
+
+@dataclass(slots=True)
+class Side:
+    """One of the programs compared, and its samples so far (seconds for one run)."""
+
+    name: str
+    run: Callable[[], object]
+    limit_s: float
+    run_s: float = 0.0
+    spent_s: float = 0.0
+    samples_s: list[float] = field(default_factory=list)
+
+    @property
+    def wants_more(self) -> bool:
+        """Whether another sample fits in its time; the first always does."""
+        return not self.samples_s or self.spent_s + self.run_s <= self.limit_s
+
+
+def bench(
+    model: Model,
+    untuned: Any,
+    tuned: Any,
+    target_json: str,
+    inputs: Sequence[Array],
+    *,
+    rounds: int = MIN_ROUNDS,
+    onnx_path: Path | None = None,
+    side_limit_s: float = 20.0,
+) -> BenchResult:
+    """Compare a lowered module without schedules, with them, and onnxruntime.
+
+    Rounds are interleaved: each takes one sample of each side, in turning order. All sides use
+    the target's number of threads; TVM reads its own from TVM_NUM_THREADS, which the caller sets
+    before TVM is loaded.
+
+    Args:
+        untuned: lowered module, no schedules applied.
+        tuned: the same with schedules.
+        inputs: see `spaces.inputs.make_inputs`.
+        rounds: at least ten are made.
+        onnx_path: the ONNX file to give to onnxruntime; None is the model's own.
+        side_limit_s: a side that needs longer than this gets fewer samples.
+
+    Raises:
+        TunerError: a module does not compile, or the device is missing.
+    """
+    plain = LoadedModel(compile_module(untuned, target_json), inputs)
+    fast = LoadedModel(compile_module(tuned, target_json), inputs)
+    peer, note = _peer(model, onnx_path or model.path, target_json, inputs)
+    expected = plain.outputs() if peer is None else peer.outputs
+    max_abs_err, max_rel_err = errors(fast.outputs(), expected)
+    sides = [Side("untuned", plain.run, side_limit_s), Side("tuned", fast.run, side_limit_s)]
+    if peer is not None and not note:
+        sides.append(Side("onnxruntime", peer.run, side_limit_s))
+    take_rounds(sides, max(rounds, MIN_ROUNDS))
+    ms = {side.name: 1e3 * statistics.median(side.samples_s) for side in sides}
+    return BenchResult(
+        untuned_ms=ms["untuned"],
+        tuned_ms=ms["tuned"],
+        onnxruntime_ms=ms.get("onnxruntime"),
+        max_abs_err=max_abs_err,
+        max_rel_err=max_rel_err,
+        spread={side.name: spread(side.samples_s) for side in sides},
+        reference="untuned" if peer is None else "onnxruntime",
+        note=note,
+    )
+
+
+def take_rounds(
+    sides: Sequence[Side],
+    rounds: int,
+    *,
+    clock: Callable[[], float] = time.perf_counter,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Fill in the sides' samples, one of each a round, the order turning with the rounds."""
+    for side in sides:
+        # The first run pays for what is lazy, so a fast side's second one says how long it takes.
+        side.run_s = _timed(side.run, 1, clock)
+        if side.run_s < _SLOW_RUN_S:
+            side.run_s = _timed(side.run, 1, clock)
+    for number in range(rounds):
+        first = number % len(sides)
+        for side in (*sides[first:], *sides[:first]):
+            if not side.wants_more:
+                continue
+            sleep(_COOL_DOWN_S)
+            if side.run_s < _SLOW_RUN_S:
+                side.run()
+            runs = max(1, min(_MAX_RUNS, math.ceil(_SAMPLE_S / max(side.run_s, 1e-9))))
+            side.samples_s.append(_timed(side.run, runs, clock))
+            side.spent_s += side.samples_s[-1] * runs
+
+
+def _timed(run: Callable[[], object], runs: int, clock: Callable[[], float]) -> float:
+    start = clock()
+    for _ in range(runs):
+        run()
+    return (clock() - start) / runs
+
+
+def spread(samples: Sequence[float]) -> float:
+    """Distance between the quartiles over the median; 0 for fewer than two samples."""
+    if len(samples) < 2:
+        return 0.0
+    low, middle, high = statistics.quantiles(samples, n=4, method="inclusive")
+    return (high - low) / middle if middle else 0.0
+
+
+def errors(got: Sequence[Array], expected: Sequence[Array]) -> tuple[float, float]:
+    """Largest absolute difference, and largest one relative to its output's largest value.
+
+    Both are infinite where shapes differ, or where one side alone has NaN or infinity.
+    """
+    if len(got) != len(expected):
+        return math.inf, math.inf
+    max_abs = max_rel = 0.0
+    for ours, theirs in zip(got, expected, strict=True):
+        if ours.shape != theirs.shape:
+            return math.inf, math.inf
+        if not ours.size:
+            continue
+        difference = _difference(ours.astype(np.float64), theirs.astype(np.float64))
+        finite = np.abs(theirs.astype(np.float64))
+        scale = float(np.max(finite, where=np.isfinite(finite), initial=0.0))
+        max_abs = max(max_abs, difference)
+        if difference:
+            max_rel = max(max_rel, difference / scale if scale else math.inf)
+    return max_abs, max_rel
+
+
+def _difference(ours: Array, theirs: Array) -> float:
+    same = (ours == theirs) | (np.isnan(ours) & np.isnan(theirs))
+    with np.errstate(invalid="ignore"):
+        gaps = np.where(same, 0.0, np.abs(ours - theirs))
+    return float(np.max(np.where(np.isnan(gaps), np.inf, gaps)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Peer:
+    run: Callable[[], object]
+    outputs: list[Array]
+
+
+def _peer(
+    model: Model, path: Path | None, target_json: str, inputs: Sequence[Array]
+) -> tuple[_Peer | None, str]:
+    """The model in onnxruntime, where that can be; and why its latency says nothing."""
+    if model.kind != "onnx" or path is None:
+        return None, ""
+    try:
+        import onnxruntime
+    except ImportError:
+        return None, "onnxruntime is not installed"
+    gpu = target_kind(target_json) == "cuda"
+    available = onnxruntime.get_available_providers()
+    device = ["CUDAExecutionProvider"] if gpu and "CUDAExecutionProvider" in available else []
+    try:
+        peer = _session(path, model.inputs, inputs, target_cores(target_json), device)
+    except Exception as error:  # it raises kinds of its own for each way a model can fail
+        return None, f"onnxruntime cannot run the model: {first_line(error)}"
+    return peer, "onnxruntime here has no CUDA support" if gpu and not device else ""
+
+
+def _session(
+    path: Path,
+    specs: Sequence[InputSpec],
+    inputs: Sequence[Array],
+    threads: int,
+    providers: list[str],
+) -> _Peer:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(
+        str(path), options, providers=[*providers, "CPUExecutionProvider"]
+    )
+    feed = {spec.name: array for spec, array in zip(specs, inputs, strict=True)}
+    return _Peer(lambda: session.run(None, feed), list(session.run(None, feed)))

@@ -1,0 +1,94 @@
+"""Results as a MetaSchedule database, which stock TVM applies."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from spaces import names
+from spaces.extract import is_scheduled, key_of
+from spaces.intrinsics import stub_intrinsics
+from spaces.realize import InvalidCandidate, realize, task_module
+from spaces.target import parse_target
+from tuner.candidate import Candidate
+from tuner.errors import TunerError
+from tuner.task import Task
+
+WORKLOADS = "database_workload.json"
+RECORDS = "database_tuning_record.json"
+
+Entry = tuple[Task, Candidate, Sequence[float]]
+"""A task, a schedule of it, and its samples in seconds."""
+
+
+def export_database(
+    directory: Path, entries: Sequence[Entry], *, lowered: Any | None = None
+) -> None:
+    """Write TVM's two database files, in place of any that are there.
+
+    After `tuner.lower`, TVM's own `relax.transform.MetaScheduleApplyDatabase(directory)` applies
+    them under the same target. Traces are full: post-processing is part of them.
+
+    Args:
+        entries: with at least one sample each.
+        lowered: the module that the tasks came from. TVM tells functions of different global
+            symbols apart, tasks do not; with it, each function of a task is written under its
+            own symbol. Needed for tensor programs that are no part of a graph.
+
+    Raises:
+        TunerError: the directory cannot be written, or a schedule does not apply any more.
+    """
+    stub_intrinsics()
+    from tvm.s_tir.meta_schedule.database import JSONDatabase
+
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=directory) as scratch:
+            database = JSONDatabase(work_dir=scratch)
+            for entry in entries:
+                for workload in _workloads(entry[0], lowered):
+                    _commit(database, workload, entry)
+            for name in (WORKLOADS, RECORDS):
+                os.replace(Path(scratch) / name, directory / name)
+    except OSError as error:
+        raise TunerError(f"cannot write the database to {directory}: {error}") from error
+
+
+def _workloads(task: Task, lowered: Any | None) -> Iterator[Any]:
+    """The modules that TVM would look a task's functions up by, each once."""
+    seen = set()
+    for module in (task_module(task.module), *_own_symbols(task, lowered)):
+        digest = names.structural_hash_hex(module)
+        if digest not in seen:
+            seen.add(digest)
+            yield module
+
+
+def _own_symbols(task: Task, lowered: Any | None) -> Iterator[Any]:
+    if lowered is None:
+        return
+    for _, function in names.prim_funcs(lowered):
+        if not is_scheduled(function) and key_of(function, task.target) == task.key:
+            yield names.normalized(function, symbol=None)
+
+
+def _commit(database: Any, module: Any, entry: Entry) -> None:
+    from tvm.s_tir.meta_schedule.arg_info import ArgInfo
+    from tvm.s_tir.meta_schedule.database import TuningRecord
+
+    task, candidate, samples_s = entry
+    try:
+        trace = realize(task, candidate).trace
+    except InvalidCandidate as error:
+        raise TunerError(f"the stored schedule of {task.name} does not apply: {error}") from error
+    record = TuningRecord(
+        trace,
+        database.commit_workload(module),
+        [float(s) for s in samples_s],
+        parse_target(task.target),
+        ArgInfo.from_prim_func(module["main"]),
+    )
+    database.commit_tuning_record(record)

@@ -1,0 +1,120 @@
+"""From a lowered model to its tasks: distinct tensor programs, each with how often it runs."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections import Counter
+from typing import Any
+
+from spaces import names
+from tuner.errors import TunerError
+from tuner.task import Task, task_key
+
+_NAMES_SHOWN = 8
+
+
+def extract(lowered: Any, target_json: str, only: str | None = None) -> list[Task]:
+    """The tasks of a lowered module, in the order its calls first reach them.
+
+    Equal programs are one task, under the name of the first; its weight is how many calls there
+    are to any of them. Functions that are scheduled already are left out.
+
+    Args:
+        lowered: what `spaces.lower.lower` gave.
+        target_json: canonical JSON of the target.
+        only: glob on names; None is all.
+
+    Raises:
+        TunerError: `only` matches no task, or there is nothing to tune.
+    """
+    tasks: dict[str, Task] = {}
+    calls = call_counts(lowered)
+    for name, count in calls.items():
+        function = lowered[name]
+        if is_scheduled(function) or not count:
+            continue
+        task = task_of(function, target_json, name=name, weight=count)
+        known = tasks.get(task.key)
+        tasks[task.key] = task if known is None else _heavier(known, count)
+    if not tasks:
+        raise TunerError("the model holds nothing to tune")
+    if only is None:
+        return list(tasks.values())
+    chosen = [t for t in tasks.values() if fnmatch.fnmatchcase(t.name, only)]
+    if not chosen:
+        shown = ", ".join(t.name for t in list(tasks.values())[:_NAMES_SHOWN])
+        more = ", ..." if len(tasks) > _NAMES_SHOWN else ""
+        raise TunerError(f"--only {only}: no task has such a name; there are {shown}{more}")
+    return chosen
+
+
+def task_of(function: Any, target_json: str, *, name: str, weight: float = 1.0) -> Task:
+    """The task that a PrimFunc is, whatever it is called."""
+    import tvm
+
+    module = names.normalized(function)
+    return Task(
+        key=task_key(names.structural_hash_hex(module), target_json),
+        name=name,
+        module=tvm.ir.save_json(module),
+        target=target_json,
+        weight=float(weight),
+        flops=_flops(module),
+    )
+
+
+def key_of(function: Any, target_json: str) -> str:
+    """Key of the task that a PrimFunc is."""
+    return task_key(names.structural_hash_hex(names.normalized(function)), target_json)
+
+
+def is_scheduled(function: Any) -> bool:
+    """Whether a function was marked as one to leave alone."""
+    return bool(names.attribute(function, names.IS_SCHEDULED) or False)
+
+
+def call_counts(lowered: Any) -> dict[str, int]:
+    """How many calls reach each tensor program, in the order of the first call.
+
+    A module without a graph runs each of its programs once. Calls from functions that are never
+    called themselves count too: an entry point is not told from dead code.
+    """
+    programs = [name for name, _ in names.prim_funcs(lowered)]
+    if not names.has_relax(lowered):
+        return dict.fromkeys(programs, 1)
+    from tvm.ir import GlobalVar
+    from tvm.relax.analysis import post_order_visit
+
+    counts: Counter[str] = Counter()
+
+    def visit(node: Any) -> None:
+        if isinstance(node, GlobalVar):
+            counts[str(node.name_hint)] += 1
+
+    for function in lowered.functions.values():
+        if names.is_relax_function(function):
+            post_order_visit(function, visit)
+    known = set(programs)
+    return {name: count for name, count in counts.items() if name in known}
+
+
+def _heavier(task: Task, more: int) -> Task:
+    return Task(
+        key=task.key,
+        name=task.name,
+        module=task.module,
+        target=task.target,
+        weight=task.weight + more,
+        flops=task.flops,
+        domain=task.domain,
+    )
+
+
+def _flops(module: Any) -> float:
+    """Floating point operations of one run; 0 where TVM cannot count them."""
+    from tvm.s_tir.analysis import estimate_tir_flops
+
+    try:
+        return float(estimate_tir_flops(module))
+    except (RuntimeError, ValueError, TypeError):
+        return 0.0

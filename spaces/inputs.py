@@ -1,0 +1,147 @@
+"""What goes into a model: its inputs' shapes and types, and values for them."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tuner.errors import TunerError
+from tuner.options import IntRange
+
+Shape = tuple[int, ...]
+_SAFE_INTS = IntRange(0, 1)
+"""Integers are mostly indices: these two are in range almost everywhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputSpec:
+    """One input of a model, all its dimensions known."""
+
+    name: str
+    shape: Shape
+    dtype: str
+
+
+def fix_shape(
+    name: str, declared: Sequence[int | str] | None, given: Shape | None
+) -> tuple[int, ...]:
+    """Shape of an input, from what the model declares and what the user gave.
+
+    Args:
+        declared: an int for each fixed dimension and a text for each open one; None where not
+            even the rank is known.
+
+    Raises:
+        TunerError: an open dimension nobody gave, or a shape that the model contradicts.
+    """
+    if given is None:
+        if declared is None or any(not isinstance(d, int) for d in declared):
+            dims = "..." if declared is None else ",".join(_open(d) for d in declared)
+            raise TunerError(
+                f"input {name} is dynamic; give its shape: --shape {name}={dims}"
+                + (" with a number for each ?" if "?" in dims else "")
+            )
+        return tuple(d for d in declared if isinstance(d, int))
+    if declared is not None:
+        if len(given) != len(declared):
+            raise TunerError(
+                f"input {name} has {len(declared)} dimensions, but --shape gives {len(given)}"
+            )
+        for axis, (have, want) in enumerate(zip(declared, given, strict=True)):
+            if isinstance(have, int) and have != want:
+                raise TunerError(
+                    f"input {name}: dimension {axis} is {have} in the model, "
+                    f"but --shape says {want}"
+                )
+    return given
+
+
+def _open(dim: int | str) -> str:
+    return str(dim) if isinstance(dim, int) else "?"
+
+
+def check_names(given: Sequence[str], known: Sequence[str], option: str) -> None:
+    """Refuse an option for an input that the model does not have.
+
+    Raises:
+        TunerError: naming the inputs there are.
+    """
+    for name in given:
+        if name not in known:
+            listed = ", ".join(known) if known else "none"
+            raise TunerError(f"{option} {name}: no such input; the model has {listed}")
+
+
+def make_inputs(
+    inputs: Sequence[InputSpec],
+    values: Sequence[tuple[str, Path | IntRange]] = (),
+    seed: int = 0,
+) -> list[np.ndarray[Any, Any]]:
+    """A value for each input, in their order; the same for the same seed.
+
+    Floats are standard normal. Integers come from the range given for them, else they are 0 or
+    1. Files hold one array each and are checked.
+
+    Raises:
+        TunerError: an unknown name, a file that cannot be read or does not fit, or a range for
+            an input that holds no integers.
+    """
+    check_names([name for name, _ in values], [spec.name for spec in inputs], "--input")
+    given = dict(values)
+    arrays = []
+    for spec in inputs:
+        value = given.get(spec.name)
+        if isinstance(value, Path):
+            arrays.append(_from_file(spec, value))
+            continue
+        # Each input has a stream of its own, so naming a file for one changes no other.
+        rng = np.random.default_rng([seed, zlib.crc32(spec.name.encode())])
+        arrays.append(_drawn(spec, value, rng))
+    return arrays
+
+
+def numpy_dtype(name: str) -> np.dtype[Any]:
+    """NumPy's type of a TVM type, of the 8- and 16-bit floats too."""
+    try:
+        return np.dtype("bool" if name in ("uint1", "boolean") else name)
+    except TypeError:
+        import ml_dtypes
+
+        narrow: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+        return narrow
+
+
+def _drawn(
+    spec: InputSpec, given: IntRange | None, rng: np.random.Generator
+) -> np.ndarray[Any, Any]:
+    dtype = numpy_dtype(spec.dtype)
+    if dtype.kind in "iub":
+        chosen = given or _SAFE_INTS
+        return rng.integers(chosen.low, chosen.high, spec.shape, endpoint=True).astype(dtype)
+    if given is not None:
+        raise TunerError(f"--input {spec.name}: it holds {spec.dtype}, not integers")
+    return np.asarray(rng.standard_normal(spec.shape)).astype(dtype)
+
+
+def _from_file(spec: InputSpec, path: Path) -> np.ndarray[Any, Any]:
+    try:
+        array = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise TunerError(f"--input {spec.name}: cannot read {path} as .npy: {error}") from error
+    if not isinstance(array, np.ndarray):
+        raise TunerError(f"--input {spec.name}: {path} holds several arrays, one .npy is needed")
+    if array.shape != spec.shape or array.dtype != numpy_dtype(spec.dtype):
+        raise TunerError(
+            f"--input {spec.name}: {path} holds {array.dtype} {_text(array.shape)}, "
+            f"but the model takes {spec.dtype} {_text(spec.shape)}"
+        )
+    return np.ascontiguousarray(array)
+
+
+def _text(shape: Shape) -> str:
+    return ",".join(map(str, shape)) or "scalar"

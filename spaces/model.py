@@ -1,0 +1,87 @@
+"""A model as the tuner sees it, from whatever the user named."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from spaces.inputs import InputSpec, check_names
+from tuner.errors import TunerError
+from tuner.options import ModelSpec
+
+ModelKind = Literal["onnx", "torch", "function"]
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model that was read and imported.
+
+    Attributes:
+        name: for people: the file's stem or the function's name.
+        kind: where it came from.
+        module: a TVM IRModule; a Relax function "main", or tensor programs only.
+        inputs: what it is fed, in order. For tensor programs all buffers, outputs included.
+        content_hash: changes with anything that changes what is computed or its shapes.
+        path: the file it was read from; None where it came from a function.
+    """
+
+    name: str
+    kind: ModelKind
+    module: Any
+    inputs: tuple[InputSpec, ...]
+    content_hash: str
+    path: Path | None = None
+
+
+def load_model(spec: ModelSpec) -> Model:
+    """Read and import a model.
+
+    Raises:
+        TunerError: whatever keeps it from being imported, in one line.
+    """
+    kind = model_kind(spec.source)
+    if kind != "function" and spec.args:
+        raise TunerError(f"--arg {spec.args[0][0]}: only a function takes arguments")
+    if kind == "function":
+        from spaces.function_model import import_function
+
+        module, inputs, content = import_function(spec.source, spec.args, spec.shapes)
+        name, path = spec.source.rpartition(":")[2], None
+    else:
+        path = Path(spec.source)
+        name = path.stem
+        module, inputs, content = import_file(path, kind, spec.shapes)
+    check_names([n for n, _ in spec.inputs], [i.name for i in inputs], "--input")
+    return Model(name, kind, module, inputs, content, path)
+
+
+def model_kind(source: str) -> ModelKind:
+    """What a source names, from its text alone.
+
+    Raises:
+        TunerError: it is neither a known kind of file nor a function.
+    """
+    if source.endswith(".onnx"):
+        return "onnx"
+    if source.endswith(".pt2"):
+        return "torch"
+    if all(source.rpartition(":")):
+        return "function"
+    raise TunerError(
+        f"{source}: not a model; give model.onnx, model.pt2, path.py:function or "
+        "package.module:function"
+    )
+
+
+def import_file(
+    path: Path, kind: ModelKind, shapes: tuple[tuple[str, tuple[int, ...]], ...]
+) -> tuple[Any, tuple[InputSpec, ...], str]:
+    """Import a model file: module, inputs, content hash. Raises TunerError."""
+    if kind == "onnx":
+        from spaces.onnx_model import import_onnx
+
+        return import_onnx(path, shapes)
+    from spaces.torch_model import import_torch
+
+    return import_torch(path, shapes)

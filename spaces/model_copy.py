@@ -1,0 +1,152 @@
+"""A copy of a model inside a run folder, so that the run needs the original no more.
+
+The folder holds `model.json` (what the model is called, its kind, its inputs and values for
+them), and beside it `model.onnx` (with `model.onnx.data` where it is large), `model.pt2`, or
+`module.json` with TVM's JSON of a module that a function made.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from spaces.inputs import InputSpec
+from spaces.model import Model, ModelKind, import_file
+from tuner.errors import TunerError
+from tuner.options import IntRange
+
+InputValues = tuple[tuple[str, "Path | IntRange"], ...]
+DESCRIPTION = "model.json"
+_FILES: dict[ModelKind, str] = {
+    "onnx": "model.onnx",
+    "torch": "model.pt2",
+    "function": "module.json",
+}
+_FORMAT = 1
+_MAX_ONE_FILE_BYTES = 1_500_000_000
+"""A protobuf cannot hold more than 2 GB."""
+
+
+def save_model_copy(model: Model, directory: Path, *, inputs: InputValues = ()) -> None:
+    """Copy a model, and the values given for its inputs, into a folder.
+
+    The description is written last: a folder that has one is complete.
+
+    Raises:
+        TunerError: the folder cannot be written.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        _copy_body(model, directory / _FILES[model.kind])
+        text = json.dumps(_description(model, _copy_values(inputs, directory)), indent=1)
+        scratch = directory / f"{DESCRIPTION}.{os.getpid()}"
+        scratch.write_text(text + "\n")
+        os.replace(scratch, directory / DESCRIPTION)
+    except OSError as error:
+        raise TunerError(f"cannot copy the model to {directory}: {error}") from error
+
+
+def load_model_copy(directory: Path) -> Model:
+    """The model that `save_model_copy` put into a folder; its `path` is the copy.
+
+    Raises:
+        TunerError: there is none, or it is incomplete.
+    """
+    import tvm
+
+    about = _read_description(directory)
+    kind: ModelKind = about["kind"]
+    path = directory / _FILES[kind]
+    inputs = tuple(InputSpec(i["name"], tuple(i["shape"]), i["dtype"]) for i in about["inputs"])
+    if kind == "function":
+        try:
+            module = tvm.ir.load_json(path.read_text())
+        except (OSError, ValueError, RuntimeError) as error:
+            raise TunerError(f"{path}: not a module that TVM can read: {error}") from error
+        return Model(about["name"], kind, module, inputs, about["content_hash"])
+    module, _, _ = import_file(path, kind, tuple((i.name, i.shape) for i in inputs))
+    return Model(about["name"], kind, module, inputs, about["content_hash"], path)
+
+
+def load_input_values(directory: Path) -> InputValues:
+    """Values for inputs that were kept with a copy, files being the folder's own."""
+    values: list[tuple[str, Path | IntRange]] = []
+    for name, value in _read_description(directory)["values"]:
+        file = isinstance(value, str)
+        values.append((name, directory / value if file else IntRange(*value)))
+    return tuple(values)
+
+
+def _read_description(directory: Path) -> dict[str, Any]:
+    path = directory / DESCRIPTION
+    try:
+        about = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise TunerError(f"{directory} holds no readable copy of a model: {error}") from error
+    if not isinstance(about, dict) or about.get("format") != _FORMAT:
+        raise TunerError(f"{path} was written by another version of the tuner")
+    return about
+
+
+def _description(model: Model, values: list[Any]) -> dict[str, Any]:
+    return {
+        "format": _FORMAT,
+        "name": model.name,
+        "kind": model.kind,
+        "content_hash": model.content_hash,
+        "inputs": [{"name": i.name, "shape": i.shape, "dtype": i.dtype} for i in model.inputs],
+        "values": values,
+    }
+
+
+def _copy_values(inputs: Sequence[tuple[str, Path | IntRange]], directory: Path) -> list[Any]:
+    values: list[Any] = []
+    for number, (name, value) in enumerate(inputs):
+        if isinstance(value, IntRange):
+            values.append([name, [value.low, value.high]])
+            continue
+        copy = f"input-{number}.npy"
+        _copy_file(value, directory / copy)
+        values.append([name, copy])
+    return values
+
+
+def _copy_body(model: Model, path: Path) -> None:
+    if model.path is None:
+        import tvm
+
+        path.write_text(tvm.ir.save_json(model.module))
+    elif model.kind == "onnx":
+        _copy_onnx(model.path, path)
+    else:
+        _copy_file(model.path, path)
+
+
+def _copy_onnx(source: Path, path: Path) -> None:
+    """One file where it can be; weights beside it where they would not fit in one."""
+    from spaces.onnx_model import has_external_data, read_onnx
+
+    if not has_external_data(source):
+        _copy_file(source, path)
+        return
+    import onnx
+
+    proto = read_onnx(source)
+    weights = sum(len(t.raw_data) for t in proto.graph.initializer)
+    data = path.with_name(path.name + ".data")
+    data.unlink(missing_ok=True)  # onnx appends to a file that is there
+    onnx.save_model(
+        proto,
+        str(path),
+        save_as_external_data=weights > _MAX_ONE_FILE_BYTES,
+        location=data.name,
+    )
+
+
+def _copy_file(source: Path, path: Path) -> None:
+    if not (path.exists() and path.samefile(source)):
+        shutil.copyfile(source, path)

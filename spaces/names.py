@@ -1,0 +1,142 @@
+"""The one file that knows those names of TVM that change between its versions.
+
+Written for 0.27: parameters of a PrimFunc are buffers in themselves, a Relax expression's type is
+`ty`, structural hashing lives in `tvm_ffi`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+IS_SCHEDULED = "tirx.is_scheduled"
+"""Attribute of a function that no other pass or tuner should schedule again."""
+
+GLOBAL_SYMBOL = "global_symbol"
+"""Attribute that holds a function's name in a compiled library; private functions lack it."""
+
+NO_ALIAS = "tirx.noalias"
+"""Attribute that promises that no two parameters share memory."""
+
+BUILD_PIPELINE = "default_build"
+"""Relax pipeline that builds a lowered module as it is; TVM's default one fuses it once more."""
+
+
+def is_prim_func(function: Any) -> bool:
+    """Whether a function of a module is a tensor program."""
+    from tvm.tirx import PrimFunc
+
+    return isinstance(function, PrimFunc)
+
+
+def is_relax_function(function: Any) -> bool:
+    """Whether a function of a module is a graph of calls."""
+    from tvm.relax import Function
+
+    return isinstance(function, Function)
+
+
+def prim_funcs(module: Any) -> list[tuple[str, Any]]:
+    """The tensor programs of a module by name, in the order of their names."""
+    found = [(gv.name_hint, f) for gv, f in module.functions.items() if is_prim_func(f)]
+    return sorted(found, key=lambda pair: str(pair[0]))
+
+
+def has_relax(module: Any) -> bool:
+    """Whether a module holds a graph, and not only tensor programs."""
+    return any(is_relax_function(f) for f in module.functions.values())
+
+
+def attribute(function: Any, name: str) -> Any:
+    """An attribute of a function, None where it has no such attribute."""
+    return function.attrs[name] if function.attrs and name in function.attrs else None
+
+
+def with_attrs_of(function: Any, other: Any) -> Any:
+    """The body of one PrimFunc under the attributes of another."""
+    from tvm.tirx import PrimFunc
+
+    return PrimFunc(function.params, function.body, function.ret_type, other.attrs)
+
+
+def param_shape(param: Any) -> list[int | str] | None:
+    """Shape of a parameter, of a PrimFunc or of a Relax function.
+
+    Returns:
+        An int for each known dimension and a text for each symbolic one; None where the
+        parameter is no tensor, or one of unknown rank.
+    """
+    shape = param_dims(param)
+    if shape is None:
+        return None
+    return [value if (value := known_int(dim)) is not None else str(dim) for dim in shape]
+
+
+def param_dims(param: Any) -> list[Any] | None:
+    """Like `param_shape`, with TVM's own expressions."""
+    shape = getattr(param.ty, "shape", None)
+    if shape is None:
+        return None
+    return list(getattr(shape, "values", shape))
+
+
+def param_dtype(param: Any) -> str:
+    """Element type of a parameter that is a tensor."""
+    return str(param.ty.dtype)
+
+
+def known_int(dim: Any) -> int | None:
+    """The value of a dimension, None where it is symbolic."""
+    if isinstance(dim, int):
+        return dim
+    from tvm.tirx import IntImm
+
+    return int(dim.value) if isinstance(dim, IntImm) else None
+
+
+def structural_hash_hex(node: Any) -> str:
+    """Structural hash as 16 hexadecimal digits; equal in every process for equal programs."""
+    from tvm_ffi import structural_hash
+
+    return f"{structural_hash(node) & (2**64 - 1):016x}"
+
+
+def normalized(function: Any, *, symbol: str | None = "main") -> Any:
+    """A module whose only function, named "main", is this PrimFunc.
+
+    Args:
+        symbol: global symbol that it gets; None keeps its own where it has one, which is how
+            TVM's databases know a function.
+    """
+    from tvm.ir import IRModule
+
+    kept = attribute(function, GLOBAL_SYMBOL) if symbol is None else None
+    function = function.with_attr(GLOBAL_SYMBOL, kept or symbol or "main")
+    return IRModule({"main": function.with_attr(NO_ALIAS, True)})
+
+
+def known_onnx_operators() -> frozenset[str]:
+    """Operators of ONNX that TVM's importer can convert."""
+    from tvm.relax.frontend.onnx import onnx_frontend
+
+    return frozenset(onnx_frontend._get_convert_map()) | {"If", "Constant"}
+
+
+def llvm_version() -> str:
+    """Major version of the LLVM that TVM generates CPU code with; empty where it has none."""
+    from tvm.target import codegen
+
+    return str(codegen.llvm_version_major(allow_none=True) or "")
+
+
+def host_cpu() -> str:
+    """LLVM's name for this machine's CPU, such as `znver4`."""
+    from tvm.target import codegen
+
+    return str(codegen.llvm_get_system_cpu())
+
+
+def keep_error_kind(kind: type[Exception]) -> None:
+    """Have errors of this class stay what they are when they pass through TVM's C++ side."""
+    import tvm_ffi
+
+    tvm_ffi.register_error(kind.__name__, kind)

@@ -1,0 +1,87 @@
+"""Inputs of a module that is already TVM's, and the closing of their open shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from spaces import names
+from spaces.inputs import InputSpec, Shape, check_names, fix_shape
+from tuner.errors import TunerError
+
+
+def close_shapes(module: Any, shapes: Mapping[str, Shape]) -> tuple[Any, tuple[InputSpec, ...]]:
+    """Bind the symbolic dimensions of a graph, and say what its inputs are.
+
+    Args:
+        module: with a Relax function "main", or with tensor programs only.
+        shapes: shape of each input of "main" that is dynamic.
+
+    Raises:
+        TunerError: an input is dynamic or unknown, or cannot be fed with a tensor.
+    """
+    if not names.has_relax(module):
+        return module, _program_inputs(module, shapes)
+    if "main" not in [gv.name_hint for gv in module.get_global_vars()]:
+        raise TunerError('the module holds Relax functions, but none called "main"')
+    params = list(module["main"].params)
+    check_names(list(shapes), [p.name for p in params], "--shape")
+    known = _bindings(params, shapes)
+    inputs = tuple(_input(p, shapes.get(p.name), known) for p in params)
+    return _bind(module, known), inputs
+
+
+def _bindings(params: list[Any], shapes: Mapping[str, Shape]) -> dict[str, int]:
+    """Value of each symbolic dimension that a given shape determines."""
+    known: dict[str, int] = {}
+    for param in params:
+        declared, given = names.param_shape(param), shapes.get(param.name)
+        if declared is not None and given is not None:
+            fix_shape(param.name, declared, given)
+            for dim, size in zip(declared, given, strict=True):
+                if isinstance(dim, str):
+                    known.setdefault(dim, size)
+    return known
+
+
+def _input(param: Any, given: Shape | None, known: Mapping[str, int]) -> InputSpec:
+    declared = names.param_shape(param)
+    if declared is None:
+        raise TunerError(f"input {param.name} is not a tensor of known rank: not supported")
+    closed = [known.get(d, d) if isinstance(d, str) else d for d in declared]
+    return InputSpec(param.name, fix_shape(param.name, closed, given), names.param_dtype(param))
+
+
+def _bind(module: Any, known: Mapping[str, int]) -> Any:
+    if not known:
+        return module
+    from tvm import relax
+
+    return relax.transform.BindSymbolicVars(dict(known), "main")(module)
+
+
+def _program_inputs(module: Any, shapes: Mapping[str, Shape]) -> tuple[InputSpec, ...]:
+    """All parameters of the tensor programs, outputs included.
+
+    Names are the buffers', led by their function's where there are several functions.
+    """
+    functions = names.prim_funcs(module)
+    if not functions:
+        raise TunerError("the module holds no functions")
+    inputs = []
+    for name, function in functions:
+        for param in function.params:
+            full_name = param.name if len(functions) == 1 else f"{name}.{param.name}"
+            shape = names.param_shape(param)
+            if shape is None:
+                raise TunerError(f"parameter {full_name} is not a buffer, which is not supported")
+            fixed = tuple(d for d in shape if isinstance(d, int))
+            if len(fixed) != len(shape):
+                raise TunerError(
+                    f"parameter {full_name} has symbolic dimensions "
+                    f"({','.join(map(str, shape))}): make the function static, for instance "
+                    "by an argument for --arg"
+                )
+            inputs.append(InputSpec(full_name, fixed, names.param_dtype(param)))
+    check_names(list(shapes), [], "--shape")
+    return tuple(inputs)

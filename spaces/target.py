@@ -1,0 +1,197 @@
+"""Which device to tune for, as canonical JSON of a TVM target, and its fingerprint."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from spaces import names
+from tuner.errors import TunerError, UsageError
+
+_CGROUP_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+# What TVM writes into every exported target, and what says nothing where it is the default.
+_NOISE = ("tag", "keys")
+
+
+def resolve_target(text: str, *, cores: int | None = None) -> str:
+    """Canonical JSON (sorted keys) of what a user asked for.
+
+    Args:
+        text: `auto` (cuda where this machine has a device, else llvm), `llvm`, `cuda`, a tag
+            such as `nvidia/nvidia-h100`, or the JSON of a TVM target.
+        cores: threads a kernel may use on a CPU, where the target does not say; None counts
+            this machine's. It is also how many threads kernels are measured with.
+
+    Raises:
+        UsageError: malformed JSON, an unknown kind or option.
+        TunerError: a device that this machine does not have.
+    """
+    if text == "auto":
+        text = "cuda" if cuda_device_exists() else "llvm"
+    if text == "llvm":
+        config: dict[str, Any] = {"kind": "llvm", "mcpu": names.host_cpu()}
+    elif text == "cuda":
+        return _detected_cuda()
+    else:
+        config = _parse(text)
+    if config.get("kind") == "cuda" and "arch" not in config and not cuda_device_exists():
+        raise TunerError(
+            'the cuda target names no "arch" (such as "sm_90"), and this machine has no device '
+            "to ask"
+        )
+    config = _validated(config)
+    if config["kind"] == "llvm":
+        config.setdefault("num-cores", cores or usable_cores())
+    return canonical(config)
+
+
+def canonical(config: dict[str, Any]) -> str:
+    """One text for equal targets."""
+    return json.dumps(config, sort_keys=True, separators=(",", ":"))
+
+
+def parse_target(target_json: str) -> Any:
+    """TVM's target of canonical JSON, with a host where its device needs one."""
+    from tvm.target import Target
+
+    config = json.loads(target_json)
+    target = Target(config)
+    if config["kind"] == "llvm" or target.host is not None:
+        return target
+    return Target(target, host=Target({"kind": "llvm", "mcpu": names.host_cpu()}))
+
+
+def target_kind(target_json: str) -> str:
+    """`llvm`, `cuda`, ... of canonical JSON."""
+    return str(json.loads(target_json)["kind"])
+
+
+def target_cores(target_json: str) -> int:
+    """Threads that kernels of this target use on the host; 1 where it is not a CPU target."""
+    return int(json.loads(target_json).get("num-cores", 1))
+
+
+def device_of(target_json: str) -> Any:
+    """The TVM device that runs code for a target.
+
+    Raises:
+        TunerError: this machine has no such device.
+    """
+    import tvm
+
+    kind = target_kind(target_json)
+    device = tvm.cpu() if kind in ("llvm", "c") else tvm.runtime.device(kind)
+    if not device.exist:
+        raise TunerError(f"this machine has no {kind} device")
+    return device
+
+
+def cuda_device_exists() -> bool:
+    """Whether this machine has a CUDA device that TVM can use."""
+    import tvm
+
+    return bool(tvm.cuda().exist)
+
+
+def usable_cores() -> int:
+    """Physical cores this process may use: of the machine, its affinity and its CPU quota."""
+    import psutil
+
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    physical = psutil.cpu_count(logical=False) or allowed or 1
+    return max(1, min(physical, allowed or 1, _quota_cores(_CGROUP_QUOTA) or physical))
+
+
+def _quota_cores(path: Path) -> int | None:
+    """Whole cores of a container's CPU quota; None where there is none."""
+    try:
+        quota, period = path.read_text().split()
+        return None if quota == "max" else max(1, int(quota) // int(period))
+    except (OSError, ValueError):
+        return None
+
+
+def device_fingerprint(target_json: str) -> str:
+    """What kernels of this target run on here: the CPU and its threads, or the GPU's name.
+
+    Timings of equal fingerprints can be compared. Where the target is a GPU that this machine
+    lacks, it is the architecture that was asked for.
+    """
+    config = json.loads(target_json)
+    if config["kind"] == "llvm":
+        return f"cpu {_cpu_model()} threads={target_cores(target_json)}"
+    try:
+        device = device_of(target_json)
+    except TunerError:
+        return f"{config['kind']} {config.get('arch', '')}".strip()
+    return f"{config['kind']} {device.device_name} cc={device.compute_version}"
+
+
+def toolchain_fingerprint() -> str:
+    """Versions that change a kernel."""
+    import tvm
+    import tvm_ffi
+
+    return f"tvm={tvm.__version__} ffi={tvm_ffi.__version__} llvm={names.llvm_version()}"
+
+
+def _cpu_model() -> str:
+    """The CPU's own name where the system tells it, with LLVM's name for its kind."""
+    model = ""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                model = line.split(":", 1)[1].strip()
+                break
+    except OSError:
+        pass
+    return f"{model} ({names.host_cpu()})" if model else names.host_cpu()
+
+
+def _detected_cuda() -> str:
+    if not cuda_device_exists():
+        raise TunerError(
+            "this machine has no CUDA device; to tune for one elsewhere, give --target "
+            '\'{"kind":"cuda","arch":"sm_90"}\''
+        )
+    import tvm
+    from tvm.target import Target
+
+    return canonical(_plain(Target.from_device(tvm.cuda())))
+
+
+def _parse(text: str) -> dict[str, Any]:
+    if not text.lstrip().startswith(("{", "[")):
+        # A bare word is a kind or a tag; which ones exist is TVM's to say.
+        return {"tag": text} if "/" in text else {"kind": text}
+    try:
+        config = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise UsageError(f"target is not valid JSON: {error}") from error
+    if not isinstance(config, dict) or not isinstance(config.get("kind", config.get("tag")), str):
+        raise UsageError('target has no "kind" (such as {"kind": "llvm"})')
+    return dict(config)
+
+
+def _validated(config: dict[str, Any]) -> dict[str, Any]:
+    from tvm.target import Target
+
+    given = config["tag"] if set(config) == {"tag"} else config
+    try:
+        return _plain(Target(given), keys=config.get("keys"))
+    except (ValueError, TypeError, RuntimeError) as error:
+        reason = str(error).split(". Target creation")[0].split(" Known options")[0]
+        raise UsageError(f"target {json.dumps(given)}: {reason.strip()}") from error
+
+
+def _plain(target: Any, keys: Any = None) -> dict[str, Any]:
+    """A TVM target as plain data, without what TVM adds by itself."""
+    config = json.loads(str(target))
+    plain = {name: value for name, value in config.items() if name not in _NOISE}
+    if isinstance(plain.get("host"), dict):
+        plain["host"] = {k: v for k, v in plain["host"].items() if k not in _NOISE}
+    if keys:
+        plain["keys"] = list(keys)
+    return plain

@@ -1,0 +1,244 @@
+"""The quiet lock, with real processes: frozen while a kernel is timed, thawed whatever happens."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from actors.quiet import NotQuiet, Quiet
+
+WAIT_S = 60.0
+BUSY = "import sys\nn = 0\nwhile True:\n    n += 1\n    print(n, flush=True)"
+HOLDER = """
+import sys, time
+from pathlib import Path
+from actors.quiet import Quiet
+with Quiet(Path(sys.argv[1]), limit_s=float(sys.argv[2])).section(60):
+    print("held", flush=True)
+    time.sleep(1000)
+"""
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+
+
+def until(condition: Callable[[], bool]) -> None:
+    limit = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < limit, "waited too long"
+        time.sleep(0.01)
+
+
+def state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+class Busy:
+    """A process that counts as fast as it can into a file, in a group of its own."""
+
+    def __init__(self, out: Path, code: str = BUSY) -> None:
+        self.out = out
+        with out.open("wb") as stream:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", code], stdout=stream, process_group=0
+            )
+        self.pid = self.process.pid
+        until(self.moves)
+
+    def size(self) -> int:
+        return self.out.stat().st_size
+
+    def moves(self) -> bool:
+        before = self.size()
+        time.sleep(0.02)
+        return self.size() > before
+
+    def stop(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+@pytest.fixture
+def quiet(tmp_path: Path) -> Quiet:
+    return Quiet(tmp_path / "quiet", limit_s=60.0)
+
+
+@pytest.fixture
+def busy(tmp_path: Path) -> Iterator[Busy]:
+    made = Busy(tmp_path / "busy.out")
+    yield made
+    made.stop()
+
+
+@contextlib.contextmanager
+def holder(directory: Path, limit_s: float = 60.0) -> Iterator[subprocess.Popen[bytes]]:
+    """Another process inside a section."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(directory), str(limit_s)],
+        stdout=subprocess.PIPE,
+        env=environment(),
+    )
+    assert process.stdout is not None
+    try:
+        assert process.stdout.readline() == b"held\n"
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def test_a_registered_process_stands_still_for_the_section(quiet: Quiet, busy: Busy) -> None:
+    quiet.register(busy.pid)
+    with quiet.section(WAIT_S):
+        assert state(busy.pid) == "T"
+        assert not busy.moves()
+    until(busy.moves)
+
+
+def test_what_a_process_started_stands_still_with_it(quiet: Quiet, tmp_path: Path) -> None:
+    code = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {BUSY!r}])"
+    parent = Busy(tmp_path / "grandchild.out", code)
+    try:
+        quiet.register(parent.pid)
+        with quiet.section(WAIT_S):
+            assert not parent.moves()
+        until(parent.moves)
+    finally:
+        parent.stop()
+
+
+def test_a_section_thaws_when_it_raises(quiet: Quiet, busy: Busy) -> None:
+    quiet.register(busy.pid)
+    with pytest.raises(RuntimeError, match="kernel"), quiet.section(WAIT_S):
+        raise RuntimeError("kernel")
+    until(busy.moves)
+
+
+def test_the_spared_and_the_forgotten_go_on(quiet: Quiet, busy: Busy) -> None:
+    quiet.register(busy.pid)
+    with quiet.section(WAIT_S, spare=(busy.pid,)):
+        assert busy.moves()
+    quiet.unregister(busy.pid)
+    quiet.unregister(busy.pid)
+    with quiet.section(WAIT_S):
+        assert busy.moves()
+
+
+def test_a_pid_that_is_another_process_now_is_not_stopped(
+    quiet: Quiet, busy: Busy, tmp_path: Path
+) -> None:
+    quiet.register(busy.pid)
+    entry = tmp_path / "quiet" / str(busy.pid)
+    entry.write_text("1")
+    with quiet.section(WAIT_S):
+        assert busy.moves()
+    assert not entry.exists()
+
+
+def test_the_dead_are_no_trouble(quiet: Quiet, tmp_path: Path) -> None:
+    short = subprocess.Popen(["sleep", "1000"], process_group=0)
+    quiet.register(short.pid)
+    short.kill()
+    short.wait()
+    with quiet.section(WAIT_S):
+        pass
+    quiet.register(short.pid)
+    assert not (tmp_path / "quiet" / str(short.pid)).exists()
+
+
+def test_a_process_that_registers_during_a_section_waits_for_its_end(
+    quiet: Quiet, busy: Busy
+) -> None:
+    with quiet.section(WAIT_S):
+        quiet.register(busy.pid)
+        until(lambda: state(busy.pid) == "T")
+    until(busy.moves)
+
+
+def test_one_section_at_a_time(quiet: Quiet, tmp_path: Path) -> None:
+    inside = threading.Event()
+    leave = threading.Event()
+
+    def hold() -> None:
+        with quiet.section(WAIT_S):
+            inside.set()
+            leave.wait(WAIT_S)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    assert inside.wait(WAIT_S)
+    with pytest.raises(NotQuiet, match="no quiet section"), quiet.section(0.05):
+        pytest.fail("two sections at once")
+    leave.set()
+    thread.join()
+    with quiet.section(WAIT_S):
+        pass
+
+
+def test_frozen_time_counts_up_and_only_in_sections(quiet: Quiet) -> None:
+    assert quiet.frozen_s() == 0
+    with quiet.section(WAIT_S):
+        time.sleep(0.05)
+        inside = quiet.frozen_s()
+        assert inside >= 0.05
+    after = quiet.frozen_s()
+    assert after >= inside
+    time.sleep(0.02)
+    assert quiet.frozen_s() == after
+
+
+def test_frozen_time_is_the_same_for_every_process_of_the_node(
+    quiet: Quiet, tmp_path: Path
+) -> None:
+    with quiet.section(WAIT_S):
+        time.sleep(0.02)
+    assert Quiet(tmp_path / "quiet").frozen_s() == quiet.frozen_s()
+
+
+def test_a_watched_process_stays_frozen_while_the_holder_lives(
+    quiet: Quiet, busy: Busy, tmp_path: Path
+) -> None:
+    quiet.register(busy.pid)
+    watch = quiet.watch(busy.pid)
+    with holder(tmp_path / "quiet"):
+        first = watch()
+        assert not busy.moves()
+        until(lambda: watch() > first)
+        assert state(busy.pid) == "T"
+
+
+def test_a_killed_holder_leaves_nothing_frozen(quiet: Quiet, busy: Busy, tmp_path: Path) -> None:
+    quiet.register(busy.pid)
+    watch = quiet.watch(busy.pid)
+    with holder(tmp_path / "quiet") as process:
+        assert state(busy.pid) == "T"
+        process.kill()
+        process.wait()
+        assert state(busy.pid) == "T", "nobody thawed it yet"
+        until(lambda: watch() >= 0 and state(busy.pid) != "T")
+    until(busy.moves)
+    settled = watch()
+    time.sleep(0.02)
+    assert watch() == settled, "the clock of a dead section stands"
+
+
+def test_a_holder_that_is_stuck_is_overruled(busy: Busy, tmp_path: Path) -> None:
+    quiet = Quiet(tmp_path / "quiet")
+    quiet.register(busy.pid)
+    watch = quiet.watch(busy.pid)
+    with holder(tmp_path / "quiet", limit_s=0.2) as process:
+        process.send_signal(signal.SIGSTOP)
+        until(lambda: watch() >= 0.2 and busy.moves())
+        assert watch() == pytest.approx(0.2)

@@ -1,0 +1,500 @@
+"""Runners: only a right and honestly timed kernel is OK, and nothing it does harms the next."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actors.quiet import Quiet
+from actors.runner import Runner
+from tuner.effort import Timing
+from tuner.record import Measurement, Status
+from tuner.task import Task
+
+WAIT_S = 120.0
+TARGET = json.dumps({"kind": "llvm", "num-cores": 1})
+TASK = Task("0" * 16, "matmul", "no module", TARGET)
+TIMING = Timing(sample_s=0.001, total_s=0.004, min_samples=3, max_samples=5)
+
+FAKE = '''
+import os, time
+from actors.run_child import Checked, Timed
+
+class Fake:
+    """Does what the artifact says."""
+    def __init__(self, target, threads, scratch): self.tasks, self.ran = set(), 0
+    def knows(self, key): return key in self.tasks
+    def learn(self, task):
+        if task.name == "hang": time.sleep(1000)
+        self.tasks.add(task.key)
+    def prepare(self, key, artifact):
+        self.ran += 1
+        self.word = artifact.decode()
+        if self.word == "crash if used" and self.ran > 1: os.abort()
+        return Checked("off by one" if self.word == "wrong" else "", 2.0 if self.word == "slow" else 0.001)
+    def time(self, timing, cutoff_s):
+        if self.word == "hang timed": time.sleep(1000)
+        if self.word == "crash timed": os.abort()
+        if self.word.startswith("samples"):
+            return Timed(tuple(float(w) for w in self.word.split()[1:]))
+        if cutoff_s is not None and cutoff_s < 0.002: return Timed((0.002,), censored=True)
+        return Timed((0.002, float(os.getpid())))
+'''
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Runner]]:
+    (tmp_path / "fake_run.py").write_text(FAKE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    made: list[Runner] = []
+
+    def make(**settings: Any) -> Runner:
+        runner = Runner(
+            target=TARGET,
+            log_dir=tmp_path,
+            scratch=tmp_path / "scratch",
+            child="fake_run:Fake",
+            **settings,
+        )
+        made.append(runner)
+        return runner
+
+    yield make
+    for runner in made:
+        runner.close()
+
+
+def run(
+    runner: Runner,
+    artifact: bytes,
+    task: Task = TASK,
+    *,
+    cutoff_s: float | None = None,
+    deadline_s: float = WAIT_S,
+) -> Measurement:
+    return runner.run(task, artifact, timing=TIMING, cutoff_s=cutoff_s, deadline_s=deadline_s)
+
+
+def pid(measured: Measurement) -> int:
+    assert measured.status is Status.OK, measured
+    return int(measured.samples_s[1])
+
+
+def test_all_samples_are_kept(fake: Callable[..., Runner]) -> None:
+    measured = run(fake(), b"samples 0.25 0.5 0.125")
+    assert (measured.status, measured.samples_s) == (Status.OK, (0.25, 0.5, 0.125))
+    assert measured.run_s > 0
+
+
+def test_a_sound_child_is_used_again_and_a_suspect_one_is_not(fake: Callable[..., Runner]) -> None:
+    runner = fake()
+    first = pid(run(runner, b"good"))
+    assert pid(run(runner, b"good")) == first
+    assert run(runner, b"wrong").status is Status.WRONG
+    assert pid(run(runner, b"good")) != first
+
+
+def test_a_crash_in_a_used_child_is_tried_again_in_a_fresh_one(
+    fake: Callable[..., Runner],
+) -> None:
+    runner = fake()
+    first = pid(run(runner, b"good"))
+    assert pid(run(runner, b"crash if used")) != first
+
+
+def test_a_crash_while_timed_names_the_signal(fake: Callable[..., Runner]) -> None:
+    measured = run(fake(), b"crash timed")
+    assert (measured.status, measured.error) == (Status.RUN_FAILED, "killed by SIGABRT")
+
+
+def test_a_hang_while_timed_is_a_timeout_and_leaves_quiet(
+    fake: Callable[..., Runner], tmp_path: Path
+) -> None:
+    quiet = Quiet(tmp_path / "quiet")
+    runner = fake(quiet=quiet)
+    assert run(runner, b"hang timed", deadline_s=0.3).status is Status.TIMEOUT
+    with quiet.section(0.0):
+        pass
+    pid(run(runner, b"good"))
+
+
+def test_a_timed_section_is_cut_at_the_limit_of_quiet(
+    fake: Callable[..., Runner], tmp_path: Path
+) -> None:
+    runner = fake(quiet=Quiet(tmp_path / "quiet", limit_s=0.3))
+    assert run(runner, b"hang timed").status is Status.TIMEOUT
+
+
+@pytest.mark.parametrize("sample", ["nan", "0", "-1", "inf"])
+def test_a_sample_that_is_no_time_fails_the_run(fake: Callable[..., Runner], sample: str) -> None:
+    measured = run(fake(), f"samples 0.5 {sample}".encode())
+    assert measured.status is Status.RUN_FAILED
+    assert "no time" in measured.error
+
+
+def test_no_sample_at_all_fails_the_run(fake: Callable[..., Runner]) -> None:
+    assert run(fake(), b"samples").status is Status.RUN_FAILED
+
+
+def test_a_slow_kernel_is_cut_off(fake: Callable[..., Runner]) -> None:
+    measured = run(fake(), b"good", cutoff_s=0.001)
+    assert (measured.status, measured.samples_s) == (Status.CENSORED, (0.002,))
+
+
+def test_a_hopeless_kernel_is_not_timed_at_all(fake: Callable[..., Runner]) -> None:
+    measured = run(fake(), b"slow", cutoff_s=0.1)
+    assert measured.status is Status.CENSORED
+    assert 0 < measured.samples_s[0] <= 2.0
+
+
+def test_a_reference_that_hangs_is_told_apart(fake: Callable[..., Runner]) -> None:
+    task = Task("1" * 16, "hang", "", TARGET)
+    measured = run(fake(reference_deadline_s=0.3), b"good", task)
+    assert measured.status is Status.RUN_FAILED
+    assert measured.error == "reference output: no answer within 0.3 s"
+
+
+# With real kernels from here on.
+
+N = 32
+
+
+def _task(make: Callable[[Any, Any], Any], key: str, dtype: str = "float32") -> Task:
+    import tvm
+    from tvm import te
+
+    a = te.placeholder((N, N), name="A", dtype=dtype)
+    b = te.placeholder((N, N), name="B", dtype=dtype)
+    module = tvm.IRModule({"main": te.create_prim_func([a, b, make(a, b)])})
+    return Task(key, key, tvm.ir.save_json(module), TARGET)
+
+
+def _matmul(a: Any, b: Any) -> Any:
+    from tvm import te
+
+    k = te.reduce_axis((0, N), name="k")
+    return te.compute((N, N), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")
+
+
+@pytest.fixture(scope="module")
+def matmul() -> Task:
+    return _task(_matmul, "matmul")
+
+
+@pytest.fixture(scope="module")
+def kernels() -> dict[str, bytes]:
+    """Artifacts with the signature of the product of matrices, most of them bad."""
+    import tvm
+    from tvm.script import tirx as T
+
+    from spaces.build import build_artifact
+
+    matrix = T.Buffer((N, N), "float32")
+
+    @T.prim_func(s_tir=True)
+    def good(A: matrix, B: matrix, C: matrix):  # type: ignore[valid-type]
+        T.func_attr({"global_symbol": "main", "tirx.noalias": True})
+        for i, j, k in T.grid(N, N, N):
+            with T.sblock("C"):
+                vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                with T.init():
+                    C[vi, vj] = T.float32(0)
+                C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+
+    @T.prim_func(s_tir=True)
+    def short(A: matrix, B: matrix, C: matrix):  # type: ignore[valid-type]
+        """Leaves the last term of the sums out."""
+        T.func_attr({"global_symbol": "main", "tirx.noalias": True})
+        for i, j, k in T.grid(N, N, N - 1):
+            with T.sblock("C"):
+                vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                with T.init():
+                    C[vi, vj] = T.float32(0)
+                C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+
+    @T.prim_func(s_tir=True)
+    def nothing(A: matrix, B: matrix, C: matrix):  # type: ignore[valid-type]
+        """Writes one element only."""
+        T.func_attr({"global_symbol": "main", "tirx.noalias": True})
+        C[0, 0] = A[0, 0] * B[0, 0]
+
+    @T.prim_func(s_tir=True)
+    def vandal(A: matrix, B: matrix, C: matrix):  # type: ignore[valid-type]
+        """Right, and then spoils its input."""
+        T.func_attr({"global_symbol": "main", "tirx.noalias": True})
+        for i, j, k in T.grid(N, N, N):
+            with T.sblock("C"):
+                vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                with T.init():
+                    C[vi, vj] = T.float32(0)
+                C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+        A[3, 3] = T.float32(7)
+
+    @T.prim_func(s_tir=True)
+    def hang(A: matrix, B: matrix, C: matrix):  # type: ignore[valid-type]
+        T.func_attr({"global_symbol": "main"})
+        T.evaluate(T.call_extern("int32", "sleep", 1000))
+
+    @T.prim_func(s_tir=True)
+    def crash(A: matrix, B: matrix, C: matrix):  # type: ignore[valid-type]
+        T.func_attr({"global_symbol": "main"})
+        T.evaluate(T.call_extern("void", "abort"))
+
+    @T.prim_func(s_tir=True)
+    def segfault(A: matrix, B: matrix, C: matrix):  # type: ignore[valid-type]
+        T.func_attr({"global_symbol": "main"})
+        T.evaluate(T.call_extern("int32", "raise", 11))
+
+    @T.prim_func(s_tir=True)
+    def greedy(A: matrix, B: matrix, C: matrix):  # type: ignore[valid-type]
+        T.func_attr({"global_symbol": "main"})
+        for _ in range(1 << 30):
+            T.evaluate(
+                T.call_extern(
+                    "handle",
+                    "memset",
+                    T.call_extern("handle", "malloc", T.int64(16 << 20)),
+                    1,
+                    T.int64(16 << 20),
+                )
+            )
+
+    functions = [good, short, nothing, vandal, hang, crash, segfault, greedy]
+    words = ["good", "short", "nothing", "vandal", "hang", "crash", "segfault", "greedy"]
+    return {
+        word: build_artifact(tvm.IRModule({"main": function}), TARGET)
+        for word, function in zip(words, functions, strict=True)
+    }
+
+
+@pytest.fixture(scope="module")
+def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
+    folder = tmp_path_factory.mktemp("runner")
+    made = Runner(
+        target=TARGET,
+        log_dir=folder,
+        scratch=folder / "scratch",
+        quiet=Quiet(folder / "quiet"),
+        memory_limit_bytes=1 << 30,
+    )
+    yield made
+    made.close()
+
+
+@pytest.mark.tvm
+def test_a_right_kernel_is_timed(runner: Runner, matmul: Task, kernels: dict[str, bytes]) -> None:
+    measured = run(runner, kernels["good"], matmul)
+    assert measured.status is Status.OK, measured.error
+    assert TIMING.min_samples <= len(measured.samples_s) <= TIMING.max_samples
+    assert all(0 < s < 1 for s in measured.samples_s)
+
+
+@pytest.mark.tvm
+@pytest.mark.parametrize(
+    ("kernel", "error"),
+    [
+        ("short", "largest error"),
+        ("nothing", "not finite"),
+        ("vandal", "overwrote its input A"),
+    ],
+)
+def test_a_wrong_output_is_told_with_its_size(
+    runner: Runner, matmul: Task, kernels: dict[str, bytes], kernel: str, error: str
+) -> None:
+    measured = run(runner, kernels[kernel], matmul)
+    assert measured.status is Status.WRONG, measured.error
+    assert error in measured.error
+
+
+@pytest.mark.tvm
+@pytest.mark.parametrize(
+    ("kernel", "status", "error"),
+    [
+        ("crash", Status.RUN_FAILED, "killed by SIGABRT"),
+        ("segfault", Status.RUN_FAILED, "killed by SIGSEGV"),
+        ("greedy", Status.RUN_FAILED, "memory limit"),
+    ],
+)
+def test_a_bad_kernel_is_its_own_end(
+    runner: Runner,
+    matmul: Task,
+    kernels: dict[str, bytes],
+    kernel: str,
+    status: Status,
+    error: str,
+) -> None:
+    measured = run(runner, kernels[kernel], matmul)
+    assert measured.status is status
+    assert error in measured.error
+    assert run(runner, kernels["good"], matmul).status is Status.OK
+
+
+@pytest.mark.tvm
+def test_a_kernel_that_hangs_is_a_timeout(
+    runner: Runner, matmul: Task, kernels: dict[str, bytes]
+) -> None:
+    measured = run(runner, kernels["hang"], matmul, deadline_s=1.0)
+    assert measured.status is Status.TIMEOUT
+    assert run(runner, kernels["good"], matmul).status is Status.OK
+
+
+@pytest.mark.tvm
+def test_what_is_no_artifact_fails(runner: Runner, matmul: Task) -> None:
+    measured = run(runner, b"no library", matmul)
+    assert measured.status is Status.RUN_FAILED
+    assert "zip" in measured.error
+
+
+@pytest.mark.tvm
+def test_a_target_with_other_threads_than_tvm_uses_is_refused(tmp_path: Path) -> None:
+    from tuner.child import Child, Raised
+
+    with Child(
+        "actors.run_child:RunChild", (TARGET, 3, tmp_path), env={"TVM_NUM_THREADS": "2"}
+    ) as child:
+        outcome = child.ready(WAIT_S)
+    assert isinstance(outcome, Raised)
+    assert outcome.text == "thread count: TVM uses 2, the target has 3"
+
+
+@pytest.mark.tvm
+def test_the_target_says_how_many_threads_run(
+    tmp_path: Path, matmul: Task, kernels: dict[str, bytes]
+) -> None:
+    made = Runner(
+        target=json.dumps({"kind": "llvm", "num-cores": 2}), log_dir=tmp_path, scratch=tmp_path
+    )
+    try:
+        assert run(made, kernels["good"], matmul).status is Status.OK
+    finally:
+        made.close()
+
+
+@pytest.mark.tvm
+def test_nothing_is_left_on_disk_but_logs_and_references(
+    tmp_path: Path,
+    matmul: Task,
+    kernels: dict[str, bytes],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    made = Runner(target=TARGET, log_dir=tmp_path / "logs", scratch=tmp_path / "scratch")
+    try:
+        assert run(made, kernels["good"], matmul).status is Status.OK
+        assert run(made, kernels["crash"], matmul).status is Status.RUN_FAILED
+    finally:
+        made.close()
+    assert os.listdir(temporary) == []
+    assert [p.name for p in (tmp_path / "scratch" / "references").iterdir()] == [
+        "reference-1-matmul.npz"
+    ]
+
+
+def _log(a: Any, b: Any) -> Any:
+    from tvm import te
+
+    return te.compute((N, N), lambda i, j: te.log(a[i, j]) + b[i, j], name="C")
+
+
+@pytest.mark.tvm
+def test_references_that_need_positive_inputs_get_them() -> None:
+    import numpy as np
+    import tvm
+
+    from spaces.reference import reference
+
+    known = reference(tvm.ir.load_json(_task(_log, "log").module), "log")
+    assert np.isfinite(known.outputs[2]).all()
+    assert known.initial[0] is not None
+    assert (known.initial[0] > 0).all()
+    assert np.allclose(known.outputs[2], np.log(known.initial[0]) + known.initial[1], atol=1e-5)
+
+
+@pytest.mark.tvm
+def test_references_are_the_same_from_the_cache(matmul: Task, tmp_path: Path) -> None:
+    import numpy as np
+    import tvm
+
+    from spaces.reference import reference
+
+    module = tvm.ir.load_json(matmul.module)
+    made = reference(module, "seed", tmp_path)
+    (file,) = tmp_path.iterdir()
+    again = reference(module, "seed", tmp_path)
+    assert np.array_equal(made.outputs[2], again.outputs[2])
+    file.write_bytes(b"torn")
+    mended = reference(module, "seed", tmp_path)
+    assert np.array_equal(made.outputs[2], mended.outputs[2])
+    other = reference(module, "another seed")
+    assert not np.array_equal(made.outputs[2], other.outputs[2])
+
+
+@pytest.mark.tvm
+def test_tolerance_grows_with_the_root_of_the_reduction(matmul: Task) -> None:
+    import numpy as np
+    import tvm
+
+    from spaces.reference import difference, relative_tolerance
+
+    rtol = relative_tolerance(tvm.ir.load_json(matmul.module)["main"])
+    assert rtol == pytest.approx(np.finfo(np.float32).eps * (32 + 8 * math.sqrt(N)))
+    want = np.random.default_rng(0).random((4, 4)) + 1
+    assert difference(want * (1 + rtol), want, rtol) is None
+    assert "largest error" in (difference(want * (1 + 3 * rtol), want, rtol) or "")
+    assert "not finite" in (difference(want * math.nan, want, rtol) or "")
+    assert difference(want, want * math.nan, rtol) is None
+    assert "1 of 2 integers differ" in (difference(np.array([1, 2]), np.array([1, 3]), 0) or "")
+
+
+@pytest.mark.tvm
+def test_indices_stay_inside_what_they_index() -> None:
+    import tvm
+    from tvm.script import tirx as T
+
+    from spaces.reference import reference
+
+    @T.prim_func(s_tir=True)
+    def take(
+        A: T.Buffer((3, 8), "float32"), I: T.Buffer((64,), "int32"), C: T.Buffer((64, 8), "float32")
+    ):
+        T.func_attr({"global_symbol": "main", "tirx.noalias": True})
+        for i, j in T.grid(64, 8):
+            with T.sblock("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vi, vj] = A[I[vi], vj]
+
+    known = reference(tvm.IRModule({"main": take}), "take")
+    indices = known.initial[1]
+    assert indices is not None
+    assert (indices.min(), indices.max()) == (0, 2)
+    assert [argument.written for argument in known.arguments] == [False, False, True]
+
+
+@pytest.mark.tvm
+def test_old_contents_count_only_where_the_program_uses_them() -> None:
+    import tvm
+    from tvm.script import tirx as T
+
+    from spaces.reference import reference
+
+    @T.prim_func(s_tir=True)
+    def add_to(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
+        T.func_attr({"global_symbol": "main", "tirx.noalias": True})
+        for i in range(8):
+            with T.sblock("C"):
+                vi = T.axis.remap("S", [i])
+                C[vi] = C[vi] + A[vi]
+
+    known = reference(tvm.IRModule({"main": add_to}), "add")
+    before, added = known.initial[1], known.initial[0]
+    assert before is not None
+    assert added is not None
+    assert known.outputs[1] == pytest.approx(before + added)

@@ -1,0 +1,437 @@
+"""The command line: what it refuses and how, what it prints, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster.cli import run
+from tuner.candidate import Candidate, CandidateKind
+from tuner.errors import TunerError
+from tuner.options import IntRange, TuneOptions
+from tuner.progress import Snapshot, TaskRow
+from tuner.record import Measurement, Record, Status, Trial
+from tuner.run_folder import Manifest, RunFolder, open_run
+from tuner.sqlite_store import SqliteStore
+from tuner.task import Task
+
+# ---- refused without opening anything: exit 2 ----
+
+REFUSED = [
+    ("frobnicate", "frobnicate"),
+    ("tune", "MODEL"),
+    ("tune m.onnx --frobnicate", "--frobnicate"),
+    ("tune m.onnx extra", "extra"),
+    ("tune m.onnx --trials 0", "'0'"),
+    ("tune m.onnx --trials -3", "'-3'"),
+    ("tune m.onnx --trials many", "'many'"),
+    ("tune m.onnx --seed -1", "'-1'"),
+    ("tune m.onnx --time-budget 20", "'20'"),
+    ("tune m.onnx --time-budget 0s", "'0s'"),
+    ("tune m.onnx --time-budget soon", "'soon'"),
+    ("tune m.onnx --time-budget", "--time-budget"),
+    ("tune m.onnx --effort huge", "'huge'"),
+    ("tune m.onnx --strategy lucky", "'lucky'"),
+    ("tune m.onnx --shape x=1,a", "'x=1,a'"),
+    ("tune m.onnx --shape x=1 --shape x=2", "'x'"),
+    ("tune m.onnx --input x=data.csv", "'x=data.csv'"),
+    ("tune m.onnx --arg 3=4", "'3=4'"),
+    ("tune m.onnx --target vulkan", "'vulkan'"),
+    ("tune m.onnx --target {", "JSON"),
+    ('tune m.onnx --target {"kind":"rocm"}', "'rocm'"),
+    ("tune m.onnx --address somewhere", "'somewhere'"),
+    ("tasks m.onnx --target vulkan", "'vulkan'"),
+    ("tasks m.onnx --shape x", "'x'"),
+    ("status", "DIR"),
+    ("best DIR --tsak x", "--tsak"),
+    ("export DIR", "exactly one"),
+    ("export DIR --lib a.so --database d", "exactly one"),
+    ("bench DIR --fast", "--fast"),
+    ("doctor everything", "everything"),
+]
+
+
+def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    """Exit code and standard error of a command that fails, after what holds for all of them."""
+    code = run(arguments)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert 1 <= len(err.splitlines()) <= 3
+    assert "Traceback" not in err
+    return code, err
+
+
+@pytest.mark.parametrize(("line", "named"), REFUSED, ids=[line for line, _ in REFUSED])
+def test_a_malformed_request_is_refused(
+    line: str, named: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Nothing is opened: whoever would open something cannot even be imported.
+    for module in ("cluster.tune", "cluster.results", "spaces.model", "tuner.sqlite_store"):
+        monkeypatch.setitem(sys.modules, module, None)
+    code, err = refused(line.split(" "), capsys)
+    assert code == 2
+    assert named in err
+
+
+def test_an_empty_argument_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (["tune", ""], ["tune", "m.onnx", "--run", ""], ["status", " "]):
+        code, err = refused(arguments, capsys)
+        assert code == 2
+        assert "empty" in err
+
+
+# ---- found by looking: exit 1 ----
+
+
+@pytest.mark.parametrize("command", ["status", "best", "export --records out.jsonl"])
+def test_a_run_folder_that_is_missing(
+    command: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    name, *flags = command.split()
+    code, err = refused([name, str(tmp_path / "nosuch"), *flags], capsys)
+    assert code == 1
+    assert "nosuch" in err
+
+
+@pytest.mark.parametrize("command", ["status", "best", "export --records out.jsonl"])
+def test_a_folder_that_is_no_run(
+    command: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    name, *flags = command.split()
+    code, err = refused([name, str(tmp_path), *flags], capsys)
+    assert code == 1
+    assert str(tmp_path) in err
+
+
+def test_a_run_that_has_not_begun(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    open_run(tmp_path / "run", Manifest("m.onnx", "hash", '{"kind":"llvm"}'))
+    code, err = refused(["status", str(tmp_path / "run")], capsys)
+    assert code == 1
+    assert "not begun" in err
+
+
+def test_a_store_that_is_damaged(capsys: pytest.CaptureFixture[str], a_run: Path) -> None:
+    RunFolder(a_run).store.write_bytes(b"this is no database " * 100)
+    code, err = refused(["status", str(a_run)], capsys)
+    assert code == 1
+    assert "records.sqlite" in err
+
+
+def test_a_task_that_the_run_does_not_have(capsys: pytest.CaptureFixture[str], a_run: Path) -> None:
+    code, err = refused(["best", str(a_run), "--task", "nosuch"], capsys)
+    assert code == 1
+    assert "nosuch" in err
+
+
+def test_records_that_cannot_be_written(capsys: pytest.CaptureFixture[str], a_run: Path) -> None:
+    out = a_run / "nosuch" / "records.jsonl"
+    code, err = refused(["export", str(a_run), "--records", str(out)], capsys)
+    assert code == 1
+    assert str(out) in err
+
+
+@pytest.mark.tvm
+@pytest.mark.parametrize("model", ["nosuch.onnx", "nosuch.pt2", "nosuch.py:f", "nosuch.mod:f", "x"])
+def test_a_model_that_is_missing(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, err = refused(["tasks", model, "--target", "llvm"], capsys)
+    assert code == 1
+    assert model.split(":")[0] in err
+
+
+@pytest.mark.tvm
+def test_a_model_that_is_broken(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    broken = tmp_path / "broken.onnx"
+    broken.write_bytes(b"\0\1\2 not a model")
+    code, err = refused(["tasks", str(broken), "--target", "llvm"], capsys)
+    assert code == 1
+    assert "broken.onnx" in err
+
+
+@pytest.mark.tvm
+def test_a_function_that_is_missing(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "models.py").write_text("def one():\n    return 1\n")
+    code, err = refused(["tasks", f"{tmp_path}/models.py:two", "--target", "llvm"], capsys)
+    assert code == 1
+    assert "two" in err
+
+
+# ---- what commands print ----
+
+
+@pytest.fixture
+def a_run(tmp_path: Path) -> Path:
+    """A run with one task, its default schedule and a failed trial."""
+    folder, _ = open_run(tmp_path / "run", Manifest("m.onnx", "hash", '{"kind":"llvm"}'))
+    store = SqliteStore(folder.store)
+    default = Candidate(CandidateKind.TRACE, "[]", "test")
+    other = Candidate(CandidateKind.TRACE, "[1]", "test")
+    store.put_tasks([Task("key", "gemm", "{}", "{}", 2.0, 4e6)], {"key": default.key})
+    session = store.begin_session(100.0)
+    store.append(Record(Trial("key", default), Measurement(Status.OK, (0.004, 0.004))))
+    store.append(Record(Trial("key", other), Measurement(Status.WRONG, error="differs")))
+    store.end_session(session, 104.0, "trials")
+    store.close()
+    return tmp_path / "run"
+
+
+def test_status_as_json(capsys: pytest.CaptureFixture[str], a_run: Path) -> None:
+    assert run(["status", str(a_run), "--json"]) == 0
+    out, err = capsys.readouterr()
+    report = json.loads(out)
+    assert err == ""
+    assert {"trials", "ok", "failures", "elapsed_s", "trials_per_s", "tasks"} <= report.keys()
+    assert (report["trials"], report["ok"], report["failures"]) == (2, 1, {"wrong": 1})
+    assert [t["name"] for t in report["tasks"]] == ["gemm"]
+
+
+def test_status_for_people(capsys: pytest.CaptureFixture[str], a_run: Path) -> None:
+    assert run(["status", str(a_run)]) == 0
+    head, row, total = capsys.readouterr().out.splitlines()
+    assert head.split() == ["task", "weight", "trials", "default", "best", "speed-up", "failed"]
+    assert row.split() == ["gemm", "2", "2", "4.00", "ms", "4.00", "ms", "1.00x", "1", "wrong"]
+    assert total == "2 trials in 0:04, 0.5/s; failed: 1 wrong"
+
+
+def test_best_as_json(
+    capsys: pytest.CaptureFixture[str], a_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = types.ModuleType("spaces.realize")
+    fake.trace_text = lambda task, candidate: f"# {task.name} {candidate.payload}"  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "spaces.realize", fake)
+    assert run(["best", str(a_run), "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["tasks"]
+    assert {"name", "weight", "trials", "default_ms", "latency_ms", "gflops"} <= row.keys()
+    assert (row["latency_ms"], row["gflops"]) == (pytest.approx(4.0), pytest.approx(1.0))
+    assert row["trace"] == "# gemm []"
+
+
+def test_records_are_one_object_a_line(
+    capsys: pytest.CaptureFixture[str], a_run: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "records.jsonl"
+    assert run(["export", str(a_run), "--records", str(out)]) == 0
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    keys = {"task", "candidate", "instance", "rung", "status", "seconds", "attempt", "worker"}
+    assert all(keys | {"time"} <= row.keys() for row in rows)
+    assert [row["status"] for row in rows] == ["ok", "wrong"]
+    assert capsys.readouterr().out == f"wrote 2 records to {out}\n"
+
+
+def test_bench_as_json_and_for_people(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    report = {
+        "untuned_ms": 434.0,
+        "tuned_ms": 21.7,
+        "onnxruntime_ms": None,
+        "max_abs_err": 1e-6,
+        "max_rel_err": float("nan"),
+    }
+    fake = types.ModuleType("cluster.results")
+    fake.bench = lambda folder: report  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "cluster.results", fake)
+    assert run(["bench", str(tmp_path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {**report, "max_rel_err": None}
+    assert run(["bench", str(tmp_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].split() == ["untuned", "434", "ms", "20.0x"]
+    assert lines[2].split() == ["tuned", "21.7", "ms", "1.00x"]
+    assert "onnxruntime is not compared" in lines[3]
+    assert "mlflow ui --backend-store-uri" in lines[-1]
+
+
+def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([]) == run(["--help"]) == run(["tune", "--help"]) == run(["--version"]) == 0
+    out, err = capsys.readouterr()
+    for command in ("tune", "tasks", "status", "best", "export", "bench", "doctor"):
+        assert f"\n  {command} " in out
+    assert err == ""
+
+
+@pytest.mark.parametrize("module", ["tuner", "cluster"])
+def test_the_packages_are_commands(module: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", module, "status"], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("tuner status: Missing argument 'DIR'")
+
+
+# ---- tuning, with someone else's search ----
+
+
+@dataclass(frozen=True)
+class Result:
+    run: Path
+    snapshot: Snapshot
+    ended: str
+    warnings: tuple[str, ...] = ()
+    mlflow_command: str = "mlflow ui"
+
+
+SNAPSHOT = Snapshot(
+    phase="done",
+    elapsed_s=10.0,
+    time_budget_s=60.0,
+    trials=7,
+    trials_budget=7,
+    trials_per_s=0.7,
+    statuses={"ok": 6, "wrong": 1},
+    tasks=(TaskRow("key", "gemm", 1.0, 7, 0.004, 0.001, 1),),
+    gain=4.0,
+)
+
+Tune = Callable[..., Result]
+
+
+@pytest.fixture
+def searching(monkeypatch: pytest.MonkeyPatch) -> Callable[[Tune], None]:
+    """Puts a function in the place of `cluster.tune.tune`."""
+
+    def use(function: Tune) -> None:
+        fake = types.ModuleType("cluster.tune")
+        fake.tune = function  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, "cluster.tune", fake)
+
+    return use
+
+
+def test_flags_become_options(
+    searching: Callable[[Tune], None],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[tuple[TuneOptions, Any]] = []
+
+    def fake(options: TuneOptions, **hooks: Any) -> Result:
+        asked.append((options, hooks["tracking_uri"]))
+        return Result(Path("runs/x"), SNAPSHOT, "done")
+
+    searching(fake)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:5000")
+    flags = (
+        "--shape x=1,3 --input ids=int:0..9 --arg m=512 --target llvm --trials 64 --seed 3 "
+        "--time-budget 1h30m --effort quick --only conv* --run runs/x --address 127.0.0.1:6379"
+    )
+    assert run(["tune", "m.onnx", *flags.split()]) == 0
+    options, uri = asked[0]
+    assert uri == "http://127.0.0.1:5000"
+    assert options.model.shapes == (("x", (1, 3)),)
+    assert options.model.inputs == (("ids", IntRange(0, 9)),)
+    assert options.model.args == (("m", 512),)
+    assert (options.target, options.trials, options.seed) == ("llvm", 64, 3)
+    assert (options.time_budget_s, options.effort.name) == (5400.0, "quick")
+    assert (options.only, options.run, options.address) == (
+        "conv*",
+        Path("runs/x"),
+        "127.0.0.1:6379",
+    )
+    assert options.strategy == "evolutionary"
+    assert "runs/x" in capsys.readouterr().out
+
+
+def test_json_is_alone_on_standard_output(
+    searching: Callable[[Tune], None], capfd: pytest.CaptureFixture[str]
+) -> None:
+    def chatty(options: TuneOptions, *, watch: Callable[[Snapshot], None], **_: Any) -> Result:
+        watch(SNAPSHOT)
+        print("from Python")
+        os.write(1, b"from native code\n")
+        return Result(Path("runs/x"), SNAPSHOT, "trials", ("MLflow does not answer",))
+
+    searching(chatty)
+    assert run(["tune", "m.onnx", "--json"]) == 0
+    out, err = capfd.readouterr()
+    report = json.loads(out)
+    assert (report["run"], report["ended"], report["trials"]) == ("runs/x", "trials", 7)
+    assert (report["gain"], report["tasks"][0]["best_ms"]) == (4.0, pytest.approx(1.0))
+    for text in ("from Python", "from native code", "warning: MLflow does not answer"):
+        assert text in err
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_a_run_in_order(
+    number: signal.Signals,
+    code: int,
+    searching: Callable[[Tune], None],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def waiting(
+        options: TuneOptions,
+        *,
+        watch: Callable[[Snapshot], None],
+        stop: threading.Event,
+        on_ready: Callable[[], None],
+        **_: Any,
+    ) -> Result:
+        on_ready()
+        os.kill(os.getpid(), number)
+        assert stop.wait(10)
+        watch(SNAPSHOT)
+        return Result(Path("runs/x"), SNAPSHOT, "signal")
+
+    searching(waiting)
+    before = signal.getsignal(number)
+    assert run(["tune", "m.onnx"]) == code
+    out = capsys.readouterr().out
+    assert "stopping: results are kept" in out
+    assert "tuner bench runs/x" in out
+    assert signal.getsignal(number) is before
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_before_the_search(
+    number: signal.Signals,
+    code: int,
+    searching: Callable[[Tune], None],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def interrupted(options: TuneOptions, *, stop: threading.Event, **_: Any) -> Result:
+        os.kill(os.getpid(), number)
+        stop.wait(10)
+        raise AssertionError("nothing interrupted this")
+
+    searching(interrupted)
+    assert run(["tune", "m.onnx"]) == code
+    assert "interrupted before the search began" in capsys.readouterr().err
+
+
+def test_an_error_in_a_run_is_one_line(
+    searching: Callable[[Tune], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def held(options: TuneOptions, **_: Any) -> Result:
+        raise TunerError("runs/x is in use by process 7: wait until it ends, or end it")
+
+    searching(held)
+    assert run(["tune", "m.onnx", "--run", "runs/x"]) == 1
+    err = capsys.readouterr().err
+    assert err == "tuner: runs/x is in use by process 7: wait until it ends, or end it\n"
+
+
+@pytest.mark.parametrize("where", ["before", "after"])
+def test_a_traceback_only_with_debug(
+    where: str, searching: Callable[[Tune], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def defective(options: TuneOptions, **_: Any) -> Result:
+        raise RuntimeError("first line\nsecond line\nthird line\nfourth line")
+
+    searching(defective)
+    assert run(["tune", "m.onnx"]) == 1
+    err = capsys.readouterr().err
+    assert len(err.splitlines()) <= 3
+    assert "RuntimeError: first line" in err
+    assert "Traceback" not in err
+    line = ["--debug", "tune", "m.onnx"] if where == "before" else ["tune", "m.onnx", "--debug"]
+    assert run(line) == 1
+    assert "Traceback" in capsys.readouterr().err

@@ -1,0 +1,150 @@
+"""The side-by-side comparison."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from spaces.bench import Side, bench, errors, spread, take_rounds
+from spaces.inputs import make_inputs
+from spaces.lower import lower
+from spaces.model import Model, load_model
+from tuner.options import ModelSpec
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+LLVM = '{"kind":"llvm","num-cores":1}'
+
+
+class Bed:
+    """A clock that moves when sides run, and a diary of who ran."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.diary: list[str] = []
+
+    def side(self, name: str, run_s: float, limit_s: float = 1e9) -> Side:
+        def run() -> None:
+            self.diary.append(name)
+            self.now += run_s
+
+        return Side(name, run, limit_s)
+
+    def rounds(self, sides: list[Side], rounds: int) -> None:
+        take_rounds(sides, rounds, clock=lambda: self.now, sleep=lambda _: None)
+
+
+def test_rounds_take_one_sample_of_each_side_in_turning_order() -> None:
+    bed = Bed()
+    a, b = bed.side("a", 1.0), bed.side("b", 2.0)
+    bed.rounds([a, b], 4)
+    assert bed.diary == list("ab" + "abbaabba")
+    assert a.samples_s == [1.0] * 4
+    assert b.samples_s == [2.0] * 4
+
+
+def test_a_fast_side_runs_often_enough_for_its_clock() -> None:
+    bed = Bed()
+    side = bed.side("a", 0.001)
+    bed.rounds([side], 2)
+    assert len(bed.diary) == 2 + 2 * (1 + 20)
+    assert side.samples_s == pytest.approx([0.001] * 2)
+
+
+def test_a_slow_side_gets_fewer_samples_but_at_least_one() -> None:
+    bed = Bed()
+    slow, slower, fast = bed.side("s", 4.0, 10.0), bed.side("t", 60.0, 10.0), bed.side("f", 0.01)
+    bed.rounds([slow, slower, fast], 10)
+    assert [len(s.samples_s) for s in (slow, slower, fast)] == [2, 1, 10]
+
+
+def test_errors_are_absolute_and_relative_to_the_largest_value() -> None:
+    expected = [np.array([1.0, -4.0]), np.array([100.0])]
+    assert errors(expected, expected) == (0.0, 0.0)
+    got = [np.array([1.5, -4.0]), np.array([101.0])]
+    assert errors(got, expected) == (1.0, 0.125)
+
+
+def test_nan_on_one_side_only_is_an_infinite_error() -> None:
+    nan, one = np.array([np.nan]), np.array([1.0])
+    infinite = np.array([np.inf])
+    assert errors([nan], [one]) == (math.inf, math.inf)
+    assert errors([one], [nan])[0] == math.inf
+    assert errors([nan], [nan]) == (0.0, 0.0)
+    assert errors([infinite], [infinite]) == (0.0, 0.0)
+    assert errors([one, one], [one]) == (math.inf, math.inf)
+    assert errors([np.zeros((2, 1))], [np.zeros((1, 2))]) == (math.inf, math.inf)
+
+
+def test_the_spread_is_the_distance_of_the_quartiles_over_the_median() -> None:
+    assert spread([1, 2, 3, 4, 5]) == pytest.approx(2 / 3)
+    assert spread([2.0]) == 0.0
+
+
+def small_onnx(path: Path) -> Model:
+    rng = np.random.default_rng(0)
+    weight = numpy_helper.from_array(rng.standard_normal((8, 8)).astype("float32"), "w")
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["h"]),
+        helper.make_node("Relu", ["h"], ["out"]),
+    ]
+    ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [4, 8]) for n in ("x", "out")]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], [weight])
+    opset = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=8), str(path))
+    return load_model(ModelSpec(str(path)))
+
+
+def compared(model: Model, tuned: Any = None) -> Any:
+    os.environ.setdefault("TVM_NUM_THREADS", "1")
+    lowered = lower(model.module, LLVM)
+    return bench(model, lowered, tuned or lowered, LLVM, make_inputs(model.inputs))
+
+
+@pytest.mark.tvm
+def test_an_onnx_model_is_compared_with_onnxruntime(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    result = compared(small_onnx(tmp_path / "net.onnx"))
+    assert result.reference == "onnxruntime"
+    assert result.onnxruntime_ms > 0
+    assert 0 <= result.max_rel_err < 1e-5
+    assert set(result.spread) == {"untuned", "tuned", "onnxruntime"}
+    assert result.to_json()["tuned_ms"] == result.tuned_ms
+
+
+@pytest.mark.tvm
+def test_a_wrong_tuned_module_shows(tmp_path: Path) -> None:
+    model = small_onnx(tmp_path / "net.onnx")
+    (tmp_path / "other").mkdir()
+    other = small_onnx(tmp_path / "other" / "net.onnx")
+    proto = onnx.load(str(other.path))
+    proto.graph.initializer[0].raw_data = np.ones((8, 8), "float32").tobytes()
+    onnx.save(proto, str(other.path))
+    wrong = load_model(ModelSpec(str(other.path)))
+    assert compared(model, lower(wrong.module, LLVM)).max_rel_err > 0.1
+
+
+@pytest.mark.tvm
+def test_without_onnxruntime_the_unscheduled_program_is_the_reference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    result = compared(small_onnx(tmp_path / "net.onnx"))
+    assert (result.reference, result.onnxruntime_ms) == ("untuned", None)
+    assert result.note == "onnxruntime is not installed"
+    assert result.max_abs_err == 0
+
+
+@pytest.mark.tvm
+def test_a_function_has_no_peer() -> None:
+    model = load_model(ModelSpec(f"{EXAMPLES}/gemm.py:gemm", args=(("m", 8), ("n", 8))))
+    result = compared(model)
+    assert (result.reference, result.onnxruntime_ms, result.note) == ("untuned", None, "")
+    assert set(result.spread) == {"untuned", "tuned"}

@@ -1,0 +1,77 @@
+"""Targets: what a user writes, and what is kept of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from spaces.target import (
+    _quota_cores,
+    cuda_device_exists,
+    device_fingerprint,
+    resolve_target,
+    toolchain_fingerprint,
+)
+from tuner.errors import TunerError, UsageError
+
+pytestmark = pytest.mark.tvm
+
+
+def test_llvm_is_this_cpu_with_the_cores_it_may_use() -> None:
+    target = json.loads(resolve_target("llvm"))
+    assert target["kind"] == "llvm"
+    assert target["mcpu"]
+    assert target["num-cores"] >= 1
+    assert json.loads(resolve_target("llvm", cores=3))["num-cores"] == 3
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "auto",
+        '{"num-cores": 2, "kind": "llvm"}',
+        '{"kind": "cuda", "arch": "sm_90"}',
+        "nvidia/nvidia-h100",
+    ],
+)
+def test_a_resolved_target_resolves_to_itself(text: str) -> None:
+    resolved = resolve_target(text)
+    assert resolve_target(resolved) == resolved
+    assert list(json.loads(resolved)) == sorted(json.loads(resolved))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["nope", '{"kind": "nope"}', '{"kind":', "[1]", "{}", '{"kind": "llvm", "nonsense": 1}'],
+)
+def test_malformed_targets_and_unknown_kinds_are_usage_errors(text: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        resolve_target(text)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["cuda", '{"kind": "cuda"}'])
+def test_cuda_needs_a_device_here_or_an_architecture(text: str) -> None:
+    if cuda_device_exists():
+        pytest.skip("this machine has one")
+    with pytest.raises(TunerError, match="sm_90") as refused:
+        resolve_target(text)
+    assert refused.value.exit_code == 1
+
+
+def test_a_containers_quota_limits_the_cores(tmp_path: Path) -> None:
+    quota = tmp_path / "cpu.max"
+    assert _quota_cores(quota) is None
+    for text, cores in (("max 100000", None), ("250000 100000", 2), ("50000 100000", 1)):
+        quota.write_text(text)
+        assert _quota_cores(quota) == cores
+
+
+def test_fingerprints_name_the_device_and_the_versions() -> None:
+    two = device_fingerprint(resolve_target("llvm", cores=2))
+    assert two.endswith("threads=2")
+    assert two != device_fingerprint(resolve_target("llvm", cores=4))
+    assert "tvm=" in toolchain_fingerprint()
+    assert "llvm=" in toolchain_fingerprint()

@@ -1,0 +1,260 @@
+"""The house rules: who may import whom, proved by reading every import there is.
+
+Imports inside functions and names given to `importlib` count as well: a dependency that is paid
+late is a dependency all the same.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+ORDER = ("tuner", "spaces", "actors", "cluster")
+"""A package imports itself and those to its left."""
+
+DOORS = {
+    "tuner/__init__.py": {"cluster.tune", "spaces.lower"},
+    "tuner/__main__.py": {"cluster.cli"},
+}
+"""Where a user comes in from the left: the only exceptions, each with what it opens on."""
+
+FORBIDDEN = {
+    "tuner": {"tvm", "tvm_ffi", "ray", "onnx", "onnxruntime", "torch", "click", "rich"},
+    "spaces": {"ray", "mlflow", "xgboost", "click", "rich"},
+    "actors": {"mlflow", "xgboost", "click", "rich"},
+    "cluster": {"mlflow", "xgboost"},
+}
+ONE_FILE = {("tuner", "xgboost"), ("tuner", "mlflow"), ("actors", "ray")}
+"""Libraries that only one file of a package may know."""
+
+HEAVY = {
+    *{"tvm", "tvm_ffi", "ray", "mlflow", "xgboost", "onnx", "onnxruntime", "torch"},
+    *{"numpy", "scipy", "pandas", "sqlalchemy", "rich", "psutil"},
+}
+"""What must not be paid for by `tuner --help`."""
+
+
+@dataclass(frozen=True, order=True)
+class Import:
+    """A module that a file names in an import, and the line."""
+
+    file: str
+    line: int
+    module: str
+
+    @property
+    def top(self) -> str:
+        return self.module.partition(".")[0]
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} imports {self.module}"
+
+
+def imports_of(root: Path, file: Path) -> Iterator[Import]:
+    """Every import of a file, wherever in it, relative ones resolved."""
+    where = file.relative_to(root).as_posix()
+    package = file.relative_to(root).parent.parts
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Import(where, node.lineno, alias.name)
+        elif isinstance(node, ast.ImportFrom):
+            base = [node.module] if node.module else []
+            if node.level:
+                base = [*package[: len(package) - node.level + 1], *base]
+            for alias in node.names:
+                yield Import(where, node.lineno, ".".join([*base, alias.name]))
+        elif isinstance(node, ast.Call) and node.args:
+            called = ast.unparse(node.func).rpartition(".")[2]
+            first = node.args[0]
+            if called in ("import_module", "__import__") and isinstance(first, ast.Constant):
+                yield Import(where, node.lineno, str(first.value))
+
+
+def all_imports(root: Path) -> list[Import]:
+    """Every import of the four packages."""
+    files = (file for name in ORDER for file in sorted((root / name).rglob("*.py")))
+    return sorted(found for file in files for found in imports_of(root, file))
+
+
+def is_door(found: Import) -> bool:
+    opened = DOORS.get(found.file, set())
+    return any(found.module == name or found.module.startswith(f"{name}.") for name in opened)
+
+
+def to_the_right(found: list[Import]) -> list[Import]:
+    """Imports of a package to the right of the importing one, the doors aside."""
+    wrong = []
+    for one in found:
+        if one.top in ORDER and not is_door(one):
+            own = one.file.partition("/")[0]
+            if ORDER.index(one.top) > ORDER.index(own):
+                wrong.append(one)
+    return wrong
+
+
+def forbidden(found: list[Import]) -> list[Import]:
+    """Imports of a library that the package must not know."""
+    return [one for one in found if one.top in FORBIDDEN[one.file.partition("/")[0]]]
+
+
+def in_more_than_one_file(found: list[Import]) -> list[str]:
+    """Libraries that more than one file of a package knows, where one is allowed."""
+    files = defaultdict(set)
+    for one in found:
+        files[one.file.partition("/")[0], one.top].add(one.file)
+    return [
+        f"{library} in {sorted(files[package, library])}"
+        for package, library in sorted(ONE_FILE)
+        if len(files[package, library]) > 1
+    ]
+
+
+def cycle(root: Path, found: list[Import]) -> list[str]:
+    """Modules that import each other in a circle, or none. Inits' lazy doors are not followed."""
+    modules = {
+        file.relative_to(root).with_suffix("").as_posix().replace("/", ".")
+        for name in ORDER
+        for file in (root / name).rglob("*.py")
+    }
+    graph: dict[str, set[str]] = {module: set() for module in modules}
+    for one in found:
+        importer = one.file.removesuffix(".py").replace("/", ".")
+        if is_door(one):
+            continue
+        # `from a.b import c` may name the module a.b.c, or something in a.b.
+        for name in (one.module, one.module.rpartition(".")[0]):
+            name = name if name in modules else f"{name}.__init__"
+            if name in modules:
+                if name != importer:
+                    graph[importer].add(name)
+                break
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return [str(module) for module in error.args[1]]
+    return []
+
+
+@pytest.fixture(scope="module")
+def found() -> list[Import]:
+    imports = all_imports(ROOT)
+    assert {one.file.partition("/")[0] for one in imports} == set(ORDER)
+    return imports
+
+
+def test_no_package_imports_one_to_its_right(found: list[Import]) -> None:
+    assert [str(one) for one in to_the_right(found)] == []
+
+
+def test_no_package_imports_a_library_that_is_not_its_own(found: list[Import]) -> None:
+    assert [str(one) for one in forbidden(found)] == []
+
+
+def test_some_libraries_are_known_to_one_file_only(found: list[Import]) -> None:
+    assert in_more_than_one_file(found) == []
+
+
+def test_no_modules_import_each_other_in_a_circle(found: list[Import]) -> None:
+    assert cycle(ROOT, found) == []
+
+
+def test_each_door_is_used(found: list[Import]) -> None:
+    used = {(one.file, name) for one in found if is_door(one) for name in DOORS[one.file]}
+    assert used == {(file, name) for file, names in DOORS.items() for name in names}
+
+
+def test_importing_the_command_line_stays_light() -> None:
+    program = "import sys, tuner, cluster.cli; print(' '.join(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    loaded = {name.partition(".")[0] for name in done.stdout.split()}
+    assert "cluster" in loaded
+    assert loaded & HEAVY == set()
+
+
+@pytest.mark.parametrize("package", ORDER)
+def test_importing_a_package_loads_nothing_else(package: str) -> None:
+    program = f"import sys, {package}; print(' '.join(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    loaded = {name.partition(".")[0] for name in done.stdout.split()}
+    assert loaded & HEAVY == set()
+
+
+# ---- and the proof that this finds what it looks for ----
+
+
+def tree(root: Path, files: dict[str, str]) -> list[Import]:
+    for name in ORDER:
+        (root / name).mkdir()
+        (root / name / "__init__.py").touch()
+    for name, text in files.items():
+        (root / name).parent.mkdir(exist_ok=True, parents=True)
+        (root / name).write_text(text)
+    return all_imports(root)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import cluster.tune",
+        "from cluster import tune",
+        "from cluster.tune import tune",
+        "def f():\n    from actors import builder",
+        "import importlib\nimportlib.import_module('spaces.lower')",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import spaces",
+    ],
+)
+def test_an_import_to_the_right_is_found(text: str, tmp_path: Path) -> None:
+    found = tree(tmp_path, {"tuner/a.py": text})
+    assert len({one.line for one in to_the_right(found)}) == 1
+    assert to_the_right(tree_elsewhere(tmp_path, text)) == []
+
+
+def tree_elsewhere(tmp_path: Path, text: str) -> list[Import]:
+    """The same text in the package that may import everything."""
+    other = tmp_path / "other"
+    other.mkdir()
+    return tree(other, {"cluster/a.py": text})
+
+
+def test_a_door_opens_on_one_thing_only(tmp_path: Path) -> None:
+    text = "from cluster.tune import tune\nfrom cluster.pool import Pool\n"
+    found = tree(tmp_path, {"tuner/__init__.py": text})
+    assert [one.module for one in to_the_right(found)] == ["cluster.pool.Pool"]
+
+
+def test_a_foreign_library_is_found(tmp_path: Path) -> None:
+    found = tree(
+        tmp_path, {"tuner/a.py": "def f():\n    import tvm.runtime", "spaces/a.py": "import ray"}
+    )
+    assert [one.file for one in forbidden(found)] == ["spaces/a.py", "tuner/a.py"]
+
+
+def test_a_library_in_two_files_is_found(tmp_path: Path) -> None:
+    found = tree(tmp_path, {"actors/a.py": "import ray", "actors/b.py": "from ray import get"})
+    assert in_more_than_one_file(found) == ["ray in ['actors/a.py', 'actors/b.py']"]
+
+
+def test_a_circle_is_found(tmp_path: Path) -> None:
+    files = {
+        "tuner/a.py": "from tuner import b",
+        "tuner/b.py": "def f():\n    from .c import g",
+        "tuner/c.py": "import tuner.a",
+    }
+    assert set(cycle(tmp_path, tree(tmp_path, files))) == {"tuner.a", "tuner.b", "tuner.c"}

@@ -1,0 +1,119 @@
+"""Progress is a fold over records: the same live and after a restart."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tuner.candidate import Candidate, CandidateKind
+from tuner.progress import TaskProgress, fold, gain
+from tuner.record import Measurement, Record, Status, Trial
+from tuner.store import MemoryStore
+from tuner.task import Task
+
+
+def candidate(n: int) -> Candidate:
+    return Candidate(CandidateKind.TRACE, f"[{n}]", "space")
+
+
+DEFAULT = candidate(0).key
+A, B = Task("a", "a", "", "", weight=2.0), Task("b", "b", "", "", weight=1.0)
+
+
+def record(
+    n: int, seconds: float = 1.0, *, status: Status = Status.OK, task: str = "a", rung: int = 0
+) -> Record:
+    return Record(Trial(task, candidate(n), rung=rung), Measurement(status, (seconds,)))
+
+
+def progress_of(*records: Record) -> TaskProgress:
+    return fold([A], {"a": DEFAULT}, records)["a"]
+
+
+def test_before_any_record_nothing_is_known() -> None:
+    progress = progress_of()
+    assert (progress.spent, progress.best_s, progress.default_s) == (0, None, None)
+    assert progress.history == []
+
+
+def test_best_and_default_are_found() -> None:
+    progress = progress_of(record(0, 4.0), record(1, 2.0), record(2, 3.0))
+    assert progress.default_s == 4.0
+    assert (progress.best_s, progress.best_key) == (2.0, candidate(1).key)
+    assert progress.history == [4.0, 2.0, 2.0]
+
+
+def test_the_first_of_equals_stays_best() -> None:
+    assert progress_of(record(1, 2.0), record(2, 2.0)).best_key == candidate(1).key
+
+
+def test_rejects_and_lost_trials_spend_nothing() -> None:
+    progress = progress_of(*(record(n, status=s) for n, s in enumerate(Status)))
+    assert progress.spent == len(progress.history) == sum(s.spends_budget for s in Status)
+    assert progress.statuses == dict.fromkeys(Status, 1)
+    assert progress.failures == len(Status) - 2  # all but OK and CENSORED
+
+
+def test_history_has_no_best_before_the_first_valid_trial() -> None:
+    progress = progress_of(record(1, status=Status.WRONG), record(2, 5.0), record(3, 6.0))
+    assert progress.history == [None, 5.0, 5.0]
+
+
+@pytest.mark.parametrize("nonsense", [math.nan, math.inf, -1.0, 0.0])
+def test_a_time_that_is_none_is_never_best(nonsense: float) -> None:
+    progress = progress_of(record(1, nonsense), record(2, 3.0))
+    assert progress.best_s == 3.0
+    assert progress.history == [None, 3.0]
+
+
+def test_retimings_stand_apart_from_the_search() -> None:
+    progress = progress_of(
+        record(1, 2.0),
+        record(1, 1.0, rung=1),
+        record(1, 3.0, rung=2),
+        record(2, 9.0, rung=1, status=Status.WRONG),
+    )
+    assert (progress.spent, progress.best_s) == (1, 2.0)
+    assert progress.retimed == {candidate(1).key: [1.0, 3.0]}
+    assert progress.statuses == {Status.OK: 1}
+
+
+def test_records_of_other_tasks_are_ignored() -> None:
+    assert fold([A], {}, [record(1, task="gone")])["a"].spent == 0
+
+
+def test_gain_is_weighted_and_never_counts_a_loss() -> None:
+    records = [record(0, 4.0), record(1, 1.0), record(0, 2.0, task="b")]
+    progress = fold([A, B], {"a": DEFAULT, "b": DEFAULT}, records)
+    assert gain(progress.values()) == pytest.approx((2 * 4.0 + 2.0) / (2 * 1.0 + 2.0))
+    assert gain([TaskProgress(A)]) is None
+    slower = TaskProgress(A, default_s=1.0, best_s=2.0)
+    assert gain([slower]) == 1.0
+
+
+runs = st.lists(
+    st.builds(
+        record,
+        st.integers(0, 5),
+        st.floats(),
+        status=st.sampled_from(Status),
+        task=st.sampled_from("ab"),
+        rung=st.integers(0, 2),
+    )
+)
+
+
+@given(runs, st.integers(0, 20))
+def test_a_restart_changes_nothing(records: list[Record], restart: int) -> None:
+    defaults = {"a": DEFAULT, "b": DEFAULT}
+    store = MemoryStore()
+    live = fold([A, B], defaults, [])
+    for n, rec in enumerate(records):
+        if n == restart:
+            live = fold([A, B], defaults, store.scan())
+        if store.append(rec):
+            live[rec.trial.task_key].observe(rec)
+    assert live == fold([A, B], defaults, store.scan())

@@ -1,0 +1,213 @@
+"""The session: on recorded spaces, in virtual time."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from tuner.candidate import Candidate, CandidateKind
+from tuner.effort import Effort
+from tuner.learner import InlineLearner
+from tuner.measure import Features
+from tuner.progress import Snapshot
+from tuner.record import Measurement, Record, Status
+from tuner.replay import Recorded, RecordedSpace, ReplayMeasurer, ReplaySpacePool, VirtualClock
+from tuner.session import Ended, Limits, Machines, Session
+from tuner.store import MemoryStore, RecordStore
+from tuner.strategies import search_maker
+from tuner.task import Task
+
+EFFORT = Effort("test", trials_per_task=10, time_budget_s=100.0, finalists=2, finalist_rounds=2)
+
+
+def candidate(task: str, number: int) -> Candidate:
+    return Candidate(CandidateKind.TRACE, json.dumps([task, number]), "test")
+
+
+def recorded_space(tasks: Sequence[str], size: int) -> RecordedSpace:
+    """Candidates on a line: the nearer to number 70, the faster; every ninth one fails."""
+
+    def measured(number: int) -> Measurement:
+        if number % 9 == 4:
+            return Measurement(Status.RUN_FAILED, error="crash", build_s=0.1, run_s=0.1)
+        latency_s = 1e-3 * (1 + abs(number - 70) / 50)
+        return Measurement(Status.OK, (latency_s,) * 3, build_s=0.1, run_s=0.2)
+
+    def features(number: int) -> Features:
+        return np.array([number, 1.0], dtype=np.float32)
+
+    return {
+        task: [Recorded(candidate(task, n), features(n), measured(n)) for n in range(size)]
+        for task in tasks
+    }
+
+
+def make_session(
+    spaces: RecordedSpace,
+    store: RecordStore,
+    *,
+    trials: int,
+    time_s: float = 1000.0,
+    weights: dict[str, float] | None = None,
+    observers: Sequence[Watcher] = (),
+    strategy: str = "evolutionary",
+) -> Session:
+    clock = VirtualClock()
+    tasks = [
+        Task(key, f"name-{key}", "module", "target", weight=(weights or {}).get(key, 1.0))
+        for key in spaces
+    ]
+    store.put_tasks(tasks, {t.key: candidate(t.key, 0).key for t in tasks})
+    return Session(
+        tasks,
+        {t.key: candidate(t.key, 0) for t in tasks},
+        machines=Machines(
+            ReplayMeasurer(spaces, slots=4, clock=clock),
+            ReplaySpacePool(spaces),
+            InlineLearner(model="tuner.random_model:RandomModel", clock=clock),
+        ),
+        store=store,
+        limits=Limits(trials, time_s, 0.1 * time_s),
+        effort=EFFORT,
+        make_search=search_maker(strategy),
+        seed=7,
+        observers=observers,
+        clock=clock,
+        wall=clock,
+    )
+
+
+class Watcher:
+    """Notes what it is told."""
+
+    def __init__(self, store: RecordStore) -> None:
+        self._store = store
+        self.told: list[Record] = []
+        self.final: Snapshot | None = None
+
+    def on_start(self, tasks: Sequence[Task]) -> None:
+        self.tasks = tasks
+
+    def on_record(self, record: Record, best_s: float | None) -> None:
+        stored = [r.trial.key for r in self._store.scan()]
+        assert record.trial.key in stored, "told before it was durable"
+        self.told.append(record)
+
+    def on_model(self, fitted: object) -> None:
+        pass
+
+    def on_snapshot(self, snapshot: Snapshot) -> None:
+        pass
+
+    def on_end(self, snapshot: Snapshot) -> None:
+        self.final = snapshot
+
+
+def run(session: Session) -> Ended:
+    return session.run()
+
+
+def searched(store: RecordStore) -> list[Record]:
+    return [r for r in store.scan() if r.trial.rung == 0]
+
+
+def test_a_session_spends_exactly_its_trials() -> None:
+    store = MemoryStore()
+    assert run(make_session(recorded_space("ab", 100), store, trials=60)) == "trials"
+    assert sum(r.measurement.status.spends_budget for r in searched(store)) == 60
+
+
+def test_default_schedules_come_before_anything_else() -> None:
+    store = MemoryStore()
+    run(make_session(recorded_space("abc", 100), store, trials=30))
+    first = [r.trial.candidate for r in searched(store)][:3]
+    assert set(first) == {candidate(t, 0) for t in "abc"}
+
+
+def test_no_trial_is_measured_twice() -> None:
+    store = MemoryStore()
+    run(make_session(recorded_space("ab", 100), store, trials=80))
+    keys = Counter(r.trial.key for r in store.scan())
+    assert set(keys.values()) == {1}
+
+
+def test_a_run_that_goes_on_measures_nothing_again_and_counts_what_was_spent() -> None:
+    store = MemoryStore()
+    spaces = recorded_space("ab", 100)
+    run(make_session(spaces, store, trials=40))
+    before = [r.trial.key for r in searched(store)]
+    run(make_session(spaces, store, trials=70))
+    after = [r.trial.key for r in searched(store)]
+    assert after[: len(before)] == before
+    assert len(after) == len(set(after))
+    assert sum(r.measurement.status.spends_budget for r in searched(store)) == 70
+
+
+def test_the_time_budget_ends_a_session_and_leaves_a_tenth_for_finalists() -> None:
+    store = MemoryStore()
+    watcher = Watcher(store)
+    session = make_session(
+        recorded_space("ab", 5000), store, trials=100000, time_s=50.0, observers=[watcher]
+    )
+    assert run(session) == "time"
+    last_search_s = max(r.time_s for r in searched(store))
+    assert 40.0 <= last_search_s <= 50.0
+    assert any(r.trial.rung > 0 for r in store.scan())
+    assert session.snapshot().elapsed_s <= 51.0
+
+
+def test_a_space_that_gives_nothing_new_ends_the_session() -> None:
+    store = MemoryStore()
+    assert run(make_session(recorded_space("a", 12), store, trials=500)) == "done"
+    assert len({r.trial.candidate.key for r in searched(store)}) == 12
+
+
+def test_stop_ends_a_session_in_order() -> None:
+    store = MemoryStore()
+    watcher = Watcher(store)
+    session = make_session(recorded_space("a", 100), store, trials=90, observers=[watcher])
+    session.stop()
+    assert run(session) == "signal"
+    assert watcher.final is not None
+    assert watcher.final.phase == "done"
+
+
+def test_no_task_is_starved_however_small_its_share() -> None:
+    store = MemoryStore()
+    spaces = recorded_space("abcd", 200)
+    run(make_session(spaces, store, trials=100, weights={"a": 1000.0}))
+    spent = Counter(r.trial.task_key for r in searched(store))
+    assert min(spent[t] for t in "abcd") >= 8
+    assert spent["a"] == max(spent.values())
+
+
+def test_finalists_are_timed_again_interleaved() -> None:
+    store = MemoryStore()
+    run(make_session(recorded_space("ab", 100), store, trials=60))
+    retimed = [r.trial for r in store.scan(min_rung=1)]
+    assert {t.rung for t in retimed} == {1, 2}
+    rungs = [t.rung for t in retimed]
+    assert rungs.index(2) >= rungs.count(1) - 4, "round 2 began long before round 1 ended"
+
+
+def test_evolution_finds_better_than_random_replay_for_the_same_trials() -> None:
+    def best_s(strategy: str) -> float:
+        store = MemoryStore()
+        run(make_session(recorded_space("a", 3000), store, trials=120, strategy=strategy))
+        return min(r.latency_s or 1.0 for r in searched(store))
+
+    assert best_s("evolutionary") < best_s("random")
+
+
+def test_a_snapshot_sums_up_the_run() -> None:
+    store = MemoryStore()
+    session = make_session(recorded_space("ab", 100), store, trials=60)
+    run(session)
+    snapshot = session.snapshot()
+    assert snapshot.trials == 60
+    assert snapshot.gain is not None
+    assert snapshot.gain >= 1.0
+    assert sum(snapshot.statuses.values()) == len(searched(store))

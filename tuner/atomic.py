@@ -1,0 +1,52 @@
+"""Files that appear whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TextIO
+
+
+@contextmanager
+def atomic_file(path: Path, *, replace: bool = True) -> Iterator[TextIO]:
+    """A text file to write, put in place under `path` when the block ends without an error.
+
+    Its bytes and its name are synced to the disk; until then a hidden temporary file next to
+    `path` holds them. After an error nothing is left and what was at `path` is still there.
+
+    Args:
+        path: where it goes.
+        replace: whether it may take the place of another file.
+
+    Raises:
+        FileExistsError: there is a file and `replace` is false.
+        OSError: the disk refuses.
+    """
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with temporary.open("w", encoding="utf-8", newline="\n") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        if replace:
+            temporary.replace(path)
+        else:
+            os.link(temporary, path)  # unlike a rename, refuses where there is a file
+            temporary.unlink()
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
+    _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make new names in a folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

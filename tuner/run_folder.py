@@ -1,0 +1,272 @@
+"""The folder of a run: where everything is, and whose run it is.
+
+    RUN/
+      run.json              manifest: model, target, options, schema version; see `Manifest`
+      run.lock              locked while a process works on the run; names that process
+      records.sqlite        every trial, with the tasks and how long the run has worked
+                            (and records.sqlite-wal, records.sqlite-shm while it is open)
+      model/                the model as it is tuned
+      best/                 the compiled module with the best schedules
+      checkpoints/          cost models, one file for each version kept
+      tracking/spool.jsonl  what MLflow has still to be told
+      mlflow.db             MLflow's own database, unless MLFLOW_TRACKING_URI says otherwise
+      mlartifacts/          MLflow's own files, likewise
+      scratch/              reference outputs and built kernels; may be deleted between runs
+      tuner.log             what happened, in lines
+
+Whoever works on a run holds its lock; readers need none.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tuner.atomic import atomic_file
+from tuner.errors import TunerError
+
+MANIFEST_VERSION = 1
+
+Option = str | int | float | bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """All paths of the run in `root`. Nothing is made or looked at by naming it."""
+
+    root: Path
+
+    @property
+    def manifest(self) -> Path:
+        """Whose run it is."""
+        return self.root / "run.json"
+
+    @property
+    def lock(self) -> Path:
+        """Held by the process at work."""
+        return self.root / "run.lock"
+
+    @property
+    def store(self) -> Path:
+        """Database of the records."""
+        return self.root / "records.sqlite"
+
+    @property
+    def model_dir(self) -> Path:
+        """The model as it is tuned."""
+        return self.root / "model"
+
+    @property
+    def best_dir(self) -> Path:
+        """What the run leaves: the tuned module."""
+        return self.root / "best"
+
+    @property
+    def best_library(self) -> Path:
+        """The compiled module with the best schedules."""
+        return self.best_dir / "model.so"
+
+    @property
+    def checkpoints(self) -> Path:
+        """Folder of the cost models."""
+        return self.root / "checkpoints"
+
+    @property
+    def tracking_dir(self) -> Path:
+        """State of the tracker."""
+        return self.root / "tracking"
+
+    @property
+    def spool(self) -> Path:
+        """What the tracking server has still to be told."""
+        return self.tracking_dir / "spool.jsonl"
+
+    @property
+    def mlflow_db(self) -> Path:
+        """MLflow's database, where no server was named."""
+        return self.root / "mlflow.db"
+
+    @property
+    def artifacts(self) -> Path:
+        """MLflow's artifacts, where no server was named."""
+        return self.root / "mlartifacts"
+
+    @property
+    def scratch(self) -> Path:
+        """Can be made again: reference outputs, built kernels."""
+        return self.root / "scratch"
+
+    @property
+    def log(self) -> Path:
+        """Lines of what happened."""
+        return self.root / "tuner.log"
+
+    def read_manifest(self) -> Manifest:
+        """Whose run it is.
+
+        Raises:
+            TunerError: it is missing, damaged, or of another schema version.
+        """
+        try:
+            text = self.manifest.read_text(encoding="utf-8")
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise TunerError(
+                f"{self.root} is no run folder: it has no {self.manifest.name}"
+            ) from error
+        except (OSError, UnicodeDecodeError) as error:
+            raise TunerError(f"cannot read {self.manifest}: {error}") from error
+        return manifest_from_json(text, where=self.manifest)
+
+    def write_manifest(self, manifest: Manifest) -> None:
+        """Replace the manifest, whole or not at all; only for the holder of the lock.
+
+        Raises:
+            TunerError: the folder cannot be written.
+        """
+        try:
+            with atomic_file(self.manifest) as file:
+                file.write(manifest.to_json())
+        except OSError as error:
+            raise _unwritable(self.root, error) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """Whose run it is. The model's hash and the target never change; the rest is for people.
+
+    Attributes:
+        model: the model as the user named it.
+        model_hash: SHA-256 of what is tuned.
+        target: canonical JSON of the TVM target.
+        options: what the user asked for, such as seed, effort and strategy.
+        created_s: seconds since the epoch.
+        tuner_version: of the tuner that made the folder.
+        mlflow: names MLflow gave the run, once it did.
+    """
+
+    model: str
+    model_hash: str
+    target: str
+    options: Mapping[str, Option] = field(default_factory=dict)
+    created_s: float = 0.0
+    tuner_version: str = ""
+    mlflow: Mapping[str, str] | None = None
+
+    def to_json(self) -> str:
+        """The text of a manifest file."""
+        return json.dumps({"schema": MANIFEST_VERSION} | asdict(self), indent=2) + "\n"
+
+
+def manifest_from_json(text: str, *, where: Path) -> Manifest:
+    """Parse a manifest.
+
+    Args:
+        text: as `Manifest.to_json` wrote it.
+        where: the file, for messages.
+
+    Raises:
+        TunerError: it is damaged, or of another schema version.
+    """
+    try:
+        raw: dict[str, Any] = json.loads(text)
+        if (found := raw.pop("schema")) != MANIFEST_VERSION:
+            raise TunerError(
+                f"{where} has schema version {found}, this tuner reads version "
+                f"{MANIFEST_VERSION}: use the tuner that wrote it, or a new run folder"
+            )
+        return Manifest(**raw)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise TunerError(f"{where} is damaged ({error}): use another run folder") from error
+
+
+def read_run(folder: Path) -> tuple[RunFolder, Manifest]:
+    """A run that must be there already.
+
+    Raises:
+        TunerError: it is missing, damaged, or of another schema version.
+    """
+    run = RunFolder(folder)
+    if not folder.exists():
+        raise TunerError(f"there is no run folder {folder}")
+    return run, run.read_manifest()
+
+
+def open_run(folder: Path, wanted: Manifest) -> tuple[RunFolder, Manifest]:
+    """The run folder for this model and target: a new one, or one to continue.
+
+    Safe against another process that opens the same folder at the same time: one manifest is
+    written and both see it.
+
+    Args:
+        folder: made if it is not there, parents included.
+        wanted: becomes the manifest of a new run; of an old one, model hash and target must match.
+
+    Returns:
+        The folder, and the manifest that holds: for an old run the one it began with.
+
+    Raises:
+        TunerError: the folder is of another model, target or schema version, holds files that
+            are no run's, or cannot be written.
+    """
+    run = RunFolder(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not run.manifest.exists():
+            _refuse_foreign_files(run)
+            _create_manifest(run, wanted)
+        with tempfile.TemporaryFile(dir=folder):  # an old folder may have become read-only
+            pass
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+    found = run.read_manifest()
+    _refuse_other_run(run, found, wanted)
+    return run, found
+
+
+def _create_manifest(run: RunFolder, wanted: Manifest) -> None:
+    try:
+        with atomic_file(run.manifest, replace=False) as file:
+            file.write(wanted.to_json())
+    except FileExistsError:
+        return  # another process was first: the caller compares
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP):
+            raise
+        run.write_manifest(wanted)  # a file system without hard links
+
+
+def _refuse_foreign_files(run: RunFolder) -> None:
+    """Keep a mistyped `--run` from scattering a run over a folder of other things."""
+    ours = {path.name for path in (run.lock, run.log, run.scratch, run.tracking_dir, run.model_dir)}
+    for name in sorted(os.listdir(run.root)):
+        if name not in ours and not name.startswith(f".{run.manifest.name}."):
+            raise TunerError(
+                f"{run.root} is no run folder but holds {name}: name a new or empty folder"
+            )
+
+
+def _refuse_other_run(run: RunFolder, found: Manifest, wanted: Manifest) -> None:
+    if found.model_hash != wanted.model_hash:
+        raise TunerError(
+            f"{run.root} is a run of another model ({found.model}, "
+            f"{found.model_hash[:12]} instead of {wanted.model_hash[:12]}): "
+            "name another run folder"
+        )
+    if found.target != wanted.target:
+        raise TunerError(
+            f"{run.root} is a run for another target ({found.target} instead of "
+            f"{wanted.target}): name another run folder"
+        )
+
+
+def _unwritable(folder: Path, error: OSError) -> TunerError:
+    return TunerError(
+        f"cannot write to the run folder {folder}: {error.strerror or error}; "
+        "free space or name another with --run"
+    )

@@ -1,0 +1,163 @@
+"""The lock of a run folder: one process at a time works on a run.
+
+The kernel holds the lock (`flock`) and drops it when its holder dies, however it dies; the text
+in the file only tells people who holds it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tuner.errors import TunerError
+
+_POLL_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """The process that holds a lock.
+
+    Attributes:
+        pid: its number on `host`.
+        host: name of its machine.
+        started_s: when it took the lock, seconds since the epoch.
+    """
+
+    pid: int
+    host: str
+    started_s: float
+
+
+class RunLock:
+    """Holds the lock file `path` for the length of a `with` block.
+
+    A lock held by a living process is refused at once. One whose named holder is gone is free,
+    unless a child that it left behind still has the file: then this waits for that child.
+
+    Args:
+        path: the lock file; its folder must be there.
+        wait_s: how long to wait for what a dead holder left behind.
+        clock: seconds since the epoch.
+        monotonic: seconds from any moment, never set back.
+        sleep: waits that many seconds.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        wait_s: float = 30.0,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._path = path
+        self._wait_s = wait_s
+        self._clock = clock
+        self._monotonic = monotonic
+        self._sleep = sleep
+        self._descriptor: int | None = None
+
+    def acquire(self) -> None:
+        """Take the lock.
+
+        Raises:
+            TunerError: another process holds it, or the file cannot be written.
+        """
+        if self._descriptor is not None:
+            raise RuntimeError("the lock is held already")
+        try:
+            # O_CLOEXEC: programs that this process starts must not keep the lock after it.
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            raise TunerError(f"cannot lock {self._path}: {error.strerror}") from error
+        try:
+            self._wait_for(descriptor)
+            self._sign(descriptor)
+        except OSError as error:
+            os.close(descriptor)
+            raise TunerError(f"cannot lock {self._path}: {error.strerror}") from error
+        except BaseException:
+            os.close(descriptor)
+            raise
+        self._descriptor = descriptor
+
+    def _wait_for(self, descriptor: int) -> None:
+        deadline = self._monotonic() + self._wait_s
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                holder = read_holder(self._path)
+            if holder is not None and _may_live(holder):
+                raise TunerError(
+                    f"{self._path.parent} is in use by process {holder.pid} on {holder.host}: "
+                    "wait until it ends, or end it"
+                )
+            if self._monotonic() >= deadline:
+                whom = f"a child of process {holder.pid}" if holder else "a process"
+                raise TunerError(
+                    f"{self._path.parent} is in use by {whom}: end it, then run this again"
+                )
+            self._sleep(_POLL_S)
+
+    def _sign(self, descriptor: int) -> None:
+        holder = Holder(os.getpid(), socket.gethostname(), self._clock())
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, (json.dumps(asdict(holder)) + "\n").encode(), 0)
+
+    def release(self) -> None:
+        """Give the lock back; does nothing where it is not held."""
+        if self._descriptor is None:
+            return
+        descriptor, self._descriptor = self._descriptor, None
+        try:
+            os.ftruncate(descriptor, 0)  # no one is named, so whoever finds it taken tries again
+            fcntl.flock(descriptor, fcntl.LOCK_UN)  # also for children that share the file
+        finally:
+            os.close(descriptor)
+
+    def __enter__(self) -> Self:
+        self.acquire()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.release()
+
+
+def read_holder(path: Path) -> Holder | None:
+    """Who signed a lock file last; None where no one did, or is just doing it.
+
+    That a holder is named does not mean that it still holds the lock.
+    """
+    try:
+        return Holder(**json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _may_live(holder: Holder) -> bool:
+    if holder.host != socket.gethostname():
+        return True  # it cannot be looked up from here, and the lock is held
+    try:
+        os.kill(holder.pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,160 @@
+"""The tables of the SQLite record store, and how rows stand for tasks and records.
+
+What SQLite would not give back as it was is encoded:
+    samples      little-endian doubles, so that every bit of them returns, NaN included
+    other times  REAL, where SQLite turns NaN into NULL; NULL is read as NaN
+    error        a JSON string, since a compiler's output may hold what is not valid Unicode
+    payloads     zlib, once for each candidate, however many trials it had
+    features     zlib over little-endian float32
+`latency_s` repeats the median of the samples for the index, and is NULL where there is no valid
+time. Any change here that old files do not have is a new VERSION.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+import zlib
+from typing import Any
+
+import numpy as np
+
+from tuner.candidate import Candidate, CandidateKind
+from tuner.measure import Features
+from tuner.record import Measurement, Provenance, Record, Status, Trial, TrialKey
+from tuner.task import Task
+
+VERSION = 1
+
+CREATE = (
+    """CREATE TABLE task (
+        place INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, name TEXT NOT NULL,
+        module BLOB NOT NULL, target TEXT NOT NULL, weight REAL NOT NULL, flops REAL NOT NULL,
+        domain TEXT NOT NULL, default_key TEXT)""",
+    "CREATE INDEX task_by_target ON task (target)",
+    """CREATE TABLE candidate (
+        key TEXT PRIMARY KEY, kind TEXT NOT NULL, payload BLOB NOT NULL)""",
+    """CREATE TABLE record (
+        seq INTEGER PRIMARY KEY, task_key TEXT NOT NULL, candidate_key TEXT NOT NULL,
+        instance TEXT NOT NULL, rung INTEGER NOT NULL, space TEXT NOT NULL, status TEXT NOT NULL,
+        latency_s REAL, samples_s BLOB NOT NULL, error TEXT NOT NULL, build_s REAL, run_s REAL,
+        worker TEXT NOT NULL, device TEXT NOT NULL, toolchain TEXT NOT NULL,
+        attempt INTEGER NOT NULL, time_s REAL,
+        UNIQUE (task_key, candidate_key, instance, rung))""",
+    "CREATE INDEX record_ranking ON record (task_key, rung, status, latency_s)",
+    """CREATE TABLE feature (
+        task_key TEXT NOT NULL, candidate_key TEXT NOT NULL, vector BLOB NOT NULL,
+        PRIMARY KEY (task_key, candidate_key))""",
+    """CREATE TABLE session (
+        number INTEGER PRIMARY KEY, started_s REAL NOT NULL, heartbeat_s REAL NOT NULL,
+        ended_s REAL, reason TEXT NOT NULL DEFAULT '')""",
+)
+
+INSERT_RECORD = f"""INSERT INTO record (task_key, candidate_key, instance, rung, space, status,
+    latency_s, samples_s, error, build_s, run_s, worker, device, toolchain, attempt, time_s)
+    VALUES ({",".join("?" * 16)}) ON CONFLICT DO NOTHING"""
+INSERT_CANDIDATE = (
+    "INSERT INTO candidate (key, kind, payload) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+)
+INSERT_FEATURE = (
+    "INSERT INTO feature (task_key, candidate_key, vector) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+)
+SELECT_RECORD = """SELECT task_key, kind, payload, space, instance, rung, status, samples_s, error,
+    build_s, run_s, worker, device, toolchain, attempt, time_s
+    FROM record JOIN candidate ON candidate.key = candidate_key"""
+UPSERT_TASK = """INSERT INTO task (key, name, module, target, weight, flops, domain)
+    VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET name = excluded.name,
+    module = excluded.module, target = excluded.target, weight = excluded.weight,
+    flops = excluded.flops, domain = excluded.domain"""
+SELECT_TASK = "SELECT key, name, module, target, weight, flops, domain FROM task ORDER BY place"
+
+
+def key_row(key: TrialKey) -> tuple[object, ...]:
+    """The four values that make a trial unique."""
+    return key.task_key, key.candidate_key, json.dumps(key.instance), key.rung
+
+
+def record_row(record: Record) -> tuple[object, ...]:
+    """Values for `INSERT_RECORD`."""
+    measurement, provenance = record.measurement, record.provenance
+    samples = measurement.samples_s
+    return (
+        *key_row(record.trial.key),
+        record.trial.candidate.space,
+        measurement.status.value,
+        record.latency_s,
+        struct.pack(f"<{len(samples)}d", *samples),
+        json.dumps(measurement.error),
+        measurement.build_s,
+        measurement.run_s,
+        provenance.worker,
+        provenance.device,
+        provenance.toolchain,
+        record.attempt,
+        record.time_s,
+    )
+
+
+def candidate_row(candidate: Candidate) -> tuple[object, ...]:
+    """Values for `INSERT_CANDIDATE`."""
+    return candidate.key, candidate.kind.value, zlib.compress(candidate.payload.encode())
+
+
+def record_of(row: tuple[Any, ...]) -> Record:
+    """The record that a row of `SELECT_RECORD` stands for."""
+    task_key, kind, payload, space, instance, rung, status, samples, error = row[:9]
+    build_s, run_s, worker, device, toolchain, attempt, time_s = row[9:]
+    return Record(
+        trial=Trial(
+            task_key=task_key,
+            candidate=Candidate(CandidateKind(kind), zlib.decompress(payload).decode(), space),
+            instance=tuple((name, value) for name, value in json.loads(instance)),
+            rung=rung,
+        ),
+        measurement=Measurement(
+            status=Status(status),
+            samples_s=struct.unpack(f"<{len(samples) // 8}d", samples),
+            error=json.loads(error),
+            build_s=_real(build_s),
+            run_s=_real(run_s),
+        ),
+        provenance=Provenance(worker, device, toolchain),
+        attempt=attempt,
+        time_s=_real(time_s),
+    )
+
+
+def task_row(task: Task) -> tuple[object, ...]:
+    """Values for `UPSERT_TASK`."""
+    module = zlib.compress(task.module.encode())
+    domain = json.dumps(task.domain)
+    return task.key, task.name, module, task.target, task.weight, task.flops, domain
+
+
+def task_of(row: tuple[Any, ...]) -> Task:
+    """The task that a row of `SELECT_TASK` stands for."""
+    key, name, module, target, weight, flops, domain = row
+    return Task(
+        key=key,
+        name=name,
+        module=zlib.decompress(module).decode(),
+        target=target,
+        weight=weight,
+        flops=flops,
+        domain=tuple((dim, tuple(values)) for dim, values in json.loads(domain)),
+    )
+
+
+def pack_vector(vector: Features) -> bytes:
+    """The bytes that stand for a feature vector."""
+    return zlib.compress(vector.astype("<f4").tobytes(), 1)
+
+
+def unpack_vector(data: bytes) -> Features:
+    """The vector that `pack_vector` packed."""
+    return np.frombuffer(zlib.decompress(data), dtype="<f4").astype(np.float32)
+
+
+def _real(value: float | None) -> float:
+    return math.nan if value is None else float(value)
