@@ -52,6 +52,7 @@ demo: $(DEMO_MODEL)
 	$(VENV)/bin/tuner tune $(DEMO_MODEL) --run $(DEMO_RUN) --time-budget $(DEMO_BUDGET) \
 		--effort quick --target llvm
 	$(VENV)/bin/tuner bench $(DEMO_RUN)
+	@echo "(tuner and mlflow are in $(VENV)/bin)"
 
 $(DEMO_MODEL): examples/squeezenet.py | env
 	@mkdir -p $(@D)

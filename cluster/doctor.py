@@ -88,7 +88,7 @@ def ask_child(program: str, timeout_s: float) -> Answer:
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
-            return Answer(error=f"no answer within {timeout_s:.0f} s")
+            return Answer(error=f"no answer within {timeout_s:g} s")
         except BaseException:
             os.killpg(process.pid, signal.SIGKILL)
             raise
@@ -186,13 +186,12 @@ def pickling(child: Child) -> Finding:
 
 _TARGET = """
 import json
-from spaces.target import cuda_device_exists, resolve_target, usable_cores
+from spaces.target import cuda_device_exists, resolve_target
 import tvm
 print(json.dumps({
     "target": json.loads(resolve_target("llvm")),
     "host": tvm.target.codegen.llvm_get_system_cpu(),
     "cuda": cuda_device_exists(),
-    "cores": usable_cores(),
 }))
 """
 
@@ -352,25 +351,13 @@ def ray(child: Child, *, full: bool = False) -> Finding:
     return Finding("ray", "ok", str(answer.value))
 
 
-def tracking(uri: str | None, timeout_s: float = 3.0) -> Finding:
+def tracking(uri: str | None) -> Finding:
     """Does MLflow's server answer. A run goes on without it, so this only warns."""
+    from tuner.tracking import check_uri, redacted
+
     if not uri:
         return Finding("mlflow", "ok", "kept in the run folder (MLFLOW_TRACKING_URI is not set)")
-    if not uri.startswith(("http://", "https://")):
-        return Finding("mlflow", "ok", f"MLFLOW_TRACKING_URI is {uri}")
-    import http.client
-    import urllib.error
-    import urllib.request
-
-    advice = "start it or unset MLFLOW_TRACKING_URI; a run goes on and catches up when it is back"
-    try:
-        with urllib.request.urlopen(f"{uri.rstrip('/')}/health", timeout=timeout_s) as answer:
-            status = answer.status
-    except urllib.error.HTTPError as error:
-        status = error.code
-        error.close()
-    except (OSError, http.client.HTTPException, ValueError) as error:
-        return Finding("mlflow", "warn", f"{uri} does not answer: {error}", advice)
-    if status != 200:
-        return Finding("mlflow", "warn", f"{uri}/health answers {status}", advice)
-    return Finding("mlflow", "ok", f"{uri} answers")
+    warning = check_uri(uri)
+    if warning:
+        return Finding("mlflow", "warn", warning, "mend or unset MLFLOW_TRACKING_URI")
+    return Finding("mlflow", "ok", f"MLFLOW_TRACKING_URI is {redacted(uri)}")

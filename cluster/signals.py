@@ -70,12 +70,18 @@ class StopSignals:
         return "stopping: results are kept; Ctrl-C again leaves at once"
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
-        self.received = number
-        raise KeyboardInterrupt
+        if self._first(number):
+            raise KeyboardInterrupt
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
+        if self._first(number):
+            self._stop.set()
+
+    def _first(self, number: int) -> bool:
+        """Whether this is the first signal; leaves if it is an impatient second."""
         if self.received is None:
             self.received = number
-            self._stop.set()
-        elif number == signal.SIGINT:
+            return True
+        if number == signal.SIGINT:
             self._leave(128 + number)
+        return False

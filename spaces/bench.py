@@ -38,7 +38,9 @@ class BenchResult:
         max_rel_err: that difference over the largest reference value of the same output.
         spread: for each side, the distance between the quartiles over the median.
         reference: `onnxruntime` or `untuned`.
-        note: why there is no latency of onnxruntime for an ONNX model; else empty.
+        note: what to know of these numbers: why there is no latency of onnxruntime for an ONNX
+            model, or that the reference holds NaN or infinity, of which errors say nothing;
+            mostly empty.
     """
 
     untuned_ms: float
@@ -127,8 +129,15 @@ def bench(
         max_rel_err=max_rel_err,
         spread={side.name: spread(side.samples_s) for side in sides},
         reference="untuned" if peer is None else "onnxruntime",
-        note=note,
+        note="; ".join(part for part in (note, _doubt(expected)) if part),
     )
+
+
+def _doubt(expected: Sequence[Array]) -> str:
+    """Why equal outputs would prove little, where that is so."""
+    if all(np.isfinite(a.astype(np.float64)).all() for a in expected):
+        return ""
+    return "the reference output holds NaN or infinity, which the error leaves out"
 
 
 def take_rounds(
@@ -175,7 +184,8 @@ def spread(samples: Sequence[float]) -> float:
 def errors(got: Sequence[Array], expected: Sequence[Array]) -> tuple[float, float]:
     """Largest absolute difference, and largest one relative to its output's largest value.
 
-    Both are infinite where shapes differ, or where one side alone has NaN or infinity.
+    Both are infinite where shapes differ, or where one side alone has NaN or infinity; where
+    both have the same of these in one place, it counts as no difference.
     """
     if len(got) != len(expected):
         return math.inf, math.inf

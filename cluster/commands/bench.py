@@ -29,26 +29,32 @@ def bench(run: Path, as_json: bool) -> None:
         print_json(report)
         return
     _print(report)
-    from cluster.page import mlflow_command
+    from tuner.tracking import open_command
 
-    uri = os.environ.get("MLFLOW_TRACKING_URI") or None
-    click.echo(f"The record of the search: {mlflow_command(run, uri)}")
+    command = open_command(run, os.environ.get("MLFLOW_TRACKING_URI", ""))
+    click.echo(f"The record of the search: {command}")
 
 
 def _print(report: Mapping[str, Any]) -> None:
-    """Latencies side by side, each with its share of the tuned one, then the error."""
+    """Latencies side by side, each with its spread and its ratio to the tuned one; the error."""
     from cluster.terminal import latency, ratio
 
-    tuned_ms = report["tuned_ms"]
-    rows = []
-    for program in _PROGRAMS:
-        ms = report.get(f"{program}_ms")
-        if ms is not None:
-            against = ratio(ms / tuned_ms) if tuned_ms else "-"
-            rows.append((program, latency(ms / 1e3), against))
-    print_table("", "latency", "of tuned", rows=rows)
-    if report.get("onnxruntime_ms") is None:
-        click.echo("onnxruntime is not compared: it is not installed, or this is no ONNX model")
-    absolute, relative = report.get("max_abs_err"), report.get("max_rel_err")
-    if absolute is not None and relative is not None:
-        click.echo(f"largest error of the output: {absolute:.3g}, relative {relative:.3g}")
+    tuned_ms, spread = report["tuned_ms"], report["spread"]
+    rows = [
+        (
+            program,
+            latency(report[f"{program}_ms"] / 1e3),
+            f"{spread[program]:.0%}" if program in spread else "-",
+            ratio(report[f"{program}_ms"] / tuned_ms) if tuned_ms else "-",
+        )
+        for program in _PROGRAMS
+        if report[f"{program}_ms"] is not None
+    ]
+    print_table("", "latency", "spread", "to tuned", rows=rows)
+    if report["note"]:
+        click.echo(f"onnxruntime: {report['note']}")
+    against = "the untuned program" if report["reference"] == "untuned" else report["reference"]
+    click.echo(
+        f"largest difference of the output to that of {against}: "
+        f"{report['max_abs_err']:.3g}, relative {report['max_rel_err']:.3g}"
+    )

@@ -181,19 +181,10 @@ def real_task() -> Task:
 
 
 def untouched(task: Task) -> Candidate:
-    from spaces.realize import DEFAULT_SPACE, new_schedule, task_module
+    from spaces.realize import DEFAULT_SPACE, canonical_payload, new_schedule, task_module
 
-    trace = new_schedule(task_module(task.module)).trace.as_json()
-    return candidate(json.dumps(_plain(trace)), DEFAULT_SPACE)
-
-
-def _plain(node: Any) -> Any:
-    """JSON of a trace as plain Python lists."""
-    if isinstance(node, str):
-        return str(node)
-    if isinstance(node, int | float) or node is None:
-        return node
-    return [_plain(child) for child in node]
+    schedule = new_schedule(task_module(task.module))
+    return candidate(canonical_payload(schedule.trace), DEFAULT_SPACE)
 
 
 @pytest.mark.tvm
@@ -217,13 +208,13 @@ def test_a_candidate_becomes_an_artifact_that_loads(real_task: Task, tmp_path: P
 
 def bound(task: Task) -> Candidate:
     """Every element by a GPU thread of its own."""
-    from spaces.realize import DEFAULT_SPACE, new_schedule, task_module
+    from spaces.realize import DEFAULT_SPACE, canonical_payload, new_schedule, task_module
 
     schedule = new_schedule(task_module(task.module))
     i, j, _ = schedule.get_loops(schedule.get_sblock("C"))
     schedule.bind(i, "blockIdx.x")
     schedule.bind(j, "threadIdx.x")
-    return candidate(json.dumps(_plain(schedule.trace.as_json())), DEFAULT_SPACE)
+    return candidate(canonical_payload(schedule.trace), DEFAULT_SPACE)
 
 
 def cuda_task(task: Task, arch: str) -> Task:

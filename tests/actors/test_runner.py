@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -37,7 +36,9 @@ class Fake:
         self.ran += 1
         self.word = artifact.decode()
         if self.word == "crash if used" and self.ran > 1: os.abort()
-        return Checked("off by one" if self.word == "wrong" else "", 2.0 if self.word == "slow" else 0.001)
+        if self.word == "slow": time.sleep(1.1)
+        error = "off by one" if self.word == "wrong" else ""
+        return Checked(error, 1.1 if self.word == "slow" else 0.001)
     def time(self, timing, cutoff_s):
         if self.word == "hang timed": time.sleep(1000)
         if self.word == "crash timed": os.abort()
@@ -150,7 +151,7 @@ def test_a_slow_kernel_is_cut_off(fake: Callable[..., Runner]) -> None:
 def test_a_hopeless_kernel_is_not_timed_at_all(fake: Callable[..., Runner]) -> None:
     measured = run(fake(), b"slow", cutoff_s=0.1)
     assert measured.status is Status.CENSORED
-    assert 0 < measured.samples_s[0] <= 2.0
+    assert measured.samples_s == (1.1,)
 
 
 def test_a_reference_that_hangs_is_told_apart(fake: Callable[..., Runner]) -> None:
@@ -195,10 +196,12 @@ def kernels() -> dict[str, bytes]:
 
     from spaces.build import build_artifact
 
-    matrix = T.Buffer((N, N), "float32")
-
     @T.prim_func(s_tir=True)
-    def good(A: matrix, B: matrix, C: matrix):  # type: ignore[valid-type]
+    def good(
+        A: T.Buffer((N, N), "float32"),
+        B: T.Buffer((N, N), "float32"),
+        C: T.Buffer((N, N), "float32"),
+    ):
         T.func_attr({"global_symbol": "main", "tirx.noalias": True})
         for i, j, k in T.grid(N, N, N):
             with T.sblock("C"):
@@ -208,7 +211,11 @@ def kernels() -> dict[str, bytes]:
                 C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
 
     @T.prim_func(s_tir=True)
-    def short(A: matrix, B: matrix, C: matrix):  # type: ignore[valid-type]
+    def short(
+        A: T.Buffer((N, N), "float32"),
+        B: T.Buffer((N, N), "float32"),
+        C: T.Buffer((N, N), "float32"),
+    ):
         """Leaves the last term of the sums out."""
         T.func_attr({"global_symbol": "main", "tirx.noalias": True})
         for i, j, k in T.grid(N, N, N - 1):
@@ -219,13 +226,21 @@ def kernels() -> dict[str, bytes]:
                 C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
 
     @T.prim_func(s_tir=True)
-    def nothing(A: matrix, B: matrix, C: matrix):  # type: ignore[valid-type]
+    def nothing(
+        A: T.Buffer((N, N), "float32"),
+        B: T.Buffer((N, N), "float32"),
+        C: T.Buffer((N, N), "float32"),
+    ):
         """Writes one element only."""
         T.func_attr({"global_symbol": "main", "tirx.noalias": True})
         C[0, 0] = A[0, 0] * B[0, 0]
 
     @T.prim_func(s_tir=True)
-    def vandal(A: matrix, B: matrix, C: matrix):  # type: ignore[valid-type]
+    def vandal(
+        A: T.Buffer((N, N), "float32"),
+        B: T.Buffer((N, N), "float32"),
+        C: T.Buffer((N, N), "float32"),
+    ):
         """Right, and then spoils its input."""
         T.func_attr({"global_symbol": "main", "tirx.noalias": True})
         for i, j, k in T.grid(N, N, N):
@@ -237,31 +252,43 @@ def kernels() -> dict[str, bytes]:
         A[3, 3] = T.float32(7)
 
     @T.prim_func(s_tir=True)
-    def hang(A: matrix, B: matrix, C: matrix):  # type: ignore[valid-type]
+    def hang(
+        A: T.Buffer((N, N), "float32"),
+        B: T.Buffer((N, N), "float32"),
+        C: T.Buffer((N, N), "float32"),
+    ):
         T.func_attr({"global_symbol": "main"})
         T.evaluate(T.call_extern("int32", "sleep", 1000))
 
     @T.prim_func(s_tir=True)
-    def crash(A: matrix, B: matrix, C: matrix):  # type: ignore[valid-type]
+    def crash(
+        A: T.Buffer((N, N), "float32"),
+        B: T.Buffer((N, N), "float32"),
+        C: T.Buffer((N, N), "float32"),
+    ):
         T.func_attr({"global_symbol": "main"})
         T.evaluate(T.call_extern("void", "abort"))
 
     @T.prim_func(s_tir=True)
-    def segfault(A: matrix, B: matrix, C: matrix):  # type: ignore[valid-type]
+    def segfault(
+        A: T.Buffer((N, N), "float32"),
+        B: T.Buffer((N, N), "float32"),
+        C: T.Buffer((N, N), "float32"),
+    ):
         T.func_attr({"global_symbol": "main"})
         T.evaluate(T.call_extern("int32", "raise", 11))
 
     @T.prim_func(s_tir=True)
-    def greedy(A: matrix, B: matrix, C: matrix):  # type: ignore[valid-type]
+    def greedy(
+        A: T.Buffer((N, N), "float32"),
+        B: T.Buffer((N, N), "float32"),
+        C: T.Buffer((N, N), "float32"),
+    ):
         T.func_attr({"global_symbol": "main"})
-        for _ in range(1 << 30):
+        for _ in range(1 << 30):  # private, anonymous, populated; malloc would be optimised away
             T.evaluate(
                 T.call_extern(
-                    "handle",
-                    "memset",
-                    T.call_extern("handle", "malloc", T.int64(16 << 20)),
-                    1,
-                    T.int64(16 << 20),
+                    "handle", "mmap", T.int64(0), T.int64(16 << 20), 3, 0x8022, -1, T.int64(0)
                 )
             )
 
@@ -396,105 +423,3 @@ def test_nothing_is_left_on_disk_but_logs_and_references(
     assert [p.name for p in (tmp_path / "scratch" / "references").iterdir()] == [
         "reference-1-matmul.npz"
     ]
-
-
-def _log(a: Any, b: Any) -> Any:
-    from tvm import te
-
-    return te.compute((N, N), lambda i, j: te.log(a[i, j]) + b[i, j], name="C")
-
-
-@pytest.mark.tvm
-def test_references_that_need_positive_inputs_get_them() -> None:
-    import numpy as np
-    import tvm
-
-    from spaces.reference import reference
-
-    known = reference(tvm.ir.load_json(_task(_log, "log").module), "log")
-    assert np.isfinite(known.outputs[2]).all()
-    assert known.initial[0] is not None
-    assert (known.initial[0] > 0).all()
-    assert np.allclose(known.outputs[2], np.log(known.initial[0]) + known.initial[1], atol=1e-5)
-
-
-@pytest.mark.tvm
-def test_references_are_the_same_from_the_cache(matmul: Task, tmp_path: Path) -> None:
-    import numpy as np
-    import tvm
-
-    from spaces.reference import reference
-
-    module = tvm.ir.load_json(matmul.module)
-    made = reference(module, "seed", tmp_path)
-    (file,) = tmp_path.iterdir()
-    again = reference(module, "seed", tmp_path)
-    assert np.array_equal(made.outputs[2], again.outputs[2])
-    file.write_bytes(b"torn")
-    mended = reference(module, "seed", tmp_path)
-    assert np.array_equal(made.outputs[2], mended.outputs[2])
-    other = reference(module, "another seed")
-    assert not np.array_equal(made.outputs[2], other.outputs[2])
-
-
-@pytest.mark.tvm
-def test_tolerance_grows_with_the_root_of_the_reduction(matmul: Task) -> None:
-    import numpy as np
-    import tvm
-
-    from spaces.reference import difference, relative_tolerance
-
-    rtol = relative_tolerance(tvm.ir.load_json(matmul.module)["main"])
-    assert rtol == pytest.approx(np.finfo(np.float32).eps * (32 + 8 * math.sqrt(N)))
-    want = np.random.default_rng(0).random((4, 4)) + 1
-    assert difference(want * (1 + rtol), want, rtol) is None
-    assert "largest error" in (difference(want * (1 + 3 * rtol), want, rtol) or "")
-    assert "not finite" in (difference(want * math.nan, want, rtol) or "")
-    assert difference(want, want * math.nan, rtol) is None
-    assert "1 of 2 integers differ" in (difference(np.array([1, 2]), np.array([1, 3]), 0) or "")
-
-
-@pytest.mark.tvm
-def test_indices_stay_inside_what_they_index() -> None:
-    import tvm
-    from tvm.script import tirx as T
-
-    from spaces.reference import reference
-
-    @T.prim_func(s_tir=True)
-    def take(
-        A: T.Buffer((3, 8), "float32"), I: T.Buffer((64,), "int32"), C: T.Buffer((64, 8), "float32")
-    ):
-        T.func_attr({"global_symbol": "main", "tirx.noalias": True})
-        for i, j in T.grid(64, 8):
-            with T.sblock("C"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                C[vi, vj] = A[I[vi], vj]
-
-    known = reference(tvm.IRModule({"main": take}), "take")
-    indices = known.initial[1]
-    assert indices is not None
-    assert (indices.min(), indices.max()) == (0, 2)
-    assert [argument.written for argument in known.arguments] == [False, False, True]
-
-
-@pytest.mark.tvm
-def test_old_contents_count_only_where_the_program_uses_them() -> None:
-    import tvm
-    from tvm.script import tirx as T
-
-    from spaces.reference import reference
-
-    @T.prim_func(s_tir=True)
-    def add_to(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
-        T.func_attr({"global_symbol": "main", "tirx.noalias": True})
-        for i in range(8):
-            with T.sblock("C"):
-                vi = T.axis.remap("S", [i])
-                C[vi] = C[vi] + A[vi]
-
-    known = reference(tvm.IRModule({"main": add_to}), "add")
-    before, added = known.initial[1], known.initial[0]
-    assert before is not None
-    assert added is not None
-    assert known.outputs[1] == pytest.approx(before + added)

@@ -102,10 +102,10 @@ def small_onnx(path: Path) -> Model:
     return load_model(ModelSpec(str(path)))
 
 
-def compared(model: Model, tuned: Any = None) -> Any:
+def compared(model: Model, tuned: Any = None, inputs: Any = None) -> Any:
     os.environ.setdefault("TVM_NUM_THREADS", "1")
     lowered = lower(model.module, LLVM)
-    return bench(model, lowered, tuned or lowered, LLVM, make_inputs(model.inputs))
+    return bench(model, lowered, tuned or lowered, LLVM, inputs or make_inputs(model.inputs))
 
 
 @pytest.mark.tvm
@@ -148,3 +148,10 @@ def test_a_function_has_no_peer() -> None:
     result = compared(model)
     assert (result.reference, result.onnxruntime_ms, result.note) == ("untuned", None, "")
     assert set(result.spread) == {"untuned", "tuned"}
+
+
+@pytest.mark.tvm
+def test_a_reference_that_is_not_finite_is_pointed_out(tmp_path: Path) -> None:
+    infinite = np.full((4, 8), np.inf, "float32")
+    result = compared(small_onnx(tmp_path / "net.onnx"), inputs=[infinite])
+    assert "NaN or infinity" in result.note

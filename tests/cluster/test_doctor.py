@@ -1,0 +1,195 @@
+"""The doctor finds what would spoil a run, survives it, and says what to do."""
+
+from __future__ import annotations
+
+import http.server
+import importlib.metadata
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cluster import doctor
+from cluster.cli import run
+from cluster.doctor import Answer, Finding, ask_child
+
+
+def levels(findings: Iterator[Finding]) -> list[tuple[str, str]]:
+    return [(finding.name, finding.level) for finding in findings]
+
+
+def test_a_child_answers_with_its_last_line() -> None:
+    assert ask_child("print('noise'); print('[1, 2]')", 30.0) == Answer([1, 2])
+
+
+def test_a_child_that_crashes_is_named_by_its_signal() -> None:
+    program = "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"
+    assert ask_child(program, 30.0).error == "crashed with SIGSEGV"
+
+
+def test_a_child_that_hangs_is_killed_with_its_own_children() -> None:
+    program = "import subprocess; subprocess.run(['sleep', '1000'])"
+    assert ask_child(program, 0.5).error == "no answer within 0.5 s"
+
+
+def test_a_child_that_raises_or_babbles() -> None:
+    assert ask_child("raise ValueError('no good')", 30.0).error == "ValueError: no good"
+    assert ask_child("print('hello')", 30.0).error == "answered 'hello'"
+    assert ask_child("pass", 30.0).error == "answered 'no output'"
+
+
+def test_a_crash_of_pickling_names_the_pins() -> None:
+    finding = doctor.pickling(lambda program, timeout_s: Answer(error="crashed with SIGSEGV"))
+    assert finding.level == "fail"
+    assert "apache-tvm-ffi" in finding.advice
+
+
+def test_python_too_old() -> None:
+    assert doctor.python_version((3, 10, 2)).level == "fail"
+    assert doctor.python_version((3, 11, 0)).level == "ok"
+
+
+def test_pins(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = ["numpy>=2", "nosuchpackage==1", "click>=999", 'rich; extra == "ui"', "psutil"]
+    versions = {"numpy": "2.1.0", "click": "8.5.1", "psutil": "7.0"}
+
+    def version(name: str) -> str:
+        if name not in versions:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return versions[name]
+
+    monkeypatch.setattr(importlib.metadata, "requires", lambda name: lines)
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    assert [f.found for f in doctor.pins()] == [
+        "nosuchpackage is missing, nosuchpackage==1 is needed",
+        "click is 8.5.1, click>=999 is needed",
+    ]
+    lines[:] = ["numpy>=2", "psutil"]
+    assert levels(doctor.pins()) == [("pins", "ok")]
+
+
+def test_a_package_that_is_not_installed() -> None:
+    assert levels(doctor.pins("nosuchdistribution")) == [("pins", "fail")]
+
+
+def facts(mcpu: str = "znver4", cores: int = 2) -> dict[str, object]:
+    return {"target": {"mcpu": mcpu, "num-cores": cores}, "host": "znver4", "cuda": False}
+
+
+def test_the_target_against_the_cpu() -> None:
+    assert doctor.cpu_target(facts(), allowed=2).level == "ok"
+    assert doctor.cpu_target(facts(cores=8), allowed=2).level == "fail"
+    assert doctor.cpu_target(facts("generic"), allowed=2).level == "warn"
+    assert doctor.cpu_target(facts("skylake"), allowed=2).level == "warn"
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "cores"),
+    [
+        ("cpu.max", "150000 100000", 1),
+        ("cpu.max", "50000 100000", 1),
+        ("cpu.max", "max 100000", None),
+        ("cpu.max", "nonsense", None),
+        ("nosuch", "", None),
+    ],
+)
+def test_cores_under_a_quota(file: str, text: str, cores: int | None, tmp_path: Path) -> None:
+    unlimited = doctor.allowed_cores(tmp_path)
+    (tmp_path / file).write_text(text)
+    assert doctor.allowed_cores(tmp_path) == (unlimited if cores is None else cores)
+
+
+def test_cores_under_an_old_quota(tmp_path: Path) -> None:
+    (tmp_path / "cpu").mkdir()
+    (tmp_path / "cpu" / "cpu.cfs_quota_us").write_text("100000\n")
+    (tmp_path / "cpu" / "cpu.cfs_period_us").write_text("100000\n")
+    assert doctor.allowed_cores(tmp_path) == 1
+
+
+def test_a_compiler_that_cannot_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", f"{sys.executable} -c 'import sys; sys.exit(1)'")
+    assert doctor.host_compiler().level == "fail"
+    monkeypatch.setenv("CC", "nosuchcompiler")
+    assert doctor.host_compiler().level == "fail"
+
+
+def test_a_disk_that_is_missing_or_nearly_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert next(doctor.disk(tmp_path / "nosuch")).level == "fail"
+    usage = doctor.shutil.disk_usage(tmp_path)
+    for free, level in ((2**40, "ok"), (2**30, "warn"), (2**20, "fail")):
+        monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _, f=free: usage._replace(free=f))
+        assert next(doctor.disk(tmp_path)).level == level
+
+
+class Health(http.server.BaseHTTPRequestHandler):
+    """Answers whatever it is asked."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+def test_a_tracking_server_answers_or_not() -> None:
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Health)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    address = f"http://127.0.0.1:{server.server_port}"
+    try:
+        assert doctor.tracking(address).level == "ok"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+    gone = doctor.tracking(address)
+    assert gone.level == "warn"
+    assert "does not answer" in gone.found
+    assert doctor.tracking("runs/mlruns").level == "warn"
+    assert doctor.tracking(None).level == "ok"
+
+
+def test_the_command_fails_if_a_check_does(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    findings = [Finding("a", "ok", "fine"), Finding("b", "warn", "slow", "hurry")]
+    monkeypatch.setattr(doctor, "examine", lambda **_: iter(findings))
+    assert run(["doctor"]) == 0
+    assert capsys.readouterr().out == "ok    a: fine\nwarn  b: slow\n      hurry\n"
+    findings.append(Finding("c", "fail", "broken", "mend it"))
+    assert run(["doctor", "--json"]) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert report["ok"] is False
+    assert report["checks"][2] == {
+        "name": "c",
+        "level": "fail",
+        "found": "broken",
+        "advice": "mend it",
+    }
+
+
+@pytest.mark.tvm
+def test_this_machine(tmp_path: Path) -> None:
+    found = {finding.name: finding for finding in doctor.examine(folder=tmp_path)}
+    for name in ("python", "pickling", "target", "compiler", "ray", "mlflow"):
+        assert found[name].level == "ok", found[name].text()
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_ray_starts_here() -> None:
+    assert doctor.ray(ask_child, full=True).level == "ok"
+
+
+def test_the_child_is_gone_after_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        ask_child("import time; time.sleep(1000)", 100.0)

@@ -1,0 +1,89 @@
+"""Evolution: parents are fast, the pool is ranked, batches are spread."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tuner.candidate import Candidate, CandidateKind
+from tuner.evolution import Evolution, EvolutionSettings
+from tuner.measure import Evaluated
+from tuner.record import Measurement, Record, Status, Trial
+from tuner.task import Task
+
+TASK = Task("key", "name", "module", "target")
+
+
+def candidate(number: int) -> Candidate:
+    return Candidate(CandidateKind.TRACE, f"[{number}]", "rules:test")
+
+
+def ok(number: int, latency_s: float) -> Record:
+    return Record(Trial(TASK.key, candidate(number)), Measurement(Status.OK, (latency_s,)))
+
+
+def test_the_first_drafts_are_fresh_samples() -> None:
+    drafts = Evolution(TASK, 1).drafts(20)
+    assert all(d.parent is None for d in drafts)
+
+
+def test_parents_are_drawn_from_the_fastest() -> None:
+    search = Evolution(TASK, 1, EvolutionSettings(pool_size=1000, predicted_share=0.0))
+    search.observe(ok(n, 1e-3 * (n + 1)) for n in range(40))
+    parents = Counter(d.parent.key for d in search.drafts(1000) if d.parent)
+    fast = sum(parents[candidate(n).key] for n in range(10))
+    slow = sum(parents[candidate(n).key] for n in range(30, 40))
+    assert fast > 5 * slow
+    assert 700 < parents.total() < 1000, "some drafts stay fresh samples"
+
+
+def test_the_best_scored_is_proposed_first() -> None:
+    search = Evolution(TASK, 1, EvolutionSettings(epsilon=0.0, ready_size=1))
+    drafts = search.drafts(30)
+    search.absorb(Evaluated(d, candidate(d.number), score=float(d.number)) for d in drafts)
+    best = max(d.number for d in drafts)
+    assert search.propose(1) == [candidate(best)]
+
+
+def test_siblings_of_candidates_in_flight_are_held_back() -> None:
+    search = Evolution(
+        TASK,
+        1,
+        EvolutionSettings(
+            epsilon=0.0, first_samples=2, fresh_share=0.0, ready_size=1, sibling_penalty=0.2
+        ),
+    )
+    search.observe([ok(1001, 1e-3), ok(1002, 1.1e-3)])
+    drafts = search.drafts(60)
+    favourite = candidate(1001).key
+
+    def score(parent: Candidate | None) -> float:
+        return 1.0 if parent and parent.key == favourite else 0.99
+
+    search.absorb(Evaluated(d, candidate(d.number), score=score(d.parent)) for d in drafts)
+    parent_of = {candidate(d.number).key: d.parent.key for d in drafts if d.parent}
+    chosen = Counter(parent_of[c.key] for c in search.propose(8))
+    assert len(chosen) == 2
+
+
+def test_scores_of_different_model_versions_are_not_compared_raw() -> None:
+    search = Evolution(TASK, 1, EvolutionSettings(epsilon=0.0, ready_size=1))
+    drafts = search.drafts(40)
+    old, new = drafts[:20], drafts[20:]
+    search.absorb(
+        Evaluated(d, candidate(d.number), score=100.0 + i, model_version=1)
+        for i, d in enumerate(old)
+    )
+    search.absorb(
+        Evaluated(d, candidate(d.number), score=0.01 * i * i, model_version=2)
+        for i, d in enumerate(new)
+    )
+    assert search.propose(1) == [candidate(new[-1].number)]
+
+
+def test_a_proposal_waits_for_a_choice_while_more_is_on_order() -> None:
+    search = Evolution(TASK, 1, EvolutionSettings(ready_size=10))
+    drafts = search.drafts(20)
+    search.absorb(Evaluated(d, candidate(d.number)) for d in drafts[:5])
+    assert search.propose(1) == []
+    search.absorb(Evaluated(d, candidate(d.number)) for d in drafts[5:])
+    assert len(search.propose(1)) == 1
