@@ -96,7 +96,5 @@ class SpaceWorker:
         """Stop the child and remove what it left on disk."""
         self._child.close()
 
-    def _call(
-        self, method: str, *args: object, deadline_s: float = _START_DEADLINE_S
-    ) -> Outcome:
+    def _call(self, method: str, *args: object, deadline_s: float = _START_DEADLINE_S) -> Outcome:
         return self._child.call(method, *args, deadline_s=deadline_s)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import os
 import shutil
 import tempfile
 import time
@@ -11,6 +14,9 @@ from typing import Any
 
 from actors.quiet import Quiet
 from tuner.child import Child, Outcome, Returned
+
+_FOLDER_PREFIX = "tuner-work-"
+_FOLDER_TRIES = 5
 
 
 class WarmChild:
@@ -40,7 +46,7 @@ class WarmChild:
         self._env, self._log, self._quiet = env, log, quiet
         self._memory_limit_bytes = memory_limit_bytes
         self._child: Child | None = None
-        self._folder = ""
+        self._folder: _Folder | None = None
         self._frozen_s: Callable[[], float] | None = None
         self.fresh = True
 
@@ -78,12 +84,12 @@ class WarmChild:
     def replace(self) -> None:
         """Start a fresh child, which warms up until the next `ready`."""
         self.close()
-        self._folder = tempfile.mkdtemp(prefix="tuner-child-")
+        self._folder = _Folder()
         self.fresh = True
         self._child = Child(
             self._factory,
             self._args,
-            env={**self._env, "TMPDIR": self._folder},
+            env={**self._env, "TMPDIR": str(self._folder.path)},
             memory_limit_bytes=self._memory_limit_bytes,
             log=self._log,
         )
@@ -113,10 +119,52 @@ class WarmChild:
         if self._child is not None:
             self._child.close()
             self._child = None
-        if self._folder:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder = ""
+        if self._folder is not None:
+            self._folder.remove()
+            self._folder = None
 
     def _forget(self) -> None:
         if self._quiet is not None and self._child is not None:
             self._quiet.unregister(self._child.pid)
+
+
+class _Folder:
+    """A temporary folder, locked for as long as its owner lives.
+
+    Making one removes those that were left behind by owners that were killed.
+    """
+
+    path: Path
+    _fd: int | None
+
+    def __init__(self) -> None:
+        for stale in Path(tempfile.gettempdir()).glob(f"{_FOLDER_PREFIX}*"):
+            if (fd := _lock(stale)) is not None:
+                shutil.rmtree(stale, ignore_errors=True)
+                os.close(fd)
+        for _ in range(_FOLDER_TRIES):
+            self.path = Path(tempfile.mkdtemp(prefix=_FOLDER_PREFIX))
+            self._fd = _lock(self.path)
+            if self._fd is not None and self.path.exists():
+                return  # else one who cleans up was faster, or there are no locks here
+            self.remove()
+        self.path, self._fd = Path(tempfile.mkdtemp(prefix=_FOLDER_PREFIX)), None
+
+    def remove(self) -> None:
+        """Remove it with what is in it."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+
+def _lock(folder: Path) -> int | None:
+    """A descriptor that holds the folder's lock, or None if it has an owner."""
+    with contextlib.suppress(OSError):
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return fd
+        except OSError:
+            os.close(fd)
+    return None

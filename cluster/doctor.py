@@ -329,16 +329,12 @@ def _room(name: str, place: Path) -> Finding:
 
 
 _RAY_IMPORT = "import json, ray; print(json.dumps(ray.__version__))"
-# The odd name keeps every listener of Ray on loopback, on Linux too.
 _RAY_START = """
-import os
-os.environ.update(RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0", RAY_USAGE_STATS_ENABLED="0")
-import json, ray
-ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False,
-         logging_level="ERROR", object_store_memory=80 * 2**20)
-answer = ray.get(ray.remote(lambda: 41 + 1).remote(), timeout=60)
-ray.shutdown()
-assert answer == 42
+import json
+from cluster.ray_cluster import ray_cluster
+with ray_cluster("local"):
+    import ray
+    assert ray.get(ray.remote(lambda: 41 + 1).remote(), timeout=60) == 42
 print(json.dumps(f"{ray.__version__}, a cluster on loopback answered"))
 """
 
@@ -353,7 +349,8 @@ def ray(child: Child, *, full: bool = False) -> Finding:
 
 def tracking(uri: str | None) -> Finding:
     """Does MLflow's server answer. A run goes on without it, so this only warns."""
-    from tuner.tracking import check_uri, redacted
+    from tuner.mlflow_sink import redacted
+    from tuner.tracking import check_uri
 
     if not uri:
         return Finding("mlflow", "ok", "kept in the run folder (MLFLOW_TRACKING_URI is not set)")

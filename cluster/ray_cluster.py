@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,8 +16,10 @@ from tuner.errors import TunerError
 LOOPBACK_ONLY = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_BACKEND_LOG_LEVEL": "error",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1",
 }
+_CONNECT_S = 5.0
 _OBJECT_STORE_BYTES = 256 << 20
 
 
@@ -42,6 +45,7 @@ def ray_cluster(address: str, *, measure_slots: int = 1) -> Iterator[None]:
             # "local" and not nothing: a stale address file of a dead cluster would be tried.
             ray.init("local", **_local_settings(measure_slots))
         else:
+            _refuse_silence(address)
             ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, ValueError, RuntimeError, OSError, TimeoutError) as error:
         where = "an embedded Ray cluster does not start" if embedded else f"no Ray at {address}"
@@ -51,6 +55,16 @@ def ray_cluster(address: str, *, measure_slots: int = 1) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
+
+
+def _refuse_silence(address: str) -> None:
+    """Ray itself tries an address for minutes before it says that nobody is there."""
+    named = os.environ.get("RAY_ADDRESS", "") if address == "auto" else address
+    host, _, port = named.rpartition("://")[2].rpartition(":")
+    if not host or not port.isdigit():
+        return
+    with socket.create_connection((host, int(port)), timeout=_CONNECT_S):
+        pass
 
 
 def _local_settings(measure_slots: int) -> dict[str, Any]:

@@ -86,9 +86,7 @@ def bench(run: Path) -> dict[str, Any]:
 
     finished = _open(run)
     inputs = make_inputs(finished.model.inputs, load_input_values(folder.model_dir), seed=0)
-    result = measure(
-        finished.model, finished.lowered, finished.tuned(), finished.target, inputs
-    )
+    result = measure(finished.model, finished.lowered, finished.tuned(), finished.target, inputs)
     return result.to_json()
 
 
@@ -106,6 +104,4 @@ def _open(run: Path) -> _Finished:
     if not winners:
         raise TunerError(f"{run} has no results yet: nothing was measured")
     model = load_model_copy(folder.model_dir)
-    return _Finished(
-        folder, model, manifest.target, lower(model.module, manifest.target), winners
-    )
+    return _Finished(folder, model, manifest.target, lower(model.module, manifest.target), winners)

@@ -68,13 +68,12 @@ def by_share(tasks: tuple[TaskRow, ...]) -> list[TaskRow]:
 
 def head(snapshot: Snapshot) -> str:
     """The run on one line: phase, trials, speed, gain, time left, the model's accuracy."""
-    parts = [
-        snapshot.phase,
-        f"{snapshot.trials}/{snapshot.trials_budget} trials",
-        f"{snapshot.trials_per_s:.1f}/s",
-    ]
+    parts = [snapshot.phase]
+    if snapshot.trials_budget:  # not known before the tasks are
+        parts.append(f"{snapshot.trials}/{snapshot.trials_budget} trials")
+        parts.append(f"{snapshot.trials_per_s:.1f}/s")
     if snapshot.gain is not None:
-        parts.append(f"{ratio(snapshot.gain)} faster")
+        parts.append(f"gain {ratio(snapshot.gain)}")
     if snapshot.phase not in ("ending", "done"):
         parts.append(f"{duration(snapshot.time_budget_s - snapshot.elapsed_s)} left")
     else:
@@ -168,20 +167,20 @@ class LiveScreen:
 
 
 class LogScreen:
-    """A line every few seconds, and at once when the phase or the note changes."""
+    """A line every few seconds, and at once when the phase changes or there is a new note."""
 
     def __init__(
         self, stream: TextIO, *, clock: Callable[[], float] = time.monotonic, details: bool = False
     ) -> None:
         self._stream, self._clock, self._details = stream, clock, details
-        self._next_s, self._said = clock(), ("", "")
+        self._next_s, self._phase, self._note = clock(), "", ""
 
     def show(self, snapshot: Snapshot, *, note: str = "") -> None:
-        now, said = self._clock(), (snapshot.phase, note or snapshot.message)
-        if now < self._next_s and said == self._said:
+        now = self._clock()
+        new_phase = snapshot.phase != self._phase
+        if now < self._next_s and not new_phase and note in ("", self._note):
             return
-        new_phase = snapshot.phase != self._said[0]
-        self._next_s, self._said = now + LINE_EVERY_S, said
+        self._next_s, self._phase, self._note = now + LINE_EVERY_S, snapshot.phase, note
         print(line(snapshot, note=note), file=self._stream)
         if self._details and new_phase and snapshot.tasks:
             Console(file=self._stream, width=100).print(table(snapshot.tasks, rows=None))

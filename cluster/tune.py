@@ -73,8 +73,8 @@ def tune(
         watch: told how far the run is about twice a second, on the calling thread.
         stop: set it to end the run in order.
         tracking_uri: of an MLflow server; None keeps a database in the run folder.
-        on_ready: called once workers are being started: the moment to install signal handlers,
-            since Ray replaces those set before.
+        on_ready: called once Ray has started: the moment to install signal handlers, since Ray
+            replaces those set before.
 
     Raises:
         TunerError: the request cannot be met; the text says why, in one line.
@@ -88,11 +88,12 @@ def tune(
         preparing = threads.submit(_prepare, options)
         _fail_fast(preparing, 2.0)
         with ray_cluster(options.address):
-            prepared = preparing.result()
             if on_ready is not None:
                 on_ready()
+            stop = stop or threading.Event()
+            prepared = _unless_stopped(preparing, stop)
             order = _order(options, prepared, started_s, tracking_uri or "")
-            state = _search(order, watch, stop or threading.Event())
+            state = _search(order, watch, stop)
     if state.error or state.snapshot is None:
         error = TunerError(state.error or "the search ended before it began")
         error.add_note(state.trace)
@@ -112,6 +113,20 @@ def _fail_fast(preparing: Future[_Prepared], patience_s: float) -> None:
         preparing.result(patience_s)
     except TimeoutError:
         return
+
+
+def _unless_stopped(preparing: Future[_Prepared], stop: threading.Event) -> _Prepared:
+    """Wait for the model; a user who stops before the search begins has nothing to wait for.
+
+    Raises:
+        KeyboardInterrupt: `stop` was set first.
+    """
+    while not stop.is_set():
+        try:
+            return preparing.result(_WATCH_S)
+        except TimeoutError:
+            continue
+    raise KeyboardInterrupt
 
 
 def _prepare(options: TuneOptions) -> _Prepared:

@@ -58,7 +58,8 @@ def _print(rows: list[dict[str, Any]]) -> None:
 
     for row in rows:
         if row["trace"] is not None:
-            click.echo(f"# {row['name']}\n{row['trace']}\n")
+            trace = row["trace"] or "# the default schedule: no instructions"
+            click.echo(f"# {row['name']}\n{trace}\n")
     lines = []
     for row in rows:
         default_ms, latency_ms = row["default_ms"], row["latency_ms"]

@@ -199,7 +199,7 @@ def _summary(result: TuneResult) -> None:
     snapshot = result.snapshot
     gained = "no task was timed"
     if snapshot.gain is not None:
-        gained = f"the kernels are {ratio(snapshot.gain)} faster than their default schedules"
+        gained = f"kernels run at {ratio(snapshot.gain)} the speed of their default schedules"
     click.echo(f"\n{_ENDED.get(result.ended, result.ended).capitalize()}: {gained}.")
     click.echo(f"""\
   tuner bench {result.run}                   whole-model latency, untuned and tuned

@@ -166,6 +166,23 @@ def test_its_child_is_registered_with_the_quiet_lock(
     assert not (tmp_path / "quiet" / str(pid)).exists()
 
 
+def test_folders_of_killed_owners_are_removed_and_others_are_left(
+    fake: Callable[..., Builder], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "tmp"
+    stale = temporary / "tuner-work-stale"
+    stale.mkdir(parents=True)
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    first, second = fake(), fake()
+    built(first.build(TASK, candidate("a"), WAIT_S))
+    built(second.build(TASK, candidate("a"), WAIT_S))
+    assert not stale.exists()
+    assert len(list(temporary.iterdir())) == 2
+    first.close()
+    second.close()
+    assert list(temporary.iterdir()) == []
+
+
 @pytest.fixture(scope="module")
 def real_task() -> Task:
     """A small product of matrices."""

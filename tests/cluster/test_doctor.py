@@ -6,6 +6,7 @@ import http.server
 import importlib.metadata
 import json
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -122,9 +123,9 @@ def test_a_disk_that_is_missing_or_nearly_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert next(doctor.disk(tmp_path / "nosuch")).level == "fail"
-    usage = doctor.shutil.disk_usage(tmp_path)
+    usage = shutil.disk_usage(tmp_path)
     for free, level in ((2**40, "ok"), (2**30, "warn"), (2**20, "fail")):
-        monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _, f=free: usage._replace(free=f))
+        monkeypatch.setattr(shutil, "disk_usage", lambda _, f=free: usage._replace(free=f))
         assert next(doctor.disk(tmp_path)).level == level
 
 

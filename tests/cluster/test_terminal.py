@@ -40,7 +40,7 @@ SNAPSHOT = Snapshot(
     pairwise_accuracy=0.81,
 )
 
-HEAD = "search  104/960 trials  2.3/s  5.09x faster  7:22 left  model 81% right"
+HEAD = "search  104/960 trials  2.3/s  gain 5.09x  7:22 left  model 81% right"
 FOOT = "failed: 2 invalid, 1 build failed"
 NUMBERS = """\
 weight  trials  default    best  speed-up  failed
@@ -82,8 +82,9 @@ def test_many_tasks_are_summed_up() -> None:
 
 
 def test_a_run_that_has_nothing_to_show_yet() -> None:
-    empty = Snapshot("starting", 0, 60, 0, 32, 0.0, {}, ())
-    assert rendered(empty, 80) == "starting  0/32 trials  0.0/s  1:00 left\n"
+    empty = Snapshot("starting", 0, 60, 0, 0, 0.0, {}, (), message="reading the model")
+    assert rendered(empty, 80) == "starting  1:00 left\nreading the model\n"
+    assert line(replace(empty, trials_budget=32)).startswith("starting  0/32 trials  0.0/s  1:00")
 
 
 def test_a_run_that_is_over_says_what_it_took() -> None:
@@ -108,7 +109,9 @@ def test_a_log_gets_a_line_every_five_seconds_and_at_each_change() -> None:
         screen.show(SNAPSHOT)
     assert out.getvalue().count("\n") == 3
     screen.show(replace(SNAPSHOT, phase="finalists"))
+    screen.show(replace(SNAPSHOT, phase="finalists", message="a message is not news"))
     screen.show(replace(SNAPSHOT, phase="finalists"), note="stopping")
+    screen.show(replace(SNAPSHOT, phase="finalists"))
     screen.close()
     lines = out.getvalue().splitlines()
     assert lines[3].startswith("finalists  104/960 trials")

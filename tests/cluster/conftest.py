@@ -1,0 +1,16 @@
+"""One embedded Ray cluster for all tests that need one; it listens on loopback only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def embedded_ray() -> Iterator[None]:
+    """A local cluster, for the whole session of tests."""
+    from cluster.ray_cluster import ray_cluster
+
+    with ray_cluster("local", measure_slots=1):
+        yield

@@ -1,0 +1,196 @@
+"""The whole main job on real TVM, Ray and MLflow: a small program, a few trials."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytestmark = [pytest.mark.tvm, pytest.mark.ray, pytest.mark.slow]
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+MODEL = [f"{EXAMPLES / 'gemm.py'}:gemm", "--arg", "m=96", "--arg", "n=64", "--arg", "k=80"]
+
+
+def tuner(*arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "tuner", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+        env={**os.environ, **(env or {})},
+    )
+
+
+def tune(run: Path, *more: str, env: dict[str, str] | None = None) -> dict[str, Any]:
+    done = tuner("tune", *MODEL, "--target", "llvm", "--run", str(run), "--json", *more, env=env)
+    assert done.returncode == 0, done.stderr
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
+def trial_keys(run: Path) -> list[tuple[Any, ...]]:
+    with sqlite3.connect(f"file:{run / 'records.sqlite'}?mode=ro", uri=True) as database:
+        return database.execute("select task_key, candidate_key, rung from record").fetchall()
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of 24 trials."""
+    folder = tmp_path_factory.mktemp("runs") / "gemm"
+    result = tune(folder, "--trials", "24")
+    assert result["ended"] == "trials"
+    assert result["trials"] == 24
+    assert result["warnings"] == []
+    return folder
+
+
+def test_status_counts_what_was_measured(run: Path) -> None:
+    status = json.loads(tuner("status", str(run), "--json").stdout)
+    assert status["trials"] == 24
+    assert status["ok"] > 0
+    assert status["tasks"][0]["name"] == "gemm"
+    assert status["trials_per_s"] > 0
+
+
+def test_the_best_schedule_beats_the_default(run: Path) -> None:
+    (task,) = json.loads(tuner("best", str(run), "--json").stdout)["tasks"]
+    assert task["latency_ms"] < task["default_ms"]
+    assert task["gflops"] > 0
+    assert "sch.split(" in tuner("best", str(run), "--task", "gemm").stdout
+
+
+def test_each_trial_has_one_line_in_the_exported_records(run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "records.jsonl"
+    assert tuner("export", str(run), "--records", str(out)).returncode == 0
+    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    keys = {(r["task"], r["candidate"]["key"], r["rung"]) for r in lines}
+    assert len(keys) == len(lines) == len(trial_keys(run))
+    assert {"status", "seconds", "attempt", "worker", "time", "instance"} <= set(lines[0])
+    assert all(r["worker"] and r["device"] and r["toolchain"] for r in lines if r["seconds"])
+
+
+def test_the_exported_library_has_the_programs_name_and_is_right(run: Path, tmp_path: Path) -> None:
+    import tvm
+
+    out = tmp_path / "model.so"
+    assert tuner("export", str(run), "--lib", str(out)).returncode == 0
+    a = np.random.default_rng(0).random((96, 80), dtype=np.float32)
+    b = np.random.default_rng(1).random((80, 64), dtype=np.float32)
+    c = tvm.runtime.tensor(np.full((96, 64), np.nan, dtype=np.float32))
+    library = tvm.runtime.load_module(str(out))
+    library["gemm"](tvm.runtime.tensor(a), tvm.runtime.tensor(b), c)
+    np.testing.assert_allclose(c.numpy(), a @ b, rtol=1e-4)
+
+
+def test_stock_tvm_applies_the_exported_database(run: Path, tmp_path: Path) -> None:
+    import tvm
+    from tvm.relax.transform import MetaScheduleApplyDatabase
+
+    from spaces.intrinsics import stub_intrinsics
+    from spaces.lower import lower
+    from spaces.model import load_model
+    from tuner.options import ModelSpec
+
+    assert tuner("export", str(run), "--database", str(tmp_path)).returncode == 0
+    stub_intrinsics()
+    manifest = json.loads((run / "run.json").read_text())
+    target = tvm.target.Target(json.loads(manifest["target"]))
+    spec = ModelSpec(MODEL[0], args=(("m", "96"), ("n", "64"), ("k", "80")))
+    lowered = lower(load_model(spec).module, target)
+    with target:
+        applied = MetaScheduleApplyDatabase(str(tmp_path))(lowered)
+    assert applied["gemm"].attrs["tirx.is_scheduled"]
+
+
+def test_bench_shows_both_sides_and_the_error(run: Path) -> None:
+    bench = json.loads(tuner("bench", str(run), "--json").stdout)
+    assert bench["tuned_ms"] < bench["untuned_ms"]
+    assert bench["onnxruntime_ms"] is None
+    assert bench["max_rel_err"] < 1e-4
+
+
+def test_mlflow_has_the_run_the_task_and_every_latency(run: Path) -> None:
+    from mlflow.tracking import MlflowClient
+
+    client = MlflowClient(f"sqlite:///{run / 'mlflow.db'}")
+    experiment = client.get_experiment_by_name("tuner")
+    assert experiment is not None
+    runs = client.search_runs([experiment.experiment_id])
+    (parent,) = [r for r in runs if "mlflow.parentRunId" not in r.data.tags]
+    (child,) = [r for r in runs if "mlflow.parentRunId" in r.data.tags]
+    assert parent.info.status == "FINISHED"
+    assert parent.data.params["trials"] == "24"
+    history = client.get_metric_history(child.info.run_id, "best_us")
+    assert len(history) >= 24
+    assert client.list_artifacts(parent.info.run_id)
+
+
+def test_going_on_measures_nothing_twice(run: Path) -> None:
+    before = trial_keys(run)
+    assert tune(run, "--trials", "40")["trials"] == 40
+    after = trial_keys(run)
+    assert after[: len(before)] == before
+    assert len(set(after)) == len(after)
+
+
+def start(run: Path, *more: str) -> subprocess.Popen[str]:
+    command = ["tune", *MODEL, "--target", "llvm", "--run", str(run), "--trials", "5000", *more]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tuner", *command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    deadline_s = time.monotonic() + 90
+    while time.monotonic() < deadline_s:
+        if (run / "records.sqlite").exists() and len(trial_keys(run)) > 5:
+            return process
+        time.sleep(0.3)
+    process.kill()
+    pytest.fail(f"nothing was measured: {process.communicate()[0]}")
+
+
+def test_a_killed_run_is_taken_over_and_no_trial_is_measured_twice(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    process = start(run)
+    refused = tuner("tune", *MODEL, "--target", "llvm", "--run", str(run))
+    assert refused.returncode == 1
+    assert "in use by process" in refused.stderr
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    killed = trial_keys(run)
+    went_on = tune(run, "--trials", str(len(killed) + 10))
+    assert went_on["ended"] == "trials"
+    keys = trial_keys(run)
+    assert set(killed) <= set(keys)
+    assert len(set(keys)) == len(keys)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_a_run_in_order(tmp_path: Path, number: signal.Signals, code: int) -> None:
+    run = tmp_path / "run"
+    process = start(run)
+    process.send_signal(number)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == code, output
+    assert "Traceback" not in output
+    out = tmp_path / "model.so"
+    assert tuner("export", str(run), "--lib", str(out)).returncode == 0
+
+
+def test_a_tracking_server_that_is_down_is_a_warning(tmp_path: Path) -> None:
+    down = {"MLFLOW_TRACKING_URI": "http://127.0.0.1:9"}
+    result = tune(tmp_path / "run", "--trials", "12", env=down)
+    assert result["trials"] == 12
+    assert any("does not answer" in warning for warning in result["warnings"])
