@@ -13,7 +13,7 @@ from typing import Any
 
 import ray
 
-from actors.builder import Built, Builder
+from actors.builder import Builder, Built
 from actors.quiet import Quiet
 from actors.runner import Runner
 from actors.space_worker import SpaceWorker
@@ -84,12 +84,10 @@ class BuilderActor:
 
     def ready(self) -> tuple[str, str]:
         """Wait for the child to be warm."""
-        from spaces.target import toolchain_fingerprint
-
         self._builder.ready()
-        return "", toolchain_fingerprint()
+        return "", ""
 
-    @ray.method(num_returns=2)
+    @ray.method(num_returns=2)  # type: ignore[untyped-decorator]
     def build(
         self, task_key: str, candidate: Candidate, deadline_s: float
     ) -> tuple[float | Measurement, bytes]:
@@ -106,9 +104,8 @@ class RunnerActor:
 
     def __init__(self, name: str, place: WorkerPlace, tasks: Sequence[Task]) -> None:
         self._tasks = {task.key: task for task in tasks}
-        self._target = tasks[0].target
         self._runner = Runner(
-            target=self._target,
+            target=tasks[0].target,
             log_dir=place.logs,
             scratch=place.scratch,
             quiet=place.quiet_lock(),
@@ -116,11 +113,9 @@ class RunnerActor:
         )
 
     def ready(self) -> tuple[str, str]:
-        """Wait for the child to be warm; what device and toolchain it measures."""
-        from spaces.target import device_fingerprint, toolchain_fingerprint
-
+        """Wait for the child to be warm; the device and toolchain it measures."""
         self._runner.ready()
-        return device_fingerprint(self._target), toolchain_fingerprint()
+        return self._runner.about()
 
     def run(
         self,

@@ -62,11 +62,18 @@ class RunChild:
         actual = tvm.runtime.num_threads()
         if threads is not None and actual != threads:
             raise RuntimeError(f"thread count: TVM uses {actual}, the target has {threads}")
+        self._target = target
         self._device = device_of(target)
         self._scratch = scratch
         self._references: OrderedDict[str, Reference] = OrderedDict()
         self._loaded: Any = None
         self._tensors: list[Any] = []
+
+    def about(self) -> tuple[str, str]:
+        """Fingerprints of the device and of the toolchain."""
+        from spaces.target import device_fingerprint, toolchain_fingerprint
+
+        return device_fingerprint(self._target), toolchain_fingerprint()
 
     def knows(self, task_key: str) -> bool:
         """Whether it has the reference of this task; one that it has not is made by `learn`."""

@@ -79,6 +79,18 @@ class Runner:
         if not isinstance(outcome, Returned):
             raise RuntimeError(f"runner did not start: {outcome}")
 
+    def about(self) -> tuple[str, str]:
+        """Fingerprints of the device it measures and of the toolchain. Only after `ready`.
+
+        Raises:
+            RuntimeError: the child cannot say.
+        """
+        outcome = self._child.call("about", deadline_s=_START_DEADLINE_S)
+        if not isinstance(outcome, Returned):
+            raise RuntimeError(f"runner cannot tell its device: {outcome}")
+        device, toolchain = outcome.value
+        return device, toolchain
+
     def run(
         self,
         task: Task,

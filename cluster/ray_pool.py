@@ -64,6 +64,7 @@ class RayPool(Generic[Job]):
         self._actors: dict[str, Any] = {}
         self._about: dict[str, Any] = {}
         self._starting: dict[Any, str] = {}
+        self._started_s: dict[str, float] = {}
         self._answers: dict[Any, tuple[int, str]] = {}
         self._done: list[Done[Job]] = []
 
@@ -116,6 +117,8 @@ class RayPool(Generic[Job]):
                 self._lose(name, lost)
             else:
                 self._about[name] = value
+                waited_s = self._clock() - self._started_s.pop(name, self._clock())
+                _log.info("%s ready after %.1f s", name, waited_s)
                 self._carry_out(self._pool.on_ready(name, self._clock()))
             return
         if ref not in self._answers:
@@ -141,6 +144,7 @@ class RayPool(Generic[Job]):
             if isinstance(command, StartWorker):
                 actor = self._start(command.worker)
                 self._actors[command.worker] = actor
+                self._started_s[command.worker] = self._clock()
                 self._starting[actor.ready.remote()] = command.worker
             elif isinstance(command, KillWorker):
                 self._forget(command.worker)

@@ -179,7 +179,9 @@ class ReplaySpacePool:
     def _choose(self, draft: Draft) -> int:
         rng = random.Random(draft.seed)
         features = self._features[draft.task_key]
-        parent = draft.parent and self._index[draft.task_key].get(draft.parent.key)
+        parent = None
+        if draft.parent is not None:
+            parent = self._index[draft.task_key].get(draft.parent.key)
         if parent is None:
             return rng.randrange(len(features))
         distances = np.abs(features - features[parent]).sum(axis=1)

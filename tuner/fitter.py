@@ -1,0 +1,85 @@
+"""One fit after another on growing rows: what a learner's child process does."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from tuner.cost_model import CostModel, ordered_pairs
+from tuner.dataset import Examples
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """What one fit gave.
+
+    Attributes:
+        model: as bytes.
+        records: rows it was fitted on.
+        right: pairs of unseen candidates that the previous model ordered rightly,
+        pairs: of so many; 0 where there was no previous model.
+        fit_s: seconds spent fitting.
+    """
+
+    model: bytes
+    records: int
+    right: float
+    pairs: float
+    fit_s: float
+
+
+class Fitter:
+    """Holds the rows so far and the last model. Lives where the fitting happens."""
+
+    def __init__(self, model: str, seed: int) -> None:
+        module, _, name = model.partition(":")
+        self._make: Callable[[int], CostModel] = getattr(importlib.import_module(module), name)
+        self._seed = seed
+        self._examples: Examples | None = None
+        self._previous: CostModel | None = None
+
+    def fit(self, start: int, new: Examples) -> Fit:
+        """Add rows and fit on all of them, after asking the previous model about the new ones.
+
+        Args:
+            start: how many rows the sender believes to be here already.
+
+        Raises:
+            ValueError: there are not as many.
+        """
+        held = len(self._examples) if self._examples is not None else 0
+        if held != start:
+            raise ValueError(f"{held} rows are held, not {start}")
+        right = pairs = 0.0
+        if self._previous is not None and len(new):
+            scores = self._previous.predict(new.features)
+            right, pairs = ordered_pairs(scores, new.latencies_s, new.groups)
+        rows = _joined(self._examples, new)
+        begin = time.perf_counter()
+        model = self._make(self._seed)
+        model.fit(rows.features, rows.latencies_s, rows.groups)
+        fit_s = time.perf_counter() - begin
+        self._examples, self._previous = rows, model
+        return Fit(model.dump(), len(rows), right, pairs, fit_s)
+
+
+def make_fitter(model: str, seed: int) -> Fitter:
+    """What the child of a `ProcessLearner` serves. A tiny first fit pays for the slow imports."""
+    fitter = Fitter(model, seed)
+    few = np.arange(8, dtype=np.float32)
+    Fitter(model, seed).fit(0, Examples(few[:, None], few + 1, np.zeros(8, dtype=np.int32)))
+    return fitter
+
+
+def _joined(old: Examples | None, new: Examples) -> Examples:
+    if old is None:
+        return new
+    return Examples(
+        np.concatenate([old.features, new.features]),
+        np.concatenate([old.latencies_s, new.latencies_s]),
+        np.concatenate([old.groups, new.groups]),
+    )
