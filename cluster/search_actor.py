@@ -215,7 +215,7 @@ def _machines(order: SearchOrder, run: RunFolder) -> Iterator[Machines]:
         scratch=run.scratch,
     )
     tasks_ref = ray.put(order.tasks)
-    needs = {"resources": {MEASURE: 1}} if order.cpu_target else {"num_gpus": 1}
+    needs = _runner_needs(order.cpu_target)
     starters = Starters(
         builder=lambda name: _start("builder", name, place, tasks_ref),
         runner=lambda name: _start("runner", name, place, tasks_ref, **needs),
@@ -230,6 +230,16 @@ def _machines(order: SearchOrder, run: RunFolder) -> Iterator[Machines]:
         )
         stack.callback(space_pool.close)
         yield Machines(measurer, space_pool, learner)
+
+
+def _runner_needs(cpu_target: bool) -> dict[str, Any]:
+    """What a runner asks of a node: a GPU, or the right to time kernels on its CPU.
+
+    A cluster that declares no such right has one runner all the same: ours is the only one.
+    """
+    if not cpu_target:
+        return {"num_gpus": 1}
+    return {"resources": {MEASURE: 1}} if MEASURE in ray.cluster_resources() else {}
 
 
 def _learner(order: SearchOrder, run: RunFolder) -> ProcessLearner:

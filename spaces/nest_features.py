@@ -93,7 +93,8 @@ def _lines(nest: Nest, footprints: _Table) -> _Table:
             goes_on = abs(access.strides[p]) == runs[p, j]
             runs[p + 1, j] = runs[p, j] * (access.distinct[p] if goes_on else 1)
     per_line = np.array([_LINE_BYTES / a.item_bytes for a in nest.accesses])
-    return np.ceil(footprints / np.minimum(runs, per_line))
+    lines: _Table = np.ceil(footprints / np.minimum(runs, per_line))
+    return lines
 
 
 def _traffic(nest: Nest, footprints: _Table) -> _Table:

@@ -46,6 +46,11 @@ class Dataset:
             latency_s = min(record.measurement.samples_s, default=math.inf)
         else:
             latency_s = record.latency_s if record.latency_s is not None else math.inf
+        if self._features and len(self._features[0]) != len(features):
+            # An earlier session described candidates in another way: that cannot be mixed.
+            self._features.clear()
+            self._latencies_s.clear()
+            self._groups.clear()
         self._features.append(features)
         self._latencies_s.append(latency_s)
         group = self._group_of.setdefault(record.trial.task_key, len(self._group_of))

@@ -53,7 +53,7 @@ class Effort:
 
 
 EFFORTS = {
-    "quick": Effort("quick", trials_per_task=32, time_budget_s=10 * 60, finalists=2),
+    "quick": Effort("quick", trials_per_task=64, time_budget_s=10 * 60, finalists=2),
     "normal": Effort("normal", trials_per_task=128, time_budget_s=60 * 60),
     "max": Effort("max", trials_per_task=1024, time_budget_s=12 * 60 * 60, finalists=5),
 }

@@ -177,7 +177,8 @@ class ProcessLearner:
     """Fits in a warm child process; one fit at a time, and the newest rows wait for the next.
 
     A child that dies, raises or misses a deadline is replaced after a pause that grows with
-    each failure in a row; the loop goes on with the model it has. Implements `Learner`.
+    each failure in a row; the loop goes on with the model it has. A child is killed when the
+    thread that made it ends, so one thread must make, use and close this. Implements `Learner`.
 
     Args:
         seed: of every fit.
@@ -201,7 +202,7 @@ class ProcessLearner:
         memory_limit_bytes: int | None = None,
         log: Path | None = None,
         frozen_s: Callable[[], float] = lambda: 0.0,
-        on_start: Callable[[int], None] = lambda pid: None,
+        on_start: Callable[[int], object] = lambda pid: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._args = (model, seed)
@@ -260,6 +261,11 @@ class ProcessLearner:
     def pid(self) -> int | None:
         """The child's process id; another one after a failure, None between two children."""
         return self._child.pid if self._child is not None else None
+
+    @property
+    def fitting(self) -> bool:
+        """Whether a fit is in progress now."""
+        return self._busy and self._ready
 
     def _advance(self) -> None:
         """Begin whatever is due and possible now."""

@@ -44,6 +44,8 @@ class RandomModel:
         Raises:
             ValueError: the bytes are not from `dump`.
         """
+        if data and not data.isdigit():
+            raise ValueError("not a cost model")
         if data:
             self._seed = int(data)
         self._fitted = bool(data)

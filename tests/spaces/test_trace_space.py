@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -14,12 +13,12 @@ from hypothesis import strategies as st
 from spaces.defaults import default_candidate
 from spaces.realize import DEFAULT_SPACE, InvalidCandidate, realize, trace_text
 from spaces.trace_space import TraceSpace, code_hash
+from tests.contracts.programs import gemm_task
 from tuner.candidate import Candidate, CandidateKind, Draft
 from tuner.task import Task
 
 pytestmark = pytest.mark.tvm
 
-LLVM = '{"kind":"llvm","num-cores":2}'
 CUDA = json.dumps(
     {
         "kind": "cuda",
@@ -31,25 +30,11 @@ CUDA = json.dumps(
         "thread_warp_size": 32,
     }
 )
-EXAMPLES = Path(__file__).parents[2] / "examples"
-
-
-def gemm_task(target: str, size: int = 64) -> Task:
-    from spaces.extract import extract
-    from spaces.lower import lower
-    from spaces.model import load_model
-    from tuner.options import ModelSpec
-
-    spec = ModelSpec(
-        f"{EXAMPLES / 'gemm.py'}:gemm", args=(("m", size), ("n", size), ("k", size))
-    )
-    module = load_model(spec).module
-    return extract(lower(module, target), target)[0]
 
 
 @pytest.fixture(scope="module")
 def task() -> Task:
-    return gemm_task(LLVM)
+    return gemm_task()
 
 
 @pytest.fixture(scope="module")

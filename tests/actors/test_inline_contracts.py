@@ -1,0 +1,69 @@
+"""The contracts of measurers and space pools, on the ones that work without a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from actors.builder import Builder
+from actors.inline import InlineMeasurer
+from actors.inline_space import InlineSpacePool
+from actors.runner import Runner
+from tests.contracts.measurer import MeasurerContract, Measuring
+from tests.contracts.programs import BROKEN, gemm_task, sampled
+from tests.contracts.space_pool import SpacePoolContract
+from tuner.record import Provenance
+from tuner.task import Task
+
+pytestmark = [pytest.mark.tvm, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def task() -> Task:
+    return gemm_task()
+
+
+class TestInlineMeasurer(MeasurerContract):
+    @pytest.fixture(scope="class")
+    def measuring(
+        self, task: Task, tmp_path_factory: pytest.TempPathFactory
+    ) -> Iterator[Measuring]:
+        folder: Path = tmp_path_factory.mktemp("inline")
+        measurer = InlineMeasurer(
+            [task],
+            Builder(log_dir=folder),
+            Runner(target=task.target, log_dir=folder, scratch=folder),
+            provenance=Provenance("inline", "this cpu", "this tvm"),
+        )
+        yield Measuring(measurer, task.key, sampled(task, 4), BROKEN)
+        measurer.close()
+
+
+class TestInlineSpacePool(SpacePoolContract):
+    @pytest.fixture
+    def task_key(self, task: Task) -> str:
+        return task.key
+
+    @pytest.fixture
+    def pool(self, task: Task) -> InlineSpacePool:
+        return InlineSpacePool([task], capacity=64)
+
+    @pytest.fixture
+    def model(self, task: Task, pool: InlineSpacePool) -> bytes:
+        return fitted_model(self, pool, task.key)
+
+
+def fitted_model(suite: SpacePoolContract, pool: InlineSpacePool, task_key: str) -> bytes:
+    """A cost model that learned something about a task's candidates."""
+    from tuner.candidate import Draft
+    from tuner.xgb_model import XgbModel
+
+    answers = suite.evaluate(pool, [Draft(task_key, n, seed=n) for n in range(32)])
+    rows = np.stack([a.features for a in answers if a.features is not None])
+    model = XgbModel(0)
+    times = np.linspace(1e-3, 2e-3, len(rows), dtype=np.float32)
+    model.fit(rows, times, np.zeros(len(rows), dtype=np.int32))
+    return model.dump()

@@ -1,0 +1,79 @@
+"""The contracts of measurers and space pools, on Ray actors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.contracts.measurer import MeasurerContract, Measuring
+from tests.contracts.programs import BROKEN, gemm_task, sampled
+from tests.contracts.space_pool import SpacePoolContract
+from tuner.effort import EFFORTS
+from tuner.measure import SpacePool
+from tuner.task import Task
+
+pytestmark = [
+    pytest.mark.tvm,
+    pytest.mark.ray,
+    pytest.mark.slow,
+    pytest.mark.usefixtures("embedded_ray"),
+]
+
+
+@pytest.fixture(scope="module")
+def task() -> Task:
+    return gemm_task()
+
+
+def start(kind: str, folder: Path, task: Task) -> Any:
+    """A function that makes actors of a kind."""
+    from actors.ray_actors import WorkerPlace, actor_class
+
+    place = WorkerPlace(quiet=folder / "quiet", logs=folder / "logs", scratch=folder / "scratch")
+    return lambda name, *more: actor_class(kind).remote(name, place, [task], *more)
+
+
+class TestRayMeasurer(MeasurerContract):
+    @pytest.fixture(scope="class")
+    def measuring(
+        self, task: Task, tmp_path_factory: pytest.TempPathFactory, embedded_ray: None
+    ) -> Iterator[Measuring]:
+        from cluster.ray_measurer import RayMeasurer, Starters
+
+        folder = tmp_path_factory.mktemp("ray")
+        starters = Starters(start("builder", folder, task), start("runner", folder, task))
+        measurer = RayMeasurer(starters, builders=2, runners=1, effort=EFFORTS["quick"])
+        yield Measuring(measurer, task.key, sampled(task, 4), BROKEN)
+        measurer.close()
+
+
+class TestRaySpacePool(SpacePoolContract):
+    @pytest.fixture
+    def task_key(self, task: Task) -> str:
+        return task.key
+
+    @pytest.fixture(scope="class")
+    def pool(
+        self, task: Task, tmp_path_factory: pytest.TempPathFactory, embedded_ray: None
+    ) -> Iterator[SpacePool]:
+        from cluster.ray_space import RaySpacePool
+
+        pool = RaySpacePool(1, start("space", tmp_path_factory.mktemp("space"), task))
+        yield pool
+        pool.close()
+
+    @pytest.fixture
+    def model(self) -> bytes:
+        import numpy as np
+
+        from spaces.features import FEATURE_LENGTH
+        from tuner.xgb_model import XgbModel
+
+        model = XgbModel(0)
+        rows = np.random.default_rng(0).random((16, FEATURE_LENGTH), dtype=np.float32)
+        times = np.linspace(1e-3, 2e-3, 16, dtype=np.float32)
+        model.fit(rows, times, np.zeros(16, dtype=np.int32))
+        return model.dump()

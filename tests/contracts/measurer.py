@@ -1,0 +1,102 @@
+"""The contract of `tuner.measure.Measurer`, for every implementation."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass
+
+from tuner.candidate import Candidate
+from tuner.measure import Measurer
+from tuner.record import Record, Status, Trial
+
+_PATIENCE_S = 120.0
+
+
+@dataclass(frozen=True)
+class Measuring:
+    """A measurer, and what it can be asked to measure.
+
+    Attributes:
+        good: candidates that run, at least three.
+        invalid: one that cannot be realised.
+    """
+
+    measurer: Measurer
+    task_key: str
+    good: tuple[Candidate, ...]
+    invalid: Candidate
+
+    def collect_all(self, count: int) -> list[Record]:
+        """Records of everything in flight."""
+        records: list[Record] = []
+        until_s = time.monotonic() + _PATIENCE_S
+        while len(records) < count:
+            assert time.monotonic() < until_s, f"{len(records)} of {count} after a long while"
+            records += self.measurer.collect(1.0)
+        return records
+
+    def wait_until_free(self) -> None:
+        """Workers may take a while to start."""
+        until_s = time.monotonic() + _PATIENCE_S
+        while self.measurer.free() <= 0:
+            assert time.monotonic() < until_s, "no slot became free"
+            self.measurer.collect(0.2)
+
+
+class MeasurerContract:
+    """Subclass it as `Test...` with a fixture `measuring`."""
+
+    def test_every_trial_comes_back_once(self, measuring: Measuring) -> None:
+        measuring.wait_until_free()
+        trials = [Trial(measuring.task_key, c) for c in (*measuring.good, measuring.invalid)]
+        measuring.measurer.submit(trials)
+        records = measuring.collect_all(len(trials))
+        assert Counter(r.trial.key for r in records) == Counter(t.key for t in trials)
+        assert measuring.measurer.collect(0.1) == []
+
+    def test_a_good_candidate_has_samples_and_provenance(self, measuring: Measuring) -> None:
+        measuring.wait_until_free()
+        measuring.measurer.submit([Trial(measuring.task_key, measuring.good[0])])
+        (record,) = measuring.collect_all(1)
+        assert record.measurement.status is Status.OK
+        assert len(record.measurement.samples_s) >= 3
+        assert all(s > 0 for s in record.measurement.samples_s)
+        assert record.provenance.worker
+        assert record.provenance.device
+        assert record.provenance.toolchain
+        assert record.attempt == 1
+
+    def test_what_cannot_be_realised_is_a_record_with_a_reason(self, measuring: Measuring) -> None:
+        measuring.wait_until_free()
+        measuring.measurer.submit([Trial(measuring.task_key, measuring.invalid)])
+        (record,) = measuring.collect_all(1)
+        assert record.measurement.status is Status.INVALID
+        assert record.measurement.error
+        assert record.latency_s is None
+
+    def test_a_kernel_slower_than_the_cutoff_is_censored(self, measuring: Measuring) -> None:
+        measuring.wait_until_free()
+        measuring.measurer.submit([Trial(measuring.task_key, measuring.good[0])], cutoff_s=1e-9)
+        (record,) = measuring.collect_all(1)
+        assert record.measurement.status is Status.CENSORED
+        assert record.latency_s is None
+        assert record.measurement.samples_s
+
+    def test_the_same_candidate_at_different_rungs_is_different_trials(
+        self, measuring: Measuring
+    ) -> None:
+        measuring.wait_until_free()
+        trials = [Trial(measuring.task_key, measuring.good[1], rung=rung) for rung in (0, 1, 2)]
+        for trial in trials:
+            measuring.measurer.submit([trial])
+        records = measuring.collect_all(3)
+        assert {r.trial.rung for r in records} == {0, 1, 2}
+
+    def test_slots_are_taken_and_given_back(self, measuring: Measuring) -> None:
+        measuring.wait_until_free()
+        before = measuring.measurer.free()
+        measuring.measurer.submit([Trial(measuring.task_key, measuring.good[2])])
+        assert measuring.measurer.free() == before - 1
+        measuring.collect_all(1)
+        assert measuring.measurer.free() == before
