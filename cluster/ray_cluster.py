@@ -22,6 +22,7 @@ ENVIRONMENT = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1",
 }
 _CONNECT_S = 5.0
+_TOKEN_HINT = " (a cluster with tokens needs RAY_AUTH_MODE=token)"
 _OBJECT_STORE_BYTES = 256 << 20
 
 
@@ -52,7 +53,8 @@ def ray_cluster(address: str, *, measure_slots: int = 1) -> Iterator[None]:
     except (ConnectionError, ValueError, RuntimeError, OSError, TimeoutError) as error:
         where = "an embedded Ray cluster does not start" if embedded else f"no Ray at {address}"
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise TunerError(f"{where}: {first[:200]}") from error
+        hint = "" if embedded or "RAY_AUTH_MODE" in os.environ else _TOKEN_HINT
+        raise TunerError(f"{where}: {first[:200]}{hint}") from error
     try:
         yield
     finally:

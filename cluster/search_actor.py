@@ -211,7 +211,7 @@ def _machines(order: SearchOrder, run: RunFolder) -> Iterator[Machines]:
     """Workers on the cluster and a learner beside the session, for the length of a block."""
     place = WorkerPlace(
         quiet=node_folder() / "quiet" if order.cpu_target else None,
-        logs=run.root / "logs",
+        logs=run.logs,
         scratch=run.scratch,
     )
     tasks_ref = ray.put(order.tasks)
@@ -244,7 +244,7 @@ def _runner_needs(cpu_target: bool) -> dict[str, Any]:
 
 def _learner(order: SearchOrder, run: RunFolder) -> ProcessLearner:
     quiet = _quiet(order)
-    log = run.root / "logs" / "learner.log"
+    log = run.logs / "learner.log"
     if quiet is None:
         return ProcessLearner(seed=order.seed, log=log)
     return ProcessLearner(

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tuner.task import Task
 
 _WATCH_S = 0.5
-_STATE_DEADLINE_S = 30.0
+_STATE_DEADLINE_S = 60.0
 _END_GRACE_S = 90.0
 """What the search actor gets beyond the run's deadline to end in order."""
 
@@ -231,10 +231,13 @@ def _search(
     """
     import ray
     from ray.exceptions import RayError
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     from cluster.search_actor import SearchActor
 
-    actor: Any = SearchActor.remote(order)
+    # The run folder and the deadline's clock are this machine's.
+    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+    actor: Any = SearchActor.options(scheduling_strategy=here).remote(order)
     stopping = False
     latest_s = order.deadline_s + _END_GRACE_S
     try:

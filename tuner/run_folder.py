@@ -6,12 +6,12 @@
       records.sqlite        every trial, with the tasks and how long the run has worked
                             (and records.sqlite-wal, records.sqlite-shm while it is open)
       model/                the model as it is tuned
-      best/                 the compiled module with the best schedules
-      checkpoints/          cost models, one file for each version kept
-      tracking/spool.jsonl  what MLflow has still to be told
+      tracking/             what MLflow is told, and how far it has been told: the spool, records
+                            in numbered files, cost models
       mlflow.db             MLflow's own database, unless MLFLOW_TRACKING_URI says otherwise
       mlartifacts/          MLflow's own files, likewise
-      scratch/              reference outputs and built kernels; may be deleted between runs
+      scratch/              reference outputs; may be deleted between sessions
+      logs/                 what workers and compilers printed, a file for each worker
       tuner.log             what happened, in lines
 
 Whoever works on a run holds its lock; readers need none.
@@ -63,21 +63,6 @@ class RunFolder:
         return self.root / "model"
 
     @property
-    def best_dir(self) -> Path:
-        """What the run leaves: the tuned module."""
-        return self.root / "best"
-
-    @property
-    def best_library(self) -> Path:
-        """The compiled module with the best schedules."""
-        return self.best_dir / "model.so"
-
-    @property
-    def checkpoints(self) -> Path:
-        """Folder of the cost models."""
-        return self.root / "checkpoints"
-
-    @property
     def tracking_dir(self) -> Path:
         """State of the tracker."""
         return self.root / "tracking"
@@ -99,8 +84,13 @@ class RunFolder:
 
     @property
     def scratch(self) -> Path:
-        """Can be made again: reference outputs, built kernels."""
+        """Can be made again: reference outputs."""
         return self.root / "scratch"
+
+    @property
+    def logs(self) -> Path:
+        """What workers and compilers printed."""
+        return self.root / "logs"
 
     @property
     def log(self) -> Path:

@@ -26,20 +26,21 @@ def task() -> Task:
     return gemm_task()
 
 
+@pytest.fixture(scope="module")
+def measuring(task: Task, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measuring]:
+    folder: Path = tmp_path_factory.mktemp("inline")
+    measurer = InlineMeasurer(
+        [task],
+        Builder(log_dir=folder),
+        Runner(target=task.target, log_dir=folder, scratch=folder),
+        provenance=Provenance("inline", "this cpu", "this tvm"),
+    )
+    yield Measuring(measurer, task.key, sampled(task, 4), BROKEN)
+    measurer.close()
+
+
 class TestInlineMeasurer(MeasurerContract):
-    @pytest.fixture(scope="class")
-    def measuring(
-        self, task: Task, tmp_path_factory: pytest.TempPathFactory
-    ) -> Iterator[Measuring]:
-        folder: Path = tmp_path_factory.mktemp("inline")
-        measurer = InlineMeasurer(
-            [task],
-            Builder(log_dir=folder),
-            Runner(target=task.target, log_dir=folder, scratch=folder),
-            provenance=Provenance("inline", "this cpu", "this tvm"),
-        )
-        yield Measuring(measurer, task.key, sampled(task, 4), BROKEN)
-        measurer.close()
+    """On one builder and one runner of this process."""
 
 
 class TestInlineSpacePool(SpacePoolContract):

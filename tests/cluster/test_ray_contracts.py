@@ -36,34 +36,38 @@ def start(kind: str, folder: Path, task: Task) -> Any:
     return lambda name, *more: actor_class(kind).remote(name, place, [task], *more)
 
 
-class TestRayMeasurer(MeasurerContract):
-    @pytest.fixture(scope="class")
-    def measuring(
-        self, task: Task, tmp_path_factory: pytest.TempPathFactory, embedded_ray: None
-    ) -> Iterator[Measuring]:
-        from cluster.ray_measurer import RayMeasurer, Starters
+@pytest.fixture(scope="module")
+def measuring(
+    task: Task, tmp_path_factory: pytest.TempPathFactory, embedded_ray: None
+) -> Iterator[Measuring]:
+    from cluster.ray_measurer import RayMeasurer, Starters
 
-        folder = tmp_path_factory.mktemp("ray")
-        starters = Starters(start("builder", folder, task), start("runner", folder, task))
-        measurer = RayMeasurer(starters, builders=2, runners=1, effort=EFFORTS["quick"])
-        yield Measuring(measurer, task.key, sampled(task, 4), BROKEN)
-        measurer.close()
+    folder = tmp_path_factory.mktemp("ray")
+    starters = Starters(start("builder", folder, task), start("runner", folder, task))
+    measurer = RayMeasurer(starters, builders=2, runners=1, effort=EFFORTS["quick"])
+    yield Measuring(measurer, task.key, sampled(task, 4), BROKEN)
+    measurer.close()
+
+
+@pytest.fixture(scope="module")
+def pool(
+    task: Task, tmp_path_factory: pytest.TempPathFactory, embedded_ray: None
+) -> Iterator[SpacePool]:
+    from cluster.ray_space import RaySpacePool
+
+    pool = RaySpacePool(1, start("space", tmp_path_factory.mktemp("space"), task))
+    yield pool
+    pool.close()
+
+
+class TestRayMeasurer(MeasurerContract):
+    """On builder and runner actors."""
 
 
 class TestRaySpacePool(SpacePoolContract):
     @pytest.fixture
     def task_key(self, task: Task) -> str:
         return task.key
-
-    @pytest.fixture(scope="class")
-    def pool(
-        self, task: Task, tmp_path_factory: pytest.TempPathFactory, embedded_ray: None
-    ) -> Iterator[SpacePool]:
-        from cluster.ray_space import RaySpacePool
-
-        pool = RaySpacePool(1, start("space", tmp_path_factory.mktemp("space"), task))
-        yield pool
-        pool.close()
 
     @pytest.fixture
     def model(self) -> bytes:

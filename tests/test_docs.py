@@ -1,0 +1,335 @@
+"""The docs say what the program does: no command, flag, key or file that one of them lacks."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import inspect
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from cluster.cli import cli, run
+from cluster.commands.best import best_with_traces
+from cluster.commands.tasks import task_report
+from cluster.commands.tune import _report as tune_report
+from cluster.doctor import Finding
+from cluster.tune import TuneResult
+from tuner.candidate import Candidate, CandidateKind
+from tuner.effort import EFFORTS, Timing
+from tuner.observer import FittedModel
+from tuner.progress import Snapshot, TaskRow
+from tuner.record import Measurement, Record, Status, Trial
+from tuner.report import status_report
+from tuner.spool import Artifact, Metrics, read_lines
+from tuner.spool_observer import RunStatus, SpoolObserver
+from tuner.store import MemoryStore
+from tuner.task import Task
+
+ROOT = Path(__file__).resolve().parents[1]
+REFERENCE = ROOT / "docs" / "reference.md"
+DOCS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+NAMES = [str(doc.relative_to(ROOT)) for doc in DOCS]
+OTHERS = {"pip", "mlflow", "ray", "export", "make", "python"}
+"""What a reader may be told to run besides `tuner`."""
+
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"(?<!!)\[[^\]]+\]\(([^)\s]+)\)")
+_FILE = re.compile(
+    r"`((?:tuner|spaces|actors|cluster|tests|docs|examples|benchmarks)/[\w./-]*)(?::\w+)?`"
+)
+_ROW = re.compile(r"^\| `([^`]+)`(?:, `([^`]+)`)* \|", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of a document."""
+
+    doc: str
+    language: str
+    text: str
+
+
+def blocks(*languages: str) -> list[Block]:
+    return [
+        Block(name, language, text)
+        for name, doc in zip(NAMES, DOCS, strict=True)
+        for language, text in _FENCE.findall(doc.read_text())
+        if language in languages
+    ]
+
+
+def prose(doc: Path) -> str:
+    return _FENCE.sub("", doc.read_text())
+
+
+def anchors(doc: Path) -> set[str]:
+    """What the headings of a document can be linked by, made as GitHub does."""
+    headings = re.findall(r"^#+ (.+)$", prose(doc), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings}
+
+
+def section(heading: str) -> str:
+    """The text of the reference below a heading, up to the next one."""
+    found = re.search(
+        rf"^##+ {re.escape(heading)}$\n(.*?)(?=^##+ |\Z)",
+        _FENCE.sub("", REFERENCE.read_text()),
+        re.MULTILINE | re.DOTALL,
+    )
+    assert found, f"docs/reference.md has no section {heading!r}"
+    return found[1]
+
+
+def rows(heading: str) -> list[str]:
+    """What the first column of a section's tables names."""
+    return [
+        name for row in _ROW.finditer(section(heading)) for name in re.findall("`([^`]+)`", row[0])
+    ]
+
+
+# ---- documents ----
+
+
+def test_there_are_documents() -> None:
+    assert {"README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/reference.md"} <= set(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_links_lead_somewhere(name: str) -> None:
+    doc = ROOT / name
+    for link in _LINK.findall(prose(doc)):
+        if link.startswith("https://"):
+            continue
+        path, _, anchor = link.partition("#")
+        file = (doc.parent / path).resolve() if path else doc
+        assert file.exists(), link
+        assert not anchor or anchor in anchors(file), link
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_files_that_are_named_exist(name: str) -> None:
+    for path in _FILE.findall(prose(ROOT / name)):
+        assert (ROOT / path).exists(), path
+
+
+@pytest.mark.parametrize("block", blocks("python"), ids=lambda b: b.doc)
+def test_python_code_compiles_and_knows_us(block: Block) -> None:
+    """Names imported from our packages exist, and calls of them have the right arguments."""
+    tree = ast.parse(block.text)
+    compile(tree, block.doc, "exec")
+    known: dict[str, Any] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and is_ours(node.module):
+            module = importlib.import_module(node.module)
+            known |= {alias.name: getattr(module, alias.name) for alias in node.names}
+        elif isinstance(node, ast.Import):
+            found = [alias.name for alias in node.names if is_ours(alias.name)]
+            known |= {name: importlib.import_module(name) for name in found}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and (called := resolved(node.func, known)):
+            keywords = {k.arg: None for k in node.keywords if k.arg}
+            inspect.signature(called).bind(*node.args, **keywords)
+
+
+def is_ours(module: str) -> bool:
+    return module.partition(".")[0] in ("tuner", "spaces", "actors", "cluster")
+
+
+def resolved(node: ast.expr, known: dict[str, Any]) -> Any:
+    """The object of ours that an expression names; None for anything else."""
+    if isinstance(node, ast.Name):
+        return known.get(node.id)
+    if isinstance(node, ast.Attribute) and (owner := resolved(node.value, known)):
+        return getattr(owner, node.attr)
+    return None
+
+
+# ---- commands and flags ----
+
+
+def shell_lines() -> Iterator[tuple[str, list[str]]]:
+    for block in blocks("sh", "bash", "shell", "console"):
+        for line in block.text.replace("\\\n", " ").splitlines():
+            if words := shlex.split(line, comments=True):
+                yield f"{block.doc}: {line}", words
+
+
+def test_commands_that_are_shown_can_be_run() -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    seen = set()
+    for where, words in shell_lines():
+        seen.add(words[0])
+        if words[0] == "tuner":
+            command = cli.commands[words[1]]
+            assert command.make_context(words[1], words[2:]), where
+        elif words[0] == "make":
+            assert words[1] in targets, where
+        elif words[:2] == ["python", "-m"]:
+            assert importlib.util.find_spec(words[2]), where
+        elif words[0] == "python":
+            assert (ROOT / words[1]).is_file(), where
+        else:
+            assert words[0] in OTHERS, where
+    assert {"tuner", "make", "python"} <= seen
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_commands_and_flags_in_the_text_exist(name: str) -> None:
+    text = prose(ROOT / name)
+    assert set(re.findall(r"`tuner ([a-z]+)", text)) <= set(cli.commands)
+    for module in re.findall(r"`python -m ([a-z_.]+)", text):
+        assert importlib.util.find_spec(module.rstrip(".")), module
+    known = {o for c in (cli, *cli.commands.values()) for p in c.params for o in p.opts}
+    assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", text)) <= known | {"--help"}
+
+
+@pytest.mark.parametrize("name", sorted(cli.commands))
+def test_every_command_and_flag_is_in_the_reference(name: str) -> None:
+    command = cli.commands[name]
+    arguments = [p.make_metavar(click.Context(command)) for p in command.params if is_argument(p)]
+    text = section(" ".join([f"`tuner {name}", *arguments]) + "`")
+    flags = {opt for p in command.params if not is_argument(p) for opt in p.opts}
+    assert flags <= set(re.findall(r"`(--[a-z-]+)`", text))
+    table = set(rows(" ".join([f"`tuner {name}", *arguments]) + "`"))
+    assert table <= flags
+    for parameter in command.params:
+        if isinstance(parameter.type, click.Choice):
+            assert all(f"`{choice}`" in text for choice in parameter.type.choices)
+
+
+def is_argument(parameter: click.Parameter) -> bool:
+    return isinstance(parameter, click.Argument)
+
+
+def test_flags_of_the_group_are_in_the_reference() -> None:
+    text = section("Commands")
+    for parameter in cli.params:
+        assert parameter.opts[0] in text
+
+
+# ---- what --json prints ----
+
+TASK = Task("key", "gemm", "{}", '{"kind":"llvm"}', 2.0, 4e6)
+DEFAULT = Candidate(CandidateKind.TRACE, "[]", "test")
+COUNTS = {"failures", "statuses", "spread", "instance"}
+"""Objects whose own keys are data."""
+
+
+def keys(value: dict[str, Any]) -> list[str]:
+    """Paths of all keys, `tasks[].name` for those within lists."""
+    found = []
+    for key, inner in value.items():
+        if isinstance(inner, dict) and key not in COUNTS:
+            found += [f"{key}.{path}" for path in keys(inner)]
+        elif isinstance(inner, list) and inner and isinstance(inner[0], dict):
+            found += [f"{key}[].{path}" for path in keys(inner[0])]
+        else:
+            found.append(key)
+    return found
+
+
+def a_store() -> MemoryStore:
+    store = MemoryStore()
+    store.put_tasks([TASK], {TASK.key: DEFAULT.key})
+    return store
+
+
+def a_snapshot() -> Snapshot:
+    row = TaskRow("key", "gemm", 2.0, 1, 1.0, 0.5, 0)
+    return Snapshot("done", 1.0, 2.0, 1, 1, 1.0, {"ok": 1}, (row,), gain=2.0)
+
+
+def test_keys_of_tune() -> None:
+    result = TuneResult(Path("run"), a_snapshot(), "trials", (), "mlflow ui")
+    assert keys(tune_report(result)) == rows("JSON of `tune`")
+
+
+def test_keys_of_tasks() -> None:
+    assert keys(task_report("{}", [TASK])) == rows("JSON of `tasks`")
+
+
+def test_keys_of_status() -> None:
+    assert keys(dict(status_report(a_store()))) == rows("JSON of `status`")
+
+
+def test_keys_of_best() -> None:
+    assert keys({"tasks": best_with_traces(a_store(), None)}) == rows("JSON of `best`")
+
+
+def test_keys_of_bench() -> None:
+    from spaces.bench import BenchResult
+
+    result = BenchResult(1.0, 1.0, None, 0.0, 0.0, {"tuned": 0.0}, "untuned")
+    assert keys(result.to_json()) == rows("JSON of `bench`")
+
+
+def test_keys_of_doctor(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("cluster.doctor.examine", lambda **_: iter([Finding("disk", "ok", "60")]))
+    assert run(["doctor", "--json"]) == 0
+    assert keys(json.loads(capsys.readouterr().out)) == rows("JSON of `doctor`")
+
+
+def test_keys_of_a_record_and_its_statuses() -> None:
+    record = Record(Trial("key", DEFAULT), Measurement(Status.OK, (1.0,)))
+    named = rows("JSON of a record")
+    split = len(keys(record.to_json()))
+    assert keys(record.to_json()) == named[:split]
+    assert [str(status) for status in Status] == named[split:]
+
+
+# ---- presets, and what MLflow is told ----
+
+
+def test_efforts() -> None:
+    table = [line for line in section("Efforts").splitlines() if line.startswith("| `")]
+    assert table == [
+        f"| `{name}` | {e.trials_per_task} | {e.time_budget_s / 60:g} min | {e.finalists} "
+        f"| {e.finalist_rounds} | {e.finalist_share:.0%}".replace("%", " %")
+        + " |"
+        for name, e in EFFORTS.items()
+    ]
+    for effort in EFFORTS.values():
+        said = f"{effort.build_deadline_s:g} s and a kernel's loading, checking and timing "
+        assert said + f"{effort.run_deadline_s:g} s" in section("Efforts").replace("\n", " ")
+        assert f"below {effort.gain_floor:.1%}".replace("%", " %") in section("Efforts")
+
+
+def test_timing() -> None:
+    def column(t: Timing) -> list[str]:
+        spans = [f"{t.sample_s * 1e3:g} ms", f"{t.total_s * 1e3:g} ms"]
+        return [str(t.warmup_runs), *spans, str(t.min_samples), str(t.max_samples)]
+
+    table = section("How kernels are measured").splitlines()
+    cells = [line.strip("| ").split(" | ") for line in table if line.startswith("| ")][1:]
+    for effort in EFFORTS.values():
+        assert [c[1] for c in cells] == column(effort.timing)
+        assert [c[2] for c in cells] == column(effort.finalist_timing)
+
+
+def test_metrics_and_artifacts(tmp_path: Path) -> None:
+    spool = SpoolObserver(tmp_path, name="run", params={})
+    spool.on_start([TASK])
+    for rung in (0, 1):
+        good = Measurement(Status.OK, (0.5,))
+        spool.on_record(Record(Trial("key", DEFAULT, rung=rung), good), 0.5)
+    spool.on_model(FittedModel(1, b"model", 8, 0.8, 0.1))
+    spool.on_end(a_snapshot())
+    spool.close(RunStatus.FINISHED)
+    entries = [line.entry for line in read_lines(tmp_path / "tracking" / "spool.jsonl")]
+    text = section("MLflow")
+    named = {name for line in text.splitlines() for name in re.findall("`([a-z_/]+)`", line)}
+    values = {name for e in entries if isinstance(e, Metrics) for name in e.values}
+    assert {name for name in values if "/" not in name} <= named
+    assert {name.partition("/")[0] for name in values if "/" in name} == {"failures"}
+    files = {e.path.partition("/")[0] for e in entries if isinstance(e, Artifact)}
+    assert {"records", "cost_model"} <= files
+    assert all(f"`{name}" in text for name in files)
