@@ -22,6 +22,7 @@ from typing import Any
 
 from actors.quiet import Quiet
 from actors.runner import Runner
+from benchmarks.machine import about
 from tuner.child import Child, Returned
 from tuner.effort import EFFORTS
 from tuner.record import Status
@@ -182,7 +183,7 @@ def main() -> None:
     options = parser.parse_args()
     result = measure(options.rounds, options.builders, options.cores)
     if options.json:
-        print(json.dumps(result))
+        print(json.dumps({**result, "machine": about()}))
         return
     print(f"alone {result['alone_ms']:.4f} ms")
     for case in ("quiet", "loud"):

@@ -20,6 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from benchmarks.machine import about
 from benchmarks.throughput import EXAMPLE
 from tuner.errors import TunerError
 from tuner.record import TrialKey
@@ -92,7 +93,11 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         result = measure(options.kills, options.trials, options.seed, Path(folder) / "run")
-    print(json.dumps(result) if options.json else "\n".join(f"{k}: {v}" for k, v in result.items()))
+    if options.json:
+        print(json.dumps({**result, "machine": about()}))
+        return
+    for name, value in result.items():
+        print(f"{name}: {value}")
 
 
 if __name__ == "__main__":

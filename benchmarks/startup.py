@@ -22,6 +22,7 @@ from typing import Any, Protocol
 from actors.builder import Builder
 from actors.runner import Runner
 from actors.space_worker import SpaceWorker
+from benchmarks.machine import about
 
 
 class Worker(Protocol):
@@ -84,7 +85,7 @@ def main() -> None:
     options = parser.parse_args()
     result = measure(options.rounds)
     if options.json:
-        print(json.dumps(result))
+        print(json.dumps({**result, "machine": about()}))
         return
     for name, spread in result.items():
         print(f"{name:15} {spread['median']:.2f}  ({spread['min']:.2f} to {spread['max']:.2f})")

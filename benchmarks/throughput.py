@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -23,6 +22,7 @@ from typing import Any
 
 import psutil
 
+from benchmarks.machine import about
 from tuner.sqlite_store import SqliteStore
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "gemm.py"
@@ -106,9 +106,8 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         result = measure(options.trials, options.size, Path(folder) / "run")
-    result["cores"] = len(os.sched_getaffinity(0))
     if options.json:
-        print(json.dumps(result))
+        print(json.dumps({**result, "machine": about()}))
         return
     for name, value in result.items():
         print(f"{name:22} {value:.2f}" if isinstance(value, float) else f"{name:22} {value}")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -41,6 +41,7 @@ _DRAIN_S = 15.0
 _FIRST_TRIALS = 8
 _DRAFTED_TASKS = 4
 _CUTOFF = 4.0
+_FEATURES_KEPT = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +108,7 @@ class Session:
         self._phase = "starting"
         self._accuracy: float | None = None
         self._dataset = Dataset()
-        self._features: dict[str, Features] = {}
+        self._features: OrderedDict[str, Features] = OrderedDict()
         self._in_flight: dict[TrialKey, Trial] = {}
         self._refusals: Counter[str] = Counter()
         self._new_records = 0
@@ -240,6 +241,8 @@ class Session:
                     self._note_refusal(answer)
                 if answer.candidate is not None and answer.features is not None:
                     self._features[answer.candidate.key] = answer.features
+        while len(self._features) > _FEATURES_KEPT:
+            self._features.popitem(last=False)  # most candidates are never measured
 
     def _note_refusal(self, answer: Evaluated) -> None:
         """Refused drafts are ordinary; each reason is worth one line in the log."""

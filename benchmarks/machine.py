@@ -1,0 +1,17 @@
+"""On what a benchmark ran: figures of different machines are not compared."""
+
+from __future__ import annotations
+
+import platform
+from typing import Any
+
+
+def about() -> dict[str, Any]:
+    """The device and the toolchain, as records name them, and Python's version."""
+    from spaces.target import device_fingerprint, resolve_target, toolchain_fingerprint
+
+    return {
+        "device": device_fingerprint(resolve_target("llvm")),
+        "toolchain": toolchain_fingerprint(),
+        "python": platform.python_version(),
+    }
