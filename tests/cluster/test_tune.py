@@ -150,6 +150,57 @@ def test_going_on_measures_nothing_twice(run: Path) -> None:
     assert len(set(after)) == len(after)
 
 
+def small_network(path: Path) -> None:
+    """A convolution, a bias, a rectifier, a pooling and a dense layer, with seeded weights."""
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    rng = np.random.default_rng(0)
+
+    def weight(name: str, *shape: int) -> onnx.TensorProto:
+        return numpy_helper.from_array(rng.standard_normal(shape, dtype=np.float32), name)
+
+    nodes = [
+        helper.make_node("Conv", ["x", "w", "b"], ["c"], kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["c"], ["r"]),
+        helper.make_node("MaxPool", ["r"], ["p"], kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("Flatten", ["p"], ["f"]),
+        helper.make_node("Gemm", ["f", "d"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "small",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 16, 16])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 10])],
+        [weight("w", 8, 3, 3, 3), weight("b", 8), weight("d", 512, 10)],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    model.ir_version = 8
+    onnx.save(model, str(path))
+
+
+def test_a_whole_network_is_tuned_compared_with_onnxruntime_and_exported(tmp_path: Path) -> None:
+    import tvm
+
+    model, run, out = tmp_path / "small.onnx", tmp_path / "run", tmp_path / "model.so"
+    small_network(model)
+    arguments = ["--target", "llvm", "--trials", "16", "--run", str(run), "--json"]
+    done = tuner("tune", str(model), *arguments)
+    assert done.returncode == 0, done.stderr
+    assert len(json.loads(done.stdout)["tasks"]) >= 3
+    model.unlink()  # the run keeps a copy of its own
+
+    bench = json.loads(tuner("bench", str(run), "--json").stdout)
+    assert bench["reference"] == "onnxruntime"
+    assert bench["onnxruntime_ms"] > 0
+    assert bench["max_rel_err"] < 1e-4
+
+    assert tuner("export", str(run), "--lib", str(out)).returncode == 0
+    machine = tvm.relax.VirtualMachine(tvm.runtime.load_module(str(out)), tvm.cpu())
+    x = np.random.default_rng(1).standard_normal((1, 3, 16, 16), dtype=np.float32)
+    assert machine["main"](tvm.runtime.tensor(x)).shape == (1, 10)
+
+
 def start(run: Path, *more: str) -> subprocess.Popen[str]:
     command = ["tune", *MODEL, "--target", "llvm", "--run", str(run), "--trials", "5000", *more]
     process = subprocess.Popen(
