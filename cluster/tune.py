@@ -92,6 +92,7 @@ def tune(
                 on_ready()
             stop = stop or threading.Event()
             prepared = _unless_stopped(preparing, stop)
+            _refuse_missing_device(prepared.target)
             order = _order(options, prepared, started_s, tracking_uri or "")
             state = _search(order, watch, stop)
     if state.error or state.snapshot is None:
@@ -181,6 +182,20 @@ def _new_folder(model: Model) -> Path:
     """A fresh folder under `runs/`, named after the model and the time."""
     stamp = time.strftime("%Y%m%d-%H%M%S")
     return Path("runs") / f"{model.name}-{stamp}"
+
+
+def _refuse_missing_device(target: str) -> None:
+    """Say at once what nobody here can measure, instead of waiting for a runner.
+
+    Raises:
+        TunerError: the cluster has no such device.
+    """
+    import ray
+
+    from spaces.target import target_kind
+
+    if target_kind(target) == "cuda" and ray.cluster_resources().get("GPU", 0) < 1:
+        raise TunerError("neither this machine nor the cluster has a CUDA device to measure on")
 
 
 def _order(

@@ -13,6 +13,15 @@ from tuner.errors import TunerError, UsageError
 _CGROUP_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 # What TVM writes into every exported target, and what says nothing where it is the default.
 _NOISE = ("tag", "keys")
+# What every CUDA device since sm_50 allows a block. A bare target says nothing of it, and the
+# schedule rules cannot do without.
+_CUDA_LIMITS = {
+    "max_num_threads": 1024,
+    "max_threads_per_block": 1024,
+    "max_shared_memory_per_block": 49152,
+    "registers_per_block": 65536,
+    "thread_warp_size": 32,
+}
 
 
 def resolve_target(text: str, *, cores: int | None = None) -> str:
@@ -44,6 +53,8 @@ def resolve_target(text: str, *, cores: int | None = None) -> str:
     config = _validated(config)
     if config["kind"] == "llvm":
         config.setdefault("num-cores", cores or usable_cores())
+    if config["kind"] == "cuda":
+        config = {**_CUDA_LIMITS, **config}
     return canonical(config)
 
 

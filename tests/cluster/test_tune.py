@@ -246,6 +246,14 @@ def test_a_signal_ends_a_run_in_order(tmp_path: Path, number: signal.Signals, co
     assert tuner("export", str(run), "--lib", str(out)).returncode == 0
 
 
+def test_a_device_that_nobody_has_is_refused_at_once(tmp_path: Path) -> None:
+    target = '{"kind": "cuda", "arch": "sm_90"}'
+    done = tuner("tune", *MODEL, "--target", target, "--run", str(tmp_path / "run"))
+    assert done.returncode == 1
+    assert "has a CUDA device" in done.stderr
+    assert len(done.stderr.strip().splitlines()) <= 3
+
+
 def test_a_tracking_server_that_is_down_is_a_warning(tmp_path: Path) -> None:
     down = {"MLFLOW_TRACKING_URI": "http://127.0.0.1:9"}
     result = tune(tmp_path / "run", "--trials", "12", env=down)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,34 @@ def test_cuda_needs_a_device_here_or_an_architecture(text: str) -> None:
     with pytest.raises(TunerError, match="sm_90") as refused:
         resolve_target(text)
     assert refused.value.exit_code == 1
+
+
+def test_a_cuda_target_carries_the_limits_that_the_rules_need() -> None:
+    bare = json.loads(resolve_target('{"kind": "cuda", "arch": "sm_90"}'))
+    assert bare["max_threads_per_block"] == 1024
+    assert bare["max_shared_memory_per_block"] == 49152
+    more = '{"kind": "cuda", "arch": "sm_90", "max_shared_memory_per_block": 232448}'
+    assert json.loads(resolve_target(more))["max_shared_memory_per_block"] == 232448
+
+
+def test_a_cpu_that_llvm_does_not_know_is_refused() -> None:
+    # LLVM itself would warn and compile for the least of all CPUs.
+    with pytest.raises(UsageError, match='"mcpu" nonsense') as refused:
+        resolve_target('{"kind": "llvm", "mcpu": "nonsense"}')
+    assert "\n" not in str(refused.value)
+
+
+def test_a_cpu_of_another_architecture_is_no_device_of_this_machine() -> None:
+    foreign = "x86_64" if platform.machine() != "x86_64" else "aarch64"
+    with pytest.raises(TunerError, match=f"{foreign}, but this machine is") as refused:
+        resolve_target(f'{{"kind": "llvm", "mtriple": "{foreign}-linux-gnu"}}')
+    assert refused.value.exit_code == 1
+
+
+def test_this_machine_s_own_triple_is_taken() -> None:
+    here = f"{platform.machine()}-unknown-linux-gnu"
+    target = resolve_target(f'{{"kind": "llvm", "mtriple": "{here}"}}')
+    assert json.loads(target)["mtriple"] == here
 
 
 def test_a_containers_quota_limits_the_cores(tmp_path: Path) -> None:
