@@ -1,0 +1,72 @@
+"""Finalists: contenders only, the default among them, interleaved and by share."""
+
+from __future__ import annotations
+
+from tuner.candidate import Candidate, CandidateKind
+from tuner.finalists import finalists, schedule
+from tuner.progress import TaskProgress
+from tuner.record import Measurement, Record, Status, Trial
+from tuner.task import Task
+
+
+def candidate(name: str) -> Candidate:
+    return Candidate(CandidateKind.TRACE, name, "test")
+
+
+def record(name: str, latency_s: float) -> Record:
+    return Record(Trial("task", candidate(name)), Measurement(Status.OK, (latency_s,)))
+
+
+def progress(
+    *, key: str = "task", weight: float = 1.0, best_s: float = 1.0, default_s: float = 9.0
+) -> TaskProgress:
+    return TaskProgress(
+        Task(key, key, "module", "target", weight),
+        default_key=candidate("default").key,
+        default_s=default_s,
+        best_s=best_s,
+    )
+
+
+def names(chosen: list[Candidate]) -> list[str]:
+    return [c.payload for c in chosen]
+
+
+def test_the_fastest_are_chosen_up_to_the_count() -> None:
+    best = [record("a", 1.0), record("b", 1.05), record("c", 1.1)]
+    assert names(finalists(progress(), best, candidate("default"), 2)) == ["a", "b"]
+
+
+def test_one_that_is_much_slower_than_the_best_is_no_contender() -> None:
+    best = [record("a", 1.0), record("b", 1.5)]
+    assert names(finalists(progress(), best, candidate("default"), 3)) == ["a"]
+
+
+def test_the_default_joins_where_it_is_near_the_best() -> None:
+    near = progress(default_s=1.1)
+    best = [record("a", 1.0), record("default", 1.1)]
+    assert names(finalists(near, best, candidate("default"), 3)) == ["a", "default"]
+
+
+def test_a_task_without_a_valid_time_has_none() -> None:
+    assert finalists(progress(), [], candidate("default"), 3) == []
+
+
+def test_rounds_are_interleaved_and_the_largest_share_comes_first() -> None:
+    light = (progress(key="light"), [candidate("l")])
+    heavy = (progress(key="heavy", weight=5.0), [candidate("h1"), candidate("h2")])
+    trials = list(schedule([light, heavy], 2, lambda trial: False))
+    assert [(t.candidate.payload, t.rung) for t in trials] == [
+        ("h1", 1),
+        ("h2", 1),
+        ("l", 1),
+        ("h1", 2),
+        ("h2", 2),
+        ("l", 2),
+    ]
+
+
+def test_what_has_a_record_already_is_not_timed_again() -> None:
+    entry = (progress(), [candidate("a")])
+    trials = list(schedule([entry], 3, lambda trial: trial.rung == 2))
+    assert [t.rung for t in trials] == [1, 3]
