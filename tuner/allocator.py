@@ -8,9 +8,10 @@ it could still bring,
            + (1 - alpha) * min(g_i / t, beta * (g_i - floor_i)))
 
 where g_i is its best latency and floor_i its operations at the best rate any task of the run has
-reached. Two rules are ours: every task gets its first trials before any gets more, so none is
-starved, also one that never gave a valid time; and a task whose whole share of the model is
-below a floor of gain waits until nothing else is left.
+reached. Two rules are ours: every task gets its first trials before any gets more, the largest
+share of the model first, so none is starved, also one that never gave a valid time; and a task
+whose whole share is below a floor of gain comes after the others' first trials, gets half as
+many, and is then left alone until nothing else is left. Its share grows as the others shrink.
 """
 
 from __future__ import annotations
@@ -63,20 +64,20 @@ def priorities(views: Iterable[TaskView], *, first_trials: int, gain_floor: floa
 
     Args:
         first_trials: what every task gets before any gets more.
-        gain_floor: share of the model's time below which a task waits for all others.
+        gain_floor: share of the model's time below which a task is left alone.
     """
     everything = list(views)
     known = [v for v in everything if v.best_s is not None]
     total_s = sum(v.weight * (v.best_s or 0.0) for v in known)
     best_rate = max((v.flops / v.best_s for v in known if v.best_s), default=0.0)
 
-    def order(v: TaskView) -> tuple[int, float]:
-        if v.trials < first_trials:
-            return (0, v.trials)
+    def order(v: TaskView) -> tuple[int, float, float]:
         share = v.weight * (v.best_s or 0.0) / total_s if total_s else 1.0
         if v.best_s is not None and share < gain_floor:
-            return (2, v.trials)
-        return (1, -_gradient(v, best_rate, total_s))
+            return (1 if v.trials < first_trials // 2 else 3, v.trials, -share)
+        if v.trials < first_trials:
+            return (0, v.trials, -share)
+        return (2, -_gradient(v, best_rate, total_s), 0.0)
 
     return [v.key for v in sorted((v for v in everything if v.open), key=order)]
 

@@ -31,6 +31,16 @@ def test_every_task_gets_its_first_trials_before_any_gets_more() -> None:
     assert order(task("big", weight=100.0), task("new", trials=7, best_s=None))[0] == "new"
 
 
+def test_of_tasks_with_as_many_first_trials_the_largest_share_comes_first() -> None:
+    assert order(task("small", trials=2, best_s=0.1), task("large", trials=2))[0] == "large"
+
+
+def test_a_task_below_the_floor_gets_a_few_trials_after_the_first_of_the_others() -> None:
+    tiny = task("tiny", best_s=1e-4, trials=1)
+    assert order(tiny, task("new", trials=7), floor=0.01) == ["new", "tiny"]
+    assert order(tiny, task("old", trials=50), floor=0.01) == ["tiny", "old"]
+
+
 def test_the_heavier_of_equal_tasks_comes_first() -> None:
     assert order(task("light"), task("heavy", weight=3.0)) == ["heavy", "light"]
 
