@@ -7,9 +7,12 @@ import logging
 import os
 import socket
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tuner.errors import TunerError
+
+if TYPE_CHECKING:
+    import psutil
 
 # Ray reads these when it starts. The first, for all its name, is what makes every listener of a
 # local cluster bind to 127.0.0.1 on Linux; `_node_ip_address` does not.
@@ -21,7 +24,11 @@ ENVIRONMENT = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1",
 }
 _CONNECT_S = 5.0
+_GONE_S = 2.0
 _TOKEN_HINT = " (a cluster with tokens needs RAY_AUTH_MODE=token)"
+# A Ray's head speaks gRPC, so the first thing it says is a frame of HTTP/2 settings.
+_HTTP2_SETTINGS = b"\0\0\0\4\0\0\0\0\0"
+_HTTP2_HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _HTTP2_SETTINGS
 _OBJECT_STORE_BYTES = 256 << 20
 
 
@@ -47,7 +54,7 @@ def ray_cluster(address: str, *, measure_slots: int = 1) -> Iterator[None]:
             # "local" and not nothing: a stale address file of a dead cluster would be tried.
             ray.init("local", **_local_settings(measure_slots))
         else:
-            _refuse_silence(address)
+            refuse_silence(address, timeout_s=_CONNECT_S)
             ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, ValueError, RuntimeError, OSError, TimeoutError) as error:
         where = "an embedded Ray cluster does not start" if embedded else f"no Ray at {address}"
@@ -57,17 +64,55 @@ def ray_cluster(address: str, *, measure_slots: int = 1) -> Iterator[None]:
     try:
         yield
     finally:
+        helpers = _raylet_children() if embedded else []
         ray.shutdown()
+        _end(helpers, _GONE_S)
 
 
-def _refuse_silence(address: str) -> None:
-    """Ray itself tries an address for minutes before it says that nobody is there."""
+def _raylet_children() -> list[psutil.Process]:
+    """Workers and agents of the embedded cluster."""
+    import psutil
+
+    found = []
+    for child in psutil.Process().children():
+        with contextlib.suppress(psutil.Error):
+            if child.name() == "raylet":
+                found += child.children()
+    return found
+
+
+def _end(processes: list[psutil.Process], patience_s: float) -> None:
+    """Wait for processes that are about to end, and end those that do not.
+
+    Ray's agents stay for minutes where they were still starting when their raylet went.
+    """
+    import psutil
+
+    _, alive = psutil.wait_procs(processes, timeout=patience_s)
+    for process in alive:
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+
+
+def refuse_silence(address: str, *, timeout_s: float) -> None:
+    """Look whether a Ray may be there: Ray itself tries for minutes before it says that none is.
+
+    Raises:
+        OSError: nobody answers within `timeout_s` (`TimeoutError`), or somebody else does.
+    """
     named = os.environ.get("RAY_ADDRESS", "") if address == "auto" else address
     host, _, port = named.rpartition("://")[2].rpartition(":")
     if not host or not port.isdigit():
         return
-    with socket.create_connection((host, int(port)), timeout=_CONNECT_S):
-        pass
+    with socket.create_connection((host.strip("[]"), int(port)), timeout=timeout_s) as line:
+        if os.environ.get("RAY_USE_TLS", "0") != "0":
+            return  # it would want to see a certificate first
+        line.sendall(_HTTP2_HELLO)
+        answer = b""
+        while len(answer) < len(_HTTP2_SETTINGS) and (more := line.recv(64)):
+            answer += more
+        if answer[3:4] != _HTTP2_SETTINGS[3:4]:
+            raise ConnectionError("who answers there is not a Ray cluster")
 
 
 def _local_settings(measure_slots: int) -> dict[str, Any]:

@@ -38,7 +38,7 @@ from tuner.tracking import RunStatus, SpoolObserver, TrackerProcess
 
 _STATUS = {"signal": RunStatus.KILLED}
 _TRACKING_S = 30.0
-_TRACKING_AFTER_SIGNAL_S = 8.0
+_TRACKING_WHEN_CUT_SHORT_S = 8.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ class SearchHost:
             status = RunStatus.KILLED if self._stop.is_set() else RunStatus.FINISHED
         finally:
             spool.close(status)
-            patience_s = _TRACKING_AFTER_SIGNAL_S if self._stop.is_set() else _TRACKING_S
+            patience_s = _TRACKING_S if status is RunStatus.FINISHED else _TRACKING_WHEN_CUT_SHORT_S
             outcome = tracker.finish(patience_s)
             if outcome.warning:
                 self._warnings.append(outcome.warning)

@@ -178,7 +178,8 @@ class LogScreen:
     def show(self, snapshot: Snapshot, *, note: str = "") -> None:
         now = self._clock()
         new_phase = snapshot.phase != self._phase
-        if now < self._next_s and not new_phase and note in ("", self._note):
+        early = now < self._next_s or snapshot.phase == "done"  # then nothing changes any more
+        if early and not new_phase and note in ("", self._note):
             return
         self._next_s, self._phase, self._note = now + LINE_EVERY_S, snapshot.phase, note
         print(line(snapshot, note=note), file=self._stream)

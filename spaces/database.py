@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import json
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -48,13 +50,37 @@ def export_database(
         directory.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=directory) as scratch:
             database = JSONDatabase(work_dir=scratch)
+            count = 0
             for entry in entries:
                 for workload in _workloads(entry[0], lowered):
                     _commit(database, workload, entry)
+                    count += 1
+            _check_written(Path(scratch), count)
             for name in (WORKLOADS, RECORDS):
                 os.replace(Path(scratch) / name, directory / name)
     except OSError as error:
-        raise TunerError(f"cannot write the database to {directory}: {error}") from error
+        raise TunerError(
+            f"cannot write the database to {directory}: {error.strerror or error}"
+        ) from error
+
+
+def _check_written(folder: Path, records: int) -> None:
+    """See that all of it is there: on a full disk TVM goes on without a word.
+
+    Raises:
+        OSError: something is missing.
+    """
+    try:
+        found = {
+            name: [json.loads(line) for line in (folder / name).read_text().splitlines()]
+            for name in (WORKLOADS, RECORDS)
+        }
+        whole = len(found[RECORDS]) == records
+        whole &= all(record[0] < len(found[WORKLOADS]) for record in found[RECORDS])
+    except ValueError:
+        whole = False
+    if not whole:
+        raise OSError(errno.ENOSPC, "the disk did not take all of it; free some space")
 
 
 def _workloads(task: Task, lowered: Any | None) -> Iterator[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -105,10 +106,16 @@ def export_library(executable: Executable, path: Path) -> None:
     scratch = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        scratch.touch()  # the linker's own words for a folder that refuses are many and vague
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         executable.library.export_library(str(scratch))
         os.replace(scratch, path)
-    except (OSError, RuntimeError, ValueError) as error:
-        raise TunerError(f"cannot write {path}: {first_line(error)}") from error
+    except OSError as error:
+        raise TunerError(f"cannot write {path}: {error.strerror or error}") from error
+    except (RuntimeError, ValueError) as error:
+        said = RuntimeError(str(error).removeprefix("Compilation error:"))  # the linker's own words
+        raise TunerError(f"cannot write {path}: {first_line(said)}") from error
     finally:
         with suppress(OSError):
             scratch.unlink(missing_ok=True)

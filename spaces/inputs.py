@@ -77,6 +77,25 @@ def check_names(given: Sequence[str], known: Sequence[str], option: str) -> None
             raise TunerError(f"{option} {name}: no such input; the model has {listed}")
 
 
+def check_values(
+    inputs: Sequence[InputSpec], values: Sequence[tuple[str, Path | IntRange]]
+) -> dict[str, np.ndarray[Any, Any] | IntRange]:
+    """What was given for inputs, by name, files read.
+
+    Raises:
+        TunerError: an unknown name, a file that cannot be read or does not fit, or a range for
+            an input that holds no integers.
+    """
+    known = {spec.name: spec for spec in inputs}
+    check_names([name for name, _ in values], list(known), "--input")
+    return {
+        name: _from_file(known[name], value)
+        if isinstance(value, Path)
+        else _checked_range(known[name], value)
+        for name, value in values
+    }
+
+
 def make_inputs(
     inputs: Sequence[InputSpec],
     values: Sequence[tuple[str, Path | IntRange]] = (),
@@ -91,13 +110,12 @@ def make_inputs(
         TunerError: an unknown name, a file that cannot be read or does not fit, or a range for
             an input that holds no integers.
     """
-    check_names([name for name, _ in values], [spec.name for spec in inputs], "--input")
-    given = dict(values)
+    given = check_values(inputs, values)
     arrays = []
     for spec in inputs:
         value = given.get(spec.name)
-        if isinstance(value, Path):
-            arrays.append(_from_file(spec, value))
+        if isinstance(value, np.ndarray):
+            arrays.append(value)
             continue
         # Each input has a stream of its own, so naming a file for one changes no other.
         rng = np.random.default_rng([seed, zlib.crc32(spec.name.encode())])
@@ -123,9 +141,13 @@ def _drawn(
     if dtype.kind in "iub":
         chosen = given or _SAFE_INTS
         return rng.integers(chosen.low, chosen.high, spec.shape, endpoint=True).astype(dtype)
-    if given is not None:
-        raise TunerError(f"--input {spec.name}: it holds {spec.dtype}, not integers")
     return np.asarray(rng.standard_normal(spec.shape)).astype(dtype)
+
+
+def _checked_range(spec: InputSpec, given: IntRange) -> IntRange:
+    if numpy_dtype(spec.dtype).kind not in "iub":
+        raise TunerError(f"--input {spec.name}: it holds {spec.dtype}, not integers")
+    return given
 
 
 def _from_file(spec: InputSpec, path: Path) -> np.ndarray[Any, Any]:

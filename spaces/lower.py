@@ -10,16 +10,18 @@ import json
 from typing import Any
 
 from spaces import names
+from spaces.graph_rewrites import bound_takes, move_biases_into_batch_norms
 
 
 def lower(module: Any, target: Any) -> Any:
     """Lower a model to fused tensor programs, weights folded in.
 
-    In order: batch norms are folded into the convolutions before them where these have constant
-    weights, what is left of inference-only operators is decomposed, constants are folded,
-    operators become tensor programs (`LegalizeOps`), and these are fused. Reshapes of
-    intermediate values are kept as such, since they cost nothing at run time. Build the result
-    with the Relax pipeline `default_build`: TVM's default one would fuse it once more.
+    In order: indices of gathers are kept within their tables, batch norms are folded into the
+    convolutions before them where these have constant weights, what is left of inference-only
+    operators is decomposed, constants are folded, operators become tensor programs
+    (`LegalizeOps`), and these are fused. Reshapes of intermediate values are kept as such, since
+    they cost nothing at run time. Build the result with the Relax pipeline `default_build`: TVM's
+    default one would fuse it once more.
 
     Args:
         module: an IRModule with a Relax function "main". One with tensor programs only comes
@@ -34,6 +36,7 @@ def lower(module: Any, target: Any) -> Any:
 
     if isinstance(target, str):
         target = Target(json.loads(target))
+    tidy = Sequential([transform.Normalize(), transform.CanonicalizeBindings()])
     passes = Sequential(
         [
             transform.Normalize(),
@@ -52,7 +55,7 @@ def lower(module: Any, target: Any) -> Any:
         ]
     )
     with target, PassContext(opt_level=3):
-        return passes(module)
+        return passes(move_biases_into_batch_norms(bound_takes(tidy(module))))
 
 
 def _with_symbols(module: Any) -> Any:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from spaces.inputs import InputSpec, check_names
+from spaces.inputs import InputSpec, check_values
 from tuner.errors import TunerError
 from tuner.options import ModelSpec
 
@@ -52,7 +52,7 @@ def load_model(spec: ModelSpec) -> Model:
         path = Path(spec.source)
         name = path.stem
         module, inputs, content = import_file(path, kind, spec.shapes)
-    check_names([n for n, _ in spec.inputs], [i.name for i in inputs], "--input")
+    check_values(inputs, spec.inputs)
     return Model(name, kind, module, inputs, content, path)
 
 

@@ -17,6 +17,12 @@ GLOBAL_SYMBOL = "global_symbol"
 NO_ALIAS = "tirx.noalias"
 """Attribute that promises that no two parameters share memory."""
 
+LOWER_BOUNDS = "tir_var_lower_bound"
+"""Attribute of a graph: the least value of symbolic dimensions, by their names."""
+
+UPPER_BOUNDS = "tir_var_upper_bound"
+"""Attribute of a graph: the largest value of symbolic dimensions, by their names."""
+
 BUILD_PIPELINE = "default_build"
 """Relax pipeline that builds a lowered module as it is; TVM's default one fuses it once more."""
 
@@ -121,6 +127,18 @@ def known_onnx_operators() -> frozenset[str]:
     return frozenset(onnx_frontend._get_convert_map()) | {"If", "Constant"}
 
 
+def known_torch_operators() -> frozenset[str]:
+    """Operators of PyTorch, as `relu.default`, that TVM's importer can convert."""
+    from tvm.relax.frontend.torch import exported_program_translator as translator
+
+    return frozenset(translator.ExportedProgramImporter().convert_map)
+
+
+def stock_convolution(importer: Any, node: Any) -> Any:
+    """What TVM's importer of PyTorch makes of a convolution: a result in float32."""
+    return importer._convolution(node)
+
+
 def llvm_version() -> str:
     """Major version of the LLVM that TVM generates CPU code with; empty where it has none."""
     from tvm.target import codegen
@@ -133,6 +151,20 @@ def host_cpu() -> str:
     from tvm.target import codegen
 
     return str(codegen.llvm_get_system_cpu())
+
+
+def host_triple() -> str:
+    """LLVM's triple of this machine, such as `x86_64-unknown-linux-gnu`."""
+    from tvm.target import codegen
+
+    return str(codegen.llvm_get_system_triple())
+
+
+def is_known_cpu(name: str, triple: str) -> bool:
+    """Whether LLVM knows a CPU of this name; one that it does not know it would ignore."""
+    from tvm.target import codegen
+
+    return bool(codegen.llvm_is_valid_cpu(name, triple))
 
 
 def keep_error_kind(kind: type[Exception]) -> None:

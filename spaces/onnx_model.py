@@ -222,7 +222,8 @@ def _import(proto: Any, path: Path) -> Any:
         with quiet():
             return from_onnx(proto)
     except Exception as error:  # converters raise whatever they meet
-        raise TunerError(f"{path}: cannot import {_culprit(error)}: {_reason(error)}") from error
+        where, why = _culprit(error)
+        raise TunerError(f"{path}: cannot import {where}: {why}") from error
 
 
 def _check_operators(proto: Any, path: Path) -> None:
@@ -243,14 +244,13 @@ def _node_name(node: Any) -> str:
     return str(node.name or f"of output {node.output[0]}")
 
 
-def _culprit(error: BaseException) -> str:
-    """The node that was being converted: the importer's own errors do not name it."""
+def _culprit(error: BaseException) -> tuple[str, str]:
+    """The node that was being converted, which the importer does not name, and what is wrong."""
+    why = re.sub(r"\s+", " ", first_line(error))
     for frame, _ in traceback.walk_tb(error.__traceback__):
         node = frame.f_locals.get("node")
         if frame.f_code.co_name == "_construct_nodes" and node is not None:
-            return f"operator {node.op_type} (node {_node_name(node)})"
-    return "the graph"
-
-
-def _reason(error: BaseException) -> str:
-    return re.sub(r"\s+", " ", first_line(error))
+            if isinstance(error, KeyError) and error.args[0] in node.input:
+                why = f"nothing computes its input {error.args[0]}"
+            return f"operator {node.op_type} (node {_node_name(node)})", why
+    return "the graph", why

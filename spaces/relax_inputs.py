@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,6 +28,7 @@ def close_shapes(module: Any, shapes: Mapping[str, Shape]) -> tuple[Any, tuple[I
     params = list(module["main"].params)
     check_names(list(shapes), [p.name for p in params], "--shape")
     known = _bindings(params, shapes)
+    _check_bounds(module["main"], known)
     inputs = tuple(_input(p, shapes.get(p.name), known) for p in params)
     return _bind(module, known), inputs
 
@@ -39,9 +41,33 @@ def _bindings(params: list[Any], shapes: Mapping[str, Shape]) -> dict[str, int]:
         if declared is not None and given is not None:
             fix_shape(param.name, declared, given)
             for dim, size in zip(declared, given, strict=True):
-                if isinstance(dim, str):
+                if isinstance(dim, str) and dim.isidentifier():  # an expression binds nothing
                     known.setdefault(dim, size)
     return known
+
+
+def _check_bounds(main: Any, known: Mapping[str, int]) -> None:
+    """Refuse sizes outside of the bounds that importers attach to a graph.
+
+    Lower bounds up to 2 are left out: exporters write 2 for any dimension that is not fixed, and
+    run the model with 1 all the same.
+    """
+    lower = dict(names.attribute(main, names.LOWER_BOUNDS) or {})
+    upper = dict(names.attribute(main, names.UPPER_BOUNDS) or {})
+    for dim, size in known.items():
+        least, most = int(lower.get(dim, 0)), int(upper.get(dim, size))
+        if size > most or (size < least and least > 2):
+            bound = f"at most {most}" if size > most else f"at least {least}"
+            raise TunerError(f"--shape: {_owner(main, dim)} has to be {bound}, not {size}")
+
+
+def _owner(main: Any, dim: str) -> str:
+    """Where in the inputs a symbolic dimension is first met."""
+    return next(
+        f"dimension {shape.index(dim)} of {param.name}"
+        for param in main.params
+        if dim in (shape := names.param_shape(param) or [])
+    )
 
 
 def _input(param: Any, given: Shape | None, known: Mapping[str, int]) -> InputSpec:
@@ -57,7 +83,16 @@ def _bind(module: Any, known: Mapping[str, int]) -> Any:
         return module
     from tvm import relax
 
-    return relax.transform.BindSymbolicVars(dict(known), "main")(module)
+    try:
+        return relax.transform.BindSymbolicVars(dict(known), "main")(module)
+    except Exception as error:  # operators raise what they like on shapes that do not fit
+        raise TunerError(f"the model does not take these shapes: {_why(error)}") from error
+
+
+def _why(error: Exception) -> str:
+    """What an operator says, without the description of itself that it starts with."""
+    text = " ".join(str(error).split())
+    return re.sub(r"^In ir\.Op\(.*?name=\"(.*?)\".*?support_level=\d+\),", r"\1:", text)[:200]
 
 
 def _program_inputs(module: Any, shapes: Mapping[str, Shape]) -> tuple[InputSpec, ...]:
@@ -81,6 +116,11 @@ def _program_inputs(module: Any, shapes: Mapping[str, Shape]) -> tuple[InputSpec
                     f"parameter {full_name} has symbolic dimensions "
                     f"({','.join(map(str, shape))}): make the function static, for instance "
                     "by an argument for --arg"
+                )
+            if min(fixed, default=1) < 1:
+                raise TunerError(
+                    f"parameter {full_name} has no elements (its shape is "
+                    f"{','.join(map(str, fixed))}): give the function other arguments"
                 )
             inputs.append(InputSpec(full_name, fixed, names.param_dtype(param)))
     check_names(list(shapes), [], "--shape")

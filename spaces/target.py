@@ -52,10 +52,26 @@ def resolve_target(text: str, *, cores: int | None = None) -> str:
         )
     config = _validated(config)
     if config["kind"] == "llvm":
+        _refuse_other_cpu(config)
         config.setdefault("num-cores", cores or usable_cores())
     if config["kind"] == "cuda":
         config = {**_CUDA_LIMITS, **config}
     return canonical(config)
+
+
+def _refuse_other_cpu(config: dict[str, Any]) -> None:
+    """Refuse a CPU that LLVM would ignore, or that this machine cannot be."""
+    here = names.host_triple()
+    triple = str(config.get("mtriple", here))
+    architecture, own = triple.partition("-")[0], here.partition("-")[0]
+    if architecture != own:
+        raise TunerError(
+            f"the target's CPU is {architecture}, but this machine is {own}: kernels are timed "
+            "where they run"
+        )
+    cpu = config.get("mcpu")
+    if cpu is not None and not names.is_known_cpu(cpu, triple):
+        raise UsageError(f'the target\'s "mcpu" {cpu} is no CPU that LLVM knows')
 
 
 def canonical(config: dict[str, Any]) -> str:

@@ -3,47 +3,52 @@
 from __future__ import annotations
 
 import hashlib
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from spaces import names
 from spaces.inputs import InputSpec, Shape
 from spaces.quiet import quiet
 from spaces.realize import first_line
 from spaces.relax_inputs import close_shapes
+from spaces.torch_archive import core_program, listed, operators, read_archive
+from spaces.torch_products import product_converters
 from tuner.errors import TunerError
 
 
 def import_torch(
     path: Path, shapes: Sequence[tuple[str, Shape]] = ()
 ) -> tuple[Any, tuple[InputSpec, ...], str]:
-    """Import an archive that `torch.export.save` wrote into Relax.
+    """Import an archive that `torch.export.save` wrote into Relax, weights as constants.
 
     Returns:
-        The module with a function "main", its inputs, and a hash of the file and the shapes.
+        The module with a function "main", its inputs under the names that `forward` gives them
+        (`inputs_key` for a tensor inside of an argument), and a hash of the file and the shapes.
 
     Raises:
-        TunerError: PyTorch is missing, the file is missing or broken, an input is dynamic, or an
-            operator cannot be imported.
+        TunerError: PyTorch is missing, the file is missing or broken, an input is dynamic, an
+            operator cannot be imported, or the model is in training mode.
     """
-    if not path.is_file():
-        raise TunerError(f"{path}: no such file")
-    try:
-        import torch
-    except ImportError as error:
-        raise TunerError(
-            f"{path}: reading it needs PyTorch; install the extra: pip install "
-            "'elastic-tuner[torch]'"
-        ) from error
-    try:
-        with quiet():
-            program = torch.export.load(str(path))
-    except Exception as error:  # torch raises many kinds on archives that are broken or foreign
-        raise TunerError(f"{path} is not a torch.export archive: {first_line(error)}") from error
+    program = core_program(read_archive(path), path)
+    _check_operators(program, path)
     module, inputs = close_shapes(_import(program, path), dict(shapes))
-    digest = hashlib.sha256(path.read_bytes())
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256")
     digest.update(repr([(i.name, i.shape, i.dtype) for i in inputs]).encode())
     return module, inputs, digest.hexdigest()[:16]
+
+
+def _check_operators(program: Any, path: Path) -> None:
+    """Refuse operators the importer does not know, with the first node that has each."""
+    known = names.known_torch_operators()
+    unknown: dict[str, str] = {}
+    for node in operators(program):
+        if node.target.__name__ not in known:
+            unknown.setdefault(str(node.target), node.name)
+    if unknown:
+        raise TunerError(f"{path}: the importer does not know {listed(unknown)}")
 
 
 def _import(program: Any, path: Path) -> Any:
@@ -51,6 +56,20 @@ def _import(program: Any, path: Path) -> Any:
 
     try:
         with quiet():
-            return from_exported_program(program, unwrap_unit_return_tuple=True)
+            return from_exported_program(
+                program,
+                unwrap_unit_return_tuple=True,
+                custom_convert_map=product_converters(),
+                run_ep_decomposition=False,
+            )
     except Exception as error:  # converters raise whatever they meet
-        raise TunerError(f"{path}: cannot be imported: {first_line(error)}") from error
+        raise TunerError(f"{path}: cannot import {_culprit(error)}: {first_line(error)}") from error
+
+
+def _culprit(error: BaseException) -> str:
+    """The node that was being converted: the importer's own errors do not name it."""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        node: Any = frame.f_locals.get("node")
+        if frame.f_code.co_name == "_translate_fx_graph" and node.op == "call_function":
+            return f"operator {node.target} (node {node.name})"
+    return "the graph"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 from collections.abc import Iterator
@@ -23,8 +24,12 @@ def atomic_file(path: Path, *, replace: bool = True) -> Iterator[TextIO]:
 
     Raises:
         FileExistsError: there is a file and `replace` is false.
-        OSError: the disk refuses.
+        OSError: the disk refuses, or at `path` is something else than a file.
     """
+    if replace and path.exists() and not path.is_file():
+        # A device or a pipe would be gone: a new file takes the place of what is there.
+        kind = errno.EISDIR if path.is_dir() else errno.EINVAL
+        raise OSError(kind, "Is a directory" if path.is_dir() else "Not a regular file", str(path))
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         with temporary.open("w", encoding="utf-8", newline="\n") as file:

@@ -174,7 +174,9 @@ class MlflowSink:
         if self._client is None:
             from mlflow import MlflowClient
 
-            self._client = MlflowClient(tracking_uri=self._uri)
+            # A URI that it does not know is no fault of the entries: none may be left out.
+            with self._translated(refusals=False):
+                self._client = MlflowClient(tracking_uri=self._uri)
         return self._client
 
     @contextmanager

@@ -125,6 +125,9 @@ def target(text: str) -> str:
     if raw.get("kind") not in TARGET_KINDS:
         kind = _short(str(raw.get("kind", "missing")))
         raise UsageError(f"the target's kind is {kind}; it must be {kinds}")
+    cores = raw.get("num-cores", 1)
+    if type(cores) is not int or not 1 <= cores <= _LARGEST:
+        raise UsageError(f"the target's num-cores is {_short(str(cores))}; it must be 1 or more")
     return json.dumps(raw, sort_keys=True)
 
 
@@ -143,6 +146,8 @@ def nonempty(text: str) -> str:
     """Text with something in it, such as a glob, a path or a name."""
     if not text.strip() or "\0" in text:
         raise UsageError("it is empty; leave the flag out or give it a value")
+    if any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise UsageError(f"{text!r} is not valid UTF-8")
     return text
 
 

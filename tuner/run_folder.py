@@ -170,7 +170,11 @@ def manifest_from_json(text: str, *, where: Path) -> Manifest:
                 f"{where} has schema version {found}, this tuner reads version "
                 f"{MANIFEST_VERSION}: use the tuner that wrote it, or a new run folder"
             )
-        return Manifest(**raw)
+        manifest = Manifest(**raw)
+        texts = (manifest.model, manifest.model_hash, manifest.target)
+        if not all(isinstance(t, str) for t in texts) or not isinstance(manifest.options, dict):
+            raise TypeError("a value of another type than it should be")
+        return manifest
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise TunerError(f"{where} is damaged ({error}): use another run folder") from error
 
@@ -256,7 +260,8 @@ def _refuse_other_run(run: RunFolder, found: Manifest, wanted: Manifest) -> None
 
 
 def _unwritable(folder: Path, error: OSError) -> TunerError:
+    free = "free space or " if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
     return TunerError(
         f"cannot write to the run folder {folder}: {error.strerror or error}; "
-        "free space or name another with --run"
+        f"{free}name another with --run"
     )

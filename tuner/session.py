@@ -111,6 +111,7 @@ class Session:
         self._features: OrderedDict[str, Features] = OrderedDict()
         self._in_flight: dict[TrialKey, Trial] = {}
         self._refusals: Counter[str] = Counter()
+        self._errors: Counter[str] = Counter()
         self._new_records = 0
         self._session_id = store.begin_session(wall())
         self._searches = {t.key: make_search(t, seed + self._session_id) for t in self._tasks}
@@ -150,6 +151,8 @@ class Session:
         self._drain()
         if ended != "signal":
             self._retime_finalists()
+        if self._stop.is_set():
+            ended = "signal"
         self._phase = "done"
         self._tell(ended=True)
         self._store.end_session(self._session_id, self._wall(), ended)
@@ -228,6 +231,8 @@ class Session:
 
     def _learn_from(self, record: Record, features: Features | None) -> None:
         self._seen.add(record.trial.key)
+        if record.measurement.error:
+            self._errors[record.measurement.error.splitlines()[0]] += 1
         self._progress[record.trial.task_key].observe(record)
         self._searches[record.trial.task_key].observe([record])
         if features is not None:
@@ -363,6 +368,9 @@ class Session:
 
     def _message(self) -> str:
         """What a user should know beyond the numbers."""
+        if self._errors and all(p.best_s is None for p in self._progress.values()):
+            (reason, count), *_ = self._errors.most_common(1)
+            return f"no trial gave a time so far; {count} failed: {reason}"
         if self._refusals and not self._features and not len(self._dataset):
             (reason, count), *_ = self._refusals.most_common(1)
             return f"no draft was valid so far; {count} were refused: {reason}"

@@ -9,6 +9,7 @@ with `drain`.
 from __future__ import annotations
 
 import contextlib
+import http.client
 import os
 import shlex
 import signal
@@ -37,6 +38,7 @@ __all__ = [
     "open_command",
 ]
 
+_SCHEMES = ("http", "https", "sqlite", "postgresql", "mysql", "mssql", "databricks")
 _REAP_S = 0.5
 """Kept back from a deadline, to end a process that will not end by itself."""
 
@@ -176,10 +178,17 @@ def check_uri(uri: str, timeout_s: float = 3.0) -> str:
     Any answer counts, be it an error. URIs that are not http are only checked for being of a kind
     MLflow can write to.
     """
-    scheme = urlsplit(uri).scheme if "://" in uri or uri.startswith("file:") else ""
     shown = redacted(uri)
+    later = "tuning goes on, the run is pushed later"
+    try:
+        scheme = urlsplit(uri).scheme if "://" in uri or uri.startswith("file:") else ""
+    except ValueError as error:
+        return f"tracking: {shown} is no address ({error}); {later}"
     if uri and scheme in ("", "file"):
         return f"tracking: MLflow keeps no runs in plain folders any more ({shown}): use sqlite:///"
+    if uri and scheme.partition("+")[0] not in _SCHEMES:
+        known = ", ".join(_SCHEMES)
+        return f"tracking: MLflow may not know {shown} (it knows {known}); {later}"
     if scheme not in ("http", "https"):
         return ""
     answers: list[str] = []
@@ -191,7 +200,7 @@ def check_uri(uri: str, timeout_s: float = 3.0) -> str:
     why = answers[0] if answers else f"nothing for {timeout_s:g} s"
     if not why:
         return ""
-    return f"tracking: {shown} does not answer ({why}); tuning goes on, the run is pushed later"
+    return f"tracking: {shown} does not answer ({why}); {later}"
 
 
 def _no_answer(uri: str, timeout_s: float) -> str:
@@ -203,7 +212,7 @@ def _no_answer(uri: str, timeout_s: float) -> str:
             return ""
     except urllib.error.HTTPError:
         return ""
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, http.client.HTTPException) as error:
         return str(getattr(error, "reason", error)) or type(error).__name__
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 from contextlib import closing
@@ -148,8 +149,11 @@ def _watched(options: TuneOptions, *, details: bool) -> tuple[TuneResult | None,
             )
         except KeyboardInterrupt:
             return None, signals.exit_code
+        except SystemExit:  # what Ray makes of SIGTERM from when it starts until `install`
+            return None, 128 + signal.SIGTERM
         screen.show(result.snapshot)
-    return result, signals.exit_code if result.ended == "signal" else 0
+    signalled = result.ended == "signal" or signals.received is not None
+    return result, signals.exit_code if signalled else 0
 
 
 def _starting(options: TuneOptions) -> Snapshot:
@@ -197,7 +201,7 @@ def _summary(result: TuneResult) -> None:
     from cluster.terminal import ratio
 
     snapshot = result.snapshot
-    gained = "no task was timed"
+    gained = snapshot.message or "no task was timed"
     if snapshot.gain is not None:
         gained = f"kernels run at {ratio(snapshot.gain)} the speed of their default schedules"
     click.echo(f"\n{_ENDED.get(result.ended, result.ended).capitalize()}: {gained}.")

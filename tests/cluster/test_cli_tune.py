@@ -157,6 +157,32 @@ def test_a_signal_before_the_search(
     assert "interrupted before the search began" in capsys.readouterr().err
 
 
+def test_a_sigterm_that_ray_takes_for_itself_while_it_starts(
+    searching: Callable[[Tune], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def starting(options: TuneOptions, **_: Any) -> Result:
+        raise SystemExit(int(signal.SIGTERM))  # what Ray's own handler does
+
+    searching(starting)
+    assert run(["tune", "m.onnx"]) == 143
+    assert "interrupted before the search began" in capsys.readouterr().err
+
+
+def test_a_signal_while_a_run_ends_by_itself_still_shows_in_the_exit_code(
+    searching: Callable[[Tune], None],
+) -> None:
+    def ending(
+        options: TuneOptions, *, stop: threading.Event, on_ready: Callable[[], None], **_: Any
+    ) -> Result:
+        on_ready()
+        os.kill(os.getpid(), signal.SIGINT)
+        assert stop.wait(10)
+        return Result(Path("runs/x"), SNAPSHOT, "trials")
+
+    searching(ending)
+    assert run(["tune", "m.onnx"]) == 130
+
+
 def test_an_error_in_a_run_is_one_line(
     searching: Callable[[Tune], None], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -120,6 +120,17 @@ def test_a_log_gets_a_line_every_five_seconds_and_at_each_change() -> None:
     assert "\x1b" not in out.getvalue()
 
 
+def test_a_log_is_told_once_that_a_run_is_done() -> None:
+    """The tracker may take half a minute to send what is left: nothing changes any more."""
+    now = [100.0]
+    out = io.StringIO()
+    screen = LogScreen(out, clock=lambda: now[0])
+    for second in range(30):
+        now[0] = 100.0 + second
+        screen.show(replace(SNAPSHOT, phase="done"))
+    assert out.getvalue().count("\n") == 1
+
+
 def test_details_put_every_task_in_the_log_once_a_phase() -> None:
     out = io.StringIO()
     screen = LogScreen(out, clock=lambda: 0.0, details=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,23 @@ def test_exporting_again_replaces_what_was_there(tmp_path: Path) -> None:
     record = json.loads((tmp_path / RECORDS).read_text())
     assert record[1][1] == [1.0]
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted([WORKLOADS, RECORDS])
+
+
+def test_a_full_disk_is_refused_and_the_old_database_stays(tmp_path: Path) -> None:
+    # TVM does not look whether its writes succeed; a limit on sizes fails them as a full disk does.
+    lowered = lower(load_model(ModelSpec(f"{EXAMPLES}/dense.py:dense")).module, LLVM)
+    (task,) = extract(lowered, LLVM)
+    entry = (task, Candidate(CandidateKind.TRACE, "[[],[]]", "default"), [1.0])
+    export_database(tmp_path, [entry])
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200, hard))
+    try:
+        with pytest.raises(TunerError, match="free some space"):
+            export_database(tmp_path, [entry])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:

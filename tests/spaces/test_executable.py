@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,29 @@ def test_names_that_are_no_librarys_and_unwritable_places_are_refused(tmp_path: 
     (tmp_path / "file").write_text("")
     with pytest.raises(TunerError, match="cannot write"):
         export_library(executable, tmp_path / "file" / "gemm.so")
+    (tmp_path / "folder.so").mkdir()
+    with pytest.raises(TunerError, match=r"cannot write .*Is a directory$"):
+        export_library(executable, tmp_path / "folder.so")
+
+
+def test_what_the_linker_complains_of_is_told(tmp_path: Path) -> None:
+    executable = compile_module(example("gemm.py:gemm", m=8)[1], LLVM)
+
+    class Refusing:
+        def export_library(self, path: str) -> None:
+            raise RuntimeError("Compilation error:\n/usr/bin/ld: final link failed: no space\n")
+
+    refusing = replace(executable, library=Refusing())
+    with pytest.raises(TunerError, match=r"gemm\.so: .*final link failed: no space$"):
+        export_library(refusing, tmp_path / "gemm.so")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a folder nobody may write to")
+def test_a_folder_that_cannot_be_written_is_said_before_the_linker_runs() -> None:
+    executable = compile_module(example("gemm.py:gemm", m=8)[1], LLVM)
+    with pytest.raises(TunerError, match=r"cannot write /proc/self/gemm\.so: No such file or dir"):
+        export_library(executable, Path("/proc/self/gemm.so"))
 
 
 def test_building_keeps_scheduled_programs_as_they_are() -> None:

@@ -197,6 +197,31 @@ def test_functions_that_give_no_model_are_refused(
     assert "\n" not in str(refused.value)
 
 
+def test_a_program_without_elements_is_refused() -> None:
+    with pytest.raises(TunerError, match="parameter A has no elements"):
+        load_model(ModelSpec(f"{EXAMPLES}/gemm.py:gemm", args=(("m", 0),)))
+
+
+def test_values_of_inputs_are_looked_at_when_the_model_is_read(tmp_path: Path) -> None:
+    path = write_onnx(tmp_path / "net.onnx", SUM, dims=[2, 4])
+    np.save(tmp_path / "small.npy", np.zeros((1, 2), "float32"))
+    np.save(tmp_path / "right.npy", np.zeros((2, 4), "float32"))
+    load_model(ModelSpec(str(path), inputs=(("x", tmp_path / "right.npy"),)))
+    for value, says in (
+        (tmp_path / "missing.npy", "cannot read .*missing.npy"),
+        (tmp_path / "small.npy", "holds float32 1,2, but the model takes float32 2,4"),
+        (IntRange(0, 3), "it holds float32, not integers"),
+    ):
+        with pytest.raises(TunerError, match=says):
+            load_model(ModelSpec(str(path), inputs=(("x", value),)))
+
+
+def test_a_value_that_nothing_computes_is_named(tmp_path: Path) -> None:
+    node = helper.make_node("Relu", ["nowhere"], ["out"], name="first")
+    said = refusal(write_onnx(tmp_path / "net.onnx", [node], dims=[2, 4]))
+    assert "node first): nothing computes its input nowhere" in said
+
+
 def test_files_and_modules_that_do_not_load_are_refused(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text("import there_is_no_such_module")
     assert "there_is_no_such_module" in refusal(f"{tmp_path}/broken.py:f")

@@ -34,6 +34,14 @@ from tuner.spool import (
 )
 from tuner.tracking import TrackerProcess, drain
 
+
+def test_a_uri_that_mlflow_does_not_know_drops_nothing(tmp_path: Path) -> None:
+    # MLflow calls it an invalid parameter, as it does for an entry that it will never take.
+    sink = MlflowSink(tmp_path, Target("frob://x", "tuner"))
+    with pytest.raises(Unavailable, match="frob"):
+        sink.push(BEGIN)
+
+
 BEGIN = [
     Start("u1", "demo", {"seed": "0", "trials": "10"}, {"host": "here"}, 1000.0),
     TaskEntry("aa", "conv", {"weight": "3"}),

@@ -95,10 +95,14 @@ BAD: list[tuple[Callable[[str], Any], list[str]]] = [
         ["", "llmv", "vulkan", '"llvm"', "[]", "{", "{}", '{"kind": "rocm"}', '{"kind": ["llvm"]}'],
     ),
     (
+        parse.target,
+        [f'{{"kind": "llvm", "num-cores": {n}}}' for n in ("0", "-1", "1.5", "true", '"2"')],
+    ),
+    (
         parse.address,
         ["", "remote", "host", "host:", "host:0", "host:70000", ":6379", "ray://h:1", "a b:1"],
     ),
-    (parse.nonempty, ["", "  ", "a\0b"]),
+    (parse.nonempty, ["", "  ", "a\0b", "a\udcffb"]),
 ]
 
 

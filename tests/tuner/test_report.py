@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import statistics
 from pathlib import Path
 
@@ -249,6 +250,13 @@ class TestExport:
             export_records(Broken(), file)
         assert file.read_text() == "old"
         assert list(tmp_path.iterdir()) == [file]
+
+    def test_a_pipe_or_a_device_is_not_replaced_by_a_file(self, tmp_path: Path) -> None:
+        pipe = tmp_path / "pipe"
+        os.mkfifo(pipe)
+        with pytest.raises(TunerError, match="Not a regular file"):
+            export_records(store_of(), pipe)
+        assert pipe.is_fifo()
 
     def test_an_unwritable_place_is_one_line(self, tmp_path: Path) -> None:
         for place in (tmp_path / "no" / "records.jsonl", tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -86,7 +87,14 @@ class TestFolder:
         run.manifest.write_text(json.dumps({"schema": 9, "whatever": 1}))
         assert "schema version 9, this tuner reads version 1" in refusal(tmp_path)
 
-    @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"schema": 1}', "\xff"])
+    @pytest.mark.parametrize(
+        "text",
+        [
+            *["", "{", "[]", "{}", '{"schema": 1}', "\xff"],
+            '{"schema": 1, "model": 3, "model_hash": 4, "target": 5}',
+            '{"schema": 1, "model": "m", "model_hash": "h", "target": "t", "options": []}',
+        ],
+    )
     def test_a_damaged_manifest_is_refused(self, tmp_path: Path, text: str) -> None:
         (tmp_path / "run.json").write_text(text, encoding="latin-1")
         line = refusal(tmp_path)
@@ -101,6 +109,16 @@ class TestFolder:
         (tmp_path / "file").touch()
         assert "cannot write" in refusal(tmp_path / "file")
         assert "cannot write" in refusal(tmp_path / "file" / "run")
+        assert "free space" not in refusal(tmp_path / "file")
+
+    def test_a_full_disk_asks_for_space(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def full(descriptor: int) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        monkeypatch.setattr(os, "fsync", full)
+        assert "No space left on device; free space or name another" in refusal(tmp_path)
 
     @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
     def test_an_old_run_that_became_read_only_is_refused(self, tmp_path: Path) -> None:

@@ -175,6 +175,19 @@ def test_stop_ends_a_session_in_order() -> None:
     assert watcher.final.phase == "done"
 
 
+def test_a_run_where_nothing_gives_a_time_says_why() -> None:
+    failed = Measurement(Status.BUILD_FAILED, error="no linker\nand more", build_s=0.1)
+    spaces = {
+        "a": [Recorded(r.candidate, r.features, failed) for r in recorded_space("a", 20)["a"]]
+    }
+    session = make_session(spaces, MemoryStore(), trials=60)
+    run(session)
+    assert session.snapshot().message == "no trial gave a time so far; 20 failed: no linker"
+    again = make_session(recorded_space("a", 20), MemoryStore(), trials=60)
+    run(again)
+    assert again.snapshot().message == ""
+
+
 def test_stop_while_finalists_are_timed_is_the_end_s_reason() -> None:
     class StopsAtFinalists(Watcher):
         def on_record(self, record: Record, best_s: float | None) -> None:

@@ -348,6 +348,12 @@ class TestUri:
         assert "sqlite:///" in check_uri("file:///tmp/mlruns")
         assert "sqlite:///" in check_uri("./mlruns")
 
+    @pytest.mark.parametrize("uri", ["http://[::1", "http://host:port", "http://", "frob://x"])
+    def test_what_is_no_address_is_one_line(self, uri: str) -> None:
+        warning = check_uri(uri)
+        assert uri in warning
+        assert "\n" not in warning
+
     def test_passwords_are_not_shown(self, dead_uri: str) -> None:
         uri = dead_uri.replace("://", "://me:secret@")
         assert "secret" not in check_uri(uri) + open_command(Path("runs/demo"), uri)
