@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from spaces import names
+from spaces.hush import hushed
 from spaces.inputs import InputSpec, Shape, check_names, fix_shape
-from spaces.quiet import quiet
 from spaces.realize import first_line
 from tuner.errors import TunerError
 
@@ -199,7 +199,7 @@ def simplified(proto: Any) -> Any | None:
     copy = type(proto)()
     copy.CopyFrom(proto)
     try:
-        with quiet():
+        with hushed():
             simple = onnxslim.slim(copy)
     except Exception:  # it may raise anything on graphs it does not know
         return None
@@ -219,7 +219,7 @@ def _import(proto: Any, path: Path) -> Any:
 
     _check_operators(proto, path)
     try:
-        with quiet():
+        with hushed():
             return from_onnx(proto)
     except Exception as error:  # converters raise whatever they meet
         where, why = _culprit(error)

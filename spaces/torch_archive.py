@@ -9,7 +9,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from spaces.quiet import quiet
+from spaces.hush import hushed
 from spaces.realize import first_line
 from tuner.errors import TunerError
 
@@ -36,7 +36,7 @@ def read_archive(path: Path) -> Any:
         ) from error
     holds_program = _looked_over(path)
     try:
-        with quiet():
+        with hushed():
             return torch.export.load(str(path))
     except Exception as error:  # torch raises many kinds on archives that are broken or foreign
         reason = _unreadable(path, error) if holds_program else _NO_PROGRAM
@@ -101,7 +101,7 @@ def core_program(program: Any, path: Path) -> Any:
     """
     _refuse_derived_dimensions(program, path)
     try:
-        with quiet():
+        with hushed():
             core = program.run_decompositions()
     except Exception as error:  # decompositions raise whatever they meet
         raise TunerError(f"{path}: PyTorch cannot decompose it: {first_line(error)}") from error

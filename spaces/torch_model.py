@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from spaces import names
+from spaces.hush import hushed
 from spaces.inputs import InputSpec, Shape
-from spaces.quiet import quiet
 from spaces.realize import first_line
 from spaces.relax_inputs import close_shapes
 from spaces.torch_archive import core_program, listed, operators, read_archive
@@ -55,7 +55,7 @@ def _import(program: Any, path: Path) -> Any:
     from tvm.relax.frontend.torch import from_exported_program
 
     try:
-        with quiet():
+        with hushed():
             return from_exported_program(
                 program,
                 unwrap_unit_return_tuple=True,
