@@ -50,6 +50,17 @@ def ray_cluster(address: str, *, measure_slots: int = 1) -> Iterator[None]:
 
     embedded = address == "local" or (address == "auto" and "RAY_ADDRESS" not in os.environ)
     try:
+        _connect(address, embedded, measure_slots)
+        yield
+    finally:
+        with _no_process_left(embedded):
+            ray.shutdown()
+
+
+def _connect(address: str, embedded: bool, measure_slots: int) -> None:
+    import ray
+
+    try:
         if embedded:
             # "local" and not nothing: a stale address file of a dead cluster would be tried.
             ray.init("local", **_local_settings(measure_slots))
@@ -59,39 +70,44 @@ def ray_cluster(address: str, *, measure_slots: int = 1) -> Iterator[None]:
     except (ConnectionError, ValueError, RuntimeError, OSError, TimeoutError) as error:
         where = "an embedded Ray cluster does not start" if embedded else f"no Ray at {address}"
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        hint = "" if embedded or "RAY_AUTH_MODE" in os.environ else _TOKEN_HINT
+        nobody = isinstance(error, ConnectionRefusedError | TimeoutError | socket.gaierror)
+        tokens = not (embedded or nobody or "RAY_AUTH_MODE" in os.environ)
+        hint = _TOKEN_HINT if tokens else ""
         raise TunerError(f"{where}: {first[:200]}{hint}") from error
-    try:
-        yield
-    finally:
-        helpers = _raylet_children() if embedded else []
-        ray.shutdown()
-        _end(helpers, _GONE_S)
 
 
-def _raylet_children() -> list[psutil.Process]:
-    """Workers and agents of the embedded cluster."""
-    import psutil
+@contextlib.contextmanager
+def _no_process_left(embedded: bool) -> Iterator[None]:
+    """Around the end of an embedded cluster: end what Ray would leave behind.
 
-    found = []
-    for child in psutil.Process().children():
-        with contextlib.suppress(psutil.Error):
-            if child.name() == "raylet":
-                found += child.children()
-    return found
-
-
-def _end(processes: list[psutil.Process], patience_s: float) -> None:
-    """Wait for processes that are about to end, and end those that do not.
-
-    Ray's agents stay for minutes where they were still starting when their raylet went.
+    Its agents stay for minutes where they were still starting when their raylet went, and a
+    raylet that was interrupted while it started is not known to Ray yet.
     """
     import psutil
 
-    _, alive = psutil.wait_procs(processes, timeout=patience_s)
+    helpers = [c for raylet in _raylets(embedded) for c in raylet.children()]
+    yield
+    for raylet in _raylets(embedded):
+        with contextlib.suppress(psutil.Error):
+            raylet.suspend()  # it must not start another one meanwhile
+            helpers += raylet.children()
+            raylet.kill()
+    _, alive = psutil.wait_procs(helpers, timeout=_GONE_S)
     for process in alive:
         with contextlib.suppress(psutil.Error):
             process.kill()
+
+
+def _raylets(embedded: bool) -> list[psutil.Process]:
+    """The raylet that this process started; none where the cluster is not ours."""
+    import psutil
+
+    found = []
+    for child in psutil.Process().children() if embedded else ():
+        with contextlib.suppress(psutil.Error):
+            if child.name() == "raylet" and child.status() != psutil.STATUS_ZOMBIE:
+                found.append(child)
+    return found
 
 
 def refuse_silence(address: str, *, timeout_s: float) -> None:

@@ -37,7 +37,7 @@ from tuner.task import Task
 from tuner.tracking import RunStatus, SpoolObserver, TrackerProcess
 
 _STATUS = {"signal": RunStatus.KILLED}
-_TRACKING_S = 30.0
+_TRACKING_S = 15.0
 _TRACKING_WHEN_CUT_SHORT_S = 8.0
 
 

@@ -140,12 +140,12 @@ def _prepare(options: TuneOptions) -> _Prepared:
 
     target = resolve_target(options.target)
     model = load_model(options.model)
+    tasks = tuple(extract(lower(model.module, target), target, options.only))
     folder = options.run or _new_folder(model)
-    run, manifest = open_run(folder, _manifest(options, model, target))
+    run, _ = open_run(folder, _manifest(options, model, target))
     with RunLock(run.lock):  # refused early, and once more by the search, which keeps it
         if not run.model_dir.exists():
             _keep_model(model, options, run)
-    tasks = tuple(extract(lower(model.module, target), manifest.target, options.only))
     return _Prepared(run, tasks, {t.key: default_candidate(t) for t in tasks}, target)
 
 

@@ -69,6 +69,9 @@ def _refuse_other_cpu(config: dict[str, Any]) -> None:
             f"the target's CPU is {architecture}, but this machine is {own}: kernels are timed "
             "where they run"
         )
+    cores, all_cores = config.get("num-cores", 1), os.cpu_count() or 1
+    if cores > all_cores:
+        raise TunerError(f"the target's num-cores is {cores}, but this machine has {all_cores}")
     cpu = config.get("mcpu")
     if cpu is not None and not names.is_known_cpu(cpu, triple):
         raise UsageError(f'the target\'s "mcpu" {cpu} is no CPU that LLVM knows')

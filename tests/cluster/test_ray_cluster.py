@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
+import psutil
 import pytest
 
 from cluster.ray_cluster import refuse_silence
@@ -68,21 +71,45 @@ def test_the_address_of_the_environment_stands_for_auto(monkeypatch: pytest.Monk
             refuse_silence("auto", timeout_s=5.0)
 
 
-LEAVES_AT_ONCE = """
+INTERRUPTED = """
+import os, signal, sys, threading, time
 import psutil
+
+def interrupt():
+    while not any(c.name() == "raylet" for c in psutil.Process().children()):
+        time.sleep(0.02)
+    os.kill(os.getpid(), signal.SIGINT)
+
 from cluster.ray_cluster import ray_cluster
-with ray_cluster("local"):
-    (raylet,) = [c for c in psutil.Process().children() if c.name() == "raylet"]
-    ours = psutil.Process().children(recursive=True)
-    assert len(ours) > 2
-left = [p for p in ours if p.is_running() and p.status() != "zombie"]
-print("left", [p.cmdline() for p in left])
+threading.Thread(target=interrupt, daemon=True).start()
+try:
+    with ray_cluster("local"):
+        time.sleep(60)
+except KeyboardInterrupt:
+    print("interrupted")
 """
 
 
 @pytest.mark.ray
-def test_a_cluster_that_is_left_as_soon_as_it_starts_leaves_no_process() -> None:
+def test_a_cluster_that_is_interrupted_while_it_starts_leaves_no_process() -> None:
+    mark = f"{os.getpid()}-{time.monotonic_ns()}"
     done = subprocess.run(
-        [sys.executable, "-c", LEAVES_AT_ONCE], capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", INTERRUPTED],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "TUNER_TEST_MARK": mark},
     )
-    assert done.stdout == "left []\n", done.stdout + done.stderr
+    assert done.stdout == "interrupted\n", done.stderr
+    _, alive = psutil.wait_procs(marked(mark), timeout=10)
+    assert [p.cmdline() for p in alive] == []
+
+
+def marked(mark: str) -> list[psutil.Process]:
+    """Processes that inherited this mark in their environment."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if process.environ().get("TUNER_TEST_MARK") == mark:
+                found.append(process)
+    return found

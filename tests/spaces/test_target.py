@@ -84,6 +84,11 @@ def test_a_cpu_of_another_architecture_is_no_device_of_this_machine() -> None:
     assert refused.value.exit_code == 1
 
 
+def test_more_cores_than_this_machine_has_are_refused() -> None:
+    with pytest.raises(TunerError, match="num-cores is 99999, but this machine has"):
+        resolve_target('{"kind": "llvm", "num-cores": 99999}')
+
+
 def test_this_machine_s_own_triple_is_taken() -> None:
     here = f"{platform.machine()}-unknown-linux-gnu"
     target = resolve_target(f'{{"kind": "llvm", "mtriple": "{here}"}}')
