@@ -27,6 +27,9 @@ from tuner.record import TrialKey
 from tuner.sqlite_store import SqliteStore
 
 
+_SETTLE_S = 4.0
+
+
 def measure(kills: int, trials: int, seed: int, run: Path) -> dict[str, Any]:
     """Kill, continue, and count."""
     rng = random.Random(seed)
@@ -45,7 +48,7 @@ def measure(kills: int, trials: int, seed: int, run: Path) -> dict[str, Any]:
         time.sleep(rng.uniform(0.0, 8.0))
         process.send_signal(signal.SIGKILL)
         process.wait()
-        after = _keys(run)
+        after = _settled_keys(run)
         missing += len(before - set(after))
         before = set(after)
     total = max(trials, len(before) + 10)
@@ -69,6 +72,17 @@ def _wait_for_records(run: Path, count: int, *, deadline_s: float) -> None:
         if time.monotonic() > until_s:
             raise SystemExit(f"the run did not go on within {deadline_s:g} s")
         time.sleep(0.3)
+
+
+def _settled_keys(run: Path) -> list[TrialKey]:
+    """What is stored once the workers of a killed run are gone too: they follow in seconds."""
+    keys = _keys(run)
+    while True:
+        time.sleep(_SETTLE_S)
+        more = _keys(run)
+        if len(more) == len(keys):
+            return more
+        keys = more
 
 
 def _keys(run: Path) -> list[TrialKey]:

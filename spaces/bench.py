@@ -24,6 +24,7 @@ _MAX_RUNS = 1000
 _SLOW_RUN_S = 0.5
 # Thread pools spin for a while after their work is done; the next side should not feel that.
 _COOL_DOWN_S = 0.03
+_WARM_UP_S = 0.15
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,10 +161,22 @@ def take_rounds(
                 continue
             sleep(_COOL_DOWN_S)
             if side.run_s < _SLOW_RUN_S:
-                side.run()
+                _warm_up(side, clock)
             runs = max(1, min(_MAX_RUNS, math.ceil(_SAMPLE_S / max(side.run_s, 1e-9))))
             side.samples_s.append(_timed(side.run, runs, clock))
             side.spent_s += side.samples_s[-1] * runs
+
+
+def _warm_up(side: Side, clock: Callable[[], float]) -> None:
+    """Run a side until the system has its threads on cores of their own again.
+
+    Each side has threads of its own, which slept while the others ran. Where two wake up on one
+    core, all of them are several times slower until the system moves one.
+    """
+    until_s = clock() + _WARM_UP_S
+    side.run()
+    while clock() < until_s:
+        side.run()
 
 
 def _timed(run: Callable[[], object], runs: int, clock: Callable[[], float]) -> float:
