@@ -26,7 +26,6 @@ from tuner.errors import TunerError
 from tuner.record import TrialKey
 from tuner.sqlite_store import SqliteStore
 
-
 _SETTLE_S = 4.0
 
 
