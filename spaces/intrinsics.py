@@ -9,14 +9,16 @@ from there by every later process.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
 import sys
-import tempfile
 import types
 from pathlib import Path
 from typing import Any
+
+from tuner.atomic import atomic_file
 
 _PACKAGE = "tvm.s_tir.tensor_intrin"
 _registered: set[str] = set()
@@ -37,7 +39,7 @@ def register_intrinsics(family: str, *, cache_dir: Path | None = None) -> None:
     """Register the intrinsics of one family, once in this process.
 
     Args:
-        family: a submodule of TVM's intrinsics: `x86`, `arm_cpu` or `cuda`.
+        family: a submodule of TVM's intrinsics: `arm_cpu` or `cuda`.
         cache_dir: where parsed intrinsics are kept; None is the user's cache.
     """
     stub_intrinsics()
@@ -65,7 +67,7 @@ def _register_cached(family: str, cache_dir: Path) -> None:
     try:
         saved = tvm.ir.load_json(path.read_text())
     except (OSError, ValueError, RuntimeError):
-        _write_atomically(path, tvm.ir.save_json(_parse(family)))
+        _keep(path, tvm.ir.save_json(_parse(family)))
         return
     for name, (description, implementation) in saved.items():
         TensorIntrin.register(str(name), description, implementation, override=True)
@@ -90,16 +92,12 @@ def _parse(family: str) -> dict[str, Any]:
     return noted
 
 
-def _write_atomically(path: Path, text: str) -> None:
+def _keep(path: Path, text: str) -> None:
     """Best effort: a cache that cannot be written costs time, not results."""
-    try:
+    with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-        with os.fdopen(handle, "w") as file:
+        with atomic_file(path) as file:
             file.write(text)
-        os.replace(name, path)
-    except OSError:
-        return
 
 
 def target_family(target_json: str, *, low_precision: bool) -> str | None:
@@ -116,4 +114,6 @@ def target_family(target_json: str, *, low_precision: bool) -> str | None:
         return "cuda"
     triple = str(target.get("mtriple", ""))
     arm = "aarch64" in triple or (not triple and os.uname().machine == "aarch64")
-    return "arm_cpu" if arm else "x86"
+    # TVM 0.27's VNNI intrinsic does not fit the signature it has in LLVM 22: every program that
+    # uses it fails to compile.
+    return "arm_cpu" if arm else None

@@ -29,17 +29,18 @@ class RuleSet:
     mutators: tuple[tuple[Any, float], ...]
 
 
-def rules_kind(target_json: str, *, low_precision: bool) -> str:
-    """TVM's name for the default rules of a target and a kind of program.
+def rules_kind(target_json: str, family: str | None) -> str:
+    """TVM's name for the default rules of a target.
 
-    Intrinsic rules (VNNI, dot product, tensor cores) only concern 8- and 16-bit operands, so
-    other programs get the plain rules and their workers skip the registration.
+    Args:
+        family: of intrinsics the rules may use (`target_family`). They only concern 8- and
+            16-bit operands, so other programs get the plain rules and skip the registration.
     """
     target = json.loads(target_json)
     if target["kind"] == "cuda":
         arch = str(target.get("arch", "sm_0")).removeprefix("sm_").rstrip("abcdef")
-        return "cuda-tensorcore" if low_precision and int(arch) >= 75 else "cuda"
-    return "from-target" if low_precision else "llvm"
+        return "cuda-tensorcore" if family and int(arch) >= 75 else "cuda"
+    return "from-target" if family else "llvm"
 
 
 def is_low_precision(module: Any) -> bool:
@@ -57,11 +58,10 @@ def make_rules(module: Any, target_json: str) -> RuleSet:
     stub_intrinsics()
     from tvm.s_tir import meta_schedule as ms
 
-    low_precision = is_low_precision(module)
-    family = target_family(target_json, low_precision=low_precision)
+    family = target_family(target_json, low_precision=is_low_precision(module))
     if family is not None:
         register_intrinsics(family)
-    kind = rules_kind(target_json, low_precision=low_precision)
+    kind = rules_kind(target_json, family)
     context = ms.TuneContext(
         mod=module,
         target=parse_target(target_json),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -132,6 +134,65 @@ def test_cuda_has_a_space_too() -> None:
         assert "threadIdx.x" in point.schedule.mod.script()
         return
     pytest.fail("no valid sample in 200")
+
+
+_PRODUCT = """
+import json, sys, tvm
+from spaces.build import build_artifact
+from spaces.realize import InvalidCandidate
+from spaces.trace_space import TraceSpace
+from tuner.candidate import Draft
+from tuner.task import Task
+from tvm import te
+left, right, out, target = sys.argv[1:]
+a, b = te.placeholder((256, 256), left, name="a"), te.placeholder((256, 256), right, name="b")
+k = te.reduce_axis((0, 256), name="k")
+c = te.compute(
+    (256, 256),
+    lambda i, j: te.sum(a[i, k].astype(out) * b[j, k].astype(out), axis=k),
+    name="c",
+)
+module = tvm.IRModule({"main": te.create_prim_func([a, b, c])})
+space = TraceSpace(Task("key", "name", tvm.ir.save_json(module), target))
+for seed in range(200):
+    try:
+        point = space.realize_draft(Draft("key", seed, seed))
+        break
+    except InvalidCandidate:
+        continue
+print(space.name, point.candidate.key, "tensorize" in point.candidate.payload.lower())
+if "llvm" in target:
+    print(len(build_artifact(point.schedule.mod, target)) > 0)
+"""
+
+
+def in_a_process_with_cache(cache: Path, *arguments: str) -> list[str]:
+    return subprocess.run(
+        [sys.executable, "-c", _PRODUCT, *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+        env={**os.environ, "XDG_CACHE_HOME": str(cache)},
+    ).stdout.split()
+
+
+def test_products_of_bytes_have_candidates_that_compile(tmp_path: Path) -> None:
+    from spaces.target import resolve_target
+
+    answer = in_a_process_with_cache(tmp_path, "uint8", "int8", "int32", resolve_target("llvm"))
+    assert answer[-1] == "True"
+
+
+@pytest.mark.slow
+def test_half_precision_on_a_gpu_uses_tensor_cores_and_keeps_their_intrinsics(
+    tmp_path: Path,
+) -> None:
+    first = in_a_process_with_cache(tmp_path, "float16", "float16", "float16", CUDA)
+    assert first[0] == "rules:cuda-tensorcore"
+    assert first[2] == "True"
+    assert list(tmp_path.rglob("intrinsics-cuda-*.json"))
+    assert in_a_process_with_cache(tmp_path, "float16", "float16", "float16", CUDA) == first
 
 
 def test_a_trace_reads_as_python(task: Task, space: TraceSpace) -> None:
