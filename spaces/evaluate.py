@@ -10,7 +10,8 @@ import numpy as np
 
 from spaces.features import FeatureExtractor
 from spaces.realize import InvalidCandidate, first_line
-from spaces.trace_space import Point, TraceSpace
+from spaces.task_space import TaskSpace
+from spaces.trace_space import Point
 from tuner.candidate import Draft
 from tuner.cost_model import CostModel
 from tuner.measure import Evaluated
@@ -29,7 +30,7 @@ class Evaluator:
     def __init__(self, seed: int = 0) -> None:
         self._seed = seed
         self._tasks: dict[str, Task] = {}
-        self._spaces: OrderedDict[str, TraceSpace] = OrderedDict()
+        self._spaces: OrderedDict[str, TaskSpace] = OrderedDict()
         self._extractors: dict[str, FeatureExtractor] = {}
         self._model: CostModel | None = None
         self._version = 0
@@ -87,10 +88,10 @@ class Evaluator:
                 model_version=self._version,
             )
 
-    def _space(self, task_key: str) -> TraceSpace:
+    def _space(self, task_key: str) -> TaskSpace:
         """The space of a task; the rules are applied once for as long as it is in use."""
         if task_key not in self._spaces:
-            self._spaces[task_key] = TraceSpace(self._tasks[task_key])
+            self._spaces[task_key] = TaskSpace(self._tasks[task_key])
             if len(self._spaces) > _SPACES_KEPT:
                 self._spaces.popitem(last=False)
         self._spaces.move_to_end(task_key)

@@ -17,6 +17,12 @@ GLOBAL_SYMBOL = "global_symbol"
 NO_ALIAS = "tirx.noalias"
 """Attribute that promises that no two parameters share memory."""
 
+LAYOUT_FREE = "layout_free_buffers"
+"""Attribute with the positions of those parameters of a program that are constants."""
+
+PREPROC = "meta_schedule.layout_rewrite_preproc"
+"""Annotation of a block that packs a constant operand, to be done ahead."""
+
 LOWER_BOUNDS = "tir_var_lower_bound"
 """Attribute of a graph: the least value of symbolic dimensions, by their names."""
 
@@ -39,6 +45,55 @@ def is_relax_function(function: Any) -> bool:
     from tvm.relax import Function
 
     return isinstance(function, Function)
+
+
+def operator_name(expression: Any) -> str:
+    """Name of the operator that an expression of a graph calls, as `relax.add`; else empty."""
+    from tvm.ir import Op
+    from tvm.relax import Call
+
+    if not isinstance(expression, Call) or not isinstance(expression.op, Op):
+        return ""
+    return str(expression.op.name)
+
+
+def variable_name(expression: Any) -> str:
+    """Name of a variable of a graph; empty of anything else."""
+    return str(getattr(expression, "name", None) or "")
+
+
+def tensor_dims(expression: Any) -> list[Any] | None:
+    """Dimensions of an expression of a graph; None where it is no tensor of known rank."""
+    from tvm.relax import TensorType
+
+    return param_dims(expression) if isinstance(expression.ty, TensorType) else None
+
+
+def tensor_itemsize(expression: Any) -> int:
+    """Bytes of one element of a tensor; at least 1."""
+    return max(1, int(getattr(expression.ty.dtype, "bits", 32)) // 8)
+
+
+def with_attrs_of_graph(function: Any, other: Any) -> Any:
+    """One graph under the attributes of another."""
+    for name, value in dict(other.attrs or {}).items():
+        function = function.with_attr(name, value)
+    return function
+
+
+def is_constant(expression: Any) -> bool:
+    """Whether an expression of a graph is a tensor known ahead."""
+    from tvm.ir import GenericConst
+
+    return isinstance(expression, GenericConst)
+
+
+def is_call_tir(expression: Any) -> bool:
+    """Whether an expression of a graph is a call to a tensor program."""
+    from tvm.ir import Op
+    from tvm.relax import Call
+
+    return isinstance(expression, Call) and expression.op == Op.get("relax.call_tir")
 
 
 def prim_funcs(module: Any) -> list[tuple[str, Any]]:
@@ -172,3 +227,10 @@ def keep_error_kind(kind: type[Exception]) -> None:
     import tvm_ffi
 
     tvm_ffi.register_error(kind.__name__, kind)
+
+
+def has_cpu_feature(target: Any, feature: str) -> bool:
+    """Whether LLVM would use a feature, such as `avx512f`, for an llvm target."""
+    from tvm.target import codegen
+
+    return bool(codegen.target_has_features(feature, target))

@@ -6,12 +6,12 @@ import json
 from functools import lru_cache
 from typing import Any
 
-from spaces.rules import RuleSet, make_rules
+from spaces.rules import RULES_PREFIX, RuleSet, make_rules
 from tuner.candidate import Candidate, CandidateKind
 from tuner.task import Task
 
 DEFAULT_SPACE = "default"
-"""Space of default schedules: their traces stand for themselves, without post-processing."""
+"""Space of default schedules."""
 
 _MAX_TVM_SEED = 2**31 - 1
 
@@ -60,7 +60,7 @@ def realize(task: Task, candidate: Candidate) -> Any:
         Trace.apply_json_to_schedule(json.loads(candidate.payload), schedule)
     except Exception as error:  # TVM raises whatever its C++ side threw
         raise InvalidCandidate(f"trace does not apply: {first_line(error)}") from error
-    if candidate.space != DEFAULT_SPACE:
+    if candidate.space.startswith(RULES_PREFIX):
         postprocess(schedule, task_rules(task.module, task.target))
     return schedule
 

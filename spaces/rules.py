@@ -9,6 +9,9 @@ from typing import Any
 from spaces.intrinsics import register_intrinsics, stub_intrinsics, target_family
 from spaces.target import parse_target
 
+RULES_PREFIX = "rules:"
+"""What names of these spaces begin with: their traces need the rules' post-processing."""
+
 _LOW_PRECISION = ("int8", "uint8", "float16", "bfloat16")
 
 
@@ -73,7 +76,7 @@ def make_rules(module: Any, target_json: str) -> RuleSet:
     )
     generator = context.space_generator
     return RuleSet(
-        name=f"rules:{kind}",
+        name=f"{RULES_PREFIX}{kind}",
         context=context,
         postprocs=tuple(generator.postprocs),
         mutators=tuple((m, float(w)) for m, w in generator.mutator_probs.items()),

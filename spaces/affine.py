@@ -1,0 +1,68 @@
+"""Index expressions as sums of variables, where they are that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """One index expression.
+
+    Attributes:
+        steps: how far the index moves with one step of each variable, by the variable's number.
+        constant: where it begins.
+        tangled: variables that it depends on in any other way.
+    """
+
+    steps: dict[int, int]
+    constant: int
+    tangled: frozenset[int]
+
+    @property
+    def uses(self) -> frozenset[int]:
+        """All variables that it depends on."""
+        return frozenset(self.steps) | self.tangled
+
+
+def read_index(expression: Any, numbers: dict[Any, int], fixed: frozenset[int]) -> Index:
+    """Take an index expression apart.
+
+    Args:
+        numbers: of the variables; others count as 0.
+        fixed: variables that are always 0.
+    """
+    kind = type(expression).__name__
+    if kind == "IntImm":
+        return Index({}, int(expression.value), frozenset())
+    if kind == "Var":
+        number = numbers.get(expression)
+        known = number is not None and number not in fixed
+        return Index({number: 1} if known and number is not None else {}, 0, frozenset())
+    if kind == "Cast":
+        return read_index(expression.value, numbers, fixed)
+    if not hasattr(expression, "a"):
+        return Index({}, 0, frozenset())
+    left = read_index(expression.a, numbers, fixed)
+    right = read_index(expression.b, numbers, fixed)
+    if kind in ("Add", "Sub"):
+        return _sum(left, right, 1 if kind == "Add" else -1)
+    if kind == "Mul" and not left.uses:
+        left, right = right, left
+    if kind == "Mul" and not right.uses:
+        by = right.constant
+        steps = {v: s * by for v, s in left.steps.items()}
+        return Index(steps, left.constant * by, left.tangled)
+    return Index({}, 0, left.uses | right.uses)
+
+
+def _sum(left: Index, right: Index, sign: int) -> Index:
+    steps = dict(left.steps)
+    for variable, step in right.steps.items():
+        steps[variable] = steps.get(variable, 0) + sign * step
+    return Index(
+        {v: s for v, s in steps.items() if s},
+        left.constant + sign * right.constant,
+        left.tangled | right.tangled,
+    )

@@ -1,0 +1,57 @@
+"""The space of a task: its template where it has one, and what TVM's rules span."""
+
+from __future__ import annotations
+
+import random
+from typing import Protocol
+
+from spaces.knob_space import KnobSpace
+from spaces.templates.choose import templates_of
+from spaces.trace_space import Point, TraceSpace
+from tuner.candidate import Draft
+from tuner.task import Task
+
+_RULES_SHARE = 0.1
+
+
+class Space(Protocol):
+    """Where candidates of one task come from."""
+
+    @property
+    def name(self) -> str: ...
+
+    def realize_draft(self, draft: Draft) -> Point: ...
+
+
+class TaskSpace:
+    """The union of a task's spaces.
+
+    A mutation stays in its parent's space. A fresh sample comes from a template where one fits,
+    and now and then from the rules: a template is a bet, and the rules are the hedge.
+    """
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._templates = [KnobSpace(task, template) for template in templates_of(task)]
+        self._rules: TraceSpace | None = None
+
+    def realize_draft(self, draft: Draft) -> Point:
+        """Carry out a draft.
+
+        Raises:
+            InvalidCandidate: the random choices gave a schedule that is not valid.
+        """
+        return self._space_of(draft).realize_draft(draft)
+
+    def _space_of(self, draft: Draft) -> Space:
+        if draft.parent is not None:
+            for space in self._templates:
+                if space.name == draft.parent.space:
+                    return space
+        rng = random.Random(~draft.seed)
+        fresh = draft.parent is None or not draft.parent.space.startswith("rules:")
+        if self._templates and fresh and rng.random() >= _RULES_SHARE:
+            return rng.choice(self._templates)
+        if self._rules is None:  # applying the rules takes a while, and may never be needed
+            self._rules = TraceSpace(self._task)
+        return self._rules

@@ -1,0 +1,1 @@
+"""Schedules with knobs: hand-written shapes of code whose sizes are searched."""

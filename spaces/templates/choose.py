@@ -1,0 +1,17 @@
+"""Which templates fit a task."""
+
+from __future__ import annotations
+
+from spaces.knobs import Template
+from spaces.target import target_kind
+from tuner.task import Task
+
+
+def templates_of(task: Task) -> list[Template]:
+    """Templates for a task, best first; none where only the rules apply."""
+    if target_kind(task.target) != "llvm":
+        return []
+    from spaces.templates.contraction import contraction_templates
+
+    found = contraction_templates(task)
+    return found

@@ -1,0 +1,252 @@
+"""Find the contraction in a tensor program, and what its axes are for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spaces import names
+from spaces.affine import Index, read_index
+from spaces.templates.contraction_roles import roles
+from spaces.templates.contraction_shape import Axis, Contraction, Operand
+
+_LAYOUT_FREE = "layout_free_buffers"
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """Blocks of a schedule that was tidied up.
+
+    Attributes:
+        main: the contraction.
+        before: for each operand the block that writes it, or None.
+        last: the block of the epilogue that writes the result, or None where `main` does.
+    """
+
+    main: Any
+    before: tuple[Any, Any]
+    last: Any
+
+
+def tidy(schedule: Any) -> Stages | None:
+    """Inline what can be inlined around the one contraction of a schedule.
+
+    What is left is at most one stage before each operand, the contraction, and one epilogue. None
+    where the program has another form: two sums, results on several ways, a symbolic extent.
+    """
+    blocks = list(schedule.get_child_blocks(schedule.get_sblock("root")))
+    main = [b for b in blocks if _sums(schedule.get(b))]
+    if len(main) != 1 or _factors(schedule.get(main[0])) is None:
+        return None
+    last = _inlined_epilogue(schedule, main[0])
+    if last is False:
+        return None
+    before = _inlined_prologue(schedule, main[0])
+    left = len(schedule.get_child_blocks(schedule.get_sblock("root")))
+    if left != 1 + (last is not None) + sum(b is not None for b in before):
+        return None
+    return Stages(main[0], before, last)
+
+
+def _inlined_epilogue(schedule: Any, main: Any) -> Any:
+    """The last block after `main`, all between and beside it inlined; False where it forks."""
+    last = main
+    while consumers := schedule.get_consumers(last):
+        if len(consumers) > 1:
+            return False
+        last = consumers[0]
+    if schedule.get(last).same_as(schedule.get(main)):
+        return None
+    ancestors = _ancestors(schedule, main)
+    for block in schedule.get_child_blocks(schedule.get_sblock("root")):
+        found = schedule.get(block)
+        kept = (schedule.get(main), schedule.get(last), *(schedule.get(a) for a in ancestors))
+        if not any(found.same_as(k) for k in kept):
+            schedule.compute_inline(block)
+    return last
+
+
+def _ancestors(schedule: Any, main: Any) -> list[Any]:
+    """All blocks that `main` needs, nearest first."""
+    found: list[Any] = []
+    fresh = list(schedule.get_producers(main))
+    while fresh:
+        found += fresh
+        fresh = [p for block in fresh for p in schedule.get_producers(block)]
+    return found
+
+
+def _inlined_prologue(schedule: Any, main: Any) -> tuple[Any, Any]:
+    """For each operand the stage that writes it; those before it, and plain copies, inlined."""
+    before: list[Any] = []
+    for operand in range(2):
+        stage = producer_of(schedule, main, operand)
+        while stage is not None:
+            for earlier in _ancestors(schedule, stage):
+                schedule.compute_inline(earlier)
+            if not _plain_copy(schedule.get(stage)):
+                break
+            schedule.compute_inline(stage)
+            stage = producer_of(schedule, main, operand)
+        before.append(stage)
+    return before[0], before[1]
+
+
+def producer_of(schedule: Any, main: Any, operand: int) -> Any:
+    """The block that writes an operand of a contraction, or None."""
+    wanted = schedule.get(main).reads[operand].source
+    for block in schedule.get_producers(main):
+        if any(w.source.same_as(wanted) for w in schedule.get(block).writes):
+            return block
+    return None
+
+
+def _sums(block: Any) -> bool:
+    return any(int(v.iter_type) != _SPATIAL for v in block.iter_vars)
+
+
+def _plain_copy(block: Any) -> bool:
+    """Whether a block only copies, at most in another order of dimensions."""
+    from tvm.ir import TensorLoad
+
+    value = getattr(block.body, "value", None)
+    return isinstance(value, TensorLoad) and all(
+        type(e).__name__ in ("Var", "IntImm") for e in value.indices
+    )
+
+
+def describe(function: Any, schedule: Any, stages: Stages) -> list[Contraction]:
+    """The ways to see a tidied program as rows and columns; empty where there is none.
+
+    Args:
+        function: the PrimFunc as it was given, which says what is constant.
+    """
+    block = schedule.get(stages.main)
+    loads = _factors(block)
+    extents = [names.known_int(v.dom.extent) for v in block.iter_vars]
+    kinds = [int(v.iter_type) for v in block.iter_vars]
+    if loads is None or None in extents or set(kinds) - {_SPATIAL, _REDUCE}:
+        return []
+    numbers = {v.var: n for n, v in enumerate(block.iter_vars)}
+    fixed = frozenset(n for n, extent in enumerate(extents) if extent == 1)
+    out = [read_index(e, numbers, fixed) for e in block.body.indices]
+    indexes = [[read_index(e, numbers, fixed) for e in load.indices] for load in loads]
+    axes = tuple(
+        Axis(
+            extent=int(extent or 0),
+            reduce=kind == _REDUCE,
+            out_dim=_alone(number, out),
+            dims=(_alone(number, indexes[0]), _alone(number, indexes[1])),
+            used=(_uses(number, indexes[0]), _uses(number, indexes[1])),
+        )
+        for number, (extent, kind) in enumerate(zip(extents, kinds, strict=True))
+    )
+    if any(not a.reduce and a.extent > 1 and a.out_dim is None for a in axes):
+        return []
+    constants = _constants(function)
+    operands = tuple(
+        Operand(
+            shape=tuple(int(d) for d in load.source.shape),
+            bits=_bits(load.source.dtype),
+            constant=any(load.source.same_as(c) for c in constants),
+            staged=before is not None,
+        )
+        for load, before in zip(loads, stages.before, strict=True)
+    )
+    expressions = [*block.body.indices, *loads[0].indices, *loads[1].indices]
+    return [
+        Contraction(
+            axes=axes,
+            operands=(operands[0], operands[1]),
+            column=column,
+            rows=rows,
+            outer=outer,
+            columns_of=columns_of,
+            plain=all(type(e).__name__ == "Var" for e in expressions),
+            out_dims=len(out),
+            out_bits=_bits(block.body.buffer.dtype),
+            epilogue=stages.last is not None,
+            epilogue_keeps_shape=_keeps_shape(schedule, stages),
+        )
+        for column, columns_of, rows, outer in roles(axes, (operands[0], operands[1]))
+    ]
+
+
+_SPATIAL, _REDUCE = 0, 2
+
+
+def _keeps_shape(schedule: Any, stages: Stages) -> bool:
+    """Whether the epilogue goes through the result in the result's own order."""
+    if stages.last is None:
+        return True
+    last, main = schedule.get(stages.last), schedule.get(stages.main)
+    wanted = [int(d) for d in main.writes[0].source.shape]
+    extents = [names.known_int(v.dom.extent) for v in last.iter_vars]
+    numbers = {v.var: n for n, v in enumerate(last.iter_vars)}
+    mine = [r for r in last.reads if r.source.same_as(main.writes[0].source)]
+    if extents != wanted or len(mine) != 1 or len(last.writes) != 1:
+        return False
+    fixed = frozenset(n for n, extent in enumerate(extents) if extent == 1)
+    for region in (mine[0], last.writes[0]):
+        index = [read_index(part.min, numbers, fixed) for part in region.region]
+        if any(
+            extents[d] != 1 and (e.steps != {d: 1} or e.tangled or e.constant)
+            for d, e in enumerate(index)
+        ) or len(index) != len(wanted):
+            return False
+    return True
+
+
+def _factors(block: Any) -> list[Any] | None:
+    """The two buffer loads whose product a block sums up, casts put aside."""
+    from tvm import tirx
+    from tvm.ir import TensorLoad
+
+    store = block.body
+    if not isinstance(store, tirx.BufferStore) or not isinstance(store.value, tirx.Add):
+        return None
+    own, product = store.value.a, store.value.b
+    if not isinstance(own, TensorLoad) or not own.source.same_as(store.buffer):
+        return None
+    product = _uncast(product)
+    if not isinstance(product, tirx.Mul):
+        return None
+    loads = [_uncast(product.a), _uncast(product.b)]
+    if not all(isinstance(load, TensorLoad) for load in loads):
+        return None
+    if loads[0].source.same_as(loads[1].source):
+        return None
+    order = [region.source for region in block.reads]
+    return sorted(loads, key=lambda l: next(i for i, b in enumerate(order) if b.same_as(l.source)))
+
+
+def _uncast(expression: Any) -> Any:
+    from tvm import tirx
+
+    while isinstance(expression, tirx.Cast):
+        expression = expression.value
+    return expression
+
+
+def _alone(number: int, index: Sequence[Index]) -> int | None:
+    """The dimension that a variable alone is the index of."""
+    where = [d for d, e in enumerate(index) if number in e.uses]
+    if len(where) != 1:
+        return None
+    found = index[where[0]]
+    simple = found.steps == {number: 1} and not found.tangled and found.constant == 0
+    return where[0] if simple else None
+
+
+def _uses(number: int, index: Sequence[Index]) -> bool:
+    return any(number in e.uses for e in index)
+
+
+def _constants(function: Any) -> list[Any]:
+    free = names.attribute(function, _LAYOUT_FREE) or []
+    return [function.params[int(i)] for i in free]
+
+
+def _bits(dtype: Any) -> int:
+    return int("".join(c for c in str(dtype).split("x")[0] if c.isdigit()) or 8)

@@ -1,0 +1,329 @@
+"""Write a contraction down as its knobs say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from spaces.knobs import Knobs
+from spaces.templates import contraction_knobs as k
+from spaces.templates.contraction_match import Stages, producer_of, tidy
+from spaces.templates.contraction_shape import Contraction
+
+PREPROC = "meta_schedule.layout_rewrite_preproc"
+"""Annotation of a block that packs a constant: it may run before the program does."""
+
+_COPY_CHUNK = 2048
+
+
+def write_contraction(schedule: Any, c: Contraction, knobs: Knobs) -> None:
+    """Carry out the knobs on a fresh schedule.
+
+    Raises:
+        Exception: whatever TVM throws where a primitive does not apply.
+    """
+    stages = tidy(schedule)
+    if stages is None:
+        raise ValueError("the program has no contraction of a known form")
+    stages = _padded(schedule, c, knobs, stages)
+    packed = _packed(schedule, c, knobs, stages)
+    last = _own_tile(schedule, c, stages)
+    loops = _tiled(schedule, c, knobs, _axis_loops(schedule, c, stages.main, last))
+    schedule.reverse_compute_at(last, loops.tile)
+    _write_back(schedule, c, knobs, last)
+    for operand, block in enumerate(packed):
+        if block is None:
+            continue
+        if operand == c.rows_of and knobs[k.STAGE_INSIDE] and not knobs[k.PACK_ROWS]:
+            schedule.compute_at(block, loops.chunk)
+            _vectorized_copy(schedule, block, knobs[k.LANES])
+        else:
+            _stage_at_root(schedule, c, knobs, operand, block)
+    schedule.decompose_reduction(stages.main, loops.reduction)
+
+
+@dataclass(frozen=True, slots=True)
+class _Loops:
+    chunk: Any
+    tile: Any
+    reduction: Any
+
+
+def _padded(schedule: Any, c: Contraction, knobs: Knobs, stages: Stages) -> Stages:
+    """Extents grown to multiples of the tiles, where every index is one axis alone."""
+    t = k.tiling(c, knobs)
+    grown = t.padded_rows != c.row_extent or t.padded_columns != c.column_extent
+    if not c.plain or not (grown or t.padded_depth != c.depth):
+        return stages
+    padding = [1] * len(c.axes)
+    padding[c.column] = t.padded_columns
+    if c.rows:
+        padding[c.rows[0]] = t.padded_rows if len(c.rows) == 1 else 1
+    inner = _inner_reduction(c)
+    if inner is not None and t.padded_depth != c.depth:
+        padding[inner] = knobs[k.UNROLL]
+    schedule.pad_einsum(stages.main, padding)
+    before = []
+    for operand in range(2):
+        stage = producer_of(schedule, stages.main, operand)
+        if stage is not None and stages.before[operand] is not None:
+            for earlier in schedule.get_producers(stage):
+                schedule.compute_inline(earlier)
+        before.append(stage)
+    if not grown:
+        return Stages(stages.main, (before[0], before[1]), stages.last)
+    unpadded = schedule.get_consumers(stages.main)[0]
+    if stages.last is None:
+        return Stages(stages.main, (before[0], before[1]), unpadded)
+    schedule.compute_inline(unpadded)
+    return Stages(stages.main, (before[0], before[1]), stages.last)
+
+
+def _inner_reduction(c: Contraction) -> int | None:
+    """The only reduction with more than one step, where there is only one."""
+    real = [i for i in c.reduce_axes if c.axes[i].extent > 1]
+    return real[0] if len(real) == 1 else None
+
+
+def _packed(schedule: Any, c: Contraction, knobs: Knobs, stages: Stages) -> list[Any]:
+    """For each operand the stage that has to be scheduled: packing, padding, or None."""
+    blocks = list(stages.before)
+    wanted = {
+        c.rows_of: (knobs[k.PACK_ROWS], c.rows[-1] if c.rows else None, knobs[k.ROWS]),
+        c.columns_of: (knobs[k.PACK_COLUMNS], c.column, knobs[k.VECTORS] * knobs[k.LANES]),
+    }
+    for operand, (pack, axis, width) in wanted.items():
+        if not pack or axis is None:
+            continue
+        dim = c.axes[axis].dims[operand]
+        if dim is None:
+            raise ValueError("an operand cannot be packed along this axis")
+        constant = c.operands[operand].constant and blocks[operand] is None
+        if blocks[operand] is None:
+            blocks[operand] = schedule.cache_read(stages.main, operand, "global")
+        if constant:
+            schedule.annotate(blocks[operand], PREPROC, True)
+        schedule.transform_layout(
+            stages.main,
+            ("read", operand),
+            _panels(dim, width, _reduction_order(c, operand)),
+            pad_value=0.0 if constant else None,
+        )
+        if constant:
+            blocks[operand] = None
+    return blocks
+
+
+def _reduction_order(c: Contraction, operand: int) -> list[int]:
+    """Dimensions of an operand that are summed over, in the order of the loops."""
+    dims = [c.axes[i].dims[operand] for i in c.reduce_axes]
+    return [d for d in dims if d is not None]
+
+
+def _panels(dim: int, width: int, order: list[int]) -> Callable[..., list[Any]]:
+    """Panels of `width` along one dimension: batch, panel, what is summed over, place in panel."""
+    from tvm import tirx
+
+    def place(*index: Any) -> list[Any]:
+        others = [i for d, i in enumerate(index) if d != dim and d not in order]
+        inner = [index[d] for d in order if d != dim]
+        return [
+            *others,
+            tirx.floordiv(index[dim], width),
+            *inner,
+            tirx.floormod(index[dim], width),
+        ]
+
+    return place
+
+
+def _own_tile(schedule: Any, c: Contraction, stages: Stages) -> Any:
+    """Let `main` write into a tile of its own; the block that carries it to the result."""
+    last = stages.last
+    if last is None:
+        last = schedule.cache_write(stages.main, 0, "local")
+    else:
+        schedule.set_scope(stages.main, 0, "local")
+    if not c.column_is_last:
+        column = c.axes[c.column].out_dim
+
+        def columns_last(*index: Any) -> list[Any]:
+            return [i for d, i in enumerate(index) if d != column] + [index[column]]
+
+        schedule.transform_layout(stages.main, ("write", 0), columns_last)
+    return last
+
+
+def _axis_loops(schedule: Any, c: Contraction, main: Any, last: Any) -> list[Any]:
+    """The loop of each axis of `main`; rows that are several axes are one loop, that of the first.
+
+    A tile of fused rows may begin in the midst of one axis and end in the next, which is only
+    sound where the block that carries it away has its rows fused as well.
+    """
+    if len(c.rows) < 2:
+        return list(schedule.get_loops(main))
+    extents = [c.axes[i].extent for i in c.rows]
+    dtype = str(schedule.get(schedule.get_loops(main)[0]).loop_var.ty.dtype)
+    if c.epilogue_keeps_shape:
+        places = [c.axes[i].out_dim or 0 for i in c.rows]
+        schedule.transform_block_layout(last, _fused(places, extents, c.out_dims, dtype))
+        if not c.column_is_last:  # `_own_tile` moved it
+            column = c.axes[c.column].out_dim or 0
+            places = [place - (place > column) for place in places]
+        schedule.transform_layout(main, ("write", 0), _fused(places, extents, c.out_dims, dtype))
+    schedule.transform_block_layout(main, _fused(list(c.rows), extents, len(c.axes), dtype))
+    loops = iter(schedule.get_loops(main))
+    found: list[Any] = []
+    for axis in range(len(c.axes)):
+        found.append(found[c.rows[0]] if axis in c.rows[1:] else next(loops))
+    return found
+
+
+def _fused(places: Sequence[int], extents: Sequence[int], ndim: int, dtype: str) -> Any:
+    """An index map that makes one index of several neighbouring ones."""
+    from tvm.tirx import IndexMap
+
+    def fuse(*index: Any) -> list[Any]:
+        flat = index[places[0]]
+        for place, extent in zip(places[1:], extents[1:], strict=True):
+            flat = flat * extent + index[place]
+        kept = [i for d, i in enumerate(index) if d not in places[1:]]
+        kept[places[0]] = flat
+        return kept
+
+    return IndexMap.from_func(fuse, ndim=ndim, index_dtype=dtype)
+
+
+def _tiled(schedule: Any, c: Contraction, knobs: Knobs, loops: list[Any]) -> _Loops:
+    t = k.tiling(c, knobs)
+    special = {c.column, *c.rows, *c.outer, *c.reduce_axes}
+    ones = [loops[i] for i in range(len(loops)) if i not in special]
+    single = [loops[i] for i in c.reduce_axes if _single(c, i)]
+    reduction = [loops[i] for i in c.reduce_axes if not _single(c, i)]
+    outer = [loops[i] for i in c.outer]
+    row = loops[c.rows[0]] if c.rows else None
+    column = loops[c.column]
+    chunk_loops, block_loops, tile_loops = list(outer), [], []
+    if outer:
+        chunk_loops[-1], inside = schedule.split(outer[-1], [None, knobs[k.OUTER_BLOCK]])
+        block_loops.append(inside)
+    if row is not None:
+        row_chunk, row_block, row_tile = schedule.split(row, [None, t.row_block, knobs[k.ROWS]])
+        chunk_loops.append(row_chunk)
+        block_loops.append(row_block)
+        tile_loops.append(row_tile)
+    widths = [None, t.column_block, knobs[k.VECTORS], knobs[k.LANES]]
+    column_chunk, column_block, vectors, lanes = schedule.split(column, widths)
+    chunk_loops.append(column_chunk)
+    block_loops.insert(0 if knobs[k.COLUMNS_FIRST] else len(block_loops), column_block)
+    slow, fast = _unrolled(schedule, c, knobs, reduction)
+    slow = [*single, *slow]  # the start of the sum must lie above all loops of the reduction
+    inner = (*slow, *fast, *tile_loops, vectors, lanes)
+    schedule.reorder(*ones, *chunk_loops, *block_loops, *inner)
+    chunk = schedule.fuse(*chunk_loops) if len(chunk_loops) > 1 else chunk_loops[0]
+    if t.chunks > 1:
+        schedule.parallel(chunk)
+    schedule.vectorize(lanes)
+    for loop in (*fast, *tile_loops, vectors):
+        schedule.unroll(loop)
+    return _Loops(chunk, block_loops[-1], (*slow, *fast)[0])
+
+
+def _single(c: Contraction, axis: int) -> bool:
+    return c.axes[axis].extent == 1
+
+
+def _unrolled(
+    schedule: Any, c: Contraction, knobs: Knobs, reduction: list[Any]
+) -> tuple[list[Any], list[Any]]:
+    """Reduction loops, the innermost steps of which are unrolled up to the knob's number."""
+    extents = [c.axes[i].extent for i in c.reduce_axes if not _single(c, i)]
+    slow, fast = list(reduction), []
+    left = knobs[k.UNROLL]
+    while slow and left > 1:
+        extent = extents[len(slow) - 1]
+        loop = slow.pop()
+        if c.plain and _inner_reduction(c) is not None:
+            outside, inside = schedule.split(loop, [None, left])
+            slow.append(outside)
+            fast.insert(0, inside)
+            break
+        if extent <= left:
+            fast.insert(0, loop)
+            left //= extent
+            continue
+        step = max(d for d in range(1, left + 1) if extent % d == 0)
+        if step > 1:
+            outside, inside = schedule.split(loop, [None, step])
+            slow.append(outside)
+            fast.insert(0, inside)
+        else:
+            slow.append(loop)
+        break
+    return slow, fast
+
+
+def _write_back(schedule: Any, c: Contraction, knobs: Knobs, last: Any) -> None:
+    """The finished tile, through the epilogue, into the result."""
+    if not c.column_is_last:
+        return
+    loops = schedule.get_loops(last)
+    width = knobs[k.VECTORS] * knobs[k.LANES]
+    extent = schedule.get(loops[-1]).extent
+    if int(extent) % knobs[k.LANES] == 0 and int(extent) <= width:
+        vectors, lanes = schedule.split(loops[-1], [None, knobs[k.LANES]])
+        schedule.vectorize(lanes)
+        schedule.unroll(vectors)
+
+
+def _vectorized_copy(schedule: Any, block: Any, lanes: int) -> None:
+    """The innermost loop of a copy in vectors."""
+    loop = schedule.get_loops(block)[-1]
+    extent = int(schedule.get(loop).extent)
+    if extent > lanes and extent % lanes == 0:
+        loop = schedule.split(loop, [None, lanes])[1]
+        extent = lanes
+    if 1 < extent <= lanes:
+        schedule.vectorize(loop)
+
+
+def _stage_at_root(schedule: Any, c: Contraction, knobs: Knobs, operand: int, block: Any) -> None:
+    """A stage before the contraction, on its own: chunks in parallel, vectors inside."""
+    panels = operand == c.columns_of and knobs[k.PACK_COLUMNS]
+    strips = operand == c.rows_of and knobs[k.PACK_ROWS]
+    loops = schedule.get_loops(block)
+    if panels or strips:
+        axis = c.column if panels else c.rows[-1]
+        dim = c.axes[axis].dims[operand]
+        width = knobs[k.VECTORS] * knobs[k.LANES] if panels else knobs[k.ROWS]
+        order = _reduction_order(c, operand)
+        outside, inside = schedule.split(loops[dim], [None, width])
+        batch = [loop for d, loop in enumerate(loops) if d != dim and d not in order]
+        depth = [loops[d] for d in order]
+        schedule.reorder(*batch, outside, *depth, inside)
+        chunk = schedule.fuse(*batch, outside)
+        if panels:
+            vectors, lanes = schedule.split(inside, [None, knobs[k.LANES]])
+            schedule.vectorize(lanes)
+            schedule.unroll(vectors)
+        else:
+            schedule.unroll(inside)
+        if int(schedule.get(chunk).extent) > 1:
+            schedule.parallel(chunk)
+        return
+    _parallel_copy(schedule, loops, knobs[k.LANES], block)
+
+
+def _parallel_copy(schedule: Any, loops: list[Any], lanes: int, block: Any) -> None:
+    extents = [int(schedule.get(loop).extent) for loop in loops]
+    if len(loops) > 1 and prod(extents) > _COPY_CHUNK:
+        outside, rest = 1, prod(extents[1:])
+        while outside < len(loops) - 1 and rest > _COPY_CHUNK:
+            rest //= extents[outside]
+            outside += 1
+        chunk = schedule.fuse(*loops[:outside]) if outside > 1 else loops[0]
+        if prod(extents[:outside]) > 1:
+            schedule.parallel(chunk)
+    _vectorized_copy(schedule, block, lanes)

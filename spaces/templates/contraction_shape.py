@@ -1,0 +1,116 @@
+"""What there is to know of a contraction before it is scheduled, as plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One loop of the main block.
+
+    Attributes:
+        extent: number of steps.
+        reduce: whether results are summed over it.
+        out_dim: dimension of the result that it is the index of; None for reductions.
+        dims: for each operand the dimension it alone is the index of, None where it is not, or
+            only as part of an expression.
+        used: for each operand whether its index depends on this axis at all.
+    """
+
+    extent: int
+    reduce: bool
+    out_dim: int | None
+    dims: tuple[int | None, int | None]
+    used: tuple[bool, bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """One of the two factors.
+
+    Attributes:
+        shape: of its buffer.
+        bits: of an element.
+        constant: whether it is a weight that may be packed before the program runs.
+        staged: whether a stage of the program (such as padding) writes it.
+    """
+
+    shape: tuple[int, ...]
+    bits: int
+    constant: bool
+    staged: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Contraction:
+    """A sum of products, and the roles its axes play.
+
+    Attributes:
+        axes: loops of the main block, in order.
+        operands: the two factors, in the order the block reads them.
+        column: index of the axis along which vectors lie.
+        rows: axes fused into the rows of a register tile, outer to inner; may be empty.
+        outer: the other spatial axes with more than one step.
+        columns_of: which operand is read a vector at a time and may be packed into panels.
+        plain: whether every index of every buffer is one axis alone, so that odd sizes can be
+            padded.
+        out_dims: number of dimensions of the result.
+        out_bits: of an element of the result.
+        epilogue: whether stages follow.
+        epilogue_keeps_shape: whether the last of them writes each element where it was, so that
+            rows can be fused there too.
+    """
+
+    axes: tuple[Axis, ...]
+    operands: tuple[Operand, Operand]
+    column: int
+    rows: tuple[int, ...]
+    outer: tuple[int, ...]
+    columns_of: int
+    plain: bool
+    out_dims: int
+    out_bits: int
+    epilogue: bool
+    epilogue_keeps_shape: bool
+
+    @property
+    def row_extent(self) -> int:
+        """Rows altogether."""
+        return prod(self.axes[i].extent for i in self.rows)
+
+    @property
+    def column_extent(self) -> int:
+        """Columns altogether."""
+        return self.axes[self.column].extent
+
+    @property
+    def outer_extent(self) -> int:
+        """How many times the tiled rectangle of rows and columns is done."""
+        return prod(self.axes[i].extent for i in self.outer)
+
+    @property
+    def reduce_axes(self) -> tuple[int, ...]:
+        """Axes that are summed over, outer to inner."""
+        return tuple(i for i, axis in enumerate(self.axes) if axis.reduce)
+
+    @property
+    def depth(self) -> int:
+        """Products in one sum."""
+        return prod(self.axes[i].extent for i in self.reduce_axes)
+
+    @property
+    def rows_of(self) -> int:
+        """The operand whose elements are spread over a vector."""
+        return 1 - self.columns_of
+
+    @property
+    def broadcasts(self) -> bool:
+        """Whether the row operand is read an element at a time; else both are vectors."""
+        return not self.axes[self.column].used[self.rows_of]
+
+    @property
+    def column_is_last(self) -> bool:
+        """Whether columns lie next to one another in the result."""
+        return self.axes[self.column].out_dim == self.out_dims - 1
