@@ -4,6 +4,11 @@ An artifact is a zip file without compression:
 
     kernel.so       host code, as TVM loads it
     device.bin      for CUDA: the machine code of the kernels (cubin or fatbin)
+    packing.json    where constant operands are packed ahead: how, see `spaces.prepack.Packing`
+
+Of a schedule that packs constant operands, `kernel.so` holds two functions: "prepack" makes the
+packed operands, "main" computes with them. So whoever times "main" times what a compiled model
+runs. Of any other there is "main" alone.
 
 TVM leaves CUDA source in `kernel.so` and compiles it when the library is loaded, on the machine
 that has the device, while that device idles. We compile it here instead, and hand the result to
@@ -18,14 +23,17 @@ import shutil
 import subprocess
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from spaces.prepack import COMPUTE, PREPACK, Packing, split
 from spaces.target import parse_target
 
 _HOST = "kernel.so"
 _DEVICE = "device.bin"
+_PACKING = "packing.json"
 _CUDA_COMPILE = "tvm_callback_cuda_compile"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
@@ -34,22 +42,66 @@ def build_artifact(module: Any, target: Any) -> bytes:
     """Compile a scheduled IRModule.
 
     Args:
-        module: its functions keep their names in the artifact.
+        module: its functions keep their names in the artifact. One that holds "main" alone may
+            pack constant operands.
         target: a `tvm.target.Target`, or its JSON.
 
     Raises:
+        ValueError: the program packs ahead what is no constant.
         Exception: whatever the compiler threw; TVM does not say what that may be.
     """
     import tvm
 
     target = parse_target(target) if isinstance(target, str) else target
+    parts = split(module) if [gv.name_hint for gv in module.functions] == [COMPUTE] else None
+    module = module if parts is None else parts.module
     library = tvm.compile(module, target=target).mod
     with tempfile.TemporaryDirectory(prefix="build-") as folder:
         members = {_HOST: _host_library(library, Path(folder))}
     sources = [m.inspect_source("cuda") for m in library.imports if m.kind == "cuda"]
     if sources:
         members[_DEVICE] = _compile_cuda("".join(sources), target)
+    if parts is not None:
+        members[_PACKING] = parts.packing.to_json().encode()
     return _pack(members)
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A loaded artifact.
+
+    Attributes:
+        module: a `tvm.runtime.Module`; its "main" is what is to be timed.
+        packing: None where it takes the program's own arguments.
+    """
+
+    module: Any
+    packing: Packing | None
+
+    def arguments(self, tensors: Sequence[Any], device: Any) -> list[Any]:
+        """What "main" takes, from the program's arguments: constant operands are packed here.
+
+        Each packed operand is a new tensor; the others are those that were given.
+        """
+        import tvm
+
+        arguments = list(tensors)
+        if self.packing is None:
+            return arguments
+        packed = [tvm.runtime.empty(p.shape, p.dtype, device) for p in self.packing.packed]
+        self.module[PREPACK](*(tensors[i] for i in self.packing.sources), *packed)
+        for operand, tensor in zip(self.packing.packed, packed, strict=True):
+            arguments[operand.position] = tensor
+        return arguments
+
+
+def load_kernel(artifact: bytes, folder: Path | None = None) -> Kernel:
+    """Load an artifact into this process, see `load_artifact`, with how to call it."""
+    packing = _unpack(artifact).get(_PACKING)
+    return Kernel(
+        load_artifact(artifact, folder),
+        None if packing is None else Packing.from_json(packing.decode()),
+    )
 
 
 def load_artifact(artifact: bytes, folder: Path | None = None) -> Any:

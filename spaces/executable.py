@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from spaces import names
+from spaces.prepack import pack_weights
 from spaces.realize import first_line
 from spaces.target import device_of, parse_target, target_kind
 from tuner.errors import TunerError
@@ -41,6 +42,8 @@ class Executable:
 def compile_module(lowered: Any, target_json: str) -> Executable:
     """Compile a lowered module as it is, schedules applied or not.
 
+    Constant weights are packed here where schedules ask for it (`spaces.prepack`): what is
+    compiled holds them packed, and does not pack them when it runs.
     On a GPU, programs without a schedule get TVM's default ones, since they could not run
     otherwise. Nothing is fused or changed again.
 
@@ -60,6 +63,7 @@ def compile_module(lowered: Any, target_json: str) -> Executable:
             for name, f in names.prim_funcs(lowered)
         )
     try:
+        lowered = pack_weights(lowered)
         if target_kind(target_json) in _GPU_KINDS:
             lowered = _default_scheduled(lowered, target)
         library = tvm.compile(lowered, target=target, relax_pipeline=pipeline)

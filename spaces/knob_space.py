@@ -2,37 +2,53 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable
+import zlib
+from functools import cached_property
 
-from spaces.knobs import Knobs, Template, draw, nudge, recall, remember
-from spaces.realize import InvalidCandidate, canonical_payload, first_line, new_schedule
-from spaces.realize import task_module
+import numpy as np
+
+from spaces.knobs import Columns, Knobs, Template, draw, nudge, recall, remember, setting
+from spaces.realize import (
+    InvalidCandidate,
+    canonical_payload,
+    first_line,
+    new_schedule,
+    task_module,
+)
 from spaces.trace_space import Point, code_hash
 from tuner.candidate import Candidate, CandidateKind, Draft
 from tuner.task import Task
 
-_DRAWN = 64
-_NUDGED = 12
-_TRIES = 40
+_DRAWN = 1 << 16
+_KEPT = 4096
+_NUDGED = 48
 _GREED = 3.0
+_NUDGE_GREED = 1.5
 
 
 class KnobSpace:
     """All settings of one template for one task.
 
-    Each draft draws many settings, drops those the hardware's limits rule out, and takes one of
-    the rest: the better its analytic estimate, the likelier. Same draft, same point, anywhere.
+    Thousands of settings are drawn once, those ruled out by limits dropped, and the rest ranked by
+    the template's estimate. A fresh draft takes one of these, the better ranked the likelier; a
+    mutation takes one of its parent's neighbours in the same way. Same draft, same point, in any
+    process.
     """
 
     def __init__(self, task: Task, template: Template) -> None:
         self._module = task_module(task.module)
         self._template = template
+        self._seed = zlib.crc32(f"{task.key} {template.name}".encode())
 
     @property
     def name(self) -> str:
         """What candidates of this space say they come from."""
         return self._template.name
+
+    @property
+    def template(self) -> Template:
+        """Whose knobs these are."""
+        return self._template
 
     def realize_draft(self, draft: Draft) -> Point:
         """Carry out a draft.
@@ -40,16 +56,24 @@ class KnobSpace:
         Raises:
             InvalidCandidate: no feasible setting was found, or TVM refused it.
         """
-        rng = random.Random(draft.seed)
+        rng = np.random.default_rng(draft.seed)
         known = None
         if draft.parent is not None and draft.parent.space == self.name:
             known = recall(draft.parent.payload)
         if known is None:
-            knobs = self._best_of(_DRAWN, lambda: draw(self._template, rng), rng)
+            ranked, greed = self.ranked, _GREED
         else:
-            parent = known
-            knobs = self._best_of(_NUDGED, lambda: nudge(self._template, parent, rng), rng, known)
-        return self.write_down(knobs)
+            ranked = self._rank(nudge(self._template, known, _NUDGED, rng), known)
+            greed = _NUDGE_GREED
+        if not ranked:
+            raise InvalidCandidate(f"{self.name}: no feasible setting")
+        return self.write_down(ranked[int(len(ranked) * rng.random() ** greed)])
+
+    @cached_property
+    def ranked(self) -> list[dict[str, int]]:
+        """Feasible settings, the best estimate first."""
+        rng = np.random.default_rng(self._seed)
+        return self._rank(draw(self._template, _DRAWN, rng))[:_KEPT]
 
     def write_down(self, knobs: Knobs) -> Point:
         """The point that some knobs stand for.
@@ -67,22 +91,13 @@ class KnobSpace:
         candidate = Candidate(CandidateKind.TRACE, payload, self.name)
         return Point(candidate, schedule, code_hash(schedule.mod))
 
-    def _best_of(
-        self,
-        number: int,
-        make: Callable[[], dict[str, int]],
-        rng: random.Random,
-        parent: Knobs | None = None,
-    ) -> Knobs:
-        """One of `number` settings, the likelier the better its estimate."""
+    def _rank(self, columns: Columns, parent: Knobs | None = None) -> list[dict[str, int]]:
+        """Feasible settings without the parent, none twice, the best estimate first."""
+        costs = self._template.costs_s(columns)
+        order = np.argsort(costs, kind="stable")[: int(np.isfinite(costs).sum())]
         found: dict[tuple[int, ...], dict[str, int]] = {}
-        for _ in range(number * _TRIES):
-            knobs = make()
-            if knobs != parent and not self._template.refusal(knobs):
-                found[tuple(knobs.values())] = knobs
-                if len(found) == number:
-                    break
-        if not found:
-            raise InvalidCandidate(f"{self.name}: no feasible setting")
-        ranked = sorted(found.values(), key=lambda k: (self._template.cost_s(k), *k.values()))
-        return ranked[int(len(ranked) * rng.random() ** _GREED)]
+        for row in order:
+            knobs = setting(columns, int(row))
+            if knobs != parent:
+                found.setdefault(tuple(knobs.values()), knobs)
+        return list(found.values())

@@ -12,13 +12,23 @@ that equal programs stay equal.
 from __future__ import annotations
 
 import json
-import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+import numpy as np
+import numpy.typing as npt
+
 Knobs = Mapping[str, int]
+Columns = Mapping[str, npt.NDArray[np.int64]]
+"""Many settings at once: for each knob one value a setting."""
+Costs = npt.NDArray[np.float64]
 
 KNOBS_KEY = "tuner.knobs"
+
+_JUMP = 0.3
+_CHANGED = (0.55, 0.3, 0.15)
+_STEPS = (-2, -1, 1, 2)
+_STEP_WEIGHTS = (0.15, 0.35, 0.35, 0.15)
 
 
 class Template(Protocol):
@@ -35,14 +45,12 @@ class Template(Protocol):
     @property
     def choices(self) -> Mapping[str, tuple[int, ...]]: ...
 
-    def refusal(self, knobs: Knobs) -> str:
-        """Why these knobs cannot work: a limit of the hardware or of the shape; empty if they can.
+    def costs_s(self, columns: Columns) -> Costs:
+        """Analytic estimates of the latency in seconds, of which only the order matters.
 
-        Integers only, no lowering.
+        Infinite where the limits of the hardware or the shape rule a setting out. Arithmetic on
+        integers only, no lowering.
         """
-
-    def cost_s(self, knobs: Knobs) -> float:
-        """Analytic estimate of the latency in seconds; only its order matters."""
 
     def apply(self, schedule: Any, knobs: Knobs) -> None:
         """Carry the knobs out on a fresh schedule of the task's module.
@@ -52,36 +60,46 @@ class Template(Protocol):
         """
 
 
-def draw(template: Template, rng: random.Random) -> dict[str, int]:
-    """Each knob at random; feasible or not."""
-    return {name: rng.choice(values) for name, values in template.choices.items()}
+def draw(template: Template, number: int, rng: np.random.Generator) -> Columns:
+    """Settings at random; feasible or not."""
+    return {
+        name: np.asarray(values, dtype=np.int64)[rng.integers(len(values), size=number)]
+        for name, values in template.choices.items()
+    }
 
 
-def nudge(template: Template, knobs: Knobs, rng: random.Random) -> dict[str, int]:
-    """Some of the knobs changed: mostly one, mostly to a neighbouring value."""
-    changed = dict(knobs)
-    open_knobs = [name for name, values in template.choices.items() if len(values) > 1]
-    for name in rng.sample(open_knobs, min(len(open_knobs), 1 + _geometric(rng))):
-        values = template.choices[name]
-        at = values.index(knobs[name]) if knobs.get(name) in values else None
-        if at is None or rng.random() < _JUMP:
-            changed[name] = rng.choice(values)
-        else:
-            step = rng.choice((-1, 1)) * (1 + _geometric(rng))
-            changed[name] = values[max(0, min(len(values) - 1, at + step))]
-    return changed
+def nudge(template: Template, knobs: Knobs, number: int, rng: np.random.Generator) -> Columns:
+    """Settings near a known one: mostly one knob changed, mostly to a neighbouring value."""
+    choices = template.choices
+    names = [name for name, values in choices.items() if len(values) > 1]
+    columns = {
+        name: np.full(number, knobs.get(name, values[0]), dtype=np.int64)
+        for name, values in choices.items()
+    }
+    for row in range(number if names else 0):
+        count = min(len(names), 1 + int(rng.choice(len(_CHANGED), p=_CHANGED)))
+        for name in rng.choice(names, size=count, replace=False):
+            columns[str(name)][row] = _neighbour(choices[str(name)], knobs.get(str(name)), rng)
+    return columns
 
 
-_JUMP = 0.3
-_AGAIN = 0.4
+def _neighbour(values: tuple[int, ...], value: int | None, rng: np.random.Generator) -> int:
+    if value not in values or rng.random() < _JUMP:
+        return int(rng.choice(values))
+    at = values.index(value) + int(rng.choice(_STEPS, p=_STEP_WEIGHTS))
+    return values[max(0, min(len(values) - 1, at))]
 
 
-def _geometric(rng: random.Random) -> int:
-    """0 mostly, 1 less often, and so on."""
-    count = 0
-    while rng.random() < _AGAIN:
-        count += 1
-    return count
+def setting(columns: Columns, row: int) -> dict[str, int]:
+    """One of many settings."""
+    return {name: int(values[row]) for name, values in columns.items()}
+
+
+def one_by_one(columns: Columns, cost_s: Callable[[Knobs], float | None]) -> Costs:
+    """Costs of settings that are looked at singly; None is infeasible."""
+    number = len(next(iter(columns.values()), ()))
+    costs = (cost_s(setting(columns, row)) for row in range(number))
+    return np.array([np.inf if cost is None else cost for cost in costs], dtype=np.float64)
 
 
 def remember(schedule: Any, knobs: Knobs) -> None:

@@ -7,10 +7,16 @@ one calls this first.
 from __future__ import annotations
 
 import json
+import logging
 from typing import Any
 
 from spaces import names
+from spaces.channels_last import channels_last
 from spaces.graph_rewrites import bound_takes, move_biases_into_batch_norms
+from spaces.prepack import mark_constants
+from spaces.realize import first_line
+
+_log = logging.getLogger(__name__)
 
 
 def lower(module: Any, target: Any) -> Any:
@@ -18,10 +24,12 @@ def lower(module: Any, target: Any) -> Any:
 
     In order: indices of gathers are kept within their tables, batch norms are folded into the
     convolutions before them where these have constant weights, what is left of inference-only
-    operators is decomposed, constants are folded, operators become tensor programs
-    (`LegalizeOps`), and these are fused. Reshapes of intermediate values are kept as such, since
-    they cost nothing at run time. Build the result with the Relax pipeline `default_build`: TVM's
-    default one would fuse it once more.
+    operators is decomposed, constants are folded; on a CPU, convolutions and what is between them
+    move to channels-last where that pays; operators become tensor programs (`LegalizeOps`), and
+    these are fused. Reshapes of intermediate values are kept as such, since they cost nothing at
+    run time. On a CPU, programs say in `layout_free_buffers` which of their operands are
+    constants. Build the result with the Relax pipeline `default_build`: TVM's default one would
+    fuse it once more.
 
     Args:
         module: an IRModule with a Relax function "main". One with tensor programs only comes
@@ -30,12 +38,28 @@ def lower(module: Any, target: Any) -> Any:
     """
     if not names.has_relax(module):
         return _with_symbols(module)
-    from tvm.ir.transform import PassContext, Sequential
-    from tvm.relax import transform
+    from tvm.ir.transform import PassContext
     from tvm.target import Target
 
     if isinstance(target, str):
         target = Target(json.loads(target))
+    with target, PassContext(opt_level=3):
+        prepared = _prepared(module)
+        if str(target.kind) != "llvm":
+            return _programs(prepared)
+        try:
+            lowered = _programs(_tidied(channels_last(prepared)))
+        except Exception as error:  # TVM raises whatever its C++ side threw
+            _log.warning("layouts stay as they are: %s", first_line(error))
+            lowered = _programs(prepared)
+        return mark_constants(lowered)
+
+
+def _prepared(module: Any) -> Any:
+    """The graph that inference needs, constants folded."""
+    from tvm.ir.transform import Sequential
+    from tvm.relax import transform
+
     tidy = Sequential([transform.Normalize(), transform.CanonicalizeBindings()])
     passes = Sequential(
         [
@@ -44,18 +68,44 @@ def lower(module: Any, target: Any) -> Any:
             transform.DecomposeOpsForInference(),
             transform.CanonicalizeBindings(),
             transform.FoldConstant(),
-            transform.LegalizeOps(),
-            transform.AnnotateTIROpPattern(),
-            transform.FoldConstant(),
-            transform.DeadCodeElimination(),
-            transform.FuseOps(),
-            transform.FuseTIR(),
-            transform.RewriteDataflowReshape(),
-            transform.DeadCodeElimination(),
         ]
     )
-    with target, PassContext(opt_level=3):
-        return passes(move_biases_into_batch_norms(bound_takes(tidy(module))))
+    return passes(move_biases_into_batch_norms(bound_takes(tidy(module))))
+
+
+def _tidied(module: Any) -> Any:
+    """The graph after its layouts changed: equal conversions are made once."""
+    from tvm.ir.transform import Sequential
+    from tvm.relax import transform
+
+    passes = [
+        transform.Normalize(),
+        transform.CanonicalizeBindings(),
+        transform.FoldConstant(),
+        transform.EliminateCommonSubexpr(),
+        transform.RemoveRedundantReshape(),
+        transform.DeadCodeElimination(),
+    ]
+    return Sequential(passes)(module)
+
+
+def _programs(module: Any) -> Any:
+    """Operators turned into programs, and these fused."""
+    from tvm.ir.transform import Sequential
+    from tvm.relax import transform
+
+    passes = [
+        transform.LegalizeOps(),
+        transform.AnnotateTIROpPattern(),
+        transform.FoldConstant(),
+        transform.DeadCodeElimination(),
+        transform.FuseOps(),
+        transform.FuseTIR(),
+        transform.RewriteDataflowReshape(),
+        transform.DeadCodeElimination(),
+        transform.CanonicalizeBindings(),
+    ]
+    return Sequential(passes)(module)
 
 
 def _with_symbols(module: Any) -> Any:

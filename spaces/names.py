@@ -57,6 +57,15 @@ def operator_name(expression: Any) -> str:
     return str(expression.op.name)
 
 
+def permuted_axes(expression: Any) -> tuple[int, ...] | None:
+    """In what order a call puts its operand's axes; None where it is no such call."""
+    if operator_name(expression) != "relax.permute_dims":
+        return None
+    rank = len(tensor_dims(expression) or ())
+    axes = expression.attrs.axes
+    return tuple(range(rank))[::-1] if axes is None else tuple(int(a) % rank for a in axes)
+
+
 def variable_name(expression: Any) -> str:
     """Name of a variable of a graph; empty of anything else."""
     return str(getattr(expression, "name", None) or "")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from spaces.cpu import Cpu, cpu_of
-from spaces.knobs import Knobs, Template
+from spaces.knobs import Columns, Costs, Knobs, Template
 from spaces.realize import new_schedule, task_module
 from spaces.templates import contraction_knobs
 from spaces.templates.contraction_match import describe, tidy
@@ -40,11 +40,8 @@ class ContractionTemplate:
     def choices(self) -> Mapping[str, tuple[int, ...]]:
         return self._choices
 
-    def refusal(self, knobs: Knobs) -> str:
-        return contraction_knobs.refusal(self._contraction, self._cpu, knobs)
-
-    def cost_s(self, knobs: Knobs) -> float:
-        return contraction_knobs.cost_s(self._contraction, self._cpu, knobs)
+    def costs_s(self, columns: Columns) -> Costs:
+        return contraction_knobs.costs_s(self._contraction, self._cpu, columns)
 
     def apply(self, schedule: Any, knobs: Knobs) -> None:
         write_contraction(schedule, self._contraction, knobs)

@@ -7,11 +7,15 @@ done, one operand gives vectors, the other single elements.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from math import ceil
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from spaces.cpu import Cpu
-from spaces.knobs import Knobs
+from spaces.knobs import Columns, Costs
 from spaces.templates.contraction_shape import Contraction
 
 ROWS, VECTORS, LANES, UNROLL = "rows", "vectors", "lanes", "unroll"
@@ -23,7 +27,7 @@ ALL = 0
 
 _MOST_UNROLLED = 160
 _MOST_WASTE = 1.35
-_SERIAL_FLOPS = 2e5
+_SERIAL_FLOPS = 1e6
 _BLOCKS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, ALL)
 
 
@@ -63,7 +67,7 @@ def _divisors(extent: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """Sizes that follow from knobs.
+    """Sizes that follow from knobs; of one setting, or of many as arrays.
 
     Attributes:
         row_tiles: register tiles along the rows; `column_tiles` along the columns.
@@ -72,23 +76,23 @@ class Tiling:
         chunks: pieces of work that run in parallel.
     """
 
-    row_tiles: int
-    column_tiles: int
-    row_block: int
-    column_block: int
-    padded_rows: int
-    padded_columns: int
-    padded_depth: int
-    chunks: int
+    row_tiles: Any
+    column_tiles: Any
+    row_block: Any
+    column_block: Any
+    padded_rows: Any
+    padded_columns: Any
+    padded_depth: Any
+    chunks: Any
 
 
-def tiling(c: Contraction, knobs: Knobs) -> Tiling:
+def tiling(c: Contraction, knobs: Mapping[str, Any]) -> Tiling:
     """Sizes that follow from knobs, divisible or not."""
     width = knobs[VECTORS] * knobs[LANES]
     rows, row_block = _blocked(c.row_extent, knobs[ROWS], knobs[ROW_BLOCK])
     columns, column_block = _blocked(c.column_extent, width, knobs[COLUMN_BLOCK])
-    outer_block = knobs[OUTER_BLOCK]
-    chunks = (rows // row_block) * (columns // column_block) * (c.outer_extent // outer_block)
+    outer = c.outer_extent // knobs[OUTER_BLOCK]
+    padded_depth = -(-c.depth // knobs[UNROLL]) * knobs[UNROLL] if c.plain else c.depth
     return Tiling(
         row_tiles=rows,
         column_tiles=columns,
@@ -96,115 +100,101 @@ def tiling(c: Contraction, knobs: Knobs) -> Tiling:
         column_block=column_block,
         padded_rows=rows * knobs[ROWS],
         padded_columns=columns * width,
-        padded_depth=ceil(c.depth / knobs[UNROLL]) * knobs[UNROLL] if c.plain else c.depth,
-        chunks=chunks,
+        padded_depth=padded_depth,
+        chunks=(rows // row_block) * (columns // column_block) * outer,
     )
 
 
-def _blocked(extent: int, tile: int, block: int) -> tuple[int, int]:
+def _blocked(extent: int, tile: Any, block: Any) -> tuple[Any, Any]:
     """Number of tiles, a multiple of the block; and the block."""
-    tiles = ceil(extent / tile)
-    block = tiles if block == ALL else block
-    return ceil(tiles / block) * block, block
+    tiles = -(-extent // tile)
+    block = block + (block == ALL) * tiles
+    return -(-tiles // block) * block, block
 
 
-def refusal(c: Contraction, cpu: Cpu, knobs: Knobs) -> str:
-    """Why knobs cannot work, empty if they can."""
-    rows, vectors, lanes = knobs[ROWS], knobs[VECTORS], knobs[LANES]
-    registers = rows * vectors + vectors + (1 if c.broadcasts else vectors)
-    if registers > cpu.registers * (cpu.vector_bytes * 8 // c.out_bits) // max(
-        lanes, cpu.lanes(c.out_bits)
-    ):
-        return "more accumulators than registers"
-    if rows * vectors * knobs[UNROLL] > _MOST_UNROLLED:
-        return "too much unrolled"
-    t = tiling(c, knobs)
-    if not (c.plain and len(c.rows) <= 1) and t.padded_rows != c.row_extent:
-        return "rows do not divide"
-    if not c.plain and t.padded_columns != c.column_extent:
-        return "columns do not divide"
-    if c.outer and c.axes[c.outer[-1]].extent % knobs[OUTER_BLOCK]:
-        return "outer block does not divide"
-    if t.padded_rows * t.padded_columns > _least_padded(c, cpu) * _MOST_WASTE:
-        return "too much padding"
-    if knobs[ROW_BLOCK] > max(1, ceil(c.row_extent / rows)):
-        return "row block larger than the whole"
-    if knobs[COLUMN_BLOCK] > ceil(c.column_extent / (vectors * lanes)):
-        return "column block larger than the whole"
-    if 2.0 * c.row_extent * c.column_extent * c.outer_extent * c.depth > _SERIAL_FLOPS * 4:
-        if t.chunks < cpu.cores:
-            return "fewer chunks than cores"
-    return ""
+def feasible(c: Contraction, cpu: Cpu, columns: Columns) -> npt.NDArray[np.bool_]:
+    """Which settings keep to the limits of the registers, the code's size, and the shape."""
+    rows, vectors, lanes = columns[ROWS], columns[VECTORS], columns[LANES]
+    t = tiling(c, columns)
+    spread = 1 if c.broadcasts else vectors
+    good = rows * vectors + vectors + spread <= cpu.registers
+    good &= rows * vectors * columns[UNROLL] <= _MOST_UNROLLED
+    if not (c.plain and len(c.rows) <= 1):
+        good &= t.padded_rows == c.row_extent
+    if not c.plain:
+        good &= t.padded_columns == c.column_extent
+    good &= t.padded_rows * t.padded_columns <= _least_padded(c, cpu) * _MOST_WASTE
+    # A block beyond the whole is the whole, which has a value of its own.
+    good &= (columns[ROW_BLOCK] == 1) | (columns[ROW_BLOCK] * rows < c.row_extent)
+    good &= (columns[COLUMN_BLOCK] == 1) | (
+        columns[COLUMN_BLOCK] * vectors * lanes < c.column_extent
+    )
+    if 2.0 * c.row_extent * c.column_extent * c.outer_extent * c.depth > _SERIAL_FLOPS:
+        good &= t.chunks >= cpu.cores
+    return np.asarray(good, dtype=np.bool_)
 
 
 def _least_padded(c: Contraction, cpu: Cpu) -> int:
     """Elements of the result where columns are padded to the narrowest vector."""
     narrow = max(1, cpu.lanes(c.out_bits) // 4)
-    return max(c.row_extent, 1) * ceil(c.column_extent / narrow) * narrow
+    return max(c.row_extent, 1) * -(-c.column_extent // narrow) * narrow
 
 
-def cost_s(c: Contraction, cpu: Cpu, knobs: Knobs) -> float:
-    """Analytic latency: the register tile's pace, what it reads from where, balance, packing.
+def costs_s(c: Contraction, cpu: Cpu, columns: Columns) -> Costs:
+    """Analytic latencies: the register tile's pace, what it reads from where, balance, packing.
 
     A core is taken to do one full vector multiply-add and one full vector load a cycle, at 3 GHz:
-    only the order of the estimates matters.
+    only the order of the estimates matters. Infinite where a setting is not feasible.
     """
-    t = tiling(c, knobs)
-    rows, vectors, lanes = knobs[ROWS], knobs[VECTORS], knobs[LANES]
+    t = tiling(c, columns)
+    rows, vectors, lanes = columns[ROWS], columns[VECTORS], columns[LANES]
     share = lanes / cpu.lanes(c.out_bits)  # narrower vectors: as many a cycle as fill a full one
     item = c.out_bits // 8
-    width = vectors * lanes
     multiplies = rows * vectors * share
-    loads = (vectors + (0 if not c.broadcasts else 0)) * share + rows * _BROADCAST
-    if not c.broadcasts:
-        loads = (rows + 1) * vectors * share
-    hidden = _LATENCY / max(1.0, rows * vectors) * multiplies  # too few chains: the pipe runs dry
-    step = max(multiplies, loads * _LOAD, hidden)
-    panel = width * t.padded_depth * item
+    loads = vectors * share + rows * _BROADCAST if c.broadcasts else (rows + 1) * vectors * share
+    hidden = _LATENCY * share * np.minimum(1.0, rows * vectors / 1.0)
+    step = np.maximum(np.maximum(multiplies, loads), hidden)
+    panel = vectors * lanes * t.padded_depth * item
     strip = rows * t.padded_depth * item
-    step += _traffic(panel, strip, t, cpu, knobs) / t.padded_depth
+    step = step + _traffic(panel, strip, t, cpu, columns) / t.padded_depth
     tiles = t.row_tiles * t.column_tiles * c.outer_extent
-    per_tile = step * t.padded_depth + rows * vectors * 4 + 20
-    rounds = ceil(t.chunks / cpu.cores) * cpu.cores / t.chunks if t.chunks > 1 else cpu.cores
-    cycles = tiles * per_tile * rounds / cpu.cores
-    cycles += _packing_cycles(c, cpu, knobs, t)
-    return cycles / _HERTZ
+    per_tile = (step + _STEP / columns[UNROLL]) * t.padded_depth + rows * vectors * 4 + _TILE
+    alone = np.ceil(t.chunks / cpu.cores) / t.chunks  # the share of the busiest core
+    cycles = tiles * per_tile * alone + _packing_cycles(c, cpu, columns, t)
+    return np.where(feasible(c, cpu, columns), cycles / _HERTZ, np.inf)
 
 
 _HERTZ = 3e9
 _LATENCY = 4.0
-_LOAD = 1.0
 _BROADCAST = 0.5
+_STEP = 0.5
+_TILE = 20.0
 _BARRIER = 6000.0
 _L2_BYTES_PER_CYCLE = 24.0
 _L3_BYTES_PER_CYCLE = 8.0
+_UNHIDDEN = 0.3
 
 
-def _traffic(panel: float, strip: float, t: Tiling, cpu: Cpu, knobs: Knobs) -> float:
+def _traffic(panel: Any, strip: Any, t: Tiling, cpu: Cpu, columns: Columns) -> Any:
     """Cycles a tile waits for panels that do not stay in the first cache."""
-    inner, outer = (strip, panel) if knobs[COLUMNS_FIRST] else (panel, strip)
-    inner_tiles = t.row_block if knobs[COLUMNS_FIRST] else t.column_block
-    total = 0.0
+    first = columns[COLUMNS_FIRST] == 1
+    inner, outer = np.where(first, strip, panel), np.where(first, panel, strip)
+    inner_tiles = np.where(first, t.row_block, t.column_block)
+    total: Any = 0.0
     # The outer operand's piece is used again at once; the inner one's returns after a round.
     for size, again in ((outer, outer + inner), (inner, outer + inner * inner_tiles)):
-        if again <= cpu.l1_bytes:
-            continue
-        pace = _L2_BYTES_PER_CYCLE if again <= cpu.l2_bytes else _L3_BYTES_PER_CYCLE
-        total += 0.3 * size / pace
+        pace = np.where(again <= cpu.l2_bytes, _L2_BYTES_PER_CYCLE, _L3_BYTES_PER_CYCLE)
+        total = total + np.where(again <= cpu.l1_bytes, 0.0, _UNHIDDEN * size / pace)
     return total
 
 
-def _packing_cycles(c: Contraction, cpu: Cpu, knobs: Knobs, t: Tiling) -> float:
-    cycles = 0.0
-    depth = t.padded_depth
-    batch = c.outer_extent
-    if knobs[PACK_COLUMNS] and not c.operands[c.columns_of].constant:
-        cycles += _BARRIER + 0.25 * t.padded_columns * depth * batch / cpu.cores
-    if knobs[PACK_ROWS]:
-        cycles += _BARRIER + 0.7 * t.padded_rows * depth * batch / cpu.cores
-    padded = t.padded_rows != c.row_extent or depth != c.depth
-    if padded and not knobs[PACK_ROWS]:
-        cycles += _BARRIER + 0.5 * t.padded_rows * depth * batch / cpu.cores
-    if t.chunks > 1:
-        cycles += _BARRIER
-    return cycles
+def _packing_cycles(c: Contraction, cpu: Cpu, columns: Columns, t: Tiling) -> Any:
+    width, height = t.padded_columns, t.padded_rows
+    area = t.padded_depth * c.outer_extent / cpu.cores
+    packs_columns = (columns[PACK_COLUMNS] == 1) & (not c.operands[c.columns_of].constant)
+    padded = (height != c.row_extent) | (t.padded_depth != c.depth)
+    cycles = np.where(packs_columns, _BARRIER + 0.25 * width * area, 0.0)
+    cycles = cycles + np.where(columns[PACK_ROWS] == 1, _BARRIER + 0.7 * height * area, 0.0)
+    copied = padded & (columns[PACK_ROWS] == 0)
+    cycles = cycles + np.where(copied, _BARRIER + 0.5 * height * area, 0.0)
+    return cycles + np.where(t.chunks > 1, _BARRIER, 0.0)

@@ -11,8 +11,6 @@ from spaces.affine import Index, read_index
 from spaces.templates.contraction_roles import roles
 from spaces.templates.contraction_shape import Axis, Contraction, Operand
 
-_LAYOUT_FREE = "layout_free_buffers"
-
 
 @dataclass(frozen=True, slots=True)
 class Stages:
@@ -244,7 +242,7 @@ def _uses(number: int, index: Sequence[Index]) -> bool:
 
 
 def _constants(function: Any) -> list[Any]:
-    free = names.attribute(function, _LAYOUT_FREE) or []
+    free = names.attribute(function, names.LAYOUT_FREE) or []
     return [function.params[int(i)] for i in free]
 
 

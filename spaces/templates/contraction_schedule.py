@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from spaces import names
 from spaces.knobs import Knobs
 from spaces.templates import contraction_knobs as k
 from spaces.templates.contraction_match import Stages, producer_of, tidy
 from spaces.templates.contraction_shape import Contraction
-
-PREPROC = "meta_schedule.layout_rewrite_preproc"
-"""Annotation of a block that packs a constant: it may run before the program does."""
 
 _COPY_CHUNK = 2048
 
@@ -104,7 +102,7 @@ def _packed(schedule: Any, c: Contraction, knobs: Knobs, stages: Stages) -> list
         if blocks[operand] is None:
             blocks[operand] = schedule.cache_read(stages.main, operand, "global")
         if constant:
-            schedule.annotate(blocks[operand], PREPROC, True)
+            schedule.annotate(blocks[operand], names.PREPROC, 1)
         schedule.transform_layout(
             stages.main,
             ("read", operand),

@@ -372,6 +372,29 @@ def test_a_kernel_that_hangs_is_a_timeout(
 
 
 @pytest.mark.tvm
+def test_a_kernel_that_packs_a_constant_ahead_is_checked_and_timed(runner: Runner) -> None:
+    import tvm
+
+    from spaces import names
+    from spaces.build import build_artifact, load_kernel
+    from spaces.realize import new_schedule, task_module
+
+    task = _task(_matmul, "packed")
+    function = task_module(task.module)["main"].with_attr(names.LAYOUT_FREE, [1])
+    module = tvm.IRModule({"main": function})
+    schedule = new_schedule(module)
+    block = schedule.get_sblock("C")
+    packed = schedule.cache_read(block, 1, "global")
+    schedule.annotate(packed, names.PREPROC, 1)
+    schedule.transform_layout(block, ("read", 1), lambda k, n: (n // 12, k, n % 12), pad_value=0.0)
+    artifact = build_artifact(schedule.mod, TARGET)
+    assert load_kernel(artifact).packing is not None
+    measured = run(runner, artifact, Task(task.key, "packed", tvm.ir.save_json(module), TARGET))
+    assert measured.status is Status.OK, measured.error
+    assert len(measured.samples_s) >= TIMING.min_samples
+
+
+@pytest.mark.tvm
 def test_what_is_no_artifact_fails(runner: Runner, matmul: Task) -> None:
     measured = run(runner, b"no library", matmul)
     assert measured.status is Status.RUN_FAILED

@@ -18,6 +18,7 @@ from spaces.extract import extract
 from spaces.inputs import make_inputs
 from spaces.lower import lower
 from spaces.model import load_model
+from spaces.prepack import pack_weights
 from spaces.realize import InvalidCandidate
 from spaces.target import parse_target
 from spaces.trace_space import TraceSpace
@@ -50,6 +51,11 @@ def stock_applied(directory: Path, lowered: Any) -> Any:
         return relax.transform.MetaScheduleApplyDatabase(str(directory))(lowered)
 
 
+def programs(module: Any) -> list[Any]:
+    """What runs: annotations of packing, which a database keeps as 1 for true, are gone."""
+    return [program for _, program in names.prim_funcs(pack_weights(module))]
+
+
 @pytest.mark.parametrize("source", ["dense.py:dense", "gemm.py:gemm"])
 def test_stock_tvm_applies_an_exported_database(tmp_path: Path, source: str) -> None:
     from tvm_ffi import structural_equal
@@ -62,7 +68,7 @@ def test_stock_tvm_applies_an_exported_database(tmp_path: Path, source: str) -> 
     stock = stock_applied(tmp_path / "db", lowered)
     ours = apply_best({task.key: best}, LLVM)(lowered)
     assert names.attribute(stock[task.name], names.IS_SCHEDULED)
-    assert structural_equal(stock[task.name], ours[task.name])
+    assert structural_equal(programs(stock), programs(ours))
     assert not structural_equal(stock[task.name], lowered[task.name])
     inputs = make_inputs(model.inputs)
     expected = run_once(compile_module(lowered, LLVM), inputs)
@@ -78,7 +84,7 @@ def test_the_fastest_of_several_schedules_is_applied(tmp_path: Path) -> None:
     slow, fast = Candidate(CandidateKind.TRACE, "[[],[]]", "default"), sampled(task)
     export_database(tmp_path, [(task, slow, [2.0]), (task, fast, [1.0])])
     ours = apply_best({task.key: fast}, LLVM)(lowered)
-    assert structural_equal(stock_applied(tmp_path, lowered)[task.name], ours[task.name])
+    assert structural_equal(programs(stock_applied(tmp_path, lowered)), programs(ours))
 
 
 def test_exporting_again_replaces_what_was_there(tmp_path: Path) -> None:
