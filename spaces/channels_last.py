@@ -46,25 +46,12 @@ def conversions(module: Any) -> int:
         names.operator_name(binding.value) == "relax.permute_dims"
         for function in module.functions.values()
         if names.is_relax_function(function)
-        for binding in _bindings(function) or ()
+        for binding in names.straight_bindings(function) or ()
     )
 
 
-def _bindings(function: Any) -> list[Any] | None:
-    """The bindings of a straight graph, None of one with anything else in it."""
-    from tvm import relax
-
-    if not isinstance(function.body, relax.SeqExpr):
-        return None
-    found = [b for block in function.body.blocks for b in block.bindings]
-    odd = (relax.Function, relax.If, relax.SeqExpr)
-    plain = all(isinstance(b, relax.VarBinding) and not isinstance(b.value, odd) for b in found)
-    dataflow = all(isinstance(block, relax.DataflowBlock) for block in function.body.blocks)
-    return found if plain and dataflow else None
-
-
 def _converted(function: Any) -> Any:
-    bindings = _bindings(function)
+    bindings = names.straight_bindings(function)
     if bindings is None:
         return function
     if not any(names.operator_name(b.value) == CONVOLUTION for b in bindings):

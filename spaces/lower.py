@@ -12,6 +12,7 @@ from typing import Any
 
 from spaces import names
 from spaces.channels_last import channels_last
+from spaces.concats import put_off_concats
 from spaces.graph_rewrites import bound_takes, move_biases_into_batch_norms
 from spaces.prepack import mark_constants
 from spaces.realize import first_line
@@ -48,7 +49,7 @@ def lower(module: Any, target: Any) -> Any:
         if str(target.kind) != "llvm":
             return _programs(prepared)
         try:
-            lowered = _programs(_tidied(channels_last(prepared)))
+            lowered = _programs(_tidied(channels_last(put_off_concats(prepared))))
         except Exception as error:  # TVM raises whatever its C++ side threw
             _log.warning("layouts stay as they are: %s", first_line(error))
             lowered = _programs(prepared)
