@@ -69,9 +69,10 @@ class SpaceActor:
         """Score with this model from now on."""
         self._worker.use_model(version, model)
 
-    def evaluate(self, drafts: Sequence[Draft], deadline_s: float) -> list[Evaluated]:
-        """One answer for each draft."""
-        return self._worker.evaluate(drafts, deadline_s)
+    def evaluate(self, drafts: Sequence[Draft], deadline_s: float) -> tuple[list[Evaluated], float]:
+        """One answer for each draft, and the seconds it took, without those spent frozen."""
+        elapsed_s = self._worker.stopwatch()
+        return self._worker.evaluate(drafts, deadline_s), elapsed_s()
 
 
 @ray.remote(num_cpus=0.5, **_NO_RETRY)

@@ -23,7 +23,7 @@ _RECYCLE_RSS_BYTES = 2 << 30
 _CHILD = "actors.run_child:RunChild"
 _QUIET_DEADLINE_S = 300.0
 _HOPELESS = 8.0
-_HOPELESS_FLOOR_S = 1.0
+_HOPELESS_FLOOR_S = 0.1
 """A first run that took more than this many cutoffs, and this long, is not timed at all: a
 machine that is not quiet does not make a kernel that much slower."""
 

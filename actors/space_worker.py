@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from actors.quiet import Quiet
@@ -91,6 +91,10 @@ class SpaceWorker:
         if len(drafts) == 1 or isinstance(outcome, Raised):
             return [Evaluated(draft, error=f"evaluation: {outcome}") for draft in drafts]
         return [self.evaluate([draft], deadline_s)[0] for draft in drafts]
+
+    def stopwatch(self) -> Callable[[], float]:
+        """Seconds since now, without those that the node spends frozen."""
+        return self._child.stopwatch()
 
     def close(self) -> None:
         """Stop the child and remove what it left on disk."""

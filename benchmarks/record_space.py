@@ -1,158 +1,240 @@
-"""Record what random candidates of a GEMM and a convolution look like, and how fast they are.
+"""Record whole spaces: what thousands of candidates of a task look like, and how fast they are.
 
-    python -m benchmarks.record_space [--candidates 300] [--rounds 5] [--cores 1] [gemm] [conv]
+    python -m benchmarks.record_space [--candidates 2000] [--cores 2] [--out DIR] [TASK ...]
 
-Writes `tests/golden/cost-model-TASK.npz`, from which the tests judge the cost model without
-timing anything. Candidates are what the tuner proposes: random points of TVM's rules, their
-post-processing included. All are built first and then timed in rounds, each round in another
-order; a candidate's latency is its least over the rounds, so a busy moment costs nothing. Prints
-one JSON object: for each task the share of pairs that one round orders as all of them do. Where
-that is not close to 1 the machine was busy, and the recording is worth nothing.
+Writes `benchmarks/recordings/TASK.npz` (see `tuner.recording`), which search policies are compared
+on and cost models judged by, without a device. Candidates are what the tuner proposes, through its
+own workers: fresh samples first, then mutations of the best so far, so that the neighbourhood of
+the best is dense; failures are kept. In turns, as many processes as `--cores` make and build a
+batch, then each kernel is checked and timed alone, briefly, and one slower than 12 times the best
+is cut off. In the end the fastest and some others are timed again, interleaved. Then, for tasks
+with similar ones in DIR, some mutations of those tasks' best are recorded as well.
+
+What was measured is kept in `--work`: after a kill, the same command goes on. Prints one JSON
+object: for each task its failures, how long it took, and the share of pairs that a second timing
+orders as the first did. Where that is not close to 1 the machine was busy, and the recording is
+worth little.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
+import math
 import random
 import sys
+import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-GOLDEN = Path(__file__).parents[1] / "tests" / "golden"
-TASKS = ("gemm", "conv")
+from benchmarks.programs import PROGRAMS, program
+from benchmarks.recorder import AGAIN, ROUNDS, Bench, bench
+from tuner.candidate import Candidate, CandidateKind, Draft
+from tuner.cost_model import pairwise_accuracy
+from tuner.record import Measurement, Status
+from tuner.recording import Recording, Row, load, save
+from tuner.similar import signature, similarity
+from tuner.task import Task
 
-_PAYLOADS = 6
-"""Candidates kept whole, to check that features of today are those that were recorded."""
-_HOPELESS = 20.0
-"""Times the best: slower candidates are timed in the first rounds only."""
+RECORDINGS = Path(__file__).parent / "recordings"
+
+_BATCH = 48
+"""Drafts for each process between two rounds of timing."""
+_SAMPLED = 0.5
+"""Of the candidates, that are fresh samples before mutations begin."""
+_FRESH_LATER = 0.1
+_PARENTS = 32
+_RANK_DECAY = 0.9
+_RETIMED_BEST, _RETIMED_OTHERS = 32, 32
+_PAYLOADS = 8
+_FOREIGN_PARENTS, _FOREIGN_CHILDREN = 4, 6
+_ALIKE = 0.5
 
 
-def program(name: str) -> Any:
-    """The PrimFunc to record: a GEMM of 512, or a 3x3 convolution with padding and ReLU."""
-    from tvm import te, topi
-
-    if name == "gemm":
-        a = te.placeholder((512, 512), name="A")
-        b = te.placeholder((512, 512), name="B")
-        return te.create_prim_func([a, b, topi.nn.matmul(a, b)])
-    data = te.placeholder((1, 32, 28, 28), name="data")
-    weight = te.placeholder((64, 32, 3, 3), name="weight")
-    convolved = topi.nn.conv2d_nchw(data, weight, 1, 1, 1)
-    return te.create_prim_func([data, weight, topi.nn.relu(convolved)])
+def fill(at: Bench, candidates: int, *, seed: int, batch: int) -> None:
+    """Record until there are so many distinct candidates, or nothing new turns up."""
+    dry = 0
+    while len(at.journal.codes()) < candidates and dry < 20:
+        before = len(at.journal.codes())
+        room = candidates - before
+        at.draw(_drafts(at, min(batch, 2 * room), before < _SAMPLED * candidates, seed))
+        dry = dry + 1 if len(at.journal.codes()) == before else 0
 
 
-def sample(task: Any, number: int, rng: random.Random) -> list[Any]:
-    """Valid points of a task, no two with the same program."""
-    from spaces.realize import InvalidCandidate
-    from spaces.trace_space import TraceSpace
-    from tuner.candidate import Draft
+def _drafts(at: Bench, count: int, sampling: bool, seed: int) -> list[Draft]:
+    """A batch: fresh samples in the first part, later mostly mutations of the best so far."""
+    best = [r.trial.candidate for r in at.journal.store.best(at.task.key, _PARENTS)]
+    weights = [_RANK_DECAY**n for n in range(len(best))]
+    drafts = []
+    for number in range(at.journal.number, at.journal.number + count):
+        rng = random.Random(f"{seed}/{at.task.key}/{number}")
+        fresh = sampling or not best or rng.random() < _FRESH_LATER
+        parent = None if fresh else rng.choices(best, weights)[0]
+        drafts.append(Draft(at.task.key, number, rng.randrange(2**31), parent))
+    return drafts
 
-    space = TraceSpace(task)
-    points: dict[str, Any] = {}
-    drawn = 0
-    while len(points) < number:
-        drawn += 1
-        try:
-            point = space.realize_draft(Draft(task.key, drawn, rng.randrange(2**31)))
-        except InvalidCandidate:
+
+def time_again(at: Bench, seed: int) -> None:
+    """Time the fastest once more, and some others to see how far timings agree."""
+    best = [r.trial.candidate for r in at.journal.store.best(at.task.key, 10**6)]
+    rest = best[_RETIMED_BEST:]
+    others = random.Random(seed).sample(rest, min(_RETIMED_OTHERS, len(rest)))
+    at.retime([*best[:_RETIMED_BEST], *others])
+
+
+def draw_foreign(at: Bench, recordings: Sequence[Recording], *, seed: int, batch: int) -> int:
+    """Record mutations of what is best for similar tasks; how many drafts were carried out."""
+    mine = signature(at.task.module)
+    known = {d.parent for d in at.journal.drawn}
+    drafts: list[Draft] = []
+    for other in recordings:
+        if other.task.key == at.task.key or other.task.target != at.task.target:
             continue
-        points.setdefault(point.code_hash, point)
-    return list(points.values())
-
-
-def measure(
-    points: Sequence[Any], target: Any, rounds: int, rng: random.Random
-) -> npt.NDArray[np.float32]:
-    """Seconds of each point in each round; infinite where it was left out."""
-    import tvm
-
-    built = [tvm.compile(point.schedule.mod, target=target).mod for point in points]
-    arguments = _arguments(points[0].schedule.mod["main"])
-    seconds = np.full((rounds, len(points)), np.inf, dtype=np.float32)
-    for i in range(rounds):
-        for j in rng.sample(range(len(points)), len(points)):
-            known, best = seconds[:, j].min(), seconds.min()
-            if i > 1 and known > _HOPELESS * best:
+        if similarity(mine, signature(other.task.module)) < _ALIKE:
+            continue
+        for parent in _best_of(other):
+            if parent.key in known:
                 continue
-            long = {"min_repeat_ms": 3} if i > 0 and known < _HOPELESS * best else {}
-            timer = built[j].time_evaluator("main", tvm.cpu(), number=1, repeat=3, **long)
-            seconds[i, j] = min(timer(*arguments).results)
-    return seconds
+            for _ in range(_FOREIGN_CHILDREN):
+                number = at.journal.number + len(drafts)
+                rng = random.Random(f"{seed}/{at.task.key}/{number}")
+                drafts.append(Draft(at.task.key, number, rng.randrange(2**31), parent))
+    for n in range(0, len(drafts), batch):
+        at.draw(drafts[n : n + batch])
+    return len(drafts)
 
 
-def _arguments(function: Any) -> list[Any]:
-    import tvm
-
-    rng = np.random.default_rng(0)
-    shapes = [[int(size) for size in param.shape] for param in function.params]
-    return [tvm.runtime.tensor(rng.standard_normal(s).astype(np.float32)) for s in shapes]
+def _best_of(recording: Recording) -> list[Candidate]:
+    spaces = {row.key: row.space for row in recording.rows}
+    keys = [k for k in recording.best_keys(_FOREIGN_PARENTS) if k in recording.payloads]
+    return [Candidate(CandidateKind.TRACE, recording.payloads[k], spaces[k]) for k in keys]
 
 
-def agreement(seconds: npt.NDArray[np.float32]) -> float:
-    """The least share of pairs that a timed round orders as the minimum over all does."""
-    from tuner.cost_model import pairwise_accuracy
+def recording_of(at: Bench, default: Measurement) -> Recording:
+    """All that the journal holds, as one recording."""
+    from spaces.target import device_fingerprint
 
-    least = seconds.min(axis=0)
-    found = []
-    for row in seconds[1:]:
-        timed = np.isfinite(row)
-        zeros = np.zeros(int(timed.sum()), dtype=np.int32)
-        found.append(pairwise_accuracy(-row[timed], least[timed], zeros) or 0.0)
-    return min(found)
-
-
-def record(name: str, *, candidates: int, rounds: int, cores: int, seed: int) -> float:
-    """Record one task and write its file; returns how far the rounds agree."""
-    from spaces.extract import task_of
-    from spaces.features import FeatureExtractor
-    from spaces.target import parse_target, resolve_target
-
-    rng = random.Random(seed)
-    target = resolve_target("llvm", cores=cores)
-    task = task_of(program(name), target, name=name)
-    points = sample(task, candidates, rng)
-    rows = FeatureExtractor(target).extract(task.module, [p.schedule for p in points])
-    seconds = measure(points, parse_target(target), rounds, rng)
-    kept = [p.candidate for p in points[:_PAYLOADS]]
-    np.savez_compressed(
-        GOLDEN / f"cost-model-{name}.npz",
-        features=np.asarray(rows, dtype=np.float32),
-        seconds=seconds,
-        module=task.module,
-        target=target,
-        space=kept[0].space,
-        payloads=[c.payload for c in kept],
+    store, task = at.journal.store, at.task
+    vectors = store.features(task.key)
+    drawn = {d.key: d for d in at.journal.drawn if d.key and not d.repeat}
+    later: dict[str, list[float]] = {}
+    for record in store.scan(task.key, min_rung=1):
+        later.setdefault(record.trial.candidate.key, []).append(record.latency_s or math.inf)
+    payloads: dict[str, str] = {}
+    rows: list[Row] = []
+    for record in store.scan(task.key):
+        key, measured = record.trial.candidate.key, record.measurement
+        if record.trial.rung or key not in drawn or key not in vectors:
+            continue
+        payloads[key] = record.trial.candidate.payload
+        first = record.latency_s or min(measured.samples_s, default=math.inf)
+        rounds = [first, *later.get(key, []), *[math.inf] * ROUNDS][: 1 + ROUNDS]
+        rows.append(
+            Row(
+                key=key,
+                space=record.trial.candidate.space,
+                code_hash=drawn[key].code_hash,
+                parent=drawn[key].parent,
+                status=measured.status,
+                seconds=tuple(rounds),
+                build_s=measured.build_s,
+                run_s=measured.run_s,
+            )
+        )
+    whole = Recording(
+        task=task,
+        device=device_fingerprint(task.target),
+        features=_features_version(),
+        rows=tuple(rows),
+        vectors=np.array([vectors[r.key] for r in rows], dtype=np.float32),
+        default=default,
+        refused=at.journal.refused(),
+        payloads=payloads,
     )
-    return agreement(seconds)
+    kept = whole.best_keys(_PAYLOADS)
+    return replace(
+        whole,
+        payloads={key: payloads[key] for key in kept},
+        exact={key: vectors[key] for key in kept},
+    )
+
+
+def _features_version() -> str:
+    from spaces.features import FEATURE_VERSION
+
+    return FEATURE_VERSION
+
+
+def measure_default(at: Bench) -> Measurement:
+    """The task's default schedule, built and timed like any other."""
+    from spaces.defaults import default_candidate
+
+    (built,) = at.hands[0].build([default_candidate(at.task)]).result()
+    return at.time(built, AGAIN, cutoff=False)
+
+
+def agreement(recording: Recording) -> float:
+    """Share of pairs that the second timing orders as the first did."""
+    pairs = [r.seconds[:2] for r in recording.rows if r.status is Status.OK]
+    timed = np.array([p for p in pairs if math.isfinite(p[1])], dtype=np.float32)
+    if len(timed) < 2:
+        return math.nan
+    zeros = np.zeros(len(timed), dtype=np.int32)
+    return pairwise_accuracy(-timed[:, 0], timed[:, 1], zeros) or 0.0
+
+
+def record(task: Task, options: argparse.Namespace) -> dict[str, Any]:
+    """Record one task and write its file; what to say of it."""
+    start_s = time.monotonic()
+    batch = _BATCH * options.cores
+    with bench(task, options.work, options.cores) as at:
+        fill(at, options.candidates, seed=options.seed, batch=batch)
+        foreign = draw_foreign(at, _others(options.out, task), seed=options.seed, batch=batch)
+        time_again(at, options.seed)
+        recording = recording_of(at, measure_default(at))
+    save(recording, path := options.out / f"{task.name}.npz")
+    return {
+        "candidates": len(recording.rows),
+        "of_similar_tasks": foreign,
+        "refused": sum(recording.refused),
+        "failed": sum(r.status not in (Status.OK, Status.CENSORED) for r in recording.rows),
+        "censored": sum(r.status is Status.CENSORED for r in recording.rows),
+        "best_ms": recording.best_s * 1e3,
+        "agreement": agreement(recording),
+        "bytes": path.stat().st_size,
+        "seconds": time.monotonic() - start_s,
+    }
+
+
+def _others(folder: Path, task: Task) -> list[Recording]:
+    """Recordings of other tasks that are there already."""
+    return [load(path) for path in sorted(folder.glob("*.npz")) if path.stem != task.name]
 
 
 def main(argv: Sequence[str]) -> int:
     """Record the tasks that were asked for."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("tasks", nargs="*", choices=[*TASKS, []], default=list(TASKS))
-    parser.add_argument("--candidates", type=int, default=300)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--cores", type=int, default=1)
+    parser.add_argument("tasks", nargs="*", metavar="TASK", help=", ".join(PROGRAMS))
+    parser.add_argument("--candidates", type=int, default=2000)
+    parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, default=RECORDINGS, metavar="DIR")
+    parser.add_argument("--work", type=Path, default=Path("runs/recordings"), metavar="DIR")
     options = parser.parse_args(argv)
-    os.environ["TVM_NUM_THREADS"] = str(options.cores)  # read when TVM makes its thread pool
-    agreed = {
-        name: record(
-            name,
-            candidates=options.candidates,
-            rounds=options.rounds,
-            cores=options.cores,
-            seed=options.seed,
-        )
-        for name in options.tasks
-    }
-    print(json.dumps({"agreement": agreed}))
+    if unknown := [name for name in options.tasks if name not in PROGRAMS]:
+        parser.error(f"{unknown[0]} is no task: there are {', '.join(PROGRAMS)}")
+    from spaces.extract import task_of
+    from spaces.target import resolve_target
+
+    options.out.mkdir(parents=True, exist_ok=True)
+    target = resolve_target("llvm", cores=options.cores)
+    for name in options.tasks or PROGRAMS:
+        said = record(task_of(program(name), target, name=name), options)
+        print(json.dumps({name: said}), flush=True)
     return 0
 
 

@@ -23,6 +23,7 @@ from cluster.commands.export import export
 from cluster.commands.flags import Border, debug_flag
 from cluster.commands.status import status
 from cluster.commands.tasks import tasks
+from cluster.commands.train import models, train
 from cluster.commands.tune import tune
 from tuner import __version__
 from tuner.errors import TunerError
@@ -37,7 +38,7 @@ def cli() -> None:
     """Tune a model's tensor programs and keep the fastest schedules."""
 
 
-for command in (tune, tasks, status, best, export, bench, doctor):
+for command in (tune, tasks, status, best, export, bench, train, models, doctor):
     cli.add_command(command)
 
 

@@ -14,6 +14,7 @@ from cluster.ray_pool import Done, RayPool
 from tuner.effort import Effort
 from tuner.errors import TunerError
 from tuner.record import Measurement, Provenance, Record, Status, Trial
+from tuner.utilisation import BUILDER, RUNNER, Utilisation
 
 _GRACE_S = 45.0
 """What a worker gets beyond its own deadlines before it counts as hung itself."""
@@ -58,6 +59,7 @@ class RayMeasurer:
     Args:
         builders: how many to run.
         runners: how many to run: one for each device.
+        utilisation: told of what becomes of each of them.
         wall: seconds since the epoch, for records.
     """
 
@@ -68,6 +70,7 @@ class RayMeasurer:
         builders: int,
         runners: int,
         effort: Effort,
+        utilisation: Utilisation | None = None,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._effort = effort
@@ -77,12 +80,18 @@ class RayMeasurer:
         build_lease_s = 2 * effort.build_deadline_s + _GRACE_S
         run_lease_s = 2 * effort.run_deadline_s + _GRACE_S
         self._builders: RayPool[BuildJob] = RayPool(
-            Pool("builder", lambda job: build_lease_s),
+            Pool(BUILDER, lambda job: build_lease_s),
             start=starters.builder,
             call=self._call_build,
+            worked_s=_build_s,
+            utilisation=utilisation,
         )
         self._runners: RayPool[RunJob] = RayPool(
-            Pool("runner", lambda job: run_lease_s), start=starters.runner, call=self._call_run
+            Pool(RUNNER, lambda job: run_lease_s),
+            start=starters.runner,
+            call=self._call_run,
+            worked_s=lambda measurement: float(measurement.run_s),
+            utilisation=utilisation,
         )
         self._builders.resize(builders)
         self._runners.resize(runners)
@@ -177,3 +186,8 @@ class RayMeasurer:
         device, toolchain = done.about or ("", "")
         provenance = Provenance(done.worker, device, toolchain)
         return Record(trial, measurement, provenance, attempt, self._wall())
+
+
+def _build_s(outcome: float | Measurement) -> float:
+    """Seconds of building in a builder's answer, good or bad."""
+    return outcome.build_s if isinstance(outcome, Measurement) else float(outcome)

@@ -12,6 +12,7 @@ import ray
 from ray.exceptions import RayError
 
 from cluster.pool import Assign, Command, GiveUp, KillWorker, Pool, StartWorker
+from tuner.utilisation import Utilisation
 
 Job = TypeVar("Job")
 _log = logging.getLogger(__name__)
@@ -46,6 +47,8 @@ class RayPool(Generic[Job]):
         pool: decides.
         start: makes the actor of a worker's name; it must answer `ready()`.
         call: starts a job on an actor and gives the reference to its answer.
+        worked_s: seconds of its own work that a worker's answer tells of; None where it does not.
+        utilisation: told of what becomes of each worker.
         clock: seconds that never go back.
     """
 
@@ -55,11 +58,15 @@ class RayPool(Generic[Job]):
         *,
         start: Callable[[str], Any],
         call: Callable[[Any, Job], Any],
+        worked_s: Callable[[Any], float | None] = lambda value: None,
+        utilisation: Utilisation | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._pool = pool
         self._start = start
         self._call = call
+        self._worked_s = worked_s
+        self._utilisation = utilisation or Utilisation(clock)
         self._clock = clock
         self._actors: dict[str, Any] = {}
         self._about: dict[str, Any] = {}
@@ -103,7 +110,8 @@ class RayPool(Generic[Job]):
 
     def close(self) -> None:
         """Stop all workers; what they hold is dropped."""
-        for actor in self._actors.values():
+        for name, actor in self._actors.items():
+            self._utilisation.gone(self._pool.kind, name)
             ray.kill(actor)
         self._actors.clear()
         self._starting.clear()
@@ -119,6 +127,7 @@ class RayPool(Generic[Job]):
                 self._about[name] = value
                 waited_s = self._clock() - self._started_s.pop(name, self._clock())
                 _log.info("%s ready after %.1f s", name, waited_s)
+                self._utilisation.ready(self._pool.kind, name)
                 self._carry_out(self._pool.on_ready(name, self._clock()))
             return
         if ref not in self._answers:
@@ -128,6 +137,7 @@ class RayPool(Generic[Job]):
         if lost:
             self._lose(name, lost)
             return
+        self._utilisation.answered(self._pool.kind, name, self._worked_s(value))
         answered, commands = self._pool.on_answer(lease, self._clock())
         if answered is not None:
             about = self._about.get(name)
@@ -144,6 +154,7 @@ class RayPool(Generic[Job]):
             if isinstance(command, StartWorker):
                 actor = self._start(command.worker)
                 self._actors[command.worker] = actor
+                self._utilisation.started(self._pool.kind, command.worker)
                 self._started_s[command.worker] = self._clock()
                 self._starting[actor.ready.remote()] = command.worker
             elif isinstance(command, KillWorker):
@@ -151,6 +162,7 @@ class RayPool(Generic[Job]):
             elif isinstance(command, Assign):
                 ref = self._call(self._actors[command.worker], command.job)
                 self._answers[ref] = (command.lease, command.worker)
+                self._utilisation.given(self._pool.kind, command.worker)
             elif isinstance(command, GiveUp):
                 self._done.append(Done(command.job, command.attempts, lost=command.reason))
 
@@ -159,6 +171,7 @@ class RayPool(Generic[Job]):
         self._about.pop(name, None)
         self._starting = {r: n for r, n in self._starting.items() if n != name}
         self._answers = {r: held for r, held in self._answers.items() if held[1] != name}
+        self._utilisation.gone(self._pool.kind, name)
         if actor is not None:
             ray.kill(actor)
 

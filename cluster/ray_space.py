@@ -12,6 +12,7 @@ from cluster.ray_pool import RayPool
 from tuner.candidate import Draft
 from tuner.errors import TunerError
 from tuner.measure import Evaluated
+from tuner.utilisation import SPACE, Utilisation
 
 Batch = tuple[Draft, ...]
 
@@ -26,16 +27,25 @@ class RaySpacePool:
     Args:
         workers: how many to run.
         start: makes the actor of a worker's name.
+        utilisation: told of what becomes of each of them.
     """
 
-    def __init__(self, workers: int, start: Callable[[str, int, bytes], Any]) -> None:
+    def __init__(
+        self,
+        workers: int,
+        start: Callable[[str, int, bytes], Any],
+        *,
+        utilisation: Utilisation | None = None,
+    ) -> None:
         self._model: tuple[int, bytes] = (0, b"")
         self._out = 0
         self._pool: RayPool[Batch] = RayPool(
             # A crash is tried again draft by draft: the lease covers that too.
-            Pool("space", lambda batch: 60.0 + BATCH_DEADLINE_S * (1 + len(batch))),
+            Pool(SPACE, lambda batch: 60.0 + BATCH_DEADLINE_S * (1 + len(batch))),
             start=lambda name: start(name, *self._model),
             call=lambda actor, batch: actor.evaluate.remote(batch, BATCH_DEADLINE_S),
+            worked_s=lambda answer: float(answer[1]),
+            utilisation=utilisation,
         )
         self._pool.resize(workers)
 
@@ -63,7 +73,7 @@ class RaySpacePool:
             if done.lost:
                 answers += [Evaluated(draft, error=f"lost: {done.lost}") for draft in done.job]
             else:
-                answers += done.value
+                answers += done.value[0]
         if self._pool.state.broken:
             raise TunerError(self._pool.state.broken)
         return answers

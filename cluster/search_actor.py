@@ -13,7 +13,7 @@ import threading
 import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +31,12 @@ from tuner.progress import Snapshot
 from tuner.run_folder import RunFolder
 from tuner.run_lock import RunLock
 from tuner.session import Limits, Machines, Session
+from tuner.similar import Seeds
 from tuner.sqlite_store import SqliteStore
 from tuner.strategies import search_maker
 from tuner.task import Task
 from tuner.tracking import RunStatus, SpoolObserver, TrackerProcess
+from tuner.utilisation import Utilisation
 
 _STATUS = {"signal": RunStatus.KILLED}
 _TRACKING_S = 15.0
@@ -54,6 +56,8 @@ class SearchOrder:
         builders: how many builder actors to run; `space_workers` likewise.
         facts: parameters of the run as the tracker shows them.
         tracking_uri: of MLflow; empty is a database inside the run folder.
+        base_model: what the cost model begins with; None is nothing.
+        seeds: what searches may begin with, by task key.
     """
 
     run: Path
@@ -70,6 +74,8 @@ class SearchOrder:
     cpu_target: bool
     facts: Mapping[str, object]
     tracking_uri: str = ""
+    base_model: bytes | None = None
+    seeds: Mapping[str, Seeds] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +149,9 @@ class SearchHost:
                     store=store,
                     limits=Limits(order.trials, order.deadline_s, order.finalists_s),
                     effort=order.effort,
-                    make_search=search_maker(order.strategy),
+                    make_search=search_maker(
+                        order.strategy, lambda task: order.seeds.get(task.key, Seeds())
+                    ),
                     seed=order.seed,
                     observers=[observer],
                 )
@@ -220,16 +228,24 @@ def _machines(order: SearchOrder, run: RunFolder) -> Iterator[Machines]:
         builder=lambda name: _start("builder", name, place, tasks_ref),
         runner=lambda name: _start("runner", name, place, tasks_ref, **needs),
     )
+    utilisation = Utilisation()
     with contextlib.ExitStack() as stack:
         learner = stack.enter_context(contextlib.closing(_learner(order, run)))
-        measurer = RayMeasurer(starters, builders=order.builders, runners=1, effort=order.effort)
+        measurer = RayMeasurer(
+            starters,
+            builders=order.builders,
+            runners=1,
+            effort=order.effort,
+            utilisation=utilisation,
+        )
         stack.callback(measurer.close)
         space_pool = RaySpacePool(
             order.space_workers,
             lambda name, version, model: _start("space", name, place, tasks_ref, version, model),
+            utilisation=utilisation,
         )
         stack.callback(space_pool.close)
-        yield Machines(measurer, space_pool, learner)
+        yield Machines(measurer, space_pool, learner, utilisation)
 
 
 def _runner_needs(cpu_target: bool) -> dict[str, Any]:
@@ -246,9 +262,13 @@ def _learner(order: SearchOrder, run: RunFolder) -> ProcessLearner:
     quiet = _quiet(order)
     log = run.logs / "learner.log"
     if quiet is None:
-        return ProcessLearner(seed=order.seed, log=log)
+        return ProcessLearner(seed=order.seed, base=order.base_model, log=log)
     return ProcessLearner(
-        seed=order.seed, log=log, frozen_s=quiet.frozen_s, on_start=quiet.register
+        seed=order.seed,
+        base=order.base_model,
+        log=log,
+        frozen_s=quiet.frozen_s,
+        on_start=quiet.register,
     )
 
 

@@ -17,9 +17,11 @@ from rich.text import Text
 
 from tuner.progress import Snapshot, TaskRow
 from tuner.record import Status
+from tuner.utilisation import BUSY, SlotSeconds, shares
 
 ROWS = 15
 LINE_EVERY_S = 5.0
+_WORTH_SAYING = 0.1
 _GOOD = (Status.OK, Status.CENSORED)
 
 
@@ -89,6 +91,18 @@ def failures(snapshot: Snapshot) -> str:
     return ", ".join(f"{n} {kind.replace('_', ' ')}" for n, kind in sorted(counts, reverse=True))
 
 
+def utilisation(seconds: SlotSeconds) -> str:
+    """How busy each kind of worker was, and what took most of the rest; empty before any worked."""
+    parts = []
+    for kind, categories in sorted(seconds.items()):
+        parted = shares(categories)
+        rest = [(c, share) for c, share in parted.items() if c != BUSY and share >= _WORTH_SAYING]
+        why = ", ".join(f"{share:.0%} {c.replace('_', ' ')}" for c, share in rest[:2])
+        if parted:
+            parts.append(f"{kind} {parted.get(BUSY, 0.0):.0%}{f' ({why})' if why else ''}")
+    return f"busy: {', '.join(parts)}" if parts else ""
+
+
 def table(tasks: tuple[TaskRow, ...], *, rows: int | None = ROWS) -> Table:
     """Tasks by share of time; those beyond `rows` are summed up in the last one."""
     ordered = by_share(tasks)
@@ -122,6 +136,8 @@ def picture(snapshot: Snapshot, *, note: str = "", rows: int | None = ROWS) -> G
         parts.append(table(snapshot.tasks, rows=rows))
     if failed := failures(snapshot):
         parts.append(Text(f"failed: {failed}", style="dim"))
+    if used := utilisation(snapshot.utilisation):
+        parts.append(Text(used, style="dim"))
     if text := note or snapshot.message:
         parts.append(Text(text))
     return Group(*parts)
@@ -132,6 +148,8 @@ def line(snapshot: Snapshot, *, note: str = "") -> str:
     text = head(snapshot)
     if failed := failures(snapshot):
         text += f"  failed: {failed}"
+    if snapshot.phase == "done" and (used := utilisation(snapshot.utilisation)):
+        text += f"  {used}"
     if said := note or snapshot.message:
         text += f"  {said}"
     return text

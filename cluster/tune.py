@@ -19,6 +19,7 @@ from tuner.run_folder import Manifest, RunFolder, open_run
 from tuner.run_lock import RunLock
 
 if TYPE_CHECKING:
+    from cluster.lessons import Lessons
     from cluster.search_actor import SearchOrder, SearchState
     from spaces.model import Model
     from tuner.candidate import Candidate
@@ -56,6 +57,7 @@ class _Prepared:
     tasks: tuple[Task, ...]
     defaults: dict[str, Candidate]
     target: str
+    lessons: Lessons
 
 
 def tune(
@@ -85,7 +87,7 @@ def tune(
     started_s = time.monotonic()
     warning = check_uri(tracking_uri or "")
     with ThreadPoolExecutor(1, "prepare") as threads:
-        preparing = threads.submit(_prepare, options)
+        preparing = threads.submit(_prepare, options, tracking_uri)
         _fail_fast(preparing, 2.0)
         with ray_cluster(options.address):
             if on_ready is not None:
@@ -130,8 +132,9 @@ def _unless_stopped(preparing: Future[_Prepared], stop: threading.Event) -> _Pre
     raise KeyboardInterrupt
 
 
-def _prepare(options: TuneOptions) -> _Prepared:
-    """Import and lower the model, find its tasks, and open the run folder."""
+def _prepare(options: TuneOptions, tracking_uri: str | None) -> _Prepared:
+    """Import and lower the model, find its tasks and what is known of them, open the folder."""
+    from cluster.lessons import base_for, seeds_for
     from spaces.defaults import default_candidate
     from spaces.extract import extract
     from spaces.lower import lower
@@ -139,6 +142,7 @@ def _prepare(options: TuneOptions) -> _Prepared:
     from spaces.target import resolve_target
 
     target = resolve_target(options.target)
+    base = base_for(options.base_model, target, tracking_uri)
     model = load_model(options.model)
     tasks = tuple(extract(lower(model.module, target), target, options.only))
     folder = options.run or _new_folder(model)
@@ -146,7 +150,8 @@ def _prepare(options: TuneOptions) -> _Prepared:
     with RunLock(run.lock):  # refused early, and once more by the search, which keeps it
         if not run.model_dir.exists():
             _keep_model(model, options, run)
-    return _Prepared(run, tasks, {t.key: default_candidate(t) for t in tasks}, target)
+    lessons = replace(base, seeds=seeds_for(tasks, run, options.seeds_from))
+    return _Prepared(run, tasks, {t.key: default_candidate(t) for t in tasks}, target, lessons)
 
 
 def _keep_model(model: Model, options: TuneOptions, run: RunFolder) -> None:
@@ -172,6 +177,7 @@ def _manifest(options: TuneOptions, model: Model, target: str) -> Manifest:
             "strategy": options.strategy,
             "trials": options.trials,
             "only": options.only,
+            "base_model": options.base_model,
         },
         created_s=time.time(),
         tuner_version=tuner.__version__,
@@ -230,9 +236,13 @@ def _order(
             "tasks": len(prepared.tasks),
             "seed": options.seed,
             "strategy": options.strategy,
+            "base_model": prepared.lessons.name,
+            "seeds": prepared.lessons.count,
             **{f"effort_{k}": v for k, v in asdict(replace(effort)).items()},
         },
         tracking_uri=tracking_uri,
+        base_model=prepared.lessons.model,
+        seeds=prepared.lessons.seeds,
     )
 
 

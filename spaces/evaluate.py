@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from spaces.features import FeatureExtractor
+from spaces.features import FeatureExtractor, Vector
 from spaces.realize import InvalidCandidate, first_line
 from spaces.task_space import TaskSpace
 from spaces.trace_space import Point
@@ -64,19 +64,21 @@ class Evaluator:
 
     def _carry_out(self, draft: Draft) -> tuple[Evaluated, Point | None]:
         try:
-            point = self._space(draft.task_key).realize_draft(draft)
+            predict = self._model.predict if self._model is not None else None
+            point = self._space(draft.task_key).realize_draft(draft, predict)
         except InvalidCandidate as error:
             return Evaluated(draft, error=str(error)), None
         except Exception as error:  # whatever TVM's C++ side throws on an odd schedule
             return Evaluated(draft, error=f"{type(error).__name__}: {first_line(error)}"), None
-        return Evaluated(draft, point.candidate, code_hash=point.code_hash), point
+        answer = Evaluated(
+            draft, point.candidate, code_hash=point.code_hash, chosen_from=point.chosen_from
+        )
+        return answer, point
 
     def _score(
         self, task: Task, answers: list[Evaluated], points: Sequence[tuple[int, Point]]
     ) -> None:
-        rows = self._extractor(task.target).extract(
-            task.module, [point.schedule for _, point in points]
-        )
+        rows = self._features(task, [point for _, point in points])
         scores = np.zeros(len(rows), dtype=np.float32)
         if self._model is not None:
             scores = self._model.predict(np.asarray(rows, dtype=np.float32))
@@ -87,6 +89,12 @@ class Evaluator:
                 score=float(score),
                 model_version=self._version,
             )
+
+    def _features(self, task: Task, points: Sequence[Point]) -> list[Vector]:
+        """The points' feature vectors; programs are looked at only where there is no other way."""
+        bare = [point.schedule for point in points if point.features is None]
+        found = iter(self._extractor(task.target).extract(task.module, bare) if bare else ())
+        return [next(found) if p.features is None else p.features for p in points]
 
     def _space(self, task_key: str) -> TaskSpace:
         """The space of a task; the rules are applied once for as long as it is in use."""

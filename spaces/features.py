@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from spaces.knob_features import KNOB_LENGTH
 from spaces.loop_nest import heaviest_nest
 from spaces.nest_features import NEST_LENGTH, nest_vector
 
@@ -18,14 +19,20 @@ _STORE_LENGTH = 172
 _FLOAT_OPS = 7
 """TVM's first columns: floating point operations of a store by sort, as log2(1 + n)."""
 
-FEATURE_LENGTH = 2 * _STORE_LENGTH + 1 + NEST_LENGTH
+PROGRAM_LENGTH = 2 * _STORE_LENGTH + 1 + NEST_LENGTH
+FEATURE_LENGTH = PROGRAM_LENGTH + KNOB_LENGTH
+
+FEATURE_VERSION = f"2-{FEATURE_LENGTH}"
+"""Of the vectors. Count it up whenever a column changes its meaning: cost models that were trained
+on another version are refused."""
 
 
 class FeatureExtractor:
     """Describes scheduled programs for a cost model.
 
     A vector holds TVM's features of the store that computes most, the sum of those of all
-    stores, their number, and the loop nest of the heaviest block.
+    stores, their number, and the loop nest of the heaviest block. Its last part is for the knobs
+    of templates (`spaces.knob_features`), whose candidates have zeros in all others.
 
     Args:
         target_json: canonical JSON of the target.
@@ -96,5 +103,6 @@ def describe(stores: Matrix, nest: Vector) -> Vector:
         return np.zeros(FEATURE_LENGTH, dtype=np.float32)
     float_ops = np.exp2(stores[:, :_FLOAT_OPS].astype(np.float64)).sum(axis=1)
     heaviest = stores[int(np.argmax(float_ops))]
-    parts = [heaviest, stores.sum(axis=0), np.array([len(stores)]), nest]
+    none = np.zeros(KNOB_LENGTH)
+    parts = [heaviest, stores.sum(axis=0), np.array([len(stores)]), nest, none]
     return np.nan_to_num(np.concatenate(parts).astype(np.float32))

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 
+from spaces.features import FEATURE_LENGTH, Matrix, Vector
+from spaces.knob_features import KNOB_LENGTH, knob_vectors
 from spaces.knobs import Columns, Knobs, Template, draw, nudge, recall, remember, setting
 from spaces.realize import (
     InvalidCandidate,
@@ -19,20 +23,25 @@ from spaces.trace_space import Point, code_hash
 from tuner.candidate import Candidate, CandidateKind, Draft
 from tuner.task import Task
 
+Predict = Callable[[Matrix], Vector]
+"""A cost model's scores of feature vectors; higher is better."""
+
 _DRAWN = 1 << 16
 _KEPT = 4096
-_NUDGED = 48
+_SHORTLIST = 96
+_NUDGED = 64
 _GREED = 3.0
-_NUDGE_GREED = 1.5
+_UNGUIDED = 0.15
+"""Share of drafts that the learned model has no say in: what it is wrong about must be tried."""
 
 
 class KnobSpace:
     """All settings of one template for one task.
 
     Thousands of settings are drawn once, those ruled out by limits dropped, and the rest ranked by
-    the template's estimate. A fresh draft takes one of these, the better ranked the likelier; a
-    mutation takes one of its parent's neighbours in the same way. Same draft, same point, in any
-    process.
+    the template's estimate. A fresh draft looks at a hundred of these, the better ranked the
+    likelier; a mutation at its parent's neighbours. Of those the learned model's favourites are
+    the likeliest to be written down. Same draft and same model, same point, in any process.
     """
 
     def __init__(self, task: Task, template: Template) -> None:
@@ -50,7 +59,7 @@ class KnobSpace:
         """Whose knobs these are."""
         return self._template
 
-    def realize_draft(self, draft: Draft) -> Point:
+    def realize_draft(self, draft: Draft, predict: Predict | None = None) -> Point:
         """Carry out a draft.
 
         Raises:
@@ -61,19 +70,39 @@ class KnobSpace:
         if draft.parent is not None and draft.parent.space == self.name:
             known = recall(draft.parent.payload)
         if known is None:
-            ranked, greed = self.ranked, _GREED
+            shortlist = self._some_of_the_best(rng)
         else:
-            ranked = self._rank(nudge(self._template, known, _NUDGED, rng), known)
-            greed = _NUDGE_GREED
-        if not ranked:
+            shortlist = self._rank(nudge(self._template, known, _NUDGED, rng), known)
+        if not shortlist:
             raise InvalidCandidate(f"{self.name}: no feasible setting")
-        return self.write_down(ranked[int(len(ranked) * rng.random() ** greed)])
+        if predict is not None and rng.random() >= _UNGUIDED:
+            vectors = self._vectors(shortlist)
+            order = np.argsort(-predict(vectors), kind="stable")
+            shortlist = [shortlist[int(i)] for i in order]
+        point = self.write_down(shortlist[int(len(shortlist) * rng.random() ** _GREED)])
+        return replace(point, chosen_from=len(shortlist))
 
     @cached_property
     def ranked(self) -> list[dict[str, int]]:
         """Feasible settings, the best estimate first."""
         rng = np.random.default_rng(self._seed)
         return self._rank(draw(self._template, _DRAWN, rng))[:_KEPT]
+
+    def _some_of_the_best(self, rng: np.random.Generator) -> list[dict[str, int]]:
+        """A shortlist of all settings in the order of their estimates, the best the likeliest."""
+        number = min(_SHORTLIST, len(self.ranked))
+        places = (len(self.ranked) * rng.random(number) ** _GREED).astype(np.int64)
+        return [self.ranked[int(place)] for place in np.unique(places)]
+
+    def _vectors(self, settings: list[dict[str, int]]) -> Matrix:
+        columns = {
+            name: np.array([s[name] for s in settings], dtype=np.int64)
+            for name in self._template.choices
+        }
+        vectors = np.zeros((len(settings), FEATURE_LENGTH), dtype=np.float32)
+        costs = self._template.costs_s(columns)
+        vectors[:, -KNOB_LENGTH:] = knob_vectors(self._template, columns, costs)
+        return vectors
 
     def write_down(self, knobs: Knobs) -> Point:
         """The point that some knobs stand for.
@@ -89,7 +118,8 @@ class KnobSpace:
             raise InvalidCandidate(f"{self.name}: {first_line(error)}") from error
         payload = canonical_payload(schedule.trace)
         candidate = Candidate(CandidateKind.TRACE, payload, self.name)
-        return Point(candidate, schedule, code_hash(schedule.mod))
+        features = self._vectors([dict(knobs)])[0]
+        return Point(candidate, schedule, code_hash(schedule.mod), features)
 
     def _rank(self, columns: Columns, parent: Knobs | None = None) -> list[dict[str, int]]:
         """Feasible settings without the parent, none twice, the best estimate first."""

@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 import random
-from typing import Protocol
-
-from spaces.knob_space import KnobSpace
+from spaces.knob_space import KnobSpace, Predict
 from spaces.templates.choose import templates_of
 from spaces.trace_space import Point, TraceSpace
 from tuner.candidate import Draft
 from tuner.task import Task
 
 _RULES_SHARE = 0.1
-
-
-class Space(Protocol):
-    """Where candidates of one task come from."""
-
-    @property
-    def name(self) -> str: ...
-
-    def realize_draft(self, draft: Draft) -> Point: ...
 
 
 class TaskSpace:
@@ -35,15 +24,18 @@ class TaskSpace:
         self._templates = [KnobSpace(task, template) for template in templates_of(task)]
         self._rules: TraceSpace | None = None
 
-    def realize_draft(self, draft: Draft) -> Point:
-        """Carry out a draft.
+    def realize_draft(self, draft: Draft, predict: Predict | None = None) -> Point:
+        """Carry out a draft, guided by a cost model where there is one.
 
         Raises:
             InvalidCandidate: the random choices gave a schedule that is not valid.
         """
-        return self._space_of(draft).realize_draft(draft)
+        space = self._space_of(draft)
+        if isinstance(space, KnobSpace):
+            return space.realize_draft(draft, predict)
+        return space.realize_draft(draft)
 
-    def _space_of(self, draft: Draft) -> Space:
+    def _space_of(self, draft: Draft) -> KnobSpace | TraceSpace:
         if draft.parent is not None:
             for space in self._templates:
                 if space.name == draft.parent.space:

@@ -7,6 +7,7 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
+from spaces.features import Vector
 from spaces.realize import (
     InvalidCandidate,
     canonical_payload,
@@ -30,11 +31,15 @@ class Point:
     Attributes:
         schedule: of the program, post-processing included.
         code_hash: structural hash of the scheduled program.
+        features: for the cost model, where its space knows them without looking at the program.
+        chosen_from: how many settings were weighed to come to this one.
     """
 
     candidate: Candidate
     schedule: Any
     code_hash: str
+    features: Vector | None = None
+    chosen_from: int = 1
 
 
 class TraceSpace:

@@ -32,6 +32,7 @@ from tuner.spool import Artifact, Metrics, read_lines
 from tuner.spool_observer import RunStatus, SpoolObserver
 from tuner.store import MemoryStore
 from tuner.task import Task
+from tuner.utilisation import BUILDER, BUSY, RUNNER, SPACE, STARTING, WAITING, Idle
 
 ROOT = Path(__file__).resolve().parents[1]
 REFERENCE = ROOT / "docs" / "reference.md"
@@ -218,7 +219,7 @@ def test_flags_of_the_group_are_in_the_reference() -> None:
 
 TASK = Task("key", "gemm", "{}", '{"kind":"llvm"}', 2.0, 4e6)
 DEFAULT = Candidate(CandidateKind.TRACE, "[]", "test")
-COUNTS = {"failures", "statuses", "spread", "instance"}
+COUNTS = {"failures", "statuses", "spread", "instance", "utilisation"}
 """Objects whose own keys are data."""
 
 
@@ -243,7 +244,18 @@ def a_store() -> MemoryStore:
 
 def a_snapshot() -> Snapshot:
     row = TaskRow("key", "gemm", 2.0, 1, 1.0, 0.5, 0)
-    return Snapshot("done", 1.0, 2.0, 1, 1, 1.0, {"ok": 1}, (row,), gain=2.0)
+    return Snapshot(
+        "done",
+        1.0,
+        2.0,
+        1,
+        1,
+        1.0,
+        {"ok": 1},
+        (row,),
+        gain=2.0,
+        utilisation={kind: {"busy": 1.0} for kind in (RUNNER, BUILDER, SPACE)},
+    )
 
 
 def test_keys_of_tune() -> None:
@@ -257,6 +269,13 @@ def test_keys_of_tasks() -> None:
 
 def test_keys_of_status() -> None:
     assert keys(dict(status_report(a_store()))) == rows("JSON of `status`")
+
+
+def test_what_workers_do_is_in_the_reference() -> None:
+    said = set(rows("JSON of `status`: `utilisation`"))
+    assert said == {STARTING, BUSY, WAITING, *map(str, Idle)}
+    for kind in (RUNNER, BUILDER, SPACE):
+        assert f"`{kind}`" in section("JSON of `status`: `utilisation`")
 
 
 def test_keys_of_best() -> None:
@@ -306,13 +325,14 @@ def test_efforts() -> None:
 def test_timing() -> None:
     def column(t: Timing) -> list[str]:
         spans = [f"{t.sample_s * 1e3:g} ms", f"{t.total_s * 1e3:g} ms"]
-        return [str(t.warmup_runs), *spans, str(t.min_samples), str(t.max_samples)]
+        ladder = [f"{t.cut:g} times", f"{t.near:g} times"]
+        return [str(t.warmup_runs), *spans, str(t.min_samples), str(t.max_samples), *ladder]
 
     table = section("How kernels are measured").splitlines()
     cells = [line.strip("| ").split(" | ") for line in table if line.startswith("| ")][1:]
     for effort in EFFORTS.values():
         assert [c[1] for c in cells] == column(effort.timing)
-        assert [c[2] for c in cells] == column(effort.finalist_timing)
+        assert [c[2] for c in cells] == [*column(effort.finalist_timing)[:5], "-", "-"]
 
 
 def test_metrics_and_artifacts(tmp_path: Path) -> None:

@@ -9,18 +9,27 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float32]
 Groups = npt.NDArray[np.int32]
+Flags = npt.NDArray[np.bool_]
 
 
 class CostModel(Protocol):
     """Ranks candidates within a task."""
 
-    def fit(self, features: Floats, latencies_s: Floats, groups: Groups) -> None:
+    def fit(
+        self,
+        features: Floats,
+        latencies_s: Floats,
+        groups: Groups,
+        censored: Flags | None = None,
+    ) -> None:
         """Learn from measured candidates.
 
         Args:
             features: one row for each candidate.
             latencies_s: their times; `inf` for a candidate that failed.
             groups: number of each candidate's task; only order within a group matters.
+            censored: where set, a candidate was cut off: it takes at least its latency, and
+                nobody knows how much more. None is nowhere.
         """
 
     def predict(self, features: Floats) -> Floats:
@@ -33,26 +42,32 @@ class CostModel(Protocol):
         """Become the model that `dump` wrote."""
 
 
-def ordered_pairs(scores: Floats, latencies_s: Floats, groups: Groups) -> tuple[float, float]:
+def ordered_pairs(
+    scores: Floats, latencies_s: Floats, groups: Groups, censored: Flags | None = None
+) -> tuple[float, float]:
     """How many pairs within a group, of different latency, the scores order rightly; of how many.
 
-    A tie between scores counts half.
+    A tie between scores counts half. A pair whose order nobody knows, since the one that looks
+    faster was cut off, does not count.
     """
     right = pairs = 0.0
+    exact = np.ones(len(groups), dtype=np.bool_) if censored is None else ~censored
     for group in np.unique(groups):
         rows = groups == group
         s, t = scores[rows], latencies_s[rows]
-        faster = t[:, None] < t[None, :]
+        faster = (t[:, None] < t[None, :]) & exact[rows][:, None]
         right += float((faster & (s[:, None] > s[None, :])).sum())
         right += 0.5 * float((faster & (s[:, None] == s[None, :])).sum())
         pairs += float(faster.sum())
     return right, pairs
 
 
-def pairwise_accuracy(scores: Floats, latencies_s: Floats, groups: Groups) -> float | None:
-    """Share of pairs within a group, of different latency, that the scores order rightly.
+def pairwise_accuracy(
+    scores: Floats, latencies_s: Floats, groups: Groups, censored: Flags | None = None
+) -> float | None:
+    """Share of pairs within a group, of known order, that the scores order rightly.
 
     A tie between scores counts half. None where there is no such pair.
     """
-    right, pairs = ordered_pairs(scores, latencies_s, groups)
+    right, pairs = ordered_pairs(scores, latencies_s, groups, censored)
     return right / pairs if pairs else None

@@ -7,21 +7,49 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tuner.cost_model import Floats, Groups
+from tuner.cost_model import Flags, Floats, Groups
 from tuner.measure import Features
 from tuner.record import Record, Status
 
 
 @dataclass(frozen=True, slots=True)
 class Examples:
-    """A snapshot: one row for each measured candidate."""
+    """A snapshot: one row for each measured candidate.
+
+    Attributes:
+        censored: where a latency is only a lower bound; None is nowhere.
+    """
 
     features: Floats
     latencies_s: Floats
     groups: Groups
+    censored: Flags | None = None
 
     def __len__(self) -> int:
         return len(self.groups)
+
+    @property
+    def bounds(self) -> Flags:
+        """`censored` as an array in any case."""
+        return np.zeros(len(self), dtype=np.bool_) if self.censored is None else self.censored
+
+    def after(self, start: int) -> Examples:
+        """The rows from number `start` on."""
+        return Examples(
+            self.features[start:],
+            self.latencies_s[start:],
+            self.groups[start:],
+            self.bounds[start:],
+        )
+
+    def with_more(self, more: Examples) -> Examples:
+        """These rows, then others."""
+        return Examples(
+            np.concatenate([self.features, more.features]),
+            np.concatenate([self.latencies_s, more.latencies_s]),
+            np.concatenate([self.groups, more.groups]),
+            np.concatenate([self.bounds, more.bounds]),
+        )
 
 
 class Dataset:
@@ -31,13 +59,14 @@ class Dataset:
         self._features: list[Features] = []
         self._latencies_s: list[float] = []
         self._groups: list[int] = []
+        self._censored: list[bool] = []
         self._group_of: dict[str, int] = {}
 
     def add(self, record: Record, features: Features) -> None:
         """Take one rung-0 record in.
 
-        A censored candidate counts with the bound it reached. A candidate that could not be
-        built or run has no time (infinite); one that the fleet lost says nothing.
+        A censored candidate counts with the bound it reached, marked as such. A candidate that
+        could not be built or run has no time (infinite); one that the fleet lost says nothing.
         """
         status = record.measurement.status
         if record.trial.rung > 0 or status is Status.LOST:
@@ -51,8 +80,10 @@ class Dataset:
             self._features.clear()
             self._latencies_s.clear()
             self._groups.clear()
+            self._censored.clear()
         self._features.append(features)
         self._latencies_s.append(latency_s)
+        self._censored.append(status is Status.CENSORED and math.isfinite(latency_s))
         group = self._group_of.setdefault(record.trial.task_key, len(self._group_of))
         self._groups.append(group)
 
@@ -62,6 +93,7 @@ class Dataset:
             np.asarray(self._features, dtype=np.float32),
             np.asarray(self._latencies_s, dtype=np.float32),
             np.asarray(self._groups, dtype=np.int32),
+            np.asarray(self._censored, dtype=np.bool_),
         )
 
     def __len__(self) -> int:

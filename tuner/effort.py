@@ -12,13 +12,27 @@ class Timing:
     A sample is the mean of as many runs as fill `sample_s`; samples are taken until `total_s` is
     spent, at least `min_samples` and at most `max_samples` of them. Caches are warm: the kernel
     runs `warmup_runs` times first and nothing is flushed between samples.
+
+    Where a time to beat is known, a kernel goes up a ladder: the first run beyond `cut` times that
+    ends it; `min_samples` samples are the probe; only one whose probe comes within `near` times
+    that gets the others.
     """
 
     warmup_runs: int = 1
-    sample_s: float = 0.004
-    total_s: float = 0.030
+    sample_s: float = 0.002
+    total_s: float = 0.020
     min_samples: int = 3
     max_samples: int = 20
+    cut: float = 4.0
+    near: float = 1.25
+
+    def cutoff_s(self, best_s: float | None) -> float | None:
+        """What a kernel may take before it is cut off, given the time to beat."""
+        return None if best_s is None else self.cut * best_s
+
+    def near_s(self, cutoff_s: float | None) -> float:
+        """What a probe may take and still earn more samples; without a cutoff, anything."""
+        return float("inf") if cutoff_s is None else self.near / self.cut * cutoff_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +57,7 @@ class Effort:
     trials_per_task: int
     time_budget_s: float
     timing: Timing = Timing()
-    finalist_timing: Timing = Timing(total_s=0.100, min_samples=5)
+    finalist_timing: Timing = Timing(sample_s=0.004, total_s=0.100, min_samples=5)
     finalists: int = 3
     finalist_rounds: int = 3
     finalist_share: float = 0.1

@@ -2,10 +2,10 @@
 
 Parents are drawn from the fastest candidates measured so far and, to look further than one
 mutation, from the best that were only predicted. Children that turn out valid and new wait in a
-pool, ranked by the cost model. A proposal takes the top of the pool, or with probability epsilon
-any of it; siblings of candidates in flight are held back, so a batch is not ten variations of
-one bet. Nothing waits for a generation to end: every answer and every record changes the next
-draft.
+pool, ranked by the cost model; those of several spaces compete in it. A proposal takes the top of
+the pool, or with probability epsilon any of it; neighbours of candidates in flight are held back,
+and their siblings a little, so a batch is not ten variations of one bet. Nothing waits for a
+generation to end: every answer and every record changes the next draft.
 """
 
 from __future__ import annotations
@@ -13,14 +13,16 @@ from __future__ import annotations
 import bisect
 import math
 import random
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tuner.candidate import Candidate, Draft
-from tuner.measure import Evaluated
+from tuner.diversity import crowding
+from tuner.measure import Evaluated, Features
 from tuner.record import Record
 from tuner.search import Freshness, stream
+from tuner.similar import Seeds
 from tuner.task import Task
 
 
@@ -32,14 +34,20 @@ class EvolutionSettings:
         pool_size: candidates waiting in the pool that it aims for.
         ready_size: a proposal waits until the pool holds so many, while more are on order.
         archive_size: measured candidates kept as parents.
-        first_samples: drafts are all fresh samples until so many candidates were timed.
+        first_samples: drafts are all fresh samples (or children of seeds) until so many
+            candidates were timed.
+        seeded_share: of drafts until then that are children of seeds, where there are any.
         fresh_share: of drafts that are fresh samples afterwards.
         predicted_share: of parents taken from the pool instead of the archive.
         epsilon: of proposals drawn from the whole pool instead of its top.
         rank_decay: weight of the archive's next rank against the one before.
         sibling_penalty: ranks that one sibling in flight costs, as a share of the pool.
+        neighbour_penalty: ranks that being in the place of one in flight costs, likewise; less
+            the further off (see `tuner.diversity`).
         drop_per_proposal: of the pool's worst, dropped for each proposal: they make room for
             children of newer parents, so this is how many drafts one trial costs.
+        guided_share: of the pool's size, of what it must hold before a proposal, and of what is
+            dropped for each: enough where the space weighs many settings for each answer itself.
         patience: drafts in a row with nothing new before the space counts as searched through.
     """
 
@@ -47,12 +55,15 @@ class EvolutionSettings:
     ready_size: int = 48
     archive_size: int = 48
     first_samples: int = 8
+    seeded_share: float = 0.5
     fresh_share: float = 0.15
     predicted_share: float = 0.25
     epsilon: float = 0.1
     rank_decay: float = 0.85
     sibling_penalty: float = 0.05
+    neighbour_penalty: float = 1.0
     drop_per_proposal: int = 7
+    guided_share: float = 0.2
     patience: int = 400
 
 
@@ -65,6 +76,7 @@ class _Waiting:
     parent_key: str
     score: float
     model_version: int
+    features: Features | None
 
 
 @dataclass(slots=True)
@@ -89,17 +101,34 @@ class _Scale:
 
 
 class Evolution:
-    """Evolutionary search over one task."""
+    """Evolutionary search over one task.
 
-    def __init__(self, task: Task, seed: int, settings: EvolutionSettings | None = None) -> None:
+    Args:
+        seed: of everything random.
+        seeds: candidates of this task to propose before any other, and of similar tasks to
+            mutate in the beginning.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        seed: int,
+        settings: EvolutionSettings | None = None,
+        *,
+        seeds: Seeds | None = None,
+    ) -> None:
         self._task = task
         self._seed = seed
+        self._known = deque(seeds.known if seeds else ())
+        self._foreign = seeds.parents if seeds else ()
         self._settings = settings or EvolutionSettings()
         self._number = 0
         self._ordered = 0
+        self._guided = False
         self._pool: list[_Waiting] = []
         self._archive: list[tuple[float, str, Candidate]] = []
         self._in_flight: dict[str, str] = {}
+        self._places: dict[str, Features] = {}
         self._scales: dict[int, _Scale] = {}
         self._fresh = Freshness(self._settings.patience)
         self._choices = stream(seed, task.key, -1)
@@ -108,7 +137,8 @@ class Evolution:
         """Orders that would fill the pool: mutations of good candidates, some fresh samples."""
         if self._fresh.dry:
             return []
-        n = max(0, min(n, self._settings.pool_size - len(self._pool) - self._ordered))
+        size = self._scaled(self._settings.pool_size)
+        n = max(0, min(n, size - len(self._pool) - self._ordered))
         self._ordered += n
         return [self._draft() for _ in range(n)]
 
@@ -119,7 +149,10 @@ class Evolution:
 
     def _parent(self, rng: random.Random) -> Candidate | None:
         s = self._settings
-        if len(self._archive) < s.first_samples or rng.random() < s.fresh_share:
+        if len(self._archive) < s.first_samples:
+            seeded = bool(self._foreign) and rng.random() < s.seeded_share
+            return rng.choice(self._foreign) if seeded else None
+        if rng.random() < s.fresh_share:
             return None
         if self._pool and rng.random() < s.predicted_share:
             best_first = sorted(self._pool, key=self._rank, reverse=True)
@@ -143,22 +176,42 @@ class Evolution:
                     parent.key if parent else "",
                     answer.score,
                     answer.model_version,
+                    answer.features,
                 )
             )
-        self._keep(self._settings.pool_size)
+            self._guided = answer.chosen_from > 1
+        self._keep(self._scaled(self._settings.pool_size))
+
+    def _scaled(self, number: int) -> int:
+        """A number of candidates in the pool, less where each was chosen from many already."""
+        return math.ceil(number * self._settings.guided_share) if self._guided else number
 
     def propose(self, n: int) -> list[Candidate]:
         """The most promising of the pool, spread over parents."""
+        chosen = self._known_first(n)
+        if chosen:
+            return chosen
         waiting_for_more = self._ordered > 0 and not self._fresh.dry
-        if waiting_for_more and len(self._pool) < self._settings.ready_size:
+        if waiting_for_more and len(self._pool) < self._scaled(self._settings.ready_size):
             return []
-        chosen: list[Candidate] = []
         while self._pool and len(chosen) < n:
             waiting = self._pool.pop(self._choose())
             self._in_flight[waiting.candidate.key] = waiting.parent_key
+            if waiting.features is not None:
+                self._places[waiting.candidate.key] = waiting.features
             chosen.append(waiting.candidate)
-        dropped = self._settings.drop_per_proposal * len(chosen)
+        dropped = self._scaled(self._settings.drop_per_proposal) * len(chosen)
         self._keep(max(len(self._pool) - dropped, len(self._pool) // 2))
+        return chosen
+
+    def _known_first(self, n: int) -> list[Candidate]:
+        """Seeds of this very task that were not measured here, at most `n`."""
+        chosen: list[Candidate] = []
+        while self._known and len(chosen) < n:
+            candidate = self._known.popleft()
+            if self._fresh.admit(candidate, ""):
+                self._in_flight[candidate.key] = ""
+                chosen.append(candidate)
         return chosen
 
     def _choose(self) -> int:
@@ -168,11 +221,23 @@ class Evolution:
         best_first = sorted(
             range(len(self._pool)), key=lambda i: self._rank(self._pool[i]), reverse=True
         )
-        penalty = self._settings.sibling_penalty * len(self._pool)
-        return min(
-            enumerate(best_first),
-            key=lambda ranked: ranked[0] + penalty * siblings[self._pool[ranked[1]].parent_key],
-        )[1]
+        crowded = self._crowded()
+
+        def place(ranked: tuple[int, int]) -> float:
+            rank, i = ranked
+            penalty = self._settings.sibling_penalty * siblings[self._pool[i].parent_key]
+            penalty += self._settings.neighbour_penalty * crowded[i]
+            return rank + penalty * len(self._pool)
+
+        return min(enumerate(best_first), key=place)[1]
+
+    def _crowded(self) -> list[float]:
+        """How near each of the pool is to what is in flight; 0 for all where that is not known."""
+        features = [w.features for w in self._pool if w.features is not None]
+        if not self._places or len({len(f) for f in features}) != 1:
+            return [0.0] * len(self._pool)
+        near = iter(crowding(features, list(self._places.values())))
+        return [0.0 if w.features is None else next(near) for w in self._pool]
 
     def _keep(self, n: int) -> None:
         """Let all but the best `n` of the pool go; they may turn up again."""
@@ -188,7 +253,8 @@ class Evolution:
         for record in records:
             candidate = record.trial.candidate
             self._in_flight.pop(candidate.key, None)
-            self._fresh.know(candidate)
+            self._places.pop(candidate.key, None)
+            self._fresh.know(record)
             if record.latency_s is not None and record.trial.rung == 0:
                 bisect.insort(
                     self._archive,
@@ -200,7 +266,7 @@ class Evolution:
     @property
     def exhausted(self) -> bool:
         """Whether the space gave nothing new for a long time and the pool is empty."""
-        return self._fresh.dry and not self._pool and self._ordered <= 0
+        return self._fresh.dry and not self._pool and not self._known and self._ordered <= 0
 
     def _rank(self, waiting: _Waiting) -> float:
         """How promising; raw scores of different model versions cannot be compared."""

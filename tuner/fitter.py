@@ -6,6 +6,7 @@ import importlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -33,14 +34,24 @@ class Fit:
 
 
 class Fitter:
-    """Holds the rows so far and the last model. Lives where the fitting happens."""
+    """Holds the rows so far and the last model. Lives where the fitting happens.
 
-    def __init__(self, model: str, seed: int) -> None:
+    Args:
+        model: `module:class` of the cost model, made with the seed.
+        base: a model as bytes that every fit goes on from; the class must take it as `base`.
+            None is to begin from scratch.
+
+    Raises:
+        ValueError: the base is not of this class.
+    """
+
+    def __init__(self, model: str, seed: int, base: bytes | None = None) -> None:
         module, _, name = model.partition(":")
-        self._make: Callable[[int], CostModel] = getattr(importlib.import_module(module), name)
+        make: Callable[..., CostModel] = getattr(importlib.import_module(module), name)
+        self._make: Callable[[int], CostModel] = partial(make, base=base) if base else make
         self._seed = seed
         self._examples: Examples | None = None
-        self._previous: CostModel | None = None
+        self._previous: CostModel | None = self._make(seed) if base else None
 
     def fit(self, start: int, new: Examples) -> Fit:
         """Add rows and fit on all of them, after asking the previous model about the new ones.
@@ -57,29 +68,19 @@ class Fitter:
         right = pairs = 0.0
         if self._previous is not None and len(new):
             scores = self._previous.predict(new.features)
-            right, pairs = ordered_pairs(scores, new.latencies_s, new.groups)
-        rows = _joined(self._examples, new)
+            right, pairs = ordered_pairs(scores, new.latencies_s, new.groups, new.censored)
+        rows = new if self._examples is None else self._examples.with_more(new)
         begin = time.perf_counter()
         model = self._make(self._seed)
-        model.fit(rows.features, rows.latencies_s, rows.groups)
+        model.fit(rows.features, rows.latencies_s, rows.groups, rows.censored)
         fit_s = time.perf_counter() - begin
         self._examples, self._previous = rows, model
         return Fit(model.dump(), len(rows), right, pairs, fit_s)
 
 
-def make_fitter(model: str, seed: int) -> Fitter:
+def make_fitter(model: str, seed: int, base: bytes | None = None) -> Fitter:
     """What the child of a `ProcessLearner` serves. A tiny first fit pays for the slow imports."""
-    fitter = Fitter(model, seed)
+    fitter = Fitter(model, seed, base)
     few = np.arange(8, dtype=np.float32)
     Fitter(model, seed).fit(0, Examples(few[:, None], few + 1, np.zeros(8, dtype=np.int32)))
     return fitter
-
-
-def _joined(old: Examples | None, new: Examples) -> Examples:
-    if old is None:
-        return new
-    return Examples(
-        np.concatenate([old.features, new.features]),
-        np.concatenate([old.latencies_s, new.latencies_s]),
-        np.concatenate([old.groups, new.groups]),
-    )

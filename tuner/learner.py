@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tuner.child import Child, DeadlinePassed, Outcome, Returned
-from tuner.dataset import Dataset, Examples
+from tuner.dataset import Dataset
 from tuner.fitter import Fit, Fitter
 from tuner.observer import FittedModel
 
@@ -121,6 +121,13 @@ class _Pace:
     def running_s(self) -> float:
         return self._clock() - self._begun_s
 
+    def begin_with(self, base: bytes | None) -> FittedModel | None:
+        """The base model as the first version; nothing was fitted, so a fit is as due as ever."""
+        if not base:
+            return None
+        self._version += 1
+        return FittedModel(self._version, base, 0, None, 0.0)
+
     def end(self, fit: Fit) -> FittedModel:
         self._ended_s = self._clock()
         self._took_s = self._ended_s - self._begun_s
@@ -134,6 +141,9 @@ class InlineLearner:
     """Fits in the caller's own thread, within `offer`: for tests and replays.
 
     Implements `Learner`.
+
+    Args:
+        base: a model to begin with; it is the first that `poll` gives.
     """
 
     def __init__(
@@ -141,21 +151,22 @@ class InlineLearner:
         seed: int = 0,
         *,
         model: str = XGB_MODEL,
+        base: bytes | None = None,
         policy: FitPolicy = FitPolicy(),
         last_version: int = 0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._fitter = Fitter(model, seed)
+        self._fitter = Fitter(model, seed, base)
         self._pace = _Pace(policy, last_version, clock)
         self._sent = 0
-        self._ready: FittedModel | None = None
+        self._ready = self._pace.begin_with(base)
 
     def offer(self, dataset: Dataset) -> None:
         """Fit now if a fit is due."""
         if not self._pace.due(len(dataset)):
             return
         self._pace.begin()
-        fit = self._fitter.fit(self._sent, _rows_from(dataset, self._sent))
+        fit = self._fitter.fit(self._sent, dataset.snapshot().after(self._sent))
         self._sent = fit.records
         self._ready = self._pace.end(fit)
 
@@ -183,6 +194,8 @@ class ProcessLearner:
     Args:
         seed: of every fit.
         model: `module:class` of the cost model, made with the seed.
+        base: a model to begin with, which every fit goes on from; it is the first that `poll`
+            gives. The class must take it as `base`.
         last_version: version of the newest model of earlier sessions.
         deadline_s: for one fit, and for a child to become ready.
         memory_limit_bytes: at which the child is killed.
@@ -196,6 +209,7 @@ class ProcessLearner:
         seed: int = 0,
         *,
         model: str = XGB_MODEL,
+        base: bytes | None = None,
         policy: FitPolicy = FitPolicy(),
         last_version: int = 0,
         deadline_s: float = 60.0,
@@ -205,8 +219,9 @@ class ProcessLearner:
         on_start: Callable[[int], object] = lambda pid: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._args = (model, seed)
+        self._args = (model, seed, base)
         self._pace = _Pace(policy, last_version, clock)
+        self._base = self._pace.begin_with(base)
         self._deadline_s = deadline_s
         self._memory_limit_bytes = memory_limit_bytes
         self._log = log
@@ -230,6 +245,9 @@ class ProcessLearner:
 
     def poll(self) -> FittedModel | None:
         """The model of a fit that ended since the last call; replaces a child that failed."""
+        if self._base is not None:
+            base, self._base = self._base, None
+            return base
         if self._child is None or not self._busy:
             self._advance()
             return None
@@ -274,7 +292,7 @@ class ProcessLearner:
                 self._start_child()
         elif not self._busy and self._dataset is not None and self._pace.due(len(self._dataset)):
             self._begin()
-            self._child.start_call("fit", self._sent, _rows_from(self._dataset, self._sent))
+            self._child.start_call("fit", self._sent, self._dataset.snapshot().after(self._sent))
 
     def _start_child(self) -> None:
         self._child = Child(
@@ -307,9 +325,3 @@ class ProcessLearner:
             self._child = None
         self._failures += 1
         self._rest_until_s = self._clock() + min(2.0**self._failures, _LONGEST_REST_S)
-
-
-def _rows_from(dataset: Dataset, start: int) -> Examples:
-    """The rows of a dataset from number `start` on."""
-    rows = dataset.snapshot()
-    return Examples(rows.features[start:], rows.latencies_s[start:], rows.groups[start:])

@@ -94,6 +94,21 @@ def quiet_environment() -> dict[str, str]:
     }
 
 
+def connected(uri: str) -> Any:
+    """A client of MLflow's tracking and model registry at a URI. Expects `quiet_environment`."""
+    from mlflow import MlflowClient
+
+    return MlflowClient(tracking_uri=uri, registry_uri=uri)
+
+
+def artifacts_of(uri: str) -> str | None:
+    """Where artifacts go: next to a SQLite file; a server says itself."""
+    prefix = "sqlite:///"
+    if not uri.startswith(prefix):
+        return None
+    return (Path(uri.removeprefix(prefix)).absolute().parent / "mlartifacts").as_uri()
+
+
 class MlflowSink:
     """One run and its tasks in MLflow. For one process at a time."""
 
@@ -172,11 +187,9 @@ class MlflowSink:
 
     def _connect(self) -> Any:
         if self._client is None:
-            from mlflow import MlflowClient
-
             # A URI that it does not know is no fault of the entries: none may be left out.
             with self._translated(refusals=False):
-                self._client = MlflowClient(tracking_uri=self._uri)
+                self._client = connected(self._uri)
         return self._client
 
     @contextmanager
@@ -252,17 +265,10 @@ class MlflowSink:
         found = client.get_experiment_by_name(name)
         if found is None:
             # Two runs may make it at the same moment: the one that comes second tries again.
-            return str(client.create_experiment(name, artifact_location=self._artifacts()))
+            return str(client.create_experiment(name, artifact_location=artifacts_of(self._uri)))
         if found.lifecycle_stage != "active":
             raise Unavailable(f"the experiment {name!r} is deleted: restore it, or name another")
         return str(found.experiment_id)
-
-    def _artifacts(self) -> str | None:
-        """Next to a SQLite file; a server says itself where artifacts go."""
-        prefix = "sqlite:///"
-        if not self._uri.startswith(prefix):
-            return None
-        return (Path(self._uri.removeprefix(prefix)).absolute().parent / "mlartifacts").as_uri()
 
     def _known(self, key: str) -> str:
         if key not in self._runs:

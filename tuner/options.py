@@ -45,6 +45,9 @@ class TuneOptions:
         run: the run folder; None is a new one under `runs/`.
         address: `auto`, `local` or `HOST:PORT` of a Ray cluster.
         strategy: `evolutionary`, or `random` for replaying traces with random decisions.
+        base_model: what the cost model begins with: `none`, `auto` (the registered model of the
+            target's family), a registered name, `NAME:VERSION`, or the path of a file.
+        seeds_from: other runs whose best schedules of equal and similar tasks are tried first.
     """
 
     model: ModelSpec
@@ -57,3 +60,5 @@ class TuneOptions:
     seed: int = 0
     address: str = "auto"
     strategy: str = "evolutionary"
+    base_model: str = "none"
+    seeds_from: tuple[Path, ...] = ()

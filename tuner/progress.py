@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from tuner.record import Record, Status
 from tuner.task import Task
+from tuner.utilisation import SlotSeconds
 
 
 @dataclass(slots=True)
@@ -96,6 +97,7 @@ class Snapshot:
         elapsed_s: of this session.
         gain: untuned over tuned time, over the tasks where both are known; None before that.
         pairwise_accuracy: of the cost model on candidates it had not seen; None before a model.
+        utilisation: seconds of this session's workers, by kind and what they went into.
     """
 
     phase: str
@@ -109,6 +111,23 @@ class Snapshot:
     gain: float | None = None
     pairwise_accuracy: float | None = None
     message: str = ""
+    utilisation: SlotSeconds = field(default_factory=dict)
+
+
+def rows(progress: Iterable[TaskProgress]) -> tuple[TaskRow, ...]:
+    """Tasks as people see them."""
+    return tuple(
+        TaskRow(
+            key=p.task.key,
+            name=p.task.name,
+            weight=p.task.weight,
+            trials=p.spent,
+            default_s=p.default_s,
+            best_s=p.best_s,
+            failures=p.failures,
+        )
+        for p in progress
+    )
 
 
 def gain(progress: Iterable[TaskProgress]) -> float | None:

@@ -6,7 +6,7 @@ import hashlib
 
 import numpy as np
 
-from tuner.cost_model import Floats, Groups
+from tuner.cost_model import Flags, Floats, Groups
 
 
 class RandomModel:
@@ -19,7 +19,13 @@ class RandomModel:
         self._seed = seed
         self._fitted = False
 
-    def fit(self, features: Floats, latencies_s: Floats, groups: Groups) -> None:
+    def fit(
+        self,
+        features: Floats,
+        latencies_s: Floats,
+        groups: Groups,
+        censored: Flags | None = None,
+    ) -> None:
         """Learn nothing."""
         self._fitted = True
 

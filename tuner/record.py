@@ -130,6 +130,8 @@ class Record:
     attempt: int = 1
     time_s: float = 0.0
     """Seconds since the epoch when the result arrived."""
+    code_hash: str = ""
+    """Of the candidate's program, so that none is measured twice; empty where it is not known."""
 
     @property
     def latency_s(self) -> float | None:
@@ -156,6 +158,7 @@ class Record:
             "attempt": self.attempt,
             **asdict(self.provenance),
             "time": self.time_s,
+            "code_hash": self.code_hash,
         }
 
 
@@ -187,6 +190,7 @@ def record_from_json(line: str) -> Record:
             provenance=Provenance(raw["worker"], raw.get("device", ""), raw.get("toolchain", "")),
             attempt=int(raw["attempt"]),
             time_s=float(raw["time"]),
+            code_hash=str(raw.get("code_hash", "")),
         )
     except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
         raise ValueError(f"not a record: {error!r}") from error

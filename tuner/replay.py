@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import heapq
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from tuner.candidate import Candidate, Draft
 from tuner.cost_model import CostModel
@@ -21,6 +22,8 @@ from tuner.measure import Evaluated, Features
 from tuner.record import Measurement, Provenance, Record, Status, Trial
 
 _NEIGHBOURS = 12
+_SPREAD = 1 << 20
+"""Steps between the least and the largest value of a feature: all weigh the same."""
 
 
 class VirtualClock:
@@ -36,11 +39,24 @@ class VirtualClock:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """One candidate of a recorded space."""
+    """One candidate of a recorded space, or a draft that none came of (its status is INVALID).
+
+    Attributes:
+        code_hash: of its program; empty where it was not recorded.
+        parent: key of the candidate it was recorded as a mutation of, which may be of another
+            task; None for a fresh sample.
+    """
 
     candidate: Candidate
     features: Features
     measurement: Measurement
+    code_hash: str = ""
+    parent: str | None = None
+
+    @property
+    def valid(self) -> bool:
+        """Whether there is a candidate at all."""
+        return self.measurement.status is not Status.INVALID
 
 
 RecordedSpace = Mapping[str, Sequence[Recorded]]
@@ -111,8 +127,11 @@ def _cut(measurement: Measurement, cutoff_s: float | None) -> Measurement:
 class ReplaySpacePool:
     """Answers drafts from recorded spaces at once.
 
-    A fresh draft is any recorded candidate; a mutation is one of the nearest to its parent, by
-    features. Which one follows from the draft's seed.
+    A fresh draft is any of the recorded fresh samples. A mutation is one of the nearest to its
+    parent, by features; where the parent is of another task, one of those that were recorded as
+    its mutations, or else a fresh sample. As many mutations are refused as were when the space
+    was recorded. Which one an answer is follows from the draft's seed, and from integers alone,
+    so it is the same on any machine.
 
     Args:
         load: makes a cost model from what `use_model` is given; None scores everything 0.
@@ -125,14 +144,7 @@ class ReplaySpacePool:
         capacity: int = 32,
         load: Callable[[bytes], CostModel] | None = None,
     ) -> None:
-        self._spaces = spaces
-        self._index = {
-            task_key: {r.candidate.key: i for i, r in enumerate(space)}
-            for task_key, space in spaces.items()
-        }
-        self._features = {
-            task_key: np.stack([r.features for r in space]) for task_key, space in spaces.items()
-        }
+        self._maps = {task_key: _Map(space) for task_key, space in spaces.items()}
         self._capacity = capacity
         self._load = load
         self._model: CostModel | None = None
@@ -150,7 +162,21 @@ class ReplaySpacePool:
     def collect(self, timeout_s: float) -> list[Evaluated]:
         """Answer everything that waits."""
         drafts, self._waiting = self._waiting, []
-        return [self._answer(draft) for draft in drafts]
+        chosen = [self._maps[draft.task_key].choose(draft) for draft in drafts]
+        scores = self._scores([r for r in chosen if r.valid])
+        return [
+            Evaluated(
+                draft,
+                recorded.candidate,
+                code_hash=recorded.code_hash,
+                score=next(scores),
+                model_version=self._version,
+                features=recorded.features,
+            )
+            if recorded.valid
+            else Evaluated(draft, error=recorded.measurement.error)
+            for draft, recorded in zip(drafts, chosen, strict=True)
+        ]
 
     def use_model(self, version: int, model: bytes) -> None:
         """Score from now on with this model."""
@@ -161,29 +187,55 @@ class ReplaySpacePool:
         """Drop what waits."""
         self._waiting.clear()
 
-    def _answer(self, draft: Draft) -> Evaluated:
-        recorded = self._spaces[draft.task_key][self._choose(draft)]
-        if recorded.measurement.status is Status.INVALID:
-            return Evaluated(draft, error=recorded.measurement.error)
-        score = 0.0
-        if self._model is not None:
-            score = float(self._model.predict(recorded.features[None, :])[0])
-        return Evaluated(
-            draft,
-            recorded.candidate,
-            score=score,
-            model_version=self._version,
-            features=recorded.features,
-        )
+    def _scores(self, recorded: Sequence[Recorded]) -> Iterator[float]:
+        if self._model is None or not recorded:
+            return iter([0.0] * len(recorded))
+        scores = self._model.predict(np.stack([r.features for r in recorded]))
+        return iter([float(score) for score in scores])
 
-    def _choose(self, draft: Draft) -> int:
+
+class _Map:
+    """Who is whose neighbour in one recorded space."""
+
+    def __init__(self, space: Sequence[Recorded]) -> None:
+        self._space = space
+        self._samples = [i for i, r in enumerate(space) if r.parent is None]
+        self._valid = [i for i, r in enumerate(space) if r.valid]
+        self._place = {space[i].candidate.key: place for place, i in enumerate(self._valid)}
+        self._refused = [i for i, r in enumerate(space) if r.parent is not None and not r.valid]
+        self._children: dict[str, list[int]] = {}
+        for i in self._valid:
+            if (parent := space[i].parent) is not None:
+                self._children.setdefault(parent, []).append(i)
+        self._bred = len(self._refused) + sum(len(c) for c in self._children.values())
+        self._ranks = _ranks(np.stack([space[i].features for i in self._valid]))
+        self._nearest: dict[int, list[int]] = {}
+
+    def choose(self, draft: Draft) -> Recorded:
+        """The answer to a draft."""
         rng = random.Random(draft.seed)
-        features = self._features[draft.task_key]
-        parent = None
+        options = self._samples
         if draft.parent is not None:
-            parent = self._index[draft.task_key].get(draft.parent.key)
-        if parent is None:
-            return rng.randrange(len(features))
-        distances = np.abs(features - features[parent]).sum(axis=1)
-        nearest = np.argsort(distances, kind="stable")[1 : 1 + _NEIGHBOURS]
-        return int(rng.choice(list(nearest))) if len(nearest) else parent
+            if self._refused and rng.randrange(self._bred) < len(self._refused):
+                return self._space[rng.choice(self._refused)]
+            options = self._mutations(draft.parent.key) or options
+        return self._space[rng.choice(options)]
+
+    def _mutations(self, parent: str) -> list[int]:
+        place = self._place.get(parent)
+        if place is None:
+            return self._children.get(parent, [])
+        if place not in self._nearest:
+            distances = np.abs(self._ranks - self._ranks[place]).sum(axis=1)
+            order = [int(i) for i in np.argsort(distances, kind="stable") if i != place]
+            self._nearest[place] = [self._valid[i] for i in order[:_NEIGHBOURS]]
+        return self._nearest[place]
+
+
+def _ranks(features: npt.NDArray[np.float32]) -> npt.NDArray[np.int64]:
+    """Each column as whole numbers from 0 to `_SPREAD` in the order of its values."""
+    ranks = np.zeros(features.shape, dtype=np.int64)
+    for column in range(features.shape[1]):
+        values, places = np.unique(features[:, column], return_inverse=True)
+        ranks[:, column] = places * _SPREAD // max(1, len(values) - 1)
+    return ranks

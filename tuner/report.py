@@ -19,6 +19,7 @@ from tuner.errors import TunerError
 from tuner.record import Record, Status
 from tuner.store import RecordStore
 from tuner.task import Task
+from tuner.utilisation import total
 
 _INNOCENT = frozenset({Status.OK, Status.LOST})
 """How a re-timing may end without speaking against its candidate."""
@@ -61,6 +62,8 @@ class StatusReport(TypedDict):
             `build_failed`, `run_failed`, `wrong`, `timeout`, `lost`); kinds that occurred only.
         elapsed_s: seconds of work, over all sessions of the run.
         trials_per_s: `trials` over `elapsed_s`; 0 before any time has passed.
+        utilisation: seconds of the workers, over all sessions, by kind (`runner`, `builder`,
+            `space`) and by what they went into (see `tuner.utilisation`).
         tasks: one for each task, in the order of the model.
     """
 
@@ -70,6 +73,7 @@ class StatusReport(TypedDict):
     failures: dict[str, int]
     elapsed_s: float
     trials_per_s: float
+    utilisation: dict[str, dict[str, float]]
     tasks: list[TaskStatus]
 
 
@@ -135,6 +139,7 @@ def status_report(store: RecordStore) -> StatusReport:
         failures=_failures(totals),
         elapsed_s=elapsed_s,
         trials_per_s=trials / elapsed_s if elapsed_s > 0 else 0.0,
+        utilisation=total(span.utilisation for span in store.sessions()),
         tasks=rows,
     )
 

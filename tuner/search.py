@@ -27,7 +27,8 @@ class Search(Protocol):
         """Take answers to drafts in."""
 
     def propose(self, n: int) -> list[Candidate]:
-        """At most `n` candidates to measure, none of them proposed or measured before."""
+        """At most `n` candidates to measure. None was proposed or tried before, by its key or
+        by its program, whether that gave a time or failed."""
 
     def observe(self, records: Iterable[Record]) -> None:
         """Learn how rung-0 trials of this task ended."""
@@ -75,9 +76,11 @@ class Freshness:
         self._keys.discard(candidate.key)
         self._codes.discard(code_hash)
 
-    def know(self, candidate: Candidate) -> None:
-        """Remember a candidate that was measured in an earlier session."""
-        self._keys.add(candidate.key)
+    def know(self, record: Record) -> None:
+        """Remember a candidate that was tried, however that ended, and its program."""
+        self._keys.add(record.trial.candidate.key)
+        if record.code_hash:
+            self._codes.add(record.code_hash)
 
     def miss(self) -> None:
         """A draft gave nothing new."""
@@ -130,7 +133,7 @@ class RandomReplay:
     def observe(self, records: Iterable[Record]) -> None:
         """Only remembers what was measured."""
         for record in records:
-            self._fresh.know(record.trial.candidate)
+            self._fresh.know(record)
 
     @property
     def exhausted(self) -> bool:

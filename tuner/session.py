@@ -13,7 +13,7 @@ import threading
 import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from tuner.allocator import priorities, view
@@ -24,11 +24,12 @@ from tuner.finalists import finalists, schedule
 from tuner.learner import Learner
 from tuner.measure import Evaluated, Features, Measurer, SpacePool
 from tuner.observer import FittedModel, Observer
-from tuner.progress import Snapshot, TaskRow, fold, gain
+from tuner.progress import Snapshot, fold, gain, rows
 from tuner.record import Record, Trial, TrialKey
 from tuner.search import SearchMaker, by_task
 from tuner.store import RecordStore
 from tuner.task import Task
+from tuner.utilisation import Utilisation, idle_reasons
 
 _log = logging.getLogger(__name__)
 
@@ -40,8 +41,7 @@ _TELL_S = 2.0
 _DRAIN_S = 15.0
 _FIRST_TRIALS = 8
 _DRAFTED_TASKS = 4
-_CUTOFF = 4.0
-_FEATURES_KEPT = 20_000
+_ANSWERS_KEPT = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +61,16 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Machines:
-    """What works for a session."""
+    """What works for a session.
+
+    Attributes:
+        utilisation: what `measurer` and `space_pool` tell of their workers; None tells nothing.
+    """
 
     measurer: Measurer
     space_pool: SpacePool
     learner: Learner
+    utilisation: Utilisation | None = None
 
 
 class Session:
@@ -108,7 +113,8 @@ class Session:
         self._phase = "starting"
         self._accuracy: float | None = None
         self._dataset = Dataset()
-        self._features: OrderedDict[str, Features] = OrderedDict()
+        self._utilisation = machines.utilisation or Utilisation(clock)
+        self._known: OrderedDict[tuple[str, str], tuple[Features | None, str]] = OrderedDict()
         self._in_flight: dict[TrialKey, Trial] = {}
         self._refusals: Counter[str] = Counter()
         self._errors: Counter[str] = Counter()
@@ -147,6 +153,7 @@ class Session:
             self._take_model()
             self._give_trials()
             self._give_drafts()
+            self._account()
             self._tell()
         self._drain()
         if ended != "signal":
@@ -188,9 +195,10 @@ class Session:
             if not candidates:
                 starved.add(task_key)
                 continue
-            best_s = self._progress[task_key].best_s
-            cutoff_s = _CUTOFF * best_s if best_s is not None else None
-            self._submit(Trial(task_key, candidates[0]), cutoff_s=cutoff_s)
+            trial = Trial(task_key, candidates[0])
+            if trial.key not in self._seen and trial.key not in self._in_flight:
+                best_s = self._progress[task_key].best_s
+                self._submit(trial, cutoff_s=self._effort.timing.cutoff_s(best_s))
 
     def _give_drafts(self) -> None:
         """Order candidates for the tasks that come next."""
@@ -220,7 +228,10 @@ class Session:
         for record in records:
             trial = record.trial
             self._in_flight.pop(trial.key, None)
-            features = self._features.pop(trial.candidate.key, None)
+            key = (trial.task_key, trial.candidate.key)
+            features, code_hash = self._known.pop(key, (None, ""))
+            if code_hash:
+                record = replace(record, code_hash=code_hash)
             if not self._store.append(record, features):
                 continue  # its trial has a record already: an answer counts once
             self._new_records += 1
@@ -244,10 +255,11 @@ class Session:
             for answer in answered:
                 if answer.candidate is None:
                     self._note_refusal(answer)
-                if answer.candidate is not None and answer.features is not None:
-                    self._features[answer.candidate.key] = answer.features
-        while len(self._features) > _FEATURES_KEPT:
-            self._features.popitem(last=False)  # most candidates are never measured
+                else:
+                    key = (task_key, answer.candidate.key)
+                    self._known[key] = (answer.features, answer.code_hash)
+        while len(self._known) > _ANSWERS_KEPT:
+            self._known.popitem(last=False)  # most candidates are never measured
 
     def _note_refusal(self, answer: Evaluated) -> None:
         """Refused drafts are ordinary; each reason is worth one line in the log."""
@@ -274,6 +286,7 @@ class Session:
     def _drain(self) -> None:
         """Wait for what is in flight, but not for ever."""
         self._phase = "ending"
+        self._account()
         until_s = min(self._clock() + _DRAIN_S, self._limits.deadline_s)
         if self._stop.is_set():
             until_s = self._clock() + _DRAIN_S / 3
@@ -284,6 +297,7 @@ class Session:
     def _retime_finalists(self) -> None:
         """Time each task's best candidates again, interleaved, while time is left."""
         self._phase = "finalists"
+        self._account()
         chosen = [
             (
                 p,
@@ -306,6 +320,7 @@ class Session:
                 self._submit(upcoming, cutoff_s=None)
                 upcoming = next(queue, None)
             self._take_records(self._machines.measurer.collect(_WAIT_S))
+            self._account()
             self._tell()
 
     # What the session knows.
@@ -325,6 +340,16 @@ class Session:
     def _budget_left(self) -> int:
         return self._limits.trials - self._spent() - len(self._in_flight)
 
+    def _account(self) -> None:
+        """Say why workers without a job have none."""
+        reasons = idle_reasons(
+            self._phase,
+            in_flight=len(self._in_flight),
+            free=self._machines.measurer.free(),
+            budget_left=self._budget_left(),
+        )
+        self._utilisation.idle_because(reasons)
+
     def _tell(self, *, ended: bool = False) -> None:
         now_s = self._clock()
         if ended or now_s - self._drawn_s >= _SNAPSHOT_S:
@@ -332,7 +357,7 @@ class Session:
             self._snapshot = self._draw()
         if ended or now_s - self._told_s >= _TELL_S:
             self._told_s = now_s
-            self._store.heartbeat(self._session_id, self._wall())
+            self._store.heartbeat(self._session_id, self._wall(), self._snapshot.utilisation)
             for observer in self._observers:
                 (observer.on_end if ended else observer.on_snapshot)(self._snapshot)
 
@@ -349,21 +374,11 @@ class Session:
             trials_budget=self._limits.trials,
             trials_per_s=self._new_records / elapsed_s if elapsed_s > 0 else 0.0,
             statuses=dict(statuses),
-            tasks=tuple(
-                TaskRow(
-                    key=p.task.key,
-                    name=p.task.name,
-                    weight=p.task.weight,
-                    trials=p.spent,
-                    default_s=p.default_s,
-                    best_s=p.best_s,
-                    failures=p.failures,
-                )
-                for p in self._progress.values()
-            ),
+            tasks=rows(self._progress.values()),
             gain=gain(self._progress.values()),
             pairwise_accuracy=self._accuracy,
             message=self._message(),
+            utilisation=self._utilisation.seconds(),
         )
 
     def _message(self) -> str:
@@ -371,7 +386,7 @@ class Session:
         if self._errors and all(p.best_s is None for p in self._progress.values()):
             (reason, count), *_ = self._errors.most_common(1)
             return f"no trial gave a time so far; {count} failed: {reason}"
-        if self._refusals and not self._features and not len(self._dataset):
+        if self._refusals and not self._known and not len(self._dataset):
             (reason, count), *_ = self._refusals.most_common(1)
             return f"no draft was valid so far; {count} were refused: {reason}"
         return ""

@@ -31,6 +31,7 @@ from tuner.spool import (
     write_bytes,
 )
 from tuner.task import Task
+from tuner.utilisation import BUSY, shares
 
 
 class RunStatus(StrEnum):
@@ -274,6 +275,8 @@ class SpoolObserver:
                 values[f"failures/{status}"] = float(snapshot.statuses.get(status, 0))
         if snapshot.gain is not None:
             values["gain"] = snapshot.gain
+        for kind, seconds in snapshot.utilisation.items():
+            values[f"{kind}_busy"] = round(shares(seconds).get(BUSY, 0.0), 3)
         changed = {k: v for k, v in values.items() if self._said.get(k) != v}
         if changed:
             self._say(Metrics(None, snapshot.trials, changed, now_s))

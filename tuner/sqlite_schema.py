@@ -7,7 +7,8 @@ What SQLite would not give back as it was is encoded:
     payloads     zlib, once for each candidate, however many trials it had
     features     zlib over little-endian float32
 `latency_s` repeats the median of the samples for the index, and is NULL where there is no valid
-time. Any change here that old files do not have is a new VERSION.
+time. A new column with a default is named in LATER: a writer adds it to an old file, and older
+tuners go on reading. Any other change that old files do not have is a new VERSION.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ CREATE = (
         instance TEXT NOT NULL, rung INTEGER NOT NULL, space TEXT NOT NULL, status TEXT NOT NULL,
         latency_s REAL, samples_s BLOB NOT NULL, error TEXT NOT NULL, build_s REAL, run_s REAL,
         worker TEXT NOT NULL, device TEXT NOT NULL, toolchain TEXT NOT NULL,
-        attempt INTEGER NOT NULL, time_s REAL,
+        attempt INTEGER NOT NULL, time_s REAL, code_hash TEXT NOT NULL DEFAULT '',
         UNIQUE (task_key, candidate_key, instance, rung))""",
     "CREATE INDEX record_ranking ON record (task_key, rung, status, latency_s)",
     """CREATE TABLE feature (
@@ -48,26 +49,42 @@ CREATE = (
         PRIMARY KEY (task_key, candidate_key))""",
     """CREATE TABLE session (
         number INTEGER PRIMARY KEY, started_s REAL NOT NULL, heartbeat_s REAL NOT NULL,
-        ended_s REAL, reason TEXT NOT NULL DEFAULT '')""",
+        ended_s REAL, reason TEXT NOT NULL DEFAULT '', utilisation TEXT NOT NULL DEFAULT '')""",
 )
+LATER = {"record": "code_hash", "session": "utilisation"}
+"""Columns that the first files of this version do not have, by table: text, empty by default."""
 
 INSERT_RECORD = f"""INSERT INTO record (task_key, candidate_key, instance, rung, space, status,
-    latency_s, samples_s, error, build_s, run_s, worker, device, toolchain, attempt, time_s)
-    VALUES ({",".join("?" * 16)}) ON CONFLICT DO NOTHING"""
+    latency_s, samples_s, error, build_s, run_s, worker, device, toolchain, attempt, time_s,
+    code_hash) VALUES ({",".join("?" * 17)}) ON CONFLICT DO NOTHING"""
 INSERT_CANDIDATE = (
     "INSERT INTO candidate (key, kind, payload) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
 )
 INSERT_FEATURE = (
     "INSERT INTO feature (task_key, candidate_key, vector) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
 )
-SELECT_RECORD = """SELECT task_key, kind, payload, space, instance, rung, status, samples_s, error,
-    build_s, run_s, worker, device, toolchain, attempt, time_s
-    FROM record JOIN candidate ON candidate.key = candidate_key"""
 UPSERT_TASK = """INSERT INTO task (key, name, module, target, weight, flops, domain)
     VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET name = excluded.name,
     module = excluded.module, target = excluded.target, weight = excluded.weight,
     flops = excluded.flops, domain = excluded.domain"""
 SELECT_TASK = "SELECT key, name, module, target, weight, flops, domain FROM task ORDER BY place"
+
+
+def add_column(table: str, column: str) -> str:
+    """The statement that gives an old file one of the columns in LATER."""
+    return f"ALTER TABLE {table} ADD COLUMN {column} TEXT NOT NULL DEFAULT ''"
+
+
+def select_record(code_hashes: bool) -> str:
+    """A query of whole records.
+
+    Args:
+        code_hashes: whether the file has them; one that may not be written may be old.
+    """
+    code_hash = "code_hash" if code_hashes else "''"
+    return f"""SELECT task_key, kind, payload, space, instance, rung, status, samples_s, error,
+        build_s, run_s, worker, device, toolchain, attempt, time_s, {code_hash}
+        FROM record JOIN candidate ON candidate.key = candidate_key"""
 
 
 def key_row(key: TrialKey) -> tuple[object, ...]:
@@ -93,6 +110,7 @@ def record_row(record: Record) -> tuple[object, ...]:
         provenance.toolchain,
         record.attempt,
         record.time_s,
+        record.code_hash,
     )
 
 
@@ -102,9 +120,9 @@ def candidate_row(candidate: Candidate) -> tuple[object, ...]:
 
 
 def record_of(row: tuple[Any, ...]) -> Record:
-    """The record that a row of `SELECT_RECORD` stands for."""
+    """The record that a row of `select_record` stands for."""
     task_key, kind, payload, space, instance, rung, status, samples, error = row[:9]
-    build_s, run_s, worker, device, toolchain, attempt, time_s = row[9:]
+    build_s, run_s, worker, device, toolchain, attempt, time_s, code_hash = row[9:]
     return Record(
         trial=Trial(
             task_key=task_key,
@@ -122,6 +140,7 @@ def record_of(row: tuple[Any, ...]) -> Record:
         provenance=Provenance(worker, device, toolchain),
         attempt=attempt,
         time_s=_real(time_s),
+        code_hash=code_hash,
     )
 
 

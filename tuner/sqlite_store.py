@@ -8,6 +8,7 @@ loses nothing that was told to anyone. SQLite cannot keep everything a record ma
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import sqlite3
@@ -23,6 +24,7 @@ from tuner.measure import Features
 from tuner.record import Record, Status, TrialKey
 from tuner.store import SessionSpan, as_vector
 from tuner.task import Task
+from tuner.utilisation import SlotSeconds
 
 _PAGE = 256
 """Records that a scan holds in memory at once."""
@@ -72,7 +74,13 @@ class SqliteStore:
                     for statement in schema.CREATE:
                         db.execute(statement)
                     db.execute(f"PRAGMA user_version={schema.VERSION}")
+                elif _version(db) == schema.VERSION:
+                    for table, column in self._missing().items():
+                        db.execute(schema.add_column(table, column))
         if (found := _version(self._db)) == schema.VERSION:
+            missing = self._missing()
+            self._select = schema.select_record("record" not in missing)
+            self._says_utilisation = "session" not in missing
             return
         if found == 0 and not _has_tables(self._db):
             raise TunerError(f"{self._path} holds no records yet: the run has not begun")
@@ -80,6 +88,14 @@ class SqliteStore:
             f"{self._path} has schema version {found}, this tuner reads version {schema.VERSION}: "
             "use the tuner that wrote it, or a new run folder"
         )
+
+    def _missing(self) -> dict[str, str]:
+        """Those of the schema's later columns that this file lacks, by table."""
+        return {
+            table: column
+            for table, column in schema.LATER.items()
+            if column not in {row[1] for row in self._db.execute(f"PRAGMA table_info({table})")}
+        }
 
     @contextmanager
     def _mended(self) -> Iterator[None]:
@@ -143,13 +159,13 @@ class SqliteStore:
         for start in range(0, len(numbers), _PAGE):
             page = numbers[start : start + _PAGE]
             marks = ",".join("?" * len(page))
-            query = f"{schema.SELECT_RECORD} WHERE seq IN ({marks}) ORDER BY seq"
+            query = f"{self._select} WHERE seq IN ({marks}) ORDER BY seq"
             yield from map(schema.record_of, self._rows(query, page))
 
     def best(self, task_key: str, k: int) -> list[Record]:
         """See `RecordStore.best`."""
         rows = self._rows(
-            f"{schema.SELECT_RECORD} WHERE task_key = ? AND rung = 0 AND status = ?"
+            f"{self._select} WHERE task_key = ? AND rung = 0 AND status = ?"
             " AND latency_s IS NOT NULL ORDER BY latency_s, seq LIMIT ?",
             (task_key, Status.OK.value, max(0, k)),
         )
@@ -206,12 +222,14 @@ class SqliteStore:
             )
             return int(cursor.lastrowid or 0)
 
-    def heartbeat(self, session: int, now_s: float) -> None:
+    def heartbeat(self, session: int, now_s: float, utilisation: SlotSeconds | None = None) -> None:
         """See `RecordStore.heartbeat`."""
+        said = None if utilisation is None else json.dumps(utilisation)
         with self._transaction() as db:
             db.execute(
-                "UPDATE session SET heartbeat_s = ? WHERE number = ? AND ended_s IS NULL",
-                (now_s, session),
+                "UPDATE session SET heartbeat_s = ?, utilisation = coalesce(?, utilisation)"
+                " WHERE number = ? AND ended_s IS NULL",
+                (now_s, said, session),
             )
 
     def end_session(self, session: int, now_s: float, reason: str) -> None:
@@ -225,10 +243,17 @@ class SqliteStore:
 
     def sessions(self) -> tuple[SessionSpan, ...]:
         """See `RecordStore.sessions`."""
+        said = "utilisation" if self._says_utilisation else "''"
         query = (
-            "SELECT number, started_s, heartbeat_s, ended_s, reason FROM session ORDER BY number"
+            f"SELECT number, started_s, heartbeat_s, ended_s, reason, {said}"
+            " FROM session ORDER BY number"
         )
-        return tuple(SessionSpan(*row) for row in self._rows(query))
+        return tuple(
+            SessionSpan(
+                number, started_s, heartbeat_s, ended_s, reason, json.loads(seconds or "{}")
+            )
+            for number, started_s, heartbeat_s, ended_s, reason, seconds in self._rows(query)
+        )
 
     def elapsed_s(self) -> float:
         """See `RecordStore.elapsed_s`."""

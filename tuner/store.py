@@ -12,7 +12,7 @@ from __future__ import annotations
 import bisect
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -20,6 +20,7 @@ import numpy as np
 from tuner.measure import Features
 from tuner.record import Record, Status, TrialKey
 from tuner.task import Task
+from tuner.utilisation import SlotSeconds, total
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,7 @@ class SessionSpan:
         heartbeat_s: when it was last known to live.
         ended_s: when it ended in order; None while it runs, and for ever if it was killed.
         reason: why it ended; empty as long as it has not.
+        utilisation: where its workers' time went, up to the last heartbeat that said so.
     """
 
     number: int
@@ -39,6 +41,7 @@ class SessionSpan:
     heartbeat_s: float
     ended_s: float | None = None
     reason: str = ""
+    utilisation: SlotSeconds = field(default_factory=dict)
 
     @property
     def elapsed_s(self) -> float:
@@ -108,8 +111,11 @@ class RecordStore(Protocol):
     def begin_session(self, now_s: float) -> int:
         """Note that work begins, at `now_s` seconds since the epoch; gives the session's number."""
 
-    def heartbeat(self, session: int, now_s: float) -> None:
-        """Note that the session lives. One that has ended stays as it is."""
+    def heartbeat(self, session: int, now_s: float, utilisation: SlotSeconds | None = None) -> None:
+        """Note that the session lives, and where its workers' time went (None says nothing).
+
+        One that has ended stays as it is.
+        """
 
     def end_session(self, session: int, now_s: float, reason: str) -> None:
         """Note that the session ended, and why. One that has ended stays as it is."""
@@ -229,11 +235,12 @@ class MemoryStore:
         self._sessions.append(SessionSpan(number, now_s, now_s))
         return number
 
-    def heartbeat(self, session: int, now_s: float) -> None:
+    def heartbeat(self, session: int, now_s: float, utilisation: SlotSeconds | None = None) -> None:
         """See `RecordStore.heartbeat`."""
         span = self._sessions[session - 1]
         if span.ended_s is None:
-            self._sessions[session - 1] = replace(span, heartbeat_s=now_s)
+            said = span.utilisation if utilisation is None else total([utilisation])
+            self._sessions[session - 1] = replace(span, heartbeat_s=now_s, utilisation=said)
 
     def end_session(self, session: int, now_s: float, reason: str) -> None:
         """See `RecordStore.end_session`."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tuner.cost_model import Floats, Groups
+from tuner.cost_model import Flags, Floats, Groups
 
 _ROUNDS = 300
+_FURTHER_ROUNDS = 200
+"""Trees on top of a base model: it has said most of what there is to say."""
 _PARAMETERS = {
     # A regression on log latency ranks held-out candidates better than xgboost's ranking
     # objective does, by 0.02 to 0.03 of pairwise accuracy.
@@ -40,33 +43,61 @@ class XgbModel:
     Args:
         seed: of the sampling of rows and columns.
         threads: for fitting and predicting.
+        base: a model as `dump` wrote it, over vectors of the same length, that every fit goes on
+            from; until the first fit this is it.
+
+    Raises:
+        ValueError: the base is not from `dump`.
     """
 
-    def __init__(self, seed: int = 0, *, threads: int = 1) -> None:
+    def __init__(self, seed: int = 0, *, threads: int = 1, base: bytes = b"") -> None:
         self._seed = seed % 2**31
         import xgboost  # here, so that whoever made a model has paid for the import
 
         self._xgboost = xgboost
         self._threads = threads
         self._booster: Any = None
+        self.load(base)
+        self._base: Any = self._booster
 
-    def fit(self, features: Floats, latencies_s: Floats, groups: Groups) -> None:
-        """Learn from measured candidates; forgets what was learned before.
+    def fit(
+        self,
+        features: Floats,
+        latencies_s: Floats,
+        groups: Groups,
+        censored: Flags | None = None,
+    ) -> None:
+        """Learn from measured candidates; forgets what was learned before, the base aside.
 
         Where no task has two candidates of different latency there is nothing to learn, and
-        the model scores zero.
+        the model is its base, or scores zero.
         """
-        merits = log_merits(latencies_s, groups)
+        bounded = np.zeros(len(groups), dtype=np.bool_) if censored is None else censored
+        merits = log_merits(latencies_s, groups, bounded)
         rows = np.isfinite(merits)
-        self._booster = None
+        self._booster = self._base
         if not merits[rows].any():
             return
-        weights = np.where(_ran(latencies_s[rows]), 1.0, _FAILED_WEIGHT)
+        weights = np.where(_ran(latencies_s[rows]), 1.0, _FAILED_WEIGHT).astype(np.float32)
         data = self._xgboost.DMatrix(
             features[rows], merits[rows], weight=weights, nthread=self._threads
         )
+        parameters = {**_PARAMETERS, "seed": self._seed, "nthread": self._threads}
+        if self._base is not None:
+            # xgboost does not seed anew for a model that goes on: without this, the same rows
+            # would give another model each time.
+            parameters["seed_per_iteration"] = True
+        objective = None
+        if bounded[rows].any():
+            objective = _one_sided(merits[rows], weights, bounded[rows])
+            if self._base is None:  # xgboost works it out for its own objectives only
+                parameters["base_score"] = float(np.average(merits[rows], weights=weights))
         self._booster = self._xgboost.train(
-            {**_PARAMETERS, "seed": self._seed, "nthread": self._threads}, data, _ROUNDS
+            parameters,
+            data,
+            _ROUNDS if self._base is None else _FURTHER_ROUNDS,
+            xgb_model=self._base,
+            obj=objective,
         )
 
     def predict(self, features: Floats) -> Floats:
@@ -97,21 +128,41 @@ class XgbModel:
         self._booster = booster
 
 
-def log_merits(latencies_s: Floats, groups: Groups) -> Floats:
+def _one_sided(
+    merits: Floats, weights: Floats, bounded: Flags
+) -> Callable[[Floats, Any], tuple[Floats, Floats]]:
+    """Gradient and curvature of the squared error, where a bound is met by all that is below it.
+
+    A candidate that was cut off has at most its merit: a prediction of less is as good as right,
+    so it pulls no further; one of more is pushed down to the bound.
+    """
+
+    def objective(predicted: Floats, _data: Any) -> tuple[Floats, Floats]:
+        error = predicted - merits
+        error[bounded & (error < 0)] = 0.0
+        return weights * error, weights
+
+    return objective
+
+
+def log_merits(latencies_s: Floats, groups: Groups, censored: Flags | None = None) -> Floats:
     """What is learned of each row: minus the logarithm of its slowness within its task, bounded.
 
     Zero is the best of a task. A failure (no finite, positive time) is at the bound. Rows of a
-    task without any that ran, or with only one row, are NaN: they say nothing about order.
+    task without any that ran, or with only one row, are NaN: they say nothing about order. One
+    that was cut off is no measure for others, unless there is none but such.
     """
     merits = np.full(len(latencies_s), np.nan, dtype=np.float32)
     ran = _ran(latencies_s)
+    exact = ran if censored is None else ran & ~censored
     for group in np.unique(groups):
         rows = groups == group
         if rows.sum() < 2 or not (rows & ran).any():
             continue
-        best_s = float(latencies_s[rows & ran].min())
+        timed = rows & exact if (rows & exact).any() else rows & ran
+        best_s = float(latencies_s[timed].min())
         slowness = np.where(ran[rows], latencies_s[rows] / best_s, _SLOWEST)
-        merits[rows] = -np.log(np.minimum(slowness, _SLOWEST))
+        merits[rows] = -np.log(np.clip(slowness, 1.0, _SLOWEST))
     return merits
 
 

@@ -32,7 +32,7 @@ def status(run: Path, as_json: bool) -> None:
 
 
 def _print(report: StatusReport) -> None:
-    from cluster.terminal import duration, latency, ratio
+    from cluster.terminal import duration, latency, ratio, utilisation
 
     rows = []
     for task in report["tasks"]:
@@ -53,6 +53,8 @@ def _print(report: StatusReport) -> None:
         f"{report['trials']} trials in {duration(report['elapsed_s'])}, "
         f"{report['trials_per_s']:.1f}/s; failed: {by_kind(report['failures']) or 'none'}"
     )
+    if used := utilisation(report["utilisation"]):
+        click.echo(used)
 
 
 def by_kind(failures: dict[str, int]) -> str:

@@ -13,6 +13,7 @@ import click
 
 from cluster.commands.flags import (
     PATH,
+    TEXT,
     Parsed,
     debug_flag,
     json_flag,
@@ -86,6 +87,21 @@ def _efforts() -> str:
     default="evolutionary",
     show_default=True,
     help="How candidates are found.",
+)
+@click.option(
+    "--base-model",
+    metavar="none|auto|NAME|FILE",
+    default="none",
+    show_default=True,
+    type=TEXT,
+    help="What the cost model begins with; auto is the model of the target's family.",
+)
+@click.option(
+    "--seeds-from",
+    metavar="DIR",
+    multiple=True,
+    type=PATH,
+    help="A run whose best schedules of equal and similar tasks are tried first.",
 )
 @click.option(
     "--address",

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from spaces.cpu import Cpu, cpu_of
 from spaces.knobs import Columns, Costs, Knobs, Template
 from spaces.realize import new_schedule, task_module
@@ -42,6 +45,10 @@ class ContractionTemplate:
 
     def costs_s(self, columns: Columns) -> Costs:
         return contraction_knobs.costs_s(self._contraction, self._cpu, columns)
+
+    def traits(self, columns: Columns) -> npt.NDArray[np.float32]:
+        """See `contraction_knobs.traits`."""
+        return contraction_knobs.traits(self._contraction, self._cpu, columns)
 
     def apply(self, schedule: Any, knobs: Knobs) -> None:
         write_contraction(schedule, self._contraction, knobs)

@@ -140,11 +140,41 @@ def _least_padded(c: Contraction, cpu: Cpu) -> int:
     return max(c.row_extent, 1) * -(-c.column_extent // narrow) * narrow
 
 
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """The parts of an analytic estimate, each an array over settings.
+
+    Attributes:
+        multiplies: cycles of a step of the sum if only multiply-adds counted; `loads` if only
+            loads did.
+        panel_bytes: one panel of the column operand; `strip_bytes` one strip of the row operand.
+        waiting: cycles a step waits for a cache beyond the first.
+        busiest: share of the work that the busiest core does.
+        packing: cycles of stages before the contraction.
+        cycles: altogether.
+    """
+
+    multiplies: Any
+    loads: Any
+    panel_bytes: Any
+    strip_bytes: Any
+    waiting: Any
+    busiest: Any
+    packing: Any
+    cycles: Any
+
+
 def costs_s(c: Contraction, cpu: Cpu, columns: Columns) -> Costs:
-    """Analytic latencies: the register tile's pace, what it reads from where, balance, packing.
+    """Analytic latencies; infinite where a setting is not feasible."""
+    cycles = estimate(c, cpu, columns).cycles
+    return np.where(feasible(c, cpu, columns), cycles / _HERTZ, np.inf)
+
+
+def estimate(c: Contraction, cpu: Cpu, columns: Columns) -> Estimate:
+    """The register tile's pace, what it reads from where, balance over cores, packing.
 
     A core is taken to do one full vector multiply-add and one full vector load a cycle, at 3 GHz:
-    only the order of the estimates matters. Infinite where a setting is not feasible.
+    only the order of the estimates matters.
     """
     t = tiling(c, columns)
     rows, vectors, lanes = columns[ROWS], columns[VECTORS], columns[LANES]
@@ -156,12 +186,57 @@ def costs_s(c: Contraction, cpu: Cpu, columns: Columns) -> Costs:
     step = np.maximum(np.maximum(multiplies, loads), hidden)
     panel = vectors * lanes * t.padded_depth * item
     strip = rows * t.padded_depth * item
-    step = step + _traffic(panel, strip, t, cpu, columns) / t.padded_depth
+    waiting = _traffic(panel, strip, t, cpu, columns) / t.padded_depth
     tiles = t.row_tiles * t.column_tiles * c.outer_extent
-    per_tile = (step + _STEP / columns[UNROLL]) * t.padded_depth + rows * vectors * 4 + _TILE
-    alone = np.ceil(t.chunks / cpu.cores) / t.chunks  # the share of the busiest core
-    cycles = tiles * per_tile * alone + _packing_cycles(c, cpu, columns, t)
-    return np.where(feasible(c, cpu, columns), cycles / _HERTZ, np.inf)
+    per_step = step + waiting + _STEP / columns[UNROLL]
+    per_tile = per_step * t.padded_depth + rows * vectors * 4 + _TILE
+    busiest = np.ceil(t.chunks / cpu.cores) / t.chunks
+    packing = _packing_cycles(c, cpu, columns, t)
+    return Estimate(
+        multiplies=multiplies,
+        loads=loads,
+        panel_bytes=panel,
+        strip_bytes=strip,
+        waiting=waiting,
+        busiest=busiest,
+        packing=packing,
+        cycles=tiles * per_tile * busiest + packing,
+    )
+
+
+def traits(c: Contraction, cpu: Cpu, columns: Columns) -> npt.NDArray[np.float32]:
+    """What a cost model should know of settings; the same columns for every contraction."""
+    t, e = tiling(c, columns), estimate(c, cpu, columns)
+    rows, vectors = columns[ROWS], columns[VECTORS]
+    strips = e.strip_bytes * t.row_block
+    panels = e.panel_bytes * t.column_block
+    area = float(max(c.row_extent, 1) * c.column_extent)
+    found = [
+        rows * vectors / cpu.registers,
+        e.multiplies / np.maximum(e.loads, 1e-6),
+        np.log2(1.0 + rows * vectors * columns[UNROLL]),
+        np.log2(e.panel_bytes / cpu.l1_bytes),
+        np.log2(e.panel_bytes / cpu.l2_bytes),
+        np.log2(e.strip_bytes / cpu.l1_bytes),
+        np.log2((e.panel_bytes + e.strip_bytes) / cpu.l1_bytes),
+        np.log2((e.panel_bytes + strips) / cpu.l2_bytes),
+        np.log2((e.strip_bytes + panels) / cpu.l2_bytes),
+        np.log2((strips + panels) / cpu.l3_bytes),
+        t.padded_rows * t.padded_columns / area,
+        e.waiting / np.maximum(e.multiplies, 1e-6),
+        e.busiest * cpu.cores,
+        np.log2(t.chunks),
+        e.packing / e.cycles,
+        np.log2(t.row_tiles),
+        np.log2(t.column_tiles),
+        columns[LANES] / cpu.lanes(c.out_bits),
+        np.full(len(rows), np.log2(max(c.row_extent, 1))),
+        np.full(len(rows), np.log2(c.column_extent)),
+        np.full(len(rows), np.log2(c.depth)),
+        np.full(len(rows), np.log2(c.outer_extent)),
+        np.full(len(rows), float(c.broadcasts) + 2.0 * float(c.column_is_last)),
+    ]
+    return np.stack([np.broadcast_to(f, rows.shape) for f in found], axis=1).astype(np.float32)
 
 
 _HERTZ = 3e9

@@ -17,6 +17,7 @@ from cluster.terminal import (
     picture,
     ratio,
     screen_for,
+    utilisation,
 )
 from tuner.progress import Snapshot, TaskRow
 
@@ -85,6 +86,21 @@ def test_a_run_that_has_nothing_to_show_yet() -> None:
     empty = Snapshot("starting", 0, 60, 0, 0, 0.0, {}, (), message="reading the model")
     assert rendered(empty, 80) == "starting  1:00 left\nreading the model\n"
     assert line(replace(empty, trials_budget=32)).startswith("starting  0/32 trials  0.0/s  1:00")
+
+
+def test_how_busy_the_workers_were_is_said_with_the_reasons() -> None:
+    seconds = {
+        "runner": {"busy": 6.0, "no_builds": 3.0, "starting": 1.0},
+        "builder": {"busy": 20.0},
+        "space": {},
+    }
+    said = "busy: builder 100%, runner 60% (30% no builds, 10% starting)"
+    over = replace(SNAPSHOT, phase="done", utilisation=seconds)
+    assert utilisation(seconds) == said
+    assert utilisation({}) == ""
+    assert rendered(over, 80).splitlines()[-1] == said
+    assert line(over).endswith(f"{FOOT}  {said}")
+    assert said not in line(replace(over, phase="search")), "a line in a log stays short"
 
 
 def test_a_run_that_is_over_says_what_it_took() -> None:

@@ -162,6 +162,37 @@ class TestXgbModel:
         slowed[:15] *= 1e6
         assert self.accuracy((features, slowed, groups), test) > self.accuracy(clean, test) - 0.05
 
+    def test_a_candidate_that_was_cut_off_is_at_least_so_slow(self) -> None:
+        """The slow half was cut at one bound; half of it shows by a column of its own."""
+        features, latencies, groups = rows(400, columns=4)
+        features[:, 2] = np.arange(400) % 2
+        latencies = np.where(features[:, 2] > 0, 1e-3 * 16, 1e-3).astype(np.float32)
+        cut = np.arange(400) % 4 == 1  # of the slow ones, every other was cut early
+        latencies[cut] = 1e-3 * 2
+        naive, knowing = XgbModel(0), XgbModel(0)
+        naive.fit(features, latencies, groups)
+        knowing.fit(features, latencies, groups, cut)
+        slow = features[features[:, 2] > 0]
+        truth = -np.log(16)
+        assert np.abs(knowing.predict(slow) - truth).mean() < 0.2
+        assert np.abs(naive.predict(slow) - truth).mean() > 0.5
+
+    def test_a_bound_pushes_a_prediction_down_to_it(self) -> None:
+        features = np.array([[0.0], [1.0]] * 100, np.float32)
+        latencies = np.array([1.0, 8.0] * 100, np.float32)
+        model = XgbModel(0)
+        model.fit(features, latencies, np.zeros(200, np.int32), np.array([False, True] * 100))
+        fast, cut = model.predict(features[:2])
+        assert cut - fast == pytest.approx(-np.log(8), abs=0.1)
+
+    def test_what_was_cut_off_is_no_measure_for_others(self) -> None:
+        merits = log_merits(
+            np.array([2, 4, 1], np.float32),
+            np.zeros(3, np.int32),
+            np.array([False, False, True]),
+        )
+        np.testing.assert_allclose(merits, [0, -np.log(2), 0], atol=1e-6)
+
     def test_what_it_learns_is_relative_to_the_best_of_each_task(self) -> None:
         latencies = np.array([1, 2, np.inf, 1000, 10, 30, np.inf, 5], np.float32)
         groups = np.array([0, 0, 0, 0, 1, 1, 2, 3], np.int32)
@@ -182,6 +213,12 @@ class TestPairwiseAccuracy:
         assert pairwise_accuracy(ordered, latencies, groups) == 1.0
         assert pairwise_accuracy(-ordered, latencies, groups) == 0.0
         assert pairwise_accuracy(0 * ordered, latencies, groups) == 0.5
+
+    def test_a_pair_whose_faster_one_was_cut_off_is_not_decided(self) -> None:
+        latencies, groups = np.array([1, 2, 3], np.float32), np.zeros(3, np.int32)
+        scores, cut = np.array([3, 1, 2], np.float32), np.array([False, True, False])
+        assert pairwise_accuracy(scores, latencies, groups) == pytest.approx(2 / 3)
+        assert pairwise_accuracy(scores, latencies, groups, cut) == 1.0
 
     def test_says_nothing_where_there_is_no_pair(self) -> None:
         one = np.ones(3, np.float32)

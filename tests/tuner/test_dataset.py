@@ -46,6 +46,19 @@ def test_lost_trials_and_retimings_say_nothing() -> None:
     assert len(dataset) == 0
 
 
+def test_only_what_was_cut_off_is_a_bound() -> None:
+    dataset = Dataset()
+    dataset.add(record(Status.OK, 1.0), vector(1.0))
+    dataset.add(record(Status.CENSORED, 5.0), vector(2.0))
+    dataset.add(record(Status.WRONG), vector(3.0))
+    dataset.add(record(Status.CENSORED), vector(4.0))  # no sample: no bound
+    rows = dataset.snapshot()
+    assert rows.bounds.tolist() == [False, True, False, False]
+    again = rows.after(0).with_more(rows.after(1))
+    assert again.bounds.tolist() == [False, True, False, False, True, False, False]
+    assert again.latencies_s.tolist()[4] == 5.0
+
+
 def test_rows_of_a_task_share_a_group() -> None:
     dataset = Dataset()
     for task in "aba":

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+import numpy as np
+
 from tuner.candidate import Candidate, CandidateKind
 from tuner.evolution import Evolution, EvolutionSettings
 from tuner.measure import Evaluated
@@ -63,6 +65,65 @@ def test_siblings_of_candidates_in_flight_are_held_back() -> None:
     parent_of = {candidate(d.number).key: d.parent.key for d in drafts if d.parent}
     chosen = Counter(parent_of[c.key] for c in search.propose(8))
     assert len(chosen) == 2
+
+
+def clones_and_others(search: Evolution) -> tuple[set[str], list[Candidate]]:
+    """Twenty near-clones of the most promising, then twenty that lie elsewhere; a batch of six."""
+    drafts = search.drafts(40)
+    clones = {candidate(d.number).key for d in drafts[:20]}
+
+    def features(place: int) -> np.ndarray:
+        where = [0.001 * place, 0.0] if place < 20 else [float(place), float(place % 7)]
+        return np.array(where, dtype=np.float32)
+
+    search.absorb(
+        Evaluated(d, candidate(d.number), score=-0.1 * i, features=features(i))
+        for i, d in enumerate(drafts)
+    )
+    return clones, search.propose(6)
+
+
+def test_near_clones_of_the_top_candidate_do_not_fill_a_batch() -> None:
+    clones, batch = clones_and_others(Evolution(TASK, 1, EvolutionSettings(epsilon=0.0)))
+    assert batch[0].key in clones, "the most promising comes first"
+    assert sum(c.key in clones for c in batch) <= 2
+    off = EvolutionSettings(epsilon=0.0, neighbour_penalty=0.0)
+    clones, batch = clones_and_others(Evolution(TASK, 1, off))
+    assert all(c.key in clones for c in batch), "what the penalty is there for"
+
+
+def test_the_same_answers_give_the_same_batch() -> None:
+    batches = [clones_and_others(Evolution(TASK, 1))[1] for _ in range(2)]
+    assert batches[0] == batches[1]
+
+
+def test_a_neighbour_is_welcome_again_once_the_one_in_flight_is_back() -> None:
+    search = Evolution(TASK, 1, EvolutionSettings(epsilon=0.0, drop_per_proposal=0))
+    clones, batch = clones_and_others(search)
+    search.observe(
+        Record(Trial(TASK.key, c), Measurement(Status.RUN_FAILED, error="crash")) for c in batch
+    )
+    assert search.propose(1)[0].key in clones
+
+
+def test_candidates_of_several_spaces_share_the_pool_and_the_archive() -> None:
+    def of_space(number: int, space: str) -> Candidate:
+        return Candidate(CandidateKind.TRACE, f"[{number}]", space)
+
+    search = Evolution(TASK, 1, EvolutionSettings(epsilon=0.0, ready_size=1, fresh_share=0.0))
+    drafts = search.drafts(20)
+    spaces = [f"space:{i % 3}" for i in range(20)]
+    search.absorb(
+        Evaluated(d, of_space(d.number, s), score=float(d.number))
+        for d, s in zip(drafts, spaces, strict=True)
+    )
+    batch = search.propose(12)
+    assert {c.space for c in batch} == set(spaces)
+    search.observe(
+        Record(Trial(TASK.key, c), Measurement(Status.OK, (1e-3 * (i + 1),)))
+        for i, c in enumerate(batch)
+    )
+    assert {d.parent.space for d in search.drafts(200) if d.parent} == set(spaces)
 
 
 def test_scores_of_different_model_versions_are_not_compared_raw() -> None:

@@ -183,8 +183,8 @@ ODD_MODELS = """
 
     class Odd(RandomModel):
         "Misbehaves in the first fit on real rows after the flag was set."
-        def fit(self, features, latencies_s, groups):
-            super().fit(features, latencies_s, groups)
+        def fit(self, features, latencies_s, groups, censored=None):
+            super().fit(features, latencies_s, groups, censored)
             if len(features) > 8 and FLAG.exists():
                 FLAG.unlink()
                 self.misbehave()
@@ -202,8 +202,8 @@ ODD_MODELS = """
             raise RuntimeError("no")
 
     class Slow(RandomModel):
-        def fit(self, features, latencies_s, groups):
-            super().fit(features, latencies_s, groups)
+        def fit(self, features, latencies_s, groups, censored=None):
+            super().fit(features, latencies_s, groups, censored)
             if len(features) > 8:
                 time.sleep(0.5)
 """

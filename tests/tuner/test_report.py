@@ -125,6 +125,7 @@ class TestStatus:
             "failures": {},
             "elapsed_s": 0.0,
             "trials_per_s": 0.0,
+            "utilisation": {},
             "tasks": [],
         }
 
@@ -138,7 +139,10 @@ class TestStatus:
             record(1, 0.0015, rung=1),
             record(1, task="s", status=Status.LOST),
         )
-        store.end_session(store.begin_session(0.0), 2.0, "")
+        for ends_s in (1.0, 1.0):
+            session = store.begin_session(0.0)
+            store.heartbeat(session, 0.5, {"runner": {"busy": 1.5, "no_builds": 0.5}})
+            store.end_session(session, ends_s, "")
         matmul = {
             "name": "matmul",
             "key": "m",
@@ -170,6 +174,7 @@ class TestStatus:
             "failures": {"invalid": 1, "wrong": 1, "lost": 1},
             "elapsed_s": 2.0,
             "trials_per_s": 2.0,
+            "utilisation": {"runner": {"busy": 3.0, "no_builds": 1.0}},
             "tasks": [matmul, softmax],
         }
 

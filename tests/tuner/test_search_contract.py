@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -70,6 +72,29 @@ class TestSearchContract:
         drafts = search.drafts(16)
         search.absorb(Evaluated(d, candidate(d.number % 20)) for d in drafts)
         assert search.propose(16) == []
+
+    def test_does_not_propose_a_program_that_was_tried_whatever_came_of_it(
+        self, search: Search
+    ) -> None:
+        """Also after a restart, when only the records are left."""
+        tried = [record(candidate(1000), 1.0), record(candidate(1001), None)]
+        search.observe(replace(r, code_hash=f"code {n}") for n, r in enumerate(tried))
+        drafts = search.drafts(16)
+        search.absorb(
+            Evaluated(d, candidate(d.number), code_hash=f"code {i % 4}")
+            for i, d in enumerate(drafts)
+        )
+        codes = {candidate(d.number).key: f"code {i % 4}" for i, d in enumerate(drafts)}
+        assert {codes[c.key] for c in search.propose(16)} == {"code 2", "code 3"}
+
+    def test_does_not_propose_the_twin_of_one_in_flight(self, search: Search) -> None:
+        first, *others = search.drafts(16)
+        search.absorb([Evaluated(first, candidate(0), code_hash="same")])
+        search.absorb(Evaluated(d, error="refused") for d in others)
+        assert search.propose(1) == [candidate(0)]
+        for draft in search.drafts(4):
+            search.absorb([Evaluated(draft, candidate(draft.number), code_hash="same")])
+        assert search.propose(4) == []
 
     def test_a_space_that_only_repeats_itself_is_exhausted(self, search: Search) -> None:
         for _ in range(2000):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -144,6 +145,23 @@ def test_a_run_that_goes_on_measures_nothing_again_and_counts_what_was_spent() -
     assert after[: len(before)] == before
     assert len(after) == len(set(after))
     assert sum(r.measurement.status.spends_budget for r in searched(store)) == 70
+
+
+def test_a_run_that_goes_on_remembers_programs_and_failures() -> None:
+    """Two candidates of each program: the second is measured in no session, nor is a failed one."""
+    spaces = {
+        "a": [
+            replace(r, code_hash=f"code {i // 2}")
+            for i, r in enumerate(recorded_space("a", 60)["a"])
+        ]
+    }
+    store = MemoryStore()
+    for trials in (12, 60):
+        run(make_session(spaces, store, trials=trials))
+        hashes = [r.code_hash for r in searched(store) if r.code_hash]
+        assert len(hashes) == len(set(hashes))
+    assert any(r.measurement.status is Status.RUN_FAILED for r in searched(store))
+    assert len(searched(store)) <= 31  # the default's program is not known
 
 
 def test_the_time_budget_ends_a_session_and_leaves_a_tenth_for_finalists() -> None:

@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ import pytest
 
 from tuner.candidate import Candidate, CandidateKind
 from tuner.errors import TunerError
-from tuner.record import Measurement, Record, Status, Trial
+from tuner.record import Measurement, Record, Status, Trial, record_from_json
 from tuner.report import record_line
 from tuner.sqlite_store import SqliteStore
 from tuner.task import Task
@@ -202,8 +203,10 @@ def test_a_store_of_schema_version_1_stays_readable(tmp_path: Path) -> None:
     path = tmp_path / "records.sqlite"
     shutil.copy(GOLDEN / "records-v1.sqlite", path)
     with closing(SqliteStore(path)) as store:
-        lines = [record_line(r) for r in store.scan()]
-        assert lines == (GOLDEN / "records-v1.jsonl").read_text().splitlines()
+        lines = (GOLDEN / "records-v1.jsonl").read_text().splitlines()
+        assert [record_line(r) for r in store.scan()] == [
+            record_line(record_from_json(line)) for line in lines
+        ]
         assert [t.name for t in store.tasks()] == ["matmul", "conv"]
         assert store.tasks()[0].domain == (("n", (1, 128)),)
         first = json.loads(lines[0])
@@ -213,3 +216,21 @@ def test_a_store_of_schema_version_1_stays_readable(tmp_path: Path) -> None:
         assert store.elapsed_s() == 62.0
         assert [s.reason for s in store.sessions()] == ["", "budget spent"]
         assert [r.latency_s for r in store.best(first["task"], 5)] == [0.002, 0.004]
+
+
+def test_columns_that_came_later_are_added_by_a_writer_and_missed_by_no_reader(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "records.sqlite"
+    shutil.copy(GOLDEN / "records-v1.sqlite", path)
+    with closing(SqliteStore(path, read_only=True)) as old:
+        assert {r.code_hash for r in old.scan()} == {""}
+        assert {len(s.utilisation) for s in old.sessions()} == {0}
+        records = list(old.scan())
+    with closing(SqliteStore(path)) as store:
+        session = store.begin_session(1.0)
+        store.heartbeat(session, 2.0, {"runner": {"busy": 1.0}})
+        assert store.append(replace(records[0], trial=record(1).trial, code_hash="ff"))
+    with closing(SqliteStore(path, read_only=True)) as new:
+        assert [r.code_hash for r in new.scan()] == [*("" for _ in records), "ff"]
+        assert new.sessions()[-1].utilisation == {"runner": {"busy": 1.0}}

@@ -203,6 +203,14 @@ class TestSessions:
         assert [s.reason for s in store.sessions()] == ["", "budget spent"]
         assert [s.number for s in store.sessions()] == [first, second]
 
+    def test_where_the_workers_time_went_is_kept(self, store: RecordStore) -> None:
+        session = store.begin_session(0.0)
+        assert store.sessions()[0].utilisation == {}
+        store.heartbeat(session, 1.0, {"runner": {"busy": 0.5, "starting": 0.5}})
+        store.heartbeat(session, 2.0)  # says nothing of it
+        store.end_session(session, 2.0, "done")
+        assert store.sessions()[0].utilisation == {"runner": {"busy": 0.5, "starting": 0.5}}
+
     def test_the_end_is_final(self, store: RecordStore) -> None:
         session = store.begin_session(0.0)
         store.end_session(session, 5.0, "interrupted")

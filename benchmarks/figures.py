@@ -1,0 +1,57 @@
+"""Numbers of a comparison: spreads, ratios and means. Pure."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+
+def geometric_mean(values: Sequence[float]) -> float | None:
+    """None of nothing, and where a value is not above zero."""
+    if not values or any(not 0 < value < math.inf for value in values):
+        return None
+    return math.exp(math.fsum(math.log(value) for value in values) / len(values))
+
+
+def spread(values: Sequence[float], *, scale: float = 1.0) -> dict[str, Any]:
+    """Median, quartiles and number of samples, each value times `scale`."""
+    low, middle, high = _quartiles([value * scale for value in values])
+    return {"median": middle, "low": low, "high": high, "rounds": len(values)}
+
+
+def ratio(over: Sequence[float], under: Sequence[float]) -> dict[str, Any]:
+    """Of medians, and the quartiles of the ratios of samples of the same round."""
+    rounds = [a / b for a, b in zip(over, under, strict=False)]
+    low, _, high = _quartiles(rounds)
+    medians = statistics.median(over) / statistics.median(under)
+    return {"of_medians": medians, "low": low, "high": high, "rounds": len(rounds)}
+
+
+def rate_per_s(times_s: Sequence[float], *, skip: int) -> float | None:
+    """Events a second after the first `skip` ones, `times_s` in order; None where too few."""
+    if len(times_s) < skip + 1 or skip < 1 or times_s[-1] <= times_s[skip - 1]:
+        return None
+    return (len(times_s) - skip) / (times_s[-1] - times_s[skip - 1])
+
+
+def reached_s(timed: Sequence[tuple[float, float]], goal_s: float) -> float | None:
+    """When a latency of at most `goal_s` was first known; None if it never was.
+
+    Args:
+        timed: time of arrival and latency of each trial that gave one, in any order.
+    """
+    return min((time_s for time_s, latency_s in timed if latency_s <= goal_s), default=None)
+
+
+def quotient(over: float | None, under: float | None) -> float | None:
+    """None where either is unknown or `under` is zero."""
+    return None if over is None or not under else over / under
+
+
+def _quartiles(values: Sequence[float]) -> tuple[float, float, float]:
+    if len(values) < 2:
+        return values[0], values[0], values[0]
+    low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
+    return low, middle, high

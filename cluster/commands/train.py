@@ -1,0 +1,153 @@
+"""`tuner train DIR...` and `tuner models`: base models of the cost model."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cluster.commands.flags import PATH, TEXT, debug_flag, json_flag
+from cluster.commands.output import nothing_on_stdout, print_json, print_table
+from tuner.errors import TunerError, UsageError
+
+if TYPE_CHECKING:
+    from tuner.base_model import BaseModel
+    from tuner.model_registry import Version
+
+_URI = "MLFLOW_TRACKING_URI"
+
+
+@click.command(short_help="Train a base cost model on finished runs.")
+@click.argument("runs", metavar="DIR...", nargs=-1, required=True, type=PATH)
+@click.option(
+    "--name",
+    metavar="NAME",
+    type=TEXT,
+    help="Under which it is registered. Default: the name of its family of targets.",
+)
+@click.option("--out", metavar="FILE", type=PATH, help="Write a file, and register nothing.")
+@json_flag
+@debug_flag
+def train(runs: tuple[Path, ...], name: str | None, out: Path | None, as_json: bool) -> None:
+    """Train a base model on the records of the runs in DIR..., for `tuner tune --base-model`."""
+    if name is not None and out is not None:
+        raise UsageError("tuner train takes --name or --out, not both")
+    if name is not None and set(name) & set("/:"):
+        raise UsageError(f"--name {name}: a model's name has no '/' and no ':'")
+    with nothing_on_stdout(as_json):
+        base = train_on(runs)
+        kept = _keep(base, name, out)
+    if as_json:
+        print_json(train_report(base, kept))
+        return
+    known = (
+        ""
+        if base.accuracy is None
+        else (f"; on tasks it had not seen it orders {base.accuracy:.0%} of pairs rightly")
+    )
+    click.echo(f"{kept}: {base.records} records of {base.tasks} tasks for {base.family}{known}")
+
+
+def train_on(runs: tuple[Path, ...]) -> BaseModel:
+    """A base model of finished runs, all of one family of targets.
+
+    Raises:
+        TunerError: a run is missing or of another family, or nothing can be learned from them.
+    """
+    from cluster.commands.runs import opened_store
+    from spaces.features import FEATURE_LENGTH, FEATURE_VERSION
+    from tuner import base_model
+    from tuner.run_folder import read_run
+
+    families = {base_model.family(read_run(run)[1].target): run for run in runs}
+    if len(families) > 1:
+        raise TunerError(
+            f"these runs are for different families of targets ({', '.join(sorted(families))}): "
+            "train a model for each"
+        )
+    with ExitStack() as stack:
+        stores = [stack.enter_context(opened_store(run)) for run in dict.fromkeys(runs)]
+        examples = base_model.training_set(stores, columns=FEATURE_LENGTH)
+    return base_model.BaseModel(
+        model=base_model.train(examples),
+        family=next(iter(families)),
+        features=FEATURE_VERSION,
+        tasks=len(set(examples.groups.tolist())),
+        records=len(examples),
+        accuracy=base_model.accuracy_on_others(examples),
+        created_s=time.time(),
+    )
+
+
+def _keep(base: BaseModel, name: str | None, out: Path | None) -> str:
+    """Where it is kept: `NAME:VERSION`, or the file."""
+    if out is not None:
+        from tuner.atomic import atomic_file
+
+        with atomic_file(out) as file:
+            file.write(base.to_json())
+        return str(out)
+    from tuner.base_model import registered_name
+    from tuner.model_registry import register, registry_uri
+
+    name = name or registered_name(base.family)
+    version = register(registry_uri(os.environ.get(_URI)), name, base)
+    return f"{name}:{version}"
+
+
+def train_report(base: BaseModel, kept: str) -> dict[str, Any]:
+    """What `--json` prints."""
+    return {
+        "model": kept,
+        "family": base.family,
+        "features": base.features,
+        "tasks": base.tasks,
+        "records": base.records,
+        "accuracy": base.accuracy,
+    }
+
+
+@click.command(short_help="List the base models there are.")
+@json_flag
+@debug_flag
+def models(as_json: bool) -> None:
+    """List base models, newest first below each name."""
+    from tuner.model_registry import registry_uri, versions
+
+    with nothing_on_stdout(as_json):
+        found = versions(registry_uri(os.environ.get(_URI)))
+    if as_json:
+        print_json(models_report(found))
+        return
+    if not found:
+        click.echo("no base models yet: 'tuner train DIR...' makes one")
+        return
+    print_table(
+        "model",
+        "family",
+        "features",
+        "tasks",
+        "records",
+        "accuracy",
+        rows=[
+            (
+                f"{v.name}:{v.version}",
+                v.family,
+                v.features,
+                str(v.tasks),
+                str(v.records),
+                "-" if v.accuracy is None else f"{v.accuracy:.3f}",
+            )
+            for v in found
+        ],
+    )
+
+
+def models_report(found: list[Version]) -> dict[str, Any]:
+    """What `--json` prints."""
+    return {"models": [asdict(version) for version in found]}

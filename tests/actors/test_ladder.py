@@ -1,0 +1,86 @@
+"""The measurement ladder: hopeless kernels cost one run, likely ones get the samples."""
+
+from __future__ import annotations
+
+import pytest
+
+from actors.run_child import RunChild, Timed
+from tuner.effort import Timing
+
+TIMING = Timing(sample_s=0.002, total_s=0.020, min_samples=3, max_samples=20)
+BEST_S = 1e-3
+CUTOFF_S = TIMING.cutoff_s(BEST_S)
+
+
+class Steady(RunChild):
+    """A kernel that takes the same time in every run; counts its runs."""
+
+    def __init__(self, run_s: float) -> None:
+        self._run_s = run_s
+        self.spent_s = 0.0
+        self._loaded = self
+
+    def get_function(self, name: str, query_imports: bool) -> None:
+        """Nothing: the runs below are counted, not made."""
+
+    def _run_once(self) -> float:
+        self.spent_s += self._run_s
+        return self._run_s
+
+    def _evaluate(self, runs: int, samples: int) -> tuple[float, ...]:
+        self.spent_s += self._run_s * (1 + runs * samples)  # it makes one run untimed
+        return (self._run_s,) * samples
+
+
+def timed(run_s: float, cutoff_s: float | None = CUTOFF_S) -> tuple[Timed, float]:
+    kernel = Steady(run_s)
+    return kernel.time(TIMING, cutoff_s), kernel.spent_s
+
+
+def test_one_run_is_enough_for_a_hopeless_kernel() -> None:
+    result, spent_s = timed(30 * BEST_S)
+    assert result == Timed((30 * BEST_S,), censored=True)
+    assert spent_s == pytest.approx(30 * BEST_S)
+
+
+def test_beyond_the_cutoff_it_is_censored_after_a_few_runs() -> None:
+    result, spent_s = timed(4.5 * BEST_S)
+    assert result == Timed((4.5 * BEST_S,), censored=True)
+    assert spent_s == pytest.approx(4 * 4.5 * BEST_S)
+
+
+def test_one_slow_run_that_is_a_strangers_doing_cuts_nothing_off() -> None:
+    class Disturbed(Steady):
+        def _evaluate(self, runs: int, samples: int) -> tuple[float, ...]:
+            slow, self._run_s = self._run_s, BEST_S
+            return (slow,) * samples
+
+    assert not Disturbed(6 * BEST_S).time(TIMING, CUTOFF_S).censored
+
+
+@pytest.mark.parametrize("slower", [1.3, 2.0, 3.9])
+def test_one_that_is_not_near_the_best_gets_the_probe_only(slower: float) -> None:
+    result, spent_s = timed(slower * BEST_S)
+    assert not result.censored
+    assert len(result.samples_s) == TIMING.min_samples
+    assert spent_s <= 10 * slower * BEST_S
+
+
+@pytest.mark.parametrize("slower", [0.2, 1.0, 1.2])
+def test_one_that_is_near_the_best_gets_more_samples(slower: float) -> None:
+    result, spent_s = timed(slower * BEST_S)
+    assert TIMING.min_samples < len(result.samples_s) <= TIMING.max_samples
+    assert spent_s == pytest.approx(TIMING.total_s, rel=0.4)
+
+
+def test_without_a_time_to_beat_everything_is_timed_in_full() -> None:
+    result, _ = timed(5e-3, cutoff_s=TIMING.cutoff_s(None))
+    assert len(result.samples_s) == 4
+    slow, _ = timed(0.5, cutoff_s=None)
+    assert len(slow.samples_s) == TIMING.min_samples
+
+
+def test_a_tiny_kernel_is_looked_at_closer_before_it_is_sampled() -> None:
+    result, spent_s = timed(1e-6, cutoff_s=TIMING.cutoff_s(1e-6))
+    assert len(result.samples_s) > TIMING.min_samples
+    assert spent_s < 0.030

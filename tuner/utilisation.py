@@ -1,0 +1,180 @@
+"""Where the time of worker slots goes: into work, or into a reason that is known. No I/O.
+
+A slot is a place where one thing happens at a time: a runner, a builder, a space worker. From its
+start until it is gone every second of it belongs to one category, so the categories of a kind add
+up to its slots times the time they were there:
+
+    starting    not ready yet
+    busy        at work
+    waiting     holds a job, but is frozen while a kernel is timed, waits for its turn to time
+                one, or its order or answer is on the way
+    and while it holds none, one of `Idle`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+SlotSeconds = Mapping[str, Mapping[str, float]]
+"""Seconds by kind of slot and category."""
+
+RUNNER, BUILDER, SPACE = "runner", "builder", "space"
+
+STARTING, BUSY, WAITING = "starting", "busy", "waiting"
+_IDLE = "idle"
+
+
+class Idle(StrEnum):
+    """Why a slot has no job."""
+
+    NO_CANDIDATES = "no_candidates"
+    """The search has nothing to propose right now."""
+    NO_BUILDS = "no_builds"
+    """Everything that could be measured is still being built."""
+    NOT_NEEDED = "not_needed"
+    """What it makes is there in plenty: the slots after it are behind."""
+    FINALISTS = "finalists"
+    """Finalists are timed again, which keeps only runners busy."""
+    DRAINING = "draining"
+    """The budget is spent or given out: nothing more is begun."""
+
+
+def idle_reasons(phase: str, *, in_flight: int, free: int, budget_left: int) -> Mapping[str, Idle]:
+    """Why slots without a job have none, by kind.
+
+    Args:
+        phase: of the session, as in `tuner.progress.Snapshot`.
+        in_flight: trials submitted and not answered.
+        free: trials that would be taken now, after all that the search had were submitted.
+        budget_left: trials that may still be submitted.
+    """
+    kinds = (RUNNER, BUILDER, SPACE)
+    if phase == "finalists":
+        reasons = dict.fromkeys(kinds, Idle.FINALISTS)
+    elif phase in ("ending", "done") or budget_left <= 0:
+        reasons = dict.fromkeys(kinds, Idle.DRAINING)
+    else:
+        return {
+            RUNNER: Idle.NO_BUILDS if in_flight else Idle.NO_CANDIDATES,
+            BUILDER: Idle.NO_CANDIDATES if free > 0 else Idle.NOT_NEEDED,
+            SPACE: Idle.NOT_NEEDED,
+        }
+    if in_flight and phase != "done":
+        reasons[RUNNER] = Idle.NO_BUILDS
+    return reasons
+
+
+@dataclass(slots=True)
+class _Slot:
+    state: str
+    since_s: float
+
+
+class Utilisation:
+    """Adds up seconds of slots from what happens to them. For one thread.
+
+    A slot that is not known, or an event that does not fit its state, changes nothing: this
+    watches the work and must never stop it.
+
+    Args:
+        clock: seconds that never go back.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._slots: dict[tuple[str, str], _Slot] = {}
+        self._spent: dict[str, dict[str, float]] = {}
+        self._reasons: Mapping[str, Idle] = {}
+
+    def started(self, kind: str, slot: str) -> None:
+        """A slot begins to exist; it is not ready yet."""
+        self._slots[kind, slot] = _Slot(STARTING, self._clock())
+
+    def ready(self, kind: str, slot: str) -> None:
+        """It can take jobs, and has none."""
+        self._move(kind, slot, _IDLE)
+
+    def given(self, kind: str, slot: str) -> None:
+        """It has a job."""
+        self._move(kind, slot, BUSY)
+
+    def answered(self, kind: str, slot: str, worked_s: float | None = None) -> None:
+        """Its job is done.
+
+        Args:
+            worked_s: of the time it held the job, how much was its own work; None is all.
+        """
+        held = self._slots.get((kind, slot))
+        if held is None or held.state != BUSY:
+            return
+        held_s = self._clock() - held.since_s
+        waited_s = 0.0 if worked_s is None else min(held_s, max(0.0, held_s - worked_s))
+        self._spend(kind, BUSY, held_s - waited_s)
+        self._spend(kind, WAITING, waited_s)
+        held.state, held.since_s = _IDLE, self._clock()
+
+    def gone(self, kind: str, slot: str) -> None:
+        """It exists no more."""
+        self._move(kind, slot, _IDLE)
+        self._slots.pop((kind, slot), None)
+
+    def idle_because(self, reasons: Mapping[str, Idle]) -> None:
+        """Why slots without a job have none, from now on, by kind."""
+        if reasons == self._reasons:
+            return
+        for (kind, _), slot in self._slots.items():
+            if slot.state == _IDLE:
+                self._close(kind, slot)
+        self._reasons = reasons
+
+    def seconds(self) -> dict[str, dict[str, float]]:
+        """All seconds so far, by kind and category. A job in progress counts as busy."""
+        now_s = self._clock()
+        spent = {kind: dict(categories) for kind, categories in self._spent.items()}
+        for (kind, _), slot in self._slots.items():
+            categories = spent.setdefault(kind, {})
+            category = self._category(kind, slot.state)
+            categories[category] = categories.get(category, 0.0) + now_s - slot.since_s
+        return spent
+
+    def _move(self, kind: str, name: str, state: str) -> None:
+        slot = self._slots.get((kind, name))
+        if slot is not None:
+            self._close(kind, slot)
+            slot.state = state
+
+    def _close(self, kind: str, slot: _Slot) -> None:
+        """Count a slot's time up to now."""
+        now_s = self._clock()
+        self._spend(kind, self._category(kind, slot.state), now_s - slot.since_s)
+        slot.since_s = now_s
+
+    def _category(self, kind: str, state: str) -> str:
+        return str(self._reasons.get(kind, Idle.NOT_NEEDED)) if state == _IDLE else state
+
+    def _spend(self, kind: str, category: str, seconds: float) -> None:
+        if seconds <= 0:
+            return
+        categories = self._spent.setdefault(kind, {})
+        categories[category] = categories.get(category, 0.0) + seconds
+
+
+def total(parts: Iterable[SlotSeconds]) -> dict[str, dict[str, float]]:
+    """Seconds of several sessions together."""
+    summed: dict[str, dict[str, float]] = {}
+    for part in parts:
+        for kind, categories in part.items():
+            mine = summed.setdefault(kind, {})
+            for category, seconds in categories.items():
+                mine[category] = mine.get(category, 0.0) + seconds
+    return summed
+
+
+def shares(categories: Mapping[str, float]) -> dict[str, float]:
+    """Parts of one kind's time by category, the largest first; empty before any passed."""
+    whole_s = sum(categories.values())
+    ordered = sorted(categories.items(), key=lambda item: (-item[1], item[0]))
+    return {category: s / whole_s for category, s in ordered} if whole_s > 0 else {}
