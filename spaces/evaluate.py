@@ -71,7 +71,11 @@ class Evaluator:
         except Exception as error:  # whatever TVM's C++ side throws on an odd schedule
             return Evaluated(draft, error=f"{type(error).__name__}: {first_line(error)}"), None
         answer = Evaluated(
-            draft, point.candidate, code_hash=point.code_hash, chosen_from=point.chosen_from
+            draft,
+            point.candidate,
+            code_hash=point.code_hash,
+            estimate_s=point.estimate_s,
+            chosen_from=point.chosen_from,
         )
         return answer, point
 

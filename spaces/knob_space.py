@@ -118,8 +118,10 @@ class KnobSpace:
             raise InvalidCandidate(f"{self.name}: {first_line(error)}") from error
         payload = canonical_payload(schedule.trace)
         candidate = Candidate(CandidateKind.TRACE, payload, self.name)
+        columns = {name: np.array([value]) for name, value in knobs.items()}
+        estimate_s = float(self._template.costs_s(columns)[0])
         features = self._vectors([dict(knobs)])[0]
-        return Point(candidate, schedule, code_hash(schedule.mod), features)
+        return Point(candidate, schedule, code_hash(schedule.mod), features, estimate_s)
 
     def _rank(self, columns: Columns, parent: Knobs | None = None) -> list[dict[str, int]]:
         """Feasible settings without the parent, none twice, the best estimate first."""

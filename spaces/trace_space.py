@@ -32,6 +32,7 @@ class Point:
         schedule: of the program, post-processing included.
         code_hash: structural hash of the scheduled program.
         features: for the cost model, where its space knows them without looking at the program.
+        estimate_s: analytic latency, where its space has one.
         chosen_from: how many settings were weighed to come to this one.
     """
 
@@ -39,6 +40,7 @@ class Point:
     schedule: Any
     code_hash: str
     features: Vector | None = None
+    estimate_s: float | None = None
     chosen_from: int = 1
 
 

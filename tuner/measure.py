@@ -43,6 +43,7 @@ class Evaluated:
         score: predicted merit, higher is better, comparable within one task and model version.
         model_version: of the cost model that scored it; 0 is no model.
         features: vector for the cost model, one length for all candidates.
+        estimate_s: analytic latency, where the space has such an estimate.
         chosen_from: how many settings the space weighed, by estimate and cost model, to answer
             with this one.
     """
@@ -54,6 +55,7 @@ class Evaluated:
     score: float = 0.0
     model_version: int = 0
     features: Features | None = None
+    estimate_s: float | None = None
     chosen_from: int = 1
 
 

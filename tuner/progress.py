@@ -97,6 +97,7 @@ class Snapshot:
         elapsed_s: of this session.
         gain: untuned over tuned time, over the tasks where both are known; None before that.
         pairwise_accuracy: of the cost model on candidates it had not seen; None before a model.
+        estimate_accuracy: the same of the analytic estimates; None before any pair.
         utilisation: seconds of this session's workers, by kind and what they went into.
     """
 
@@ -111,6 +112,7 @@ class Snapshot:
     gain: float | None = None
     pairwise_accuracy: float | None = None
     message: str = ""
+    estimate_accuracy: float | None = None
     utilisation: SlotSeconds = field(default_factory=dict)
 
 

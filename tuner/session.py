@@ -20,6 +20,7 @@ from tuner.allocator import priorities, view
 from tuner.candidate import Candidate
 from tuner.dataset import Dataset
 from tuner.effort import Effort
+from tuner.estimates import EstimateQuality
 from tuner.finalists import finalists, schedule
 from tuner.learner import Learner
 from tuner.measure import Evaluated, Features, Measurer, SpacePool
@@ -112,9 +113,10 @@ class Session:
         self._told_s = self._drawn_s = -1e9
         self._phase = "starting"
         self._accuracy: float | None = None
+        self._estimates = EstimateQuality()
         self._dataset = Dataset()
         self._utilisation = machines.utilisation or Utilisation(clock)
-        self._known: OrderedDict[tuple[str, str], tuple[Features | None, str]] = OrderedDict()
+        self._known: OrderedDict[tuple[str, str], Evaluated] = OrderedDict()
         self._in_flight: dict[TrialKey, Trial] = {}
         self._refusals: Counter[str] = Counter()
         self._errors: Counter[str] = Counter()
@@ -229,13 +231,16 @@ class Session:
             trial = record.trial
             self._in_flight.pop(trial.key, None)
             key = (trial.task_key, trial.candidate.key)
-            features, code_hash = self._known.pop(key, (None, ""))
-            if code_hash:
-                record = replace(record, code_hash=code_hash)
+            answer = self._known.pop(key, None)
+            features = answer.features if answer else None
+            if answer and answer.code_hash:
+                record = replace(record, code_hash=answer.code_hash)
             if not self._store.append(record, features):
                 continue  # its trial has a record already: an answer counts once
             self._new_records += 1
             self._learn_from(record, features)
+            if answer and answer.estimate_s is not None and record.latency_s is not None:
+                self._estimates.add(trial.task_key, answer.estimate_s, record.latency_s)
             best_s = self._progress[trial.task_key].best_s
             for observer in self._observers:
                 observer.on_record(record, best_s)
@@ -257,7 +262,7 @@ class Session:
                     self._note_refusal(answer)
                 else:
                     key = (task_key, answer.candidate.key)
-                    self._known[key] = (answer.features, answer.code_hash)
+                    self._known[key] = answer
         while len(self._known) > _ANSWERS_KEPT:
             self._known.popitem(last=False)  # most candidates are never measured
 
@@ -377,6 +382,7 @@ class Session:
             tasks=rows(self._progress.values()),
             gain=gain(self._progress.values()),
             pairwise_accuracy=self._accuracy,
+            estimate_accuracy=self._estimates.accuracy,
             message=self._message(),
             utilisation=self._utilisation.seconds(),
         )

@@ -275,6 +275,8 @@ class SpoolObserver:
                 values[f"failures/{status}"] = float(snapshot.statuses.get(status, 0))
         if snapshot.gain is not None:
             values["gain"] = snapshot.gain
+        if snapshot.estimate_accuracy is not None:
+            values["estimate_accuracy"] = round(snapshot.estimate_accuracy, 3)
         for kind, seconds in snapshot.utilisation.items():
             values[f"{kind}_busy"] = round(shares(seconds).get(BUSY, 0.0), 3)
         changed = {k: v for k, v in values.items() if self._said.get(k) != v}
