@@ -8,13 +8,13 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import about
 from tuner.atomic import atomic_file
-from tuner.errors import TunerError
+from tuner.errors import TunerError, UsageError
 
 MIN_ROUNDS = 20
 """Kernels are timed side by side for at least as many."""
@@ -39,6 +39,8 @@ def run_main(parser: argparse.ArgumentParser, body: Callable[[argparse.Namespace
     options = parser.parse_args()
     options.rounds = max(MIN_ROUNDS, options.rounds)
     try:
+        if options.trials is not None and options.trials < 1:
+            raise UsageError(f"--trials {options.trials}: give a number above zero")
         result = body(options)
     except TunerError as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
@@ -96,31 +98,34 @@ class Rows:
     def add(self, row: dict[str, Any]) -> None:
         """Keep a row."""
         self.rows.append(row)
-        self._write(self._document({}))
+        finished(self._out, self._settings, {}, self.rows)
 
     def finish(self, summary: Mapping[str, Any]) -> dict[str, Any]:
         """The whole result."""
-        document = self._document(summary)
-        self._write(document)
-        return document
+        return finished(self._out, self._settings, summary, self.rows)
 
-    def _document(self, summary: Mapping[str, Any]) -> dict[str, Any]:
-        return {
-            "settings": self._settings,
-            "summary": dict(summary),
-            "rows": self.rows,
-            "machine": about(),
-        }
 
-    def _write(self, document: Mapping[str, Any]) -> None:
-        if self._out is None:
-            return
+def finished(
+    out: Path | None,
+    settings: Mapping[str, Any],
+    summary: Mapping[str, Any],
+    rows: Sequence[Mapping[str, Any]],
+) -> dict[str, Any]:
+    """A result, written to `out` where that is given."""
+    document = {
+        "settings": dict(settings),
+        "summary": dict(summary),
+        "rows": list(rows),
+        "machine": about(),
+    }
+    if out is not None:
         try:
-            with atomic_file(self._out) as file:
+            with atomic_file(out) as file:
                 json.dump(document, file, indent=1)
                 file.write("\n")
         except OSError as error:
-            raise TunerError(f"cannot write {self._out}: {error.strerror}") from error
+            raise TunerError(f"cannot write {out}: {error.strerror}") from error
+    return document
 
 
 def _kept(out: Path, settings: Mapping[str, Any]) -> list[dict[str, Any]]:

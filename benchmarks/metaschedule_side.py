@@ -117,9 +117,7 @@ def tune(order: Order, *, cores: int, limit_s: float) -> TheirRun:
 
 def read_run(order: Order, watched: Watched, events: Sequence[Mapping[str, Any]]) -> TheirRun:
     """What events say."""
-    failure = watched.failure
-    if failure and (said := watched.errors.strip().splitlines()):
-        failure = f"{failure}: {said[-1][:200]}"
+    failure = watched.failure_text()
     built = [e for e in events if e["kind"] == "built"]
     ran = [e for e in events if e["kind"] == "ran"]
     begun = [e["time_s"] for e in events if e["kind"] == "begun"]

@@ -149,9 +149,7 @@ def _per_trial(cpu_s: Mapping[str, float], trials: int) -> dict[str, float]:
 
 
 def _read(run: Path, watched: Watched) -> OurRun:
-    failure = watched.failure
-    if failure and (said := watched.errors.strip().splitlines()):
-        failure = f"{failure}: {said[-1][:200]}"
+    failure = watched.failure_text()
     report: dict[str, Any] = {}
     if not watched.failure:
         try:

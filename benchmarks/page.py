@@ -2,13 +2,15 @@
 
     python -m benchmarks.page
 
-Every JSON file under `benchmarks/results/` is what a benchmark printed with `--json`; the page
-says nothing that is not in them.
+Every JSON file under `benchmarks/results/` is what a benchmark printed with `--json` or wrote with
+`--out`; the page says nothing that is not in them. A file is named after its benchmark; what comes
+after a dash tells several results of one benchmark apart, as in `versus_onnxruntime-resnet50`.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,44 +22,157 @@ _SAYS = {
     "startup": "How long it takes to begin (`benchmarks.startup`)",
     "quiet": "A/A test of the quiet lock (`benchmarks.quiet`)",
     "resume": "Kill -9 at random moments (`benchmarks.resume`)",
+    "replay": "Search policies on recorded spaces (`benchmarks.replay`)",
     "demo": "The demo: untuned, tuned and onnxruntime (`tuner bench runs/demo --json`)",
+    "versus_metaschedule": "Against MetaSchedule (`benchmarks.versus_metaschedule`)",
+    "versus_blas": "Matrix products against OpenBLAS (`benchmarks.versus_blas`)",
+    "versus_onnxruntime": "A model against onnxruntime (`benchmarks.versus_onnxruntime`)",
+    "memory_bound": "Memory-bound programs against a copy (`benchmarks.memory_bound`)",
+}
+
+Columns = Sequence[tuple[str, str]]
+"""Head of each column, and where in a row its value is, keys joined by dots."""
+
+_COLUMNS: dict[str, Columns] = {
+    "versus_metaschedule": (
+        ("program", "workload"),
+        ("arguments", "args"),
+        ("ours ms", "race.ours_ms"),
+        ("theirs ms", "race.metaschedule_ms"),
+        ("ours / theirs", "race.ratio"),
+        ("trials", "ours.trials"),
+        ("theirs", "metaschedule.trials"),
+        ("trials/s", "ours.trials_per_s"),
+        ("theirs", "metaschedule.trials_per_s"),
+        ("ratio", "rate_ratio"),
+        ("ratio from 33", "rate_ratio_from_33"),
+        ("s to their best", "time_to_their_best.ours.from_start_s"),
+        ("theirs", "time_to_their_best.metaschedule.from_start_s"),
+        ("ratio", "time_to_their_best.ratio.from_start"),
+        ("ratio to their end", "time_to_their_best.ratio.from_start_to_their_end"),
+        ("ratio from first trial", "time_to_their_best.ratio.from_first_trial"),
+        (
+            "ratio from first trial to their end",
+            "time_to_their_best.ratio.from_first_trial_to_their_end",
+        ),
+        ("memory MB", "ours.memory_mb.rss"),
+        ("orchestration ms", "ours.cpu_ms_per_trial.from_33.orchestration"),
+        ("search ms", "ours.cpu_ms_per_trial.from_33.search"),
+        ("failure", "ours.failure"),
+        ("theirs", "metaschedule.failure"),
+        ("race", "race.failure"),
+        ("not in the race", "race.failed"),
+    ),
+    "versus_blas": (
+        ("shape", "shape"),
+        ("ours ms", "ours_ms"),
+        ("BLAS ms", "blas_ms"),
+        ("GFLOPS", "ours_gflops"),
+        ("BLAS", "blas_gflops"),
+        ("BLAS / ours", "ratio"),
+        ("trials", "trials"),
+        ("failure", "failure"),
+        ("not in the race", "failed"),
+    ),
+    "versus_onnxruntime": (
+        ("task", "task"),
+        ("times", "weight"),
+        ("ms", "latency_ms"),
+        ("share ms", "share_ms"),
+        ("GFLOPS", "gflops"),
+        ("trials", "trials"),
+    ),
+    "memory_bound": (
+        ("program", "label"),
+        ("bytes", "bytes"),
+        ("ours ms", "ours_ms"),
+        ("GB/s", "ours_gb_per_s"),
+        ("copy", "copy"),
+        ("GB/s", "copy_gb_per_s"),
+        ("share", "share"),
+        ("share of a large copy", "share_of_large"),
+        ("failure", "failure"),
+        ("not in the race", "failed"),
+    ),
 }
 
 
-def page() -> str:
-    """The text of the page."""
+def page(results: Path = RESULTS) -> str:
+    """The text of the page, from the JSON files of a folder."""
     parts = [
         "# Results\n",
         "Made by `python -m benchmarks.page` from the JSON files in `results/`. Absolute times "
-        "are one machine's on one day; what carries over are the ratios of one run.\n",
+        "are one machine's on one day; what carries over are the ratios of one run. Brackets hold "
+        "quartiles.\n",
     ]
-    for path in sorted(RESULTS.glob("*.json")):
-        result: dict[str, Any] = json.loads(path.read_text())
-        parts.append(f"## {_SAYS.get(path.stem, path.stem)}\n")
-        if (machine := result.pop("machine", None)) is not None:
-            parts.append(", ".join(str(value) for value in machine.values()) + "\n")
-        parts.append("| what | figure |\n|---|---|")
-        parts.append("\n".join(f"| {name} | {_show(value)} |" for name, value in _rows(result)))
-        parts.append("")
+    for path in sorted(results.glob("*.json")):
+        parts += section(path.stem, json.loads(path.read_text()))
     return "\n".join(parts)
 
 
-def _rows(result: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+def section(stem: str, result: dict[str, Any]) -> list[str]:
+    """The lines of one result, from its file's name without the ending."""
+    name, _, which = stem.partition("-")
+    title = _SAYS.get(name, name) + (f": {which}" if which else "")
+    lines = [f"## {title}\n"]
+    if (machine := result.pop("machine", None)) is not None:
+        lines.append(", ".join(str(value) for value in machine.values()) + "\n")
+    rows = result.pop("rows", None)
+    result = {**result.pop("settings", {}), **result.pop("summary", {}), **result}
+    lines.append("| what | figure |\n|---|---|")
+    lines.append("\n".join(f"| {key} | {_show(value)} |" for key, value in _flat(result)))
+    lines.append("")
+    if rows and name in _COLUMNS:
+        lines += [*_table(_COLUMNS[name], rows), ""]
+    elif rows:
+        lines += [*_table([(key, key) for key in rows[0]], rows), ""]
+    return lines
+
+
+def _table(columns: Columns, rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Rows as a table; columns of failures only where there is one."""
+    told = [c for c in columns if "fail" not in c[1] or any(_found(r, c[1]) for r in rows)]
+    lines = [f"| {' | '.join(head for head, _ in told)} |", "|" + "---|" * len(told)]
+    for row in rows:
+        cells = [_show(_found(row, at)) for _, at in told]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def _found(row: Mapping[str, Any], at: str) -> Any:
+    value: Any = row
+    for key in at.split("."):
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
+
+
+def _flat(result: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
     rows: list[tuple[str, Any]] = []
     for name, value in result.items():
         if isinstance(value, dict):
-            rows += _rows(value, f"{prefix}{name} ")
+            rows += _flat(value, f"{prefix}{name} ")
         else:
             rows.append((f"{prefix}{name}".replace("_", " "), value))
     return rows
 
 
 def _show(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:.3g}" if abs(value) < 1e3 else f"{value:.0f}"
-    if isinstance(value, list):
-        return ", ".join(_show(v) for v in value)
-    return str(value)
+    match value:
+        case None:
+            return "-"
+        case bool():
+            return str(value)
+        case float():
+            return f"{value:.3g}" if abs(value) < 1e3 else f"{value:.0f}"
+        case list():
+            return ", ".join(_show(v) for v in value)
+        case {"low": low, "high": high, **middle}:
+            centre = middle.get("median", middle.get("of_medians"))
+            return f"{_show(centre)} [{_show(low)}, {_show(high)}]"
+        case dict():
+            return " ".join(f"{key}={_show(v)}" for key, v in value.items())
+        case _:
+            return str(value).replace("|", "\\|")
 
 
 if __name__ == "__main__":

@@ -84,6 +84,11 @@ class Watched:
     errors: str
     seen: Seen
 
+    def failure_text(self) -> str:
+        """How it ended and the last lines it said; empty if it ended well."""
+        said = [line.strip() for line in self.errors.splitlines() if line.strip()]
+        return ": ".join([self.failure, " / ".join(said[-2:])[:300]]) if self.failure else ""
+
 
 def watch(
     command: Sequence[str], *, env: Mapping[str, str], limit_s: float, cwd: str | None = None

@@ -178,7 +178,6 @@ class Racer:
         contestants: Sequence[Contestant],
         rounds: int,
         cache: Path | None,
-        slack: float,
     ) -> tuple[dict[str, list[float]], dict[str, str]]:
         """Samples, and why some take no part."""
         import tvm
@@ -191,7 +190,7 @@ class Racer:
         for contestant in contestants:
             try:
                 ready = contestant.enter(known)
-                wrong = _wrong(ready, known, slack)
+                wrong = _wrong(ready, known)
             except Exception as error:  # compilers and kernels raise what they like
                 wrong = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
                 failed[contestant.name] = wrong
@@ -200,7 +199,8 @@ class Racer:
                 failed[contestant.name] = f"wrong output: {wrong}"
             else:
                 sides.append(Side(contestant.name, ready.run, _SIDE_LIMIT_S))
-        take_rounds(sides, rounds)
+        if sides:
+            take_rounds(sides, rounds)
         return {side.name: side.samples_s for side in sides}, failed
 
 
@@ -213,7 +213,6 @@ def run_race(
     log: Path,
     limit_s: float,
     cache: Path | None = None,
-    slack: float = 1.0,
 ) -> Race:
     """Race in a child process.
 
@@ -222,14 +221,13 @@ def run_race(
         rounds: one sample of each contestant in each.
         limit_s: for all of it; after that it is a failure.
         cache: folder of references that are known already.
-        slack: times this further from the reference than a schedule may be is right still.
     """
     variables = ("TVM_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
     env = dict.fromkeys(variables, str(cores))
     with Child("benchmarks.race:Racer", env=env, log=log) as child:
         outcome = child.ready(_READY_S)
         if isinstance(outcome, Returned):
-            arguments = (task, tuple(contestants), rounds, cache, slack)
+            arguments = (task, tuple(contestants), rounds, cache)
             outcome = child.call("race", *arguments, deadline_s=limit_s)
     if not isinstance(outcome, Returned):
         return Race(str(outcome), {}, {})
@@ -254,11 +252,11 @@ def _aligned(array: Any) -> Any:
     return copy
 
 
-def _wrong(ready: Ready, known: Reference, slack: float) -> str | None:
+def _wrong(ready: Ready, known: Reference) -> str | None:
     from spaces.reference import difference
 
     ready.run()
     if ready.output is None:
         return None
     last = len(known.arguments) - 1
-    return difference(ready.output(), known.outputs[last], slack * known.rtol)
+    return difference(ready.output(), known.outputs[last], known.rtol)

@@ -66,8 +66,11 @@ def export_database(run: Path, out_dir: Path) -> None:
     write(out_dir, entries, lowered=finished.lowered)
 
 
-def bench(run: Path) -> dict[str, Any]:
+def bench(run: Path, *, rounds: int = 0) -> dict[str, Any]:
     """Time the untuned and the tuned model, and onnxruntime where it can run it.
+
+    Args:
+        rounds: at least as many as `spaces.bench` makes anyway.
 
     Returns:
         The keys of `spaces.bench.BenchResult`.
@@ -86,7 +89,14 @@ def bench(run: Path) -> dict[str, Any]:
 
     finished = _open(run)
     inputs = make_inputs(finished.model.inputs, load_input_values(folder.model_dir), seed=0)
-    result = measure(finished.model, finished.lowered, finished.tuned(), finished.target, inputs)
+    result = measure(
+        finished.model,
+        finished.lowered,
+        finished.tuned(),
+        finished.target,
+        inputs,
+        rounds=rounds,
+    )
     return result.to_json()
 
 

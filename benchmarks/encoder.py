@@ -1,0 +1,119 @@
+"""Writes one layer of a transformer's encoder, of the size of BERT-base, as an ONNX file.
+
+    python -m benchmarks.encoder encoder.onnx
+
+Weights are drawn from a seed, with the variance that keeps activations at their size. The graph is
+what exporters write: attention over 12 heads, GELU by the error function, layer norms after the
+residual sums.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+_OPSET = 17
+
+
+class _Graph:
+    """Nodes and weights so far."""
+
+    def __init__(self, seed: int) -> None:
+        self.nodes: list[Any] = []
+        self.weights: list[Any] = []
+        self._rng = np.random.default_rng(seed)
+
+    def call(self, kind: str, *inputs: str, **attributes: Any) -> str:
+        """An operator; the name of its output."""
+        out = f"{kind.lower()}_{len(self.nodes)}"
+        self.nodes.append(helper.make_node(kind, list(inputs), [out], **attributes))
+        return out
+
+    def keep(self, array: Any) -> str:
+        """A weight; its name."""
+        name = f"weight_{len(self.weights)}"
+        self.weights.append(numpy_helper.from_array(array, name))
+        return name
+
+    def number(self, value: float) -> str:
+        """A scalar."""
+        return self.keep(np.array(value, np.float32))
+
+    def linear(self, data: str, inputs: int, outputs: int) -> str:
+        """A dense layer with bias."""
+        scale = 1 / math.sqrt(inputs)
+        weight = (self._rng.standard_normal((inputs, outputs)) * scale).astype(np.float32)
+        bias = (self._rng.standard_normal(outputs) * 0.1).astype(np.float32)
+        return self.call("Add", self.call("MatMul", data, self.keep(weight)), self.keep(bias))
+
+    def norm(self, data: str, width: int) -> str:
+        """A layer norm over the last axis."""
+        scale = (0.5 + self._rng.random(width)).astype(np.float32)
+        shift = (self._rng.standard_normal(width) * 0.1).astype(np.float32)
+        weights = (self.keep(scale), self.keep(shift))
+        return self.call("LayerNormalization", data, *weights, axis=-1, epsilon=1e-12)
+
+
+def encoder(
+    sequence: int = 128, width: int = 768, heads: int = 12, inner: int = 3072, seed: int = 0
+) -> onnx.ModelProto:
+    """The layer for a batch of one; its input `x` and output are [1, sequence, width]."""
+    graph = _Graph(seed)
+    attended = _attention(graph, "x", sequence, width, heads)
+    first = graph.norm(graph.call("Add", attended, "x"), width)
+    widened = _gelu(graph, graph.linear(first, width, inner))
+    narrowed = graph.linear(widened, inner, width)
+    last = graph.norm(graph.call("Add", narrowed, first), width)
+    shape = [1, sequence, width]
+    made = helper.make_graph(
+        graph.nodes,
+        "encoder",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info(last, TensorProto.FLOAT, shape)],
+        graph.weights,
+    )
+    model = helper.make_model(made, opset_imports=[helper.make_opsetid("", _OPSET)], ir_version=8)
+    onnx.checker.check_model(model)
+    return model
+
+
+def _attention(graph: _Graph, data: str, sequence: int, width: int, heads: int) -> str:
+    size = width // heads
+    split = graph.keep(np.array([1, sequence, heads, size], np.int64))
+    merged = graph.keep(np.array([1, sequence, width], np.int64))
+
+    def head(perm: list[int]) -> str:
+        projected = graph.linear(data, width, width)
+        return graph.call("Transpose", graph.call("Reshape", projected, split), perm=perm)
+
+    query, key, value = head([0, 2, 1, 3]), head([0, 2, 3, 1]), head([0, 2, 1, 3])
+    scores = graph.call("Div", graph.call("MatMul", query, key), graph.number(math.sqrt(size)))
+    mixed = graph.call("MatMul", graph.call("Softmax", scores, axis=-1), value)
+    joined = graph.call("Reshape", graph.call("Transpose", mixed, perm=[0, 2, 1, 3]), merged)
+    return graph.linear(joined, width, width)
+
+
+def _gelu(graph: _Graph, data: str) -> str:
+    error = graph.call("Erf", graph.call("Div", data, graph.number(math.sqrt(2))))
+    grown = graph.call("Mul", data, graph.call("Add", error, graph.number(1.0)))
+    return graph.call("Mul", grown, graph.number(0.5))
+
+
+def main() -> None:
+    """Write the file named on the command line."""
+    if len(sys.argv) != 2:
+        sys.exit("usage: python -m benchmarks.encoder OUT.onnx")
+    path = Path(sys.argv[1])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    onnx.save(encoder(), str(path))
+    print(path)
+
+
+if __name__ == "__main__":
+    main()

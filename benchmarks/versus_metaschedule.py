@@ -1,0 +1,248 @@
+"""Ours against TVM's MetaSchedule: one program, the same number of trials, one machine.
+
+    python -m benchmarks.versus_metaschedule --workload gemm --arg m=512 --trials 128 --json
+    python -m benchmarks.versus_metaschedule --suite geomean --trials 128 --out result.json
+    python -m benchmarks.versus_metaschedule --workload gemm --trials 128 --as-shipped
+
+What each side gets. Both: the program, the target, its cores as kernel threads and as build
+workers, the trial budget, the seed, the machine to itself; they run one after the other, in a
+suite in turning order. Ours: the command `tuner tune` with its defaults, the embedded cluster and
+the tracking included. MetaSchedule: `tune_tir` with its defaults, and
+
+- LocalBuilder with 120 s (not 30 s) for a build, and an initializer in which each worker imports
+  the tensor intrinsics once, in a quarter of the usual time (`benchmarks.intrinsics_import`). It
+  starts new workers for every batch, so that it pays for this once for each worker and batch.
+- LocalRunner with an evaluator that takes as many samples as ours takes at least, filling the same
+  total time. Ours takes more samples of programs near its best and cuts hopeless ones short.
+
+With `--as-shipped` MetaSchedule gets none of these: LocalBuilder and LocalRunner by themselves.
+
+A trial is a program that was built and run. MetaSchedule's budget counts failed builds too, ours
+does not, so MetaSchedule may make fewer. Wall times are from the start of a process to its end:
+ours ends after it timed its finalists again. `race`: both winners in one process, in turns, each
+built as its user would build it; `ratio` is our latency over theirs.
+
+Rates from trial 33 on say something from about 256 trials: MetaSchedule times a batch of 64 at
+once, after it searched for and built all of them. `trials_per_s_to_last` ends with the last trial.
+
+`time_to_their_best`: when our search first had a program as fast as MetaSchedule's winner. What
+as fast means to our search's clock is calibrated by the race: theirs over ours there, times what
+the search had measured of our winner. `from_first_trial` begins when our first trial began, and
+for MetaSchedule when its first one was done. Ratios "to their end" are over the whole wall time
+of MetaSchedule, not over the moment when it found its best.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks import metaschedule_side, our_side
+from benchmarks.command import (
+    Rows,
+    common_flags,
+    cores_of,
+    fresh,
+    run_main,
+    say,
+    workplace,
+)
+from benchmarks.figures import geometric_mean, quotient, ratio, reached_s, spread
+from benchmarks.metaschedule_side import TheirRun
+from benchmarks.our_side import OurRun
+from benchmarks.race import MetaSchedules, Ours, Race, run_race
+from benchmarks.suites import Workload, parsed, suite
+from tuner import parse
+from tuner.effort import EFFORTS
+from tuner.run_folder import RunFolder
+
+_RACE_LIMIT_S = 600.0
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """Compare on each program asked for."""
+    chosen = suite(options.suite) if options.suite else (parsed(options.workload, options.arg),)
+    target, cores = cores_of(options.target)
+    settings = {
+        "trials": options.trials,
+        "seed": options.seed,
+        "cores": cores,
+        "target": target,
+        "metaschedule": "as shipped" if options.as_shipped else "best configuration",
+    }
+    rows = Rows(options.out, settings)
+    for number, workload in enumerate(chosen):
+        if rows.has(workload.to_json()):
+            continue
+        say(f"[{number + 1}/{len(chosen)}] {workload.label}")
+        with workplace(options.keep) as folder:
+            place = fresh(folder, workload.name)
+            place.mkdir()
+            rows.add(_compare(workload, place, options, settings, theirs_first=number % 2 == 1))
+    return rows.finish(summary(rows.rows))
+
+
+def _compare(
+    workload: Workload,
+    place: Path,
+    options: argparse.Namespace,
+    settings: Mapping[str, Any],
+    *,
+    theirs_first: bool,
+) -> dict[str, Any]:
+    """Both sides on one program."""
+    limit_s, target, cores = (
+        parse.duration_s(options.limit),
+        str(settings["target"]),
+        int(settings["cores"]),
+    )
+    order = metaschedule_side.order_for(
+        workload,
+        place / "metaschedule",
+        target=target,
+        cores=cores,
+        trials=options.trials,
+        seed=options.seed,
+        as_shipped=options.as_shipped,
+        timing=EFFORTS["normal"].timing,
+    )
+    theirs = metaschedule_side.tune(order, cores=cores, limit_s=limit_s) if theirs_first else None
+    ours = our_side.tune_workload(
+        workload,
+        place / "ours",
+        limit_s=limit_s,
+        trials=options.trials,
+        target=target,
+        seed=options.seed,
+    )
+    theirs = theirs or metaschedule_side.tune(order, cores=cores, limit_s=limit_s)
+    race = _race(ours, theirs, cores=cores, rounds=options.rounds, log=place / "race.log")
+    return row(workload, ours, theirs, race)
+
+
+def _race(ours: OurRun, theirs: TheirRun, *, cores: int, rounds: int, log: Path) -> Race:
+    if ours.winner is None:
+        return Race("ours has no winner", {}, {})
+    task = ours.winner.task
+    contestants = (
+        Ours(task, ours.winner.record.trial.candidate),
+        MetaSchedules(theirs.database, task.target),
+    )
+    return run_race(
+        task,
+        contestants,
+        cores=cores,
+        rounds=rounds,
+        log=log,
+        limit_s=_RACE_LIMIT_S,
+        cache=RunFolder(ours.folder).scratch / "references",
+    )
+
+
+def row(workload: Workload, ours: OurRun, theirs: TheirRun, race: Race) -> dict[str, Any]:
+    """What to report of one program."""
+    our_facts, their_facts = our_side.facts(ours), metaschedule_side.facts(theirs)
+    result: dict[str, Any] = {
+        **workload.to_json(),
+        "ours": our_facts,
+        "metaschedule": their_facts,
+        "race": _raced(race),
+        "wall_ratio": quotient(our_facts["wall_s"], their_facts["wall_s"]),
+        "rate_ratio": quotient(our_facts["trials_per_s"], their_facts["trials_per_s"]),
+        "rate_ratio_from_33": quotient(
+            our_facts["trials_per_s_from_33"], their_facts["trials_per_s_from_33"]
+        ),
+        "time_to_their_best": time_to_their_best(ours, theirs, race.samples_s),
+    }
+    return result
+
+
+def _raced(race: Race) -> dict[str, Any]:
+    samples = race.samples_s
+    result: dict[str, Any] = {"failure": race.failure, "failed": race.failed}
+    result |= {f"{name}_ms": spread(s, scale=1e3) for name, s in samples.items()}
+    both = "ours" in samples and "metaschedule" in samples
+    result["ratio"] = ratio(samples["ours"], samples["metaschedule"]) if both else None
+    return result
+
+
+def time_to_their_best(
+    ours: OurRun, theirs: TheirRun, samples_s: Mapping[str, Sequence[float]]
+) -> dict[str, Any] | None:
+    """See the module; seconds, and ours over theirs. None where one side has no winner."""
+    winner, best_s = ours.winner, theirs.best_s
+    if winner is None or best_s is None or not {"ours", "metaschedule"} <= samples_s.keys():
+        return None
+    against = statistics.median(samples_s["metaschedule"]) / statistics.median(samples_s["ours"])
+    goal_s = winner.searched_s * against
+    timed = [(r.time_s, r.latency_s) for r in ours.trials if r.latency_s is not None]
+    reached = reached_s(timed, goal_s)
+    theirs_reached = min(t.time_s for t in theirs.trials if t.latency_s == best_s)
+    first = ours.trials[0]
+    began_s = first.time_s - first.measurement.build_s - first.measurement.run_s
+    mine = _since(reached, ours.watched.started_s, began_s)
+    return {
+        "goal_ms": 1e3 * goal_s,
+        "ours": mine,
+        "metaschedule": _since(theirs_reached, theirs.watched.started_s, theirs.trials[0].time_s),
+        "ratio": {
+            "from_start": quotient(mine["from_start_s"], theirs_reached - theirs.watched.started_s),
+            "from_start_to_their_end": quotient(mine["from_start_s"], theirs.watched.wall_s),
+            "from_first_trial": quotient(
+                mine["from_first_trial_s"], theirs_reached - theirs.trials[0].time_s
+            ),
+            "from_first_trial_to_their_end": quotient(
+                mine["from_first_trial_s"], theirs.watched.wall_s
+            ),
+        },
+    }
+
+
+def _since(reached: float | None, started_s: float, began_s: float) -> dict[str, float | None]:
+    if reached is None:
+        return {"from_start_s": None, "from_first_trial_s": None}
+    return {"from_start_s": reached - started_s, "from_first_trial_s": reached - began_s}
+
+
+def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Geometric means over the rows where both sides gave a figure, and how many did."""
+    figures = {
+        "latency": [r["race"]["ratio"]["of_medians"] for r in rows if r["race"]["ratio"]],
+        "wall": [r["wall_ratio"] for r in rows],
+        "rate": [r["rate_ratio"] for r in rows],
+        "rate_from_33": [r["rate_ratio_from_33"] for r in rows],
+        "time_to_their_best_from_start": [
+            r["time_to_their_best"]["ratio"]["from_start"] for r in rows if r["time_to_their_best"]
+        ],
+    }
+    known = {name: [v for v in values if v is not None] for name, values in figures.items()}
+    return {
+        "rows": len(rows),
+        **{
+            f"{name}_ratio": {"geometric_mean": geometric_mean(values), "of": len(values)}
+            for name, values in known.items()
+        },
+    }
+
+
+def main() -> None:
+    """Run the comparison and print it."""
+    parser = argparse.ArgumentParser(
+        prog="benchmarks.versus_metaschedule", description="Ours against MetaSchedule."
+    )
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--workload", help="a function of benchmarks.workloads")
+    what.add_argument("--suite", help="a list of benchmarks.suites, such as geomean")
+    parser.add_argument("--arg", action="append", default=[], metavar="m=512")
+    parser.add_argument("--trials", type=int, default=128)
+    parser.add_argument("--as-shipped", action="store_true", help="MetaSchedule as it comes")
+    parser.add_argument("--keep", type=Path, help="folder for runs and logs; default: none is kept")
+    common_flags(parser, limit="1h")
+    run_main(parser, measure)
+
+
+if __name__ == "__main__":
+    main()
