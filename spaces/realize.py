@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from spaces.rules import RULES_PREFIX, RuleSet, make_rules
+from spaces.vnni_registry import register_named
 from tuner.candidate import Candidate, CandidateKind
 from tuner.task import Task
 
@@ -56,6 +57,7 @@ def realize(task: Task, candidate: Candidate) -> Any:
     from tvm.s_tir.schedule import Trace
 
     schedule = new_schedule(task_module(task.module))
+    register_named(candidate.payload)
     try:
         Trace.apply_json_to_schedule(json.loads(candidate.payload), schedule)
     except Exception as error:  # TVM raises whatever its C++ side threw

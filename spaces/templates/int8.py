@@ -1,0 +1,68 @@
+"""The template of 8-bit products on a CPU with VNNI: matrix products and NHWC convolutions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from spaces.cpu import Cpu, cpu_of
+from spaces.knobs import Columns, Costs, Knobs, Template
+from spaces.realize import new_schedule, task_module
+from spaces.templates import int8_knobs
+from spaces.templates.contraction_match import tidy
+from spaces.templates.int8_schedule import write_products
+from spaces.templates.int8_shape import Products, products
+from tuner.task import Task
+
+_VERSION = 1
+
+
+class Int8Template:
+    """A register tile done by one intrinsic of `spaces.vnni`, packed panels, blocked loops.
+
+    Args:
+        found: what is computed, and which axes are rows and columns.
+        variant: number of this choice of rows and columns.
+    """
+
+    def __init__(self, found: Products, cpu: Cpu, variant: int) -> None:
+        self._products = found
+        self._cpu = cpu
+        self._choices = int8_knobs.choices_of(found, cpu)
+        self._name = f"kernel:int8-{_VERSION}.{variant}"
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def choices(self) -> Mapping[str, tuple[int, ...]]:
+        return self._choices
+
+    def costs_s(self, columns: Columns) -> Costs:
+        return int8_knobs.costs_s(self._products, self._cpu, columns)
+
+    def apply(self, schedule: Any, knobs: Knobs) -> None:
+        write_products(schedule, self._products, knobs)
+
+
+def int8_templates(task: Task) -> list[Template]:
+    """Templates of a task that sums up products of bytes, best choice of rows and columns first.
+
+    Empty where it is no such task, and where the target's CPU has no VNNI.
+    """
+    cpu = cpu_of(task.target)
+    if not cpu.vnni:
+        return []
+    module = task_module(task.module)
+    schedule = new_schedule(module)
+    try:
+        stages = tidy(schedule)
+        found = [] if stages is None else products(module["main"], schedule, stages)
+    except Exception:  # TVM raises whatever its C++ side threw; then the rules remain
+        return []
+    return [
+        Int8Template(p, cpu, variant)
+        for variant, p in enumerate(found)
+        if all(int8_knobs.choices_of(p, cpu).values())
+    ]
