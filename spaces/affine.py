@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,6 +56,20 @@ def read_index(expression: Any, numbers: dict[Any, int], fixed: frozenset[int]) 
         steps = {v: s * by for v, s in left.steps.items()}
         return Index(steps, left.constant * by, left.tangled)
     return Index({}, 0, left.uses | right.uses)
+
+
+def quotient_of(expressions: Iterable[Any], numbers: dict[Any, int], wanted: int) -> int | None:
+    """The number that a variable is divided by, rounding down; None where it never is."""
+    for expression in expressions:
+        kind = type(expression).__name__
+        if kind == "FloorDiv" and type(expression.b).__name__ == "IntImm":
+            index = read_index(expression.a, numbers, frozenset())
+            if index.steps == {wanted: 1} and not index.tangled and not index.constant:
+                return int(expression.b.value)
+        parts = [getattr(expression, part) for part in ("a", "b") if hasattr(expression, part)]
+        if (found := quotient_of(parts, numbers, wanted)) is not None:
+            return found
+    return None
 
 
 def _sum(left: Index, right: Index, sign: int) -> Index:

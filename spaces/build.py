@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from spaces.cpu_passes import before_compile
 from spaces.prepack import COMPUTE, PREPACK, Packing, split
 from spaces.target import parse_target
 
@@ -55,6 +56,8 @@ def build_artifact(module: Any, target: Any) -> bytes:
     target = parse_target(target) if isinstance(target, str) else target
     parts = split(module) if [gv.name_hint for gv in module.functions] == [COMPUTE] else None
     module = module if parts is None else parts.module
+    if str(target.kind) == "llvm":
+        module = before_compile(module)
     library = tvm.compile(module, target=target).mod
     with tempfile.TemporaryDirectory(prefix="build-") as folder:
         members = {_HOST: _host_library(library, Path(folder))}

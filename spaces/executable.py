@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from spaces import names
+from spaces.cpu_passes import before_compile
 from spaces.prepack import pack_weights
 from spaces.realize import first_line
 from spaces.target import device_of, parse_target, target_kind
@@ -64,6 +65,8 @@ def compile_module(lowered: Any, target_json: str) -> Executable:
         )
     try:
         lowered = pack_weights(lowered)
+        if target_kind(target_json) == "llvm":
+            lowered = before_compile(lowered)
         if target_kind(target_json) in _GPU_KINDS:
             lowered = _default_scheduled(lowered, target)
         library = tvm.compile(lowered, target=target, relax_pipeline=pipeline)

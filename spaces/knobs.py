@@ -105,9 +105,11 @@ def one_by_one(columns: Columns, cost_s: Callable[[Knobs], float | None]) -> Cos
 def remember(schedule: Any, knobs: Knobs) -> None:
     """Write knobs into the trace of a fresh schedule without changing its program."""
     text = " ".join(f"{name}={value}" for name, value in sorted(knobs.items()))
-    root = schedule.get_sblock("root")
-    schedule.annotate(root, KNOBS_KEY, text)
-    schedule.unannotate(root, KNOBS_KEY)
+    # Not the root: TVM copies that without the list of its children, takes both for its own from
+    # then on, and the next primitive changes the module that other schedules start from.
+    leaf = schedule.get_child_blocks(schedule.get_sblock("root"))[0]
+    schedule.annotate(leaf, KNOBS_KEY, text)
+    schedule.unannotate(leaf, KNOBS_KEY)
 
 
 def recall(payload: str) -> dict[str, int] | None:

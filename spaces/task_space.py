@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+
 from spaces.knob_space import KnobSpace, Predict
 from spaces.templates.choose import templates_of
 from spaces.trace_space import Point, TraceSpace

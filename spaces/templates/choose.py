@@ -12,6 +12,10 @@ def templates_of(task: Task) -> list[Template]:
     if target_kind(task.target) != "llvm":
         return []
     from spaces.templates.contraction import contraction_templates
+    from spaces.templates.int8 import int8_templates
+    from spaces.templates.memory import memory_template
 
-    found = contraction_templates(task)
+    found = int8_templates(task) or contraction_templates(task)
+    if not found and (memory := memory_template(task)) is not None:
+        return [memory]
     return found

@@ -9,16 +9,22 @@ import numpy as np
 import numpy.typing as npt
 
 from spaces.cpu import Cpu, cpu_of
-from spaces.knobs import Columns, Costs, Knobs, Template
+from spaces.knobs import Columns, Costs, Knobs, Template, draw
 from spaces.realize import new_schedule, task_module
 from spaces.templates import contraction_knobs
 from spaces.templates.contraction_match import describe, tidy
+from spaces.templates.contraction_product import as_product
 from spaces.templates.contraction_schedule import write_contraction
 from spaces.templates.contraction_shape import Contraction
+from spaces.unchecked import Unchecked
 from tuner.task import Task
 
 _VERSION = 1
 _FLOAT_BITS = (32, 64)
+_DRAWN = 1 << 13
+_MOST = 3
+_MOST_SLOWER = 1.2
+_ACROSS = 1.15
 
 
 class ContractionTemplate:
@@ -33,7 +39,8 @@ class ContractionTemplate:
         self._contraction = contraction
         self._cpu = cpu
         self._choices = contraction_knobs.choices_of(contraction, cpu)
-        self._name = f"kernel:contraction-{_VERSION}.{variant}"
+        form = "product" if contraction.product else "contraction"
+        self._name = f"kernel:{form}-{_VERSION}.{variant}"
 
     @property
     def name(self) -> str:
@@ -43,6 +50,11 @@ class ContractionTemplate:
     def choices(self) -> Mapping[str, tuple[int, ...]]:
         return self._choices
 
+    @property
+    def writes_along_rows(self) -> bool:
+        """Whether the vectors of a result lie next to one another in memory."""
+        return self._contraction.column_is_last
+
     def costs_s(self, columns: Columns) -> Costs:
         return contraction_knobs.costs_s(self._contraction, self._cpu, columns)
 
@@ -51,7 +63,7 @@ class ContractionTemplate:
         return contraction_knobs.traits(self._contraction, self._cpu, columns)
 
     def apply(self, schedule: Any, knobs: Knobs) -> None:
-        write_contraction(schedule, self._contraction, knobs)
+        write_contraction(Unchecked(schedule), self._contraction, knobs)
 
 
 def contraction_templates(task: Task) -> list[Template]:
@@ -60,17 +72,48 @@ def contraction_templates(task: Task) -> list[Template]:
     Empty where the task is no contraction, or one in numbers that have no multiply-add.
     """
     module = task_module(task.module)
+    found = [*_found(module, product=False), *_found(module, product=True)]
+    cpu = cpu_of(task.target)
+    return _promising(
+        [
+            ContractionTemplate(contraction, cpu, variant)
+            for variant, contraction in enumerate(found)
+            if contraction.out_bits in _FLOAT_BITS
+            and all(o.bits == contraction.out_bits for o in contraction.operands)
+            and all(contraction_knobs.choices_of(contraction, cpu).values())
+        ]
+    )
+
+
+def _found(module: Any, *, product: bool) -> list[Contraction]:
+    """The ways to see a program as it is, or brought into the form of a product."""
     schedule = new_schedule(module)
     try:
         stages = tidy(schedule)
-        found = [] if stages is None else describe(module["main"], schedule, stages)
+        if stages is not None and product:
+            stages = as_product(schedule, stages)
+        if stages is None or not _is_float(schedule.get(stages.main)):
+            return []
+        return describe(module["main"], schedule, stages, product=product)
     except Exception:  # TVM raises whatever its C++ side threw; then the rules remain
         return []
-    cpu = cpu_of(task.target)
-    return [
-        ContractionTemplate(contraction, cpu, variant)
-        for variant, contraction in enumerate(found)
-        if contraction.out_bits in _FLOAT_BITS
-        and all(o.bits == contraction.out_bits for o in contraction.operands)
-        and all(contraction_knobs.choices_of(contraction, cpu).values())
-    ]
+
+
+def _is_float(block: Any) -> bool:
+    return str(block.writes[0].source.dtype).startswith("float")
+
+
+def _promising(templates: list[ContractionTemplate]) -> list[Template]:
+    """Those few that an estimate does not rule out, the best first."""
+    ranked = sorted(
+        ((_best_s(template), number) for number, template in enumerate(templates)),
+    )
+    limit = _MOST_SLOWER * min((cost for cost, _ in ranked), default=0.0)
+    return [templates[n] for cost, n in ranked[:_MOST] if np.isfinite(cost) and cost <= limit]
+
+
+def _best_s(template: ContractionTemplate) -> float:
+    """The least estimate of some settings; more where the result is written across its rows."""
+    columns = draw(template, _DRAWN, np.random.default_rng(0))
+    least = float(template.costs_s(columns).min())
+    return least * (1.0 if template.writes_along_rows else _ACROSS)

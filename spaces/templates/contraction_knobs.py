@@ -35,17 +35,14 @@ def choices_of(c: Contraction, cpu: Cpu) -> dict[str, tuple[int, ...]]:
     """Values of each knob; those that cannot matter have one."""
     full = cpu.lanes(c.out_bits)
     lanes = tuple(w for w in (full, full // 2, full // 4) if w >= 4 or w == full)
-    column_axis = c.axes[c.column]
-    contiguous = column_axis.dims[c.columns_of] == len(c.operands[c.columns_of].shape) - 1
     paddable = c.plain and len(c.rows) <= 1
     rows = [r for r in range(1, 29) if r <= c.row_extent and (paddable or c.row_extent % r == 0)]
     if len(c.rows) > 1 and not c.epilogue_keeps_shape:
         inner = c.axes[c.rows[-1]].extent
         rows = [r for r in rows if inner % r == 0]
     if not c.plain:
-        lanes = tuple(w for w in lanes if c.column_extent % w == 0)
-    packs_rows = c.plain and c.broadcasts and bool(c.rows)
-    packs_columns = c.broadcasts
+        lanes = _exact_lanes(c.column_extent, lanes)
+    packs_rows = c.plain and c.rows_pack
     return {
         ROWS: tuple(rows) if c.rows else (1,),
         VECTORS: (1, 2, 3, 4, 5, 6),
@@ -56,9 +53,16 @@ def choices_of(c: Contraction, cpu: Cpu) -> dict[str, tuple[int, ...]]:
         OUTER_BLOCK: _divisors(c.axes[c.outer[-1]].extent) if c.outer else (1,),
         COLUMNS_FIRST: (0, 1),
         PACK_ROWS: (0, 1) if packs_rows else (0,),
-        PACK_COLUMNS: ((0, 1) if contiguous else (1,)) if packs_columns else (0,),
-        STAGE_INSIDE: (0, 1) if c.operands[c.rows_of].staged else (0,),
+        PACK_COLUMNS: (0,) * (c.columns_follow or not c.columns_pack) + (1,) * c.columns_pack,
+        STAGE_INSIDE: (0, 1) if c.stages_inside else (0,),
     }
+
+
+def _exact_lanes(extent: int, lanes: tuple[int, ...]) -> tuple[int, ...]:
+    """Widths without a rest: the usual ones, and the widest of all where that is another."""
+    usual = tuple(w for w in lanes if extent % w == 0)
+    widest = max(w for w in range(1, lanes[0] + 1) if extent % w == 0)
+    return usual if widest in usual or widest == 1 else (widest, *usual)
 
 
 def _divisors(extent: int) -> tuple[int, ...]:
@@ -121,6 +125,8 @@ def feasible(c: Contraction, cpu: Cpu, columns: Columns) -> npt.NDArray[np.bool_
     good &= rows * vectors * columns[UNROLL] <= _MOST_UNROLLED
     if not (c.plain and len(c.rows) <= 1):
         good &= t.padded_rows == c.row_extent
+    if len(c.rows) > 1:  # strips are packed along the innermost of the rows' axes
+        good &= (columns[PACK_ROWS] == 0) | (c.axes[c.rows[-1]].extent % rows == 0)
     if not c.plain:
         good &= t.padded_columns == c.column_extent
     good &= t.padded_rows * t.padded_columns <= _least_padded(c, cpu) * _MOST_WASTE
@@ -178,10 +184,14 @@ def estimate(c: Contraction, cpu: Cpu, columns: Columns) -> Estimate:
     """
     t = tiling(c, columns)
     rows, vectors, lanes = columns[ROWS], columns[VECTORS], columns[LANES]
-    share = lanes / cpu.lanes(c.out_bits)  # narrower vectors: as many a cycle as fill a full one
+    # Narrower vectors: as many a cycle as fill a full one. Odd ones are computed with as the next
+    # power of two, and loaded in pieces.
+    share = 2.0 ** np.ceil(np.log2(lanes)) / cpu.lanes(c.out_bits)
+    pieces = sum((lanes >> bit) & 1 for bit in range(6))
     item = c.out_bits // 8
     multiplies = rows * vectors * share
-    loads = vectors * share + rows * _BROADCAST if c.broadcasts else (rows + 1) * vectors * share
+    vector = pieces * share
+    loads = vectors * vector + rows * _BROADCAST if c.broadcasts else (rows + 1) * vectors * vector
     hidden = _LATENCY * share * np.minimum(1.0, rows * vectors / 1.0)
     step = np.maximum(np.maximum(multiplies, loads), hidden)
     panel = vectors * lanes * t.padded_depth * item
@@ -270,6 +280,6 @@ def _packing_cycles(c: Contraction, cpu: Cpu, columns: Columns, t: Tiling) -> An
     padded = (height != c.row_extent) | (t.padded_depth != c.depth)
     cycles = np.where(packs_columns, _BARRIER + 0.25 * width * area, 0.0)
     cycles = cycles + np.where(columns[PACK_ROWS] == 1, _BARRIER + 0.7 * height * area, 0.0)
-    copied = padded & (columns[PACK_ROWS] == 0)
+    copied = (padded | c.product) & (columns[PACK_ROWS] == 0)
     cycles = cycles + np.where(copied, _BARRIER + 0.5 * height * area, 0.0)
     return cycles + np.where(t.chunks > 1, _BARRIER, 0.0)

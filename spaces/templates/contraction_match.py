@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from spaces import names
 from spaces.affine import Index, read_index
 from spaces.templates.contraction_roles import roles
 from spaces.templates.contraction_shape import Axis, Contraction, Operand
+
+SPATIAL, _REDUCE = 0, 2
+"""Kinds of axes, as TVM numbers them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +39,22 @@ def tidy(schedule: Any) -> Stages | None:
     """
     blocks = list(schedule.get_child_blocks(schedule.get_sblock("root")))
     main = [b for b in blocks if _sums(schedule.get(b))]
-    if len(main) != 1 or _factors(schedule.get(main[0])) is None:
+    if len(main) != 1 or factors(schedule.get(main[0])) is None:
         return None
     last = _inlined_epilogue(schedule, main[0])
-    if last is False:
+    if last is False or (last is not None and _is_result(schedule, main[0])):
         return None
     before = _inlined_prologue(schedule, main[0])
     left = len(schedule.get_child_blocks(schedule.get_sblock("root")))
     if left != 1 + (last is not None) + sum(b is not None for b in before):
         return None
     return Stages(main[0], before, last)
+
+
+def _is_result(schedule: Any, main: Any) -> bool:
+    """Whether a block writes a parameter of the program."""
+    written = [region.source for region in schedule.get(main).writes]
+    return any(w.same_as(p) for w in written for p in schedule.mod["main"].params)
 
 
 def _inlined_epilogue(schedule: Any, main: Any) -> Any:
@@ -56,16 +66,16 @@ def _inlined_epilogue(schedule: Any, main: Any) -> Any:
         last = consumers[0]
     if schedule.get(last).same_as(schedule.get(main)):
         return None
-    ancestors = _ancestors(schedule, main)
+    needed = ancestors(schedule, main)
     for block in schedule.get_child_blocks(schedule.get_sblock("root")):
         found = schedule.get(block)
-        kept = (schedule.get(main), schedule.get(last), *(schedule.get(a) for a in ancestors))
+        kept = (schedule.get(main), schedule.get(last), *(schedule.get(a) for a in needed))
         if not any(found.same_as(k) for k in kept):
             schedule.compute_inline(block)
     return last
 
 
-def _ancestors(schedule: Any, main: Any) -> list[Any]:
+def ancestors(schedule: Any, main: Any) -> list[Any]:
     """All blocks that `main` needs, nearest first."""
     found: list[Any] = []
     fresh = list(schedule.get_producers(main))
@@ -81,7 +91,7 @@ def _inlined_prologue(schedule: Any, main: Any) -> tuple[Any, Any]:
     for operand in range(2):
         stage = producer_of(schedule, main, operand)
         while stage is not None:
-            for earlier in _ancestors(schedule, stage):
+            for earlier in ancestors(schedule, stage):
                 schedule.compute_inline(earlier)
             if not _plain_copy(schedule.get(stage)):
                 break
@@ -101,7 +111,7 @@ def producer_of(schedule: Any, main: Any, operand: int) -> Any:
 
 
 def _sums(block: Any) -> bool:
-    return any(int(v.iter_type) != _SPATIAL for v in block.iter_vars)
+    return any(int(v.iter_type) != SPATIAL for v in block.iter_vars)
 
 
 def _plain_copy(block: Any) -> bool:
@@ -114,17 +124,20 @@ def _plain_copy(block: Any) -> bool:
     )
 
 
-def describe(function: Any, schedule: Any, stages: Stages) -> list[Contraction]:
+def describe(
+    function: Any, schedule: Any, stages: Stages, *, product: bool = False
+) -> list[Contraction]:
     """The ways to see a tidied program as rows and columns; empty where there is none.
 
     Args:
         function: the PrimFunc as it was given, which says what is constant.
+        product: whether the program was brought into the form of a product before.
     """
     block = schedule.get(stages.main)
-    loads = _factors(block)
+    loads = factors(block)
     extents = [names.known_int(v.dom.extent) for v in block.iter_vars]
     kinds = [int(v.iter_type) for v in block.iter_vars]
-    if loads is None or None in extents or set(kinds) - {_SPATIAL, _REDUCE}:
+    if loads is None or None in extents or set(kinds) - {SPATIAL, _REDUCE}:
         return []
     numbers = {v.var: n for n, v in enumerate(block.iter_vars)}
     fixed = frozenset(n for n, extent in enumerate(extents) if extent == 1)
@@ -137,6 +150,7 @@ def describe(function: Any, schedule: Any, stages: Stages) -> list[Contraction]:
             out_dim=_alone(number, out),
             dims=(_alone(number, indexes[0]), _alone(number, indexes[1])),
             used=(_uses(number, indexes[0]), _uses(number, indexes[1])),
+            steps=(_step(number, indexes[0], loads[0]), _step(number, indexes[1], loads[1])),
         )
         for number, (extent, kind) in enumerate(zip(extents, kinds, strict=True))
     )
@@ -147,7 +161,7 @@ def describe(function: Any, schedule: Any, stages: Stages) -> list[Contraction]:
         Operand(
             shape=tuple(int(d) for d in load.source.shape),
             bits=_bits(load.source.dtype),
-            constant=any(load.source.same_as(c) for c in constants),
+            constant=_is_constant(load, before and schedule.get(before), constants),
             staged=before is not None,
         )
         for load, before in zip(loads, stages.before, strict=True)
@@ -165,16 +179,14 @@ def describe(function: Any, schedule: Any, stages: Stages) -> list[Contraction]:
             out_dims=len(out),
             out_bits=_bits(block.body.buffer.dtype),
             epilogue=stages.last is not None,
-            epilogue_keeps_shape=_keeps_shape(schedule, stages),
+            epilogue_keeps_shape=keeps_shape(schedule, stages),
+            product=product,
         )
         for column, columns_of, rows, outer in roles(axes, (operands[0], operands[1]))
     ]
 
 
-_SPATIAL, _REDUCE = 0, 2
-
-
-def _keeps_shape(schedule: Any, stages: Stages) -> bool:
+def keeps_shape(schedule: Any, stages: Stages) -> bool:
     """Whether the epilogue goes through the result in the result's own order."""
     if stages.last is None:
         return True
@@ -196,7 +208,7 @@ def _keeps_shape(schedule: Any, stages: Stages) -> bool:
     return True
 
 
-def _factors(block: Any) -> list[Any] | None:
+def factors(block: Any) -> list[Any] | None:
     """The two buffer loads whose product a block sums up, casts put aside."""
     from tvm import tirx
     from tvm.ir import TensorLoad
@@ -216,7 +228,11 @@ def _factors(block: Any) -> list[Any] | None:
     if loads[0].source.same_as(loads[1].source):
         return None
     order = [region.source for region in block.reads]
-    return sorted(loads, key=lambda l: next(i for i, b in enumerate(order) if b.same_as(l.source)))
+
+    def place(load: Any) -> int:
+        return next(i for i, b in enumerate(order) if b.same_as(load.source))
+
+    return sorted(loads, key=place)
 
 
 def _uncast(expression: Any) -> Any:
@@ -241,9 +257,23 @@ def _uses(number: int, index: Sequence[Index]) -> bool:
     return any(number in e.uses for e in index)
 
 
+def _step(number: int, index: Sequence[Index], load: Any) -> int | None:
+    """How many elements of a buffer one step of a variable leads on."""
+    if any(number in e.tangled for e in index):
+        return None
+    sizes = [int(d) for d in load.source.shape]
+    return sum(e.steps.get(number, 0) * prod(sizes[d + 1 :]) for d, e in enumerate(index))
+
+
 def _constants(function: Any) -> list[Any]:
     free = names.attribute(function, names.LAYOUT_FREE) or []
     return [function.params[int(i)] for i in free]
+
+
+def _is_constant(load: Any, stage: Any, constants: Sequence[Any]) -> bool:
+    """Whether an operand is a constant, or made of one alone."""
+    sources = [load.source] if stage is None else [region.source for region in stage.reads]
+    return len(sources) == 1 and any(sources[0].same_as(c) for c in constants)
 
 
 def _bits(dtype: Any) -> int:

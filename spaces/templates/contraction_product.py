@@ -49,20 +49,24 @@ def as_product(schedule: Any, stages: Stages) -> Stages | None:
     extents = [int(names.known_int(v.dom.extent) or 0) for v in block.iter_vars]
     spatial = _spatial_dims(block)
     dtype = str(block.iter_vars[0].var.ty.dtype)
+    last = stages.last
+    if last is not None:
+        # In this order TVM sees that what is read is where it was written.
+        result = _of_result(form, spatial)
+        shape = [extents[axis] for axis in sorted(spatial, key=lambda a: spatial[a])]
+        index_map = _index_map(result, shape, dtype)
+        schedule.transform_block_layout(last, index_map)
+        schedule.transform_layout(stages.main, ("write", 0), index_map)
     schedule.transform_block_layout(stages.main, _index_map(form, extents, dtype))
     for operand in range(2):
         if not _is_plain(schedule.get(stages.main), operand):
             _gather(schedule, stages.main, operand)
     schedule.reindex(stages.main, ("write", 0))
     written = schedule.get_consumers(stages.main)[0]
-    last = stages.last
     if last is None:
         last = written
     else:
         schedule.compute_inline(written)
-        result = _of_result(form, spatial)
-        shape = [extents[axis] for axis in sorted(spatial, key=lambda a: spatial[a])]
-        schedule.transform_block_layout(last, _index_map(result, shape, dtype))
     before = [producer_of(schedule, stages.main, operand) for operand in range(2)]
     return Stages(stages.main, (before[0], before[1]), last)
 
@@ -93,39 +97,46 @@ def _spatial_dims(block: Any) -> dict[int, int]:
 def _form_of(block: Any) -> ProductForm | None:
     """None where each axis is one of a product already."""
     loads = factors(block)
-    extents = [names.known_int(v.dom.extent) for v in block.iter_vars]
-    if loads is None or None in extents:
-        return None
-    numbers = {v.var: n for n, v in enumerate(block.iter_vars)}
+    extents = [int(names.known_int(v.dom.extent) or 0) for v in block.iter_vars]
     spatial = [n for n, v in enumerate(block.iter_vars) if int(v.iter_type) == SPATIAL]
+    if loads is None or 0 in extents:
+        return None
+    if prod(extents) == prod(extents[n] for n in spatial):
+        return None  # TVM takes reductions of one step for none at all
     dims = _spatial_dims(block)
     if sorted(dims) != spatial or len(block.body.indices) != len(spatial):
         return None
+    numbers = {v.var: n for n, v in enumerate(block.iter_vars)}
+    groups = {n: _group(loads, numbers, n, extents[n]) for n in spatial}
+    if any(size is not None and extents[n] % size for n, size in groups.items()):
+        return None
     fixed = frozenset(n for n, extent in enumerate(extents) if extent == 1)
     used = [_used(load, numbers, fixed) for load in loads]
-    groups = {n: quotient_of(loads[o].indices, numbers, n) for o in (0, 1) for n in spatial}
-    for load in loads:
-        for axis in spatial:
-            groups[axis] = groups[axis] or quotient_of(load.indices, numbers, axis)
-    runs = _runs(spatial, dims, used, groups)
+    form = _parts(len(extents), _runs(spatial, dims, used, groups), groups)
+    plain = all(_is_plain(block, operand) for operand in (0, 1))
+    return None if plain and len(form.parts) == len(extents) else form
+
+
+def _group(loads: Any, numbers: dict[Any, int], axis: int, extent: int) -> int | None:
+    """The size of the groups that an axis consists of, None where it has none."""
+    sizes = (quotient_of(load.indices, numbers, axis) for load in loads)
+    return next((size for size in sizes if size is not None and 1 < size < extent), None)
+
+
+def _parts(
+    count: int, runs: Sequence[tuple[int, ...]], groups: dict[int, int | None]
+) -> ProductForm:
     parts: list[tuple[int, ...]] = []
     divisors: list[tuple[int, bool] | None] = []
-    for axis in range(len(extents)):
+    for axis in range(count):
         run = next((r for r in runs if axis in r), (axis,))
-        group = groups.get(axis)
-        if run[0] != axis:
-            continue
-        if group is not None and 1 < group < int(extents[axis] or 0):
-            if int(extents[axis] or 0) % group:
-                return None
+        size = groups.get(axis)
+        if size is not None:
             parts += [(axis,), (axis,)]
-            divisors += [(group, True), (group, False)]
-        else:
+            divisors += [(size, True), (size, False)]
+        elif run[0] == axis:
             parts.append(run)
             divisors.append(None)
-    plain = all(_is_plain(block, operand) for operand in (0, 1))
-    if plain and all(len(p) == 1 for p in parts) and not any(divisors):
-        return None
     return ProductForm(tuple(parts), tuple(divisors))
 
 
@@ -143,7 +154,7 @@ def _runs(
     groups: dict[int, int | None],
 ) -> list[tuple[int, ...]]:
     """Neighbouring axes that one and the same operand alone depends on: these are fused."""
-    order = [a for a in sorted(spatial, key=lambda a: dims[a])]
+    order = sorted(spatial, key=lambda a: dims[a])
     kind = {a: (a in used[0], a in used[1]) for a in order}
     runs: list[list[int]] = [[a] for a in order[:1]]
     for before, after in pairwise(order):
@@ -186,12 +197,3 @@ def _index_map(form: ProductForm, extents: Sequence[int], dtype: str) -> Any:
         return found
 
     return IndexMap.from_func(place, ndim=len(extents), index_dtype=dtype)
-
-
-def copied_elements(schedule: Any, stages: Stages) -> int:
-    """How many elements the stages before a product write."""
-    return sum(
-        prod(int(d) for d in schedule.get(stage).writes[0].source.shape)
-        for stage in stages.before
-        if stage is not None
-    )

@@ -12,17 +12,17 @@ Roles = tuple[int, int, tuple[int, ...], tuple[int, ...]]
 def roles(axes: Sequence[Axis], operands: tuple[Operand, Operand]) -> list[Roles]:
     """All sensible choices, best first: column axis, its operand, row axes, outer axes.
 
-    Vectors lie along the column axis. An operand must have it as an index of its own: then that
-    operand is read a vector at a time, or packed so that it can be. The other operand either does
-    not depend on it, and gives one element for a whole vector, or is contiguous along it too, as
-    in a depthwise convolution.
+    Vectors lie along the column axis. An operand must be contiguous along it, or have it as an
+    index of its own: then that operand is read a vector at a time, or packed so that it can be.
+    The other operand either does not depend on it, and gives one element for a whole vector, or
+    is contiguous along it too, as in a depthwise convolution with channels last.
     """
     spatial = [i for i, a in enumerate(axes) if not a.reduce and a.extent > 1]
     spatial.sort(key=lambda i: axes[i].out_dim or 0)
     found: list[Roles] = []
     for column in reversed(spatial):
         for columns_of in (1, 0):
-            if not _fits(axes[column], columns_of, operands):
+            if not _fits(axes[column], columns_of):
                 continue
             rest = [i for i in spatial if i != column]
             rows = _rows(axes, rest, columns_of, operands)
@@ -32,13 +32,10 @@ def roles(axes: Sequence[Axis], operands: tuple[Operand, Operand]) -> list[Roles
     return found
 
 
-def _fits(axis: Axis, columns_of: int, operands: tuple[Operand, Operand]) -> bool:
-    other = 1 - columns_of
-    if axis.dims[columns_of] is None:
-        return False
-    if not axis.used[other]:
-        return True
-    return all(axis.dims[o] == len(operands[o].shape) - 1 for o in (0, 1))
+def _fits(axis: Axis, columns_of: int) -> bool:
+    if axis.used[1 - columns_of]:
+        return axis.steps == (1, 1)
+    return axis.steps[columns_of] in (1, 2) or axis.dims[columns_of] is not None
 
 
 def _rows(
@@ -50,6 +47,9 @@ def _rows(
     """Axes along which a column's elements are used again; fused where memory allows it."""
     rows_of = 1 - columns_of
     candidates = [i for i in spatial if axes[i].used[rows_of] and not axes[i].used[columns_of]]
+    if not candidates:  # windows that overlap along these are read again, and weights too
+        slides = [i for i in spatial if not axes[i].used[rows_of]]
+        return tuple(slides[-1:])
     rows = tuple(candidates[-1:])
     # Rows that follow one another in memory, in the operand and the result, are one long row.
     while len(rows) < len(candidates):

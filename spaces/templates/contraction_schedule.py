@@ -11,6 +11,7 @@ from spaces import names
 from spaces.knobs import Knobs
 from spaces.templates import contraction_knobs as k
 from spaces.templates.contraction_match import Stages, producer_of, tidy
+from spaces.templates.contraction_product import as_product
 from spaces.templates.contraction_shape import Contraction
 
 _COPY_CHUNK = 2048
@@ -25,28 +26,44 @@ def write_contraction(schedule: Any, c: Contraction, knobs: Knobs) -> None:
     stages = tidy(schedule)
     if stages is None:
         raise ValueError("the program has no contraction of a known form")
+    if c.product and (stages := as_product(schedule, stages)) is None:
+        raise ValueError("the program is no product of another form")
     stages = _padded(schedule, c, knobs, stages)
     packed = _packed(schedule, c, knobs, stages)
     last = _own_tile(schedule, c, stages)
     loops = _tiled(schedule, c, knobs, _axis_loops(schedule, c, stages.main, last))
-    schedule.reverse_compute_at(last, loops.tile)
+    schedule.reverse_compute_at(last, loops.tile)  # before loops are fused: it solves for each
+    chunk = _chunk(schedule, c, knobs, loops)
+    reduction = _tile(schedule, c, knobs, loops)
     _write_back(schedule, c, knobs, last)
     for operand, block in enumerate(packed):
         if block is None:
             continue
-        if operand == c.rows_of and knobs[k.STAGE_INSIDE] and not knobs[k.PACK_ROWS]:
-            schedule.compute_at(block, loops.chunk)
+        packed_here = knobs[k.PACK_ROWS if operand == c.rows_of else k.PACK_COLUMNS]
+        if knobs[k.STAGE_INSIDE] and operand in c.stages_inside and not packed_here:
+            schedule.compute_at(block, chunk)
             _vectorized_copy(schedule, block, knobs[k.LANES])
         else:
             _stage_at_root(schedule, c, knobs, operand, block)
-    schedule.decompose_reduction(stages.main, loops.reduction)
+    schedule.decompose_reduction(stages.main, reduction)
 
 
 @dataclass(frozen=True, slots=True)
 class _Loops:
-    chunk: Any
+    """Loops around and of a register tile.
+
+    Attributes:
+        chunks: what will run in parallel.
+        tile: the innermost loop over tiles.
+        single: loops of the reduction that have one step; `reduction` the others.
+        inner: rows, if any, and columns of a tile.
+    """
+
+    chunks: tuple[Any, ...]
     tile: Any
-    reduction: Any
+    single: tuple[Any, ...]
+    reduction: tuple[Any, ...]
+    inner: tuple[Any, ...]
 
 
 def _padded(schedule: Any, c: Contraction, knobs: Knobs, stages: Stages) -> Stages:
@@ -93,22 +110,22 @@ def _packed(schedule: Any, c: Contraction, knobs: Knobs, stages: Stages) -> list
         c.columns_of: (knobs[k.PACK_COLUMNS], c.column, knobs[k.VECTORS] * knobs[k.LANES]),
     }
     for operand, (pack, axis, width) in wanted.items():
-        if not pack or axis is None:
-            continue
-        dim = c.axes[axis].dims[operand]
-        if dim is None:
-            raise ValueError("an operand cannot be packed along this axis")
-        constant = c.operands[operand].constant and blocks[operand] is None
-        if blocks[operand] is None:
+        constant = c.operands[operand].constant
+        packs = bool(pack) and axis is not None
+        if packs and blocks[operand] is None:
             blocks[operand] = schedule.cache_read(stages.main, operand, "global")
-        if constant:
+        if constant and blocks[operand] is not None:
             schedule.annotate(blocks[operand], names.PREPROC, 1)
-        schedule.transform_layout(
-            stages.main,
-            ("read", operand),
-            _panels(dim, width, _reduction_order(c, operand)),
-            pad_value=0.0 if constant else None,
-        )
+        if packs and axis is not None:
+            dim = c.axes[axis].dims[operand]
+            if dim is None:
+                raise ValueError("an operand cannot be packed along this axis")
+            schedule.transform_layout(
+                stages.main,
+                ("read", operand),
+                _panels(dim, width, _reduction_order(c, operand)),
+                pad_value=0.0 if constant else None,
+            )
         if constant:
             blocks[operand] = None
     return blocks
@@ -145,7 +162,7 @@ def _own_tile(schedule: Any, c: Contraction, stages: Stages) -> Any:
     else:
         schedule.set_scope(stages.main, 0, "local")
     if not c.column_is_last:
-        column = c.axes[c.column].out_dim
+        column = c.axes[c.column].out_dim or 0
 
         def columns_last(*index: Any) -> list[Any]:
             return [i for d, i in enumerate(index) if d != column] + [index[column]]
@@ -195,6 +212,7 @@ def _fused(places: Sequence[int], extents: Sequence[int], ndim: int, dtype: str)
 
 
 def _tiled(schedule: Any, c: Contraction, knobs: Knobs, loops: list[Any]) -> _Loops:
+    """Loops over chunks, blocks and register tiles; the inside of a tile is for `_tile`."""
     t = k.tiling(c, knobs)
     special = {c.column, *c.rows, *c.outer, *c.reduce_axes}
     ones = [loops[i] for i in range(len(loops)) if i not in special]
@@ -212,21 +230,36 @@ def _tiled(schedule: Any, c: Contraction, knobs: Knobs, loops: list[Any]) -> _Lo
         chunk_loops.append(row_chunk)
         block_loops.append(row_block)
         tile_loops.append(row_tile)
-    widths = [None, t.column_block, knobs[k.VECTORS], knobs[k.LANES]]
-    column_chunk, column_block, vectors, lanes = schedule.split(column, widths)
+    widths = [None, t.column_block, knobs[k.VECTORS] * knobs[k.LANES]]
+    column_chunk, column_block, column_tile = schedule.split(column, widths)
     chunk_loops.append(column_chunk)
     block_loops.insert(0 if knobs[k.COLUMNS_FIRST] else len(block_loops), column_block)
-    slow, fast = _unrolled(schedule, c, knobs, reduction)
-    slow = [*single, *slow]  # the start of the sum must lie above all loops of the reduction
-    inner = (*slow, *fast, *tile_loops, vectors, lanes)
-    schedule.reorder(*ones, *chunk_loops, *block_loops, *inner)
-    chunk = schedule.fuse(*chunk_loops) if len(chunk_loops) > 1 else chunk_loops[0]
-    if t.chunks > 1:
+    # The start of the sum must lie above all loops of the reduction.
+    schedule.reorder(
+        *ones, *chunk_loops, *block_loops, *single, *reduction, *tile_loops, column_tile
+    )
+    tile = (*tile_loops, column_tile)
+    return _Loops(tuple(chunk_loops), block_loops[-1], tuple(single), tuple(reduction), tile)
+
+
+def _chunk(schedule: Any, c: Contraction, knobs: Knobs, loops: _Loops) -> Any:
+    """The one loop over all chunks, in parallel."""
+    chunk = schedule.fuse(*loops.chunks) if len(loops.chunks) > 1 else loops.chunks[0]
+    if k.tiling(c, knobs).chunks > 1:
         schedule.parallel(chunk)
+    return chunk
+
+
+def _tile(schedule: Any, c: Contraction, knobs: Knobs, loops: _Loops) -> Any:
+    """The inside of a register tile; its outermost loop of the reduction."""
+    slow, fast = _unrolled(schedule, c, knobs, list(loops.reduction))
+    *rows, columns = loops.inner
+    vectors, lanes = schedule.split(columns, [knobs[k.VECTORS], knobs[k.LANES]])
+    schedule.reorder(*loops.single, *slow, *fast, *rows, vectors, lanes)
     schedule.vectorize(lanes)
-    for loop in (*fast, *tile_loops, vectors):
+    for loop in (*fast, *rows, vectors):
         schedule.unroll(loop)
-    return _Loops(chunk, block_loops[-1], (*slow, *fast)[0])
+    return (*loops.single, *slow, *fast)[0]
 
 
 def _single(c: Contraction, axis: int) -> bool:
@@ -238,7 +271,8 @@ def _unrolled(
 ) -> tuple[list[Any], list[Any]]:
     """Reduction loops, the innermost steps of which are unrolled up to the knob's number."""
     extents = [c.axes[i].extent for i in c.reduce_axes if not _single(c, i)]
-    slow, fast = list(reduction), []
+    slow: list[Any] = list(reduction)
+    fast: list[Any] = []
     left = knobs[k.UNROLL]
     while slow and left > 1:
         extent = extents[len(slow) - 1]

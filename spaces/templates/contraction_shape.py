@@ -17,6 +17,8 @@ class Axis:
         dims: for each operand the dimension it alone is the index of, None where it is not, or
             only as part of an expression.
         used: for each operand whether its index depends on this axis at all.
+        steps: for each operand how many elements of its memory one step leads on, None where that
+            varies.
     """
 
     extent: int
@@ -24,6 +26,7 @@ class Axis:
     out_dim: int | None
     dims: tuple[int | None, int | None]
     used: tuple[bool, bool]
+    steps: tuple[int | None, int | None] = (None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +36,8 @@ class Operand:
     Attributes:
         shape: of its buffer.
         bits: of an element.
-        constant: whether it is a weight that may be packed before the program runs.
+        constant: whether it is a weight, or made of one alone, so that it may be packed before
+            the program runs.
         staged: whether a stage of the program (such as padding) writes it.
     """
 
@@ -61,6 +65,8 @@ class Contraction:
         epilogue: whether stages follow.
         epilogue_keeps_shape: whether the last of them writes each element where it was, so that
             rows can be fused there too.
+        product: whether the program is first brought into the form of a matrix product, see
+            `spaces.templates.contraction_product`; all of the above is said of that form.
     """
 
     axes: tuple[Axis, ...]
@@ -74,6 +80,7 @@ class Contraction:
     out_bits: int
     epilogue: bool
     epilogue_keeps_shape: bool
+    product: bool = False
 
     @property
     def row_extent(self) -> int:
@@ -109,6 +116,29 @@ class Contraction:
     def broadcasts(self) -> bool:
         """Whether the row operand is read an element at a time; else both are vectors."""
         return not self.axes[self.column].used[self.rows_of]
+
+    @property
+    def columns_follow(self) -> bool:
+        """Whether the column operand has columns next to one another, so that vectors of it can be
+        read where they are."""
+        return self.axes[self.column].steps[self.columns_of] in (1, 2)
+
+    @property
+    def columns_pack(self) -> bool:
+        """Whether panels of the column operand can be packed."""
+        return self.broadcasts and self.axes[self.column].dims[self.columns_of] is not None
+
+    @property
+    def rows_pack(self) -> bool:
+        """Whether strips of the row operand can be packed."""
+        strips = bool(self.rows) and self.axes[self.rows[-1]].dims[self.rows_of] is not None
+        return self.broadcasts and strips
+
+    @property
+    def stages_inside(self) -> tuple[int, ...]:
+        """Operands whose stage may be done piece by piece, along with what reads the piece."""
+        pieces = (self.rows_of,) if self.columns_pack else (self.rows_of, self.columns_of)
+        return tuple(o for o in pieces if self.operands[o].staged and not self.operands[o].constant)
 
     @property
     def column_is_last(self) -> bool:
