@@ -122,7 +122,8 @@ def _nest_s(form: Form, nest: Nest, cpu: Cpu, lanes: int, knobs: Knobs) -> float
         width = vector_width(tile, lanes * knobs["vectors"]) or tile
         cycles += rows * (tile % width + lanes / width) * _TAIL_CYCLES
     if nest.across is not None:
-        cycles *= 1 if knobs["scatter"] and knobs["side"] >= lanes // 2 else 3
+        ordered = knobs["scatter"] and knobs["vectors"] == 1 and knobs["side"] >= lanes // 2
+        cycles *= 1 if ordered else 3
         cycles *= 1 + tile / _WIDE_TILE
     return _on_cores(cycles, rows, cpu, knobs)
 
