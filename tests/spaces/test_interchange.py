@@ -1,0 +1,66 @@
+"""Reference programs with their sums moved outwards: bit for bit the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.tvm
+
+
+def product() -> Any:
+    from tvm import te, topi
+
+    a, b = te.placeholder((17, 33), name="a"), te.placeholder((33, 19), name="b")
+    return te.create_prim_func([a, b, topi.nn.relu(topi.nn.matmul(a, b))])
+
+
+def convolution() -> Any:
+    from tvm import te, topi
+
+    data, weight = te.placeholder((1, 5, 9, 9), name="d"), te.placeholder((4, 5, 3, 3), name="w")
+    return te.create_prim_func([data, weight, topi.nn.conv2d_nchw(data, weight, 1, 1, 1)])
+
+
+def softmax() -> Any:
+    from tvm import te, topi
+
+    x = te.placeholder((6, 31), name="x")
+    return te.create_prim_func([x, topi.nn.softmax(x)])
+
+
+def total() -> Any:
+    from tvm import te, topi
+
+    x = te.placeholder((40,), name="x")
+    return te.create_prim_func([x, topi.sum(x, axis=0)])
+
+
+@pytest.mark.parametrize("program", [product, convolution, softmax, total])
+def test_the_result_is_the_same_to_the_last_bit(program: Any) -> None:
+    import tvm
+
+    from spaces import names
+    from spaces.interchange import interchanged
+
+    module = names.normalized(program())
+    rng = np.random.default_rng(0)
+    shapes = [[int(d) for d in p.shape] for p in module["main"].params]
+    inputs = [rng.standard_normal(shape).astype("float32") for shape in shapes]
+    found = []
+    for version in (module, interchanged(module)):
+        tensors = [tvm.runtime.tensor(a) for a in inputs]
+        tvm.compile(version, target=tvm.target.Target({"kind": "llvm"}))["main"](*tensors)
+        found.append(tensors[-1].numpy())
+    assert np.array_equal(found[0], found[1])
+
+
+def test_the_sum_of_a_product_is_outside_of_its_columns() -> None:
+    from spaces import names
+    from spaces.interchange import interchanged
+
+    text = interchanged(names.normalized(product())).script()
+    assert "_init" in text
+    assert "_update" in text
