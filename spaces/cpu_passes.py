@@ -54,19 +54,31 @@ def _narrowed(function: Any) -> Any:
 
 
 def _narrows(function: Any) -> bool:
-    """Whether only indices are wide: the pass would narrow tensors of wide integers as well."""
+    """Whether only indices are wide, and all of them can be narrowed.
+
+    The pass would narrow tensors of wide integers as well, and it leaves the offsets of buffers
+    that an intrinsic matches as they are, which then meet narrow ones.
+    """
     import tvm
     import tvm_ffi
 
     found: list[Any] = list(function.params)
+    matched: list[Any] = []
+
+    def look(block: Any) -> None:
+        found.extend(block.alloc_buffers)
+        matched.extend(block.match_buffers)
+
     tvm_ffi.structural_walk(
         function.body,
         [
-            (tvm.s_tir.SBlock, lambda block: found.extend(block.alloc_buffers)),
+            (tvm.s_tir.SBlock, look),
             (tvm.ir.TensorLoad, lambda load: found.append(load.source)),
             (tvm.tirx.BufferStore, lambda store: found.append(store.buffer)),
         ],
     )
+    if matched:
+        return False
     for tensor in found:
         shape = names.param_shape(tensor)
         if shape is None or names.param_dtype(tensor) in ("int64", "uint64"):

@@ -98,7 +98,7 @@ def test_the_rounds_of_the_recording_agree(path: Path) -> None:
 @pytest.mark.tvm
 def test_recorded_features_are_those_of_today(recording: Recording) -> None:
     """Where this fails the features changed: record again with `benchmarks/record_space.py`."""
-    from spaces.features import FeatureExtractor
+    from spaces.features import PROGRAM_LENGTH, FeatureExtractor
     from spaces.realize import realize
 
     task, spaces = recording.task, {row.key: row.space for row in recording.rows}
@@ -109,4 +109,9 @@ def test_recorded_features_are_those_of_today(recording: Recording) -> None:
     assert candidates
     extractor = FeatureExtractor(task.target)
     found = extractor.extract(task.module, [realize(task, c) for c in candidates])
-    np.testing.assert_allclose(found, list(recording.exact.values()), rtol=1e-5, atol=1e-5)
+    recorded = list(recording.exact.values())
+    # Recordings that are older than the knobs of templates have none of their columns.
+    columns = len(recorded[0])
+    assert columns in (PROGRAM_LENGTH, len(found[0]))
+    now = [vector[:columns] for vector in found]
+    np.testing.assert_allclose(now, recorded, rtol=1e-5, atol=1e-5)
