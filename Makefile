@@ -2,6 +2,7 @@
 # make demo   tune a real network for at most ten minutes and print what it gained
 # make test   lint, types and all tests that need no GPU
 # make check  lint and types only; make fast: the tests that need neither TVM nor Ray
+# make fuzz   the property tests, on inputs that nobody saw before; FUZZ=tests/spaces to choose
 
 PYTHON ?= python3
 VENV := .venv
@@ -11,8 +12,9 @@ STAMP := $(VENV)/.installed
 DEMO_MODEL := runs/demo-model.onnx
 DEMO_RUN := runs/demo
 DEMO_BUDGET ?= 10m
+FUZZ ?= tests
 
-.PHONY: env demo test check fast clean again
+.PHONY: env demo test check fast fuzz clean again
 .DELETE_ON_ERROR:
 
 # An environment is made anew where its Python is missing, does not start or is too old, and where
@@ -46,6 +48,9 @@ test: check
 
 fast: env
 	$(RUN) -m pytest -m "not tvm and not ray and not gpu and not slow"
+
+fuzz: env
+	$(RUN) -m pytest -m "hypothesis and not gpu" --hypothesis-profile=fuzz $(FUZZ)
 
 # A second time it goes on with the run that is there.
 demo: $(DEMO_MODEL)

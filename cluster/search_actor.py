@@ -49,6 +49,7 @@ class SearchOrder:
 
     Attributes:
         run: the run folder.
+        driver_pid: the process on this machine that wants it; the search ends with it.
         tasks: all of one target.
         defaults: the default candidate of each task.
         trials: total of the run.
@@ -61,6 +62,7 @@ class SearchOrder:
     """
 
     run: Path
+    driver_pid: int
     tasks: tuple[Task, ...]
     defaults: Mapping[str, Candidate]
     effort: Effort
@@ -138,7 +140,8 @@ class SearchHost:
 
     def _run(self) -> str:
         order, run = self._order, RunFolder(self._order.run)
-        with RunLock(run.lock), contextlib.closing(SqliteStore(run.store)) as store:
+        lock = RunLock(run.lock, serves=order.driver_pid)
+        with lock, contextlib.closing(SqliteStore(run.store)) as store:
             _log_to(run.log)
             store.put_tasks(order.tasks, {k: c.key for k, c in order.defaults.items()})
             with self._tracked(run, store) as observer, _machines(order, run) as machines:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import shutil
 import threading
 import time
@@ -217,6 +218,7 @@ def _order(
     cpus = cluster_cpus()
     return SearchOrder(
         run=prepared.run.root.resolve(),
+        driver_pid=os.getpid(),
         tasks=prepared.tasks,
         defaults=prepared.defaults,
         effort=effort,

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from spaces import names
+from spaces.graph import rank, straight_bindings, tensor_bytes, variables, with_graphs, written_anew
 from spaces.layout_rules import (
     CONVOLUTION,
     POOLS,
@@ -32,12 +33,7 @@ def channels_last(module: Any) -> Any:
 
     Graphs with control flow, and those without convolutions, stay as they are.
     """
-    from tvm.ir import IRModule
-
-    functions = {
-        gv: _converted(f) if names.is_relax_function(f) else f for gv, f in module.functions.items()
-    }
-    return IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
+    return with_graphs(module, _converted)
 
 
 def conversions(module: Any) -> int:
@@ -46,12 +42,12 @@ def conversions(module: Any) -> int:
         names.operator_name(binding.value) == "relax.permute_dims"
         for function in module.functions.values()
         if names.is_relax_function(function)
-        for binding in names.straight_bindings(function) or ()
+        for binding in straight_bindings(function) or ()
     )
 
 
 def _converted(function: Any) -> Any:
-    bindings = names.straight_bindings(function)
+    bindings = straight_bindings(function)
     if bindings is None:
         return function
     if not any(names.operator_name(b.value) == CONVOLUTION for b in bindings):
@@ -69,7 +65,7 @@ def graph_nodes(function: Any, bindings: Sequence[Any]) -> list[Node]:
     nodes = [Node(result_bytes=_conversion_bytes(var), fixed=True) for var in function.params]
     for binding in bindings:
         value = binding.value
-        read = tuple(dict.fromkeys(number[v] for v in _variables(value)))
+        read = tuple(dict.fromkeys(number[v] for v in variables(value)))
         if isinstance(value, relax.TupleGetItem) and isinstance(value.tuple_value, relax.Var):
             nodes.append(Node(read, _conversion_bytes(binding.var), tied=True))
         elif isinstance(value, relax.Call) and rewrite_of(value) is not None:
@@ -79,33 +75,19 @@ def graph_nodes(function: Any, bindings: Sequence[Any]) -> list[Node]:
             cancels = names.permuted_axes(value) == TO_FIRST
             nodes.append(Node(read, 0 if cancels else _conversion_bytes(binding.var), fixed=True))
         number[binding.var] = len(nodes) - 1
-    read = tuple(dict.fromkeys(number[v] for v in _variables(function.body.body)))
+    read = tuple(dict.fromkeys(number[v] for v in variables(function.body.body)))
     return [*nodes, Node(read, fixed=True)]
-
-
-def _variables(expression: Any) -> list[Any]:
-    from tvm.relax.analysis import free_vars
-
-    return list(free_vars(expression))
 
 
 def _gain(call: Any, var: Any) -> int:
     name = names.operator_name(call)
     if name in POOLS:
-        return _bytes(var)
+        return tensor_bytes(var)
     if name != CONVOLUTION:
         return 0
     weight = names.tensor_dims(call.args[1]) or ()
     outputs = math.prod(names.known_int(d) or 1 for d in names.tensor_dims(var) or ())
     return convolution_gain(2 * outputs * math.prod(names.known_int(d) or 1 for d in weight[1:]))
-
-
-def _bytes(expression: Any) -> int:
-    """Size of a tensor, symbolic dimensions taken as 1."""
-    dims = names.tensor_dims(expression)
-    if dims is None:
-        return 0
-    return math.prod(names.known_int(d) or 1 for d in dims) * names.tensor_itemsize(expression)
 
 
 def _conversion_bytes(var: Any) -> int:
@@ -114,12 +96,7 @@ def _conversion_bytes(var: Any) -> int:
 
     if isinstance(var.ty, relax.TupleType):
         return _NOT_CONVERTED
-    return 0 if _rank(var) != 4 or _is_reshape(names.tensor_dims(var)) else _bytes(var)
-
-
-def _rank(expression: Any) -> int | None:
-    dims = names.tensor_dims(expression)
-    return None if dims is None else len(dims)
+    return 0 if rank(var) != 4 or _is_reshape(names.tensor_dims(var)) else tensor_bytes(var)
 
 
 def _is_reshape(dims: Any) -> bool:
@@ -141,15 +118,14 @@ class _Rewriter:
 
     def function(self, function: Any, bindings: Sequence[Any], chosen: Sequence[bool]) -> Any:
         """The whole function."""
-        builder, name = self._builder, "main"
         self._first.update((var, var) for var in function.params)
-        with builder.function(name, list(function.params)):
-            with builder.dataflow():
-                for binding, last in zip(bindings, chosen, strict=True):
-                    self._emit(binding, last)
-                result = builder.emit_output(self._as_first(function.body.body))
-            builder.emit_func_output(result)
-        return names.with_attrs_of_graph(builder.get()[name], function)
+
+        def emit() -> Any:
+            for binding, last in zip(bindings, chosen, strict=True):
+                self._emit(binding, last)
+            return self._as_first(function.body.body)
+
+        return written_anew(self._builder, function, emit)
 
     def _emit(self, binding: Any, last: bool) -> None:
         from tvm import relax
@@ -233,4 +209,4 @@ def _is_moved(var: Any) -> bool:
     """Whether a result differs between layouts: a feature map, or several."""
     from tvm import relax
 
-    return isinstance(var.ty, relax.TupleType) or _rank(var) == 4
+    return isinstance(var.ty, relax.TupleType) or rank(var) == 4

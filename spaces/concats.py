@@ -7,11 +7,18 @@ of its parts, each with its share of the weights, which needs no copy at all.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 from spaces import names
+from spaces.graph import (
+    replaced,
+    straight_bindings,
+    tensor_bytes,
+    variables,
+    with_graphs,
+    written_anew,
+)
 from spaces.layout_rules import CONVOLUTION, ELEMENTWISE
 
 _CONCAT = "relax.concat"
@@ -27,16 +34,11 @@ def put_off_concats(module: Any) -> Any:
     For feature maps in NCHW that are joined along their channels, in straight graphs. Sums of
     split convolutions differ from the whole ones in rounding only.
     """
-    from tvm.ir import IRModule
-
-    functions = {
-        gv: _rewritten(f) if names.is_relax_function(f) else f for gv, f in module.functions.items()
-    }
-    return IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
+    return with_graphs(module, _rewritten)
 
 
 def _rewritten(function: Any) -> Any:
-    bindings = names.straight_bindings(function)
+    bindings = straight_bindings(function)
     if not any(names.operator_name(b.value) == _CONCAT for b in bindings or ()):
         return function
     assert bindings is not None
@@ -46,13 +48,11 @@ def _rewritten(function: Any) -> Any:
 
 def _parts(bindings: Sequence[Any], result: Any) -> frozenset[Any]:
     """Variables whose parts are used instead: joins, and what is done to each part alone."""
-    from tvm.relax.analysis import free_vars
-
     users: dict[Any, list[Any]] = {}
     for binding in bindings:
-        for var in free_vars(binding.value):
+        for var in variables(binding.value):
             users.setdefault(var, []).append(binding)
-    shown = set(free_vars(result))
+    shown = set(variables(result))
     kept: set[Any] = set()
 
     counts = _counts(bindings)
@@ -61,8 +61,8 @@ def _parts(bindings: Sequence[Any], result: Any) -> frozenset[Any]:
         """Whether a user of a variable does without the whole."""
         name = names.operator_name(user.value)
         if name == CONVOLUTION:
-            passed_on = _bytes(user.var) * (counts[var] - 1)
-            return _splittable(user.value) and passed_on < _WORTH * _bytes(var)
+            passed_on = tensor_bytes(user.var) * (counts[var] - 1)
+            return _splittable(user.value) and passed_on < _WORTH * tensor_bytes(var)
         if name in _POOLS:
             return _in_first_layout(user.value)
         return user.var in kept
@@ -91,7 +91,7 @@ def _counts(bindings: Sequence[Any]) -> dict[Any, int]:
         if names.operator_name(binding.value) == _CONCAT:
             counts[binding.var] = sum(counts.get(f, 1) for f in _fields(binding.value))
         else:
-            read = [counts.get(v, 1) for v in _variables(binding.value)]
+            read = [counts.get(v, 1) for v in variables(binding.value)]
             counts[binding.var] = read[0] if len(read) == 1 and _each(binding.value) else 1
     return counts
 
@@ -103,20 +103,9 @@ def _fields(call: Any) -> list[Any]:
     return list(argument.fields) if isinstance(argument, relax.Tuple) else []
 
 
-def _variables(expression: Any) -> list[Any]:
-    from tvm.relax.analysis import free_vars
-
-    return list(free_vars(expression))
-
-
 def _is_map(expression: Any) -> bool:
     dims = names.tensor_dims(expression)
     return dims is not None and len(dims) == 4 and names.known_int(dims[_CHANNELS]) is not None
-
-
-def _bytes(expression: Any) -> float:
-    dims = names.tensor_dims(expression) or ()
-    return math.prod(names.known_int(d) or 1 for d in dims) * names.tensor_itemsize(expression)
 
 
 def _splittable(call: Any) -> bool:
@@ -141,7 +130,7 @@ def _each(call: Any) -> bool:
         return _in_first_layout(call)
     if name not in ELEMENTWISE:
         return False
-    return not any(names.tensor_dims(a) for a in call.args if not _variables(a))
+    return not any(names.tensor_dims(a) for a in call.args if not variables(a))
 
 
 class _Rewriter:
@@ -157,15 +146,14 @@ class _Rewriter:
 
     def function(self, function: Any, bindings: Sequence[Any]) -> Any:
         """The whole function."""
-        builder, name = self._builder, "main"
         self._whole.update((var, var) for var in function.params)
-        with builder.function(name, list(function.params)):
-            with builder.dataflow():
-                for binding in bindings:
-                    self._emit(binding)
-                result = builder.emit_output(names.replaced(function.body.body, self._whole))
-            builder.emit_func_output(result)
-        return names.with_attrs_of_graph(builder.get()[name], function)
+
+        def emit() -> Any:
+            for binding in bindings:
+                self._emit(binding)
+            return replaced(function.body.body, self._whole)
+
+        return written_anew(self._builder, function, emit)
 
     def _emit(self, binding: Any) -> None:
         from tvm import relax
@@ -175,13 +163,12 @@ class _Rewriter:
         if var in self._wanted and name == _CONCAT:
             self._parts[var] = [p for field in _fields(value) for p in self._parts_of(field)]
             return
-        source = next((v for v in _variables(value) if v in self._parts), None)
+        source = next((v for v in variables(value) if v in self._parts), None)
         if source is None:
-            made = names.replaced(value, self._whole)
+            made = replaced(value, self._whole)
         elif var in self._wanted:
             self._parts[var] = [
-                self._put(names.replaced(value, {source: part}), var)
-                for part in self._parts[source]
+                self._put(replaced(value, {source: part}), var) for part in self._parts[source]
             ]
             return
         elif name == CONVOLUTION:
@@ -189,7 +176,7 @@ class _Rewriter:
         else:  # a pool whose result is needed whole: the join comes after it
             from tvm.relax import op
 
-            pooled = [names.replaced(value, {source: part}) for part in self._parts[source]]
+            pooled = [replaced(value, {source: part}) for part in self._parts[source]]
             made = op.concat([self._put(p, var) for p in pooled], axis=_CHANNELS)
         self._whole[var] = made if isinstance(made, relax.Var) else self._put(made, var)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from spaces import names
+from spaces.graph import with_graphs
 
 
 def move_biases_into_batch_norms(module: Any) -> Any:
@@ -60,11 +61,6 @@ def bound_takes(module: Any) -> Any:
 
 def _rewritten(module: Any, pattern: Any, rewrite: Any) -> Any:
     """The module with every match of a pattern in its graphs rewritten."""
-    from tvm.ir import IRModule
     from tvm.relax.dpl import rewrite_call
 
-    functions = {
-        gv: rewrite_call(pattern, rewrite, f) if names.is_relax_function(f) else f
-        for gv, f in module.functions.items()
-    }
-    return IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
+    return with_graphs(module, lambda graph: rewrite_call(pattern, rewrite, graph))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from spaces import names
+from spaces.graph import rank
 
 TO_LAST = (0, 2, 3, 1)
 """Axes that turn NCHW into NHWC."""
@@ -38,7 +39,7 @@ def rewrite_of(call: Any) -> Rewrite | None:
     """What makes a channels-last call of this one; None where it must stay as it is."""
     name = names.operator_name(call)
     if name in ELEMENTWISE:
-        return _elementwise if _rank(call) == 4 else None
+        return _elementwise if rank(call) == 4 else None
     if name == CONVOLUTION:
         return _convolution if _is_plain_convolution(call) else None
     if name in POOLS:
@@ -46,8 +47,8 @@ def rewrite_of(call: Any) -> Rewrite | None:
         return _pool if attrs.layout == attrs.out_layout == "NCHW" else None
     if name == "relax.concat":
         fields = operands(call)
-        return _concat if fields and all(_rank(field) == 4 for field in fields) else None
-    if not call.args or _rank(call.args[0]) != 4:
+        return _concat if fields and all(rank(field) == 4 for field in fields) else None
+    if not call.args or rank(call.args[0]) != 4:
         return None
     if name in _REDUCTIONS:
         return _reduction if _keeps_order(call.attrs) else None
@@ -76,11 +77,6 @@ def permuted_constant(constant: Any, axes: Sequence[int]) -> Any:
     array = constant.value.numpy()
     array = array.reshape((1,) * (len(axes) - array.ndim) + array.shape)
     return relax.const(np.ascontiguousarray(array.transpose(axes)), constant.ty.dtype)
-
-
-def _rank(expression: Any) -> int | None:
-    dims = names.tensor_dims(expression)
-    return None if dims is None else len(dims)
 
 
 def _is_plain_convolution(call: Any) -> bool:

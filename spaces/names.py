@@ -116,33 +116,15 @@ def has_relax(module: Any) -> bool:
     return any(is_relax_function(f) for f in module.functions.values())
 
 
-def straight_bindings(function: Any) -> list[Any] | None:
-    """The bindings of a straight graph, None of one with anything else in it."""
-    from tvm import relax
+def sblocks(function: Any) -> list[Any]:
+    """All blocks of a tensor program, outer before inner."""
+    import tvm
+    import tvm_ffi
 
-    if not isinstance(function.body, relax.SeqExpr):
-        return None
-    found = [b for block in function.body.blocks for b in block.bindings]
-    odd = (relax.Function, relax.If, relax.SeqExpr)
-    plain = all(isinstance(b, relax.VarBinding) and not isinstance(b.value, odd) for b in found)
-    dataflow = all(isinstance(block, relax.DataflowBlock) for block in function.body.blocks)
-    return found if plain and dataflow else None
-
-
-def replaced(expression: Any, by: Any) -> Any:
-    """A graph's expression with some variables replaced."""
-    from tvm import relax
-
-    if isinstance(expression, relax.Var):
-        return by.get(expression, expression)
-    if isinstance(expression, relax.Tuple):
-        return relax.Tuple([replaced(field, by) for field in expression.fields])
-    if isinstance(expression, relax.TupleGetItem):
-        return relax.TupleGetItem(replaced(expression.tuple_value, by), expression.index)
-    if isinstance(expression, relax.Call):
-        arguments = [replaced(argument, by) for argument in expression.args]
-        return relax.Call(expression.op, arguments, expression.attrs, expression.ty_args)
-    return expression
+    found: list[Any] = []
+    visit = (tvm.s_tir.SBlock, lambda block: found.append(block))
+    tvm_ffi.structural_walk(function.body, visit)
+    return found
 
 
 def attribute(function: Any, name: str) -> Any:

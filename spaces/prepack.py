@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from spaces import names
+from spaces.graph import with_graphs
 
 COMPUTE = "main"
 PREPACK = "prepack"
@@ -140,7 +141,7 @@ def check_packing(function: Any) -> None:
         positions = {i for i, p in enumerate(function.params) if p.same_as(source)}
         if not positions & free:
             raise ValueError(f"{source.name} is packed ahead but is no constant")
-    for block in _blocks(function):
+    for block in names.sblocks(function):
         if any(block.same_as(b) for b in blocks):
             continue
         for region in block.reads:
@@ -174,18 +175,8 @@ def pack_weights(module: Any) -> Any:
     )(module)
 
 
-def _blocks(function: Any) -> list[Any]:
-    import tvm
-    import tvm_ffi
-
-    found: list[Any] = []
-    visit = (tvm.s_tir.SBlock, lambda block: found.append(block))
-    tvm_ffi.structural_walk(function.body, visit)
-    return found
-
-
 def _preproc_blocks(function: Any) -> list[Any]:
-    return [b for b in _blocks(function) if b.annotations.get(names.PREPROC)]
+    return [b for b in names.sblocks(function) if b.annotations.get(names.PREPROC)]
 
 
 def _one_call(function: Any) -> Any:
@@ -272,7 +263,6 @@ def _marked(function: Any, constants: Sequence[int]) -> Any:
 def _redirected(module: Any, wanted: Mapping[tuple[str, tuple[int, ...]], Any]) -> Any:
     """The module with calls going elsewhere, by the program that they call and their constants."""
     from tvm import relax
-    from tvm.ir import IRModule
     from tvm.relax.dpl import is_op, rewrite_call
 
     def redirect(call: Any, _found: Any) -> Any:
@@ -282,8 +272,4 @@ def _redirected(module: Any, wanted: Mapping[tuple[str, tuple[int, ...]], Any]) 
         return relax.Call(call.op, [other, *call.args[1:]], call.attrs, call.ty_args)
 
     pattern = is_op("relax.call_tir")(varg_default_wildcard=True)
-    functions = {
-        gv: rewrite_call(pattern, redirect, f) if names.is_relax_function(f) else f
-        for gv, f in module.functions.items()
-    }
-    return IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
+    return with_graphs(module, lambda graph: rewrite_call(pattern, redirect, graph))

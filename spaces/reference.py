@@ -170,7 +170,7 @@ def difference(got: Array, want: Array, rtol: float) -> str | None:
 def relative_tolerance(function: Any) -> float:
     """`rtol` of the module's rule for this program."""
     terms, dtypes = 0, [names.param_dtype(p) for p in function.params]
-    for block in _blocks(function):
+    for block in names.sblocks(function):
         extents = [
             names.known_int(axis.dom.extent) or 1
             for axis in block.iter_vars
@@ -306,16 +306,6 @@ def _load(path: Path, args: tuple[Argument, ...]) -> _Computed | None:
     return number, bool(keeps), outputs
 
 
-def _blocks(function: Any) -> list[Any]:
-    import tvm
-    import tvm_ffi
-
-    found: list[Any] = []
-    visit = (tvm.s_tir.SBlock, lambda block: found.append(block))
-    tvm_ffi.structural_walk(function.body, visit)
-    return found
-
-
 def _written(function: Any) -> set[int]:
     """Positions of the parameters that a program stores to."""
     import tvm
@@ -324,7 +314,7 @@ def _written(function: Any) -> set[int]:
     stored: list[Any] = []
     visit = (tvm.tirx.BufferStore, lambda store: stored.append(store.buffer))
     tvm_ffi.structural_walk(function.body, visit)
-    for block in _blocks(function):
+    for block in names.sblocks(function):
         stored += [region.source for region in block.writes]
     return {i for i, p in enumerate(function.params) if any(p.same_as(b) for b in stored)}
 

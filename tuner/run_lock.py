@@ -30,22 +30,26 @@ class Holder:
         pid: its number on `host`.
         host: name of its machine.
         started_s: when it took the lock, seconds since the epoch.
+        serves: number of the process on `host` that it works for and will soon follow.
     """
 
     pid: int
     host: str
     started_s: float
+    serves: int | None = None
 
 
 class RunLock:
     """Holds the lock file `path` for the length of a `with` block.
 
     A lock held by a living process is refused at once. One whose named holder is gone is free,
-    unless a child that it left behind still has the file: then this waits for that child.
+    unless a child that it left behind still has the file: then this waits for that child. It also
+    waits for a holder whose own master was killed, since such a one is about to end.
 
     Args:
         path: the lock file; its folder must be there.
-        wait_s: how long to wait for what a dead holder left behind.
+        serves: a process here that the holder works for, and does not outlive for long.
+        wait_s: how long to wait for what the dead left behind.
         clock: seconds since the epoch.
         monotonic: seconds from any moment, never set back.
         sleep: waits that many seconds.
@@ -55,12 +59,14 @@ class RunLock:
         self,
         path: Path,
         *,
+        serves: int | None = None,
         wait_s: float = 30.0,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._path = path
+        self._serves = serves
         self._wait_s = wait_s
         self._clock = clock
         self._monotonic = monotonic
@@ -99,7 +105,7 @@ class RunLock:
                 return
             except BlockingIOError:
                 holder = read_holder(self._path)
-            if holder is not None and _may_live(holder):
+            if holder is not None and _may_stay(holder):
                 raise TunerError(
                     f"{self._path.parent} is in use by process {holder.pid} on {holder.host}: "
                     "wait until it ends, or end it"
@@ -112,7 +118,7 @@ class RunLock:
             self._sleep(_POLL_S)
 
     def _sign(self, descriptor: int) -> None:
-        holder = Holder(os.getpid(), socket.gethostname(), self._clock())
+        holder = Holder(os.getpid(), socket.gethostname(), self._clock(), self._serves)
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, (json.dumps(asdict(holder)) + "\n").encode(), 0)
 
@@ -151,11 +157,15 @@ def read_holder(path: Path) -> Holder | None:
         return None
 
 
-def _may_live(holder: Holder) -> bool:
+def _may_stay(holder: Holder) -> bool:
     if holder.host != socket.gethostname():
         return True  # it cannot be looked up from here, and the lock is held
+    return _lives(holder.pid) and (holder.serves is None or _lives(holder.serves))
+
+
+def _lives(pid: int) -> bool:
     try:
-        os.kill(holder.pid, 0)
+        os.kill(pid, 0)
     except ProcessLookupError:
         return False
     except PermissionError:

@@ -33,8 +33,7 @@ _BLOCKS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, ALL)
 
 def choices_of(c: Contraction, cpu: Cpu) -> dict[str, tuple[int, ...]]:
     """Values of each knob; those that cannot matter have one."""
-    full = cpu.lanes(c.out_bits)
-    lanes = tuple(w for w in (full, full // 2, full // 4) if w >= 4 or w == full)
+    lanes = _widths(c, cpu)
     paddable = c.plain and len(c.rows) <= 1
     rows = [r for r in range(1, 29) if r <= c.row_extent and (paddable or c.row_extent % r == 0)]
     if len(c.rows) > 1 and not c.epilogue_keeps_shape:
@@ -56,6 +55,12 @@ def choices_of(c: Contraction, cpu: Cpu) -> dict[str, tuple[int, ...]]:
         PACK_COLUMNS: (0,) * (c.columns_follow or not c.columns_pack) + (1,) * c.columns_pack,
         STAGE_INSIDE: (0, 1) if c.stages_inside else (0,),
     }
+
+
+def _widths(c: Contraction, cpu: Cpu) -> tuple[int, ...]:
+    """Elements of a vector, a whole register first; narrow ones where they still pay."""
+    full = cpu.lanes(c.out_bits)
+    return tuple(w for w in (full, full // 2, full // 4) if w >= 4 or w == full)
 
 
 def _exact_lanes(extent: int, lanes: tuple[int, ...]) -> tuple[int, ...]:
@@ -142,7 +147,7 @@ def feasible(c: Contraction, cpu: Cpu, columns: Columns) -> npt.NDArray[np.bool_
 
 def _least_padded(c: Contraction, cpu: Cpu) -> int:
     """Elements of the result where columns are padded to the narrowest vector."""
-    narrow = max(1, cpu.lanes(c.out_bits) // 4)
+    narrow = min(_widths(c, cpu))
     return max(c.row_extent, 1) * -(-c.column_extent // narrow) * narrow
 
 

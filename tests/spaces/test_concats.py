@@ -66,8 +66,9 @@ def used_twice(builder: Any, joined: Any) -> Any:
 
 def names_in(module: Any) -> list[str]:
     from spaces import names
+    from spaces.graph import straight_bindings
 
-    bindings = names.straight_bindings(module["main"]) or []
+    bindings = straight_bindings(module["main"]) or []
     found = [names.operator_name(b.value).removeprefix("relax.") for b in bindings]
     return [name for name in found if name]
 

@@ -215,6 +215,12 @@ def test_any_setting_computes_what_the_program_computes(
     assert code_hash(realize(task, point.candidate).mod) == point.code_hash
 
 
+def test_a_small_product_in_double_precision_has_a_feasible_setting() -> None:
+    a, b = tensor("a", 2, 2, 1, 1, dtype="float64"), tensor("b", 2, 2, 1, 2, dtype="float64")
+    (template,) = contraction_templates(program_task([a, b, matmul(a, b)]))
+    assert KnobSpace(program_task([a, b, matmul(a, b)]), template).ranked
+
+
 @settings(max_examples=10, **SLOW)
 @given(PROGRAMS, st.integers(0, 2**31))
 def test_what_is_near_a_setting_is_one_too(tensors: Tensors, seed: int) -> None:

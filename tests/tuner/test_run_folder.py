@@ -207,6 +207,12 @@ class TestLock:
             assert (holder.pid, holder.started_s) == (os.getpid(), 12.5)
         assert read_holder(path) is None
 
+    def test_one_whose_master_lives_is_refused_at_once(self, tmp_path: Path) -> None:
+        path = tmp_path / "run.lock"
+        lock = RunLock(path, serves=os.getpid())
+        with lock, pytest.raises(TunerError, match="in use by process"):
+            RunLock(path, sleep=no_sleep).acquire()
+
     def test_it_can_be_taken_again(self, tmp_path: Path) -> None:
         lock = RunLock(tmp_path / "run.lock", sleep=no_sleep)
         for _ in range(2):
@@ -237,11 +243,12 @@ class TestLock:
             with RunLock(path, sleep=no_sleep):
                 pass
 
-    def test_what_a_killed_holder_left_behind_is_waited_for(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("who", ["pid", "serves"])
+    def test_what_the_dead_left_behind_is_waited_for(self, tmp_path: Path, who: str) -> None:
         path = tmp_path / "run.lock"
         with holding_process(path) as heir:
-            # The file names a process that is gone, yet the lock is held: as by its forked child.
-            self.sign_for_the_dead(path)
+            # The lock is held, by the forked child or by the servant of a process that is gone.
+            self.name_a_dead_process(path, who)
             waited: list[float] = []
 
             def sleep(seconds: float) -> None:
@@ -261,7 +268,7 @@ class TestLock:
             now += seconds
 
         with holding_process(path):
-            pid = self.sign_for_the_dead(path)
+            pid = self.name_a_dead_process(path, "pid")
             with pytest.raises(TunerError, match=f"a child of process {pid}"):
                 RunLock(path, wait_s=30.0, monotonic=lambda: now, sleep=sleep).acquire()
             assert 30.0 <= now < 31.0
@@ -282,10 +289,10 @@ class TestLock:
             RunLock(tmp_path / "no" / "run.lock").acquire()
 
     @staticmethod
-    def sign_for_the_dead(path: Path) -> int:
-        """Name a process that has ended as the holder; gives its pid."""
+    def name_a_dead_process(path: Path, role: str) -> int:
+        """Name a process that has ended as the holder or as its master; gives its pid."""
         dead = subprocess.Popen([sys.executable, "-c", ""])
         dead.wait(timeout=30)
-        text = json.loads(path.read_text()) | {"pid": dead.pid}
+        text = json.loads(path.read_text()) | {role: dead.pid}
         path.write_text(json.dumps(text))
         return dead.pid
