@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tuner.task import Task
 
 _WATCH_S = 0.5
+_PATIENCE_S = 2.0
 _STATE_DEADLINE_S = 60.0
 _END_GRACE_S = 90.0
 """What the search actor gets beyond the run's deadline to end in order."""
@@ -89,7 +90,7 @@ def tune(
     warning = check_uri(tracking_uri or "")
     with ThreadPoolExecutor(1, "prepare") as threads:
         preparing = threads.submit(_prepare, options, tracking_uri)
-        _fail_fast(preparing, 2.0)
+        _fail_fast(preparing, _PATIENCE_S)
         with ray_cluster(options.address):
             if on_ready is not None:
                 on_ready()

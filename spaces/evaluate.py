@@ -118,8 +118,10 @@ class Evaluator:
 def make_evaluator(seed: int = 0) -> Evaluator:
     """What a space worker's child process serves. Imports what is slow, so ready means ready."""
     from spaces.intrinsics import stub_intrinsics
+    from tuner.lean_import import HEAVY_EXTRAS, without
     from tuner.xgb_model import XgbModel
 
     stub_intrinsics()
-    XgbModel(seed).predict(np.zeros((1, 1), dtype=np.float32))
+    with without(*HEAVY_EXTRAS):
+        XgbModel(seed).predict(np.zeros((1, 1), dtype=np.float32))
     return Evaluator(seed)

@@ -19,12 +19,17 @@ class Timing:
     """
 
     warmup_runs: int = 1
-    sample_s: float = 0.002
-    total_s: float = 0.020
+    sample_s: float = 0.001
+    total_s: float = 0.015
     min_samples: int = 3
     max_samples: int = 20
     cut: float = 4.0
-    near: float = 1.25
+    near: float = 1.1
+
+    @property
+    def long_s(self) -> float:
+        """A run longer than this is a sample as it is, and two of them are enough."""
+        return 5 * self.total_s
 
     def cutoff_s(self, best_s: float | None) -> float | None:
         """What a kernel may take before it is cut off, given the time to beat."""

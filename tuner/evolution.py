@@ -63,7 +63,7 @@ class EvolutionSettings:
     sibling_penalty: float = 0.05
     neighbour_penalty: float = 1.0
     drop_per_proposal: int = 7
-    guided_share: float = 0.2
+    guided_share: float = 0.1
     patience: int = 400
 
 

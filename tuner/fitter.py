@@ -12,6 +12,7 @@ import numpy as np
 
 from tuner.cost_model import CostModel, ordered_pairs
 from tuner.dataset import Examples
+from tuner.lean_import import HEAVY_EXTRAS, without
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,8 @@ class Fitter:
 
 def make_fitter(model: str, seed: int, base: bytes | None = None) -> Fitter:
     """What the child of a `ProcessLearner` serves. A tiny first fit pays for the slow imports."""
-    fitter = Fitter(model, seed, base)
-    few = np.arange(8, dtype=np.float32)
-    Fitter(model, seed).fit(0, Examples(few[:, None], few + 1, np.zeros(8, dtype=np.int32)))
+    with without(*HEAVY_EXTRAS):
+        fitter = Fitter(model, seed, base)
+        few = np.arange(8, dtype=np.float32)
+        Fitter(model, seed).fit(0, Examples(few[:, None], few + 1, np.zeros(8, dtype=np.int32)))
     return fitter

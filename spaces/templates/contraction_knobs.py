@@ -189,16 +189,16 @@ def estimate(c: Contraction, cpu: Cpu, columns: Columns) -> Estimate:
     """
     t = tiling(c, columns)
     rows, vectors, lanes = columns[ROWS], columns[VECTORS], columns[LANES]
-    # Narrower vectors: as many a cycle as fill a full one. Odd ones are computed with as the next
-    # power of two, and loaded in pieces.
+    # Odd vectors are computed with as the next power of two, and loaded in pieces. Narrow ones
+    # take their share of a cycle, but no core starts more than two of them.
     share = 2.0 ** np.ceil(np.log2(lanes)) / cpu.lanes(c.out_bits)
+    share = np.maximum(share, 0.5 if cpu.vector_bytes >= 64 else 1.0)
     pieces = sum((lanes >> bit) & 1 for bit in range(6))
     item = c.out_bits // 8
     multiplies = rows * vectors * share
     vector = pieces * share
     loads = vectors * vector + rows * _BROADCAST if c.broadcasts else (rows + 1) * vectors * vector
-    hidden = _LATENCY * share * np.minimum(1.0, rows * vectors / 1.0)
-    step = np.maximum(np.maximum(multiplies, loads), hidden)
+    step = np.maximum(np.maximum(multiplies, loads), _LATENCY)  # a sum waits for the one before
     panel = vectors * lanes * t.padded_depth * item
     strip = rows * t.padded_depth * item
     waiting = _traffic(panel, strip, t, cpu, columns) / t.padded_depth
