@@ -60,6 +60,8 @@ _ROWS_OF_A_TASK = 600
 """Of each recording, that a base model learns from: about what a run measures of a task."""
 _RANDOM_MODEL = "tuner.random_model:RandomModel"
 _FOREVER_S = 1e9
+_GUIDED = "kernel:"
+"""Names of spaces where a draft is chosen among many settings (see `spaces.knob_space`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +171,11 @@ def run(recording: Recording, policy: Policy, lessons: Lessons, *, trials: int, 
         {task.key: default.candidate},
         machines=Machines(
             ReplayMeasurer({task.key: [*rows, default]}, slots=_SLOTS, clock=clock),
-            ReplaySpacePool({task.key: rows}, load=partial(_loaded, policy.learns)),
+            ReplaySpacePool(
+                {task.key: rows},
+                load=partial(_loaded, policy.learns),
+                guided=lambda space: policy.learns and space.startswith(_GUIDED),
+            ),
             InlineLearner(
                 seed, model=XGB_MODEL if policy.learns else _RANDOM_MODEL, base=base, clock=clock
             ),

@@ -6,12 +6,24 @@ import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
+from math import prod
 
 import numpy as np
 
 from spaces.features import FEATURE_LENGTH, Matrix, Vector
 from spaces.knob_features import KNOB_LENGTH, knob_vectors
-from spaces.knobs import Columns, Knobs, Template, draw, nudge, recall, remember, setting
+from spaces.knobs import (
+    Columns,
+    Costs,
+    Knobs,
+    Template,
+    draw,
+    every,
+    nudge,
+    recall,
+    remember,
+    setting,
+)
 from spaces.realize import (
     InvalidCandidate,
     canonical_payload,
@@ -38,10 +50,11 @@ _UNGUIDED = 0.15
 class KnobSpace:
     """All settings of one template for one task.
 
-    Thousands of settings are drawn once, those ruled out by limits dropped, and the rest ranked by
-    the template's estimate. A fresh draft looks at a hundred of these, the better ranked the
-    likelier; a mutation at its parent's neighbours. Of those the learned model's favourites are
-    the likeliest to be written down. Same draft and same model, same point, in any process.
+    All settings, or else thousands of them, are looked at once, those ruled out by limits dropped,
+    and the rest ranked by the template's estimate. A fresh draft looks at a hundred of these, the
+    better ranked the likelier; a mutation at its parent's neighbours. Of those the learned model's
+    favourites are the likeliest to be written down. Same draft and same model, same point, in any
+    process.
     """
 
     def __init__(self, task: Task, template: Template) -> None:
@@ -76,7 +89,7 @@ class KnobSpace:
         if not shortlist:
             raise InvalidCandidate(f"{self.name}: no feasible setting")
         if predict is not None and rng.random() >= _UNGUIDED:
-            vectors = self._vectors(shortlist)
+            vectors, _ = self._described(shortlist)
             order = np.argsort(-predict(vectors), kind="stable")
             shortlist = [shortlist[int(i)] for i in order]
         point = self.write_down(shortlist[int(len(shortlist) * rng.random() ** _GREED)])
@@ -85,6 +98,8 @@ class KnobSpace:
     @cached_property
     def ranked(self) -> list[dict[str, int]]:
         """Feasible settings, the best estimate first."""
+        if prod(len(values) for values in self._template.choices.values()) <= _DRAWN:
+            return self._rank(every(self._template))[:_KEPT]
         rng = np.random.default_rng(self._seed)
         return self._rank(draw(self._template, _DRAWN, rng))[:_KEPT]
 
@@ -94,7 +109,8 @@ class KnobSpace:
         places = (len(self.ranked) * rng.random(number) ** _GREED).astype(np.int64)
         return [self.ranked[int(place)] for place in np.unique(places)]
 
-    def _vectors(self, settings: list[dict[str, int]]) -> Matrix:
+    def _described(self, settings: list[dict[str, int]]) -> tuple[Matrix, Costs]:
+        """Feature vectors of settings, and their estimates."""
         columns = {
             name: np.array([s[name] for s in settings], dtype=np.int64)
             for name in self._template.choices
@@ -102,7 +118,7 @@ class KnobSpace:
         vectors = np.zeros((len(settings), FEATURE_LENGTH), dtype=np.float32)
         costs = self._template.costs_s(columns)
         vectors[:, -KNOB_LENGTH:] = knob_vectors(self._template, columns, costs)
-        return vectors
+        return vectors, costs
 
     def write_down(self, knobs: Knobs) -> Point:
         """The point that some knobs stand for.
@@ -118,10 +134,8 @@ class KnobSpace:
             raise InvalidCandidate(f"{self.name}: {first_line(error)}") from error
         payload = canonical_payload(schedule.trace)
         candidate = Candidate(CandidateKind.TRACE, payload, self.name)
-        columns = {name: np.array([value]) for name, value in knobs.items()}
-        estimate_s = float(self._template.costs_s(columns)[0])
-        features = self._vectors([dict(knobs)])[0]
-        return Point(candidate, schedule, code_hash(schedule.mod), features, estimate_s)
+        vectors, costs = self._described([dict(knobs)])
+        return Point(candidate, schedule, code_hash(schedule.mod), vectors[0], float(costs[0]))
 
     def _rank(self, columns: Columns, parent: Knobs | None = None) -> list[dict[str, int]]:
         """Feasible settings without the parent, none twice, the best estimate first."""

@@ -68,6 +68,13 @@ def draw(template: Template, number: int, rng: np.random.Generator) -> Columns:
     }
 
 
+def every(template: Template) -> Columns:
+    """All settings there are; feasible or not."""
+    values = [np.asarray(v, dtype=np.int64) for v in template.choices.values()]
+    grid = np.meshgrid(*values, indexing="ij")
+    return {name: axis.ravel() for name, axis in zip(template.choices, grid, strict=True)}
+
+
 def nudge(template: Template, knobs: Knobs, number: int, rng: np.random.Generator) -> Columns:
     """Settings near a known one: mostly one knob changed, mostly to a neighbouring value."""
     choices = template.choices

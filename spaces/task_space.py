@@ -11,6 +11,8 @@ from tuner.candidate import Draft
 from tuner.task import Task
 
 _RULES_SHARE = 0.1
+_NEXT_TEMPLATE = 0.5
+"""Share of fresh samples against the template before, which is estimated to be the faster."""
 
 
 class TaskSpace:
@@ -44,7 +46,8 @@ class TaskSpace:
         rng = random.Random(~draft.seed)
         fresh = draft.parent is None or not draft.parent.space.startswith("rules:")
         if self._templates and fresh and rng.random() >= _RULES_SHARE:
-            return rng.choice(self._templates)
+            weights = [_NEXT_TEMPLATE**place for place in range(len(self._templates))]
+            return rng.choices(self._templates, weights)[0]
         if self._rules is None:  # applying the rules takes a while, and may never be needed
             self._rules = TraceSpace(self._task)
         return self._rules

@@ -22,6 +22,8 @@ from tuner.measure import Evaluated, Features
 from tuner.record import Measurement, Provenance, Record, Status, Trial
 
 _NEIGHBOURS = 12
+_SHORTLIST = 32
+_UNGUIDED = 0.15
 _SPREAD = 1 << 20
 """Steps between the least and the largest value of a feature: all weigh the same."""
 
@@ -130,11 +132,14 @@ class ReplaySpacePool:
     A fresh draft is any of the recorded fresh samples. A mutation is one of the nearest to its
     parent, by features; where the parent is of another task, one of those that were recorded as
     its mutations, or else a fresh sample. As many mutations are refused as were when the space
-    was recorded. Which one an answer is follows from the draft's seed, and from integers alone,
-    so it is the same on any machine.
+    was recorded. In a guided space, where the model looks at many settings before one is written
+    down, its favourite among some such answers is the likeliest. Which one an answer is follows
+    from the draft's seed, and but for the model's scores from integers alone, so it is the same on
+    any machine.
 
     Args:
         load: makes a cost model from what `use_model` is given; None scores everything 0.
+        guided: whether the space of that name is one that the model guides.
     """
 
     def __init__(
@@ -143,7 +148,9 @@ class ReplaySpacePool:
         *,
         capacity: int = 32,
         load: Callable[[bytes], CostModel] | None = None,
+        guided: Callable[[str], bool] = lambda space: False,
     ) -> None:
+        self._guided = guided
         self._maps = {task_key: _Map(space) for task_key, space in spaces.items()}
         self._capacity = capacity
         self._load = load
@@ -162,8 +169,8 @@ class ReplaySpacePool:
     def collect(self, timeout_s: float) -> list[Evaluated]:
         """Answer everything that waits."""
         drafts, self._waiting = self._waiting, []
-        chosen = [self._maps[draft.task_key].choose(draft) for draft in drafts]
-        scores = self._scores([r for r in chosen if r.valid])
+        weighed = [self._weighed(draft) for draft in drafts]
+        scores = self._scores([r for r, _ in weighed if r.valid])
         return [
             Evaluated(
                 draft,
@@ -172,10 +179,11 @@ class ReplaySpacePool:
                 score=next(scores),
                 model_version=self._version,
                 features=recorded.features,
+                chosen_from=number,
             )
             if recorded.valid
             else Evaluated(draft, error=recorded.measurement.error)
-            for draft, recorded in zip(drafts, chosen, strict=True)
+            for draft, (recorded, number) in zip(drafts, weighed, strict=True)
         ]
 
     def use_model(self, version: int, model: bytes) -> None:
@@ -186,6 +194,20 @@ class ReplaySpacePool:
     def close(self) -> None:
         """Drop what waits."""
         self._waiting.clear()
+
+    def _weighed(self, draft: Draft) -> tuple[Recorded, int]:
+        """The answer to a draft, and from how many it was chosen."""
+        rng = random.Random(draft.seed)
+        first, *others = self._maps[draft.task_key].choose(draft, rng)
+        if not (first.valid and self._guided(first.candidate.space)):
+            return first, 1
+        alike = [first, *(r for r in others if r.candidate.space == first.candidate.space)]
+        if self._model is None or rng.random() < _UNGUIDED:
+            return first, len(alike)
+        scores = self._model.predict(np.stack([r.features for r in alike]))
+        place = rng.random()
+        best_first = np.argsort(-scores, kind="stable")
+        return alike[int(best_first[int(len(alike) * place * place * place)])], len(alike)
 
     def _scores(self, recorded: Sequence[Recorded]) -> Iterator[float]:
         if self._model is None or not recorded:
@@ -211,15 +233,16 @@ class _Map:
         self._ranks = _ranks(np.stack([space[i].features for i in self._valid]))
         self._nearest: dict[int, list[int]] = {}
 
-    def choose(self, draft: Draft) -> Recorded:
-        """The answer to a draft."""
-        rng = random.Random(draft.seed)
+    def choose(self, draft: Draft, rng: random.Random) -> list[Recorded]:
+        """The answer to a draft, then others that could have been it, valid ones."""
         options = self._samples
         if draft.parent is not None:
             if self._refused and rng.randrange(self._bred) < len(self._refused):
-                return self._space[rng.choice(self._refused)]
+                return [self._space[rng.choice(self._refused)]]
             options = self._mutations(draft.parent.key) or options
-        return self._space[rng.choice(options)]
+        first = rng.choice(options)
+        others = rng.sample(options, min(_SHORTLIST, len(options)))
+        return [self._space[i] for i in (first, *others) if i == first or self._space[i].valid]
 
     def _mutations(self, parent: str) -> list[int]:
         place = self._place.get(parent)

@@ -76,11 +76,11 @@ def contraction_templates(task: Task) -> list[Template]:
     cpu = cpu_of(task.target)
     return _promising(
         [
-            ContractionTemplate(contraction, cpu, variant)
+            template
             for variant, contraction in enumerate(found)
             if contraction.out_bits in _FLOAT_BITS
             and all(o.bits == contraction.out_bits for o in contraction.operands)
-            and all(contraction_knobs.choices_of(contraction, cpu).values())
+            and all((template := ContractionTemplate(contraction, cpu, variant)).choices.values())
         ]
     )
 

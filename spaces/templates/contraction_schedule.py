@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 from spaces import names
 from spaces.knobs import Knobs
-from spaces.templates import contraction_knobs as k
-from spaces.templates.contraction_match import Stages, producer_of, tidy
+from spaces.templates import register_tile as k
+from spaces.templates.contraction_knobs import tiling
+from spaces.templates.contraction_match import Stages, tidy
 from spaces.templates.contraction_product import as_product
 from spaces.templates.contraction_shape import Contraction
+from spaces.templates.tile_stages import in_parallel, pad, write_back
 
 _COPY_CHUNK = 2048
 
@@ -35,7 +36,7 @@ def write_contraction(schedule: Any, c: Contraction, knobs: Knobs) -> None:
     schedule.reverse_compute_at(last, loops.tile)  # before loops are fused: it solves for each
     chunk = _chunk(schedule, c, knobs, loops)
     reduction = _tile(schedule, c, knobs, loops)
-    _write_back(schedule, c, knobs, last)
+    write_back(schedule, c, knobs, last)
     for operand, block in enumerate(packed):
         if block is None:
             continue
@@ -68,7 +69,7 @@ class _Loops:
 
 def _padded(schedule: Any, c: Contraction, knobs: Knobs, stages: Stages) -> Stages:
     """Extents grown to multiples of the tiles, where every index is one axis alone."""
-    t = k.tiling(c, knobs)
+    t = tiling(c, knobs)
     grown = t.padded_rows != c.row_extent or t.padded_columns != c.column_extent
     if not c.plain or not (grown or t.padded_depth != c.depth):
         return stages
@@ -79,21 +80,7 @@ def _padded(schedule: Any, c: Contraction, knobs: Knobs, stages: Stages) -> Stag
     inner = _inner_reduction(c)
     if inner is not None and t.padded_depth != c.depth:
         padding[inner] = knobs[k.UNROLL]
-    schedule.pad_einsum(stages.main, padding)
-    before = []
-    for operand in range(2):
-        stage = producer_of(schedule, stages.main, operand)
-        if stage is not None and stages.before[operand] is not None:
-            for earlier in schedule.get_producers(stage):
-                schedule.compute_inline(earlier)
-        before.append(stage)
-    if not grown:
-        return Stages(stages.main, (before[0], before[1]), stages.last)
-    unpadded = schedule.get_consumers(stages.main)[0]
-    if stages.last is None:
-        return Stages(stages.main, (before[0], before[1]), unpadded)
-    schedule.compute_inline(unpadded)
-    return Stages(stages.main, (before[0], before[1]), stages.last)
+    return pad(schedule, stages, padding, grown=grown)
 
 
 def _inner_reduction(c: Contraction) -> int | None:
@@ -213,7 +200,7 @@ def _fused(places: Sequence[int], extents: Sequence[int], ndim: int, dtype: str)
 
 def _tiled(schedule: Any, c: Contraction, knobs: Knobs, loops: list[Any]) -> _Loops:
     """Loops over chunks, blocks and register tiles; the inside of a tile is for `_tile`."""
-    t = k.tiling(c, knobs)
+    t = tiling(c, knobs)
     special = {c.column, *c.rows, *c.outer, *c.reduce_axes}
     ones = [loops[i] for i in range(len(loops)) if i not in special]
     single = [loops[i] for i in c.reduce_axes if _single(c, i)]
@@ -245,7 +232,7 @@ def _tiled(schedule: Any, c: Contraction, knobs: Knobs, loops: list[Any]) -> _Lo
 def _chunk(schedule: Any, c: Contraction, knobs: Knobs, loops: _Loops) -> Any:
     """The one loop over all chunks, in parallel."""
     chunk = schedule.fuse(*loops.chunks) if len(loops.chunks) > 1 else loops.chunks[0]
-    if k.tiling(c, knobs).chunks > 1:
+    if tiling(c, knobs).chunks > 1:
         schedule.parallel(chunk)
     return chunk
 
@@ -297,19 +284,6 @@ def _unrolled(
     return slow, fast
 
 
-def _write_back(schedule: Any, c: Contraction, knobs: Knobs, last: Any) -> None:
-    """The finished tile, through the epilogue, into the result."""
-    if not c.column_is_last:
-        return
-    loops = schedule.get_loops(last)
-    width = knobs[k.VECTORS] * knobs[k.LANES]
-    extent = schedule.get(loops[-1]).extent
-    if int(extent) % knobs[k.LANES] == 0 and int(extent) <= width:
-        vectors, lanes = schedule.split(loops[-1], [None, knobs[k.LANES]])
-        schedule.vectorize(lanes)
-        schedule.unroll(vectors)
-
-
 def _vectorized_copy(schedule: Any, block: Any, lanes: int) -> None:
     """The innermost loop of a copy in vectors."""
     loop = schedule.get_loops(block)[-1]
@@ -345,17 +319,5 @@ def _stage_at_root(schedule: Any, c: Contraction, knobs: Knobs, operand: int, bl
         if int(schedule.get(chunk).extent) > 1:
             schedule.parallel(chunk)
         return
-    _parallel_copy(schedule, loops, knobs[k.LANES], block)
-
-
-def _parallel_copy(schedule: Any, loops: list[Any], lanes: int, block: Any) -> None:
-    extents = [int(schedule.get(loop).extent) for loop in loops]
-    if len(loops) > 1 and prod(extents) > _COPY_CHUNK:
-        outside, rest = 1, prod(extents[1:])
-        while outside < len(loops) - 1 and rest > _COPY_CHUNK:
-            rest //= extents[outside]
-            outside += 1
-        chunk = schedule.fuse(*loops[:outside]) if outside > 1 else loops[0]
-        if prod(extents[:outside]) > 1:
-            schedule.parallel(chunk)
-    _vectorized_copy(schedule, block, lanes)
+    in_parallel(schedule, block, _COPY_CHUNK)
+    _vectorized_copy(schedule, block, knobs[k.LANES])

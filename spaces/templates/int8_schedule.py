@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 from spaces import names
 from spaces.knobs import Knobs
-from spaces.templates import contraction_knobs as k
-from spaces.templates.contraction_match import Stages, producer_of, tidy
+from spaces.templates import register_tile as k
+from spaces.templates.contraction_match import Stages, tidy
 from spaces.templates.contraction_shape import Contraction
 from spaces.templates.int8_knobs import tiling
 from spaces.templates.int8_shape import Products
+from spaces.templates.tile_stages import in_parallel, pad, write_back
 from spaces.vnni import GROUP, Dot, Mix
 from spaces.vnni_registry import register
 
@@ -37,7 +37,7 @@ def write_products(schedule: Any, p: Products, knobs: Knobs) -> None:
     last = _own_tile(schedule, p.contraction, stages)
     loops = _tiled(schedule, p, knobs, stages.main)
     schedule.reverse_compute_at(last, loops.tile)
-    _write_back(schedule, p.contraction, knobs, last)
+    write_back(schedule, p.contraction, knobs, last)
     for operand in range(2):
         stage = before[operand]
         inside = operand == p.contraction.rows_of and knobs[k.STAGE_INSIDE]
@@ -45,7 +45,8 @@ def write_products(schedule: Any, p: Products, knobs: Knobs) -> None:
             schedule.compute_at(stage, loops.chunk)
             _vectorized_copy(schedule, stage)
         elif stage is not None:
-            _parallel_copy(schedule, stage)
+            in_parallel(schedule, stage, _COPY_CHUNK)
+            _vectorized_copy(schedule, stage)
         if packed[operand] is not None:
             _pack(schedule, p, knobs, operand, packed[operand])
     _start(schedule, knobs, schedule.decompose_reduction(stages.main, loops.sums))
@@ -61,7 +62,7 @@ def _dot(p: Products, knobs: Knobs) -> Dot:
         rows=knobs[k.ROWS],
         vectors=knobs[k.VECTORS],
         lanes=knobs[k.LANES],
-        depth=int(tiling(p, knobs).depth),
+        depth=int(tiling(p, knobs).padded_depth),
         step=0 if knobs[k.PACK_ROWS] else p.step,
         unroll=knobs[k.UNROLL],
         columns_first=p.contraction.column < p.contraction.rows[0],
@@ -84,28 +85,13 @@ class _Loops:
 def _padded(schedule: Any, p: Products, knobs: Knobs, stages: Stages) -> Stages:
     """Extents grown to multiples of the tiles, where every index is one axis alone."""
     c, t = p.contraction, tiling(p, knobs)
-    grown = t.rows != c.row_extent or t.columns != c.column_extent
-    if not grown and t.depth == p.depth:
+    grown = t.padded_rows != c.row_extent or t.padded_columns != c.column_extent
+    if not grown and t.padded_depth == p.depth:
         return stages
     padding = [1] * len(c.axes)
-    padding[c.column], padding[c.rows[0]] = int(t.columns), int(t.rows)
+    padding[c.column], padding[c.rows[0]] = int(t.padded_columns), int(t.padded_rows)
     padding[p.depth_axis] = GROUP * knobs[k.UNROLL]
-    schedule.pad_einsum(stages.main, padding)
-    before = []
-    for operand in range(2):
-        stage = producer_of(schedule, stages.main, operand)
-        if stage is not None and stages.before[operand] is not None:
-            for earlier in schedule.get_producers(stage):
-                schedule.compute_inline(earlier)
-        before.append(stage)
-    last = stages.last
-    if grown:
-        unpadded = schedule.get_consumers(stages.main)[0]
-        if last is None:
-            last = unpadded
-        else:
-            schedule.compute_inline(unpadded)
-    return Stages(stages.main, (before[0], before[1]), last)
+    return pad(schedule, stages, padding, grown=grown)
 
 
 def _packed(
@@ -212,18 +198,6 @@ def _start(schedule: Any, knobs: Knobs, block: Any) -> None:
     schedule.unroll(rows)
 
 
-def _write_back(schedule: Any, c: Contraction, knobs: Knobs, last: Any) -> None:
-    """The finished tile, through the epilogue, into the result."""
-    loops = schedule.get_loops(last)
-    if not c.column_is_last:
-        return
-    extent = int(schedule.get(loops[-1]).extent)
-    if extent % knobs[k.LANES] == 0 and extent <= knobs[k.VECTORS] * knobs[k.LANES]:
-        vectors, lanes = schedule.split(loops[-1], [None, knobs[k.LANES]])
-        schedule.vectorize(lanes)
-        schedule.unroll(vectors)
-
-
 def _pack(schedule: Any, p: Products, knobs: Knobs, operand: int, block: Any) -> None:
     """A copy into panels, in parallel; in vectors wherever bytes lie next to one another."""
     c = p.contraction
@@ -270,18 +244,3 @@ def _vectorized_copy(schedule: Any, block: Any) -> None:
         loop = schedule.split(loop, [None, lanes])[1]
     if lanes > 1:
         schedule.vectorize(loop)
-
-
-def _parallel_copy(schedule: Any, block: Any) -> None:
-    """A stage on its own: chunks of some size in parallel, vectors inside."""
-    loops = schedule.get_loops(block)
-    extents = [_extent(schedule, loop) for loop in loops]
-    if len(loops) > 1 and prod(extents) > _COPY_CHUNK:
-        outside, rest = 1, prod(extents[1:])
-        while outside < len(loops) - 1 and rest > _COPY_CHUNK:
-            rest //= extents[outside]
-            outside += 1
-        chunk = schedule.fuse(*loops[:outside]) if outside > 1 else loops[0]
-        if prod(extents[:outside]) > 1:
-            schedule.parallel(chunk)
-    _vectorized_copy(schedule, block)

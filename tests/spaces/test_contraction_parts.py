@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from spaces.cpu import Cpu
-from spaces.templates import contraction_knobs as k
+from spaces.templates import register_tile as k
+from spaces.templates.contraction_knobs import choices_of, costs_s, feasible, tiling
 from spaces.templates.contraction_roles import roles
 from spaces.templates.contraction_shape import Axis, Contraction, Operand
 
@@ -71,11 +72,11 @@ def columns(c: Contraction, **knobs: int) -> dict[str, np.ndarray]:
 
 
 def is_feasible(c: Contraction, **knobs: int) -> bool:
-    return bool(k.feasible(c, CPU, columns(c, **knobs))[0])
+    return bool(feasible(c, CPU, columns(c, **knobs))[0])
 
 
 def cost(c: Contraction, **knobs: int) -> float:
-    return float(k.costs_s(c, CPU, columns(c, **knobs))[0])
+    return float(costs_s(c, CPU, columns(c, **knobs))[0])
 
 
 def test_a_product_has_columns_in_either_operand() -> None:
@@ -137,7 +138,7 @@ def test_tiles_cover_all_and_blocks_hold_whole_tiles(m: int, n: int, depth: int)
     for rows in (1, 5, 12):
         for block in (1, 3, k.ALL):
             knobs = {key: int(v[0]) for key, v in columns(c, rows=rows, row_block=block).items()}
-            t = k.tiling(c, knobs)
+            t = tiling(c, knobs)
             assert t.padded_rows >= m
             assert t.padded_columns >= n
             assert t.padded_depth >= depth
@@ -152,7 +153,7 @@ def test_a_register_tile_fits_the_registers() -> None:
     assert is_feasible(c, rows=14, vectors=2) is (CPU.registers >= 14 * 2 + 2 + 1)
     assert not is_feasible(c, rows=16, vectors=2)
     small = replace(CPU, registers=16)
-    assert not k.feasible(c, small, columns(c, rows=12, vectors=2))[0]
+    assert not feasible(c, small, columns(c, rows=12, vectors=2))[0]
 
 
 def test_what_cannot_be_padded_divides() -> None:
@@ -176,23 +177,23 @@ def test_a_large_program_has_work_for_every_core() -> None:
 
 def test_every_knob_has_a_value() -> None:
     for c in (gemm(1, 7, 1), gemm(64, 64, 64), replace(gemm(13, 28, 5), plain=False)):
-        assert all(k.choices_of(c, CPU).values())
+        assert all(choices_of(c, CPU).values())
 
 
 def test_columns_that_no_vector_divides_have_no_lanes() -> None:
-    assert k.choices_of(replace(gemm(13, 29, 5), plain=False), CPU)[k.LANES] == ()
+    assert choices_of(replace(gemm(13, 29, 5), plain=False), CPU)[k.LANES] == ()
 
 
 def test_columns_that_do_not_follow_one_another_are_packed() -> None:
-    assert k.choices_of(gemm(64, 64, 64), CPU)[k.PACK_COLUMNS] == (0, 1)
-    assert k.choices_of(gemm(64, 64, 64, tb=True), CPU)[k.PACK_COLUMNS] == (1,)
+    assert choices_of(gemm(64, 64, 64), CPU)[k.PACK_COLUMNS] == (0, 1)
+    assert choices_of(gemm(64, 64, 64, tb=True), CPU)[k.PACK_COLUMNS] == (1,)
 
 
 def test_vectors_may_be_as_wide_as_a_row_that_no_usual_width_divides() -> None:
     c = replace(gemm(8, 14, 9), plain=False)
-    assert k.choices_of(c, CPU)[k.LANES] == (14,)
-    assert k.choices_of(replace(gemm(8, 56, 9), plain=False), CPU)[k.LANES] == (14, 8, 4)
-    assert k.choices_of(replace(gemm(8, 64, 9), plain=False), CPU)[k.LANES] == (16, 8, 4)
+    assert choices_of(c, CPU)[k.LANES] == (14,)
+    assert choices_of(replace(gemm(8, 56, 9), plain=False), CPU)[k.LANES] == (14, 8, 4)
+    assert choices_of(replace(gemm(8, 64, 9), plain=False), CPU)[k.LANES] == (16, 8, 4)
 
 
 def test_the_estimate_grows_with_the_work() -> None:
@@ -207,5 +208,5 @@ def test_the_estimate_prefers_full_tiles_and_shared_work() -> None:
     c = gemm(512, 512, 512)
     assert cost(c, rows=12) < cost(c, rows=2)
     assert cost(c, lanes=16) < cost(c, lanes=4)
-    assert k.costs_s(c, replace(CPU, cores=1), columns(c))[0] > cost(c)
+    assert costs_s(c, replace(CPU, cores=1), columns(c))[0] > cost(c)
     assert np.isinf(cost(c, rows=28, vectors=6))
