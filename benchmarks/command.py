@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import about
+from benchmarks.suites import Workload
 from tuner.atomic import atomic_file
 from tuner.errors import TunerError, UsageError
 
@@ -94,6 +95,13 @@ class Rows:
     def has(self, key: Mapping[str, Any]) -> bool:
         """Whether a row holds all of these."""
         return any(all(row.get(k) == v for k, v in key.items()) for row in self.rows)
+
+    def missing(self, workloads: Sequence[Workload]) -> Iterator[tuple[int, Workload]]:
+        """Those without a row, numbered from 0 among all; says which one is next."""
+        for number, workload in enumerate(workloads):
+            if not self.has(workload.to_json()):
+                say(f"[{number + 1}/{len(workloads)}] {workload.label}")
+                yield number, workload
 
     def add(self, row: dict[str, Any]) -> None:
         """Keep a row."""

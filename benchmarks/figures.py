@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 
@@ -13,6 +13,17 @@ def geometric_mean(values: Sequence[float]) -> float | None:
     if not values or any(not 0 < value < math.inf for value in values):
         return None
     return math.exp(math.fsum(math.log(value) for value in values) / len(values))
+
+
+def summed_up(ratios: Sequence[Mapping[str, Any] | None]) -> dict[str, Any]:
+    """Geometric mean and least of what `ratio` gave; None is a comparison that failed."""
+    known = [r["of_medians"] for r in ratios if r]
+    return {
+        "geometric_mean": geometric_mean(known),
+        "least": min(known, default=None),
+        "of": len(known),
+        "failed": len(ratios) - len(known),
+    }
 
 
 def spread(values: Sequence[float], *, scale: float = 1.0) -> dict[str, Any]:

@@ -24,17 +24,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import our_side
-from benchmarks.command import Rows, common_flags, cores_of, run_main, say, workplace
+from benchmarks.command import Rows, common_flags, cores_of, run_main, workplace
 from benchmarks.copies import LARGE_BYTES, WAYS, Copy
-from benchmarks.figures import geometric_mean, ratio, spread
-from benchmarks.our_side import OurRun
-from benchmarks.race import Ours, Race, run_race
+from benchmarks.figures import ratio, spread, summed_up
+from benchmarks.our_side import OurRun, race_of_winner
+from benchmarks.race import Race
 from benchmarks.suites import Workload, parsed, suite
 from tuner import parse
 from tuner.errors import UsageError
-from tuner.run_folder import RunFolder
-
-_RACE_LIMIT_S = 600.0
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
@@ -49,10 +46,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         "large_bytes": LARGE_BYTES,
     }
     rows = Rows(options.out, settings)
-    for number, workload in enumerate(chosen):
-        if rows.has(workload.to_json()):
-            continue
-        say(f"[{number + 1}/{len(chosen)}] {workload.label}")
+    for _, workload in rows.missing(chosen):
         with workplace(options.run) as folder:
             ours = our_side.tune_workload(
                 workload,
@@ -62,7 +56,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
                 target=target,
                 seed=options.seed,
             )
-            race = _race(ours, target=target, cores=cores, rounds=options.rounds)
+            against = copies(target, cores)
+            race = race_of_winner(ours, against, cores=cores, rounds=options.rounds)
         rows.add(row(workload, ours, race, moved_bytes(workload)))
     return rows.finish(summary(rows.rows))
 
@@ -76,20 +71,9 @@ def _chosen(options: argparse.Namespace) -> tuple[Workload, ...]:
     return chosen
 
 
-def _race(ours: OurRun, *, target: str, cores: int, rounds: int) -> Race:
-    if ours.winner is None:
-        return Race("ours has no winner", {}, {})
-    task = ours.winner.task
-    copies = [Copy(way, cores, target, size) for size in (0, LARGE_BYTES) for way in WAYS]
-    return run_race(
-        task,
-        (Ours(task, ours.winner.record.trial.candidate), *copies),
-        cores=cores,
-        rounds=rounds,
-        log=ours.folder / "race.log",
-        limit_s=_RACE_LIMIT_S,
-        cache=RunFolder(ours.folder).scratch / "references",
-    )
+def copies(target: str, cores: int) -> list[Copy]:
+    """What it is compared with: copies of the same size, and of far more than the caches hold."""
+    return [Copy(way, cores, target, size) for size in (0, LARGE_BYTES) for way in WAYS]
 
 
 def moved_bytes(workload: Workload) -> int:
@@ -136,13 +120,7 @@ def _fastest(samples: Mapping[str, Sequence[float]], names: Sequence[str]) -> st
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Geometric mean and least share."""
-    known = [r["share"]["of_medians"] for r in rows if r["share"]]
-    return {
-        "geometric_mean": geometric_mean(known),
-        "least": min(known, default=None),
-        "of": len(known),
-        "failed": len(rows) - len(known),
-    }
+    return summed_up([r["share"] for r in rows])
 
 
 def main() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from benchmarks.figures import rate_per_s
 from benchmarks.process_tree import Seen, Watched, watch
+from benchmarks.race import Contestant, Ours, Race, run_race
 from benchmarks.suites import Workload
 from tuner.record import Record, Status
 from tuner.report import BestReport, best_report, choose_best
@@ -20,6 +21,7 @@ from tuner.run_folder import RunFolder
 from tuner.sqlite_store import SqliteStore
 from tuner.task import Task
 
+_RACE_LIMIT_S = 900.0
 SKIP = 33
 """Rates "from trial 33 on" leave out the first ones, which pay for the start."""
 
@@ -178,3 +180,30 @@ def _records(run: Path) -> tuple[tuple[Record, ...], Winner | None]:
         if times:
             winner = Winner(tasks[0], record, times[0])
     return tuple(trials), winner
+
+
+def race_of_winner(
+    ours: OurRun,
+    against: Sequence[Contestant],
+    *,
+    cores: int,
+    rounds: int,
+    log: Path | None = None,
+) -> Race:
+    """Our winner and others in turns; see `benchmarks.race`.
+
+    Args:
+        log: what the racing process prints; None is a file in the run.
+    """
+    if ours.winner is None:
+        return Race("ours has no winner", {}, {})
+    task = ours.winner.task
+    return run_race(
+        task,
+        (Ours(task, ours.winner.record.trial.candidate), *against),
+        cores=cores,
+        rounds=rounds,
+        log=log or ours.folder / "race.log",
+        limit_s=_RACE_LIMIT_S,
+        cache=RunFolder(ours.folder).scratch / "references",
+    )

@@ -23,15 +23,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import our_side
-from benchmarks.command import Rows, common_flags, cores_of, run_main, say, workplace
-from benchmarks.figures import geometric_mean, ratio, spread
-from benchmarks.our_side import OurRun
-from benchmarks.race import NumpyMatmul, Ours, Race, run_race
+from benchmarks.command import Rows, common_flags, cores_of, run_main, workplace
+from benchmarks.figures import ratio, spread, summed_up
+from benchmarks.our_side import OurRun, race_of_winner
+from benchmarks.race import NumpyMatmul, Race
 from benchmarks.suites import Workload, gemm_shape, suite
 from tuner import parse
-from tuner.run_folder import RunFolder
 
-_RACE_LIMIT_S = 900.0
 _USUAL_TRIALS = 256
 
 
@@ -50,10 +48,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         "blas": blas_name(),
     }
     rows = Rows(options.out, settings)
-    for number, workload in enumerate(shapes):
-        if rows.has(workload.to_json()):
-            continue
-        say(f"[{number + 1}/{len(shapes)}] {workload.label}")
+    for _, workload in rows.missing(shapes):
         with workplace(options.run) as folder:
             run = folder / shape_name(workload)
             ours = our_side.tune_workload(
@@ -65,25 +60,16 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
                 target=target,
                 seed=options.seed,
             )
-            race = _race(workload, ours, cores=cores, rounds=options.rounds)
+            blas = [numpy_matmul(workload)]
+            race = race_of_winner(ours, blas, cores=cores, rounds=options.rounds)
         rows.add(row(workload, ours, race))
     return rows.finish(summary(rows.rows))
 
 
-def _race(workload: Workload, ours: OurRun, *, cores: int, rounds: int) -> Race:
-    if ours.winner is None:
-        return Race("ours has no winner", {}, {})
-    task, args = ours.winner.task, dict(workload.args)
-    blas = NumpyMatmul(bool(args.get("transpose_a")), bool(args.get("transpose_b")))
-    return run_race(
-        task,
-        (Ours(task, ours.winner.record.trial.candidate), blas),
-        cores=cores,
-        rounds=rounds,
-        log=ours.folder / "race.log",
-        limit_s=_RACE_LIMIT_S,
-        cache=RunFolder(ours.folder).scratch / "references",
-    )
+def numpy_matmul(workload: Workload) -> NumpyMatmul:
+    """The other side of a product."""
+    args = dict(workload.args)
+    return NumpyMatmul(bool(args.get("transpose_a")), bool(args.get("transpose_b")))
 
 
 def row(workload: Workload, ours: OurRun, race: Race) -> dict[str, Any]:
@@ -110,13 +96,7 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for kind, name in (("gemm", "products"), ("batch_gemm", "batches")):
         of_kind = [r for r in rows if r["workload"] == kind]
-        known = [r["ratio"]["of_medians"] for r in of_kind if r["ratio"]]
-        result[name] = {
-            "geometric_mean": geometric_mean(known),
-            "least": min(known, default=None),
-            "of": len(known),
-            "failed": len(of_kind) - len(known),
-        }
+        result[name] = summed_up([r["ratio"] for r in of_kind])
     return result
 
 

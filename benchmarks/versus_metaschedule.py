@@ -47,19 +47,15 @@ from benchmarks.command import (
     cores_of,
     fresh,
     run_main,
-    say,
     workplace,
 )
 from benchmarks.figures import geometric_mean, quotient, ratio, reached_s, spread
 from benchmarks.metaschedule_side import TheirRun
-from benchmarks.our_side import OurRun
-from benchmarks.race import MetaSchedules, Ours, Race, run_race
+from benchmarks.our_side import OurRun, race_of_winner
+from benchmarks.race import MetaSchedules, Race
 from benchmarks.suites import Workload, parsed, suite
 from tuner import parse
 from tuner.effort import EFFORTS
-from tuner.run_folder import RunFolder
-
-_RACE_LIMIT_S = 600.0
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
@@ -74,10 +70,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         "metaschedule": "as shipped" if options.as_shipped else "best configuration",
     }
     rows = Rows(options.out, settings)
-    for number, workload in enumerate(chosen):
-        if rows.has(workload.to_json()):
-            continue
-        say(f"[{number + 1}/{len(chosen)}] {workload.label}")
+    for number, workload in rows.missing(chosen):
         with workplace(options.keep) as folder:
             place = fresh(folder, workload.name)
             place.mkdir()
@@ -119,27 +112,10 @@ def _compare(
         seed=options.seed,
     )
     theirs = theirs or metaschedule_side.tune(order, cores=cores, limit_s=limit_s)
-    race = _race(ours, theirs, cores=cores, rounds=options.rounds, log=place / "race.log")
+    against = [MetaSchedules(theirs.database, order.target)]
+    log = place / "race.log"
+    race = race_of_winner(ours, against, cores=cores, rounds=options.rounds, log=log)
     return row(workload, ours, theirs, race)
-
-
-def _race(ours: OurRun, theirs: TheirRun, *, cores: int, rounds: int, log: Path) -> Race:
-    if ours.winner is None:
-        return Race("ours has no winner", {}, {})
-    task = ours.winner.task
-    contestants = (
-        Ours(task, ours.winner.record.trial.candidate),
-        MetaSchedules(theirs.database, task.target),
-    )
-    return run_race(
-        task,
-        contestants,
-        cores=cores,
-        rounds=rounds,
-        log=log,
-        limit_s=_RACE_LIMIT_S,
-        cache=RunFolder(ours.folder).scratch / "references",
-    )
 
 
 def row(workload: Workload, ours: OurRun, theirs: TheirRun, race: Race) -> dict[str, Any]:
