@@ -27,6 +27,7 @@ _SAYS = {
     "versus_metaschedule": "Against MetaSchedule (`benchmarks.versus_metaschedule`)",
     "versus_blas": "Matrix products against OpenBLAS (`benchmarks.versus_blas`)",
     "versus_onnxruntime": "A model against onnxruntime (`benchmarks.versus_onnxruntime`)",
+    "int8": "Products of bytes against products of floats, both ours (`benchmarks.int8`)",
     "memory_bound": "Memory-bound programs against a copy (`benchmarks.memory_bound`)",
 }
 
@@ -70,6 +71,15 @@ _COLUMNS: dict[str, Columns] = {
         ("GFLOPS", "ours_gflops"),
         ("BLAS", "blas_gflops"),
         ("BLAS / ours", "ratio"),
+        ("trials", "trials"),
+        ("failure", "failure"),
+        ("not in the race", "failed"),
+    ),
+    "int8": (
+        ("arguments", "args"),
+        ("float32 ms", "float_ms"),
+        ("int8 ms", "int8_ms"),
+        ("float32 / int8", "ratio"),
         ("trials", "trials"),
         ("failure", "failure"),
         ("not in the race", "failed"),

@@ -89,8 +89,9 @@ def tune(
     started_s = time.monotonic()
     warning = check_uri(tracking_uri or "")
     with ThreadPoolExecutor(1, "prepare") as threads:
-        preparing = threads.submit(_prepare, options, tracking_uri)
-        _fail_fast(preparing, _PATIENCE_S)
+        found = threading.Event()
+        preparing = threads.submit(_prepare, options, tracking_uri, found.set)
+        _fail_fast(preparing, found, _PATIENCE_S)
         with ray_cluster(options.address):
             if on_ready is not None:
                 on_ready()
@@ -112,12 +113,15 @@ def tune(
     )
 
 
-def _fail_fast(preparing: Future[_Prepared], patience_s: float) -> None:
-    """Give a request that cannot be met the chance to say so before a cluster is started."""
-    try:
-        preparing.result(patience_s)
-    except TimeoutError:
-        return
+def _fail_fast(preparing: Future[_Prepared], found: threading.Event, patience_s: float) -> None:
+    """Give a request that cannot be met the chance to say so before a cluster is started.
+
+    Most of them are seen through before the model is read, and from then on a cluster can start.
+    """
+    preparing.add_done_callback(lambda _: found.set())
+    found.wait(patience_s)
+    if preparing.done():
+        preparing.result()
 
 
 def _unless_stopped(preparing: Future[_Prepared], stop: threading.Event) -> _Prepared:
@@ -134,7 +138,9 @@ def _unless_stopped(preparing: Future[_Prepared], stop: threading.Event) -> _Pre
     raise KeyboardInterrupt
 
 
-def _prepare(options: TuneOptions, tracking_uri: str | None) -> _Prepared:
+def _prepare(
+    options: TuneOptions, tracking_uri: str | None, on_found: Callable[[], None]
+) -> _Prepared:
     """Import and lower the model, find its tasks and what is known of them, open the folder."""
     from cluster.lessons import base_for, seeds_for
     from spaces.defaults import default_candidate
@@ -143,9 +149,9 @@ def _prepare(options: TuneOptions, tracking_uri: str | None) -> _Prepared:
     from spaces.model import load_model
     from spaces.target import resolve_target
 
+    model = load_model(options.model, on_found)
     target = resolve_target(options.target)
     base = base_for(options.base_model, target, tracking_uri)
-    model = load_model(options.model)
     tasks = tuple(extract(lower(model.module, target), target, options.only))
     folder = options.run or _new_folder(model)
     run, _ = open_run(folder, _manifest(options, model, target))

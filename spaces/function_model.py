@@ -23,12 +23,16 @@ _BOOLS = {"true": True, "1": True, "false": False, "0": False}
 
 
 def import_function(
-    source: str, args: Args = (), shapes: Sequence[tuple[str, Shape]] = ()
+    source: str,
+    args: Args = (),
+    shapes: Sequence[tuple[str, Shape]] = (),
+    on_found: Callable[[], None] = lambda: None,
 ) -> tuple[Any, tuple[InputSpec, ...], str]:
     """Call `path.py:function` or `package.module:function` and take what it returns.
 
     Args:
         args: keyword arguments, converted as the function annotates them.
+        on_found: called before the function is.
 
     Returns:
         The module, its inputs and its structural hash.
@@ -37,7 +41,8 @@ def import_function(
         TunerError: anything that keeps the function from giving an IRModule or a PrimFunc.
     """
     where, _, name = source.rpartition(":")
-    made = _module_of(_value(_found(where, name), source, args), source, name)
+    found = _found(where, name)
+    made = _module_of(_value(found, source, args, on_found), source, name)
     module, inputs = close_shapes(made, dict(shapes))
     return module, inputs, names.structural_hash_hex(module)
 
@@ -91,13 +96,14 @@ def _importable(folder: Path) -> Iterator[None]:
             sys.path.remove(str(folder))
 
 
-def _value(found: Any, source: str, args: Args) -> Any:
+def _value(found: Any, source: str, args: Args, on_found: Callable[[], None]) -> Any:
     """The result of the call; a ready-made program stands for itself."""
     if not inspect.isroutine(found):
         if args:
             raise TunerError(f"{source} is no function, so it takes no --arg")
         return found
     keywords = converted_args(found, source, args)
+    on_found()
     try:
         return found(**keywords)
     except (Exception, SystemExit) as error:  # user code may raise anything

@@ -22,7 +22,6 @@ from spaces.knobs import (
     nudge,
     recall,
     remember,
-    setting,
 )
 from spaces.realize import (
     InvalidCandidate,
@@ -99,9 +98,9 @@ class KnobSpace:
     def ranked(self) -> list[dict[str, int]]:
         """Feasible settings, the best estimate first."""
         if prod(len(values) for values in self._template.choices.values()) <= _DRAWN:
-            return self._rank(every(self._template))[:_KEPT]
+            return self._rank(every(self._template))
         rng = np.random.default_rng(self._seed)
-        return self._rank(draw(self._template, _DRAWN, rng))[:_KEPT]
+        return self._rank(draw(self._template, _DRAWN, rng))
 
     def _some_of_the_best(self, rng: np.random.Generator) -> list[dict[str, int]]:
         """A shortlist of all settings in the order of their estimates, the best the likeliest."""
@@ -138,12 +137,11 @@ class KnobSpace:
         return Point(candidate, schedule, code_hash(schedule.mod), vectors[0], float(costs[0]))
 
     def _rank(self, columns: Columns, parent: Knobs | None = None) -> list[dict[str, int]]:
-        """Feasible settings without the parent, none twice, the best estimate first."""
+        """Feasible settings without the parent, none twice, the best estimates first."""
         costs = self._template.costs_s(columns)
         order = np.argsort(costs, kind="stable")[: int(np.isfinite(costs).sum())]
-        found: dict[tuple[int, ...], dict[str, int]] = {}
-        for row in order:
-            knobs = setting(columns, int(row))
-            if knobs != parent:
-                found.setdefault(tuple(knobs.values()), knobs)
-        return list(found.values())
+        rows = np.stack([values[order] for values in columns.values()], axis=1)
+        _, first = np.unique(rows, axis=0, return_index=True)
+        kept = rows[np.sort(first)[:_KEPT]].tolist()
+        found = (dict(zip(columns, row, strict=True)) for row in kept)
+        return [knobs for knobs in found if knobs != parent]

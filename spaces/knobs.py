@@ -83,18 +83,27 @@ def nudge(template: Template, knobs: Knobs, number: int, rng: np.random.Generato
         name: np.full(number, knobs.get(name, values[0]), dtype=np.int64)
         for name, values in choices.items()
     }
-    for row in range(number if names else 0):
-        count = min(len(names), 1 + int(rng.choice(len(_CHANGED), p=_CHANGED)))
-        for name in rng.choice(names, size=count, replace=False):
-            columns[str(name)][row] = _neighbour(choices[str(name)], knobs.get(str(name)), rng)
+    if not names:
+        return columns
+    counts = 1 + rng.choice(len(_CHANGED), p=_CHANGED, size=number)
+    # Each row of places is a permutation, so just as many are below the count.
+    places = rng.random((number, len(names))).argsort(axis=1)
+    for column, name in enumerate(names):
+        rows = np.flatnonzero(places[:, column] < counts)
+        columns[name][rows] = _neighbours(choices[name], knobs.get(name), len(rows), rng)
     return columns
 
 
-def _neighbour(values: tuple[int, ...], value: int | None, rng: np.random.Generator) -> int:
-    if value not in values or rng.random() < _JUMP:
-        return int(rng.choice(values))
-    at = values.index(value) + int(rng.choice(_STEPS, p=_STEP_WEIGHTS))
-    return values[max(0, min(len(values) - 1, at))]
+def _neighbours(
+    values: tuple[int, ...], value: int | None, number: int, rng: np.random.Generator
+) -> npt.NDArray[np.int64]:
+    known = np.asarray(values, dtype=np.int64)
+    anywhere = known[rng.integers(len(values), size=number)]
+    if value not in values:
+        return anywhere
+    places = values.index(value) + rng.choice(_STEPS, p=_STEP_WEIGHTS, size=number)
+    near = known[places.clip(0, len(values) - 1)]
+    return np.where(rng.random(number) < _JUMP, anywhere, near)
 
 
 def setting(columns: Columns, row: int) -> dict[str, int]:

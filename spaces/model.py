@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -34,8 +35,11 @@ class Model:
     path: Path | None = None
 
 
-def load_model(spec: ModelSpec) -> Model:
+def load_model(spec: ModelSpec, on_found: Callable[[], None] = lambda: None) -> Model:
     """Read and import a model.
+
+    Args:
+        on_found: called once it is there and takes the arguments given, before what takes long.
 
     Raises:
         TunerError: whatever keeps it from being imported, in one line.
@@ -46,11 +50,13 @@ def load_model(spec: ModelSpec) -> Model:
     if kind == "function":
         from spaces.function_model import import_function
 
-        module, inputs, content = import_function(spec.source, spec.args, spec.shapes)
+        module, inputs, content = import_function(spec.source, spec.args, spec.shapes, on_found)
         name, path = spec.source.rpartition(":")[2], None
     else:
         path = Path(spec.source)
         name = path.stem
+        if path.is_file():
+            on_found()
         module, inputs, content = import_file(path, kind, spec.shapes)
     check_values(inputs, spec.inputs)
     return Model(name, kind, module, inputs, content, path)

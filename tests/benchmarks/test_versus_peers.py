@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import memory_bound, versus_blas, versus_onnxruntime
+from benchmarks import int8, memory_bound, versus_blas, versus_onnxruntime
 from benchmarks.copies import LARGE_BYTES
 from benchmarks.our_side import OurRun
 from benchmarks.process_tree import Seen, Watched
@@ -97,3 +97,12 @@ def test_tasks_of_a_model_come_by_the_time_it_spends_in_them() -> None:
 def test_a_model_that_is_no_file_and_no_name_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TunerError, match="squeezenet, resnet50, encoder"):
         versus_onnxruntime.model_file("squeeznet", tmp_path)
+
+
+def test_a_ratio_to_floats_above_one_means_that_bytes_are_faster() -> None:
+    race = Race("", {"ours": [1e-3] * 3, "float": [3e-3] * 3}, {})
+    row = int8.row(gemm_shape("100,100,100"), RUN, RUN, race)
+    assert row["ratio"]["of_medians"] == pytest.approx(3.0)
+    assert row["int8_ms"]["median"] == pytest.approx(1.0)
+    alone = int8.row(gemm_shape("9,9,9"), RUN, RUN, Race("", {"ours": [1e-3]}, {"float": "wrong"}))
+    assert alone["ratio"] is None

@@ -1,0 +1,132 @@
+"""Products of bytes against products of floats, both ours, in turns.
+
+    python -m benchmarks.int8 --trials 128 --json
+    python -m benchmarks.int8 --shape 512,512,512 --out result.json
+
+Without `--shape`: four products from 128 to 1024, one of odd sizes. Of each, `gemm` (float32) and
+`gemm_int8` (uint8 times int8 into int32) are tuned alone with the same number of trials, weights
+known ahead or not alike. Then one process runs the two winners in turns, on as many threads; the
+output of each is compared with that of its own unscheduled program, bytes exactly.
+
+`ratio` is the time of floats over bytes, of medians; above 1 bytes are faster.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks import our_side
+from benchmarks.command import Rows, common_flags, cores_of, run_main, workplace
+from benchmarks.figures import ratio, spread, summed_up
+from benchmarks.our_side import OurRun, race_of_winner
+from benchmarks.race import Ours, Race, Ready
+from benchmarks.suites import Workload, gemm_shape, workload
+from tuner import parse
+from tuner.errors import UsageError
+
+if TYPE_CHECKING:
+    from spaces.reference import Reference
+
+_SHAPES = ("128,128,128", "512,512,512", "509,331,203", "1024,1024,1024")
+
+
+@dataclass(frozen=True, slots=True)
+class OtherProgram:
+    """A candidate of a task that is not the race's, on inputs of its own."""
+
+    ours: Ours
+    name: str
+
+    def enter(self, known: Reference) -> Ready:
+        """Compare with its own reference here, since the race knows another.
+
+        Raises:
+            ArithmeticError: its output is wrong.
+        """
+        import tvm
+
+        from spaces.reference import difference, reference
+
+        task = self.ours.task
+        mine = reference(tvm.ir.load_json(task.module), task.key)
+        ready = self.ours.enter(mine)
+        ready.run()
+        assert ready.output is not None
+        last = len(mine.arguments) - 1
+        if wrong := difference(ready.output(), mine.outputs[last], mine.rtol):
+            raise ArithmeticError(wrong)
+        return Ready(ready.run, None)
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """Compare on each shape."""
+    shapes = tuple(map(gemm_shape, options.shape or _SHAPES))
+    if any(shape.name != "gemm" for shape in shapes):
+        raise UsageError("--shape: give m,n,k")
+    target, cores = cores_of(options.target)
+    settings = {
+        "trials": options.trials,
+        "seed": options.seed,
+        "cores": cores,
+        "target": target,
+    }
+    rows = Rows(options.out, settings)
+    for _, floats in rows.missing(shapes):
+        with workplace(options.run) as folder:
+            of_floats, of_bytes = (
+                our_side.tune_workload(
+                    tuned,
+                    folder / tuned.label.replace(" ", "-").replace("=", ""),
+                    limit_s=parse.duration_s(options.limit),
+                    trials=options.trials,
+                    target=target,
+                    seed=options.seed,
+                )
+                for tuned in (floats, workload("gemm_int8", floats.args))
+            )
+            race = _race(of_floats, of_bytes, cores=cores, rounds=options.rounds)
+        rows.add(row(floats, of_floats, of_bytes, race))
+    return rows.finish(summed_up([r["ratio"] for r in rows.rows]))
+
+
+def _race(floats: OurRun, integers: OurRun, *, cores: int, rounds: int) -> Race:
+    if floats.winner is None:
+        return Race("floats have no winner", {}, {})
+    others = [OtherProgram(Ours(floats.winner.task, floats.winner.record.trial.candidate), "float")]
+    return race_of_winner(integers, others, cores=cores, rounds=rounds)
+
+
+def row(floats: Workload, of_floats: OurRun, of_bytes: OurRun, race: Race) -> dict[str, Any]:
+    """What to report of one shape."""
+    samples = race.samples_s
+    found: dict[str, Any] = {
+        **floats.to_json(),
+        "trials": len(of_bytes.trials),
+        "failure": of_floats.failure or of_bytes.failure or race.failure,
+        "failed": race.failed,
+    }
+    for name, key in (("float", "float_ms"), ("ours", "int8_ms")):
+        if name in samples:
+            found[key] = spread(samples[name], scale=1e3)
+    both = {"ours", "float"} <= samples.keys()
+    found["ratio"] = ratio(samples["float"], samples["ours"]) if both else None
+    return found
+
+
+def main() -> None:
+    """Run the comparison and print it."""
+    parser = argparse.ArgumentParser(
+        prog="benchmarks.int8", description="Products of bytes against products of floats."
+    )
+    parser.add_argument("--shape", action="append", default=[], metavar="M,N,K")
+    parser.add_argument("--trials", type=int, default=128)
+    parser.add_argument("--run", type=Path, help="folder for the runs; those there are continued")
+    common_flags(parser, limit="30m")
+    run_main(parser, measure)
+
+
+if __name__ == "__main__":
+    main()
