@@ -10,7 +10,7 @@ from pathlib import Path
 
 from actors.build_child import BuildAnswer
 from actors.quiet import Quiet
-from actors.warm_child import WarmChild
+from actors.warm_child import HOARDING, WarmChild
 from tuner.candidate import Candidate
 from tuner.child import Died, MemoryExceeded, Outcome, Returned
 from tuner.record import Measurement, Status
@@ -125,6 +125,7 @@ def _environment() -> dict[str, str]:
         "TVM_NUM_THREADS": "1",
         # CUDA code stays source until `spaces.build` compiles it, on machines with a device too.
         "TVM_COMPILE_FORCE_FALLBACK": "1",
+        **HOARDING,
     }
     if shutil.which("nvcc") and "TVM_CUDA_COMPILE_MODE" not in os.environ:
         env["TVM_CUDA_COMPILE_MODE"] = "nvcc"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from actors.quiet import Quiet
-from actors.warm_child import WarmChild
+from actors.warm_child import HOARDING, WarmChild
 from tuner.candidate import Draft
 from tuner.child import Outcome, Raised, Returned
 from tuner.measure import Evaluated
@@ -43,7 +43,12 @@ class SpaceWorker:
         self._model: tuple[int, bytes] | None = None
         self._child = WarmChild(
             child,
-            env={"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "TVM_NUM_THREADS": "1"},
+            env={
+                "CUDA_VISIBLE_DEVICES": "",
+                "OMP_NUM_THREADS": "1",
+                "TVM_NUM_THREADS": "1",
+                **HOARDING,
+            },
             log=log_dir / f"{name}.log",
             quiet=quiet,
             memory_limit_bytes=_MEMORY_LIMIT_BYTES,

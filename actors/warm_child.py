@@ -15,6 +15,14 @@ from typing import Any
 from actors.quiet import Quiet
 from tuner.child import Child, Outcome, Returned
 
+HOARDING = {
+    "MALLOC_TRIM_THRESHOLD_": str(256 << 20),
+    "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
+}
+"""Environment of a child that asks TVM to prove things: its prover takes some megabytes for each
+question and frees them again, and giving these back to the system each time takes three times as
+long as the proof (9 ms instead of 2 for one `reverse_compute_at`)."""
+
 _FOLDER_PREFIX = "tuner-work-"
 _FOLDER_TRIES = 5
 
