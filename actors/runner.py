@@ -20,6 +20,10 @@ from tuner.task import Task
 _START_DEADLINE_S = 120.0
 _REFERENCE_DEADLINE_S = 600.0
 _RECYCLE_RSS_BYTES = 2 << 30
+_SPINS = 20_000
+"""How often TVM's threads look for work before they sleep: some milliseconds, longer than any
+pause between two runs that are timed. Its own 300 000 keep a core busy from one kernel to the
+next, which builders could use."""
 _CHILD = "actors.run_child:RunChild"
 _QUIET_DEADLINE_S = 300.0
 _HOPELESS = 8.0
@@ -61,9 +65,7 @@ class Runner:
         self._child = WarmChild(
             child,
             (target, threads, scratch),
-            env={"TVM_NUM_THREADS": str(threads), "OMP_NUM_THREADS": str(threads)}
-            if threads
-            else {},
+            env=_environment(threads),
             log=log_dir / f"{name}.log",
             quiet=quiet,
             memory_limit_bytes=memory_limit_bytes or _half_of_memory(),
@@ -181,6 +183,17 @@ class Runner:
                 return outcome
         except NotQuiet as error:
             return Raised("NotQuiet", str(error))
+
+
+def _environment(threads: int | None) -> dict[str, str]:
+    """Variables of the child; `threads` is None where kernels do not run on the CPU."""
+    if threads is None:
+        return {}
+    return {
+        "TVM_NUM_THREADS": str(threads),
+        "OMP_NUM_THREADS": str(threads),
+        "TVM_THREAD_POOL_SPIN_COUNT": str(_SPINS),
+    }
 
 
 def _judged(result: Outcome | Measurement) -> Measurement:
