@@ -10,7 +10,7 @@ from pathlib import Path
 
 from actors.quiet import NotQuiet, Quiet
 from actors.run_child import Checked, Timed
-from actors.warm_child import WarmChild
+from actors.warm_child import HOARDING, WarmChild
 from spaces.target import target_cores, target_kind
 from tuner.child import DeadlinePassed, Died, MemoryExceeded, Outcome, Raised, Returned
 from tuner.effort import Timing
@@ -188,8 +188,9 @@ class Runner:
 def _environment(threads: int | None) -> dict[str, str]:
     """Variables of the child; `threads` is None where kernels do not run on the CPU."""
     if threads is None:
-        return {}
+        return HOARDING
     return {
+        **HOARDING,
         "TVM_NUM_THREADS": str(threads),
         "OMP_NUM_THREADS": str(threads),
         "TVM_THREAD_POOL_SPIN_COUNT": str(_SPINS),

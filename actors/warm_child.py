@@ -19,9 +19,9 @@ HOARDING = {
     "MALLOC_TRIM_THRESHOLD_": str(256 << 20),
     "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
 }
-"""Environment of a child that asks TVM to prove things: its prover takes some megabytes for each
-question and frees them again, and giving these back to the system each time takes three times as
-long as the proof (9 ms instead of 2 for one `reverse_compute_at`)."""
+"""Environment of a child that takes some megabytes and frees them again, over and over: TVM's
+prover does for each question, and so does who compares outputs. Giving memory back to the system
+each time costs more than the work itself (9 ms instead of 2 for one `reverse_compute_at`)."""
 
 _FOLDER_PREFIX = "tuner-work-"
 _FOLDER_TRIES = 5
