@@ -18,26 +18,40 @@ import onnx.backend.test
 from onnx import numpy_helper
 
 
+_SUMMED = 0.2
+
+
 def seeded_network(name: str = "squeezenet", seed: int = 0) -> onnx.ModelProto:
     """One of the light test networks of the `onnx` package, with random weights.
 
     Weights that are made by ConstantOfShape nodes are drawn anew: matrices and kernels with the
     variance that keeps activations at their size, vectors (biases, batch norm) from 0.5 to 1.5.
+    The scale of what residual sums add up is small, or they would grow with the network's depth
+    until its softmax says nothing but yes and no.
     """
     data = Path(onnx.backend.test.__file__).parent / "data" / "light"
     model = onnx.load(str(data / f"light_{name}.onnx"))
     rng = np.random.default_rng(seed)
     shapes = {i.name: numpy_helper.to_array(i) for i in model.graph.initializer}
+    summed = _scales_before_sums(model.graph)
     kept = []
     for node in model.graph.node:
         if node.op_type == "ConstantOfShape" and node.input[0] in shapes:
             weight = _random_weight(tuple(int(n) for n in shapes[node.input[0]]), rng)
+            weight = weight * np.float32(_SUMMED if node.output[0] in summed else 1.0)
             model.graph.initializer.append(numpy_helper.from_array(weight, node.output[0]))
         else:
             kept.append(node)
     del model.graph.node[:]
     model.graph.node.extend(kept)
     return model
+
+
+def _scales_before_sums(graph: onnx.GraphProto) -> set[str]:
+    """Names of the scales of batch norms that a sum takes as they are."""
+    summed = {name for node in graph.node if node.op_type in ("Add", "Sum") for name in node.input}
+    norms = (node for node in graph.node if node.op_type == "BatchNormalization")
+    return {node.input[1] for node in norms if node.output[0] in summed}
 
 
 def _random_weight(shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
