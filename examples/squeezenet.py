@@ -17,7 +17,6 @@ import onnx
 import onnx.backend.test
 from onnx import numpy_helper
 
-
 _SUMMED = 0.2
 
 
