@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import cached_property
 
 from spaces.knob_space import KnobSpace, Predict
 from spaces.templates.choose import templates_of
@@ -11,6 +12,9 @@ from tuner.candidate import Draft
 from tuner.task import Task
 
 _RULES_SHARE = 0.1
+_LOOKS = 2
+"""Drafts for each setting of a template, after which most were drafted."""
+_FEW = 100
 _NEXT_TEMPLATE = 0.5
 """Share of fresh samples against the template before, which is estimated to be the faster."""
 
@@ -19,7 +23,8 @@ class TaskSpace:
     """The union of a task's spaces.
 
     A mutation stays in its parent's space. A fresh sample comes from a template where one fits,
-    and now and then from the rules: a template is a bet, and the rules are the hedge.
+    and now and then from the rules: a template is a bet, and the rules are the hedge. Where the
+    templates have few settings, most drafts are the rules' once all of these must have been seen.
     """
 
     def __init__(self, task: Task) -> None:
@@ -39,15 +44,26 @@ class TaskSpace:
         return space.realize_draft(draft)
 
     def _space_of(self, draft: Draft) -> KnobSpace | TraceSpace:
+        rng = random.Random(~draft.seed)
+        searched_through = draft.number > _LOOKS * self._settings
+        if searched_through and rng.random() < _FEW / (_FEW + self._settings):
+            return self._of_rules()
         if draft.parent is not None:
             for space in self._templates:
                 if space.name == draft.parent.space:
                     return space
-        rng = random.Random(~draft.seed)
         fresh = draft.parent is None or not draft.parent.space.startswith("rules:")
         if self._templates and fresh and rng.random() >= _RULES_SHARE:
             weights = [_NEXT_TEMPLATE**place for place in range(len(self._templates))]
             return rng.choices(self._templates, weights)[0]
+        return self._of_rules()
+
+    @cached_property
+    def _settings(self) -> int:
+        """How many settings the templates have that are worth a look."""
+        return sum(len(space.ranked) for space in self._templates)
+
+    def _of_rules(self) -> TraceSpace:
         if self._rules is None:  # applying the rules takes a while, and may never be needed
             self._rules = TraceSpace(self._task)
         return self._rules
