@@ -14,51 +14,19 @@ output of each is compared with that of its own unscheduled program, bytes exact
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from benchmarks import our_side
 from benchmarks.command import Rows, common_flags, cores_of, run_main, workplace
 from benchmarks.figures import ratio, spread, summed_up
 from benchmarks.our_side import OurRun, race_of_winner
-from benchmarks.race import Ours, Race, Ready
+from benchmarks.race import OtherProgram, Ours, Race
 from benchmarks.suites import Workload, gemm_shape, workload
 from tuner import parse
 from tuner.errors import UsageError
 
-if TYPE_CHECKING:
-    from spaces.reference import Reference
-
 _SHAPES = ("128,128,128", "512,512,512", "509,331,203", "1024,1024,1024")
-
-
-@dataclass(frozen=True, slots=True)
-class OtherProgram:
-    """A candidate of a task that is not the race's, on inputs of its own."""
-
-    ours: Ours
-    name: str
-
-    def enter(self, known: Reference) -> Ready:
-        """Compare with its own reference here, since the race knows another.
-
-        Raises:
-            ArithmeticError: its output is wrong.
-        """
-        import tvm
-
-        from spaces.reference import difference, reference
-
-        task = self.ours.task
-        mine = reference(tvm.ir.load_json(task.module), task.key)
-        ready = self.ours.enter(mine)
-        ready.run()
-        assert ready.output is not None
-        last = len(mine.arguments) - 1
-        if wrong := difference(ready.output(), mine.outputs[last], mine.rtol):
-            raise ArithmeticError(wrong)
-        return Ready(ready.run, None)
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
