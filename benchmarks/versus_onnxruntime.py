@@ -55,7 +55,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     target, cores = cores_of(options.target)
     budget_s = parse.duration_s(options.time_budget)
     settings = {
-        "model": options.model,
+        "model": Path(options.model).name,
         "time_budget_s": budget_s,
         "trials": options.trials,
         "seed": options.seed,
