@@ -47,7 +47,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             of_floats, of_bytes = (
                 our_side.tune_workload(
                     tuned,
-                    folder / tuned.label.replace(" ", "-").replace("=", ""),
+                    folder / tuned.file_name,
                     limit_s=parse.duration_s(options.limit),
                     trials=options.trials,
                     target=target,

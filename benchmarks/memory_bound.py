@@ -50,7 +50,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         with workplace(options.run) as folder:
             ours = our_side.tune_workload(
                 workload,
-                folder / workload.label.replace(" ", "-").replace("=", ""),
+                folder / workload.file_name,
                 limit_s=parse.duration_s(options.limit),
                 trials=options.trials,
                 target=target,

@@ -33,6 +33,11 @@ class Workload:
         said = [f"{name}={value}" for name, value in self.args if usual[name] != value]
         return " ".join([self.name, *said])
 
+    @property
+    def file_name(self) -> str:
+        """The label without what is awkward in the name of a folder."""
+        return self.label.replace(" ", "-").replace("=", "")
+
     def prim_func(self) -> Any:
         """The program. Imports TVM."""
         return _functions()[self.name](**dict(self.args))

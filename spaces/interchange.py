@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from spaces import names
 from spaces.realize import new_schedule
-
-_REDUCE = 2
 
 
 def interchanged(module: Any) -> Any:
@@ -20,7 +19,7 @@ def interchanged(module: Any) -> Any:
     Blocks whose loops are not simply their axes stay as they are.
     """
     schedule = new_schedule(module)
-    for block in schedule.get_child_blocks(schedule.get_sblock("root")):
+    for block in names.stage_blocks(schedule):
         try:
             _interchange(schedule, block)
         except Exception:  # TVM raises whatever its C++ side threw; slow is right too
@@ -31,10 +30,10 @@ def interchanged(module: Any) -> Any:
 def _interchange(schedule: Any, block: Any) -> None:
     kinds = [int(v.iter_type) for v in schedule.get(block).iter_vars]
     loops = schedule.get_loops(block)
-    if len(loops) != len(kinds) or _REDUCE not in kinds:
+    if len(loops) != len(kinds) or names.REDUCED not in kinds:
         return
-    sums = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == _REDUCE]
-    others = [loop for loop, kind in zip(loops, kinds, strict=True) if kind != _REDUCE]
+    sums = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == names.REDUCED]
+    others = [loop for loop, kind in zip(loops, kinds, strict=True) if kind != names.REDUCED]
     if not others:
         return
     schedule.reorder(*others[:-1], *sums, others[-1])

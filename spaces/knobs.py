@@ -18,6 +18,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from spaces import names
+
 Knobs = Mapping[str, int]
 Columns = Mapping[str, npt.NDArray[np.int64]]
 """Many settings at once: for each knob one value a setting."""
@@ -123,7 +125,7 @@ def remember(schedule: Any, knobs: Knobs) -> None:
     text = " ".join(f"{name}={value}" for name, value in sorted(knobs.items()))
     # Not the root: TVM copies that without the list of its children, takes both for its own from
     # then on, and the next primitive changes the module that other schedules start from.
-    leaf = schedule.get_child_blocks(schedule.get_sblock("root"))[0]
+    leaf = names.stage_blocks(schedule)[0]
     schedule.annotate(leaf, KNOBS_KEY, text)
     schedule.unannotate(leaf, KNOBS_KEY)
 

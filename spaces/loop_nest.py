@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from spaces import names
+
 Offsets = npt.NDArray[np.int64]
 _Evaluate = Callable[[Sequence[Offsets]], Offsets]
 
 _LONGEST = 4096
 """Loops are run through up to here; a longer one reaches proportionally more."""
 _MAX_READS = 3
-_REDUCE_AXIS = 2
 _UNROLL_STEP = "pragma_auto_unroll_max_step"
 
 
@@ -232,7 +233,7 @@ def _static(size: Any) -> int:
 
 
 def _is_reduction(axis: Any) -> bool:
-    return int(axis.iter_type) == _REDUCE_AXIS
+    return int(axis.iter_type) == names.REDUCED
 
 
 def _item_bytes(buffer: Any) -> int:

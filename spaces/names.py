@@ -6,6 +6,7 @@ Written for 0.27: parameters of a PrimFunc are buffers in themselves, a Relax ex
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 IS_SCHEDULED = "tirx.is_scheduled"
@@ -28,6 +29,9 @@ LOWER_BOUNDS = "tir_var_lower_bound"
 
 UPPER_BOUNDS = "tir_var_upper_bound"
 """Attribute of a graph: the largest value of symbolic dimensions, by their names."""
+
+SPATIAL, REDUCED = 0, 2
+"""Kinds of a block's axes, as `int(axis.iter_type)` gives them."""
 
 BUILD_PIPELINE = "default_build"
 """Relax pipeline that builds a lowered module as it is; TVM's default one fuses it once more."""
@@ -158,6 +162,17 @@ def param_dims(param: Any) -> list[Any] | None:
     if shape is None:
         return None
     return list(getattr(shape, "values", shape))
+
+
+def element_bits(dtype: Any) -> int:
+    """Bits of an element type; of one that names none, such as bool, those of a byte."""
+    digits = re.search(r"\d+", str(dtype))
+    return int(digits[0]) if digits else 8
+
+
+def stage_blocks(schedule: Any) -> list[Any]:
+    """The blocks right under the root of a schedule's one function, in order."""
+    return list(schedule.get_child_blocks(schedule.get_sblock("root")))
 
 
 def param_dtype(param: Any) -> str:

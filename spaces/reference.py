@@ -174,7 +174,7 @@ def relative_tolerance(function: Any) -> float:
         extents = [
             names.known_int(axis.dom.extent) or 1
             for axis in block.iter_vars
-            if int(axis.iter_type) == axis.CommReduce
+            if int(axis.iter_type) == names.REDUCED
         ]
         terms += math.prod(extents) if extents else 0
         dtypes += [names.param_dtype(buffer) for buffer in block.alloc_buffers]

@@ -11,37 +11,8 @@ import numpy.typing as npt
 
 from spaces.cpu import Cpu
 from spaces.knobs import Columns, Costs
+from spaces.templates import register_tile as k
 from spaces.templates.contraction_shape import Contraction
-from spaces.templates.register_tile import (
-    BARRIER,
-    BLOCKS,
-    BROADCAST,
-    COLUMN_BLOCK,
-    COLUMNS_FIRST,
-    HERTZ,
-    LANES,
-    MOST_ROWS,
-    MOST_WASTE,
-    OUTER_BLOCK,
-    PACK_COLUMNS,
-    PACK_ROWS,
-    ROW_BLOCK,
-    ROWS,
-    STAGE_INSIDE,
-    STEP,
-    TILE,
-    UNROLL,
-    VECTOR_COUNTS,
-    VECTORS,
-    Tiling,
-    operations,
-    outer_blocks,
-    proper_blocks,
-    share_of_cycle,
-    tiled,
-    traffic,
-    widths,
-)
 
 _MOST_UNROLLED = 160
 _SERIAL_FLOPS = 1e6
@@ -50,9 +21,9 @@ _LATENCY = 4.0
 
 def choices_of(c: Contraction, cpu: Cpu) -> dict[str, tuple[int, ...]]:
     """Values of each knob; those that cannot matter have one."""
-    lanes = widths(cpu, c.out_bits)
+    lanes = k.widths(cpu, c.out_bits)
     paddable = c.plain and len(c.rows) <= 1
-    most = min(MOST_ROWS, c.row_extent)
+    most = min(k.MOST_ROWS, c.row_extent)
     rows = [r for r in range(1, most + 1) if paddable or c.row_extent % r == 0]
     if len(c.rows) > 1 and not c.epilogue_keeps_shape:
         inner = c.axes[c.rows[-1]].extent
@@ -61,17 +32,17 @@ def choices_of(c: Contraction, cpu: Cpu) -> dict[str, tuple[int, ...]]:
         lanes = _exact_lanes(c.column_extent, lanes)
     packs_rows = c.plain and c.rows_pack
     return {
-        ROWS: tuple(rows) if c.rows else (1,),
-        VECTORS: VECTOR_COUNTS,
-        LANES: lanes,
-        UNROLL: (1, 2, 3, 4, 8, 9, 16),
-        ROW_BLOCK: BLOCKS if c.rows else (1,),
-        COLUMN_BLOCK: BLOCKS,
-        OUTER_BLOCK: outer_blocks(c),
-        COLUMNS_FIRST: (0, 1),
-        PACK_ROWS: (0, 1) if packs_rows else (0,),
-        PACK_COLUMNS: (0,) * (c.columns_follow or not c.columns_pack) + (1,) * c.columns_pack,
-        STAGE_INSIDE: (0, 1) if c.stages_inside else (0,),
+        k.ROWS: tuple(rows) if c.rows else (1,),
+        k.VECTORS: k.VECTOR_COUNTS,
+        k.LANES: lanes,
+        k.UNROLL: (1, 2, 3, 4, 8, 9, 16),
+        k.ROW_BLOCK: k.BLOCKS if c.rows else (1,),
+        k.COLUMN_BLOCK: k.BLOCKS,
+        k.OUTER_BLOCK: k.outer_blocks(c),
+        k.COLUMNS_FIRST: (0, 1),
+        k.PACK_ROWS: (0, 1) if packs_rows else (0,),
+        k.PACK_COLUMNS: (0,) * (c.columns_follow or not c.columns_pack) + (1,) * c.columns_pack,
+        k.STAGE_INSIDE: (0, 1) if c.stages_inside else (0,),
     }
 
 
@@ -82,35 +53,35 @@ def _exact_lanes(extent: int, lanes: tuple[int, ...]) -> tuple[int, ...]:
     return usual if widest in usual or widest == 1 else (widest, *usual)
 
 
-def tiling(c: Contraction, knobs: Mapping[str, Any]) -> Tiling:
+def tiling(c: Contraction, knobs: Mapping[str, Any]) -> k.Tiling:
     """Sizes that follow from knobs, divisible or not."""
-    depth = -(-c.depth // knobs[UNROLL]) * knobs[UNROLL] if c.plain else c.depth
-    return tiled(c, knobs, padded_depth=depth)
+    depth = -(-c.depth // knobs[k.UNROLL]) * knobs[k.UNROLL] if c.plain else c.depth
+    return k.tiled(c, knobs, padded_depth=depth)
 
 
 def feasible(c: Contraction, cpu: Cpu, columns: Columns) -> npt.NDArray[np.bool_]:
     """Which settings keep to the limits of the registers, the code's size, and the shape."""
-    rows, vectors = columns[ROWS], columns[VECTORS]
+    rows, vectors = columns[k.ROWS], columns[k.VECTORS]
     t = tiling(c, columns)
     spread = 1 if c.broadcasts else vectors
     good = rows * vectors + vectors + spread <= cpu.registers
-    good &= rows * vectors * columns[UNROLL] <= _MOST_UNROLLED
+    good &= rows * vectors * columns[k.UNROLL] <= _MOST_UNROLLED
     if not (c.plain and len(c.rows) <= 1):
         good &= t.padded_rows == c.row_extent
     if len(c.rows) > 1:  # strips are packed along the innermost of the rows' axes
-        good &= (columns[PACK_ROWS] == 0) | (c.axes[c.rows[-1]].extent % rows == 0)
+        good &= (columns[k.PACK_ROWS] == 0) | (c.axes[c.rows[-1]].extent % rows == 0)
     if not c.plain:
         good &= t.padded_columns == c.column_extent
-    good &= t.padded_rows * t.padded_columns <= _least_padded(c, cpu) * MOST_WASTE
-    good &= proper_blocks(c, columns)
-    if operations(c) > _SERIAL_FLOPS:
+    good &= t.padded_rows * t.padded_columns <= _least_padded(c, cpu) * k.MOST_WASTE
+    good &= k.proper_blocks(c, columns)
+    if k.operations(c) > _SERIAL_FLOPS:
         good &= t.chunks >= cpu.cores
     return np.asarray(good, dtype=np.bool_)
 
 
 def _least_padded(c: Contraction, cpu: Cpu) -> int:
     """Elements of the result where columns are padded to the narrowest vector."""
-    narrow = min(widths(cpu, c.out_bits))
+    narrow = min(k.widths(cpu, c.out_bits))
     return max(c.row_extent, 1) * -(-c.column_extent // narrow) * narrow
 
 
@@ -141,26 +112,26 @@ class Estimate:
 def costs_s(c: Contraction, cpu: Cpu, columns: Columns) -> Costs:
     """Analytic latencies; infinite where a setting is not feasible."""
     cycles = estimate(c, cpu, columns).cycles
-    return np.where(feasible(c, cpu, columns), cycles / HERTZ, np.inf)
+    return np.where(feasible(c, cpu, columns), cycles / k.HERTZ, np.inf)
 
 
 def estimate(c: Contraction, cpu: Cpu, columns: Columns) -> Estimate:
     """The register tile's pace, what it reads from where, balance over cores, packing."""
     t = tiling(c, columns)
-    rows, vectors, lanes = columns[ROWS], columns[VECTORS], columns[LANES]
-    share = share_of_cycle(cpu, c.out_bits, lanes)
+    rows, vectors, lanes = columns[k.ROWS], columns[k.VECTORS], columns[k.LANES]
+    share = k.share_of_cycle(cpu, c.out_bits, lanes)
     pieces = sum((lanes >> bit) & 1 for bit in range(6))  # in which odd vectors are loaded
     item = c.out_bits // 8
     multiplies = rows * vectors * share
     vector = pieces * share
-    loads = vectors * vector + rows * BROADCAST if c.broadcasts else (rows + 1) * vectors * vector
+    loads = vectors * vector + rows * k.BROADCAST if c.broadcasts else (rows + 1) * vectors * vector
     step = np.maximum(np.maximum(multiplies, loads), _LATENCY)  # a sum waits for the one before
     panel = vectors * lanes * t.padded_depth * item
     strip = rows * t.padded_depth * item
-    waiting = traffic(panel, strip, t, cpu, columns) / t.padded_depth
+    waiting = k.traffic(panel, strip, t, cpu, columns) / t.padded_depth
     tiles = t.row_tiles * t.column_tiles * c.outer_extent
-    per_step = step + waiting + STEP / columns[UNROLL]
-    per_tile = per_step * t.padded_depth + rows * vectors * 4 + TILE
+    per_step = step + waiting + k.STEP / columns[k.UNROLL]
+    per_tile = per_step * t.padded_depth + rows * vectors * 4 + k.TILE
     busiest = np.ceil(t.chunks / cpu.cores) / t.chunks
     packing = _packing_cycles(c, cpu, columns, t)
     return Estimate(
@@ -178,14 +149,14 @@ def estimate(c: Contraction, cpu: Cpu, columns: Columns) -> Estimate:
 def traits(c: Contraction, cpu: Cpu, columns: Columns) -> npt.NDArray[np.float32]:
     """What a cost model should know of settings; the same columns for every contraction."""
     t, e = tiling(c, columns), estimate(c, cpu, columns)
-    rows, vectors = columns[ROWS], columns[VECTORS]
+    rows, vectors = columns[k.ROWS], columns[k.VECTORS]
     strips = e.strip_bytes * t.row_block
     panels = e.panel_bytes * t.column_block
     area = float(max(c.row_extent, 1) * c.column_extent)
     found = [
         rows * vectors / cpu.registers,
         e.multiplies / np.maximum(e.loads, 1e-6),
-        np.log2(1.0 + rows * vectors * columns[UNROLL]),
+        np.log2(1.0 + rows * vectors * columns[k.UNROLL]),
         np.log2(e.panel_bytes / cpu.l1_bytes),
         np.log2(e.panel_bytes / cpu.l2_bytes),
         np.log2(e.strip_bytes / cpu.l1_bytes),
@@ -200,7 +171,7 @@ def traits(c: Contraction, cpu: Cpu, columns: Columns) -> npt.NDArray[np.float32
         e.packing / e.cycles,
         np.log2(t.row_tiles),
         np.log2(t.column_tiles),
-        columns[LANES] / cpu.lanes(c.out_bits),
+        columns[k.LANES] / cpu.lanes(c.out_bits),
         np.full(len(rows), np.log2(max(c.row_extent, 1))),
         np.full(len(rows), np.log2(c.column_extent)),
         np.full(len(rows), np.log2(c.depth)),
@@ -210,13 +181,13 @@ def traits(c: Contraction, cpu: Cpu, columns: Columns) -> npt.NDArray[np.float32
     return np.stack([np.broadcast_to(f, rows.shape) for f in found], axis=1).astype(np.float32)
 
 
-def _packing_cycles(c: Contraction, cpu: Cpu, columns: Columns, t: Tiling) -> Any:
+def _packing_cycles(c: Contraction, cpu: Cpu, columns: Columns, t: k.Tiling) -> Any:
     width, height = t.padded_columns, t.padded_rows
     area = t.padded_depth * c.outer_extent / cpu.cores
-    packs_columns = (columns[PACK_COLUMNS] == 1) & (not c.operands[c.columns_of].constant)
+    packs_columns = (columns[k.PACK_COLUMNS] == 1) & (not c.operands[c.columns_of].constant)
     padded = (height != c.row_extent) | (t.padded_depth != c.depth)
-    cycles = np.where(packs_columns, BARRIER + 0.25 * width * area, 0.0)
-    cycles = cycles + np.where(columns[PACK_ROWS] == 1, BARRIER + 0.7 * height * area, 0.0)
-    copied = (padded | c.product) & (columns[PACK_ROWS] == 0)
-    cycles = cycles + np.where(copied, BARRIER + 0.5 * height * area, 0.0)
-    return cycles + np.where(t.chunks > 1, BARRIER, 0.0)
+    cycles = np.where(packs_columns, k.BARRIER + 0.25 * width * area, 0.0)
+    cycles = cycles + np.where(columns[k.PACK_ROWS] == 1, k.BARRIER + 0.7 * height * area, 0.0)
+    copied = (padded | c.product) & (columns[k.PACK_ROWS] == 0)
+    cycles = cycles + np.where(copied, k.BARRIER + 0.5 * height * area, 0.0)
+    return cycles + np.where(t.chunks > 1, k.BARRIER, 0.0)

@@ -12,9 +12,6 @@ from spaces.affine import Index, read_index
 from spaces.templates.contraction_roles import roles
 from spaces.templates.contraction_shape import Axis, Contraction, Operand
 
-SPATIAL, _REDUCE = 0, 2
-"""Kinds of axes, as TVM numbers them."""
-
 
 @dataclass(frozen=True, slots=True)
 class Stages:
@@ -37,7 +34,7 @@ def tidy(schedule: Any) -> Stages | None:
     What is left is at most one stage before each operand, the contraction, and one epilogue. None
     where the program has another form: two sums, results on several ways, a symbolic extent.
     """
-    blocks = list(schedule.get_child_blocks(schedule.get_sblock("root")))
+    blocks = names.stage_blocks(schedule)
     main = [b for b in blocks if _sums(schedule.get(b))]
     if len(main) != 1 or factors(schedule.get(main[0])) is None:
         return None
@@ -45,7 +42,7 @@ def tidy(schedule: Any) -> Stages | None:
     if last is False or (last is not None and _is_result(schedule, main[0])):
         return None
     before = _inlined_prologue(schedule, main[0])
-    left = len(schedule.get_child_blocks(schedule.get_sblock("root")))
+    left = len(names.stage_blocks(schedule))
     if left != 1 + (last is not None) + sum(b is not None for b in before):
         return None
     return Stages(main[0], before, last)
@@ -67,7 +64,7 @@ def _inlined_epilogue(schedule: Any, main: Any) -> Any:
     if schedule.get(last).same_as(schedule.get(main)):
         return None
     needed = ancestors(schedule, main)
-    for block in schedule.get_child_blocks(schedule.get_sblock("root")):
+    for block in names.stage_blocks(schedule):
         found = schedule.get(block)
         kept = (schedule.get(main), schedule.get(last), *(schedule.get(a) for a in needed))
         if not any(found.same_as(k) for k in kept):
@@ -111,7 +108,7 @@ def producer_of(schedule: Any, main: Any, operand: int) -> Any:
 
 
 def _sums(block: Any) -> bool:
-    return any(int(v.iter_type) != SPATIAL for v in block.iter_vars)
+    return any(int(v.iter_type) != names.SPATIAL for v in block.iter_vars)
 
 
 def _plain_copy(block: Any) -> bool:
@@ -137,7 +134,7 @@ def describe(
     loads = factors(block)
     extents = [names.known_int(v.dom.extent) for v in block.iter_vars]
     kinds = [int(v.iter_type) for v in block.iter_vars]
-    if loads is None or None in extents or set(kinds) - {SPATIAL, _REDUCE}:
+    if loads is None or None in extents or set(kinds) - {names.SPATIAL, names.REDUCED}:
         return []
     numbers = {v.var: n for n, v in enumerate(block.iter_vars)}
     fixed = frozenset(n for n, extent in enumerate(extents) if extent == 1)
@@ -146,7 +143,7 @@ def describe(
     axes = tuple(
         Axis(
             extent=int(extent or 0),
-            reduce=kind == _REDUCE,
+            reduce=kind == names.REDUCED,
             out_dim=_alone(number, out),
             dims=(_alone(number, indexes[0]), _alone(number, indexes[1])),
             used=(_uses(number, indexes[0]), _uses(number, indexes[1])),
@@ -160,7 +157,7 @@ def describe(
     operands = tuple(
         Operand(
             shape=tuple(int(d) for d in load.source.shape),
-            bits=_bits(load.source.dtype),
+            bits=names.element_bits(load.source.dtype),
             constant=_is_constant(load, before and schedule.get(before), constants),
             staged=before is not None,
         )
@@ -177,7 +174,7 @@ def describe(
             columns_of=columns_of,
             plain=all(type(e).__name__ == "Var" for e in expressions),
             out_dims=len(out),
-            out_bits=_bits(block.body.buffer.dtype),
+            out_bits=names.element_bits(block.body.buffer.dtype),
             epilogue=stages.last is not None,
             epilogue_keeps_shape=keeps_shape(schedule, stages),
             product=product,
@@ -274,7 +271,3 @@ def _is_constant(load: Any, stage: Any, constants: Sequence[Any]) -> bool:
     """Whether an operand is a constant, or made of one alone."""
     sources = [load.source] if stage is None else [region.source for region in stage.reads]
     return len(sources) == 1 and any(sources[0].same_as(c) for c in constants)
-
-
-def _bits(dtype: Any) -> int:
-    return int("".join(c for c in str(dtype).split("x")[0] if c.isdigit()) or 8)

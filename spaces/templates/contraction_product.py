@@ -17,7 +17,6 @@ from typing import Any
 from spaces import names
 from spaces.affine import quotient_of, read_index
 from spaces.templates.contraction_match import (
-    SPATIAL,
     Stages,
     ancestors,
     factors,
@@ -98,7 +97,7 @@ def _form_of(block: Any) -> ProductForm | None:
     """None where each axis is one of a product already."""
     loads = factors(block)
     extents = [int(names.known_int(v.dom.extent) or 0) for v in block.iter_vars]
-    spatial = [n for n, v in enumerate(block.iter_vars) if int(v.iter_type) == SPATIAL]
+    spatial = [n for n, v in enumerate(block.iter_vars) if int(v.iter_type) == names.SPATIAL]
     if loads is None or 0 in extents:
         return None
     if prod(extents) == prod(extents[n] for n in spatial):

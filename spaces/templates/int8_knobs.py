@@ -14,36 +14,8 @@ import numpy.typing as npt
 
 from spaces.cpu import Cpu
 from spaces.knobs import Columns, Costs
+from spaces.templates import register_tile as k
 from spaces.templates.int8_shape import Products
-from spaces.templates.register_tile import (
-    BARRIER,
-    BLOCKS,
-    BROADCAST,
-    COLUMN_BLOCK,
-    COLUMNS_FIRST,
-    HERTZ,
-    LANES,
-    MOST_ROWS,
-    MOST_WASTE,
-    OUTER_BLOCK,
-    PACK_ROWS,
-    ROW_BLOCK,
-    ROWS,
-    STAGE_INSIDE,
-    STEP,
-    TILE,
-    UNROLL,
-    VECTOR_COUNTS,
-    VECTORS,
-    Tiling,
-    operations,
-    outer_blocks,
-    proper_blocks,
-    share_of_cycle,
-    tiled,
-    traffic,
-    widths,
-)
 from spaces.vnni import GROUP
 
 _STRIPS = (4, 8, 16)
@@ -58,8 +30,8 @@ _ROW_SUM = 6.0
 def choices_of(p: Products, cpu: Cpu) -> dict[str, tuple[int, ...]]:
     """Values of each knob; those that cannot matter have one."""
     c = p.contraction
-    lanes = widths(cpu, _BITS)
-    rows = tuple(range(1, min(MOST_ROWS, c.row_extent) + 1))
+    lanes = k.widths(cpu, _BITS)
+    rows = tuple(range(1, min(k.MOST_ROWS, c.row_extent) + 1))
     unroll: tuple[int, ...] = (1, 2, 4)
     if not c.plain:
         lanes = tuple(w for w in lanes if c.column_extent % w == 0)
@@ -69,46 +41,46 @@ def choices_of(p: Products, cpu: Cpu) -> dict[str, tuple[int, ...]]:
         rows = _STRIPS
     packs = (1,) if not p.step else (0, 1) if c.plain else (0,)
     return {
-        ROWS: rows,
-        VECTORS: VECTOR_COUNTS,
-        LANES: lanes,
-        UNROLL: unroll,
-        ROW_BLOCK: BLOCKS,
-        COLUMN_BLOCK: BLOCKS,
-        OUTER_BLOCK: outer_blocks(c),
-        COLUMNS_FIRST: (0, 1),
-        PACK_ROWS: packs,
-        STAGE_INSIDE: (0, 1) if c.operands[c.rows_of].staged else (0,),
+        k.ROWS: rows,
+        k.VECTORS: k.VECTOR_COUNTS,
+        k.LANES: lanes,
+        k.UNROLL: unroll,
+        k.ROW_BLOCK: k.BLOCKS,
+        k.COLUMN_BLOCK: k.BLOCKS,
+        k.OUTER_BLOCK: k.outer_blocks(c),
+        k.COLUMNS_FIRST: (0, 1),
+        k.PACK_ROWS: packs,
+        k.STAGE_INSIDE: (0, 1) if c.operands[c.rows_of].staged else (0,),
     }
 
 
-def tiling(p: Products, knobs: Mapping[str, Any]) -> Tiling:
+def tiling(p: Products, knobs: Mapping[str, Any]) -> k.Tiling:
     """Sizes that follow from knobs, divisible or not; the depth is that of an innermost sum."""
-    group = GROUP * knobs[UNROLL]
-    return tiled(p.contraction, knobs, padded_depth=-(-p.depth // group) * group)
+    group = GROUP * knobs[k.UNROLL]
+    return k.tiled(p.contraction, knobs, padded_depth=-(-p.depth // group) * group)
 
 
 def feasible(p: Products, cpu: Cpu, columns: Columns) -> npt.NDArray[np.bool_]:
     """Which settings keep to the limits of the registers, the code's size, and the shape."""
     c = p.contraction
-    rows, vectors = columns[ROWS], columns[VECTORS]
+    rows, vectors = columns[k.ROWS], columns[k.VECTORS]
     t = tiling(p, columns)
     # A byte of a row is spread over a register only where it is the unsigned factor: the other
     # one may come from memory. Top bits are turned over with a constant.
     spare = int(p.signs[0] == "u") + int(p.turned)
     good = rows * vectors + vectors + spare <= cpu.registers
-    good &= rows * vectors * columns[UNROLL] <= _MOST_UNROLLED
+    good &= rows * vectors * columns[k.UNROLL] <= _MOST_UNROLLED
     if not c.plain:
         good &= (t.padded_rows == c.row_extent) & (t.padded_columns == c.column_extent)
     else:
-        narrow = min(widths(cpu, _BITS))
+        narrow = min(k.widths(cpu, _BITS))
         least_rows = -(-c.row_extent // _STRIPS[0]) * _STRIPS[0] if not p.step else c.row_extent
         least = least_rows * -(-c.column_extent // narrow) * narrow
-        good &= t.padded_rows * t.padded_columns <= least * MOST_WASTE
+        good &= t.padded_rows * t.padded_columns <= least * k.MOST_WASTE
         strips = np.isin(rows, _STRIPS) & (rows <= cpu.lanes(_BITS))
-        good &= (columns[PACK_ROWS] == 0) | strips
-    good &= proper_blocks(c, columns)
-    if operations(c) > _SERIAL_OPERATIONS:
+        good &= (columns[k.PACK_ROWS] == 0) | strips
+    good &= k.proper_blocks(c, columns)
+    if k.operations(c) > _SERIAL_OPERATIONS:
         good &= t.chunks >= cpu.cores
     return np.asarray(good, dtype=np.bool_)
 
@@ -120,16 +92,16 @@ def costs_s(p: Products, cpu: Cpu, columns: Columns) -> Costs:
     """
     c = p.contraction
     t = tiling(p, columns)
-    rows, vectors, lanes = columns[ROWS], columns[VECTORS], columns[LANES]
-    share = share_of_cycle(cpu, _BITS, lanes)
+    rows, vectors, lanes = columns[k.ROWS], columns[k.VECTORS], columns[k.LANES]
+    share = k.share_of_cycle(cpu, _BITS, lanes)
     sums = rows * vectors * share
-    loads = vectors * share + rows * BROADCAST
+    loads = vectors * share + rows * k.BROADCAST
     step = np.maximum(np.maximum(sums, loads), _LATENCY)
     rounds = t.padded_depth / GROUP * (c.depth / p.depth)
     panel = vectors * lanes * GROUP * rounds
     strip = rows * GROUP * rounds
-    step = step + traffic(panel, strip, t, cpu, columns) / rounds
-    per_tile = (step + STEP / columns[UNROLL]) * rounds + rows * vectors * 4 + TILE
+    step = step + k.traffic(panel, strip, t, cpu, columns) / rounds
+    per_tile = (step + k.STEP / columns[k.UNROLL]) * rounds + rows * vectors * 4 + k.TILE
     if p.turned:
         outside = c.depth / p.depth  # each innermost sum corrects its rows
         per_tile = per_tile + outside * (rows * (_ROW_SUM + vectors * share) + sums / 2)
@@ -137,19 +109,21 @@ def costs_s(p: Products, cpu: Cpu, columns: Columns) -> Costs:
     tiles = t.row_tiles * t.column_tiles * c.outer_extent
     alone = np.ceil(t.chunks / cpu.cores) / t.chunks  # the share of the busiest core
     cycles = tiles * per_tile * alone + _packing_cycles(p, cpu, columns, t)
-    return np.where(feasible(p, cpu, columns), cycles / HERTZ, np.inf)
+    return np.where(feasible(p, cpu, columns), cycles / k.HERTZ, np.inf)
 
 
-def _packing_cycles(p: Products, cpu: Cpu, columns: Columns, t: Tiling) -> Any:
+def _packing_cycles(p: Products, cpu: Cpu, columns: Columns, t: k.Tiling) -> Any:
     c = p.contraction
     area = t.padded_depth * (c.depth / p.depth) * c.outer_extent / cpu.cores
     constant = c.operands[c.columns_of].constant
-    cycles = 0.0 if constant else BARRIER + 0.4 * t.padded_columns * area
-    cycles = cycles + np.where(columns[PACK_ROWS] == 1, BARRIER + 0.4 * t.padded_rows * area, 0.0)
+    cycles = 0.0 if constant else k.BARRIER + 0.4 * t.padded_columns * area
+    cycles = cycles + np.where(
+        columns[k.PACK_ROWS] == 1, k.BARRIER + 0.4 * t.padded_rows * area, 0.0
+    )
     if c.plain:
         grown = (t.padded_rows != c.row_extent) | (t.padded_depth != p.depth)
-        cycles = cycles + np.where(grown, BARRIER + 0.1 * t.padded_rows * area, 0.0)
+        cycles = cycles + np.where(grown, k.BARRIER + 0.1 * t.padded_rows * area, 0.0)
         grown = (t.padded_columns != c.column_extent) | (t.padded_depth != p.depth)
         if not constant:
-            cycles = cycles + np.where(grown, BARRIER + 0.1 * t.padded_columns * area, 0.0)
-    return cycles + np.where(t.chunks > 1, BARRIER, 0.0)
+            cycles = cycles + np.where(grown, k.BARRIER + 0.1 * t.padded_columns * area, 0.0)
+    return cycles + np.where(t.chunks > 1, k.BARRIER, 0.0)

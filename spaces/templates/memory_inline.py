@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from spaces import names
 from spaces.templates.stages import Stage, stage_of
 
 _SMALL = 4
@@ -23,8 +24,7 @@ def inline(schedule: Any, *, keep: bool) -> bool:
         Whether there are such stages.
     """
     found = False
-    root = schedule.get_sblock("root")
-    for block in schedule.get_child_blocks(root):
+    for block in names.stage_blocks(schedule):
         verdict = _verdict(schedule, block)
         found = found or verdict == "optional"
         if verdict == "inline" or (verdict == "optional" and not keep):
@@ -66,6 +66,6 @@ def _whole(stage: Stage) -> bool:
 
 def _after_reduction(schedule: Any, block: Any) -> bool:
     return any(
-        any(int(axis.iter_type) != 0 for axis in schedule.get(producer).iter_vars)
+        any(int(axis.iter_type) != names.SPATIAL for axis in schedule.get(producer).iter_vars)
         for producer in schedule.get_producers(block)
     )

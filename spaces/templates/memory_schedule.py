@@ -51,7 +51,7 @@ def write_nests(schedule: Any, knobs: Knobs, lanes: int) -> None:
     stages = stages_of(schedule)
     if stages is None:
         raise ValueError("a block is no plain stage")
-    blocks = list(schedule.get_child_blocks(schedule.get_sblock("root")))
+    blocks = names.stage_blocks(schedule)
     for nest in nests_of(stages):
         _Writer(schedule, knobs, lanes).write([blocks[n] for n in nest.stages], nest)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +10,6 @@ from typing import Any
 from spaces import names
 from spaces.affine import read_index
 
-_SPATIAL, _REDUCED = 0, 2
 _PURE_FAMILIES = ("tirx", "prim")
 # Calls that cost no more than an addition.
 _LIGHT_CALLS = ("if_then_else", "reinterpret", "likely", "fabs")
@@ -129,11 +127,10 @@ def stages_of(schedule: Any) -> list[Stage] | None:
 
     None where one is no plain loop nest of known extents with a store for each of its tensors.
     """
-    root = schedule.get_sblock("root")
     parameters = list(schedule.mod["main"].params)
     buffers: list[Any] = []
     found = []
-    for block in schedule.get_child_blocks(root):
+    for block in names.stage_blocks(schedule):
         stage = stage_of(schedule.get(block), parameters, buffers)
         if stage is None:
             return None
@@ -145,10 +142,10 @@ def stage_of(block: Any, parameters: list[Any], buffers: list[Any]) -> Stage | N
     """One block; `buffers` numbers the tensors met so far, and grows."""
     extents = [names.known_int(axis.dom.extent) for axis in block.iter_vars]
     kinds = [int(axis.iter_type) for axis in block.iter_vars]
-    if None in extents or set(kinds) - {_SPATIAL, _REDUCED} or 0 in extents:
+    if None in extents or set(kinds) - {names.SPATIAL, names.REDUCED} or 0 in extents:
         return None
     axes = tuple(
-        Axis(int(extent or 0), kind == _REDUCED)
+        Axis(int(extent or 0), kind == names.REDUCED)
         for extent, kind in zip(extents, kinds, strict=True)
     )
     body = _Body(block, axes, buffers)
@@ -273,7 +270,7 @@ class _Body:
                 steps[number] = None if known is None or step is None else known + step * pitch
             dims.append(_alone(index.steps, index.constant) if straight else None)
         number = self._number(buffer)
-        bits = _bits(names.param_dtype(buffer))
+        bits = max(8, names.element_bits(names.param_dtype(buffer)))
         return Access(number, math.prod(sizes), bits, tuple(steps), tuple(dims))
 
     def _number(self, buffer: Any) -> int:
@@ -282,12 +279,6 @@ class _Body:
                 return number
         self._buffers.append(buffer)
         return len(self._buffers) - 1
-
-
-def _bits(dtype: str) -> int:
-    """Size of an element in memory."""
-    digits = "".join(re.findall(r"\d+", dtype.split("_")[0])[:1])
-    return max(8, int(digits or 8))
 
 
 def _alone(steps: dict[int, int], constant: int) -> int | None:
