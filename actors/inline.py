@@ -135,6 +135,7 @@ class InlineMeasurer:
             timing=effort.finalist_timing if trial.rung else effort.timing,
             cutoff_s=ready.job.cutoff_s,
             deadline_s=effort.run_deadline_s,
+            instance=trial.instance,
         )
 
     def _answer(self, trial: Trial, measurement: Measurement) -> None:

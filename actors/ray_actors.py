@@ -21,7 +21,7 @@ from tuner.candidate import Candidate, Draft
 from tuner.effort import Timing
 from tuner.measure import Evaluated
 from tuner.record import Measurement
-from tuner.task import Task
+from tuner.task import Instance, Task
 
 MEASURE = "measure"
 """Ray's custom resource that says: kernels may be timed here, one at a time."""
@@ -125,14 +125,16 @@ class RunnerActor:
         timing: Timing,
         cutoff_s: float | None,
         deadline_s: float,
+        instance: Instance = (),
     ) -> Measurement:
-        """Check and time an artifact."""
+        """Check and time an artifact, for one shape where there are several."""
         return self._runner.run(
             self._tasks[task_key],
             artifact,
             timing=timing,
             cutoff_s=cutoff_s,
             deadline_s=deadline_s,
+            instance=instance,
         )
 
 

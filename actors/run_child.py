@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tuner.effort import Timing
-from tuner.task import Task
+from tuner.task import Instance, Task
 
 if TYPE_CHECKING:
     from spaces.reference import Reference
 
-_REFERENCES_KEPT = 3
+_REFERENCES_BYTES = 256 << 20
+"""Of references that are kept at hand; the last one always is."""
 _MAX_RUNS = 1_000_000
 _HOPELESS = 2.0
 _HOPELESS_FLOOR_S = 0.020
@@ -69,7 +70,7 @@ class RunChild:
         self._target = target
         self._device = device_of(target)
         self._scratch = scratch
-        self._references: OrderedDict[str, Reference] = OrderedDict()
+        self._references: OrderedDict[tuple[str, Instance], Reference] = OrderedDict()
         self._loaded: Any = None
         self._tensors: list[Any] = []
         self._arguments: list[Any] = []
@@ -80,24 +81,30 @@ class RunChild:
 
         return device_fingerprint(self._target), toolchain_fingerprint()
 
-    def knows(self, task_key: str) -> bool:
-        """Whether it has the reference of this task; one that it has not is made by `learn`."""
-        if task_key in self._references:
-            self._references.move_to_end(task_key)
-        return task_key in self._references
+    def knows(self, task_key: str, instance: Instance) -> bool:
+        """Whether it has the reference of this task and shape; else `learn` makes it."""
+        key = (task_key, instance)
+        if key in self._references:
+            self._references.move_to_end(key)
+        return key in self._references
 
-    def learn(self, task: Task) -> None:
-        """Compute the reference of a task, or find it in the scratch folder."""
+    def learn(self, task: Task, instance: Instance) -> None:
+        """Compute the reference of a task for one shape, or find it in the scratch folder."""
         import tvm
 
+        from spaces.dims import closed
         from spaces.reference import reference
 
-        module = tvm.ir.load_json(task.module)
-        self._references[task.key] = reference(module, task.key, self._scratch / "references")
-        while len(self._references) > _REFERENCES_KEPT:
-            self._references.popitem(last=False)
+        module = closed(tvm.ir.load_json(task.module), dict(instance))
+        seed = "-".join([task.key, *(f"{name}{value}" for name, value in instance)])
+        found = reference(module, seed, self._scratch / "references")
+        self._references[task.key, instance] = found
+        kept_bytes = sum(known.size_bytes for known in self._references.values())
+        while len(self._references) > 1 and kept_bytes > _REFERENCES_BYTES:
+            _, dropped = self._references.popitem(last=False)
+            kept_bytes -= dropped.size_bytes
 
-    def prepare(self, task_key: str, artifact: bytes) -> Checked:
+    def prepare(self, task_key: str, instance: Instance, artifact: bytes) -> Checked:
         """Load an artifact, run it once, compare. It stays loaded for `time`.
 
         Constant operands that it takes in another layout are packed first, which is no part of
@@ -109,7 +116,7 @@ class RunChild:
 
         from spaces.build import load_kernel
 
-        known = self._references[task_key]
+        known = self._references[task_key, instance]
         self.drop()
         loaded = load_kernel(artifact)
         self._loaded = loaded.module

@@ -15,7 +15,7 @@ from spaces.target import target_cores, target_kind
 from tuner.child import DeadlinePassed, Died, MemoryExceeded, Outcome, Raised, Returned
 from tuner.effort import Timing
 from tuner.record import Measurement, Status
-from tuner.task import Task
+from tuner.task import Instance, Task
 
 _START_DEADLINE_S = 120.0
 _REFERENCE_DEADLINE_S = 600.0
@@ -101,6 +101,7 @@ class Runner:
         timing: Timing,
         cutoff_s: float | None,
         deadline_s: float,
+        instance: Instance = (),
     ) -> Measurement:
         """Check an artifact's output and time it.
 
@@ -111,6 +112,7 @@ class Runner:
             cutoff_s: a kernel slower than this is CENSORED with the one sample it gave.
             deadline_s: for loading, checking and timing, of time not spent frozen; the reference
                 of a task and the wait for quiet have deadlines of their own.
+            instance: the shape to measure, of a task with symbolic dimensions.
 
         Returns:
             OK, CENSORED, RUN_FAILED, WRONG or TIMEOUT.
@@ -121,7 +123,7 @@ class Runner:
                 return _failed(f"runner did not start: {started}")
             fresh, self._child.fresh = self._child.fresh, False
             elapsed_s, self._section_s = self._child.stopwatch(), 0.0
-            result = self._measure(task, artifact, timing, cutoff_s, deadline_s)
+            result = self._measure(task, instance, artifact, timing, cutoff_s, deadline_s)
             measured = _judged(result)
             good = measured.status in (Status.OK, Status.CENSORED)
             if not good or self._child.rss_bytes() > _RECYCLE_RSS_BYTES:
@@ -136,17 +138,18 @@ class Runner:
     def _measure(
         self,
         task: Task,
+        instance: Instance,
         artifact: bytes,
         timing: Timing,
         cutoff_s: float | None,
         deadline_s: float,
     ) -> Outcome | Measurement:
         """What became of it: a measurement, or the outcome of the call that ended it."""
-        outcome = self._learn(task)
+        outcome = self._learn(task, instance)
         if not isinstance(outcome, Returned):
             return _failed(f"reference output: {outcome}")
         elapsed_s = self._child.stopwatch()
-        outcome = self._child.call("prepare", task.key, artifact, deadline_s=deadline_s)
+        outcome = self._child.call("prepare", task.key, instance, artifact, deadline_s=deadline_s)
         if not isinstance(outcome, Returned):
             return outcome
         checked: Checked = outcome.value
@@ -161,12 +164,12 @@ class Runner:
         timed: Timed = outcome.value
         return Measurement(Status.CENSORED if timed.censored else Status.OK, timed.samples_s)
 
-    def _learn(self, task: Task) -> Outcome:
+    def _learn(self, task: Task, instance: Instance) -> Outcome:
         """Make sure the child has the task's reference, which no candidate is blamed for."""
-        outcome = self._child.call("knows", task.key, deadline_s=_START_DEADLINE_S)
+        outcome = self._child.call("knows", task.key, instance, deadline_s=_START_DEADLINE_S)
         if outcome != Returned(False):
             return outcome
-        return self._child.call("learn", task, deadline_s=self._reference_deadline_s)
+        return self._child.call("learn", task, instance, deadline_s=self._reference_deadline_s)
 
     def _time(self, timing: Timing, cutoff_s: float | None, left_s: float) -> Outcome:
         """The timed section. The deadline cannot be longer than the node may be frozen."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,6 +20,8 @@ from tuner.utilisation import BUILDER, RUNNER, Utilisation
 _GRACE_S = 45.0
 """What a worker gets beyond its own deadlines before it counts as hung itself."""
 _BUILT_AHEAD = 2
+_BUILT_KEPT = 512
+"""Artifacts of some ten kilobytes each, for kernels that will be measured again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +78,7 @@ class RayMeasurer:
     ) -> None:
         self._effort = effort
         self._wall = wall
-        self._built: dict[tuple[str, str], tuple[Any, float]] = {}
+        self._built: OrderedDict[tuple[str, str], tuple[Any, float]] = OrderedDict()
         self._artifacts: dict[int, Any] = {}
         build_lease_s = 2 * effort.build_deadline_s + _GRACE_S
         run_lease_s = 2 * effort.run_deadline_s + _GRACE_S
@@ -105,10 +108,11 @@ class RayMeasurer:
         return max(0, wanted - builders.load - runners.load)
 
     def submit(self, trials: Sequence[Trial], cutoff_s: float | None = None) -> None:
-        """Take trials; a finalist that was built before is not built again."""
+        """Take trials; a finalist, or a kernel for another shape, is not built again."""
         for trial in trials:
             artifact = self._built.get((trial.task_key, trial.candidate.key))
-            if trial.rung > 0 and artifact is not None:
+            if artifact is not None:
+                self._built.move_to_end((trial.task_key, trial.candidate.key))
                 self._runners.submit(RunJob(trial, cutoff_s, *artifact, builder=""))
             else:
                 self._builders.submit(BuildJob(trial, cutoff_s))
@@ -150,7 +154,12 @@ class RayMeasurer:
     def _call_run(self, actor: Any, job: RunJob) -> Any:
         timing = self._effort.finalist_timing if job.trial.rung > 0 else self._effort.timing
         return actor.run.remote(
-            job.trial.task_key, job.artifact, timing, job.cutoff_s, self._effort.run_deadline_s
+            job.trial.task_key,
+            job.artifact,
+            timing,
+            job.cutoff_s,
+            self._effort.run_deadline_s,
+            job.trial.instance,
         )
 
     def _take_built(self, done: Done[BuildJob]) -> Record | None:
@@ -162,8 +171,10 @@ class RayMeasurer:
         if isinstance(done.value, Measurement):
             return self._record(job.trial, done.value, done, attempt=done.attempt)
         build_s = float(done.value)
-        if job.trial.rung > 0:
+        if job.trial.rung > 0 or job.trial.instance:  # there are more trials of it to come
             self._built[job.trial.task_key, job.trial.candidate.key] = (artifact, build_s)
+            while len(self._built) > _BUILT_KEPT:
+                self._built.popitem(last=False)
         self._runners.submit(
             RunJob(job.trial, job.cutoff_s, artifact, build_s, done.worker, done.attempt)
         )

@@ -76,6 +76,8 @@ class Evaluator:
             code_hash=point.code_hash,
             estimate_s=point.estimate_s,
             chosen_from=point.chosen_from,
+            shape_costs_s=point.shape_costs_s,
+            layout=point.layout,
         )
         return answer, point
 

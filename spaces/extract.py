@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 from spaces import names
@@ -99,15 +100,7 @@ def call_counts(lowered: Any) -> dict[str, int]:
 
 
 def _heavier(task: Task, more: int) -> Task:
-    return Task(
-        key=task.key,
-        name=task.name,
-        module=task.module,
-        target=task.target,
-        weight=task.weight + more,
-        flops=task.flops,
-        domain=task.domain,
-    )
+    return replace(task, weight=task.weight + more)
 
 
 def _flops(module: Any) -> float:

@@ -16,6 +16,7 @@ from spaces.knobs import (
     Columns,
     Costs,
     Knobs,
+    ShapedTemplate,
     Template,
     draw,
     every,
@@ -32,7 +33,7 @@ from spaces.realize import (
 )
 from spaces.trace_space import Point, code_hash
 from tuner.candidate import Candidate, CandidateKind, Draft
-from tuner.task import Task
+from tuner.task import Instance, Task
 
 Predict = Callable[[Matrix], Vector]
 """A cost model's scores of feature vectors; higher is better."""
@@ -60,6 +61,16 @@ class KnobSpace:
         self._module = task_module(task.module)
         self._template = template
         self._seed = zlib.crc32(f"{task.key} {template.name}".encode())
+        self._at: dict[Instance, KnobSpace] = {}
+        self._task = task
+
+    def at(self, instance: Instance) -> KnobSpace:
+        """The same space with limits and estimates of one of the task's shapes."""
+        if not (instance and isinstance(self._template, ShapedTemplate)):
+            return self
+        if instance not in self._at:
+            self._at[instance] = KnobSpace(self._task, self._template.at(instance))
+        return self._at[instance]
 
     @property
     def name(self) -> str:
@@ -134,7 +145,25 @@ class KnobSpace:
         payload = canonical_payload(schedule.trace)
         candidate = Candidate(CandidateKind.TRACE, payload, self.name)
         vectors, costs = self._described([dict(knobs)])
-        return Point(candidate, schedule, code_hash(schedule.mod), vectors[0], float(costs[0]))
+        point = Point(candidate, schedule, code_hash(schedule.mod), vectors[0], float(costs[0]))
+        if not (self._task.shapes and isinstance(self._template, ShapedTemplate)):
+            return point
+        return replace(
+            point,
+            shape_costs_s=tuple(map(float, self._template.shape_costs_s(knobs))),
+            layout=self._template.layout(knobs),
+        )
+
+    def describe(self, candidate: Candidate) -> Point:
+        """The point that a candidate of this space is.
+
+        Raises:
+            InvalidCandidate: it keeps no knobs, or TVM refused them.
+        """
+        knobs = recall(candidate.payload)
+        if knobs is None:
+            raise InvalidCandidate(f"{self.name}: the candidate keeps no knobs")
+        return self.write_down(knobs)
 
     def _rank(self, columns: Columns, parent: Knobs | None = None) -> list[dict[str, int]]:
         """Feasible settings without the parent, none twice, the best estimates first."""

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from spaces import names
+from tuner.task import Instance
 
 Knobs = Mapping[str, int]
 Columns = Mapping[str, npt.NDArray[np.int64]]
@@ -59,6 +60,31 @@ class Template(Protocol):
 
         Raises:
             Exception: whatever TVM throws where a primitive does not apply.
+        """
+
+
+@runtime_checkable
+class ShapedTemplate(Template, Protocol):
+    """A template for a program with symbolic dimensions.
+
+    One setting of its knobs serves every shape. What it costs depends on the shape: the template
+    itself speaks for one that is typical, mostly the largest.
+    """
+
+    def at(self, instance: Instance) -> Template:
+        """The same template with limits and costs of one of the task's shapes.
+
+        Raises:
+            KeyError: the task has no such shape.
+        """
+
+    def shape_costs_s(self, knobs: Knobs) -> Costs:
+        """Analytic estimates of a setting for each of the task's shapes, in seconds."""
+
+    def layout(self, knobs: Knobs) -> str:
+        """How a setting has constant operands packed ahead; empty where it does not.
+
+        Only settings of equal layouts can share the packed operands.
         """
 
 

@@ -199,11 +199,11 @@ def _one_call(function: Any) -> Any:
 
 def _written_last(function: Any) -> int:
     """How many parameters are outputs: the last ones, as in every program of a graph."""
-    from spaces.reference import arguments
+    from spaces.reference import written_positions
 
-    written = [argument.written for argument in arguments(function)]
-    count = sum(written)
-    if not count or not all(written[-count:]):
+    number, written = len(function.params), written_positions(function)
+    count = len(written)
+    if not count or written != set(range(number - count, number)):
         raise ValueError("operands are packed ahead, but outputs are not the last parameters")
     return count
 
@@ -211,7 +211,7 @@ def _written_last(function: Any) -> int:
 def _tensor_type(param: Any) -> Any:
     from tvm import relax
 
-    return relax.TensorType(names.param_shape(param), names.param_dtype(param))
+    return relax.TensorType(names.param_dims(param), names.param_dtype(param))
 
 
 def _packing(graph: Any) -> Packing:

@@ -75,6 +75,12 @@ class Reference:
     outputs: dict[int, Array]
     rtol: float
 
+    @property
+    def size_bytes(self) -> int:
+        """Memory that inputs and outputs take."""
+        known = [a for a in (*self.initial, *self.outputs.values()) if a is not None]
+        return sum(a.nbytes for a in known)
+
     def fresh(self, position: int) -> Array:
         """Contents for an argument before a run."""
         known = self.initial[position]
@@ -114,7 +120,7 @@ def arguments(function: Any) -> tuple[Argument, ...]:
     Raises:
         ValueError: one is no tensor, or its shape is not known.
     """
-    written, bounds = _written(function), _index_bounds(function)
+    written, bounds = written_positions(function), _index_bounds(function)
     found = []
     for i, param in enumerate(function.params):
         shape = names.param_shape(param)
@@ -306,8 +312,8 @@ def _load(path: Path, args: tuple[Argument, ...]) -> _Computed | None:
     return number, bool(keeps), outputs
 
 
-def _written(function: Any) -> set[int]:
-    """Positions of the parameters that a program stores to."""
+def written_positions(function: Any) -> set[int]:
+    """Positions of the parameters that a PrimFunc stores to."""
     import tvm
     import tvm_ffi
 

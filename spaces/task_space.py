@@ -6,9 +6,10 @@ import random
 from functools import cached_property
 
 from spaces.knob_space import KnobSpace, Predict
+from spaces.realize import InvalidCandidate
 from spaces.templates.choose import templates_of
 from spaces.trace_space import Point, TraceSpace
-from tuner.candidate import Draft
+from tuner.candidate import Candidate, Draft
 from tuner.task import Task
 
 _RULES_SHARE = 0.1
@@ -38,13 +39,24 @@ class TaskSpace:
         Raises:
             InvalidCandidate: the random choices gave a schedule that is not valid.
         """
+        if draft.describe and draft.parent is not None:
+            return self._of_candidate(draft.parent)
         space = self._space_of(draft)
         if isinstance(space, KnobSpace):
-            return space.realize_draft(draft, predict)
+            return space.at(draft.instance).realize_draft(draft, predict)
         return space.realize_draft(draft)
+
+    def _of_candidate(self, candidate: Candidate) -> Point:
+        for space in self._templates:
+            if space.name == candidate.space:
+                return space.describe(candidate)
+        raise InvalidCandidate(f"{candidate.space}: nothing is known of its candidates")
 
     def _space_of(self, draft: Draft) -> KnobSpace | TraceSpace:
         rng = random.Random(~draft.seed)
+        if self._task.shapes and self._templates:  # the rules know no symbolic dimensions
+            known = [s for s in self._templates if draft.parent and s.name == draft.parent.space]
+            return known[0] if known else self._any_template(rng)
         searched_through = draft.number > _LOOKS * self._settings
         if searched_through and rng.random() < _FEW / (_FEW + self._settings):
             return self._of_rules()
@@ -54,9 +66,12 @@ class TaskSpace:
                     return space
         fresh = draft.parent is None or not draft.parent.space.startswith("rules:")
         if self._templates and fresh and rng.random() >= _RULES_SHARE:
-            weights = [_NEXT_TEMPLATE**place for place in range(len(self._templates))]
-            return rng.choices(self._templates, weights)[0]
+            return self._any_template(rng)
         return self._of_rules()
+
+    def _any_template(self, rng: random.Random) -> KnobSpace:
+        weights = [_NEXT_TEMPLATE**place for place in range(len(self._templates))]
+        return rng.choices(self._templates, weights)[0]
 
     @cached_property
     def _settings(self) -> int:

@@ -34,6 +34,9 @@ class Point:
         features: for the cost model, where its space knows them without looking at the program.
         estimate_s: analytic latency, where its space has one.
         chosen_from: how many settings were weighed to come to this one.
+        shape_costs_s: analytic latency for each of the shapes of a program with symbolic
+            dimensions; empty for others.
+        layout: how it has constant operands packed ahead, see `spaces.knobs.ShapedTemplate`.
     """
 
     candidate: Candidate
@@ -42,6 +45,8 @@ class Point:
     features: Vector | None = None
     estimate_s: float | None = None
     chosen_from: int = 1
+    shape_costs_s: tuple[float, ...] = ()
+    layout: str = ""
 
 
 class TraceSpace:

@@ -6,6 +6,8 @@ import hashlib
 from dataclasses import dataclass
 from enum import StrEnum
 
+from tuner.task import Instance
+
 
 class CandidateKind(StrEnum):
     """What a candidate's payload holds."""
@@ -40,9 +42,15 @@ class Draft:
     """An order for one candidate: mutate `parent`, or sample afresh where there is none.
 
     Everything random about it follows from `seed`, so a draft gives the same candidate anywhere.
+
+    Attributes:
+        instance: the shape that it should be good for, of a task with symbolic dimensions.
+        describe: answer with `parent` itself, and what there is to know of it.
     """
 
     task_key: str
     number: int
     seed: int
     parent: Candidate | None = None
+    instance: Instance = ()
+    describe: bool = False

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from tuner.candidate import Candidate, Draft
 from tuner.diversity import crowding
 from tuner.measure import Evaluated, Features
-from tuner.record import Record
+from tuner.record import Record, Trial
 from tuner.search import Freshness, stream
 from tuner.similar import Seeds
 from tuner.task import Task
@@ -186,8 +186,11 @@ class Evolution:
         """A number of candidates in the pool, less where each was chosen from many already."""
         return math.ceil(number * self._settings.guided_share) if self._guided else number
 
-    def propose(self, n: int) -> list[Candidate]:
+    def propose(self, n: int) -> list[Trial]:
         """The most promising of the pool, spread over parents."""
+        return [Trial(self._task.key, candidate) for candidate in self._chosen(n)]
+
+    def _chosen(self, n: int) -> list[Candidate]:
         chosen = self._known_first(n)
         if chosen:
             return chosen

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from tuner.candidate import Candidate
 from tuner.progress import TaskProgress
 from tuner.record import Record, Trial
+from tuner.task import Instance
 
 CONTENDER = 1.2
 """A candidate slower than this times the best is no contender: noise does not reach so far."""
@@ -34,11 +35,12 @@ def finalists(
 
 
 def schedule(
-    tasks: Iterable[tuple[TaskProgress, Sequence[Candidate]]],
+    tasks: Iterable[tuple[TaskProgress, Sequence[tuple[Candidate, Instance]]]],
     rounds: int,
     stored: Callable[[Trial], bool],
 ) -> Iterator[Trial]:
-    """Re-timing trials, interleaved: every round times each finalist of each task once.
+    """Re-timing trials, interleaved: every round times each finalist of each task once, and of
+    a task with many shapes once on each of them.
 
     Drift of the machine then meets all of a task's finalists alike. Tasks with the largest share
     of the model come first, so they are served if time runs out.
@@ -47,13 +49,13 @@ def schedule(
         stored: whether a trial has its record already, from an earlier session.
     """
 
-    def share(entry: tuple[TaskProgress, Sequence[Candidate]]) -> float:
+    def share(entry: tuple[TaskProgress, Sequence[tuple[Candidate, Instance]]]) -> float:
         return -entry[0].task.weight * (entry[0].best_s or 0.0)
 
     ordered = sorted(tasks, key=share)
     for rung in range(1, rounds + 1):
-        for progress, candidates in ordered:
-            for candidate in candidates:
-                trial = Trial(progress.task.key, candidate, rung=rung)
+        for progress, chosen in ordered:
+            for candidate, instance in chosen:
+                trial = Trial(progress.task.key, candidate, instance, rung)
                 if not stored(trial):
                     yield trial

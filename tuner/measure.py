@@ -46,6 +46,9 @@ class Evaluated:
         estimate_s: analytic latency, where the space has such an estimate.
         chosen_from: how many settings the space weighed, by estimate and cost model, to answer
             with this one.
+        shape_costs_s: analytic latency for each of the shapes of a task with symbolic dimensions,
+            in their order; empty for others.
+        layout: kernels of different layouts cannot share packed weights, so not one function.
     """
 
     draft: Draft
@@ -57,6 +60,8 @@ class Evaluated:
     features: Features | None = None
     estimate_s: float | None = None
     chosen_from: int = 1
+    shape_costs_s: tuple[float, ...] = ()
+    layout: str = ""
 
 
 class SpacePool(Protocol):

@@ -7,6 +7,9 @@ from pathlib import Path
 
 from tuner.effort import EFFORTS, Effort
 
+MAX_KERNELS = 4
+"""Kernels for all shapes of one program, where nothing else is said."""
+
 
 @dataclass(frozen=True, slots=True)
 class IntRange:
@@ -25,12 +28,16 @@ class ModelSpec:
         shapes: shape of each input that the model leaves dynamic.
         inputs: values of inputs, a file of them or a range of integers to draw from.
         args: keyword arguments for a function that makes the model.
+        dims: values of each symbolic dimension that stays open, ascending.
+        weights: file with the weight of each shape; None weighs all alike.
     """
 
     source: str
     shapes: tuple[tuple[str, tuple[int, ...]], ...] = ()
     inputs: tuple[tuple[str, Path | IntRange], ...] = ()
     args: tuple[tuple[str, str | int | float], ...] = ()
+    dims: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    weights: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +55,7 @@ class TuneOptions:
         base_model: what the cost model begins with: `none`, `auto` (the registered model of the
             target's family), a registered name, `NAME:VERSION`, or the path of a file.
         seeds_from: other runs whose best schedules of equal and similar tasks are tried first.
+        max_kernels: how many kernels may serve the shapes of one program.
     """
 
     model: ModelSpec
@@ -62,3 +70,4 @@ class TuneOptions:
     strategy: str = "evolutionary"
     base_model: str = "none"
     seeds_from: tuple[Path, ...] = ()
+    max_kernels: int = MAX_KERNELS

@@ -27,6 +27,11 @@ _LARGEST = 2**31 - 1
 _NUMBER = re.compile(r"[0-9]{1,10}")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 _DECIMAL = re.compile(r"[+-]?([0-9]+\.[0-9]*|\.[0-9]+|[0-9]+)([eE][+-]?[0-9]{1,3})?")
+_RANGE = re.compile(
+    r"(?P<low>N)(?:\.\.(?P<high>N)(?::(?P<step>N))?)?".replace("N", r"-?[0-9]{1,10}")
+)
+_MOST_VALUES = 1 << 16
+_DIMENSIONS = "write for example T=1..128, M=16..2048:16 or T=5,24,43"
 _HOST_PORT = re.compile(r"(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):(?P<port>[0-9]{1,5})")
 
 
@@ -68,6 +73,28 @@ def shape(text: str) -> tuple[str, tuple[int, ...]]:
     if not all(1 <= size <= _LARGEST for size in shape):
         raise UsageError(f"{text!r} has an extent outside 1 to {_LARGEST}")
     return name.strip(), shape
+
+
+def dimension(text: str) -> tuple[str, tuple[int, ...]]:
+    """Name and values of `T=1..128`, `M=16..2048:16` or `T=5,24,43`; each value once, in order."""
+    name, equals, spec = text.partition("=")
+    if not (equals and name.strip() and spec.strip()):
+        raise UsageError(f"{text!r} is no dimension: {_DIMENSIONS}")
+    values: set[int] = set()
+    for part in spec.split(","):
+        match = _RANGE.fullmatch(part.strip())
+        if not match:
+            raise UsageError(f"{text!r} is no dimension: {_DIMENSIONS}")
+        low = int(match["low"])
+        high, step = int(match["high"] or low), int(match["step"] or 1)
+        if not 1 <= low <= _LARGEST or not 1 <= high <= _LARGEST:
+            raise UsageError(f"{text!r} has a size outside 1 to {_LARGEST}")
+        if high < low or step < 1:
+            raise UsageError(f"{text!r} is an empty range: {_DIMENSIONS}")
+        if (high - low) // step >= _MOST_VALUES:
+            raise UsageError(f"{text!r} has more than {_MOST_VALUES} values: give it a step")
+        values.update(range(low, high + 1, step))
+    return name.strip(), tuple(sorted(values))
 
 
 def input_value(text: str) -> tuple[str, Path | IntRange]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tuner.record import Record, Status
-from tuner.task import Task
+from tuner.task import Instance, Task
 from tuner.utilisation import SlotSeconds
 
 
@@ -17,8 +17,8 @@ class TaskProgress:
     Attributes:
         spent: trials that count against the budget.
         statuses: how many rung-0 trials ended each way.
-        default_s: latency of the default schedule.
-        best_s: best latency seen in the search.
+        bests: best latency seen in the search, by shape; a static task has one, `()`.
+        defaults: latency of the default schedule, by shape.
         history: best latency after each counted trial, None before the first valid one.
         retimed: samples of each candidate's re-timings, by candidate key.
     """
@@ -27,9 +27,8 @@ class TaskProgress:
     spent: int = 0
     statuses: dict[Status, int] = field(default_factory=dict)
     default_key: str = ""
-    default_s: float | None = None
-    best_s: float | None = None
-    best_key: str = ""
+    bests: dict[Instance, float] = field(default_factory=dict)
+    defaults: dict[Instance, float] = field(default_factory=dict)
     history: list[float | None] = field(default_factory=list)
     retimed: dict[str, list[float]] = field(default_factory=dict)
 
@@ -44,12 +43,37 @@ class TaskProgress:
         self.statuses[status] = self.statuses.get(status, 0) + 1
         self.spent += status.spends_budget
         if latency_s is not None:
+            instance = record.trial.instance
             if key == self.default_key:
-                self.default_s = latency_s
-            if self.best_s is None or latency_s < self.best_s:
-                self.best_s, self.best_key = latency_s, key
+                self.defaults[instance] = latency_s
+            self.bests[instance] = min(latency_s, self.bests.get(instance, latency_s))
         if status.spends_budget:
             self.history.append(self.best_s)
+
+    @property
+    def best_s(self) -> float | None:
+        """Best latency: the weighted mean over the shapes that have one."""
+        return self._mean(self.bests)
+
+    @property
+    def default_s(self) -> float | None:
+        """Latency of the default schedule, as far as it can be compared with `best_s`.
+
+        It is timed on few of many shapes; on the others it counts as slower than the best by the
+        same factor.
+        """
+        best_s = self.best_s
+        if not self.defaults or best_s is None:
+            return None
+        both = {i: self.bests[i] for i in self.defaults if i in self.bests}
+        theirs, ours = self._mean(self.defaults), self._mean(both)
+        return theirs if theirs is None or not ours else best_s * theirs / ours
+
+    def _mean(self, latencies_s: Mapping[Instance, float]) -> float | None:
+        weights = dict(self.task.shapes)
+        known = [(weights.get(i, 1.0), s) for i, s in latencies_s.items()]
+        total = sum(weight for weight, _ in known)
+        return sum(weight * s for weight, s in known) / total if total else None
 
     @property
     def failures(self) -> int:

@@ -10,9 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from tuner.candidate import Candidate, CandidateKind
-
-Instance = tuple[tuple[str, int], ...]
-"""Values of the symbolic dimensions, sorted by name; empty when static."""
+from tuner.task import Instance
 
 
 class Status(StrEnum):

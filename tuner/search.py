@@ -9,12 +9,12 @@ import hashlib
 import random
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from tuner.candidate import Candidate, Draft
 from tuner.measure import Evaluated
-from tuner.record import Record
-from tuner.task import Task
+from tuner.record import Record, Trial
+from tuner.task import Instance, Task
 
 
 class Search(Protocol):
@@ -26,9 +26,9 @@ class Search(Protocol):
     def absorb(self, evaluated: Iterable[Evaluated]) -> None:
         """Take answers to drafts in."""
 
-    def propose(self, n: int) -> list[Candidate]:
-        """At most `n` candidates to measure. None was proposed or tried before, by its key or
-        by its program, whether that gave a time or failed."""
+    def propose(self, n: int) -> list[Trial]:
+        """At most `n` trials, of rung 0. None was proposed or tried before, and no candidate of
+        the same program was for the same shape, whether that gave a time or failed."""
 
     def observe(self, records: Iterable[Record]) -> None:
         """Learn how rung-0 trials of this task ended."""
@@ -36,6 +36,14 @@ class Search(Protocol):
     @property
     def exhausted(self) -> bool:
         """Whether nothing new turns up any more and all that did was proposed."""
+
+
+@runtime_checkable
+class ChoosesFinalists(Protocol):
+    """A search that knows itself who should be timed again."""
+
+    def finalists(self) -> list[tuple[Candidate, Instance]]:
+        """Candidates and the shapes to time them on, those of one shape together."""
 
 
 SearchMaker = Callable[[Task, int], Search]
@@ -126,9 +134,10 @@ class RandomReplay:
             else:
                 self._fresh.miss()
 
-    def propose(self, n: int) -> list[Candidate]:
+    def propose(self, n: int) -> list[Trial]:
         """First come, first proposed."""
-        return [self._pool.popleft() for _ in range(min(n, len(self._pool)))]
+        number = min(n, len(self._pool))
+        return [Trial(self._task.key, self._pool.popleft()) for _ in range(number)]
 
     def observe(self, records: Iterable[Record]) -> None:
         """Only remembers what was measured."""

@@ -27,9 +27,9 @@ from tuner.measure import Evaluated, Features, Measurer, SpacePool
 from tuner.observer import FittedModel, Observer
 from tuner.progress import Snapshot, fold, gain, rows
 from tuner.record import Record, Trial, TrialKey
-from tuner.search import SearchMaker, by_task
+from tuner.search import ChoosesFinalists, SearchMaker, by_task
 from tuner.store import RecordStore
-from tuner.task import Task
+from tuner.task import Instance, Task
 from tuner.utilisation import Utilisation, idle_reasons
 
 _log = logging.getLogger(__name__)
@@ -122,14 +122,16 @@ class Session:
         self._errors: Counter[str] = Counter()
         self._new_records = 0
         self._session_id = store.begin_session(wall())
+        self._shapes = {
+            t.key: {instance: place for place, (instance, _) in enumerate(t.shapes)}
+            for t in self._tasks
+        }
         self._searches = {t.key: make_search(t, seed + self._session_id) for t in self._tasks}
         self._progress = fold(self._tasks, {k: c.key for k, c in self._defaults.items()}, ())
         self._seen: set[TrialKey] = set()
         self._resume()
         self._seeds = deque(
-            trial
-            for task in self._tasks
-            if (trial := Trial(task.key, self._defaults[task.key])).key not in self._seen
+            trial for task in self._tasks if (trial := self._of_default(task)).key not in self._seen
         )
         self._snapshot = self._draw()
 
@@ -193,13 +195,13 @@ class Session:
             task_key = next((k for k in self._order() if k not in starved), None)
             if task_key is None:
                 return
-            candidates = self._searches[task_key].propose(1)
-            if not candidates:
+            proposed = self._searches[task_key].propose(1)
+            if not proposed:
                 starved.add(task_key)
                 continue
-            trial = Trial(task_key, candidates[0])
+            trial = proposed[0]
             if trial.key not in self._seen and trial.key not in self._in_flight:
-                best_s = self._progress[task_key].best_s
+                best_s = self._progress[task_key].bests.get(trial.instance)
                 self._submit(trial, cutoff_s=self._effort.timing.cutoff_s(best_s))
 
     def _give_drafts(self) -> None:
@@ -231,7 +233,8 @@ class Session:
             trial = record.trial
             self._in_flight.pop(trial.key, None)
             key = (trial.task_key, trial.candidate.key)
-            answer = self._known.pop(key, None)
+            # A kernel for several shapes is measured more than once.
+            answer = self._known.get(key) if trial.instance else self._known.pop(key, None)
             features = answer.features if answer else None
             if answer and answer.code_hash:
                 record = replace(record, code_hash=answer.code_hash)
@@ -239,11 +242,21 @@ class Session:
                 continue  # its trial has a record already: an answer counts once
             self._new_records += 1
             self._learn_from(record, features)
-            if answer and answer.estimate_s is not None and record.latency_s is not None:
-                self._estimates.add(trial.task_key, answer.estimate_s, record.latency_s)
+            if answer and record.latency_s is not None:
+                self._judge_estimate(answer, trial, record.latency_s)
             best_s = self._progress[trial.task_key].best_s
             for observer in self._observers:
                 observer.on_record(record, best_s)
+
+    def _judge_estimate(self, answer: Evaluated, trial: Trial, latency_s: float) -> None:
+        """Estimates are compared among trials of one shape."""
+        if trial.instance:
+            place = self._shapes[trial.task_key].get(trial.instance)
+            if place is not None and answer.shape_costs_s:
+                group = f"{trial.task_key} {trial.instance}"
+                self._estimates.add(group, answer.shape_costs_s[place], latency_s)
+        elif answer.estimate_s is not None:
+            self._estimates.add(trial.task_key, answer.estimate_s, latency_s)
 
     def _learn_from(self, record: Record, features: Features | None) -> None:
         self._seen.add(record.trial.key)
@@ -251,8 +264,8 @@ class Session:
             self._errors[record.measurement.error.splitlines()[0]] += 1
         self._progress[record.trial.task_key].observe(record)
         self._searches[record.trial.task_key].observe([record])
-        if features is not None:
-            self._dataset.add(record, features)
+        if features is not None and not record.trial.instance:
+            self._dataset.add(record, features)  # kernels of many shapes have a model of their own
 
     def _take_answers(self, answers: Sequence[Evaluated]) -> None:
         for task_key, answered in by_task(answers).items():
@@ -303,18 +316,7 @@ class Session:
         """Time each task's best candidates again, interleaved, while time is left."""
         self._phase = "finalists"
         self._account()
-        chosen = [
-            (
-                p,
-                finalists(
-                    p,
-                    self._store.best(key, self._effort.finalists + 1),
-                    self._defaults.get(key),
-                    self._effort.finalists,
-                ),
-            )
-            for key, p in self._progress.items()
-        ]
+        chosen = [(p, self._finalists(key)) for key, p in self._progress.items()]
         queue = schedule(chosen, self._effort.finalist_rounds, lambda t: t.key in self._seen)
         until_s = min(self._limits.deadline_s, self._clock() + self._limits.finalists_s)
         upcoming = next(queue, None)
@@ -327,6 +329,24 @@ class Session:
             self._take_records(self._machines.measurer.collect(_WAIT_S))
             self._account()
             self._tell()
+
+    def _finalists(self, task_key: str) -> list[tuple[Candidate, Instance]]:
+        """Who is timed again of one task, and on which shapes."""
+        search = self._searches[task_key]
+        if isinstance(search, ChoosesFinalists):
+            return search.finalists()
+        found = finalists(
+            self._progress[task_key],
+            self._store.best(task_key, self._effort.finalists + 1),
+            self._defaults.get(task_key),
+            self._effort.finalists,
+        )
+        return [(candidate, ()) for candidate in found]
+
+    def _of_default(self, task: Task) -> Trial:
+        """The trial of a task's default schedule; of many shapes, on the one in the middle."""
+        instance = task.shapes[len(task.shapes) // 2][0] if task.shapes else ()
+        return Trial(task.key, self._defaults[task.key], instance)
 
     # What the session knows.
 

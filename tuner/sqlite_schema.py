@@ -17,6 +17,7 @@ import json
 import math
 import struct
 import zlib
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ import numpy as np
 from tuner.candidate import Candidate, CandidateKind
 from tuner.measure import Features
 from tuner.record import Measurement, Provenance, Record, Status, Trial, TrialKey
-from tuner.task import Task
+from tuner.task import Shapes, Task
 
 VERSION = 1
 
@@ -147,13 +148,13 @@ def record_of(row: tuple[Any, ...]) -> Record:
 def task_row(task: Task) -> tuple[object, ...]:
     """Values for `UPSERT_TASK`."""
     module = zlib.compress(task.module.encode())
-    domain = json.dumps(task.domain)
-    return task.key, task.name, module, task.target, task.weight, task.flops, domain
+    shapes = json.dumps({"shapes": task.shapes} if task.shapes else [])
+    return task.key, task.name, module, task.target, task.weight, task.flops, shapes
 
 
 def task_of(row: tuple[Any, ...]) -> Task:
     """The task that a row of `SELECT_TASK` stands for."""
-    key, name, module, target, weight, flops, domain = row
+    key, name, module, target, weight, flops, shapes = row
     return Task(
         key=key,
         name=name,
@@ -161,8 +162,19 @@ def task_of(row: tuple[Any, ...]) -> Task:
         target=target,
         weight=weight,
         flops=flops,
-        domain=tuple((dim, tuple(values)) for dim, values in json.loads(domain)),
+        shapes=_shapes(json.loads(shapes)),
     )
+
+
+def _shapes(stored: Any) -> Shapes:
+    """The shapes of a task; the first release kept values for each dimension instead."""
+    if isinstance(stored, dict):
+        return tuple(
+            (tuple((name, value) for name, value in instance), weight)
+            for instance, weight in stored["shapes"]
+        )
+    dims = [[(name, value) for value in values] for name, values in stored]
+    return tuple((instance, 1.0) for instance in product(*dims)) if dims else ()
 
 
 def pack_vector(vector: Features) -> bytes:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tuner.dynamic.search import KernelSearch
 from tuner.evolution import Evolution
-from tuner.search import RandomReplay, SearchMaker
+from tuner.options import MAX_KERNELS
+from tuner.search import RandomReplay, Search, SearchMaker
 from tuner.similar import Seeds
 from tuner.task import Task
 
@@ -15,14 +17,28 @@ def no_seeds(task: Task) -> Seeds:
     return Seeds()
 
 
-def search_maker(strategy: str, seeds: Callable[[Task], Seeds] = no_seeds) -> SearchMaker:
+def search_maker(
+    strategy: str,
+    seeds: Callable[[Task], Seeds] = no_seeds,
+    *,
+    max_kernels: int = MAX_KERNELS,
+) -> SearchMaker:
     """The maker of a strategy by its name: `evolutionary` or `random`.
 
+    Tasks with symbolic dimensions have a search of their own.
+
     Args:
+        max_kernels: in the set that serves all shapes of such a task.
         seeds: what a task's search may begin with; `random` begins with nothing.
     """
+
+    def make(task: Task, seed: int) -> Search:
+        if task.shapes:
+            return KernelSearch(task, seed, max_kernels)
+        return makers[strategy](task, seed)
+
     makers: dict[str, SearchMaker] = {
         "evolutionary": lambda task, seed: Evolution(task, seed, seeds=seeds(task)),
         "random": lambda task, seed: RandomReplay(task, seed),
     }
-    return makers[strategy]
+    return make

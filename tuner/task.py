@@ -5,6 +5,12 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
+Instance = tuple[tuple[str, int], ...]
+"""Values of the symbolic dimensions, sorted by name; empty when static."""
+
+Shapes = tuple[tuple[Instance, float], ...]
+"""Instances to be fast for, each with its weight. Weights are above zero."""
+
 
 @dataclass(frozen=True, slots=True)
 class Task:
@@ -17,7 +23,8 @@ class Task:
         target: canonical JSON of the TVM target.
         weight: how many times it runs in the model.
         flops: floating point operations of one run (0 where none are counted).
-        domain: ranges of its symbolic dimensions; empty when static.
+        shapes: the instances of a program with symbolic dimensions that it is tuned for; any
+            other shape is computed as well. Empty when static.
     """
 
     key: str
@@ -26,7 +33,7 @@ class Task:
     target: str
     weight: float = 1.0
     flops: float = 0.0
-    domain: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    shapes: Shapes = ()
 
 
 def task_key(program_hash: str, target: str) -> str:

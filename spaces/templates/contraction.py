@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import copy
+from collections.abc import Mapping, Sequence
+from math import prod
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -12,12 +15,16 @@ from spaces.cpu import Cpu, cpu_of
 from spaces.knobs import Columns, Costs, Knobs, Template, draw
 from spaces.realize import new_schedule, task_module
 from spaces.templates import contraction_knobs
-from spaces.templates.contraction_match import describe, tidy
+from spaces.templates import register_tile as k
+from spaces.templates.contraction_match import describe, extents_of, tidy
 from spaces.templates.contraction_product import as_product
 from spaces.templates.contraction_schedule import write_contraction
 from spaces.templates.contraction_shape import Contraction
 from spaces.unchecked import Unchecked
-from tuner.task import Task
+from tuner.task import Instance, Shapes, Task
+
+NO_EXTENTS: Mapping[Instance, Sequence[int]] = MappingProxyType({})
+"""Of a program without symbolic dimensions."""
 
 _VERSION = 1
 _FLOAT_BITS = (32, 64)
@@ -33,14 +40,40 @@ class ContractionTemplate:
     Args:
         contraction: what is computed, and which axes are rows and columns.
         variant: number of this choice of rows and columns.
+        extents: of the axes for each shape that a symbolic program is tuned for; see
+            `spaces.knobs.ShapedTemplate`.
     """
 
-    def __init__(self, contraction: Contraction, cpu: Cpu, variant: int) -> None:
+    def __init__(
+        self,
+        contraction: Contraction,
+        cpu: Cpu,
+        variant: int,
+        extents: Mapping[Instance, Sequence[int]] = NO_EXTENTS,
+    ) -> None:
         self._contraction = contraction
         self._cpu = cpu
+        self._extents = extents
         self._choices = contraction_knobs.choices_of(contraction, cpu)
         form = "product" if contraction.product else "contraction"
         self._name = f"kernel:{form}-{_VERSION}.{variant}"
+
+    def at(self, instance: Instance) -> ContractionTemplate:
+        """See `spaces.knobs.ShapedTemplate`."""
+        shaped = copy.copy(self)
+        shaped._contraction = self._contraction.of_extents(self._extents[instance])
+        return shaped
+
+    def shape_costs_s(self, knobs: Knobs) -> Costs:
+        """See `spaces.knobs.ShapedTemplate`."""
+        extents = np.array(list(self._extents.values()), dtype=np.int64)
+        columns = {name: np.full(len(extents), value) for name, value in knobs.items()}
+        shapes = self._contraction.of_extents(list(extents.T))
+        return np.asarray(contraction_knobs.estimate(shapes, self._cpu, columns).cycles / k.HERTZ)
+
+    def layout(self, knobs: Knobs) -> str:
+        """See `spaces.knobs.ShapedTemplate`."""
+        return contraction_knobs.layout(self._contraction, knobs)
 
     @property
     def name(self) -> str:
@@ -72,21 +105,27 @@ def contraction_templates(task: Task) -> list[Template]:
     Empty where the task is no contraction, or one in numbers that have no multiply-add.
     """
     module = task_module(task.module)
-    found = [*_found(module, product=False), *_found(module, product=True)]
     cpu = cpu_of(task.target)
-    return _promising(
-        [
-            template
-            for variant, contraction in enumerate(found)
-            if contraction.out_bits in _FLOAT_BITS
-            and all(o.bits == contraction.out_bits for o in contraction.operands)
-            and all((template := ContractionTemplate(contraction, cpu, variant)).choices.values())
-        ]
+    found = _found(module, task.shapes, product=False)
+    if not task.shapes:
+        found += _found(module, (), product=True)
+    templates = (
+        ContractionTemplate(contraction, cpu, variant, extents)
+        for variant, (contraction, extents) in enumerate(found)
+        if contraction.out_bits in _FLOAT_BITS
+        and all(o.bits == contraction.out_bits for o in contraction.operands)
+        and (contraction.plain or not contraction.symbolic)
     )
+    return _promising([t for t in templates if all(t.choices.values())])
 
 
-def _found(module: Any, *, product: bool) -> list[Contraction]:
-    """The ways to see a program as it is, or brought into the form of a product."""
+def _found(
+    module: Any, shapes: Shapes, *, product: bool
+) -> list[tuple[Contraction, Mapping[Instance, Sequence[int]]]]:
+    """The ways to see a program as it is, or brought into the form of a product.
+
+    One with symbolic dimensions is described for the largest of its shapes.
+    """
     schedule = new_schedule(module)
     try:
         stages = tidy(schedule)
@@ -94,7 +133,13 @@ def _found(module: Any, *, product: bool) -> list[Contraction]:
             stages = as_product(schedule, stages)
         if stages is None or not _is_float(schedule.get(stages.main)):
             return []
-        return describe(module["main"], schedule, stages, product=product)
+        extents = {
+            instance: tuple(n or 0 for n in extents_of(schedule, stages, dict(instance)))
+            for instance, _ in shapes
+        }
+        largest = max(extents, key=lambda instance: prod(extents[instance]), default=())
+        ways = describe(module["main"], schedule, stages, product=product, values=dict(largest))
+        return [(contraction, extents) for contraction in ways]
     except Exception:  # TVM raises whatever its C++ side threw; then the rules remain
         return []
 

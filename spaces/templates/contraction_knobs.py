@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spaces.cpu import Cpu
-from spaces.knobs import Columns, Costs
+from spaces.knobs import Columns, Costs, Knobs
 from spaces.templates import register_tile as k
 from spaces.templates.contraction_shape import Contraction
 
@@ -36,8 +36,8 @@ def choices_of(c: Contraction, cpu: Cpu) -> dict[str, tuple[int, ...]]:
         k.VECTORS: k.VECTOR_COUNTS,
         k.LANES: lanes,
         k.UNROLL: (1, 2, 3, 4, 8, 9, 16),
-        k.ROW_BLOCK: k.BLOCKS if c.rows else (1,),
-        k.COLUMN_BLOCK: k.BLOCKS,
+        k.ROW_BLOCK: k.blocks(c, c.rows) if c.rows else (1,),
+        k.COLUMN_BLOCK: k.blocks(c, (c.column,)),
         k.OUTER_BLOCK: k.outer_blocks(c),
         k.COLUMNS_FIRST: (0, 1),
         k.PACK_ROWS: (0, 1) if packs_rows else (0,),
@@ -57,6 +57,19 @@ def tiling(c: Contraction, knobs: Mapping[str, Any]) -> k.Tiling:
     """Sizes that follow from knobs, divisible or not."""
     depth = -(-c.depth // knobs[k.UNROLL]) * knobs[k.UNROLL] if c.plain else c.depth
     return k.tiled(c, knobs, padded_depth=depth)
+
+
+def layout(c: Contraction, knobs: Knobs) -> str:
+    """How constant operands are packed ahead: settings of equal layout share what is packed."""
+    parts = []
+    depth = knobs[k.UNROLL] if c.plain and c.depth % knobs[k.UNROLL] else 1
+    for operand, packed, width in (
+        (c.rows_of, knobs[k.PACK_ROWS], knobs[k.ROWS]),
+        (c.columns_of, knobs[k.PACK_COLUMNS], knobs[k.VECTORS] * knobs[k.LANES]),
+    ):
+        if packed and c.operands[operand].constant:
+            parts.append(f"{operand}:{width}/{depth}")
+    return " ".join(parts)
 
 
 def feasible(c: Contraction, cpu: Cpu, columns: Columns) -> npt.NDArray[np.bool_]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 from spaces import names
 from spaces.affine import Index, read_index
+from spaces.dims import NO_VALUES, is_open, value_of
 from spaces.templates.contraction_roles import roles
 from spaces.templates.contraction_shape import Axis, Contraction, Operand
 
@@ -122,22 +123,28 @@ def _plain_copy(block: Any) -> bool:
 
 
 def describe(
-    function: Any, schedule: Any, stages: Stages, *, product: bool = False
+    function: Any,
+    schedule: Any,
+    stages: Stages,
+    *,
+    product: bool = False,
+    values: Mapping[str, int] = NO_VALUES,
 ) -> list[Contraction]:
     """The ways to see a tidied program as rows and columns; empty where there is none.
 
     Args:
         function: the PrimFunc as it was given, which says what is constant.
         product: whether the program was brought into the form of a product before.
+        values: of symbolic dimensions: the shape for which roles are chosen.
     """
     block = schedule.get(stages.main)
     loads = factors(block)
-    extents = [names.known_int(v.dom.extent) for v in block.iter_vars]
+    extents = extents_of(schedule, stages, values)
     kinds = [int(v.iter_type) for v in block.iter_vars]
     if loads is None or None in extents or set(kinds) - {names.SPATIAL, names.REDUCED}:
         return []
     numbers = {v.var: n for n, v in enumerate(block.iter_vars)}
-    fixed = frozenset(n for n, extent in enumerate(extents) if extent == 1)
+    fixed = _fixed(block)
     out = [read_index(e, numbers, fixed) for e in block.body.indices]
     indexes = [[read_index(e, numbers, fixed) for e in load.indices] for load in loads]
     axes = tuple(
@@ -147,16 +154,20 @@ def describe(
             out_dim=_alone(number, out),
             dims=(_alone(number, indexes[0]), _alone(number, indexes[1])),
             used=(_uses(number, indexes[0]), _uses(number, indexes[1])),
-            steps=(_step(number, indexes[0], loads[0]), _step(number, indexes[1], loads[1])),
+            steps=(
+                _step(number, indexes[0], loads[0], values),
+                _step(number, indexes[1], loads[1], values),
+            ),
+            symbolic=is_open(block.iter_vars[number].dom.extent),
         )
         for number, (extent, kind) in enumerate(zip(extents, kinds, strict=True))
     )
-    if any(not a.reduce and a.extent > 1 and a.out_dim is None for a in axes):
+    if any(not a.reduce and not a.single and a.out_dim is None for a in axes):
         return []
     constants = _constants(function)
     operands = tuple(
         Operand(
-            shape=tuple(int(d) for d in load.source.shape),
+            shape=tuple(value_of(d, values) or 0 for d in load.source.shape),
             bits=names.element_bits(load.source.dtype),
             constant=_is_constant(load, before and schedule.get(before), constants),
             staged=before is not None,
@@ -176,29 +187,40 @@ def describe(
             out_dims=len(out),
             out_bits=names.element_bits(block.body.buffer.dtype),
             epilogue=stages.last is not None,
-            epilogue_keeps_shape=keeps_shape(schedule, stages),
+            epilogue_keeps_shape=keeps_shape(schedule, stages, values),
             product=product,
         )
         for column, columns_of, rows, outer in roles(axes, (operands[0], operands[1]))
     ]
 
 
-def keeps_shape(schedule: Any, stages: Stages) -> bool:
+def extents_of(schedule: Any, stages: Stages, values: Mapping[str, int]) -> list[int | None]:
+    """Extents of the axes of the contraction for one shape, in order; None is unknown."""
+    return [value_of(v.dom.extent, values) for v in schedule.get(stages.main).iter_vars]
+
+
+def _fixed(block: Any) -> frozenset[int]:
+    """Axes that have one step, whatever the shape."""
+    extents = [names.known_int(v.dom.extent) for v in block.iter_vars]
+    return frozenset(n for n, extent in enumerate(extents) if extent == 1)
+
+
+def keeps_shape(schedule: Any, stages: Stages, values: Mapping[str, int] = NO_VALUES) -> bool:
     """Whether the epilogue goes through the result in the result's own order."""
     if stages.last is None:
         return True
     last, main = schedule.get(stages.last), schedule.get(stages.main)
-    wanted = [int(d) for d in main.writes[0].source.shape]
-    extents = [names.known_int(v.dom.extent) for v in last.iter_vars]
+    wanted = [value_of(d, values) for d in main.writes[0].source.shape]
+    extents = [value_of(v.dom.extent, values) for v in last.iter_vars]
     numbers = {v.var: n for n, v in enumerate(last.iter_vars)}
     mine = [r for r in last.reads if r.source.same_as(main.writes[0].source)]
     if extents != wanted or len(mine) != 1 or len(last.writes) != 1:
         return False
-    fixed = frozenset(n for n, extent in enumerate(extents) if extent == 1)
+    fixed = _fixed(last)
     for region in (mine[0], last.writes[0]):
         index = [read_index(part.min, numbers, fixed) for part in region.region]
         if any(
-            extents[d] != 1 and (e.steps != {d: 1} or e.tangled or e.constant)
+            d not in fixed and (e.steps != {d: 1} or e.tangled or e.constant)
             for d, e in enumerate(index)
         ) or len(index) != len(wanted):
             return False
@@ -254,11 +276,11 @@ def _uses(number: int, index: Sequence[Index]) -> bool:
     return any(number in e.uses for e in index)
 
 
-def _step(number: int, index: Sequence[Index], load: Any) -> int | None:
+def _step(number: int, index: Sequence[Index], load: Any, values: Mapping[str, int]) -> int | None:
     """How many elements of a buffer one step of a variable leads on."""
     if any(number in e.tangled for e in index):
         return None
-    sizes = [int(d) for d in load.source.shape]
+    sizes = [value_of(d, values) or 0 for d in load.source.shape]
     return sum(e.steps.get(number, 0) * prod(sizes[d + 1 :]) for d, e in enumerate(index))
 
 

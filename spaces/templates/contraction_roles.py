@@ -17,7 +17,7 @@ def roles(axes: Sequence[Axis], operands: tuple[Operand, Operand]) -> list[Roles
     The other operand either does not depend on it, and gives one element for a whole vector, or
     is contiguous along it too, as in a depthwise convolution with channels last.
     """
-    spatial = [i for i, a in enumerate(axes) if not a.reduce and a.extent > 1]
+    spatial = [i for i, a in enumerate(axes) if not a.reduce and (a.extent > 1 or a.symbolic)]
     spatial.sort(key=lambda i: axes[i].out_dim or 0)
     found: list[Roles] = []
     for column in reversed(spatial):
@@ -64,6 +64,7 @@ def _adjacent(before: Axis, after: Axis, operand: Operand, number: int) -> bool:
     dim = before.dims[number]
     return (
         dim is not None
+        and not (before.symbolic or after.symbolic)
         and after.dims[number] == dim + 1
         and before.out_dim is not None
         and after.out_dim == before.out_dim + 1

@@ -70,22 +70,31 @@ class _Loops:
 def _padded(schedule: Any, c: Contraction, knobs: Knobs, stages: Stages) -> Stages:
     """Extents grown to multiples of the tiles, where every index is one axis alone."""
     t = tiling(c, knobs)
-    grown = t.padded_rows != c.row_extent or t.padded_columns != c.column_extent
-    if not c.plain or not (grown or t.padded_depth != c.depth):
-        return stages
+    width = knobs[k.VECTORS] * knobs[k.LANES]
+    multiples = {c.column: (width * t.column_block, t.padded_columns)}
+    if len(c.rows) == 1:
+        multiples[c.rows[0]] = (knobs[k.ROWS] * t.row_block, t.padded_rows)
     padding = [1] * len(c.axes)
-    padding[c.column] = t.padded_columns
-    if c.rows:
-        padding[c.rows[0]] = t.padded_rows if len(c.rows) == 1 else 1
+    for axis, (multiple, padded) in multiples.items():
+        # What a symbolic extent is padded to is not known; a known one is padded to itself.
+        padding[axis] = multiple if c.axes[axis].symbolic else padded
+    grown = any(_is_padded(c, axis, padding[axis]) for axis in multiples)
     inner = _inner_reduction(c)
-    if inner is not None and t.padded_depth != c.depth:
+    if inner is not None and _is_padded(c, inner, knobs[k.UNROLL]):
         padding[inner] = knobs[k.UNROLL]
-    return pad(schedule, stages, padding, grown=grown)
+    elif not grown:
+        return stages
+    return pad(schedule, stages, padding, grown=grown) if c.plain else stages
+
+
+def _is_padded(c: Contraction, axis: int, multiple: int) -> bool:
+    """Whether an axis may have to grow to become a multiple of something."""
+    return multiple > 1 and (c.axes[axis].symbolic or c.axes[axis].extent % multiple != 0)
 
 
 def _inner_reduction(c: Contraction) -> int | None:
     """The only reduction with more than one step, where there is only one."""
-    real = [i for i in c.reduce_axes if c.axes[i].extent > 1]
+    real = [i for i in c.reduce_axes if not c.axes[i].single]
     return real[0] if len(real) == 1 else None
 
 
@@ -203,8 +212,8 @@ def _tiled(schedule: Any, c: Contraction, knobs: Knobs, loops: list[Any]) -> _Lo
     t = tiling(c, knobs)
     special = {c.column, *c.rows, *c.outer, *c.reduce_axes}
     ones = [loops[i] for i in range(len(loops)) if i not in special]
-    single = [loops[i] for i in c.reduce_axes if _single(c, i)]
-    reduction = [loops[i] for i in c.reduce_axes if not _single(c, i)]
+    single = [loops[i] for i in c.reduce_axes if c.axes[i].single]
+    reduction = [loops[i] for i in c.reduce_axes if not c.axes[i].single]
     outer = [loops[i] for i in c.outer]
     row = loops[c.rows[0]] if c.rows else None
     column = loops[c.column]
@@ -232,7 +241,7 @@ def _tiled(schedule: Any, c: Contraction, knobs: Knobs, loops: list[Any]) -> _Lo
 def _chunk(schedule: Any, c: Contraction, knobs: Knobs, loops: _Loops) -> Any:
     """The one loop over all chunks, in parallel."""
     chunk = schedule.fuse(*loops.chunks) if len(loops.chunks) > 1 else loops.chunks[0]
-    if tiling(c, knobs).chunks > 1:
+    if tiling(c, knobs).chunks > 1 or c.symbolic:
         schedule.parallel(chunk)
     return chunk
 
@@ -249,15 +258,11 @@ def _tile(schedule: Any, c: Contraction, knobs: Knobs, loops: _Loops) -> Any:
     return (*loops.single, *slow, *fast)[0]
 
 
-def _single(c: Contraction, axis: int) -> bool:
-    return c.axes[axis].extent == 1
-
-
 def _unrolled(
     schedule: Any, c: Contraction, knobs: Knobs, reduction: list[Any]
 ) -> tuple[list[Any], list[Any]]:
     """Reduction loops, the innermost steps of which are unrolled up to the knob's number."""
-    extents = [c.axes[i].extent for i in c.reduce_axes if not _single(c, i)]
+    extents = [c.axes[i].extent for i in c.reduce_axes if not c.axes[i].single]
     slow: list[Any] = list(reduction)
     fast: list[Any] = []
     left = knobs[k.UNROLL]
@@ -287,8 +292,8 @@ def _unrolled(
 def _vectorized_copy(schedule: Any, block: Any, lanes: int) -> None:
     """The innermost loop of a copy in vectors."""
     loop = schedule.get_loops(block)[-1]
-    extent = int(schedule.get(loop).extent)
-    if extent > lanes and extent % lanes == 0:
+    extent = names.known_int(schedule.get(loop).extent)
+    if extent is None or (extent > lanes and extent % lanes == 0):
         loop = schedule.split(loop, [None, lanes])[1]
         extent = lanes
     if 1 < extent <= lanes:
@@ -316,7 +321,7 @@ def _stage_at_root(schedule: Any, c: Contraction, knobs: Knobs, operand: int, bl
             schedule.unroll(vectors)
         else:
             schedule.unroll(inside)
-        if int(schedule.get(chunk).extent) > 1:
+        if names.known_int(schedule.get(chunk).extent) != 1:
             schedule.parallel(chunk)
         return
     in_parallel(schedule, block, _COPY_CHUNK)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from math import prod
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,7 +13,7 @@ class Axis:
     """One loop of the main block.
 
     Attributes:
-        extent: number of steps.
+        extent: number of steps; of a symbolic one, for the shape that is looked at.
         reduce: whether results are summed over it.
         out_dim: dimension of the result that it is the index of; None for reductions.
         dims: for each operand the dimension it alone is the index of, None where it is not, or
@@ -19,6 +21,7 @@ class Axis:
         used: for each operand whether its index depends on this axis at all.
         steps: for each operand how many elements of its memory one step leads on, None where that
             varies.
+        symbolic: whether the extent is known only when the program runs.
     """
 
     extent: int
@@ -27,6 +30,12 @@ class Axis:
     dims: tuple[int | None, int | None]
     used: tuple[bool, bool]
     steps: tuple[int | None, int | None] = (None, None)
+    symbolic: bool = False
+
+    @property
+    def single(self) -> bool:
+        """Whether it has one step, for every shape."""
+        return self.extent == 1 and not self.symbolic
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +90,19 @@ class Contraction:
     epilogue: bool
     epilogue_keeps_shape: bool
     product: bool = False
+
+    @property
+    def symbolic(self) -> bool:
+        """Whether any extent is known only when the program runs."""
+        return any(axis.symbolic for axis in self.axes)
+
+    def of_extents(self, extents: Sequence[Any]) -> Contraction:
+        """The same program, its axes in the same roles, for another shape.
+
+        Extents may be arrays, of many shapes at once; then so is what follows from them.
+        """
+        axes = (replace(a, extent=n) for a, n in zip(self.axes, extents, strict=True))
+        return replace(self, axes=tuple(axes))
 
     @property
     def row_extent(self) -> int:

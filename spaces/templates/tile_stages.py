@@ -6,10 +6,14 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
+from spaces import names
 from spaces.knobs import Knobs
 from spaces.templates.contraction_match import Stages, producer_of
 from spaces.templates.contraction_shape import Contraction
 from spaces.templates.register_tile import LANES, VECTORS
+
+_SYMBOLIC = 64
+"""What a symbolic extent is taken for where only the size of a piece of work depends on it."""
 
 
 def pad(schedule: Any, stages: Stages, padding: Sequence[int], *, grown: bool) -> Stages:
@@ -42,7 +46,7 @@ def write_back(schedule: Any, c: Contraction, knobs: Knobs, last: Any) -> None:
     if not c.column_is_last:
         return
     loop = schedule.get_loops(last)[-1]
-    extent = int(schedule.get(loop).extent)
+    extent = names.known_int(schedule.get(loop).extent) or 1
     if extent % knobs[LANES] == 0 and extent <= knobs[VECTORS] * knobs[LANES]:
         vectors, lanes = schedule.split(loop, [None, knobs[LANES]])
         schedule.vectorize(lanes)
@@ -52,7 +56,7 @@ def write_back(schedule: Any, c: Contraction, knobs: Knobs, last: Any) -> None:
 def in_parallel(schedule: Any, block: Any, chunk: int) -> None:
     """The outer loops of a copy as one, in parallel; at most `chunk` elements in each step."""
     loops = schedule.get_loops(block)
-    extents = [int(schedule.get(loop).extent) for loop in loops]
+    extents = [names.known_int(schedule.get(loop).extent) or _SYMBOLIC for loop in loops]
     if len(loops) < 2 or prod(extents) <= chunk:
         return
     outside, rest = 1, prod(extents[1:])

@@ -10,9 +10,14 @@ from tuner.candidate import Candidate, CandidateKind
 from tuner.evolution import Evolution, EvolutionSettings
 from tuner.measure import Evaluated
 from tuner.record import Measurement, Record, Status, Trial
+from tuner.search import Search
 from tuner.task import Task
 
 TASK = Task("key", "name", "module", "target")
+
+
+def chosen_by(search: Search, n: int) -> list[Candidate]:
+    return [trial.candidate for trial in search.propose(n)]
 
 
 def candidate(number: int) -> Candidate:
@@ -43,7 +48,7 @@ def test_the_best_scored_is_proposed_first() -> None:
     drafts = search.drafts(30)
     search.absorb(Evaluated(d, candidate(d.number), score=float(d.number)) for d in drafts)
     best = max(d.number for d in drafts)
-    assert search.propose(1) == [candidate(best)]
+    assert chosen_by(search, 1) == [candidate(best)]
 
 
 def test_siblings_of_candidates_in_flight_are_held_back() -> None:
@@ -63,7 +68,7 @@ def test_siblings_of_candidates_in_flight_are_held_back() -> None:
 
     search.absorb(Evaluated(d, candidate(d.number), score=score(d.parent)) for d in drafts)
     parent_of = {candidate(d.number).key: d.parent.key for d in drafts if d.parent}
-    chosen = Counter(parent_of[c.key] for c in search.propose(8))
+    chosen = Counter(parent_of[c.key] for c in chosen_by(search, 8))
     assert len(chosen) == 2
 
 
@@ -80,7 +85,7 @@ def clones_and_others(search: Evolution) -> tuple[set[str], list[Candidate]]:
         Evaluated(d, candidate(d.number), score=-0.1 * i, features=features(i))
         for i, d in enumerate(drafts)
     )
-    return clones, search.propose(6)
+    return clones, chosen_by(search, 6)
 
 
 def test_near_clones_of_the_top_candidate_do_not_fill_a_batch() -> None:
@@ -103,7 +108,7 @@ def test_a_neighbour_is_welcome_again_once_the_one_in_flight_is_back() -> None:
     search.observe(
         Record(Trial(TASK.key, c), Measurement(Status.RUN_FAILED, error="crash")) for c in batch
     )
-    assert search.propose(1)[0].key in clones
+    assert chosen_by(search, 1)[0].key in clones
 
 
 def test_candidates_of_several_spaces_share_the_pool_and_the_archive() -> None:
@@ -117,7 +122,7 @@ def test_candidates_of_several_spaces_share_the_pool_and_the_archive() -> None:
         Evaluated(d, of_space(d.number, s), score=float(d.number))
         for d, s in zip(drafts, spaces, strict=True)
     )
-    batch = search.propose(12)
+    batch = chosen_by(search, 12)
     assert {c.space for c in batch} == set(spaces)
     search.observe(
         Record(Trial(TASK.key, c), Measurement(Status.OK, (1e-3 * (i + 1),)))
@@ -138,13 +143,13 @@ def test_scores_of_different_model_versions_are_not_compared_raw() -> None:
         Evaluated(d, candidate(d.number), score=0.01 * i * i, model_version=2)
         for i, d in enumerate(new)
     )
-    assert search.propose(1) == [candidate(new[-1].number)]
+    assert chosen_by(search, 1) == [candidate(new[-1].number)]
 
 
 def test_a_proposal_waits_for_a_choice_while_more_is_on_order() -> None:
     search = Evolution(TASK, 1, EvolutionSettings(ready_size=10))
     drafts = search.drafts(20)
     search.absorb(Evaluated(d, candidate(d.number)) for d in drafts[:5])
-    assert search.propose(1) == []
+    assert chosen_by(search, 1) == []
     search.absorb(Evaluated(d, candidate(d.number)) for d in drafts[5:])
-    assert len(search.propose(1)) == 1
+    assert len(chosen_by(search, 1)) == 1

@@ -12,7 +12,7 @@ from tuner.candidate import Candidate, CandidateKind
 from tuner.progress import TaskProgress, fold, gain
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.store import MemoryStore
-from tuner.task import Task
+from tuner.task import Instance, Task
 
 
 def candidate(n: int) -> Candidate:
@@ -42,12 +42,23 @@ def test_before_any_record_nothing_is_known() -> None:
 def test_best_and_default_are_found() -> None:
     progress = progress_of(record(0, 4.0), record(1, 2.0), record(2, 3.0))
     assert progress.default_s == 4.0
-    assert (progress.best_s, progress.best_key) == (2.0, candidate(1).key)
+    assert progress.best_s == 2.0
     assert progress.history == [4.0, 2.0, 2.0]
 
 
-def test_the_first_of_equals_stays_best() -> None:
-    assert progress_of(record(1, 2.0), record(2, 2.0)).best_key == candidate(1).key
+def test_a_task_with_many_shapes_is_as_fast_as_its_weighted_mean() -> None:
+    small, large = (("n", 1),), (("n", 9),)
+    task = Task("a", "a", "", "", shapes=((small, 3.0), (large, 1.0)))
+
+    def on(n: int, instance: Instance, seconds: float) -> Record:
+        return Record(Trial("a", candidate(n), instance), Measurement(Status.OK, (seconds,)))
+
+    records = [on(1, small, 1.0), on(1, large, 9.0), on(2, large, 5.0)]
+    progress = fold([task], {"a": DEFAULT}, records)["a"]
+    assert progress.bests == {small: 1.0, large: 5.0}
+    assert (progress.best_s, progress.default_s) == (2.0, None)
+    progress.observe(on(0, large, 20.0))  # four times the best, so on the other shape as well
+    assert progress.default_s == 8.0
 
 
 def test_rejects_and_lost_trials_spend_nothing() -> None:
@@ -90,7 +101,7 @@ def test_gain_is_weighted_and_never_counts_a_loss() -> None:
     progress = fold([A, B], {"a": DEFAULT, "b": DEFAULT}, records)
     assert gain(progress.values()) == pytest.approx((2 * 4.0 + 2.0) / (2 * 1.0 + 2.0))
     assert gain([TaskProgress(A)]) is None
-    slower = TaskProgress(A, default_s=1.0, best_s=2.0)
+    slower = TaskProgress(A, defaults={(): 1.0}, bests={(): 2.0})
     assert gain([slower]) == 1.0
 
 

@@ -18,6 +18,10 @@ from tuner.task import Task
 TASK = Task("key", "name", "module", "target")
 
 
+def chosen_by(search: Search, n: int) -> list[Candidate]:
+    return [trial.candidate for trial in search.propose(n)]
+
+
 def candidate(number: int) -> Candidate:
     return Candidate(CandidateKind.TRACE, f"[{number}]", "rules:test")
 
@@ -57,7 +61,7 @@ class TestSearchContract:
         for _ in range(30):
             drafts = search.drafts(16)
             search.absorb(Evaluated(d, candidate(d.seed % 40)) for d in drafts)
-            proposed += [c.key for c in search.propose(4)]
+            proposed += [c.key for c in chosen_by(search, 4)]
         assert len(proposed) == len(set(proposed))
 
     def test_proposes_one_of_candidates_that_realise_to_the_same_program(
@@ -65,13 +69,13 @@ class TestSearchContract:
     ) -> None:
         drafts = search.drafts(16)
         search.absorb(Evaluated(d, candidate(d.number), code_hash="same") for d in drafts)
-        assert len(search.propose(16)) == 1
+        assert len(chosen_by(search, 16)) == 1
 
     def test_does_not_propose_what_an_earlier_session_measured(self, search: Search) -> None:
         search.observe([record(candidate(n), 1.0) for n in range(20)])
         drafts = search.drafts(16)
         search.absorb(Evaluated(d, candidate(d.number % 20)) for d in drafts)
-        assert search.propose(16) == []
+        assert chosen_by(search, 16) == []
 
     def test_does_not_propose_a_program_that_was_tried_whatever_came_of_it(
         self, search: Search
@@ -85,23 +89,23 @@ class TestSearchContract:
             for i, d in enumerate(drafts)
         )
         codes = {candidate(d.number).key: f"code {i % 4}" for i, d in enumerate(drafts)}
-        assert {codes[c.key] for c in search.propose(16)} == {"code 2", "code 3"}
+        assert {codes[c.key] for c in chosen_by(search, 16)} == {"code 2", "code 3"}
 
     def test_does_not_propose_the_twin_of_one_in_flight(self, search: Search) -> None:
         first, *others = search.drafts(16)
         search.absorb([Evaluated(first, candidate(0), code_hash="same")])
         search.absorb(Evaluated(d, error="refused") for d in others)
-        assert search.propose(1) == [candidate(0)]
+        assert chosen_by(search, 1) == [candidate(0)]
         for draft in search.drafts(4):
             search.absorb([Evaluated(draft, candidate(draft.number), code_hash="same")])
-        assert search.propose(4) == []
+        assert chosen_by(search, 4) == []
 
     def test_a_space_that_only_repeats_itself_is_exhausted(self, search: Search) -> None:
         for _ in range(2000):
             if search.exhausted:
                 return
             search.absorb(Evaluated(d, candidate(1)) for d in search.drafts(16))
-            search.observe(record(c, 1.0) for c in search.propose(16))
+            search.observe(record(c, 1.0) for c in chosen_by(search, 16))
         pytest.fail("never noticed")
 
     def test_a_space_that_gives_nothing_valid_is_exhausted(self, search: Search) -> None:
@@ -131,7 +135,7 @@ def test_any_interleaving_proposes_only_valid_candidates_once(
             waiting.append(Evaluated(draft, c if step % 3 else None, score=float(step)))
         answered, waiting = waiting[: step % 11], waiting[step % 11 :]
         search.absorb(answered)
-        proposed += search.propose(step % 3)
+        proposed += chosen_by(search, step % 3)
         if proposed and step % 2:
             search.observe([record(proposed[-1], 1e-3 * (1 + step) if step % 5 else None)])
     keys = [c.key for c in proposed]

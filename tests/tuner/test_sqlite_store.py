@@ -33,7 +33,7 @@ def record(n: int, *, payload: str = "", rung: int = 0) -> Record:
 
 def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
     path = tmp_path / "records.sqlite"
-    task = Task("t", "matmul", "{}", "{}", domain=(("n", (1, 2, 3)),))
+    task = Task("t", "matmul", "{}", "{}", shapes=(((("n", 1),), 0.5), ((("n", 3),), 1.0)))
     with closing(SqliteStore(path)) as store:
         store.put_tasks([task], {"t": "d"})
         store.append(record(1), np.arange(3, dtype=np.float32))
@@ -208,7 +208,7 @@ def test_a_store_of_schema_version_1_stays_readable(tmp_path: Path) -> None:
             record_line(record_from_json(line)) for line in lines
         ]
         assert [t.name for t in store.tasks()] == ["matmul", "conv"]
-        assert store.tasks()[0].domain == (("n", (1, 128)),)
+        assert store.tasks()[0].shapes == (((("n", 1),), 1.0), ((("n", 128),), 1.0))
         first = json.loads(lines[0])
         assert store.defaults() == {first["task"]: first["candidate"]["key"]}
         vectors = store.features(first["task"])

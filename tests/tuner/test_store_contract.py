@@ -47,7 +47,7 @@ def failed(n: int, status: Status, *, task: str = "t") -> Record:
 
 
 def task(key: str, **changes: object) -> Task:
-    made = Task(key, f"name of {key}", "{}", '{"kind":"llvm"}', 2.0, 1e9, (("n", (1, 128)),))
+    made = Task(key, f"name of {key}", "{}", '{"kind":"llvm"}', 2.0, 1e9, (((("n", 128),), 1.0),))
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
@@ -169,7 +169,7 @@ class TestFeatures:
 
 class TestTasks:
     def test_keep_order_and_content(self, store: RecordStore) -> None:
-        tasks = (task("b"), task("a", domain=(), flops=0.0))
+        tasks = (task("b"), task("a", shapes=(), flops=0.0))
         store.put_tasks(tasks, {"a": "k1"})
         assert store.tasks() == tasks
         assert store.defaults() == {"a": "k1"}

@@ -1,0 +1,172 @@
+"""What is known of the micro-kernels of one task: their estimates, and times on some shapes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tuner.candidate import Candidate
+from tuner.dynamic.residuals import Residuals
+from tuner.measure import Evaluated
+from tuner.record import Record, Status
+from tuner.task import Instance, Shapes
+
+Floats = npt.NDArray[np.float64]
+_UNKNOWN = 0.5
+"""Standard deviation of an estimate's error before anything was measured."""
+_MOST_LEARNED = 600
+"""Pairs that predictions are made from; the latest, where there are more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A candidate that serves every shape.
+
+    Attributes:
+        features: of its setting, alike for alike kernels; the same columns for all of a task.
+        costs_s: analytic latency for each shape of the task.
+        layout: kernels of another layout cannot be in one set with it.
+    """
+
+    candidate: Candidate
+    features: tuple[float, ...]
+    costs_s: tuple[float, ...]
+    layout: str
+
+
+def kernel_of(answer: Evaluated) -> Kernel | None:
+    """The kernel that an evaluated draft gave; None where it is none."""
+    if answer.candidate is None or not answer.shape_costs_s:
+        return None
+    features = () if answer.features is None else tuple(map(float, answer.features))
+    return Kernel(answer.candidate, features, answer.shape_costs_s, answer.layout)
+
+
+class Kernels:
+    """Kernels by number, and what was measured of them. Grows; forgets nothing but failures."""
+
+    def __init__(self, shapes: Shapes) -> None:
+        self.instances: tuple[Instance, ...] = tuple(instance for instance, _ in shapes)
+        self.weights = np.array([weight for _, weight in shapes], dtype=np.float64)
+        self._places = {instance: i for i, instance in enumerate(self.instances)}
+        self._values = np.array(
+            [[value for _, value in i] for i in self.instances], dtype=np.float64
+        )
+        self._kernels: list[Kernel] = []
+        self._numbers: dict[str, int] = {}
+        self._times_s: dict[tuple[int, int], float] = {}
+        self._rungs: dict[tuple[int, int], int] = {}
+        self._failed: set[int] = set()
+        self._dropped: set[int] = set()
+        self._rows: dict[int, int] = {}
+        self._residuals: Residuals | None = None
+
+    def __len__(self) -> int:
+        return len(self._kernels)
+
+    def __getitem__(self, number: int) -> Kernel:
+        return self._kernels[number]
+
+    def number(self, candidate: Candidate) -> int | None:
+        """The number of a candidate; None where it is not known."""
+        return self._numbers.get(candidate.key)
+
+    def place(self, instance: Instance) -> int | None:
+        """The number of a shape; None where the task has no such shape."""
+        return self._places.get(instance)
+
+    def add(self, kernel: Kernel) -> int:
+        """Take a kernel in; its number."""
+        key = kernel.candidate.key
+        if key not in self._numbers:
+            self._numbers[key] = len(self._kernels)
+            self._kernels.append(kernel)
+            self._residuals = None
+        return self._numbers[key]
+
+    def drop(self, numbers: Iterable[int]) -> None:
+        """Ask nothing more about kernels that were never measured."""
+        self._dropped.update(numbers)
+
+    def observe(self, record: Record) -> None:
+        """Take a record of a known kernel in. Times of a higher rung replace those of a lower."""
+        number = self.number(record.trial.candidate)
+        place = self.place(record.trial.instance)
+        if number is None or place is None or record.measurement.status is Status.LOST:
+            return
+        seconds = record.latency_s
+        if seconds is None and record.measurement.status is Status.CENSORED:
+            seconds = min(record.measurement.samples_s, default=math.inf)
+        if seconds is None or not math.isfinite(seconds):
+            self._failed.add(number)
+            return
+        pair, rung = (number, place), record.trial.rung
+        if rung < self._rungs.get(pair, 0):
+            return
+        if rung and self._rungs.get(pair):
+            seconds = min(seconds, self._times_s[pair])
+        self._times_s[pair], self._rungs[pair] = seconds, rung
+        self._residuals = None
+
+    def time_s(self, number: int, place: int) -> float | None:
+        """What was measured of a pair."""
+        return self._times_s.get((number, place))
+
+    @property
+    def measured(self) -> list[int]:
+        """Kernels with at least one time and no failure, in order."""
+        return sorted({number for number, _ in self._times_s} - self._failed)
+
+    @property
+    def pairs(self) -> int:
+        """Pairs of a kernel and a shape with a time."""
+        return len(self._times_s)
+
+    def failed(self, number: int) -> bool:
+        """Whether it gave no time, or a wrong result, on any shape."""
+        return number in self._failed
+
+    def latencies_s(self, numbers: Sequence[int], places: Sequence[int]) -> Floats:
+        """Kernels by shapes: what was measured, and elsewhere what is predicted."""
+        return self.forecast(numbers, places)[0]
+
+    def forecast(self, numbers: Sequence[int], places: Sequence[int]) -> tuple[Floats, Floats]:
+        """Latencies, kernels by shapes, and the standard deviation of their logarithms, which is
+        0 of what was measured."""
+        if not len(numbers):
+            return np.zeros((0, len(places))), np.zeros((0, len(places)))
+        costs = np.array([self._kernels[n].costs_s for n in numbers], dtype=np.float64)
+        costs = costs[:, list(places)]
+        spreads = np.full(costs.shape, _UNKNOWN)
+        grid = np.meshgrid(np.asarray(numbers), np.asarray(places), indexing="ij")
+        if self._times_s:
+            learned = self._learned()
+            rows = np.array([self._rows[n] for n in grid[0].ravel().tolist()])
+            mean, spread = learned.predict(rows, grid[1].ravel())
+            costs = costs * np.exp(mean).reshape(costs.shape)
+            spreads = spread.reshape(costs.shape)
+        for row, number in enumerate(numbers):
+            for column, place in enumerate(places):
+                known = self._times_s.get((number, place))
+                if known is not None:
+                    costs[row, column], spreads[row, column] = known, 0.0
+        return costs, spreads
+
+    def _learned(self) -> Residuals:
+        if self._residuals is None:
+            pairs = list(self._times_s)[-_MOST_LEARNED:]
+            errors = [math.log(self._times_s[n, p] / self._kernels[n].costs_s[p]) for n, p in pairs]
+            alive = [n for n in range(len(self._kernels)) if n not in self._dropped]
+            self._rows = {number: row for row, number in enumerate(alive)}
+            self._residuals = Residuals(
+                np.array([self._kernels[n].features for n in alive], dtype=np.float64),
+                self._values,
+                [self._rows[n] for n, _ in pairs],
+                [p for _, p in pairs],
+                errors,
+            )
+        return self._residuals

@@ -1,0 +1,288 @@
+"""The search for micro-kernels of a task with symbolic dimensions.
+
+A trial is a pair of a kernel and a shape. A pair is worth what the kernel is expected to save,
+weighted over all shapes, beyond the best set of kernels known so far (the marginal gain; DietCode
+takes the kernel's best shape alone). Predictions are taken at the hopeful end of their error, so
+what is uncertain is tried, and what a kernel is on one shape decides whether it is measured on
+others. Weights packed ahead tie kernels together: of each layout a set is kept, and the layout of
+the most hopeful set gets the next pair.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tuner.candidate import Candidate, Draft
+from tuner.dynamic.kernels import Kernels, kernel_of
+from tuner.dynamic.selection import Floats, select, select_each
+from tuner.measure import Evaluated
+from tuner.record import Record, Trial
+from tuner.search import Freshness, stream
+from tuner.shapes import sampled
+from tuner.task import Instance, Task
+
+MEASURED_SHAPES = 16
+"""At most so many of a task's shapes are measured; the others are predicted."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSearchSettings:
+    """Knobs of the search.
+
+    Attributes:
+        pool_size: kernels waiting that it aims for; a proposal waits for `ready_size` of them
+            while more are on order.
+        hope: standard deviations by which predictions are taken to be too high.
+        fresh_share: of drafts that are fresh samples, once kernels were measured.
+        rank_decay: weight of the next best parent against the one before.
+        dropped: of the pool's worst, dropped for each new kernel that is proposed.
+        patience: drafts in a row with nothing new before the space counts as searched through.
+        spare: finalists beyond the number of kernels wanted.
+    """
+
+    pool_size: int = 40
+    ready_size: int = 16
+    hope: float = 1.0
+    fresh_share: float = 0.25
+    rank_decay: float = 0.7
+    dropped: int = 1
+    patience: int = 300
+    spare: int = 3
+
+
+def saved(latencies_s: Floats, spreads: Floats, now_s: Floats) -> Floats:
+    """Expected share of what each shape takes now that a kernel saves.
+
+    The expected improvement of a log-normal latency: `now * P(d) - mean * P(d - spread)` with
+    `d = log(now / median) / spread`, over `now`; P is the normal distribution, here a logistic
+    curve that is within 0.01 of it.
+
+    Args:
+        latencies_s: medians, kernels by shapes; `spreads` of their logarithms.
+        now_s: for each shape; infinite where nothing serves it yet.
+    """
+    relative = np.where(np.isfinite(now_s), latencies_s / now_s, 0.0)
+    width = np.maximum(spreads, 1e-9)
+    distance = np.clip(-np.log(np.maximum(relative, 1e-30)) / width, -40.0, 40.0)
+    mean = relative * np.exp(np.square(spreads) / 2.0)
+    gain = _below(distance) - mean * _below(distance - width)
+    return np.asarray(np.where(spreads > 0.0, np.maximum(gain, 0.0), np.maximum(1.0 - relative, 0)))
+
+
+def _below(deviations: Floats) -> Floats:
+    """Share of a normal distribution below so many standard deviations."""
+    return np.asarray(1.0 / (1.0 + np.exp(-1.702 * np.clip(deviations, -40.0, 40.0))))
+
+
+class KernelSearch:
+    """Searches the kernels of one task.
+
+    Args:
+        seed: of everything random.
+        most: kernels in the set that is looked for.
+    """
+
+    def __init__(
+        self, task: Task, seed: int, most: int, settings: KernelSearchSettings | None = None
+    ) -> None:
+        self._task, self._seed, self._most = task, seed, most
+        self._settings = settings or KernelSearchSettings()
+        self._kernels = Kernels(task.shapes)
+        anchors = sampled(task.shapes, MEASURED_SHAPES)
+        self._anchors = [self._kernels.place(instance) or 0 for instance, _ in anchors]
+        self._weights = np.array([weight for _, weight in anchors], dtype=np.float64)
+        self._pool: list[int] = []
+        self._pending: dict[str, list[Record]] = {}
+        self._unknown: list[Candidate] = []
+        self._building: set[int] = set()
+        self._proposed: set[tuple[int, int]] = set()
+        self._number = self._ordered = self._useless = 0
+        self._fresh = Freshness(self._settings.patience)
+        self._choices = stream(seed, task.key, -1)
+
+    def drafts(self, n: int) -> list[Draft]:
+        """Orders that would fill the pool, each for a shape that the set serves badly."""
+        told = [self._described(c) for c in self._unknown[:n]]
+        del self._unknown[: len(told)]
+        n = min(n - len(told), self._settings.pool_size - len(self._pool) - self._ordered)
+        if self._fresh.dry or n <= 0:
+            return told
+        self._ordered += n
+        return [*told, *(self._draft() for _ in range(n))]
+
+    def _described(self, candidate: Candidate) -> Draft:
+        self._ordered += 1
+        return Draft(self._task.key, 0, 0, candidate, describe=True)
+
+    def _draft(self) -> Draft:
+        self._number += 1
+        rng = stream(self._seed, self._task.key, self._number)
+        anchor = rng.choices(range(len(self._anchors)), self._weights.tolist())[0]
+        place = self._anchors[anchor]
+        return Draft(
+            self._task.key,
+            self._number,
+            rng.randrange(2**31),
+            self._parent(rng, place),
+            self._kernels.instances[place],
+        )
+
+    def _parent(self, rng: random.Random, place: int) -> Candidate | None:
+        known = self._kernels.measured
+        if not known or rng.random() < self._settings.fresh_share:
+            return None
+        order = np.argsort(self._kernels.latencies_s(known, [place])[:, 0], kind="stable")
+        weights = [self._settings.rank_decay**rank for rank in range(len(order))]
+        return self._kernels[known[int(rng.choices(order.tolist(), weights)[0])]].candidate
+
+    def absorb(self, evaluated: Iterable[Evaluated]) -> None:
+        """Put new kernels into the pool; those that were asked about into the table."""
+        for answer in evaluated:
+            self._ordered -= 1
+            kernel = kernel_of(answer)
+            if kernel is None:
+                self._fresh.miss()
+                continue
+            if answer.draft.describe:
+                self._kernels.add(kernel)
+                self._take(self._pending.pop(kernel.candidate.key, ()))
+            elif self._fresh.admit(kernel.candidate, answer.code_hash):
+                self._pool.append(self._kernels.add(kernel))
+            else:
+                self._fresh.miss()
+
+    def propose(self, n: int) -> list[Trial]:
+        """The pairs of the largest expected gain."""
+        chosen: list[Trial] = []
+        while len(chosen) < n and self._ready:
+            pair = self._best_pair()
+            if pair is None:  # nothing in the pool is worth a trial: look for others
+                self._drop_worst(len(self._pool) // 2)
+                break
+            number, place = pair
+            self._proposed.add(pair)
+            self._useless = 0
+            if number in self._pool:
+                self._pool.remove(number)
+                self._building.add(number)
+                self._drop_worst(self._settings.dropped)
+            chosen.append(
+                Trial(
+                    self._task.key,
+                    self._kernels[number].candidate,
+                    self._kernels.instances[place],
+                )
+            )
+        return chosen
+
+    @property
+    def _ready(self) -> bool:
+        """Whether there is a choice, or nothing to wait for."""
+        short = len(self._pool) < self._settings.ready_size and self._ordered > 0
+        return not short or self._fresh.dry
+
+    def _best_pair(self) -> tuple[int, int] | None:
+        measured = self._kernels.measured
+        numbers = [*measured, *self._pool]
+        if not numbers:
+            return None
+        latencies_s, spreads = self._kernels.forecast(numbers, self._anchors)
+        hopeful = latencies_s * np.exp(-self._settings.hope * spreads)
+        layouts = [self._kernels[n].layout for n in numbers]
+        goals = select_each(hopeful, self._weights, self._most, layouts)
+        for group in sorted(goals, key=lambda group: goals[group].loss):
+            rows = [row for row, layout in enumerate(layouts) if layout == group]
+            gains = self._weights * saved(latencies_s[rows], spreads[rows], self._served(group))
+            pair = self._pick([numbers[row] for row in rows], gains)
+            if pair is not None:
+                return pair
+        return None
+
+    def _pick(self, numbers: Sequence[int], gains: Floats) -> tuple[int, int] | None:
+        """The kernel that gains most, of those with a shape left to measure, on that shape."""
+        for row in np.argsort(-gains.sum(axis=1), kind="stable"):
+            number = numbers[int(row)]
+            if number in self._building:
+                continue
+            left = [
+                (float(gains[row, column]), -column)
+                for column, place in enumerate(self._anchors)
+                if (number, place) not in self._proposed
+            ]
+            if left and max(left)[0] > 0.0:
+                return number, self._anchors[-max(left)[1]]
+        return None
+
+    def _drop_worst(self, number: int) -> None:
+        """Make room in the pool for children of better parents."""
+        number = min(number, len(self._pool) - self._settings.ready_size)
+        if number <= 0:
+            return
+        self._useless += number
+        latencies_s, spreads = self._kernels.forecast(self._pool, self._anchors)
+        hopeful = latencies_s * np.exp(-self._settings.hope * spreads)
+        worth = (hopeful / hopeful.min(axis=0)).min(axis=1)
+        worst = np.argsort(-worth, kind="stable")[:number].tolist()
+        self._kernels.drop(self._pool[row] for row in worst)
+        self._pool = [kernel for row, kernel in enumerate(self._pool) if row not in worst]
+
+    def _served(self, layout: str) -> Floats:
+        """What each shape takes with the best set of a layout so far; with any kernel, where
+        nothing of this layout was measured."""
+        known = self._kernels.measured
+        mine = [n for n in known if self._kernels[n].layout == layout] or known
+        if not mine:
+            return np.full(len(self._anchors), np.inf)
+        latencies_s = self._kernels.latencies_s(mine, self._anchors)
+        chosen = select(latencies_s, self._weights, self._most).kernels
+        return np.asarray(latencies_s[list(chosen)].min(axis=0))
+
+    def observe(self, records: Iterable[Record]) -> None:
+        """Learn from trials; ask about kernels of an earlier session."""
+        for record in records:
+            candidate = record.trial.candidate
+            number = self._kernels.number(candidate)
+            self._fresh.know(record)
+            if number is not None:
+                self._take([record])
+            elif record.trial.instance:
+                if candidate.key not in self._pending:
+                    self._unknown.append(candidate)
+                self._pending.setdefault(candidate.key, []).append(record)
+
+    def _take(self, records: Iterable[Record]) -> None:
+        for record in records:
+            self._kernels.observe(record)
+            number = self._kernels.number(record.trial.candidate)
+            place = self._kernels.place(record.trial.instance)
+            if number is not None:
+                self._building.discard(number)
+                if place is not None:
+                    self._proposed.add((number, place))
+
+    def finalists(self) -> list[tuple[Candidate, Instance]]:
+        """Kernels for the set, with a few to spare, each with every shape that is measured."""
+        known = self._kernels.measured
+        if not known:
+            return []
+        latencies_s = self._kernels.latencies_s(known, self._anchors)
+        layouts = [self._kernels[n].layout for n in known]
+        most = self._most + self._settings.spare
+        chosen = select(latencies_s, self._weights, most, layouts).kernels
+        return [
+            (self._kernels[known[row]].candidate, self._kernels.instances[place])
+            for place in self._anchors
+            for row in chosen
+        ]
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether nothing new turns up and no pair is expected to gain anything."""
+        if self._ordered > 0 or self._unknown or self._building:
+            return False
+        dry = self._fresh.dry or self._useless > self._settings.patience
+        return dry and self._best_pair() is None

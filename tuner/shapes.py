@@ -1,0 +1,140 @@
+"""The shapes a dynamic program is tuned for: from what users say to weighted instances. Pure."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tuner.errors import UsageError
+from tuner.task import Instance, Shapes
+
+Dims = Sequence[tuple[str, tuple[int, ...]]]
+"""Values of each symbolic dimension, ascending."""
+
+MOST_SHAPES = 512
+"""More than these are stood for by a sample: what a kernel costs hardly changes between them."""
+_MOST_COMBINED = 1 << 20
+
+
+def joint(dims: Dims, weights: Mapping[Instance, float] | None = None) -> Shapes:
+    """All combinations of some dimensions' values, weighted.
+
+    Args:
+        weights: of the combinations that occur; None is all of them, equally often.
+
+    Returns:
+        In the order of their values; empty where there are no dimensions.
+
+    Raises:
+        UsageError: a weight is for a shape that the dimensions do not have, or there are too many
+            combinations.
+    """
+    if not dims:
+        return ()
+    if math.prod(len(values) for _, values in dims) > _MOST_COMBINED:
+        names = " and ".join(name for name, _ in dims)
+        raise UsageError(f"--dim: {names} have too many combinations: give them a larger step")
+    ordered = sorted(dims)
+    instances = [
+        tuple((name, value) for (name, _), value in zip(ordered, values, strict=True))
+        for values in product(*(values for _, values in ordered))
+    ]
+    if weights is None:
+        return tuple((instance, 1.0) for instance in instances)
+    known = set(instances)
+    for instance in weights:
+        if instance not in known:
+            raise UsageError(f"--weights: no --dim has {shape_text(instance)}")
+    return tuple((instance, weights[instance]) for instance in instances if instance in weights)
+
+
+def read_weights(text: str, names: Sequence[str]) -> dict[Instance, float]:
+    """Weights of shapes, from JSON.
+
+    For one dimension an object of weights by value, `{"5": 0.2, "24": 1}`; for any number of
+    them a list of objects, `[{"T": 5, "B": 1, "weight": 0.2}]`.
+
+    Args:
+        names: of the dimensions.
+
+    Raises:
+        UsageError: it is neither; the text says what is wrong.
+    """
+    try:
+        raw = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"--weights: not JSON: {error}") from error
+    if isinstance(raw, dict) and len(names) == 1:
+        raw = [{names[0]: value, "weight": weight} for value, weight in raw.items()]
+    if not isinstance(raw, list) or not raw or not all(isinstance(row, dict) for row in raw):
+        raise UsageError(
+            '--weights: write {"5": 0.2, "24": 1} for one dimension, or a list of objects as '
+            f'{{"{names[0] if names else "T"}": 5, "weight": 0.2}}'
+        )
+    found: dict[Instance, float] = {}
+    for row in raw:
+        instance, weight = _weighted(row, names)
+        if instance in found:
+            raise UsageError(f"--weights: {shape_text(instance)} is given twice")
+        found[instance] = weight
+    return found
+
+
+def _weighted(row: Mapping[str, Any], names: Sequence[str]) -> tuple[Instance, float]:
+    if set(row) != {*names, "weight"}:
+        wanted = ", ".join((*names, "weight"))
+        raise UsageError(f"--weights: {json.dumps(row)[:80]} must have {wanted} and nothing else")
+    weight = row["weight"]
+    if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < math.inf:
+        raise UsageError(f"--weights: {str(weight)[:40]!r} is no weight: it must be above 0")
+    values = []
+    for name in sorted(names):
+        try:
+            values.append((name, int(str(row[name]))))
+        except ValueError:
+            raise UsageError(f"--weights: {str(row[name])[:40]!r} is no size of {name}") from None
+    return tuple(values), float(weight)
+
+
+def sampled(shapes: Shapes, most: int) -> Shapes:
+    """At most so many of some shapes, spread over all of them, that stand for all.
+
+    Every shape adds its weight to that of the nearest of those kept. The last one, mostly the
+    largest, is always kept.
+    """
+    if len(shapes) <= most:
+        return shapes
+    places = _places([instance for instance, _ in shapes])
+    kept = _spread(places, most)
+    weights = np.zeros(len(kept))
+    nearest = np.square(places[:, None, :] - places[kept][None]).sum(axis=2).argmin(axis=1)
+    np.add.at(weights, nearest, [weight for _, weight in shapes])
+    return tuple((shapes[i][0], float(w)) for i, w in zip(kept, weights, strict=True))
+
+
+def _places(instances: Sequence[Instance]) -> npt.NDArray[np.float64]:
+    """Shapes as points of the unit cube: the rank of each value among those of its dimension."""
+    values = np.array([[value for _, value in instance] for instance in instances])
+    columns = [np.unique(column, return_inverse=True)[1] for column in values.T]
+    return np.stack([c / max(1, c.max()) for c in columns], axis=1)
+
+
+def _spread(places: npt.NDArray[np.float64], most: int) -> list[int]:
+    """Indices of points far from one another: always the one furthest from those before it."""
+    kept = [len(places) - 1]
+    distance = np.full(len(places), np.inf)
+    while len(kept) < most:
+        distance = np.minimum(distance, np.square(places - places[kept[-1]]).sum(axis=1))
+        kept.append(int(distance.argmax()))
+    return sorted(kept)
+
+
+def shape_text(instance: Instance) -> str:
+    """An instance as people read it: `T=5, B=1`."""
+    return ", ".join(f"{name}={value}" for name, value in instance) or "static"
