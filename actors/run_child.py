@@ -143,6 +143,8 @@ class RunChild:
         if first_s > timing.long_s:  # as an unscheduled program's: it holds up everyone else
             again = () if first_s > 10 * timing.long_s else (self._run_once(),)
             return Timed((first_s, *again))
+        if first_s > timing.total_s:  # a sample by itself, and the call is no part of it
+            return self._time_singly(timing, cutoff_s, first_s)
         kernel = self._loaded.get_function("main", query_imports=True)
         for _ in range(timing.warmup_runs - 2):  # that was one; the evaluator makes one more
             kernel(*self._arguments)
@@ -164,6 +166,16 @@ class RunChild:
             return Timed(samples)
         wanted = min(max(int(timing.total_s / (runs * estimate_s)), 1), timing.max_samples)
         return Timed(samples + self._samples(runs, wanted - len(samples)))
+
+    def _time_singly(self, timing: Timing, cutoff_s: float | None, first_s: float) -> Timed:
+        """Samples of one run each; the run before them warmed it up."""
+        again_s = self._run_once()
+        if cutoff_s is not None and min(first_s, again_s) > cutoff_s:
+            return Timed((min(first_s, again_s),), censored=True)
+        count = timing.min_samples - 1
+        if cutoff_s is None or again_s <= timing.near_s(cutoff_s):
+            count = max(count, min(int(timing.total_s / again_s), timing.max_samples) - 1)
+        return Timed((again_s, *(self._run_once() for _ in range(count))))
 
     def drop(self) -> None:
         """Free the loaded kernel and its tensors."""

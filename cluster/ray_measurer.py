@@ -152,7 +152,7 @@ class RayMeasurer:
         return outcome
 
     def _call_run(self, actor: Any, job: RunJob) -> Any:
-        timing = self._effort.finalist_timing if job.trial.rung > 0 else self._effort.timing
+        timing = self._effort.timing_of(job.trial.rung, shaped=bool(job.trial.instance))
         return actor.run.remote(
             job.trial.task_key,
             job.artifact,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cluster.kernel_sets import kernel_set
 from tuner.errors import TunerError
 from tuner.report import choose_best
 from tuner.run_folder import RunFolder, read_run
@@ -15,6 +16,7 @@ from tuner.sqlite_store import SqliteStore
 
 if TYPE_CHECKING:
     from spaces.model import Model
+    from tuner.dynamic.choice import KernelSet
     from tuner.record import Record
     from tuner.task import Task
 
@@ -28,13 +30,15 @@ class _Finished:
     target: str
     lowered: Any
     winners: tuple[tuple[Task, Record], ...]
+    sets: tuple[tuple[Task, KernelSet], ...]
 
     def tuned(self) -> Any:
         """The lowered module with the winners swapped in."""
         from spaces.apply import apply_best
 
         best = {task.key: record.trial.candidate for task, record in self.winners}
-        return apply_best(best, self.target)(self.lowered)
+        sets = {task.key: (task, chosen) for task, chosen in self.sets}
+        return apply_best(best, self.target, sets)(self.lowered)
 
 
 def export_library(run: Path, out: Path) -> None:
@@ -109,9 +113,15 @@ def _open(run: Path) -> _Finished:
         winners = tuple(
             (task, record)
             for task in store.tasks()
-            if (record := choose_best(store, task.key)) is not None
+            if not task.shapes and (record := choose_best(store, task.key)) is not None
         )
-    if not winners:
+        sets = tuple(
+            (task, chosen)
+            for task in store.tasks()
+            if (chosen := kernel_set(store, task, manifest.max_kernels)) is not None
+        )
+    if not (winners or sets):
         raise TunerError(f"{run} has no results yet: nothing was measured")
     model = load_model_copy(folder.model_dir)
-    return _Finished(folder, model, manifest.target, lower(model.module, manifest.target), winners)
+    lowered = lower(model.module, manifest.target)
+    return _Finished(folder, model, manifest.target, lowered, winners, sets)

@@ -27,6 +27,7 @@ from tuner.candidate import Candidate
 from tuner.effort import Effort
 from tuner.errors import TunerError
 from tuner.learner import ProcessLearner
+from tuner.options import MAX_KERNELS
 from tuner.progress import Snapshot
 from tuner.run_folder import RunFolder
 from tuner.run_lock import RunLock
@@ -59,6 +60,7 @@ class SearchOrder:
         tracking_uri: of MLflow; empty is a database inside the run folder.
         base_model: what the cost model begins with; None is nothing.
         seeds: what searches may begin with, by task key.
+        max_kernels: that may serve all shapes of a task with symbolic dimensions.
     """
 
     run: Path
@@ -78,6 +80,7 @@ class SearchOrder:
     tracking_uri: str = ""
     base_model: bytes | None = None
     seeds: Mapping[str, Seeds] = field(default_factory=dict)
+    max_kernels: int = MAX_KERNELS
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +156,9 @@ class SearchHost:
                     limits=Limits(order.trials, order.deadline_s, order.finalists_s),
                     effort=order.effort,
                     make_search=search_maker(
-                        order.strategy, lambda task: order.seeds.get(task.key, Seeds())
+                        order.strategy,
+                        lambda task: order.seeds.get(task.key, Seeds()),
+                        max_kernels=order.max_kernels,
                     ),
                     seed=order.seed,
                     observers=[observer],

@@ -152,7 +152,7 @@ def _prepare(
     model = load_model(options.model, on_found)
     target = resolve_target(options.target)
     base = base_for(options.base_model, target, tracking_uri)
-    tasks = tuple(extract(lower(model.module, target), target, options.only))
+    tasks = tuple(extract(lower(model.module, target), target, options.only, model.shapes))
     folder = options.run or _new_folder(model)
     run, _ = open_run(folder, _manifest(options, model, target))
     with RunLock(run.lock):  # refused early, and once more by the search, which keeps it
@@ -186,6 +186,7 @@ def _manifest(options: TuneOptions, model: Model, target: str) -> Manifest:
             "trials": options.trials,
             "only": options.only,
             "base_model": options.base_model,
+            "max_kernels": options.max_kernels,
         },
         created_s=time.time(),
         tuner_version=tuner.__version__,
@@ -252,6 +253,7 @@ def _order(
         tracking_uri=tracking_uri,
         base_model=prepared.lessons.model,
         seeds=prepared.lessons.seeds,
+        max_kernels=options.max_kernels,
     )
 
 

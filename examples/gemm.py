@@ -1,13 +1,21 @@
-"""A matrix product in TVMScript, for `tuner tune examples/gemm.py:gemm --arg m=512`."""
+"""A matrix product in TVMScript, for `tuner tune examples/gemm.py:gemm --arg m=512`.
+
+With `--dim M=16..2048:16` the rows stay open: one function is made for all of these sizes.
+"""
 
 from __future__ import annotations
 
+from tvm import te
 from tvm.script import tirx as T
-from tvm.tirx import PrimFunc
+from tvm.tirx import PrimFunc, const
+
+from tuner import ShapeVar
 
 
-def gemm(m: int = 512, n: int = 512, k: int = 512) -> PrimFunc:
-    """C = A B, in float32: A is m by k, B is k by n."""
+def gemm(m: int = 512, n: int = 512, k: int = 512, M: ShapeVar | None = None) -> PrimFunc:
+    """C = A B, in float32: A is m by k, B is k by n. With M, A has so many rows instead."""
+    if M is not None:
+        return open_gemm(M, n, k)
 
     @T.prim_func(s_tir=True)
     def gemm(
@@ -24,3 +32,13 @@ def gemm(m: int = 512, n: int = 512, k: int = 512) -> PrimFunc:
                 C[vi, vj] = C[vi, vj] + A[vi, vr] * B[vr, vj]
 
     return gemm
+
+
+def open_gemm(rows: ShapeVar, columns: int, depth: int) -> PrimFunc:
+    """The same with rows that are known only when it runs, as a tensor expression."""
+    n, k = const(columns, "int64"), const(depth, "int64")
+    a = te.placeholder((rows, k), name="A")
+    b = te.placeholder((k, n), name="B")
+    step = te.reduce_axis((const(0, "int64"), k), "r")
+    c = te.compute((rows.var, n), lambda i, j: te.sum(a[i, step] * b[step, j], step), "C")
+    return te.create_prim_func([a, b, c]).with_attr("global_symbol", "gemm")

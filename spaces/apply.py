@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from spaces import names
+from spaces.apply_sets import apply_sets
 from spaces.extract import is_scheduled, key_of, task_of
 from spaces.realize import InvalidCandidate, realize
 from tuner.candidate import Candidate
+from tuner.dynamic.choice import KernelSet
 from tuner.errors import TunerError
+from tuner.task import Task
+
+NO_SETS: Mapping[str, tuple[Task, KernelSet]] = MappingProxyType({})
+"""Of a model without symbolic dimensions."""
 
 
-def apply_best(best: Mapping[str, Candidate], target_json: str) -> Any:
+def apply_best(
+    best: Mapping[str, Candidate],
+    target_json: str,
+    sets: Mapping[str, tuple[Task, KernelSet]] = NO_SETS,
+) -> Any:
     """A TVM pass, IRModule to IRModule, that swaps in a schedule for each program that has one.
 
     A function keeps its name and attributes and is marked as scheduled. All others stay as they
@@ -21,6 +32,8 @@ def apply_best(best: Mapping[str, Candidate], target_json: str) -> Any:
     Args:
         best: candidates by the key of their task.
         target_json: canonical JSON of the target that the tasks were extracted for.
+        sets: of programs with symbolic dimensions, by the key of their task, the task and the
+            kernels that serve its shapes.
 
     Raises:
         TunerError: when the pass runs: a candidate does not apply to its task any more.
@@ -32,15 +45,19 @@ def apply_best(best: Mapping[str, Candidate], target_json: str) -> Any:
 
     def apply(module: Any, _context: Any) -> Any:
         scheduled = {}
+        chosen = {}
         for name, function in names.prim_funcs(module):
-            candidate = None if is_scheduled(function) else best.get(key_of(function, target_json))
-            if candidate is not None:
+            key = None if is_scheduled(function) else key_of(function, target_json)
+            candidate = best.get(key) if key is not None else None
+            if key is not None and key in sets:
+                chosen[name] = sets[key]
+            elif candidate is not None:
                 scheduled[name] = _scheduled(name, function, candidate, target_json)
         # A copy: passes must leave the module they are given as it was.
         result = IRModule(module.functions, attrs=module.attrs)
         for name, function in scheduled.items():
             result.update_func(result.get_global_var(name), function)
-        return result
+        return apply_sets(result, chosen) if chosen else result
 
     return module_pass(apply, opt_level=0, name="ApplyBest")
 

@@ -12,7 +12,7 @@ from spaces.features import FeatureExtractor, Vector
 from spaces.realize import InvalidCandidate, first_line
 from spaces.task_space import TaskSpace
 from spaces.trace_space import Point
-from tuner.candidate import Draft
+from tuner.candidate import Candidate, Draft
 from tuner.cost_model import CostModel
 from tuner.measure import Evaluated
 from tuner.task import Task
@@ -63,6 +63,8 @@ class Evaluator:
         return answers
 
     def _carry_out(self, draft: Draft) -> tuple[Evaluated, Point | None]:
+        if draft.describe and draft.parent is not None:
+            return self._told(draft, draft.parent), None
         try:
             predict = self._model.predict if self._model is not None else None
             point = self._space(draft.task_key).realize_draft(draft, predict)
@@ -80,6 +82,18 @@ class Evaluator:
             layout=point.layout,
         )
         return answer, point
+
+    def _told(self, draft: Draft, candidate: Candidate) -> Evaluated:
+        kernel = self._space(draft.task_key).kernel(candidate)
+        if kernel is None:
+            return Evaluated(draft, error=f"{candidate.space}: nothing is known of its candidates")
+        return Evaluated(
+            draft,
+            candidate,
+            features=np.asarray(kernel.features, dtype=np.float32),
+            shape_costs_s=kernel.costs_s,
+            layout=kernel.layout,
+        )
 
     def _score(
         self, task: Task, answers: list[Evaluated], points: Sequence[tuple[int, Point]]

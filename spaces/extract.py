@@ -8,13 +8,20 @@ from dataclasses import replace
 from typing import Any
 
 from spaces import names
+from spaces.dims import closed, symbols
+from spaces.program_shapes import shapes_of
 from tuner.errors import TunerError
-from tuner.task import Task, task_key
+from tuner.shapes import merged, sampled
+from tuner.task import Shapes, Task, task_key
 
 _NAMES_SHOWN = 8
+_COUNTED = 16
+"""Shapes for which operations are counted, at most."""
 
 
-def extract(lowered: Any, target_json: str, only: str | None = None) -> list[Task]:
+def extract(
+    lowered: Any, target_json: str, only: str | None = None, shapes: Shapes = ()
+) -> list[Task]:
     """The tasks of a lowered module, in the order its calls first reach them.
 
     Equal programs are one task, under the name of the first; its weight is how many calls there
@@ -24,6 +31,7 @@ def extract(lowered: Any, target_json: str, only: str | None = None) -> list[Tas
         lowered: what `spaces.lower.lower` gave.
         target_json: canonical JSON of the target.
         only: glob on names; None is all.
+        shapes: instances of the model's symbolic dimensions.
 
     Raises:
         TunerError: `only` matches no task, or there is nothing to tune.
@@ -35,8 +43,9 @@ def extract(lowered: Any, target_json: str, only: str | None = None) -> list[Tas
         if is_scheduled(function) or not count:
             continue
         task = task_of(function, target_json, name=name, weight=count)
+        task = shaped(task, shapes_of(lowered, name, shapes))
         known = tasks.get(task.key)
-        tasks[task.key] = task if known is None else _heavier(known, count)
+        tasks[task.key] = task if known is None else _heavier(known, task)
     if not tasks:
         raise TunerError("the model holds nothing to tune")
     if only is None:
@@ -54,14 +63,27 @@ def task_of(function: Any, target_json: str, *, name: str, weight: float = 1.0) 
     import tvm
 
     module = names.normalized(function)
+    static = not symbols(function)
     return Task(
         key=task_key(names.structural_hash_hex(module), target_json),
         name=name,
         module=tvm.ir.save_json(module),
         target=target_json,
         weight=float(weight),
-        flops=_flops(module),
+        flops=_flops(module) if static else 0.0,
     )
+
+
+def shaped(task: Task, shapes: Shapes) -> Task:
+    """A task with the shapes it is tuned for; its operations are their weighted mean."""
+    if not shapes:
+        return task
+    import tvm
+
+    module = tvm.ir.load_json(task.module)
+    some = sampled(shapes, _COUNTED)
+    flops = sum(weight * _flops(closed(module, dict(instance))) for instance, weight in some)
+    return replace(task, shapes=shapes, flops=flops / sum(weight for _, weight in some))
 
 
 def key_of(function: Any, target_json: str) -> str:
@@ -99,8 +121,11 @@ def call_counts(lowered: Any) -> dict[str, int]:
     return {name: count for name, count in counts.items() if name in known}
 
 
-def _heavier(task: Task, more: int) -> Task:
-    return replace(task, weight=task.weight + more)
+def _heavier(task: Task, other: Task) -> Task:
+    """A task that stands for an equal one as well."""
+    return replace(
+        task, weight=task.weight + other.weight, shapes=merged(task.shapes + other.shapes)
+    )
 
 
 def _flops(module: Any) -> float:

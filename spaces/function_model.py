@@ -16,9 +16,11 @@ from spaces import names
 from spaces.inputs import InputSpec, Shape
 from spaces.realize import first_line
 from spaces.relax_inputs import close_shapes
+from spaces.shape_var import DynamicProgram, ShapeVar
 from tuner.errors import TunerError
+from tuner.shapes import NO_DOMAIN, Domain
 
-Args = Sequence[tuple[str, "str | int | float"]]
+Args = Sequence[tuple[str, "str | int | float | ShapeVar"]]
 _BOOLS = {"true": True, "1": True, "false": False, "0": False}
 
 
@@ -26,25 +28,41 @@ def import_function(
     source: str,
     args: Args = (),
     shapes: Sequence[tuple[str, Shape]] = (),
+    domain: Domain = NO_DOMAIN,
     on_found: Callable[[], None] = lambda: None,
-) -> tuple[Any, tuple[InputSpec, ...], str]:
+) -> tuple[Any, tuple[InputSpec, ...], str, Domain]:
     """Call `path.py:function` or `package.module:function` and take what it returns.
 
     Args:
         args: keyword arguments, converted as the function annotates them.
+        domain: of dimensions that stay open. A function with a parameter of such a name gets a
+            `ShapeVar` for it.
         on_found: called before the function is.
 
     Returns:
-        The module, its inputs and its structural hash.
+        The module, its inputs, its structural hash, and the domain: what was given, or else
+        what the function itself says.
 
     Raises:
         TunerError: anything that keeps the function from giving an IRModule or a PrimFunc.
     """
     where, _, name = source.rpartition(":")
     found = _found(where, name)
-    made = _module_of(_value(found, source, args, on_found), source, name)
-    module, inputs = close_shapes(made, dict(shapes))
-    return module, inputs, names.structural_hash_hex(module)
+    value = _value(found, source, [*args, *_shape_vars(found, args, domain)], on_found)
+    if isinstance(value, DynamicProgram):
+        domain = domain if domain.dims else Domain(value.dims(), value.weight_of())
+        value = value.program
+    made = _module_of(value, source, name)
+    module, inputs = close_shapes(made, dict(shapes), domain.largest)
+    return module, inputs, names.structural_hash_hex(module), domain
+
+
+def _shape_vars(found: Any, args: Args, domain: Domain) -> list[tuple[str, ShapeVar]]:
+    """Open dimensions that a function takes as arguments of their names."""
+    if not inspect.isroutine(found):
+        return []
+    taken = set(inspect.signature(found).parameters) - {name for name, _ in args}
+    return [(name, ShapeVar(name, values)) for name, values in domain.dims if name in taken]
 
 
 def _found(where: str, name: str) -> Any:
@@ -139,7 +157,9 @@ def converted_args(function: Callable[..., Any], source: str, args: Args) -> dic
     return keywords
 
 
-def _converted(name: str, value: str | int | float, wanted: Any) -> Any:
+def _converted(name: str, value: str | int | float | ShapeVar, wanted: Any) -> Any:
+    if isinstance(value, ShapeVar):
+        return value
     wanted = {"int": int, "float": float, "str": str, "bool": bool}.get(wanted, wanted)
     if wanted not in (int, float, str, bool):
         return value

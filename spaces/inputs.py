@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import zlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +15,71 @@ from tuner.errors import TunerError
 from tuner.options import IntRange
 
 Shape = tuple[int, ...]
+_DERIVED = re.compile(r"(?P<dim>\w+?)_x(?P<times>[0-9]+)(?:_p(?P<plus>[0-9]+))?")
 _SAFE_INTS = IntRange(0, 1)
 """Integers are mostly indices: these two are in range almost everywhere."""
 
 
 @dataclass(frozen=True, slots=True)
 class InputSpec:
-    """One input of a model, all its dimensions known."""
+    """One input of a model.
+
+    Attributes:
+        shape: all its dimensions; of a model with symbolic ones, for the largest of its shapes.
+        dims: the dimensions as they are declared, symbolic ones by name; empty where all are
+            known.
+    """
 
     name: str
     shape: Shape
     dtype: str
+    dims: tuple[int | str, ...] = ()
+
+    def at(self, values: Mapping[str, int]) -> InputSpec:
+        """The input for one shape.
+
+        Args:
+            values: of the model's symbolic dimensions.
+        """
+        shape = tuple(d if isinstance(d, int) else derived(d, values) or 0 for d in self.dims)
+        return replace(self, shape=shape or self.shape, dims=())
+
+
+def derived(name: str, values: Mapping[str, int]) -> int | None:
+    """The value of a dimension: one of these, or one that is named after it.
+
+    `T_x16` is `16 * T`, `T_x16_p3` is `16 * T + 3`; see `spaces.plain_shapes`.
+    """
+    if name in values:
+        return values[name]
+    match = _DERIVED.fullmatch(name)
+    if not match or match["dim"] not in values:
+        return None
+    return int(match["times"]) * values[match["dim"]] + int(match["plus"] or 0)
+
+
+def opened(
+    declared: Sequence[int | str], largest: Mapping[str, int]
+) -> tuple[list[int | str], tuple[int | str, ...]]:
+    """Dimensions with the open ones that have a domain at their largest; all as declared.
+
+    The second is empty where none is open. What has no domain is left to `fix_shape`.
+    """
+    sizes = [d if isinstance(d, int) else derived(d, largest) for d in declared]
+    closed = [d if size is None else size for d, size in zip(declared, sizes, strict=True)]
+    return closed, tuple(declared) if closed != list(declared) else ()
+
+
+def check_dims(given: Sequence[str], known: Sequence[str]) -> None:
+    """Refuse values for a dimension that the model does not have.
+
+    Raises:
+        TunerError: naming the dimensions there are.
+    """
+    for name in given:
+        if name not in known:
+            listed = ", ".join(known) if known else "none"
+            raise TunerError(f"--dim {name}: no such dimension; the model has {listed}")
 
 
 def fix_shape(
@@ -45,6 +100,7 @@ def fix_shape(
             raise TunerError(
                 f"input {name} is dynamic; give its shape: --shape {name}={dims}"
                 + (" with a number for each ?" if "?" in dims else "")
+                + _or_domain(declared)
             )
         return tuple(d for d in declared if isinstance(d, int))
     if declared is not None:
@@ -59,6 +115,12 @@ def fix_shape(
                     f"but --shape says {want}"
                 )
     return given
+
+
+def _or_domain(declared: Sequence[int | str] | None) -> str:
+    """How else a named dimension can be dealt with."""
+    named = [d for d in declared or () if isinstance(d, str) and d.isidentifier()]
+    return f", or the sizes to tune for: --dim {named[0]}=1..128" if named else ""
 
 
 def _open(dim: int | str) -> str:

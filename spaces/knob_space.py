@@ -33,6 +33,7 @@ from spaces.realize import (
 )
 from spaces.trace_space import Point, code_hash
 from tuner.candidate import Candidate, CandidateKind, Draft
+from tuner.dynamic.kernels import Kernel
 from tuner.task import Instance, Task
 
 Predict = Callable[[Matrix], Vector]
@@ -154,16 +155,18 @@ class KnobSpace:
             layout=self._template.layout(knobs),
         )
 
-    def describe(self, candidate: Candidate) -> Point:
-        """The point that a candidate of this space is.
-
-        Raises:
-            InvalidCandidate: it keeps no knobs, or TVM refused them.
-        """
+    def kernel(self, candidate: Candidate) -> Kernel | None:
+        """What is known of a candidate that serves many shapes; None where it is no such."""
         knobs = recall(candidate.payload)
-        if knobs is None:
-            raise InvalidCandidate(f"{self.name}: the candidate keeps no knobs")
-        return self.write_down(knobs)
+        if knobs is None or not isinstance(self._template, ShapedTemplate):
+            return None
+        vectors, _ = self._described([knobs])
+        return Kernel(
+            candidate,
+            tuple(vectors[0].tolist()),
+            tuple(map(float, self._template.shape_costs_s(knobs))),
+            self._template.layout(knobs),
+        )
 
     def _rank(self, columns: Columns, parent: Knobs | None = None) -> list[dict[str, int]]:
         """Feasible settings without the parent, none twice, the best estimates first."""

@@ -14,6 +14,7 @@ from spaces import names
 from spaces.channels_last import channels_last
 from spaces.concats import put_off_concats
 from spaces.graph_rewrites import bound_takes, move_biases_into_batch_norms
+from spaces.plain_shapes import with_plain_shapes
 from spaces.prepack import mark_constants
 from spaces.realize import first_line
 
@@ -47,13 +48,13 @@ def lower(module: Any, target: Any) -> Any:
     with target, PassContext(opt_level=3):
         prepared = _prepared(module)
         if str(target.kind) != "llvm":
-            return _programs(prepared)
+            return with_plain_shapes(_programs(prepared))
         try:
             lowered = _programs(_tidied(channels_last(put_off_concats(prepared))))
         except Exception as error:  # TVM raises whatever its C++ side threw
             _log.warning("layouts stay as they are: %s", first_line(error))
             lowered = _programs(prepared)
-        return mark_constants(lowered)
+        return mark_constants(with_plain_shapes(lowered))
 
 
 def _prepared(module: Any) -> Any:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from spaces.dims import NO_VALUES
 from spaces.inputs import InputSpec, check_values
-from tuner.errors import TunerError
+from tuner.errors import TunerError, UsageError
 from tuner.options import ModelSpec
+from tuner.shapes import Domain, read_weights
+from tuner.task import Shapes
 
 ModelKind = Literal["onnx", "torch", "function"]
 
@@ -25,6 +28,7 @@ class Model:
         inputs: what it is fed, in order. For tensor programs all buffers, outputs included.
         content_hash: changes with anything that changes what is computed or its shapes.
         path: the file it was read from; None where it came from a function.
+        shapes: instances of its symbolic dimensions that it is tuned for; empty without any.
     """
 
     name: str
@@ -33,6 +37,7 @@ class Model:
     inputs: tuple[InputSpec, ...]
     content_hash: str
     path: Path | None = None
+    shapes: Shapes = ()
 
 
 def load_model(spec: ModelSpec, on_found: Callable[[], None] = lambda: None) -> Model:
@@ -47,19 +52,41 @@ def load_model(spec: ModelSpec, on_found: Callable[[], None] = lambda: None) -> 
     kind = model_kind(spec.source)
     if kind != "function" and spec.args:
         raise TunerError(f"--arg {spec.args[0][0]}: only a function takes arguments")
+    domain = _domain(spec)
     if kind == "function":
         from spaces.function_model import import_function
 
-        module, inputs, content = import_function(spec.source, spec.args, spec.shapes, on_found)
+        module, inputs, content, domain = import_function(
+            spec.source, spec.args, spec.shapes, domain, on_found
+        )
         name, path = spec.source.rpartition(":")[2], None
     else:
         path = Path(spec.source)
         name = path.stem
         if path.is_file():
             on_found()
-        module, inputs, content = import_file(path, kind, spec.shapes)
+        module, inputs, content = import_file(path, kind, spec.shapes, domain.largest)
     check_values(inputs, spec.inputs)
-    return Model(name, kind, module, inputs, content, path)
+    return Model(name, kind, module, inputs, content, path, domain.shapes())
+
+
+def _domain(spec: ModelSpec) -> Domain:
+    """The domain of the dimensions that stay open, weights read.
+
+    Raises:
+        TunerError: the weights cannot be read, or do not match the dimensions.
+    """
+    if spec.weights is None:
+        return Domain(spec.dims)
+    if not spec.dims:
+        raise UsageError("--weights: no --dim says what they are the weights of")
+    try:
+        text = spec.weights.read_text()
+    except (OSError, ValueError) as error:
+        raise TunerError(f"--weights: cannot read {spec.weights}: {error}") from error
+    domain = Domain(spec.dims, read_weights(text, [name for name, _ in spec.dims]))
+    domain.shapes()
+    return domain
 
 
 def model_kind(source: str) -> ModelKind:
@@ -81,13 +108,16 @@ def model_kind(source: str) -> ModelKind:
 
 
 def import_file(
-    path: Path, kind: ModelKind, shapes: tuple[tuple[str, tuple[int, ...]], ...]
+    path: Path,
+    kind: ModelKind,
+    shapes: tuple[tuple[str, tuple[int, ...]], ...],
+    largest: Mapping[str, int] = NO_VALUES,
 ) -> tuple[Any, tuple[InputSpec, ...], str]:
     """Import a model file: module, inputs, content hash. Raises TunerError."""
     if kind == "onnx":
         from spaces.onnx_model import import_onnx
 
-        return import_onnx(path, shapes)
+        return import_onnx(path, shapes, largest)
     from spaces.torch_model import import_torch
 
-    return import_torch(path, shapes)
+    return import_torch(path, shapes, largest)

@@ -61,15 +61,26 @@ def load_model_copy(directory: Path) -> Model:
     about = _read_description(directory)
     kind: ModelKind = about["kind"]
     path = directory / _FILES[kind]
-    inputs = tuple(InputSpec(i["name"], tuple(i["shape"]), i["dtype"]) for i in about["inputs"])
+    inputs = tuple(
+        InputSpec(i["name"], tuple(i["shape"]), i["dtype"], tuple(i.get("dims", ())))
+        for i in about["inputs"]
+    )
+    shapes = tuple(
+        (tuple((name, value) for name, value in instance), weight)
+        for instance, weight in about.get("shapes", ())
+    )
     if kind == "function":
         try:
             module = tvm.ir.load_json(path.read_text())
         except (OSError, ValueError, RuntimeError) as error:
             raise TunerError(f"{path}: not a module that TVM can read: {error}") from error
-        return Model(about["name"], kind, module, inputs, about["content_hash"])
-    module, _, _ = import_file(path, kind, tuple((i.name, i.shape) for i in inputs))
-    return Model(about["name"], kind, module, inputs, about["content_hash"], path)
+        return Model(about["name"], kind, module, inputs, about["content_hash"], None, shapes)
+    largest: dict[str, int] = {}
+    for instance, _ in shapes:
+        largest |= {name: max(value, largest.get(name, 0)) for name, value in instance}
+    static = tuple((i.name, i.shape) for i in inputs if not i.dims)
+    module, _, _ = import_file(path, kind, static, largest)
+    return Model(about["name"], kind, module, inputs, about["content_hash"], path, shapes)
 
 
 def load_input_values(directory: Path) -> InputValues:
@@ -98,9 +109,15 @@ def _description(model: Model, values: list[Any]) -> dict[str, Any]:
         "name": model.name,
         "kind": model.kind,
         "content_hash": model.content_hash,
-        "inputs": [{"name": i.name, "shape": i.shape, "dtype": i.dtype} for i in model.inputs],
+        "inputs": [_described(i) for i in model.inputs],
         "values": values,
+        **({"shapes": model.shapes} if model.shapes else {}),
     }
+
+
+def _described(spec: InputSpec) -> dict[str, Any]:
+    known = {"name": spec.name, "shape": spec.shape, "dtype": spec.dtype}
+    return {**known, "dims": spec.dims} if spec.dims else known
 
 
 def _copy_values(inputs: Sequence[tuple[str, Path | IntRange]], directory: Path) -> list[Any]:

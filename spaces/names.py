@@ -15,6 +15,9 @@ IS_SCHEDULED = "tirx.is_scheduled"
 GLOBAL_SYMBOL = "global_symbol"
 """Attribute that holds a function's name in a compiled library; private functions lack it."""
 
+PART_OF = "tuner.part_of"
+"""Attribute of a function that another of its module calls: the name of that one."""
+
 NO_ALIAS = "tirx.noalias"
 """Attribute that promises that no two parameters share memory."""
 
@@ -153,7 +156,14 @@ def param_shape(param: Any) -> list[int | str] | None:
     shape = param_dims(param)
     if shape is None:
         return None
-    return [value if (value := known_int(dim)) is not None else str(dim) for dim in shape]
+    return [value if (value := known_int(dim)) is not None else dim_name(dim) for dim in shape]
+
+
+def dim_name(dim: Any) -> str:
+    """A symbolic dimension as text; a variable's own name, which TVM prints changed at times."""
+    from tvm.ir import Var
+
+    return str(dim.name) if isinstance(dim, Var) else str(dim)
 
 
 def param_dims(param: Any) -> list[Any] | None:

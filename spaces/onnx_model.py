@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from spaces import names
+from spaces.dims import NO_VALUES
 from spaces.hush import hushed
-from spaces.inputs import InputSpec, Shape, check_names, fix_shape
+from spaces.inputs import InputSpec, Shape, check_dims, check_names, fix_shape, opened
 from spaces.realize import first_line
 from tuner.errors import TunerError
 
@@ -20,13 +21,16 @@ Declared = dict[str, "list[int | str] | None"]
 
 
 def import_onnx(
-    path: Path, shapes: Sequence[tuple[str, Shape]] = ()
+    path: Path,
+    shapes: Sequence[tuple[str, Shape]] = (),
+    largest: Mapping[str, int] = NO_VALUES,
 ) -> tuple[Any, tuple[InputSpec, ...], str]:
     """Import an ONNX file into Relax.
 
     Args:
         shapes: shape of each input that the file leaves open. Dimensions of one name need to be
             given only once.
+        largest: the largest value of each dimension that stays open, by its name in the file.
 
     Returns:
         The module with a function "main", its inputs under their names in the file, and a hash
@@ -37,7 +41,7 @@ def import_onnx(
             cannot be imported.
     """
     proto = read_onnx(path)
-    inputs = _inputs(proto, dict(shapes))
+    inputs = _inputs(proto, dict(shapes), largest)
     _pin_shapes(proto, inputs)
     content = _content_hash(path, proto, inputs)
     split_sums(proto)
@@ -67,8 +71,10 @@ def read_onnx(path: Path) -> Any:
     return proto
 
 
-def _inputs(proto: Any, shapes: Mapping[str, Shape]) -> tuple[InputSpec, ...]:
-    """What has to be fed in, with all dimensions known."""
+def _inputs(
+    proto: Any, shapes: Mapping[str, Shape], largest: Mapping[str, int]
+) -> tuple[InputSpec, ...]:
+    """What has to be fed in, with all dimensions known or open with a domain."""
     from onnx.helper import tensor_dtype_to_np_dtype
 
     weights = {i.name for i in proto.graph.initializer}
@@ -79,14 +85,18 @@ def _inputs(proto: Any, shapes: Mapping[str, Shape]) -> tuple[InputSpec, ...]:
     check_names(list(shapes), [i.name for i in fed], "--shape")
     declared = {i.name: _declared_shape(i) for i in fed}
     _spread(declared, shapes)
-    return tuple(
-        InputSpec(
-            name=i.name,
-            shape=fix_shape(i.name, declared[i.name], shapes.get(i.name)),
-            dtype=str(tensor_dtype_to_np_dtype(i.type.tensor_type.elem_type)),
-        )
-        for i in fed
-    )
+    named = [d for dims in declared.values() for d in dims or () if isinstance(d, str) and d != "?"]
+    check_dims(list(largest), list(dict.fromkeys(named)))
+    inputs = []
+    for value in fed:
+        closed = declared[value.name]
+        dims: tuple[int | str, ...] = ()
+        if closed is not None:
+            closed, dims = opened(closed, largest)
+        shape = fix_shape(value.name, closed, shapes.get(value.name))
+        dtype = str(tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type))
+        inputs.append(InputSpec(value.name, shape, dtype, dims))
+    return tuple(inputs)
 
 
 def _declared_shape(value: Any) -> list[int | str] | None:
@@ -114,13 +124,17 @@ def _pin_shapes(proto: Any, inputs: Iterable[InputSpec]) -> None:
     changed = False
     for value in proto.graph.input:
         spec = by_name.get(value.name)
-        if spec is None or _declared_shape(value) == list(spec.shape):
+        wanted = list(spec.dims or spec.shape) if spec is not None else None
+        if wanted is None or _declared_shape(value) == wanted:
             continue
         changed = True
         shape = value.type.tensor_type.shape
         del shape.dim[:]
-        for size in spec.shape:
-            shape.dim.add().dim_value = size
+        for size in wanted:
+            if isinstance(size, int):
+                shape.dim.add().dim_value = size
+            else:
+                shape.dim.add().dim_param = size
     if changed:
         del proto.graph.value_info[:]
         for output in proto.graph.output:
@@ -160,7 +174,7 @@ def _content_hash(path: Path, proto: Any, inputs: Iterable[InputSpec]) -> str:
             loaded = next(i for i in proto.graph.initializer if i.name == tensor.name)
             digest.update(loaded.raw_data)
     for spec in inputs:
-        digest.update(f"\n{spec.name} {spec.shape} {spec.dtype}".encode())
+        digest.update(f"\n{spec.name} {spec.dims or spec.shape} {spec.dtype}".encode())
     return digest.hexdigest()[:16]
 
 

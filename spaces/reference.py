@@ -153,6 +153,8 @@ def difference(got: Array, want: Array, rtol: float) -> str | None:
         return (
             f"{int(wrong.sum())} of {wrong.size} integers differ, at {at} {got[at]} != {want[at]}"
         )
+    if _surely_equal(got, want, rtol):
+        return None
     exact, computed = want.astype(np.float64), got.astype(np.float64)
     finite = np.isfinite(exact)
     if not finite.any():
@@ -171,6 +173,20 @@ def difference(got: Array, want: Array, rtol: float) -> str | None:
         f"largest error {error[at]:.3g} at {at}: {computed[at]:.6g} instead of {exact[at]:.6g}; "
         f"{int(over.sum())} of {over.size} elements are off by more than {rtol:.2g}"
     )
+
+
+def _surely_equal(got: Array, want: Array, rtol: float) -> bool:
+    """Whether floats are so near to each other that nothing more needs to be looked at.
+
+    Takes a tenth of the time of the rule itself, of which it is the strictest case.
+    """
+    if got.dtype != want.dtype or want.dtype not in (np.float32, np.float64) or not want.size:
+        return False
+    flat = want.ravel()
+    with np.errstate(all="ignore"):
+        rms = math.sqrt(float(np.dot(flat, flat)) / flat.size)
+        error = float(np.abs(got.ravel() - flat).max())
+    return math.isfinite(rms) and error <= 0.5 * rtol * rms  # NaN is never less
 
 
 def relative_tolerance(function: Any) -> float:

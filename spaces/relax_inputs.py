@@ -3,33 +3,51 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from spaces import names
-from spaces.inputs import InputSpec, Shape, check_names, fix_shape
+from spaces.dims import NO_VALUES
+from spaces.inputs import (
+    InputSpec,
+    Shape,
+    check_dims,
+    check_names,
+    derived,
+    fix_shape,
+    opened,
+)
+from spaces.plain_shapes import with_plain_inputs, with_plain_shapes
 from tuner.errors import TunerError
 
 
-def close_shapes(module: Any, shapes: Mapping[str, Shape]) -> tuple[Any, tuple[InputSpec, ...]]:
+def close_shapes(
+    module: Any, shapes: Mapping[str, Shape], largest: Mapping[str, int] = NO_VALUES
+) -> tuple[Any, tuple[InputSpec, ...]]:
     """Bind the symbolic dimensions of a graph, and say what its inputs are.
 
     Args:
         module: with a Relax function "main", or with tensor programs only.
         shapes: shape of each input of "main" that is dynamic.
+        largest: the largest value of each dimension that stays open.
 
     Raises:
         TunerError: an input is dynamic or unknown, or cannot be fed with a tensor.
     """
     if not names.has_relax(module):
-        return module, _program_inputs(module, shapes)
+        module = with_plain_shapes(module)
+        return module, _program_inputs(module, shapes, largest)
     if "main" not in [gv.name_hint for gv in module.get_global_vars()]:
         raise TunerError('the module holds Relax functions, but none called "main"')
+    module = with_plain_inputs(module)
     params = list(module["main"].params)
     check_names(list(shapes), [p.name for p in params], "--shape")
     known = _bindings(params, shapes)
+    open_dims = [d for p in params for d in names.param_shape(p) or () if isinstance(d, str)]
+    free = list(dict.fromkeys(d for d in open_dims if d not in known))
+    check_dims(list(largest), [*free, *(name for name in largest if _names(name, free))])
     _check_bounds(module["main"], known)
-    inputs = tuple(_input(p, shapes.get(p.name), known) for p in params)
+    inputs = tuple(_input(p, shapes.get(p.name), known, largest) for p in params)
     return _bind(module, known), inputs
 
 
@@ -70,12 +88,16 @@ def _owner(main: Any, dim: str) -> str:
     )
 
 
-def _input(param: Any, given: Shape | None, known: Mapping[str, int]) -> InputSpec:
+def _input(
+    param: Any, given: Shape | None, known: Mapping[str, int], largest: Mapping[str, int]
+) -> InputSpec:
     declared = names.param_shape(param)
     if declared is None:
         raise TunerError(f"input {param.name} is not a tensor of known rank: not supported")
-    closed = [known.get(d, d) if isinstance(d, str) else d for d in declared]
-    return InputSpec(param.name, fix_shape(param.name, closed, given), names.param_dtype(param))
+    bound = [known.get(d, d) if isinstance(d, str) else d for d in declared]
+    closed, dims = opened(bound, largest)
+    shape = fix_shape(param.name, closed, given)
+    return InputSpec(param.name, shape, names.param_dtype(param), dims)
 
 
 def _bind(module: Any, known: Mapping[str, int]) -> Any:
@@ -95,7 +117,9 @@ def _why(error: Exception) -> str:
     return re.sub(r"^In ir\.Op\(.*?name=\"(.*?)\".*?support_level=\d+\),", r"\1:", text)[:200]
 
 
-def _program_inputs(module: Any, shapes: Mapping[str, Shape]) -> tuple[InputSpec, ...]:
+def _program_inputs(
+    module: Any, shapes: Mapping[str, Shape], largest: Mapping[str, int]
+) -> tuple[InputSpec, ...]:
     """All parameters of the tensor programs, outputs included.
 
     Names are the buffers', led by their function's where there are several functions.
@@ -107,21 +131,30 @@ def _program_inputs(module: Any, shapes: Mapping[str, Shape]) -> tuple[InputSpec
     for name, function in functions:
         for param in function.params:
             full_name = param.name if len(functions) == 1 else f"{name}.{param.name}"
-            shape = names.param_shape(param)
-            if shape is None:
+            declared = names.param_shape(param)
+            if declared is None:
                 raise TunerError(f"parameter {full_name} is not a buffer, which is not supported")
+            shape, dims = opened(declared, largest)
             fixed = tuple(d for d in shape if isinstance(d, int))
             if len(fixed) != len(shape):
                 raise TunerError(
                     f"parameter {full_name} has symbolic dimensions "
-                    f"({','.join(map(str, shape))}): make the function static, for instance "
-                    "by an argument for --arg"
+                    f"({','.join(map(str, shape))}): give the sizes to tune for, for instance "
+                    f"--dim {next(d for d in shape if isinstance(d, str))}=1..128, or make the "
+                    "function static, for instance by an argument for --arg"
                 )
             if min(fixed, default=1) < 1:
                 raise TunerError(
                     f"parameter {full_name} has no elements (its shape is "
                     f"{','.join(map(str, fixed))}): give the function other arguments"
                 )
-            inputs.append(InputSpec(full_name, fixed, names.param_dtype(param)))
+            inputs.append(InputSpec(full_name, fixed, names.param_dtype(param), dims))
+    known = [str(d) for i in inputs for d in i.dims if isinstance(d, str)]
+    check_dims(list(largest), [*dict.fromkeys(known), *(n for n in largest if _names(n, known))])
     check_names(list(shapes), [], "--shape")
     return tuple(inputs)
+
+
+def _names(dim: str, known: Sequence[str]) -> bool:
+    """Whether one of these dimensions is named after another."""
+    return any(derived(name, {dim: 1}) is not None for name in known)

@@ -6,10 +6,10 @@ import random
 from functools import cached_property
 
 from spaces.knob_space import KnobSpace, Predict
-from spaces.realize import InvalidCandidate
 from spaces.templates.choose import templates_of
 from spaces.trace_space import Point, TraceSpace
 from tuner.candidate import Candidate, Draft
+from tuner.dynamic.kernels import Kernel
 from tuner.task import Task
 
 _RULES_SHARE = 0.1
@@ -39,18 +39,17 @@ class TaskSpace:
         Raises:
             InvalidCandidate: the random choices gave a schedule that is not valid.
         """
-        if draft.describe and draft.parent is not None:
-            return self._of_candidate(draft.parent)
         space = self._space_of(draft)
         if isinstance(space, KnobSpace):
             return space.at(draft.instance).realize_draft(draft, predict)
         return space.realize_draft(draft)
 
-    def _of_candidate(self, candidate: Candidate) -> Point:
+    def kernel(self, candidate: Candidate) -> Kernel | None:
+        """What is known of a kernel for many shapes, without scheduling it; None of any other."""
         for space in self._templates:
             if space.name == candidate.space:
-                return space.describe(candidate)
-        raise InvalidCandidate(f"{candidate.space}: nothing is known of its candidates")
+                return space.kernel(candidate)
+        return None
 
     def _space_of(self, draft: Draft) -> KnobSpace | TraceSpace:
         rng = random.Random(~draft.seed)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from spaces import names
+from spaces.dims import NO_VALUES
 from spaces.hush import hushed
 from spaces.inputs import InputSpec, Shape
 from spaces.realize import first_line
@@ -19,7 +20,9 @@ from tuner.errors import TunerError
 
 
 def import_torch(
-    path: Path, shapes: Sequence[tuple[str, Shape]] = ()
+    path: Path,
+    shapes: Sequence[tuple[str, Shape]] = (),
+    largest: Mapping[str, int] = NO_VALUES,
 ) -> tuple[Any, tuple[InputSpec, ...], str]:
     """Import an archive that `torch.export.save` wrote into Relax, weights as constants.
 
@@ -33,10 +36,10 @@ def import_torch(
     """
     program = core_program(read_archive(path), path)
     _check_operators(program, path)
-    module, inputs = close_shapes(_import(program, path), dict(shapes))
+    module, inputs = close_shapes(_import(program, path), dict(shapes), largest)
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256")
-    digest.update(repr([(i.name, i.shape, i.dtype) for i in inputs]).encode())
+    digest.update(repr([(i.name, i.dims or i.shape, i.dtype) for i in inputs]).encode())
     return module, inputs, digest.hexdigest()[:16]
 
 

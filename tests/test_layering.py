@@ -23,7 +23,12 @@ ORDER = ("tuner", "spaces", "actors", "cluster")
 """A package imports itself and those to its left."""
 
 DOORS = {
-    "tuner/__init__.py": {"cluster.tune", "spaces.lower"},
+    "tuner/__init__.py": {
+        "cluster.tune",
+        "spaces.lower",
+        "spaces.shape_var.DynamicProgram",
+        "spaces.shape_var.ShapeVar",
+    },
     "tuner/__main__.py": {"cluster.cli"},
 }
 """Where a user comes in from the left: the only exceptions, each with what it opens on."""

@@ -5,11 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["TunerError", "UsageError", "__version__", "lower", "tune"]
+__all__ = [
+    "DynamicProgram",
+    "ShapeVar",
+    "TunerError",
+    "UsageError",
+    "__version__",
+    "lower",
+    "tune",
+]
 
 if TYPE_CHECKING:
     from cluster.tune import tune
     from spaces.lower import lower
+    from spaces.shape_var import DynamicProgram, ShapeVar
     from tuner.errors import TunerError, UsageError
 
 # Resolved when first used, so that `import tuner` stays light and the packages to the right of
@@ -17,6 +26,8 @@ if TYPE_CHECKING:
 _LAZY = {
     "tune": "cluster.tune",
     "lower": "spaces.lower",
+    "ShapeVar": "spaces.shape_var",
+    "DynamicProgram": "spaces.shape_var",
     "TunerError": "tuner.errors",
     "UsageError": "tuner.errors",
 }

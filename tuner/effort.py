@@ -49,6 +49,8 @@ class Effort:
         time_budget_s: wall time from the start.
         timing: how the search times a kernel.
         finalist_timing: how a finalist is timed again.
+        shape_timing: how a finalist is timed again on each of several shapes.
+        shape_rounds: how often it is, interleaved.
         finalists: how many candidates of a task are timed again, the default not counted.
         finalist_rounds: how often each is, interleaved.
         finalist_share: at most this part of the time budget goes to finalists.
@@ -63,12 +65,24 @@ class Effort:
     time_budget_s: float
     timing: Timing = Timing()
     finalist_timing: Timing = Timing(sample_s=0.004, total_s=0.100, min_samples=5)
+    shape_timing: Timing = Timing(sample_s=0.002, total_s=0.030, min_samples=3)
+    shape_rounds: int = 2
     finalists: int = 3
     finalist_rounds: int = 3
     finalist_share: float = 0.1
     gain_floor: float = 0.002
     build_deadline_s: float = 60.0
     run_deadline_s: float = 30.0
+
+    def timing_of(self, rung: int, *, shaped: bool) -> Timing:
+        """How a trial is timed.
+
+        Args:
+            shaped: whether it is one of several shapes of a program.
+        """
+        if rung == 0:
+            return self.timing
+        return self.shape_timing if shaped else self.finalist_timing
 
 
 EFFORTS = {

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from tuner.candidate import Candidate
 from tuner.progress import TaskProgress
 from tuner.record import Record, Trial
-from tuner.task import Instance
+from tuner.task import Instance, Task
 
 CONTENDER = 1.2
 """A candidate slower than this times the best is no contender: noise does not reach so far."""
@@ -36,7 +36,7 @@ def finalists(
 
 def schedule(
     tasks: Iterable[tuple[TaskProgress, Sequence[tuple[Candidate, Instance]]]],
-    rounds: int,
+    rounds: Callable[[Task], int],
     stored: Callable[[Trial], bool],
 ) -> Iterator[Trial]:
     """Re-timing trials, interleaved: every round times each finalist of each task once, and of
@@ -46,6 +46,7 @@ def schedule(
     of the model come first, so they are served if time runs out.
 
     Args:
+        rounds: how often each finalist of a task is timed.
         stored: whether a trial has its record already, from an earlier session.
     """
 
@@ -53,8 +54,11 @@ def schedule(
         return -entry[0].task.weight * (entry[0].best_s or 0.0)
 
     ordered = sorted(tasks, key=share)
-    for rung in range(1, rounds + 1):
+    most = max((rounds(progress.task) for progress, _ in ordered), default=0)
+    for rung in range(1, most + 1):
         for progress, chosen in ordered:
+            if rung > rounds(progress.task):
+                continue
             for candidate, instance in chosen:
                 trial = Trial(progress.task.key, candidate, instance, rung)
                 if not stored(trial):

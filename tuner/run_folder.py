@@ -30,6 +30,7 @@ from typing import Any
 
 from tuner.atomic import atomic_file
 from tuner.errors import TunerError
+from tuner.options import MAX_KERNELS
 
 MANIFEST_VERSION = 1
 
@@ -147,6 +148,11 @@ class Manifest:
     created_s: float = 0.0
     tuner_version: str = ""
     mlflow: Mapping[str, str] | None = None
+
+    @property
+    def max_kernels(self) -> int:
+        """How many kernels may serve the shapes of one program."""
+        return int(self.options.get("max_kernels") or MAX_KERNELS)
 
     def to_json(self) -> str:
         """The text of a manifest file."""

@@ -317,7 +317,7 @@ class Session:
         self._phase = "finalists"
         self._account()
         chosen = [(p, self._finalists(key)) for key, p in self._progress.items()]
-        queue = schedule(chosen, self._effort.finalist_rounds, lambda t: t.key in self._seen)
+        queue = schedule(chosen, self._rounds, lambda t: t.key in self._seen)
         until_s = min(self._limits.deadline_s, self._clock() + self._limits.finalists_s)
         upcoming = next(queue, None)
         while (upcoming or self._in_flight) and not self._stop.is_set():
@@ -342,6 +342,10 @@ class Session:
             self._effort.finalists,
         )
         return [(candidate, ()) for candidate in found]
+
+    def _rounds(self, task: Task) -> int:
+        """How often finalists of a task are timed again."""
+        return self._effort.shape_rounds if task.shapes else self._effort.finalist_rounds
 
     def _of_default(self, task: Task) -> Trial:
         """The trial of a task's default schedule; of many shapes, on the one in the middle."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -20,6 +21,32 @@ Dims = Sequence[tuple[str, tuple[int, ...]]]
 MOST_SHAPES = 512
 """More than these are stood for by a sample: what a kernel costs hardly changes between them."""
 _MOST_COMBINED = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """What a model's symbolic dimensions may be, as far as it is to be fast.
+
+    Attributes:
+        dims: values of each dimension, ascending.
+        weights: of the combinations that occur; None is all of them, equally often.
+    """
+
+    dims: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    weights: Mapping[Instance, float] | None = None
+
+    @property
+    def largest(self) -> dict[str, int]:
+        """The largest value of each dimension."""
+        return {name: values[-1] for name, values in self.dims}
+
+    def shapes(self) -> Shapes:
+        """All instances, weighted; see `joint`."""
+        return joint(self.dims, self.weights)
+
+
+NO_DOMAIN = Domain()
+"""Of a model without symbolic dimensions."""
 
 
 def joint(dims: Dims, weights: Mapping[Instance, float] | None = None) -> Shapes:
@@ -100,6 +127,14 @@ def _weighted(row: Mapping[str, Any], names: Sequence[str]) -> tuple[Instance, f
         except ValueError:
             raise UsageError(f"--weights: {str(row[name])[:40]!r} is no size of {name}") from None
     return tuple(values), float(weight)
+
+
+def merged(shapes: Shapes) -> Shapes:
+    """Each instance once, with the sum of its weights, in the order of their values."""
+    found: dict[Instance, float] = {}
+    for instance, weight in shapes:
+        found[instance] = found.get(instance, 0.0) + weight
+    return tuple(sorted(found.items()))
 
 
 def sampled(shapes: Shapes, most: int) -> Shapes:

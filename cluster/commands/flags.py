@@ -102,6 +102,19 @@ def model_arguments(command: _F) -> _F:
             help="Value of an input, or the range to draw its integers from.",
         ),
         click.option(
+            "--weights",
+            metavar="FILE.json",
+            type=PATH,
+            help="How often each shape occurs; without it all count alike.",
+        ),
+        click.option(
+            "--dim",
+            "dims",
+            metavar="T=1..128",
+            multiple=True,
+            help="Sizes of a symbolic dimension to tune for: T=5,24,43 or M=16..2048:16.",
+        ),
+        click.option(
             "--shape",
             "shapes",
             metavar="INPUT=1,3,224,224",
@@ -115,7 +128,12 @@ def model_arguments(command: _F) -> _F:
 
 
 def model_spec(
-    model: str, shapes: tuple[str, ...], inputs: tuple[str, ...], arguments: tuple[str, ...]
+    model: str,
+    shapes: tuple[str, ...],
+    inputs: tuple[str, ...],
+    arguments: tuple[str, ...],
+    dims: tuple[str, ...] = (),
+    weights: Path | None = None,
 ) -> ModelSpec:
     """The model that `model_arguments` were given for.
 
@@ -127,4 +145,6 @@ def model_spec(
         shapes=parse.distinct(shapes, parse.shape),
         inputs=parse.distinct(inputs, parse.input_value),
         args=parse.distinct(arguments, parse.argument),
+        dims=parse.distinct(dims, parse.dimension),
+        weights=weights,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -25,12 +26,14 @@ def tasks(
     shapes: tuple[str, ...],
     inputs: tuple[str, ...],
     arguments: tuple[str, ...],
+    dims: tuple[str, ...],
+    weights: Path | None,
     target: str,
     only: str | None,
     as_json: bool,
 ) -> None:
     """List the tasks of MODEL and each one's share of its arithmetic, without tuning."""
-    spec = model_spec(model, shapes, inputs, arguments)
+    spec = model_spec(model, shapes, inputs, arguments, dims, weights)
     with nothing_on_stdout(as_json):
         resolved, found = _extracted(spec, target, only)
     report = task_report(resolved, found)
@@ -52,7 +55,7 @@ def _extracted(spec: ModelSpec, target: str, only: str | None) -> tuple[str, Seq
 
     resolved = resolve_target(target)
     model = load_model(spec)
-    return resolved, extract(lower(model.module, resolved), resolved, only)
+    return resolved, extract(lower(model.module, resolved), resolved, only, model.shapes)
 
 
 def task_report(target: str, found: Sequence[Task]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -23,7 +24,7 @@ from cluster.commands.flags import (
 from cluster.commands.output import nothing_on_stdout, print_json
 from tuner import parse
 from tuner.effort import EFFORTS
-from tuner.options import TuneOptions
+from tuner.options import MAX_KERNELS, TuneOptions
 from tuner.progress import Snapshot
 
 if TYPE_CHECKING:
@@ -111,6 +112,14 @@ def _efforts() -> str:
     type=Parsed("address", parse.address),
     help="The Ray cluster to use; local starts one on this machine's loopback.",
 )
+@click.option(
+    "--max-kernels",
+    metavar="N",
+    default=MAX_KERNELS,
+    show_default=True,
+    type=Parsed("number", parse.positive_int),
+    help="Kernels that may serve all shapes of one program with symbolic dimensions.",
+)
 @click.option("--details", is_flag=True, help="Show every task.")
 @json_flag
 @debug_flag
@@ -119,6 +128,8 @@ def tune(
     shapes: tuple[str, ...],
     inputs: tuple[str, ...],
     arguments: tuple[str, ...],
+    dims: tuple[str, ...],
+    weights: Path | None,
     effort: str,
     details: bool,
     as_json: bool,
@@ -129,7 +140,7 @@ def tune(
     Tuning again with the same --run goes on where it was. Ctrl-C ends a run in order: what was
     measured is kept.
     """
-    spec = model_spec(model, shapes, inputs, arguments)
+    spec = model_spec(model, shapes, inputs, arguments, dims, weights)
     options = TuneOptions(model=spec, effort=EFFORTS[effort], **rest)
     with nothing_on_stdout(as_json):
         result, code = _watched(options, details=details)

@@ -55,7 +55,7 @@ def test_a_task_without_a_valid_time_has_none() -> None:
 def test_rounds_are_interleaved_and_the_largest_share_comes_first() -> None:
     light = (progress(key="light"), [(candidate("l"), ())])
     heavy = (progress(key="heavy", weight=5.0), [(candidate("h1"), ()), (candidate("h2"), ())])
-    trials = list(schedule([light, heavy], 2, lambda trial: False))
+    trials = list(schedule([light, heavy], lambda task: 2, lambda trial: False))
     assert [(t.candidate.payload, t.rung) for t in trials] == [
         ("h1", 1),
         ("h2", 1),
@@ -68,14 +68,14 @@ def test_rounds_are_interleaved_and_the_largest_share_comes_first() -> None:
 
 def test_what_has_a_record_already_is_not_timed_again() -> None:
     entry = (progress(), [(candidate("a"), ())])
-    trials = list(schedule([entry], 3, lambda trial: trial.rung == 2))
+    trials = list(schedule([entry], lambda task: 3, lambda trial: trial.rung == 2))
     assert [t.rung for t in trials] == [1, 3]
 
 
 def test_every_shape_of_a_task_is_timed_in_each_round() -> None:
     small, large = (("n", 1),), (("n", 9),)
     pairs = [(candidate("a"), small), (candidate("b"), small), (candidate("a"), large)]
-    trials = list(schedule([(progress(), pairs)], 2, lambda trial: False))
+    trials = list(schedule([(progress(), pairs)], lambda task: 2, lambda trial: False))
     assert [(t.candidate.payload, t.instance) for t in trials if t.rung == 1] == [
         ("a", small),
         ("b", small),

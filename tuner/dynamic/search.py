@@ -27,6 +27,8 @@ from tuner.task import Instance, Task
 
 MEASURED_SHAPES = 16
 """At most so many of a task's shapes are measured; the others are predicted."""
+_BASE_S, _RUNS = 0.05, 5.0
+"""What a trial takes: so long, and so many runs of the kernel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,19 +199,23 @@ class KernelSearch:
         for group in sorted(goals, key=lambda group: goals[group].loss):
             rows = [row for row, layout in enumerate(layouts) if layout == group]
             gains = self._weights * saved(latencies_s[rows], spreads[rows], self._served(group))
-            pair = self._pick([numbers[row] for row in rows], gains)
+            efforts = np.sqrt(_BASE_S + _RUNS * latencies_s[rows])
+            pair = self._pick([numbers[row] for row in rows], gains, efforts)
             if pair is not None:
                 return pair
         return None
 
-    def _pick(self, numbers: Sequence[int], gains: Floats) -> tuple[int, int] | None:
-        """The kernel that gains most, of those with a shape left to measure, on that shape."""
+    def _pick(
+        self, numbers: Sequence[int], gains: Floats, efforts: Floats
+    ) -> tuple[int, int] | None:
+        """The kernel that gains most, of those with a shape left to measure, on the shape where
+        most of the gain is, for what it takes to measure."""
         for row in np.argsort(-gains.sum(axis=1), kind="stable"):
             number = numbers[int(row)]
             if number in self._building:
                 continue
             left = [
-                (float(gains[row, column]), -column)
+                (float(gains[row, column] / efforts[row, column]), -column)
                 for column, place in enumerate(self._anchors)
                 if (number, place) not in self._proposed
             ]

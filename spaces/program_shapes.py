@@ -1,0 +1,92 @@
+"""Which shapes a tensor program meets in a model with symbolic dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from spaces import names
+from spaces.dims import is_open, symbols, value_of
+from spaces.inputs import derived
+from spaces.plain_shapes import variables
+from tuner.errors import TunerError
+from tuner.shapes import MOST_SHAPES, merged, sampled
+from tuner.task import Instance, Shapes
+
+
+def shapes_of(lowered: Any, name: str, shapes: Shapes) -> Shapes:
+    """The instances of one program's own symbols, weighted.
+
+    In a graph they follow from its calls; a program alone names its symbols after the model's
+    dimensions.
+
+    Args:
+        name: of the program in the module.
+        shapes: instances of the model's dimensions.
+
+    Returns:
+        At most `tuner.shapes.MOST_SHAPES`; empty where the program has no symbols.
+
+    Raises:
+        TunerError: a symbol has no value, or one that no shape can have.
+    """
+    own = symbols(lowered[name])
+    if not own:
+        return ()
+    calls = _calls(lowered, name) or [{}]
+    graph_dims = set().union(*(variables(dim) for given in calls for dim in given.values()))
+    found: list[tuple[Instance, float]] = []
+    for instance, weight in shapes or (((), 1.0),):
+        values = dict(instance)
+        for dim in graph_dims:
+            if (size := derived(dim, values)) is not None:
+                values[dim] = size
+        for given in calls:
+            pairs = ((symbol, _value(symbol, given, values)) for symbol in own)
+            found.append((tuple(sorted(pairs)), weight))
+    return sampled(merged(tuple(found)), MOST_SHAPES)
+
+
+def _value(symbol: str, given: Mapping[str, Any], values: Mapping[str, int]) -> int:
+    value = value_of(given[symbol], values) if symbol in given else derived(symbol, values)
+    if value is None:
+        raise TunerError(
+            f"dimension {symbol} has no domain: give the sizes to tune for, --dim {symbol}=1..128"
+        )
+    if value < 0:
+        shape = ", ".join(f"{name}={value}" for name, value in values.items())
+        raise TunerError(f"--dim: with {shape} the dimension {symbol} is below 0")
+    return value
+
+
+def _calls(lowered: Any, name: str) -> list[dict[str, Any]]:
+    """For each call of a program: what its symbols stand for in the graph."""
+    if not names.has_relax(lowered):
+        return []
+    from tvm.relax.analysis import post_order_visit
+
+    function = lowered[name]
+    found: list[dict[str, Any]] = []
+
+    def visit(node: Any) -> None:
+        if names.is_call_tir(node) and str(node.args[0].name_hint) == name:
+            outputs = list(getattr(node.ty, "fields", None) or [node.ty])
+            types = [*(a.ty for a in node.args[1].fields), *outputs]
+            found.append(_bound(function, types))
+
+    for graph in lowered.functions.values():
+        if names.is_relax_function(graph):
+            post_order_visit(graph, visit)
+    return found
+
+
+def _bound(function: Any, types: list[Any]) -> dict[str, Any]:
+    bound: dict[str, Any] = {}
+    for param, given in zip(function.params, types, strict=False):
+        dims = names.param_dims(param)
+        shape = getattr(given, "shape", None)
+        values = list(getattr(shape, "values", shape) or ())
+        for dim, value in zip(dims or (), values, strict=False):
+            if is_open(dim):
+                bound.setdefault(names.dim_name(dim), value)
+    return bound
