@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tuner.store import RecordStore
 from tuner.task import Task
@@ -23,3 +23,37 @@ def kernel_set(store: RecordStore, task: Task, most: int) -> KernelSet | None:
     from tuner.dynamic.choice import choose_kernels
 
     return choose_kernels(task, tuple(store.scan(task.key)), TaskSpace(task).kernel, most)
+
+
+def described(task: Task, chosen: KernelSet) -> dict[str, Any]:
+    """A kernel set as plain data.
+
+    Returns:
+        `kernels` (their candidates' keys), `traces` (Python text of each), `tree` (text),
+        `shapes` (for each its sizes, weight, kernel, `latency_ms`, `best_ms` of the best kernel
+        of all, and whether it was `measured`), `losses` (of the best set of one kernel, two, and
+        so on), `loss` (of the tree), `prediction_error` and `predictions_judged`.
+    """
+    from spaces.realize import trace_text
+    from tuner.dynamic.tree import tree_text
+
+    return {
+        "kernels": [candidate.key for candidate in chosen.kernels],
+        "traces": [trace_text(task, candidate) for candidate in chosen.kernels],
+        "tree": tree_text(chosen.tree),
+        "shapes": [
+            {
+                "shape": dict(s.instance),
+                "weight": s.weight,
+                "kernel": s.kernel,
+                "latency_ms": s.latency_s * 1e3,
+                "best_ms": s.best_s * 1e3,
+                "measured": s.measured,
+            }
+            for s in chosen.shapes
+        ],
+        "losses": list(chosen.losses),
+        "loss": chosen.loss,
+        "prediction_error": chosen.error,
+        "predictions_judged": chosen.judged,
+    }

@@ -43,12 +43,12 @@ def value_of(dim: Any, values: Mapping[str, int]) -> int | None:
     import tvm_ffi
 
     analyzer = tvm.sym.Analyzer()
-    bound: set[str] = set()
+    bound: list[Any] = []
 
     def look(var: Any) -> None:
         name = str(var.name)
-        if name in values and name not in bound:
-            bound.add(name)
+        if name in values and not any(var.same_as(known) for known in bound):
+            bound.append(var)
             analyzer.bind(var, tvm.tirx.const(values[name], str(var.ty.dtype)))
 
     tvm_ffi.structural_walk(dim, (tvm.ir.Var, look))
@@ -57,6 +57,8 @@ def value_of(dim: Any, values: Mapping[str, int]) -> int | None:
 
 def closed(module: Any, values: Mapping[str, int]) -> Any:
     """A module's "main" for one shape: no symbol is left in it.
+
+    Its dimensions are numbers and variables, see `spaces.plain_shapes`.
 
     Args:
         values: of its symbols, by name.

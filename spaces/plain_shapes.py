@@ -21,19 +21,22 @@ def with_plain_shapes(module: Any) -> Any:
 
     Calls from its graphs are adapted. Programs that cannot be helped stay as they are.
     """
+    made = {name: (function, *_plain(function)) for name, function in names.prim_funcs(module)}
+    changed = {
+        name: (plain, unneeded)
+        for name, (function, plain, unneeded) in made.items()
+        if not plain.same_as(function)
+    }
+    if not changed:
+        return module
+    if names.has_relax(module):
+        return _called_anew(module, changed)
     from tvm.ir import IRModule
 
-    plain, dropped = {}, {}
-    for name, function in names.prim_funcs(module):
-        made, unneeded = _plain(function)
-        if not made.same_as(function):
-            plain[name], dropped[name] = made, unneeded
-    if not plain:
-        return module
     result = IRModule(module.functions, attrs=module.attrs)
-    for name, function in plain.items():
-        result.update_func(result.get_global_var(name), function)
-    return _with_fewer_arguments(result, {n: d for n, d in dropped.items() if d})
+    for name, (plain, _) in changed.items():
+        result.update_func(result.get_global_var(name), plain)
+    return result
 
 
 def with_plain_inputs(module: Any) -> Any:
@@ -49,14 +52,7 @@ def with_plain_inputs(module: Any) -> Any:
     if not found:
         return module
     graph = structural_map(graph, (tuple({type(dim) for dim, _ in found}), _replacing(found)))
-    known = symbols(graph)
-    left: dict[Any, Any] = {}
-    for dim, var in found:
-        for name, inside in variables(dim).items():
-            plus, one = (value_of(dim, {name: n}) or 0 for n in (0, 1))
-            if name not in known and one > plus:
-                left[inside] = tvm.tirx.floordiv(var - plus, one - plus)
-    if left:
+    if left := _solved(found, set(symbols(graph))):
         graph = structural_map(graph, (tvm.ir.Var, lambda var: left.get(var, var)))
     result = tvm.ir.IRModule(module.functions, attrs=module.attrs)
     result.update_func(result.get_global_var("main"), graph)
@@ -94,6 +90,23 @@ def _replacing(found: list[tuple[Any, Any]]) -> Callable[[Any], Any]:
     return replaced
 
 
+def _solved(found: list[tuple[Any, Any]], known: set[str]) -> dict[Any, Any]:
+    """What the variables of some dimensions are, in terms of those that stand for these.
+
+    Args:
+        known: names of variables that are dimensions themselves.
+    """
+    import tvm
+
+    solved: dict[Any, Any] = {}
+    for dim, var in found:
+        affine = _affine(dim)
+        if affine is not None and str(affine[0].name) not in known:
+            inside, times, plus = affine
+            solved.setdefault(inside, tvm.tirx.floordiv(var - plus, times))
+    return solved
+
+
 def _plain(function: Any) -> tuple[Any, list[int]]:
     """A PrimFunc with plain dimensions, and the positions of parameters that it lost."""
     import tvm
@@ -106,12 +119,20 @@ def _plain(function: Any) -> tuple[Any, list[int]]:
 
     kinds = tuple({type(dim) for dim, _ in found})
     made = structural_map(function, (kinds, _replacing(found))) if found else function
-    needed = _used(made)
+    body = made.body
+    known = symbols(made)
+    if left := _solved(found, set(known)):
+        body = structural_map(body, (tvm.ir.Var, lambda var: left.get(var, var)))
+    needed = _used(made.params, body)
     unneeded = [i for i in scalars if not any(made.params[i].same_as(v) for v in needed)]
+    told = [made.params[i] for i in scalars]
+    lost = [v for dim, _ in found for n, v in variables(dim).items() if n not in known]
+    if any(v.same_as(n) and not any(v.same_as(t) for t in told) for v in lost for n in needed):
+        return function, []
     if not found and not unneeded:
         return function, []
     params = [p for i, p in enumerate(made.params) if i not in unneeded]
-    return tvm.tirx.PrimFunc(params, made.body, made.ret_type, made.attrs), unneeded
+    return tvm.tirx.PrimFunc(params, body, made.ret_type, made.attrs), unneeded
 
 
 def _named(dim: Any, taken: set[str]) -> str:
@@ -127,15 +148,27 @@ def _named(dim: Any, taken: set[str]) -> str:
 
 def _affine_name(dim: Any) -> str:
     """`T_x16_p3` for `16 * T + 3`; empty for what is not of that form."""
+    affine = _affine(dim)
+    if affine is None or affine[2] < 0:
+        return ""
+    inside, times, plus = affine
+    return f"{inside.name}_x{times}" + (f"_p{plus}" if plus else "")
+
+
+def _affine(dim: Any) -> tuple[Any, int, int] | None:
+    """The T, the 16 and the 3 of `16 * T + 3`; None of what does not grow like that."""
+    import tvm
+
     inside = variables(dim)
     if len(inside) != 1:
-        return ""
-    (name,) = inside
-    plus, one, two = (value_of(dim, {name: n}) or 0 for n in (0, 1, 2))
+        return None
+    ((name, var),) = inside.items()
+    plus, one = (value_of(dim, {name: n}) for n in (0, 1))
+    if plus is None or one is None or one <= plus:
+        return None
     times = one - plus
-    if times < 1 or plus < 0 or two != 2 * times + plus:
-        return ""
-    return f"{name}_x{times}" + (f"_p{plus}" if plus else "")
+    equal = tvm.sym.Analyzer().can_prove_equal(dim, var * times + plus)
+    return (var, times, plus) if equal else None
 
 
 def variables(dim: Any) -> dict[str, Any]:
@@ -152,8 +185,8 @@ def variables(dim: Any) -> dict[str, Any]:
     return inside
 
 
-def _used(function: Any) -> list[Any]:
-    """Variables that a PrimFunc's body or the shapes of its tensors hold and no shape defines."""
+def _used(params: Any, body: Any) -> list[Any]:
+    """Variables that the body of a PrimFunc holds and no shape of its parameters defines."""
     import tvm
     import tvm_ffi
 
@@ -162,29 +195,38 @@ def _used(function: Any) -> list[Any]:
     def look(var: Any) -> None:
         held.append(var)
 
-    tvm_ffi.structural_walk(function.body, (tvm.ir.Var, look))
-    dims = [d for p in function.params for d in names.param_dims(p) or ()]
+    tvm_ffi.structural_walk(body, (tvm.ir.Var, look))
+    dims = [d for p in params for d in names.param_dims(p) or ()]
     defined = [d for d in dims if isinstance(d, tvm.ir.Var)]
     return [v for v in held if not any(v.same_as(d) for d in defined)]
 
 
-def _with_fewer_arguments(module: Any, dropped: Mapping[str, list[int]]) -> Any:
-    """The module with calls that leave out what their programs no longer take."""
-    if not dropped or not names.has_relax(module):
-        return module
+def _called_anew(module: Any, changed: Mapping[str, tuple[Any, list[int]]]) -> Any:
+    """The module with other programs, its calls leaving out what these no longer take.
+
+    The programs are known by new variables: those of before are of the type of those of before.
+    """
     from tvm import relax
+    from tvm.ir import IRModule
     from tvm.relax.dpl import is_op, rewrite_call
 
     from spaces.graph import with_graphs
 
+    kept = {gv: f for gv, f in module.functions.items() if str(gv.name_hint) not in changed}
+    builder = relax.BlockBuilder(IRModule(kept, attrs=module.attrs))
+    programs = {
+        name: (builder.add_func(plain, name), unneeded)
+        for name, (plain, unneeded) in changed.items()
+    }
+
     def adapted(call: Any, _found: Any) -> Any:
-        positions = dropped.get(str(call.args[0].name_hint))
-        if positions is None:
+        program = programs.get(str(call.args[0].name_hint))
+        if program is None:
             return call
-        kept = [a for i, a in enumerate(call.args[1].fields) if i not in positions]
-        return relax.Call(
-            call.op, [call.args[0], relax.Tuple(kept), *call.args[2:]], call.attrs, call.ty_args
-        )
+        var, unneeded = program
+        fields = [a for i, a in enumerate(call.args[1].fields) if i not in unneeded]
+        arguments = [var, relax.Tuple(fields), *call.args[2:]]
+        return relax.Call(call.op, arguments, call.attrs, call.ty_args)
 
     pattern = is_op("relax.call_tir")(varg_default_wildcard=True)
-    return with_graphs(module, lambda graph: rewrite_call(pattern, adapted, graph))
+    return with_graphs(builder.get(), lambda graph: rewrite_call(pattern, adapted, graph))

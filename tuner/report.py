@@ -16,6 +16,7 @@ from typing import Any, TypedDict
 
 from tuner.atomic import atomic_file
 from tuner.errors import TunerError
+from tuner.progress import fold
 from tuner.record import Record, Status
 from tuner.store import RecordStore
 from tuner.task import Task
@@ -88,7 +89,9 @@ class BestOfTask(TypedDict):
             where it was not timed again; None where nothing gave a time yet.
         gflops: 1e9 floating point operations per second at `latency_ms`; None where none are
             counted.
-        candidate: key of the winner; the default's where nothing beat it.
+        candidate: key of the winner; the default's where nothing beat it. None for a task with
+            symbolic dimensions, which has a set of kernels; its latencies are weighted means over
+            its shapes.
     """
 
     name: str
@@ -115,8 +118,7 @@ def status_report(store: RecordStore) -> StatusReport:
         statuses = counts.get(task.key, {})
         for status, n in statuses.items():
             totals[status] = totals.get(status, 0) + n
-        best = next((r.latency_s for r in store.best(task.key, 1)), None)
-        default = _Timings.of(store, task.key, defaults.get(task.key)).search_s
+        default, best = _default_and_best(store, task, defaults.get(task.key))
         rows.append(
             TaskStatus(
                 name=task.name,
@@ -144,6 +146,17 @@ def status_report(store: RecordStore) -> StatusReport:
     )
 
 
+def _default_and_best(
+    store: RecordStore, task: Task, default_key: str | None
+) -> tuple[float | None, float | None]:
+    """Latencies in the search, seconds; of many shapes their weighted means."""
+    if task.shapes:
+        progress = fold([task], {task.key: default_key or ""}, store.scan(task.key))[task.key]
+        return progress.default_s, progress.best_s
+    best = next((r.latency_s for r in store.best(task.key, 1)), None)
+    return _Timings.of(store, task.key, default_key).search_s, best
+
+
 def best_report(store: RecordStore, task: str | None = None) -> BestReport:
     """The winner of each task, or of the task of that name or key.
 
@@ -154,23 +167,30 @@ def best_report(store: RecordStore, task: str | None = None) -> BestReport:
     if task is not None and not tasks:
         raise TunerError(f"this run has no task {task}: `tuner status` lists its tasks")
     counts, defaults = store.counts(), store.defaults()
-    rows = []
-    for t in tasks:
-        winner = choose_best(store, t.key)
-        key = winner.trial.candidate.key if winner else None
-        latency_s = _Timings.of(store, t.key, key).last_s
-        rows.append(
-            BestOfTask(
-                name=t.name,
-                weight=t.weight,
-                trials=_spent(counts.get(t.key, {})),
-                default_ms=_ms(_Timings.of(store, t.key, defaults.get(t.key)).last_s),
-                latency_ms=_ms(latency_s),
-                gflops=_gflops(t, latency_s),
-                candidate=key,
-            )
-        )
+    rows = [_best_of(store, t, counts.get(t.key, {}), defaults.get(t.key)) for t in tasks]
     return BestReport(tasks=rows)
+
+
+def _best_of(
+    store: RecordStore, task: Task, statuses: dict[Status, int], default_key: str | None
+) -> BestOfTask:
+    key = None
+    if task.shapes:
+        default_s, latency_s = _default_and_best(store, task, default_key)
+    else:
+        winner = choose_best(store, task.key)
+        key = winner.trial.candidate.key if winner else None
+        latency_s = _Timings.of(store, task.key, key).last_s
+        default_s = _Timings.of(store, task.key, default_key).last_s
+    return BestOfTask(
+        name=task.name,
+        weight=task.weight,
+        trials=_spent(statuses),
+        default_ms=_ms(default_s),
+        latency_ms=_ms(latency_s),
+        gflops=_gflops(task, latency_s),
+        candidate=key,
+    )
 
 
 def choose_best(store: RecordStore, task_key: str) -> Record | None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from tuner.observer import FittedModel
-from tuner.progress import Snapshot
+from tuner.progress import Snapshot, fold
 from tuner.record import Record, Status
 from tuner.spool import (
     Artifact,
@@ -189,13 +189,13 @@ class SpoolObserver:
         """
         for track in self._tasks.values():
             track.records = 0
+        progress = fold([track.task for track in self._tasks.values()], {}, ())
         for record in records:
             if record.trial.task_key not in self._tasks:
                 continue
             track = self._tasks[record.trial.task_key]
-            best_s = track.best_s
-            if record.trial.rung == 0 and record.latency_s is not None:
-                best_s = record.latency_s if best_s is None else min(best_s, record.latency_s)
+            progress[record.trial.task_key].observe(record)
+            best_s = progress[record.trial.task_key].best_s
             if track.records + 1 in track.said:
                 track.records += 1
                 track.best_s = best_s

@@ -10,6 +10,10 @@ import click
 from cluster.commands.flags import TEXT, debug_flag, json_flag, run_argument
 from cluster.commands.output import nothing_on_stdout, print_json, print_table
 from cluster.commands.runs import opened_store
+from cluster.kernel_sets import described, kernel_set
+from tuner.run_folder import read_run
+
+_SHAPES_SHOWN = 24
 
 if TYPE_CHECKING:
     from tuner.store import RecordStore
@@ -21,17 +25,25 @@ if TYPE_CHECKING:
 @json_flag
 @debug_flag
 def best(run: Path, task: str | None, as_json: bool) -> None:
-    """Show the best schedule of each task in DIR: latency, GFLOP/s, trace as Python."""
+    """Show the best schedule of each task in DIR: latency, GFLOP/s, trace as Python.
+
+    A task with symbolic dimensions has a few kernels, and a tree that says which shape takes which.
+    """
     with nothing_on_stdout(as_json), opened_store(run) as store:
-        rows = best_with_traces(store, task)
+        rows = best_with_traces(store, task, read_run(run)[1].max_kernels)
     if as_json:
         print_json({"tasks": rows})
     else:
         _print(rows)
 
 
-def best_with_traces(store: RecordStore, task: str | None) -> list[dict[str, Any]]:
+def best_with_traces(
+    store: RecordStore, task: str | None, max_kernels: int
+) -> list[dict[str, Any]]:
     """The rows of `tuner.report.best_report`, each with the winner's `trace` as Python text.
+
+    Those of tasks with symbolic dimensions have `kernel_set` besides, see
+    `cluster.kernel_sets.described`; it is None for others, or where nothing was measured yet.
 
     Raises:
         TunerError: there is no such task.
@@ -43,14 +55,47 @@ def best_with_traces(store: RecordStore, task: str | None) -> list[dict[str, Any
     rows = []
     for row in report["tasks"]:
         found = known[row["name"]]
-        winner = choose_best(store, found.key)
+        winner = None if found.shapes else choose_best(store, found.key)
         trace = None
         if winner is not None:
             from spaces.realize import trace_text
 
             trace = trace_text(found, winner.trial.candidate)
-        rows.append({**row, "trace": trace})
+        chosen = kernel_set(store, found, max_kernels)
+        told = None if chosen is None else described(found, chosen)
+        rows.append({**row, "trace": trace, "kernel_set": told})
     return rows
+
+
+def _print_set(name: str, told: dict[str, Any]) -> None:
+    """A kernel set: its kernels, its tree, what each shape takes, what fewer kernels would cost."""
+    for number, trace in enumerate(told["traces"]):
+        click.echo(f"# {name}, kernel {number}\n{trace}\n")
+    click.echo(f"# {name}: which shape takes which kernel\n{told['tree']}\n")
+    lines = [
+        (
+            ", ".join(f"{dim}={size}" for dim, size in shape["shape"].items()),
+            str(shape["kernel"]),
+            f"{shape['latency_ms']:.4g} ms{'' if shape['measured'] else ' (predicted)'}",
+            f"{shape['latency_ms'] / shape['best_ms']:.3f}",
+        )
+        for shape in _some(told["shapes"])
+    ]
+    print_table("shape", "kernel", "latency", "of its best kernel", rows=lines)
+    curve = ", ".join(f"{n}: {loss:.3f}" for n, loss in enumerate(told["losses"], start=1))
+    click.echo(f"\nlatency over each shape's best kernel, by number of kernels: {curve}")
+    if told["prediction_error"] is not None:
+        click.echo(
+            f"predictions for shapes that were not measured: off by "
+            f"{told['prediction_error']:.1%} on average ({told['predictions_judged']} pairs)"
+        )
+    click.echo()
+
+
+def _some(shapes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """At most as many shapes as one looks at, spread over all."""
+    step = -(-len(shapes) // _SHAPES_SHOWN)
+    return shapes[::step]
 
 
 def _print(rows: list[dict[str, Any]]) -> None:
@@ -60,6 +105,8 @@ def _print(rows: list[dict[str, Any]]) -> None:
         if row["trace"] is not None:
             trace = row["trace"] or "# the default schedule: no instructions"
             click.echo(f"# {row['name']}\n{trace}\n")
+        if row["kernel_set"] is not None:
+            _print_set(row["name"], row["kernel_set"])
     lines = []
     for row in rows:
         default_ms, latency_ms = row["default_ms"], row["latency_ms"]

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
-_WORTH = 1e-4
+_WORTH = 1e-3
 """A kernel that makes the loss smaller by less than this is not worth its code."""
 
 

@@ -1,0 +1,264 @@
+"""One tuning for all sizes against one for each: time to tune, speed, soundness.
+
+    python -m benchmarks.dynamic --trials 128 --json
+    python -m benchmarks.dynamic --program scores --sizes 1..128 --sample 8 --json
+    python -m benchmarks.dynamic --max-kernels 2 --out result.json
+
+Programs are those of `benchmarks.dynamic_programs`: a dense layer and both products of attention,
+with T open. Ours is one run of `tuner tune --dim T=...` with at most `--trials` trials, finalists
+timed on top. The other side is one run of the same tuner on the static programs, with as many
+trials for each; where `--sizes` are more than `--sample`, it tunes a sample of them, and its wall
+time counts for as many as there are.
+
+Then one process runs, for each size that was tuned alone, three things in turns: the kernel tuned
+for that size, our library with its dispatcher, and NumPy's BLAS. Sizes where the library's samples
+spread by more than 5 % are raced again, once. `over_static` and `over_blas` are our time over
+theirs, of medians; below 1 ours is faster. Last, the library is run on every T from 0 to 300 and on
+some primes beyond, and compared with NumPy.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks import our_side
+from benchmarks.command import Rows, common_flags, cores_of, run_main, say, workplace
+from benchmarks.figures import ratio, spread
+from benchmarks.our_side import OurRun
+from benchmarks.race import Contestant, NumpyMatmul, Ours, Ready, run_race
+from cluster.kernel_sets import kernel_set
+from cluster.results import export_library
+from tuner import parse
+from tuner.child import Child, Returned
+from tuner.report import choose_best
+from tuner.run_folder import RunFolder
+from tuner.shapes import joint, sampled
+from tuner.sqlite_store import SqliteStore
+from tuner.task import Task
+
+if TYPE_CHECKING:
+    from spaces.reference import Reference
+
+PROGRAMS = ("dense", "scores", "mixed")
+DIETCODE = "5,24,43,62,81,100,119,128"
+_FILE = Path(__file__).with_name("dynamic_programs.py")
+_BEYOND = (307, 401, 509, 701, 997)
+_RACE_LIMIT_S = 900.0
+_CHECK_LIMIT_S = 1800.0
+_READY_S = 120.0
+_CALM = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """A function of a library with open dimensions."""
+
+    path: Path
+    symbol: str
+    name: str = "ours"
+
+    def enter(self, known: Reference) -> Ready:
+        """Load it."""
+        import tvm
+
+        function = tvm.runtime.load_module(str(self.path))[self.symbol]
+        tensors = [tvm.runtime.tensor(known.fresh(i)) for i in range(len(known.arguments))]
+        return Ready(lambda: function(*tensors), tensors[-1].numpy)
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """Compare on each program."""
+    _, sizes = parse.dimension(f"T={options.sizes}")
+    alone = [dict(i)["T"] for i, _ in sampled(joint([("T", sizes)]), options.sample)]
+    target, cores = cores_of(options.target)
+    settings = {
+        "sizes": options.sizes,
+        "alone": alone,
+        "trials": options.trials,
+        "max_kernels": options.max_kernels,
+        "seed": options.seed,
+        "cores": cores,
+        "target": target,
+    }
+    rows = Rows(options.out, settings)
+    for program in options.program or PROGRAMS:
+        if rows.has({"program": program}):
+            continue
+        say(program)
+        with workplace(options.run) as folder:
+            rows.add(_row(program, options, folder, alone, len(sizes), cores, target))
+    return rows.finish(summary(rows.rows))
+
+
+def _row(
+    program: str,
+    options: argparse.Namespace,
+    folder: Path,
+    alone: Sequence[int],
+    count: int,
+    cores: int,
+    target: str,
+) -> dict[str, Any]:
+    model = f"{_FILE}:{program}"
+    limit_s = parse.duration_s(options.limit)
+    common: dict[str, Any] = {"limit_s": limit_s, "target": target, "seed": options.seed}
+    flags = ("--dim", f"T={options.sizes}", "--max-kernels", str(options.max_kernels))
+    open_run = our_side.tune((model, *flags), folder / program, trials=options.trials, **common)
+    sizes = ",".join(map(str, alone))
+    closed_run = our_side.tune(
+        (model, f"--arg=sizes={sizes}"),
+        folder / f"{program}-alone",
+        trials=options.trials * len(alone),
+        **common,
+    )
+    failure = open_run.failure or closed_run.failure
+    if failure:
+        return {"program": program, "failure": failure}
+    library = folder / f"{program}.so"
+    export_library(open_run.folder, library)
+    per_shape_s = closed_run.watched.wall_s / len(alone)
+    shapes = _races(program, closed_run, library, cores, options.rounds)
+    checked = _checked(library, program, cores)
+    return {
+        "program": program,
+        "failure": "",
+        "wall_s": open_run.watched.wall_s,
+        "trials": len(open_run.trials),
+        "alone_wall_s": closed_run.watched.wall_s,
+        "alone_trials": len(closed_run.trials),
+        "wall_ratio": per_shape_s * count / open_run.watched.wall_s,
+        "library_bytes": library.stat().st_size,
+        "kernel_set": _told(open_run, options.max_kernels),
+        "shapes": shapes,
+        "latency": weighed(shapes),
+        **checked,
+    }
+
+
+def _told(run: OurRun, most: int) -> dict[str, Any]:
+    """What is to be said of the kernels, without their schedules."""
+    with closing(SqliteStore(RunFolder(run.folder).store, read_only=True)) as store:
+        chosen = kernel_set(store, store.tasks()[0], most)
+    if chosen is None:
+        return {}
+    return {
+        "kernels": len(chosen.kernels),
+        "losses": list(chosen.losses),
+        "loss": chosen.loss,
+        "prediction_error": chosen.error,
+        "predictions_judged": chosen.judged,
+    }
+
+
+def _races(
+    program: str, closed: OurRun, library: Path, cores: int, rounds: int
+) -> list[dict[str, Any]]:
+    with closing(SqliteStore(RunFolder(closed.folder).store, read_only=True)) as store:
+        winners = [(task, choose_best(store, task.key)) for task in store.tasks()]
+    found = []
+    for task, record in winners:
+        if record is None:
+            continue
+        static = Ours(task, record.trial.candidate, name="static")
+        blas = NumpyMatmul(transpose_b=program == "scores")
+        sides = (static, Library(library, program), blas)
+        row = _race(task, sides, closed.folder, cores, rounds)
+        if not row["failure"] and row["unrest"] > _CALM:
+            row = {**_race(task, sides, closed.folder, cores, rounds), "raced_again": True}
+        found.append(row)
+    return found
+
+
+def _race(
+    task: Task, sides: Sequence[Contestant], folder: Path, cores: int, rounds: int
+) -> dict[str, Any]:
+    race = run_race(
+        task,
+        sides,
+        cores=cores,
+        rounds=rounds,
+        log=folder / "race.log",
+        limit_s=_RACE_LIMIT_S,
+        cache=RunFolder(folder).scratch / "references",
+    )
+    samples = race.samples_s
+    row: dict[str, Any] = {
+        "T": int(task.name.rpartition("_")[2]),
+        "failure": race.failure or "; ".join(f"{n}: {why}" for n, why in race.failed.items()),
+    }
+    for name, seconds in samples.items():
+        row[f"{name}_ms"] = spread(seconds, scale=1e3)
+    if {"ours", "static", "blas"} <= samples.keys():
+        row["over_static"] = ratio(samples["ours"], samples["static"])
+        row["over_blas"] = ratio(samples["ours"], samples["blas"])
+        told = row["ours_ms"]
+        row["unrest"] = (told["high"] - told["low"]) / told["median"]
+    return row
+
+
+def weighed(shapes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Means and worst of the ratios over the sizes, each size of equal weight."""
+    result: dict[str, Any] = {"failed": sum(bool(s["failure"]) for s in shapes)}
+    for name in ("over_static", "over_blas"):
+        known = [s[name]["of_medians"] for s in shapes if name in s]
+        result[name] = {
+            "mean": statistics.fmean(known) if known else None,
+            "worst": max(known, default=None),
+            "of": len(known),
+        }
+    return result
+
+
+def _checked(library: Path, program: str, cores: int) -> dict[str, Any]:
+    """Errors over all sizes, and the cost of the decision."""
+    sizes = [*range(301), *_BEYOND]
+    env = {"TVM_NUM_THREADS": str(cores), "OPENBLAS_NUM_THREADS": str(cores)}
+    with Child("benchmarks.dynamic_check:Checker", (library, program), env=env) as child:
+        child.ready(_READY_S)
+        errors = child.call("errors", sizes, deadline_s=_CHECK_LIMIT_S)
+        cost = child.call("dispatch_us", deadline_s=_CHECK_LIMIT_S)
+    return {
+        "sizes_checked": len(sizes),
+        "errors": errors.value if isinstance(errors, Returned) else [str(errors)],
+        "dispatch_us": cost.value if isinstance(cost, Returned) else str(cost),
+    }
+
+
+def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The worst of each number."""
+    good = [row for row in rows if not row["failure"]]
+    if not good:
+        return {"failed": len(rows)}
+    return {
+        "failed": len(rows) - len(good),
+        "wall_ratio": min(row["wall_ratio"] for row in good),
+        "over_static_mean": max(row["latency"]["over_static"]["mean"] for row in good),
+        "over_static_worst": max(row["latency"]["over_static"]["worst"] for row in good),
+        "over_blas_mean": max(row["latency"]["over_blas"]["mean"] for row in good),
+        "errors": sum(len(row["errors"]) for row in good),
+    }
+
+
+def main() -> None:
+    """Run the comparison and print it."""
+    parser = argparse.ArgumentParser(
+        prog="benchmarks.dynamic", description="Open dimensions against one tuning for each size."
+    )
+    parser.add_argument("--program", action="append", choices=PROGRAMS, help="default: all")
+    parser.add_argument("--sizes", default=DIETCODE, help="of T, as for --dim")
+    parser.add_argument("--sample", type=int, default=8, help="sizes tuned alone, at most")
+    parser.add_argument("--trials", type=int, default=128)
+    parser.add_argument("--max-kernels", type=int, default=4)
+    parser.add_argument("--run", type=Path, help="folder for the runs; those there are continued")
+    common_flags(parser, limit="1h")
+    run_main(parser, measure)
+
+
+if __name__ == "__main__":
+    main()
