@@ -23,15 +23,14 @@ import argparse
 import statistics
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from benchmarks import our_side
 from benchmarks.command import Rows, common_flags, cores_of, run_main, say, workplace
 from benchmarks.figures import ratio, spread
 from benchmarks.our_side import OurRun
-from benchmarks.race import Contestant, NumpyMatmul, Ours, Ready, run_race
+from benchmarks.race import Contestant, Library, NumpyMatmul, Ours, run_race
 from cluster.kernel_sets import kernel_set
 from cluster.results import export_library
 from tuner import parse
@@ -42,9 +41,6 @@ from tuner.shapes import joint, sampled
 from tuner.sqlite_store import SqliteStore
 from tuner.task import Task
 
-if TYPE_CHECKING:
-    from spaces.reference import Reference
-
 PROGRAMS = ("dense", "scores", "mixed")
 DIETCODE = "5,24,43,62,81,100,119,128"
 _FILE = Path(__file__).with_name("dynamic_programs.py")
@@ -53,23 +49,6 @@ _RACE_LIMIT_S = 900.0
 _CHECK_LIMIT_S = 1800.0
 _READY_S = 120.0
 _CALM = 0.05
-
-
-@dataclass(frozen=True, slots=True)
-class Library:
-    """A function of a library with open dimensions."""
-
-    path: Path
-    symbol: str
-    name: str = "ours"
-
-    def enter(self, known: Reference) -> Ready:
-        """Load it."""
-        import tvm
-
-        function = tvm.runtime.load_module(str(self.path))[self.symbol]
-        tensors = [tvm.runtime.tensor(known.fresh(i)) for i in range(len(known.arguments))]
-        return Ready(lambda: function(*tensors), tensors[-1].numpy)
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
@@ -167,7 +146,7 @@ def _races(
             continue
         static = Ours(task, record.trial.candidate, name="static")
         blas = NumpyMatmul(transpose_b=program == "scores")
-        sides = (static, Library(library, program), blas)
+        sides = (static, Library(library, program, "ours"), blas)
         row = _race(task, sides, closed.folder, cores, rounds)
         if not row["failure"] and row["unrest"] > _CALM:
             row = {**_race(task, sides, closed.folder, cores, rounds), "raced_again": True}

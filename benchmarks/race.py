@@ -146,6 +146,23 @@ class MetaSchedules:
 
 
 @dataclass(frozen=True, slots=True)
+class Library:
+    """A function of a library that takes the program's arguments, of these and other shapes."""
+
+    path: Path
+    symbol: str
+    name: str
+
+    def enter(self, known: Reference) -> Ready:
+        """Load it."""
+        import tvm
+
+        function = tvm.runtime.load_module(str(self.path))[self.symbol]
+        tensors = _tensors(known)
+        return Ready(lambda: function(*tensors), tensors[-1].numpy)
+
+
+@dataclass(frozen=True, slots=True)
 class NumpyMatmul:
     """NumPy's product of the first two arguments, into the third's place."""
 
@@ -157,7 +174,7 @@ class NumpyMatmul:
         """Have the operands aligned as TVM's are, and transposed views where needed."""
         import numpy as np
 
-        a, b, out = (_aligned(known.fresh(i)) for i in range(3))
+        a, b, out = (aligned(known.fresh(i)) for i in range(3))
         a = a.swapaxes(-1, -2) if self.transpose_a else a
         b = b.swapaxes(-1, -2) if self.transpose_b else b
         return Ready(lambda: np.matmul(a, b, out=out), lambda: out)
@@ -269,7 +286,7 @@ def _tensors(known: Reference) -> list[Any]:
     return [tvm.runtime.tensor(known.fresh(i)) for i in range(len(known.arguments))]
 
 
-def _aligned(array: Any) -> Any:
+def aligned(array: Any) -> Any:
     """A copy that begins at a multiple of 64 bytes."""
     import numpy as np
 

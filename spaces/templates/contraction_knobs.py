@@ -43,7 +43,13 @@ def choices_of(c: Contraction, cpu: Cpu) -> dict[str, tuple[int, ...]]:
         k.PACK_ROWS: (0, 1) if packs_rows else (0,),
         k.PACK_COLUMNS: (0,) * (c.columns_follow or not c.columns_pack) + (1,) * c.columns_pack,
         k.STAGE_INSIDE: (0, 1) if c.stages_inside else (0,),
+        **({k.PARALLEL: (1, 0)} if c.symbolic else {}),
+        **({k.PARTITION: (0, 1)} if _splits_rows(c) else {}),
     }
+
+
+def _splits_rows(c: Contraction) -> bool:
+    return len(c.rows) == 1 and c.axes[c.rows[0]].symbolic
 
 
 def _exact_lanes(extent: int, lanes: tuple[int, ...]) -> tuple[int, ...]:
@@ -83,12 +89,15 @@ def feasible(c: Contraction, cpu: Cpu, columns: Columns) -> npt.NDArray[np.bool_
         good &= t.padded_rows == c.row_extent
     if len(c.rows) > 1:  # strips are packed along the innermost of the rows' axes
         good &= (columns[k.PACK_ROWS] == 0) | (c.axes[c.rows[-1]].extent % rows == 0)
+    split_off = np.asarray(k.partitioned(columns)) == 1
+    good &= ~split_off | ((columns[k.PACK_ROWS] == 0) & (columns[k.STAGE_INSIDE] == 0))
+    good &= ~split_off | (columns[k.ROW_BLOCK] > 1)
     if not c.plain:
         good &= t.padded_columns == c.column_extent
     good &= t.padded_rows * t.padded_columns <= _least_padded(c, cpu) * k.MOST_WASTE
     good &= k.proper_blocks(c, columns)
     if k.operations(c) > _SERIAL_FLOPS:
-        good &= t.chunks >= cpu.cores
+        good &= (t.chunks >= cpu.cores) & (k.in_threads(columns) == 1)
     return np.asarray(good, dtype=np.bool_)
 
 
@@ -145,7 +154,8 @@ def estimate(c: Contraction, cpu: Cpu, columns: Columns) -> Estimate:
     tiles = t.row_tiles * t.column_tiles * c.outer_extent
     per_step = step + waiting + k.STEP / columns[k.UNROLL]
     per_tile = per_step * t.padded_depth + rows * vectors * 4 + k.TILE
-    busiest = np.ceil(t.chunks / cpu.cores) / t.chunks
+    shared = np.ceil(t.chunks / cpu.cores) / t.chunks
+    busiest = np.where(k.in_threads(columns) == 1, shared, 1.0)
     packing = _packing_cycles(c, cpu, columns, t)
     return Estimate(
         multiplies=multiplies,
@@ -196,11 +206,18 @@ def traits(c: Contraction, cpu: Cpu, columns: Columns) -> npt.NDArray[np.float32
 
 def _packing_cycles(c: Contraction, cpu: Cpu, columns: Columns, t: k.Tiling) -> Any:
     width, height = t.padded_columns, t.padded_rows
-    area = t.padded_depth * c.outer_extent / cpu.cores
+    threads = k.in_threads(columns) == 1
+    barrier = np.where(threads, k.BARRIER, 0.0)
+    area = t.padded_depth * c.outer_extent / np.where(threads, cpu.cores, 1)
     packs_columns = (columns[k.PACK_COLUMNS] == 1) & (not c.operands[c.columns_of].constant)
-    padded = (height != c.row_extent) | (t.padded_depth != c.depth)
-    cycles = np.where(packs_columns, k.BARRIER + 0.25 * width * area, 0.0)
-    cycles = cycles + np.where(columns[k.PACK_ROWS] == 1, k.BARRIER + 0.7 * height * area, 0.0)
+    grown = (height != c.row_extent) & (k.partitioned(columns) == 0)
+    padded = grown | (t.padded_depth != c.depth)
+    cycles = np.where(packs_columns, barrier + 0.25 * width * area, 0.0)
+    cycles = cycles + np.where(columns[k.PACK_ROWS] == 1, barrier + 0.7 * height * area, 0.0)
     copied = (padded | c.product) & (columns[k.PACK_ROWS] == 0)
-    cycles = cycles + np.where(copied, k.BARRIER + 0.5 * height * area, 0.0)
-    return cycles + np.where(t.chunks > 1, k.BARRIER, 0.0)
+    inside = copied & (columns[k.STAGE_INSIDE] == 1) & c.symbolic
+    # A piece that is copied where it is used is copied again for each block of columns.
+    again = np.where(inside, t.column_tiles // t.column_block, 1)
+    once = np.where(inside, 0.0, barrier)
+    cycles = cycles + np.where(copied, once + 0.5 * height * area * again, 0.0)
+    return cycles + np.where(t.chunks > 1, barrier, 0.0)

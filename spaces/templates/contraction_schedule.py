@@ -78,6 +78,8 @@ def _padded(schedule: Any, c: Contraction, knobs: Knobs, stages: Stages) -> Stag
     for axis, (multiple, padded) in multiples.items():
         # What a symbolic extent is padded to is not known; a known one is padded to itself.
         padding[axis] = multiple if c.axes[axis].symbolic else padded
+    if k.partitioned(knobs):
+        padding[c.rows[0]] = 1
     grown = any(_is_padded(c, axis, padding[axis]) for axis in multiples)
     inner = _inner_reduction(c)
     if inner is not None and _is_padded(c, inner, knobs[k.UNROLL]):
@@ -234,6 +236,8 @@ def _tiled(schedule: Any, c: Contraction, knobs: Knobs, loops: list[Any]) -> _Lo
     schedule.reorder(
         *ones, *chunk_loops, *block_loops, *single, *reduction, *tile_loops, column_tile
     )
+    if k.partitioned(knobs) and row is not None:
+        schedule.annotate(row_block, "pragma_loop_partition_hint", True)
     tile = (*tile_loops, column_tile)
     return _Loops(tuple(chunk_loops), block_loops[-1], tuple(single), tuple(reduction), tile)
 
@@ -241,7 +245,7 @@ def _tiled(schedule: Any, c: Contraction, knobs: Knobs, loops: list[Any]) -> _Lo
 def _chunk(schedule: Any, c: Contraction, knobs: Knobs, loops: _Loops) -> Any:
     """The one loop over all chunks, in parallel."""
     chunk = schedule.fuse(*loops.chunks) if len(loops.chunks) > 1 else loops.chunks[0]
-    if tiling(c, knobs).chunks > 1 or c.symbolic:
+    if (tiling(c, knobs).chunks > 1 or c.symbolic) and k.in_threads(knobs):
         schedule.parallel(chunk)
     return chunk
 
@@ -321,8 +325,9 @@ def _stage_at_root(schedule: Any, c: Contraction, knobs: Knobs, operand: int, bl
             schedule.unroll(vectors)
         else:
             schedule.unroll(inside)
-        if names.known_int(schedule.get(chunk).extent) != 1:
+        if names.known_int(schedule.get(chunk).extent) != 1 and k.in_threads(knobs):
             schedule.parallel(chunk)
         return
-    in_parallel(schedule, block, _COPY_CHUNK)
+    if k.in_threads(knobs):
+        in_parallel(schedule, block, _COPY_CHUNK)
     _vectorized_copy(schedule, block, knobs[k.LANES])

@@ -160,7 +160,13 @@ class Contraction:
     def stages_inside(self) -> tuple[int, ...]:
         """Operands whose stage may be done piece by piece, along with what reads the piece."""
         pieces = (self.rows_of,) if self.columns_pack else (self.rows_of, self.columns_of)
-        return tuple(o for o in pieces if self.operands[o].staged and not self.operands[o].constant)
+        staged = [o for o in pieces if self.operands[o].staged or self._padded_rows(o)]
+        return tuple(o for o in staged if not self.operands[o].constant)
+
+    def _padded_rows(self, operand: int) -> bool:
+        """Whether an operand is copied for the sake of rows that are padded for some shape."""
+        inner = (*self.rows, *self.reduce_axes)
+        return operand == self.rows_of and any(self.axes[i].symbolic for i in inner)
 
     @property
     def column_is_last(self) -> bool:

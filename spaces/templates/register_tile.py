@@ -22,6 +22,11 @@ ROWS, VECTORS, LANES, UNROLL = "rows", "vectors", "lanes", "unroll"
 ROW_BLOCK, COLUMN_BLOCK, OUTER_BLOCK = "row_block", "column_block", "outer_block"
 COLUMNS_FIRST, PACK_ROWS, PACK_COLUMNS = "columns_first", "pack_rows", "pack_columns"
 STAGE_INSIDE = "stage_inside"
+PARALLEL = "parallel"
+"""Whether several threads share the work; a knob where shapes may be too small for that."""
+PARTITION = "partition"
+"""Whether ragged rows are a rest after the full tiles, with a guard of its own, instead of padded;
+a knob where rows are symbolic."""
 ALL = 0
 """As a block: the whole extent."""
 
@@ -89,12 +94,25 @@ class Tiling:
     chunks: Any
 
 
+def in_threads(knobs: Mapping[str, Any]) -> Any:
+    """Whether settings use several threads; those without the knob do."""
+    return knobs.get(PARALLEL, 1)
+
+
+def partitioned(knobs: Mapping[str, Any]) -> Any:
+    """Whether settings split ragged rows off; those without the knob pad them."""
+    return knobs.get(PARTITION, 0)
+
+
 def tiled(c: Contraction, knobs: Mapping[str, Any], *, padded_depth: Any) -> Tiling:
     """Rows and columns in tiles and blocks, divisible or not."""
     width = knobs[VECTORS] * knobs[LANES]
     rows, row_block = _blocked(c.row_extent, knobs[ROWS], knobs[ROW_BLOCK])
     columns, column_block = _blocked(c.column_extent, width, knobs[COLUMN_BLOCK])
     outer = c.outer_extent // knobs[OUTER_BLOCK]
+    chunks = rows // row_block
+    ragged = partitioned(knobs)  # 0 or 1: the last block of rows may have less than its tiles
+    rows += ragged * (-(-c.row_extent // knobs[ROWS]) - rows)
     return Tiling(
         row_tiles=rows,
         column_tiles=columns,
@@ -103,7 +121,7 @@ def tiled(c: Contraction, knobs: Mapping[str, Any], *, padded_depth: Any) -> Til
         padded_rows=rows * knobs[ROWS],
         padded_columns=columns * width,
         padded_depth=padded_depth,
-        chunks=(rows // row_block) * (columns // column_block) * outer,
+        chunks=chunks * (columns // column_block) * outer,
     )
 
 
