@@ -21,8 +21,11 @@ from cluster.commands.best import best_with_traces
 from cluster.commands.tasks import task_report
 from cluster.commands.tune import _report as tune_report
 from cluster.doctor import Finding
+from cluster.kernel_sets import described
 from cluster.tune import TuneResult
 from tuner.candidate import Candidate, CandidateKind
+from tuner.dynamic.choice import KernelSet, ShapeTimes
+from tuner.dynamic.tree import Leaf
 from tuner.effort import EFFORTS, Timing
 from tuner.observer import FittedModel
 from tuner.progress import Snapshot, TaskRow
@@ -279,7 +282,13 @@ def test_what_workers_do_is_in_the_reference() -> None:
 
 
 def test_keys_of_best() -> None:
-    assert keys({"tasks": best_with_traces(a_store(), None)}) == rows("JSON of `best`")
+    assert keys({"tasks": best_with_traces(a_store(), None, 4)}) == rows("JSON of `best`")
+
+
+def test_keys_of_a_kernel_set() -> None:
+    shape = ShapeTimes((("T", 5),), 1.0, 0, 1e-3, 1e-3, True)
+    chosen = KernelSet((), Leaf(0), (1.0,), 1.0, (shape,), None, 0)
+    assert keys(described(TASK, chosen)) == rows("JSON of `best`: `kernel_set`")
 
 
 def test_keys_of_bench() -> None:
