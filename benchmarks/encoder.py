@@ -1,6 +1,7 @@
 """Writes one layer of a transformer's encoder, of the size of BERT-base, as an ONNX file.
 
     python -m benchmarks.encoder encoder.onnx
+    python -m benchmarks.encoder open-encoder.onnx --open      # the dimension `sequence` stays open
 
 Weights are drawn from a seed, with the variance that keeps activations at their size. The graph is
 what exporters write: attention over 12 heads, GELU by the error function, layer norms after the
@@ -61,16 +62,24 @@ class _Graph:
 
 
 def encoder(
-    sequence: int = 128, width: int = 768, heads: int = 12, inner: int = 3072, seed: int = 0
+    sequence: int | None = 128,
+    width: int = 768,
+    heads: int = 12,
+    inner: int = 3072,
+    seed: int = 0,
 ) -> onnx.ModelProto:
-    """The layer for a batch of one; its input `x` and output are [1, sequence, width]."""
+    """The layer for a batch of one; its input `x` and output are [1, sequence, width].
+
+    Args:
+        sequence: None leaves it open, under this name.
+    """
     graph = _Graph(seed)
     attended = _attention(graph, "x", sequence, width, heads)
     first = graph.norm(graph.call("Add", attended, "x"), width)
     widened = _gelu(graph, graph.linear(first, width, inner))
     narrowed = graph.linear(widened, inner, width)
     last = graph.norm(graph.call("Add", narrowed, first), width)
-    shape = [1, sequence, width]
+    shape = [1, sequence or "sequence", width]
     made = helper.make_graph(
         graph.nodes,
         "encoder",
@@ -83,10 +92,10 @@ def encoder(
     return model
 
 
-def _attention(graph: _Graph, data: str, sequence: int, width: int, heads: int) -> str:
-    size = width // heads
-    split = graph.keep(np.array([1, sequence, heads, size], np.int64))
-    merged = graph.keep(np.array([1, sequence, width], np.int64))
+def _attention(graph: _Graph, data: str, sequence: int | None, width: int, heads: int) -> str:
+    size, tokens = width // heads, sequence or -1
+    split = graph.keep(np.array([1, tokens, heads, size], np.int64))
+    merged = graph.keep(np.array([1, tokens, width], np.int64))
 
     def head(perm: list[int]) -> str:
         projected = graph.linear(data, width, width)
@@ -107,11 +116,13 @@ def _gelu(graph: _Graph, data: str) -> str:
 
 def main() -> None:
     """Write the file named on the command line."""
-    if len(sys.argv) != 2:
-        sys.exit("usage: python -m benchmarks.encoder OUT.onnx")
-    path = Path(sys.argv[1])
+    arguments = sys.argv[1:]
+    leaves_open = "--open" in arguments
+    if len(arguments) != 1 + leaves_open:
+        sys.exit("usage: python -m benchmarks.encoder OUT.onnx [--open]")
+    path = Path(next(a for a in arguments if a != "--open"))
     path.parent.mkdir(parents=True, exist_ok=True)
-    onnx.save(encoder(), str(path))
+    onnx.save(encoder(None if leaves_open else 128), str(path))
     print(path)
 
 

@@ -12,13 +12,17 @@ from cluster.kernel_sets import kernel_set
 from tuner.errors import TunerError
 from tuner.report import choose_best
 from tuner.run_folder import RunFolder, read_run
+from tuner.shapes import Dims, joint, sampled
 from tuner.sqlite_store import SqliteStore
 
 if TYPE_CHECKING:
     from spaces.model import Model
     from tuner.dynamic.choice import KernelSet
     from tuner.record import Record
-    from tuner.task import Task
+    from tuner.task import Instance, Task
+
+_BENCHED = 6
+"""Shapes of a model with symbolic dimensions, where nobody names any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +74,19 @@ def export_database(run: Path, out_dir: Path) -> None:
     write(out_dir, entries, lowered=finished.lowered)
 
 
-def bench(run: Path, *, rounds: int = 0) -> dict[str, Any]:
+def bench(run: Path, *, rounds: int = 0, dims: Dims = ()) -> dict[str, Any]:
     """Time the untuned and the tuned model, and onnxruntime where it can run it.
 
     Args:
         rounds: at least as many as `spaces.bench` makes anyway.
+        dims: sizes of symbolic dimensions to bench; empty is some of those it was tuned for.
 
     Returns:
-        The keys of `spaces.bench.BenchResult`.
+        The keys of `spaces.bench.BenchResult`, and `shape`, the sizes of symbolic dimensions. Of
+        a model that has any, `shapes` is a list of such reports, and the others are its last.
 
     Raises:
-        TunerError: the run is missing or has no results.
+        TunerError: the run is missing or has no results, or the model has no such dimension.
     """
     folder, manifest = read_run(run)
     from spaces.target import target_cores
@@ -88,20 +94,35 @@ def bench(run: Path, *, rounds: int = 0) -> dict[str, Any]:
     # TVM reads it when its thread pool starts, which nothing has done yet in this process.
     os.environ["TVM_NUM_THREADS"] = str(target_cores(manifest.target))
     from spaces.bench import bench as measure
+    from spaces.executable import compile_module
     from spaces.inputs import make_inputs
     from spaces.model_copy import load_input_values
 
     finished = _open(run)
-    inputs = make_inputs(finished.model.inputs, load_input_values(folder.model_dir), seed=0)
-    result = measure(
-        finished.model,
-        finished.lowered,
-        finished.tuned(),
-        finished.target,
-        inputs,
-        rounds=rounds,
-    )
-    return result.to_json()
+    model, values = finished.model, load_input_values(folder.model_dir)
+    untuned = compile_module(finished.lowered, finished.target)
+    tuned = compile_module(finished.tuned(), finished.target)
+    reports = []
+    for instance in _benched(model, dims):
+        specs = [spec.at(dict(instance)) for spec in model.inputs]
+        inputs = make_inputs(specs, values, seed=0)
+        result = measure(model, untuned, tuned, inputs, rounds=rounds)
+        reports.append({**result.to_json(), "shape": dict(instance)})
+    return {**reports[-1], "shapes": reports if model.shapes else []}
+
+
+def _benched(model: Model, dims: Dims) -> list[Instance]:
+    """The shapes to bench a model on."""
+    if not model.shapes:
+        if dims:
+            raise TunerError(f"--dim {dims[0][0]}: the model has no open dimension")
+        return [()]
+    if not dims:
+        return [instance for instance, _ in sampled(model.shapes, _BENCHED)]
+    wanted, known = {name for name, _ in dims}, {name for name, _ in model.shapes[0][0]}
+    if wanted != known:
+        raise TunerError(f"--dim: give sizes of {', '.join(sorted(known))}, each once")
+    return [instance for instance, _ in joint(dims)]
 
 
 def _open(run: Path) -> _Finished:

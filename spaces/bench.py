@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from spaces.executable import Array, LoadedModel, compile_module
+from spaces.executable import Array, Executable, LoadedModel
 from spaces.inputs import InputSpec
 from spaces.model import Model
 from spaces.realize import first_line
@@ -86,35 +86,34 @@ class Side:
 
 def bench(
     model: Model,
-    untuned: Any,
-    tuned: Any,
-    target_json: str,
+    untuned: Executable,
+    tuned: Executable,
     inputs: Sequence[Array],
     *,
     rounds: int = MIN_ROUNDS,
     onnx_path: Path | None = None,
     side_limit_s: float = 20.0,
 ) -> BenchResult:
-    """Compare a lowered module without schedules, with them, and onnxruntime.
+    """Compare a compiled model without schedules, with them, and onnxruntime.
 
     Rounds are interleaved: each takes one sample of each side, in turning order. All sides use
     the target's number of threads; TVM reads its own from TVM_NUM_THREADS, which the caller sets
     before TVM is loaded.
 
     Args:
-        untuned: lowered module, no schedules applied.
+        untuned: no schedules applied.
         tuned: the same with schedules.
-        inputs: see `spaces.inputs.make_inputs`.
+        inputs: see `spaces.inputs.make_inputs`; of a model with symbolic dimensions, for one of
+            its shapes.
         rounds: at least ten are made.
         onnx_path: the ONNX file to give to onnxruntime; None is the model's own.
         side_limit_s: a side that needs longer than this gets fewer samples.
 
     Raises:
-        TunerError: a module does not compile, or the device is missing.
+        TunerError: the device is missing.
     """
-    plain = LoadedModel(compile_module(untuned, target_json), inputs)
-    fast = LoadedModel(compile_module(tuned, target_json), inputs)
-    peer, note = _peer(model, onnx_path or model.path, target_json, inputs)
+    plain, fast = LoadedModel(untuned, inputs), LoadedModel(tuned, inputs)
+    peer, note = _peer(model, onnx_path or model.path, tuned.target, inputs)
     expected = plain.outputs() if peer is None else peer.outputs
     max_abs_err, max_rel_err = errors(fast.outputs(), expected)
     sides = [Side("untuned", plain.run, side_limit_s), Side("tuned", fast.run, side_limit_s)]

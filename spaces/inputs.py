@@ -41,8 +41,10 @@ class InputSpec:
         Args:
             values: of the model's symbolic dimensions.
         """
+        if not self.dims:
+            return self
         shape = tuple(d if isinstance(d, int) else derived(d, values) or 0 for d in self.dims)
-        return replace(self, shape=shape or self.shape, dims=())
+        return replace(self, shape=shape, dims=())
 
 
 def derived(name: str, values: Mapping[str, int]) -> int | None:

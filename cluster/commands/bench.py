@@ -11,24 +11,35 @@ import click
 
 from cluster.commands.flags import debug_flag, json_flag, run_argument
 from cluster.commands.output import nothing_on_stdout, print_json, print_table
+from tuner import parse
 
 _PROGRAMS = ("untuned", "tuned", "onnxruntime")
 
 
 @click.command(short_help="Whole-model latency, untuned and tuned.")
 @run_argument
+@click.option(
+    "--dim",
+    "dims",
+    metavar="T=5,43",
+    multiple=True,
+    help="Sizes of a symbolic dimension. Default: some of those it was tuned for.",
+)
 @json_flag
 @debug_flag
-def bench(run: Path, as_json: bool) -> None:
+def bench(run: Path, dims: tuple[str, ...], as_json: bool) -> None:
     """Time the model of DIR untuned, tuned and in onnxruntime, and compare the outputs."""
     with nothing_on_stdout(as_json):
         from cluster.results import bench as measure
 
-        report = measure(run)
+        report = measure(run, dims=parse.distinct(dims, parse.dimension))
     if as_json:
         print_json(report)
         return
-    _print(report)
+    for shape in report["shapes"] or [report]:
+        if shape["shape"]:
+            click.echo(", ".join(f"{name}={size}" for name, size in shape["shape"].items()))
+        _print(shape)
     from tuner.tracking import open_command
 
     command = open_command(run, os.environ.get("MLFLOW_TRACKING_URI", ""))

@@ -56,21 +56,32 @@ def _is_result(schedule: Any, main: Any) -> bool:
 
 
 def _inlined_epilogue(schedule: Any, main: Any) -> Any:
-    """The last block after `main`, all between and beside it inlined; False where it forks."""
-    last = main
-    while consumers := schedule.get_consumers(last):
-        if len(consumers) > 1:
-            return False
-        last = consumers[0]
-    if schedule.get(last).same_as(schedule.get(main)):
+    """The last block after `main`, all between and beside it inlined; False where the ways from
+    `main` do not come together again."""
+    after = _descendants(schedule, main)
+    ends = [b for b in after if not schedule.get_consumers(b)]
+    if not after:
         return None
-    needed = ancestors(schedule, main)
+    if len(ends) != 1:
+        return False
+    kept = (main, ends[0], *ancestors(schedule, main))
     for block in names.stage_blocks(schedule):
         found = schedule.get(block)
-        kept = (schedule.get(main), schedule.get(last), *(schedule.get(a) for a in needed))
-        if not any(found.same_as(k) for k in kept):
+        if not any(found.same_as(schedule.get(k)) for k in kept):
             schedule.compute_inline(block)
-    return last
+    return ends[0]
+
+
+def _descendants(schedule: Any, main: Any) -> list[Any]:
+    """All blocks that need `main`, each once."""
+    found: list[Any] = []
+    fresh = list(schedule.get_consumers(main))
+    while fresh:
+        block = fresh.pop(0)
+        if not any(schedule.get(block).same_as(schedule.get(f)) for f in found):
+            found.append(block)
+            fresh += schedule.get_consumers(block)
+    return found
 
 
 def ancestors(schedule: Any, main: Any) -> list[Any]:

@@ -14,6 +14,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from spaces.bench import Side, bench, errors, spread, take_rounds
+from spaces.executable import compile_module
 from spaces.inputs import make_inputs
 from spaces.lower import lower
 from spaces.model import Model, load_model
@@ -106,7 +107,8 @@ def small_onnx(path: Path) -> Model:
 def compared(model: Model, tuned: Any = None, inputs: Any = None) -> Any:
     os.environ.setdefault("TVM_NUM_THREADS", "1")
     lowered = lower(model.module, LLVM)
-    return bench(model, lowered, tuned or lowered, LLVM, inputs or make_inputs(model.inputs))
+    plain, fast = compile_module(lowered, LLVM), compile_module(tuned or lowered, LLVM)
+    return bench(model, plain, fast, inputs or make_inputs(model.inputs))
 
 
 @pytest.mark.tvm
