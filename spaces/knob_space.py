@@ -158,7 +158,9 @@ class KnobSpace:
     def kernel(self, candidate: Candidate) -> Kernel | None:
         """What is known of a candidate that serves many shapes; None where it is no such."""
         knobs = recall(candidate.payload)
-        if knobs is None or not isinstance(self._template, ShapedTemplate):
+        if knobs is None or knobs.keys() != self._template.choices.keys():
+            return None  # it was made by another version of the template
+        if not isinstance(self._template, ShapedTemplate):
             return None
         vectors, _ = self._described([knobs])
         return Kernel(

@@ -295,7 +295,7 @@ def test_keys_of_bench() -> None:
     from spaces.bench import BenchResult
 
     result = BenchResult(1.0, 1.0, None, 0.0, 0.0, {"tuned": 0.0}, "untuned")
-    report = {**result.to_json(), "shape": {}, "shapes": []}
+    report = {**result.to_json(), "shape": {"T": 5}, "shapes": []}
     assert keys(report) == rows("JSON of `bench`")
 
 

@@ -56,6 +56,7 @@ class ContractionTemplate:
         self._extents = extents
         self._choices = contraction_knobs.choices_of(contraction, cpu)
         form = "product" if contraction.product else "contraction"
+        form = "shapes" if contraction.symbolic else form
         self._name = f"kernel:{form}-{_VERSION}.{variant}"
 
     def at(self, instance: Instance) -> ContractionTemplate:
