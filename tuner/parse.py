@@ -94,6 +94,8 @@ def dimension(text: str) -> tuple[str, tuple[int, ...]]:
         if (high - low) // step >= _MOST_VALUES:
             raise UsageError(f"{text!r} has more than {_MOST_VALUES} values: give it a step")
         values.update(range(low, high + 1, step))
+        if len(values) > _MOST_VALUES:
+            raise UsageError(f"{text!r} has more than {_MOST_VALUES} values: give it a step")
     return name.strip(), tuple(sorted(values))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -21,6 +22,8 @@ Dims = Sequence[tuple[str, tuple[int, ...]]]
 MOST_SHAPES = 512
 """More than these are stood for by a sample: what a kernel costs hardly changes between them."""
 _MOST_COMBINED = 1 << 20
+_HEAVIEST = 1e100
+_SIZE = re.compile(r"[0-9]{1,10}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +97,7 @@ def read_weights(text: str, names: Sequence[str]) -> dict[Instance, float]:
         UsageError: it is neither; the text says what is wrong.
     """
     try:
-        raw = json.loads(text)
+        raw = json.loads(text, object_pairs_hook=_each_once)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"--weights: not JSON: {error}") from error
     if isinstance(raw, dict) and len(names) == 1:
@@ -113,19 +116,33 @@ def read_weights(text: str, names: Sequence[str]) -> dict[Instance, float]:
     return found
 
 
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON, no key of which is there twice.
+
+    Raises:
+        UsageError: one is.
+    """
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise UsageError(f"--weights: {twice[:40]!r} is given twice")
+    return found
+
+
 def _weighted(row: Mapping[str, Any], names: Sequence[str]) -> tuple[Instance, float]:
     if set(row) != {*names, "weight"}:
         wanted = ", ".join((*names, "weight"))
         raise UsageError(f"--weights: {json.dumps(row)[:80]} must have {wanted} and nothing else")
     weight = row["weight"]
-    if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < math.inf:
+    number = isinstance(weight, int | float) and not isinstance(weight, bool)
+    if not number or not 0 < weight < _HEAVIEST:
         raise UsageError(f"--weights: {str(weight)[:40]!r} is no weight: it must be above 0")
     values = []
     for name in sorted(names):
-        try:
-            values.append((name, int(str(row[name]))))
-        except ValueError:
-            raise UsageError(f"--weights: {str(row[name])[:40]!r} is no size of {name}") from None
+        if not _SIZE.fullmatch(str(row[name])):
+            raise UsageError(f"--weights: {str(row[name])[:40]!r} is no size of {name}")
+        values.append((name, int(row[name])))
     return tuple(values), float(weight)
 
 

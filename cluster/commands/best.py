@@ -10,8 +10,6 @@ import click
 from cluster.commands.flags import TEXT, debug_flag, json_flag, run_argument
 from cluster.commands.output import nothing_on_stdout, print_json, print_table
 from cluster.commands.runs import opened_store
-from cluster.kernel_sets import described, kernel_set
-from tuner.run_folder import read_run
 
 _SHAPES_SHOWN = 24
 
@@ -29,6 +27,8 @@ def best(run: Path, task: str | None, as_json: bool) -> None:
 
     A task with symbolic dimensions has a few kernels, and a tree that says which shape takes which.
     """
+    from tuner.run_folder import read_run
+
     with nothing_on_stdout(as_json), opened_store(run) as store:
         rows = best_with_traces(store, task, read_run(run)[1].max_kernels)
     if as_json:
@@ -48,6 +48,7 @@ def best_with_traces(
     Raises:
         TunerError: there is no such task.
     """
+    from cluster.kernel_sets import described, kernel_set
     from tuner.report import best_report, choose_best
 
     report = best_report(store, task)

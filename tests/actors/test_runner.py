@@ -27,12 +27,12 @@ from actors.run_child import Checked, Timed
 
 class Fake:
     """Does what the artifact says."""
-    def __init__(self, target, threads, scratch): self.tasks, self.ran = set(), 0
-    def knows(self, key): return key in self.tasks
-    def learn(self, task):
+    def __init__(self, target, threads, scratch): self.known, self.ran = set(), 0
+    def knows(self, key, instance): return (key, instance) in self.known
+    def learn(self, task, instance):
         if task.name == "hang": time.sleep(1000)
-        self.tasks.add(task.key)
-    def prepare(self, key, artifact):
+        self.known.add((task.key, instance))
+    def prepare(self, key, instance, artifact):
         self.ran += 1
         self.word = artifact.decode()
         if self.word == "crash if used" and self.ran > 1: os.abort()

@@ -48,6 +48,34 @@ def test_shapes_inputs_and_arguments() -> None:
     assert parse.argument("value=nan") == ("value", "nan")
 
 
+def test_dimensions() -> None:
+    assert parse.dimension("T=1..4") == ("T", (1, 2, 3, 4))
+    assert parse.dimension("M=16..64:16") == ("M", (16, 32, 48, 64))
+    assert parse.dimension("M=1..10:4") == ("M", (1, 5, 9))
+    assert parse.dimension("T=5,24,43") == ("T", (5, 24, 43))
+    assert parse.dimension(" T = 7 ") == ("T", (7,))
+
+
+def test_a_dimension_has_each_value_once_in_order() -> None:
+    assert parse.dimension("T=128, 1..3, 2..4") == ("T", (1, 2, 3, 4, 128))
+
+
+def test_a_dimension_may_be_as_large_as_an_extent_but_not_have_that_many_values() -> None:
+    assert parse.dimension("T=2147483647") == ("T", (2147483647,))
+    assert len(parse.dimension("T=1..65536")[1]) == 65536
+    with pytest.raises(UsageError, match="more than 65536 values: give it a step"):
+        parse.dimension("T=1..65537")
+    assert len(parse.dimension("T=1..2147483647:65536")[1]) == 32768
+
+
+@given(st.integers(1, 5000), st.integers(0, 500), st.integers(1, 50))
+def test_a_range_of_a_dimension_has_both_ends(low: int, steps: int, step: int) -> None:
+    high = low + steps * step
+    _, values = parse.dimension(f"T={low}..{high}:{step}")
+    assert values == tuple(range(low, high + 1, step))
+    assert (values[0], values[-1]) == (low, high)
+
+
 def test_names_given_twice_are_refused() -> None:
     assert parse.distinct(["x=1", "y=2"], parse.shape) == (("x", (1,)), ("y", (2,)))
     with pytest.raises(UsageError, match="'x' is given twice; the second is 'x=2'"):
@@ -84,6 +112,18 @@ BAD: list[tuple[Callable[[str], Any], list[str]]] = [
     (
         parse.shape,
         ["", "x", "x=", "=1", "x=1,", "x=1,,2", "x=0", "x=-1", "x=1,a", "x=1.5", "x=9999999999"],
+    ),
+    (
+        parse.dimension,
+        ["", "T", "T=", "=1..8", "T=a", "T=1,", "T=1,,2", "T=1.5", "T=1..", "T=..8", "T=1..2..3"],
+    ),
+    (
+        parse.dimension,
+        ["T=0", "T=-1", "T=0..8", "T=1..0", "T=9..1", "T=1..9:0", "T=1..9:-1", "T=5:2", "T=1:"],
+    ),
+    (
+        parse.dimension,
+        ["T=9999999999", "T=1..9999999999", "T=1..99999999999", "T=1..2000000000", "T=٣", "T==5"],
     ),
     (
         parse.input_value,

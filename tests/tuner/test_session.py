@@ -9,6 +9,16 @@ from dataclasses import replace
 
 import numpy as np
 
+from tests.tuner.dynamic.kernel_world import (
+    SETTINGS,
+    SIZES,
+    WorldMeasurer,
+    WorldPool,
+    kernel_candidate,
+    latency_s,
+    shape,
+    world_task,
+)
 from tuner.candidate import Candidate, CandidateKind
 from tuner.effort import Effort
 from tuner.learner import InlineLearner
@@ -255,3 +265,111 @@ def test_a_snapshot_sums_up_the_run() -> None:
     assert snapshot.gain is not None
     assert snapshot.gain >= 1.0
     assert sum(snapshot.statuses.values()) == len(searched(store))
+
+
+# Tasks with symbolic dimensions.
+
+
+DEFAULT = kernel_candidate((1, 5, "columns"))
+
+
+def dynamic_session(
+    store: RecordStore,
+    *,
+    trials: int,
+    tasks: Sequence[Task] = (world_task("gemm"), world_task("tail", sizes=(3, 7))),
+    observers: Sequence[Watcher] = (),
+) -> Session:
+    clock, time_s = VirtualClock(), 1000.0
+    store.put_tasks(tasks, {t.key: DEFAULT.key for t in tasks})
+    return Session(
+        tasks,
+        {t.key: DEFAULT for t in tasks},
+        machines=Machines(
+            WorldMeasurer(slots=3, clock=clock),
+            WorldPool(tasks),
+            InlineLearner(model="tuner.random_model:RandomModel", clock=clock),
+        ),
+        store=store,
+        limits=Limits(trials, time_s, 0.3 * time_s),
+        effort=EFFORT,
+        make_search=search_maker("evolutionary", max_kernels=2),
+        seed=7,
+        observers=observers,
+        clock=clock,
+        wall=clock,
+    )
+
+
+def test_kernels_of_a_task_with_shapes_are_measured_on_several_of_them() -> None:
+    store = MemoryStore()
+    assert run(dynamic_session(store, trials=60)) == "trials"
+    trials = [r.trial for r in searched(store) if r.trial.task_key == "gemm"]
+    assert sum(r.measurement.status.spends_budget for r in searched(store)) == 60
+    assert len({t.key for t in trials}) == len(trials)
+    assert len({t.instance for t in trials}) >= 5
+    shapes_of = Counter(t.candidate.key for t in trials)
+    assert max(shapes_of.values()) > 1
+
+
+def test_the_default_of_a_task_with_shapes_is_measured_first_on_the_one_in_the_middle() -> None:
+    store = MemoryStore()
+    run(dynamic_session(store, trials=20))
+    first = [(r.trial.task_key, r.trial.candidate, r.trial.instance) for r in searched(store)][:2]
+    assert first == [
+        ("gemm", DEFAULT, shape(SIZES[len(SIZES) // 2])),
+        ("tail", DEFAULT, shape(7)),
+    ]
+
+
+def test_finalists_of_a_task_with_shapes_are_timed_again_on_all_of_them() -> None:
+    store = MemoryStore()
+    run(dynamic_session(store, trials=60))
+    again = [r.trial for r in store.scan(min_rung=1) if r.trial.task_key == "gemm"]
+    kernels = {t.candidate for t in again}
+    assert len(kernels) >= 2
+    rounds = range(1, EFFORT.shape_rounds + 1)
+    assert {(t.candidate, t.instance, t.rung) for t in again} == {
+        (candidate, shape(size), rung) for candidate in kernels for size in SIZES for rung in rounds
+    }
+
+
+def test_a_task_with_shapes_is_shown_as_their_mean_and_its_gain_is_what_the_default_lost() -> None:
+    session = dynamic_session(MemoryStore(), trials=80)
+    run(session)
+    (row, _) = session.snapshot().tasks
+    best_s = sum(min(latency_s(setting, size) for setting in SETTINGS) for size in SIZES)
+    best_s /= len(SIZES)
+    assert row.best_s is not None
+    assert row.default_s is not None
+    assert best_s <= row.best_s < min(1.2 * best_s, row.default_s)
+    assert (session.snapshot().gain or 0.0) > 1.5
+    assert session.snapshot().estimate_accuracy is not None
+
+
+def test_a_run_with_shapes_that_goes_on_measures_no_pair_again() -> None:
+    store = MemoryStore()
+    run(dynamic_session(store, trials=40))
+    before = [r.trial.key for r in searched(store)]
+    assert run(dynamic_session(store, trials=70)) == "trials"
+    after = [r.trial.key for r in searched(store)]
+    assert after[: len(before)] == before
+    assert len(after) == len(set(after))
+    assert sum(r.measurement.status.spends_budget for r in searched(store)) == 70
+    known = {key.candidate_key for key in before}
+    assert known & {key.candidate_key for key in after[len(before) :]}, "it knew none of them"
+
+
+def test_a_run_with_shapes_that_has_nothing_left_to_gain_ends() -> None:
+    store = MemoryStore()
+    watcher = Watcher(store)
+    tasks = [world_task(sizes=(48, 96))]
+    session = dynamic_session(store, trials=5000, tasks=tasks, observers=[watcher])
+    assert run(session) == "done"
+    assert watcher.final is not None
+    failed = {
+        r.trial.candidate.key for r in searched(store) if r.measurement.status is Status.RUN_FAILED
+    }
+    assert failed
+    tried = Counter((r.trial.task_key, r.trial.candidate.key) for r in searched(store))
+    assert all(n == 1 for (_, key), n in tried.items() if key in failed)

@@ -18,7 +18,9 @@ from tuner.task import Instance, Shapes
 Floats = npt.NDArray[np.float64]
 _UNKNOWN = 0.5
 """Standard deviation of an estimate's error before anything was measured."""
-_MOST_LEARNED = 600
+_HOPELESS_S = 1e3
+"""What a kernel takes on a shape that it has no estimate for."""
+_MOST_LEARNED = 400
 """Pairs that predictions are made from; the latest, where there are more."""
 
 
@@ -28,7 +30,7 @@ class Kernel:
 
     Attributes:
         features: of its setting, alike for alike kernels; the same columns for all of a task.
-        costs_s: analytic latency for each shape of the task.
+        costs_s: analytic latency for each shape of the task; infinite where it is hopeless.
         layout: kernels of another layout cannot be in one set with it.
     """
 
@@ -104,6 +106,7 @@ class Kernels:
         if seconds is None or not math.isfinite(seconds):
             self._failed.add(number)
             return
+        self._dropped.discard(number)
         pair, rung = (number, place), record.trial.rung
         if rung < self._rungs.get(pair, 0):
             return
@@ -140,7 +143,7 @@ class Kernels:
         if not len(numbers):
             return np.zeros((0, len(places))), np.zeros((0, len(places)))
         costs = np.array([self._kernels[n].costs_s for n in numbers], dtype=np.float64)
-        costs = costs[:, list(places)]
+        costs = np.minimum(costs[:, list(places)], _HOPELESS_S)
         spreads = np.full(costs.shape, _UNKNOWN)
         grid = np.meshgrid(np.asarray(numbers), np.asarray(places), indexing="ij")
         if self._times_s:
@@ -158,7 +161,8 @@ class Kernels:
 
     def _learned(self) -> Residuals:
         if self._residuals is None:
-            pairs = list(self._times_s)[-_MOST_LEARNED:]
+            known = [(n, p) for n, p in self._times_s if self._kernels[n].costs_s[p] < _HOPELESS_S]
+            pairs = known[-_MOST_LEARNED:]
             errors = [math.log(self._times_s[n, p] / self._kernels[n].costs_s[p]) for n, p in pairs]
             alive = [n for n in range(len(self._kernels)) if n not in self._dropped]
             self._rows = {number: row for row, number in enumerate(alive)}

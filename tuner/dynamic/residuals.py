@@ -22,8 +22,11 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int64]
 
-_ALIKE, _ALIKE_HERE, _SHAPE, _OWN, _OWN_HERE = 0.35, 0.15, 0.25, 0.15, 0.10
-"""Shares of the variance: by features, by features and shape, by shape, by kernel, by both."""
+_ALIKE, _ALIKE_HERE, _SHAPE = 0.35, 0.15, 0.20
+"""Shares of the variance that kernels have in common: by features, by features and shape, by
+shape."""
+_OWN, _OWN_HERE, _PAIR = 0.15, 0.07, 0.08
+"""Shares of each kernel's own: on all shapes, on similar ones, on one shape alone."""
 _NOISE = 0.02
 """Standard deviation of a measurement's logarithm."""
 _LEAST_SPREAD = 0.05
@@ -59,16 +62,16 @@ class Residuals:
         self._variance = max(spread, _LEAST_SPREAD) ** 2
         covariance = self._covariance(self._kernels, self._places, self._kernels, self._places)
         covariance[np.diag_indices_from(covariance)] += _NOISE**2
-        self._lower = np.linalg.cholesky(covariance)
-        self._weights = np.linalg.solve(
-            self._lower.T, np.linalg.solve(self._lower, values - self._mean)
-        )
+        # A triangle of some hundred rows, asked about hundreds of pairs at a time: multiplying
+        # with its inverse is ten times as fast as solving.
+        self._inverse = np.linalg.inv(np.linalg.cholesky(covariance))
+        self._weights = self._inverse.T @ (self._inverse @ (values - self._mean))
 
     def predict(self, kernels: Places, places: Places) -> tuple[Floats, Floats]:
         """Mean and standard deviation of the error of some pairs, as logarithms."""
         across = self._covariance(kernels, places, self._kernels, self._places)
         mean = self._mean + across @ self._weights
-        explained = np.linalg.solve(self._lower, across.T)
+        explained = self._inverse @ across.T
         left = self._variance - np.square(explained).sum(axis=0)
         return mean, np.sqrt(np.maximum(left, 0.0))
 
@@ -76,8 +79,10 @@ class Residuals:
         alike = self._likeness[np.ix_(ka, kb)]
         near = self._nearness[np.ix_(sa, sb)]
         same = ka[:, None] == kb[None, :]
+        pair = sa[:, None] == sb[None, :]
         shares = alike * (_ALIKE + _ALIKE_HERE * near) + _SHAPE * near
-        return np.asarray(self._variance * (shares + same * (_OWN + _OWN_HERE * near)))
+        own = same * (_OWN + _OWN_HERE * near + _PAIR * pair)
+        return np.asarray(self._variance * (shares + own))
 
 
 def _kernel_likeness(features: Floats) -> Floats:

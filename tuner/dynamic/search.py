@@ -104,7 +104,8 @@ class KernelSearch:
         self._proposed: set[tuple[int, int]] = set()
         self._number = self._ordered = self._useless = 0
         self._fresh = Freshness(self._settings.patience)
-        self._choices = stream(seed, task.key, -1)
+        self._best: tuple[int, int] | None = None
+        self._stale = True
 
     def drafts(self, n: int) -> list[Draft]:
         """Orders that would fill the pool, each for a shape that the set serves badly."""
@@ -143,6 +144,7 @@ class KernelSearch:
 
     def absorb(self, evaluated: Iterable[Evaluated]) -> None:
         """Put new kernels into the pool; those that were asked about into the table."""
+        self._stale = True
         for answer in evaluated:
             self._ordered -= 1
             kernel = kernel_of(answer)
@@ -166,6 +168,7 @@ class KernelSearch:
                 self._drop_worst(len(self._pool) // 2)
                 break
             number, place = pair
+            self._stale = True
             self._proposed.add(pair)
             self._useless = 0
             if number in self._pool:
@@ -188,6 +191,12 @@ class KernelSearch:
         return not short or self._fresh.dry
 
     def _best_pair(self) -> tuple[int, int] | None:
+        """The pair of the largest expected gain; looked for again when anything changed."""
+        if self._stale:
+            self._best, self._stale = self._found_pair(), False
+        return self._best
+
+    def _found_pair(self) -> tuple[int, int] | None:
         measured = self._kernels.measured
         numbers = [*measured, *self._pool]
         if not numbers:
@@ -229,6 +238,7 @@ class KernelSearch:
         if number <= 0:
             return
         self._useless += number
+        self._stale = True
         latencies_s, spreads = self._kernels.forecast(self._pool, self._anchors)
         hopeful = latencies_s * np.exp(-self._settings.hope * spreads)
         worth = (hopeful / hopeful.min(axis=0)).min(axis=1)
@@ -249,6 +259,7 @@ class KernelSearch:
 
     def observe(self, records: Iterable[Record]) -> None:
         """Learn from trials; ask about kernels of an earlier session."""
+        self._stale = True
         for record in records:
             candidate = record.trial.candidate
             number = self._kernels.number(candidate)
@@ -267,6 +278,8 @@ class KernelSearch:
             place = self._kernels.place(record.trial.instance)
             if number is not None:
                 self._building.discard(number)
+                if number in self._pool:
+                    self._pool.remove(number)
                 if place is not None:
                     self._proposed.add((number, place))
 
