@@ -58,15 +58,15 @@ def value_of(dim: Any, values: Mapping[str, int]) -> int | None:
 def closed(module: Any, values: Mapping[str, int]) -> Any:
     """A module's "main" for one shape: no symbol is left in it.
 
-    Its dimensions are numbers and variables, see `spaces.plain_shapes`.
-
     Args:
         values: of its symbols, by name.
 
     Raises:
         ValueError: a symbol has no value.
     """
+    import tvm
     from tvm.ir import IRModule
+    from tvm_ffi import structural_map
 
     function = module["main"]
     known = symbols(function)
@@ -75,25 +75,20 @@ def closed(module: Any, values: Mapping[str, int]) -> Any:
     missing = [name for name in known if name not in values]
     if missing:
         raise ValueError(f"dimension {missing[0]} has no value")
-    fixed = {}
-    for param in function.params:
-        dims = names.param_dims(param)
-        if dims is not None and any(is_open(d) for d in dims):
-            fixed[param] = _closed_buffer(param, dims, values)
-    return IRModule({"main": function.specialize(fixed)})
+    analyzer = tvm.sym.Analyzer()
+    numbers = {var: tvm.tirx.const(values[name], str(var.ty.dtype)) for name, var in known.items()}
+
+    def folded(expression: Any) -> Any:
+        parts = (expression.a, expression.b)
+        whole = all(names.known_int(part) is not None for part in parts)
+        return analyzer.simplify(expression) if whole else expression
+
+    replaced = (tvm.ir.Var, lambda var: numbers.get(var, var))
+    made = structural_map(function, [replaced, (_arithmetic(), folded)])
+    return IRModule({"main": made})
 
 
-def _closed_buffer(param: Any, dims: Any, values: Mapping[str, int]) -> Any:
-    import tvm
+def _arithmetic() -> tuple[type, ...]:
+    from tvm import tirx
 
-    shape = [
-        tvm.tirx.const(value_of(d, values), str(d.ty.dtype)) if is_open(d) else d for d in dims
-    ]
-    return tvm.tirx.decl_buffer(
-        shape,
-        names.param_dtype(param),
-        str(param.name),
-        elem_offset=param.elem_offset,
-        data_alignment=param.data_alignment,
-        offset_factor=param.offset_factor,
-    )
+    return (tirx.Add, tirx.Sub, tirx.Mul, tirx.FloorDiv, tirx.FloorMod, tirx.Max, tirx.Min)

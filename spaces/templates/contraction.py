@@ -115,7 +115,7 @@ def contraction_templates(task: Task) -> list[Template]:
         for variant, (contraction, extents) in enumerate(found)
         if contraction.out_bits in _FLOAT_BITS
         and all(o.bits == contraction.out_bits for o in contraction.operands)
-        and (contraction.plain or not contraction.symbolic)
+        and (contraction.plain or contraction.exact_but_rows)
     )
     return _promising([t for t in templates if all(t.choices.values())])
 

@@ -24,7 +24,8 @@ def choices_of(c: Contraction, cpu: Cpu) -> dict[str, tuple[int, ...]]:
     lanes = k.widths(cpu, c.out_bits)
     paddable = c.plain and len(c.rows) <= 1
     most = min(k.MOST_ROWS, c.row_extent)
-    rows = [r for r in range(1, most + 1) if paddable or c.row_extent % r == 0]
+    loose = paddable or c.ragged_rows
+    rows = [r for r in range(1, most + 1) if loose or c.row_extent % r == 0]
     if len(c.rows) > 1 and not c.epilogue_keeps_shape:
         inner = c.axes[c.rows[-1]].extent
         rows = [r for r in rows if inner % r == 0]
@@ -44,12 +45,8 @@ def choices_of(c: Contraction, cpu: Cpu) -> dict[str, tuple[int, ...]]:
         k.PACK_COLUMNS: (0,) * (c.columns_follow or not c.columns_pack) + (1,) * c.columns_pack,
         k.STAGE_INSIDE: (0, 1) if c.stages_inside else (0,),
         **({k.PARALLEL: (1, 0)} if c.symbolic else {}),
-        **({k.PARTITION: (0, 1)} if _splits_rows(c) else {}),
+        **({k.PARTITION: (0, 1) if c.plain else (1,)} if c.ragged_rows else {}),
     }
-
-
-def _splits_rows(c: Contraction) -> bool:
-    return len(c.rows) == 1 and c.axes[c.rows[0]].symbolic
 
 
 def _exact_lanes(extent: int, lanes: tuple[int, ...]) -> tuple[int, ...]:
@@ -85,7 +82,7 @@ def feasible(c: Contraction, cpu: Cpu, columns: Columns) -> npt.NDArray[np.bool_
     spread = 1 if c.broadcasts else vectors
     good = rows * vectors + vectors + spread <= cpu.registers
     good &= rows * vectors * columns[k.UNROLL] <= _MOST_UNROLLED
-    if not (c.plain and len(c.rows) <= 1):
+    if not (c.plain and len(c.rows) <= 1) and not c.ragged_rows:
         good &= t.padded_rows == c.row_extent
     if len(c.rows) > 1:  # strips are packed along the innermost of the rows' axes
         good &= (columns[k.PACK_ROWS] == 0) | (c.axes[c.rows[-1]].extent % rows == 0)

@@ -96,6 +96,18 @@ class Contraction:
         """Whether any extent is known only when the program runs."""
         return any(axis.symbolic for axis in self.axes)
 
+    @property
+    def exact_but_rows(self) -> bool:
+        """Whether symbolic axes are outer ones, of which no tile takes a part, or a row axis by
+        itself, of which a rest can be split off: then nothing needs to be padded."""
+        allowed = {*self.outer, *(self.rows if len(self.rows) == 1 else ())}
+        return all(i in allowed for i, axis in enumerate(self.axes) if axis.symbolic)
+
+    @property
+    def ragged_rows(self) -> bool:
+        """Whether the rows are one axis whose extent is known only when the program runs."""
+        return len(self.rows) == 1 and self.axes[self.rows[0]].symbolic
+
     def of_extents(self, extents: Sequence[Any]) -> Contraction:
         """The same program, its axes in the same roles, for another shape.
 

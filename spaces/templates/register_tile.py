@@ -69,7 +69,8 @@ def blocks(c: Contraction, axes: Sequence[int]) -> tuple[int, ...]:
 
 def outer_blocks(c: Contraction) -> tuple[int, ...]:
     """Divisors of the innermost of the outer axes that a chunk may take of it."""
-    extent = c.axes[c.outer[-1]].extent if c.outer else 1
+    known = bool(c.outer) and not c.axes[c.outer[-1]].symbolic
+    extent = c.axes[c.outer[-1]].extent if known else 1
     return tuple(d for d in range(1, min(extent, 16) + 1) if extent % d == 0)
 
 

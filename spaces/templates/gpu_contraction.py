@@ -1,0 +1,131 @@
+"""The micro-kernel template for matrix products with symbolic dimensions on a GPU."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from spaces.knobs import Columns, Costs, Knobs, Template
+from spaces.realize import new_schedule, task_module
+from spaces.templates import gpu_knobs
+from spaces.templates.contraction_match import Stages, describe, extents_of, tidy
+from spaces.templates.contraction_shape import Contraction
+from spaces.templates.gpu_device import Gpu, gpu_of
+from spaces.templates.gpu_knobs import Roles
+from spaces.templates.gpu_schedule import write_gpu_contraction
+from spaces.unchecked import Unchecked
+from tuner.task import Instance, Shapes, Task
+
+_VERSION = 1
+_DTYPE = "float32"
+
+
+class GpuContractionTemplate:
+    """Tiles of a product, each computed by a block of threads.
+
+    Args:
+        contraction: what is computed, for a typical shape.
+        roles: which of its axes are rows and columns.
+        extents: of the axes for each shape that it is tuned for.
+    """
+
+    def __init__(
+        self,
+        contraction: Contraction,
+        roles: Roles,
+        gpu: Gpu,
+        extents: Mapping[Instance, Sequence[int]],
+    ) -> None:
+        self._contraction = contraction
+        self._roles = roles
+        self._gpu = gpu
+        self._extents = extents
+        self._choices = gpu_knobs.choices_of()
+
+    def at(self, instance: Instance) -> GpuContractionTemplate:
+        """See `spaces.knobs.ShapedTemplate`."""
+        shaped = copy.copy(self)
+        shaped._contraction = self._contraction.of_extents(self._extents[instance])
+        return shaped
+
+    def shape_costs_s(self, knobs: Knobs) -> Costs:
+        """See `spaces.knobs.ShapedTemplate`."""
+        extents = np.array(list(self._extents.values()), dtype=np.int64)
+        columns = {name: np.full(len(extents), value) for name, value in knobs.items()}
+        # Limits and known extents are those of every shape.
+        shapes = self._contraction.of_extents(list(extents.T))
+        cycles = gpu_knobs.estimate(shapes, self._roles, self._gpu, columns).cycles
+        return np.asarray(cycles / gpu_knobs.HERTZ)
+
+    def layout(self, knobs: Knobs) -> str:
+        """See `spaces.knobs.ShapedTemplate`: these kernels take operands as they are."""
+        return ""
+
+    def on(self, gpu: Gpu) -> GpuContractionTemplate:
+        """The same template on another device."""
+        return GpuContractionTemplate(self._contraction, self._roles, gpu, self._extents)
+
+    def shared_bytes(self, knobs: Mapping[str, Any]) -> Any:
+        """Shared memory of a block; of one setting, or of many as arrays."""
+        return gpu_knobs.shared_bytes(self._contraction, self._roles, gpu_knobs.block_of(knobs))
+
+    @property
+    def name(self) -> str:
+        return f"kernel:gpu-contraction-{_VERSION}"
+
+    @property
+    def choices(self) -> Mapping[str, tuple[int, ...]]:
+        return self._choices
+
+    def costs_s(self, columns: Columns) -> Costs:
+        return gpu_knobs.costs_s(self._contraction, self._roles, self._gpu, columns)
+
+    def traits(self, columns: Columns) -> npt.NDArray[np.float32]:
+        """See `gpu_knobs.traits`."""
+        return gpu_knobs.traits(self._contraction, self._roles, self._gpu, columns)
+
+    def apply(self, schedule: Any, knobs: Knobs) -> None:
+        write_gpu_contraction(Unchecked(schedule), self._contraction, self._roles, knobs)
+
+
+def gpu_contraction_templates(task: Task) -> list[Template]:
+    """The template of a task with symbolic dimensions; empty where it is no product in float32."""
+    found = _found(task_module(task.module), task.shapes)
+    if found is None:
+        return []
+    contraction, roles, extents = found
+    return [GpuContractionTemplate(contraction, roles, gpu_of(task.target), extents)]
+
+
+def _found(
+    module: Any, shapes: Shapes
+) -> tuple[Contraction, Roles, Mapping[Instance, Sequence[int]]] | None:
+    """A program as rows and columns, described for the largest of its shapes."""
+    schedule = new_schedule(module)
+    try:
+        stages = tidy(schedule)
+        if stages is None or not _all_floats(schedule, stages):
+            return None
+        extents = {
+            instance: tuple(n or 0 for n in extents_of(schedule, stages, dict(instance)))
+            for instance, _ in shapes
+        }
+        largest = max(extents, key=lambda instance: prod(extents[instance]), default=())
+        for way in describe(module["main"], schedule, stages, values=dict(largest)):
+            roles = gpu_knobs.roles_of(way)
+            if roles is not None:
+                return way, roles, extents
+    except Exception:  # TVM raises whatever its C++ side threw; then there is no template
+        return None
+    return None
+
+
+def _all_floats(schedule: Any, stages: Stages) -> bool:
+    block = schedule.get(stages.main)
+    regions = [*block.reads, *block.writes]
+    return all(str(region.source.dtype) == _DTYPE for region in regions)
