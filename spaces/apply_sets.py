@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from spaces import names
+from spaces.defaults import default_candidate
 from spaces.dispatch import dispatched
 from spaces.graph import with_graphs
 from spaces.prepack import COMPUTE, PREPACK, Packing, split
-from spaces.realize import InvalidCandidate, realize
+from spaces.realize import InvalidCandidate, new_schedule, realize, task_module
+from spaces.target import target_kind
 from tuner.dynamic.choice import KernelSet
 from tuner.errors import TunerError
 from tuner.task import Task
@@ -29,65 +32,97 @@ def apply_sets(module: Any, sets: Mapping[str, tuple[Task, KernelSet]]) -> Any:
     from tvm.ir import GlobalVar, IRModule
 
     result = IRModule(module.functions, attrs=module.attrs)
-    packings: dict[str, tuple[Any, Packing]] = {}
+    packed: dict[str, _PackedProgram] = {}
     for name, (task, chosen) in sets.items():
         original = module[name]
         symbol = str(names.attribute(original, names.GLOBAL_SYMBOL) or name)
         functions, packing = _kernels(name, task, chosen, packed=names.has_relax(module))
-        empty = None if packing is not None else _plain(task)
+        empty = None if packing is not None else _unscheduled(task)
         made = dispatched(symbol, functions, chosen.tree, empty)
         dispatcher = names.with_attrs_of(made.pop(symbol), original)
         dispatcher = dispatcher.with_attr(names.IS_SCHEDULED, True)
-        result.update_func(result.get_global_var(name), dispatcher)
         for part, function in made.items():
             result[GlobalVar(part)] = function.with_attr(names.PART_OF, symbol)
-        if packing is not None:
-            prepack, how = packing
-            var = GlobalVar(f"{name}_prepack")
-            result[var] = prepack
-            packings[name] = (var, how)
-    return _packed_once(result, packings) if packings else result
+        if packing is None:
+            result.update_func(result.get_global_var(name), dispatcher)
+        else:
+            packed[name] = _PackedProgram(dispatcher, *packing)
+    return _packed_once(result, packed) if packed else result
+
+
+@dataclass(frozen=True, slots=True)
+class _PackedProgram:
+    """A dispatcher that takes packed weights, and the function that packs them."""
+
+    dispatcher: Any
+    prepack: Any
+    packing: Packing
 
 
 def _kernels(
     name: str, task: Task, chosen: KernelSet, *, packed: bool
 ) -> tuple[list[Any], tuple[Any, Packing] | None]:
     """Scheduled functions of a set, and what packs the weights that they share."""
-    functions, packing = [], None
+    functions: list[Any] = []
+    packings: list[tuple[Any, Packing] | None] = []
     for candidate in chosen.kernels:
         try:
             scheduled = realize(task, candidate).mod
         except InvalidCandidate as error:
             raise TunerError(f"a stored kernel of {name} does not apply: {error}") from error
         parts = split(scheduled) if packed else None
-        if parts is None:
-            functions.append(scheduled[COMPUTE])
-            continue
-        prepack = parts.module[PREPACK].without_attr(names.GLOBAL_SYMBOL)
-        if packing is not None and packing[1] != parts.packing:
-            raise TunerError(f"the kernels of {name} pack their weights in different ways")
-        functions.append(parts.module[COMPUTE])
-        packing = (prepack, parts.packing)
-    return functions, packing
+        functions.append((scheduled if parts is None else parts.module)[COMPUTE])
+        packings.append(None if parts is None else (parts.module[PREPACK], parts.packing))
+    if len({packing and packing[1] for packing in packings}) > 1:
+        raise TunerError(f"the kernels of {name} pack their weights in different ways")
+    if packings[0] is None:
+        return functions, None
+    prepack, how = packings[0]
+    return functions, (prepack.without_attr(names.GLOBAL_SYMBOL), how)
 
 
-def _plain(task: Task) -> Any:
-    import tvm
+def _unscheduled(task: Task) -> Any:
+    """The program as it is, but that its sums start at zero where there is nothing to add, too.
 
-    return tvm.ir.load_json(task.module)["main"]
+    Else they would start in the first step, of which there is none. Where a program without a
+    schedule does not run, as on a GPU, it is the default one.
+    """
+    if target_kind(task.target) != "llvm":
+        return realize(task, default_candidate(task)).mod["main"]
+    schedule = new_schedule(task_module(task.module))
+    for block in names.stage_blocks(schedule):
+        kinds = [int(axis.iter_type) for axis in schedule.get(block).iter_vars]
+        if names.REDUCED in kinds and schedule.get(block).init is not None:
+            schedule.decompose_reduction(block, schedule.get_loops(block)[0])
+    return schedule.mod["main"]
 
 
-def _packed_once(module: Any, packings: Mapping[str, tuple[Any, Packing]]) -> Any:
+def _packed_once(module: Any, packed: Mapping[str, _PackedProgram]) -> Any:
     """The module with weights packed before they reach their dispatchers, and now."""
     from tvm import relax
+    from tvm.ir import IRModule
     from tvm.ir.transform import Sequential
     from tvm.relax.dpl import is_op, rewrite_call
 
+    # New variables: those of before say that the program takes weights as they are.
+    others = {gv: f for gv, f in module.functions.items() if str(gv.name_hint) not in packed}
+    rest = IRModule(others, attrs=module.attrs, global_infos=module.global_infos)
+    builder = relax.BlockBuilder(rest)
+    variables = {
+        name: (
+            builder.add_func(program.dispatcher, name),
+            builder.add_func(program.prepack, f"{name}_prepack"),
+        )
+        for name, program in packed.items()
+    }
+
     def redirected(call: Any, _found: Any) -> Any:
-        found = packings.get(str(call.args[0].name_hint))
-        if found is None:
+        if not names.is_call_tir(call):  # a variable that a call is bound to
             return call
-        prepack, packing = found
+        name = str(call.args[0].name_hint)
+        if name not in packed or call.args[0].same_as(variables[name][0]):  # asked again
+            return call
+        (dispatcher, prepack), packing = variables[name], packed[name].packing
         arguments = list(call.args[1].fields)
         types = [relax.TensorType(p.shape, p.dtype) for p in packing.packed]
         sources = relax.Tuple([arguments[i] for i in packing.sources])
@@ -97,10 +132,11 @@ def _packed_once(module: Any, packings: Mapping[str, tuple[Any, Packing]]) -> An
             arguments[operand.position] = value
         rest = call.args[2:]
         return relax.Call(
-            call.op, [call.args[0], relax.Tuple(arguments), *rest], call.attrs, call.ty_args
+            call.op, [dispatcher, relax.Tuple(arguments), *rest], call.attrs, call.ty_args
         )
 
     pattern = is_op("relax.call_tir")(varg_default_wildcard=True)
-    changed = with_graphs(module, lambda graph: rewrite_call(pattern, redirected, graph))
+    changed = with_graphs(builder.get(), lambda graph: rewrite_call(pattern, redirected, graph))
     transform = relax.transform
-    return Sequential([transform.Normalize(), transform.FoldConstant()])(changed)
+    passes = [transform.Normalize(), transform.FoldConstant(), transform.DeadCodeElimination()]
+    return Sequential(passes)(changed)

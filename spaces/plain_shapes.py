@@ -213,15 +213,17 @@ def _called_anew(module: Any, changed: Mapping[str, tuple[Any, list[int]]]) -> A
     from spaces.graph import with_graphs
 
     kept = {gv: f for gv, f in module.functions.items() if str(gv.name_hint) not in changed}
-    builder = relax.BlockBuilder(IRModule(kept, attrs=module.attrs))
+    rest = IRModule(kept, attrs=module.attrs, global_infos=module.global_infos)
+    builder = relax.BlockBuilder(rest)
     programs = {
         name: (builder.add_func(plain, name), unneeded)
         for name, (plain, unneeded) in changed.items()
     }
 
     def adapted(call: Any, _found: Any) -> Any:
-        program = programs.get(str(call.args[0].name_hint))
-        if program is None:
+        known = names.is_call_tir(call)  # else a variable that a call is bound to
+        program = programs.get(str(call.args[0].name_hint)) if known else None
+        if program is None or call.args[0].same_as(program[0]):  # asked again after a change
             return call
         var, unneeded = program
         fields = [a for i, a in enumerate(call.args[1].fields) if i not in unneeded]

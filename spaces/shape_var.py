@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -96,7 +97,7 @@ class DynamicProgram:
         """Weights by instance.
 
         Raises:
-            TunerError: one has not a value for each dimension, or is not above zero.
+            TunerError: one has not a value for each dimension, or is no number above zero.
         """
         if self.weights is None:
             return None
@@ -106,7 +107,7 @@ class DynamicProgram:
                 raise TunerError(f"weights: {values} has not a value for each dimension")
             pairs = zip(self.shape_vars, values, strict=True)
             instance = tuple(sorted((var.name, value) for var, value in pairs))
-            if not weight > 0:
+            if not 0 < weight < math.inf:
                 raise TunerError(f"weights: that of {shape_text(instance)} must be above 0")
             found[instance] = float(weight)
         return found

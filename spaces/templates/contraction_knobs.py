@@ -64,15 +64,25 @@ def tiling(c: Contraction, knobs: Mapping[str, Any]) -> k.Tiling:
 
 def layout(c: Contraction, knobs: Knobs) -> str:
     """How constant operands are packed ahead: settings of equal layout share what is packed."""
+    t = tiling(c, knobs)
+    depth = t.padded_depth if c.plain and _summed_axes(c) == 1 else c.depth
+    rows = t.padded_rows if len(c.rows) == 1 else c.row_extent
+    width = knobs[k.VECTORS] * knobs[k.LANES]
+    ways = (
+        (c.rows_of, knobs[k.PACK_ROWS], knobs[k.ROWS], c.row_extent, rows),
+        (c.columns_of, knobs[k.PACK_COLUMNS], width, c.column_extent, t.padded_columns),
+    )
     parts = []
-    depth = knobs[k.UNROLL] if c.plain and c.depth % knobs[k.UNROLL] else 1
-    for operand, packed, width in (
-        (c.rows_of, knobs[k.PACK_ROWS], knobs[k.ROWS]),
-        (c.columns_of, knobs[k.PACK_COLUMNS], knobs[k.VECTORS] * knobs[k.LANES]),
-    ):
-        if packed and c.operands[operand].constant:
-            parts.append(f"{operand}:{width}/{depth}")
+    for operand, packed, panel, extent, padded in ways:
+        grown = c.plain and (padded, depth) != (extent, c.depth)
+        if c.operands[operand].constant and (packed or grown or c.operands[operand].staged):
+            parts.append(f"{operand}:{panel if packed else 1}/{padded}x{depth}")
     return " ".join(parts)
+
+
+def _summed_axes(c: Contraction) -> int:
+    """How many axes with more than one step are summed over."""
+    return sum(not c.axes[i].single for i in c.reduce_axes)
 
 
 def feasible(c: Contraction, cpu: Cpu, columns: Columns) -> npt.NDArray[np.bool_]:

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tuner.task import Task
 
@@ -133,3 +135,40 @@ def test_old_contents_count_only_where_the_program_uses_them() -> None:
     assert before is not None
     assert added is not None
     assert known.outputs[1] == pytest.approx(before + added)
+
+
+def _slowly(got: np.ndarray[Any, Any], want: np.ndarray[Any, Any], rtol: float) -> str | None:
+    """The rule itself, without the look that spares most arrays of it."""
+    from spaces import reference
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reference, "_surely_equal", lambda got, want, rtol: False)
+        return reference.difference(got, want, rtol)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    seed=st.integers(0, 2**31),
+    dtype=st.sampled_from(["float32", "float32", "float64", "float16"]),
+    scale=st.sampled_from([0.0, 1e-30, 1e-3, 1.0, 1e3, 1e25]),
+    off=st.sampled_from([0.0, 0.3, 0.49, 0.51, 0.9, 1.1, 2.5, 40.0]),
+    odd=st.sampled_from([None, None, None, math.nan, math.inf, -math.inf]),
+    where=st.sampled_from(["got", "want", "both"]),
+)
+def test_what_is_equal_at_a_glance_is_equal_by_the_rule(
+    seed: int, dtype: str, scale: float, off: float, odd: float | None, where: str
+) -> None:
+    from spaces.reference import difference
+
+    rng, rtol = np.random.default_rng(seed), 1e-3
+    shape = tuple(int(n) for n in rng.integers(0, 6, size=int(rng.integers(0, 4))))
+    with np.errstate(all="ignore"):
+        want = (rng.standard_normal(shape) * scale).astype(dtype)
+        rms = float(np.sqrt(np.mean(np.square(want.astype("float64"))))) if want.size else 0.0
+        got = (want + off * rtol * rms * rng.uniform(-1, 1, shape)).astype(dtype)
+    if odd is not None and want.size:
+        for name, array in (("got", got), ("want", want)):
+            if where in (name, "both"):
+                array.flat[int(rng.integers(want.size))] = odd
+    with np.errstate(all="ignore"):
+        assert difference(got, want, rtol) == _slowly(got, want, rtol)

@@ -1,0 +1,387 @@
+"""Micro-kernels of symbolic programs: one setting computes every shape, and what it should cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from spaces import names
+from spaces.build import build_artifact, load_kernel
+from spaces.dims import closed, symbols
+from spaces.extract import shaped, task_of
+from spaces.knob_space import KnobSpace
+from spaces.knobs import ShapedTemplate, Template, recall
+from spaces.prepack import PREPACK, split
+from spaces.realize import realize, task_module
+from spaces.reference import arguments
+from spaces.target import resolve_target
+from spaces.task_space import TaskSpace
+from spaces.templates.contraction import ContractionTemplate, contraction_templates
+from spaces.trace_space import code_hash
+from tuner.candidate import Draft
+from tuner.shapes import joint
+from tuner.task import Instance, Task
+
+pytestmark = pytest.mark.tvm
+
+CPU = resolve_target("llvm", cores=2)
+Array = np.ndarray[Any, Any]
+GUARD = np.float32(-7.25)
+_SETTINGS = 5
+_RED_ZONE = 64
+"""Elements on each side of an output that nobody may write."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """A symbolic program, and what numpy says that it computes.
+
+    Attributes:
+        dims: names of its dimensions.
+        tuned: the sizes that it is tuned for; any other must be right as well.
+        constants: positions of inputs that are known ahead.
+    """
+
+    make: Callable[[dict[str, Any]], list[Any]]
+    expected: Callable[..., Array]
+    dims: tuple[str, ...]
+    tuned: tuple[int, ...] = (5, 24, 64)
+    constants: tuple[int, ...] = ()
+
+    def task(self) -> Task:
+        from tvm import te, tirx
+
+        function = te.create_prim_func(self.make({n: tirx.Var(n, "int64") for n in self.dims}))
+        if self.constants:
+            function = function.with_attr(names.LAYOUT_FREE, list(self.constants))
+        known = symbols(function)
+        assert set(known) == set(self.dims)
+        return shaped(
+            task_of(function, CPU, name="program"), joint([(d, self.tuned) for d in self.dims])
+        )
+
+
+def tensor(name: str, *shape: Any) -> Any:
+    from tvm import te, tirx
+
+    return te.placeholder(
+        [tirx.const(d, "int64") if isinstance(d, int) else d for d in shape], "float32", name=name
+    )
+
+
+def matmul(a: Any, b: Any, *, ta: bool = False, tb: bool = False) -> Any:
+    """Product of matrices; leading dimensions are a batch."""
+    from tvm import te, tirx
+
+    *batch, m, k = a.shape
+    m, k = (k, m) if ta else (m, k)
+    step = te.reduce_axis((tirx.const(0, "int64"), k), "k")
+
+    def element(*index: Any) -> Any:
+        *outer, i, j = index
+        left = a(*outer, step, i) if ta else a(*outer, i, step)
+        right = outer[: len(b.shape) - 2]
+        return te.sum(left * (b(*right, j, step) if tb else b(*right, step, j)), step)
+
+    return te.compute((*batch, m, b.shape[-2 if tb else -1]), element, name="matmul")
+
+
+def biased(out: Any, *inputs: Any) -> list[Any]:
+    """Bias and ReLU after a product."""
+    from tvm import topi
+
+    bias = tensor("bias", out.shape[-1])
+    return [*inputs, bias, topi.nn.relu(topi.add(out, bias))]
+
+
+def _dense(d: dict[str, Any]) -> list[Any]:
+    a, b = tensor("a", d.get("M", 24), 40), tensor("b", 40, 72)
+    return [a, b, matmul(a, b)]
+
+
+def _dense_biased(d: dict[str, Any]) -> list[Any]:
+    a, b = tensor("a", d["M"], 40), tensor("b", 40, 72)
+    return biased(matmul(a, b), a, b)
+
+
+def _columns(d: dict[str, Any]) -> list[Any]:
+    a, b = tensor("a", 24, 40), tensor("b", 40, d["N"])
+    return biased(matmul(a, b), a, b)
+
+
+def _depth(d: dict[str, Any]) -> list[Any]:
+    a, b = tensor("a", 24, d["K"]), tensor("b", d["K"], 48)
+    return [a, b, matmul(a, b)]
+
+
+def _all_open(d: dict[str, Any]) -> list[Any]:
+    a, b = tensor("a", d["M"], d["K"]), tensor("b", d["K"], d["N"])
+    return [a, b, matmul(a, b)]
+
+
+def _scores(d: dict[str, Any]) -> list[Any]:
+    a, b = tensor("a", 3, d["T"], 24), tensor("b", 3, d["T"], 24)
+    return [a, b, matmul(a, b, tb=True)]
+
+
+def _mixed(d: dict[str, Any]) -> list[Any]:
+    a, b = tensor("a", 3, d["T"], d["T"]), tensor("b", 3, d["T"], 24)
+    return [a, b, matmul(a, b)]
+
+
+def _batched(d: dict[str, Any]) -> list[Any]:
+    a, b = tensor("a", d["B"], 17, 24), tensor("b", d["B"], 24, 40)
+    return [a, b, matmul(a, b)]
+
+
+def _transposed(d: dict[str, Any]) -> list[Any]:
+    a, b = tensor("a", 40, d["M"]), tensor("b", 40, 72)
+    return [a, b, matmul(a, b, ta=True)]
+
+
+def product(a: Array, b: Array) -> Array:
+    return a @ b
+
+
+def product_nt(a: Array, b: Array) -> Array:
+    return a @ b.swapaxes(-1, -2)
+
+
+def product_tn(a: Array, b: Array) -> Array:
+    return a.swapaxes(-1, -2) @ b
+
+
+def product_biased(a: Array, b: Array, bias: Array) -> Array:
+    return np.asarray(np.maximum(a @ b + bias, 0))
+
+
+PROGRAMS = {
+    "dense": Program(_dense, product, ("M",)),
+    "dense-constant": Program(_dense, product, ("M",), constants=(1,)),
+    "dense-biased-constant": Program(_dense_biased, product_biased, ("M",), constants=(1,)),
+    "columns-biased": Program(_columns, product_biased, ("N",)),
+    "depth": Program(_depth, product, ("K",)),
+    "all-open": Program(_all_open, product, ("K", "M", "N"), tuned=(5, 48)),
+    "scores-nt": Program(_scores, product_nt, ("T",)),
+    "mixed-nn": Program(_mixed, product, ("T",)),
+    "batch": Program(_batched, product, ("B",), tuned=(1, 3, 8)),
+    "transposed": Program(_transposed, product_tn, ("M",)),
+}
+
+
+class Zoned:
+    """Tensors of a call whose last, the output, is NaN between red zones."""
+
+    def __init__(self, task: Task, values: dict[str, int], seed: int) -> None:
+        import tvm
+
+        args = arguments(closed(task_module(task.module), values)["main"])
+        rng = np.random.default_rng(seed)
+        self.inputs = [rng.standard_normal(a.shape).astype("float32") for a in args[:-1]]
+        size = math.prod(args[-1].shape)
+        # TVM wants tensors aligned to 64 bytes: the zones are whole multiples of that.
+        raw = np.empty(size + 3 * _RED_ZONE, "float32")
+        start = (-raw.ctypes.data // 4) % 16
+        self._whole = raw[start : start + size + 2 * _RED_ZONE]
+        self._whole[:] = GUARD
+        self._inside = slice(_RED_ZONE, _RED_ZONE + size)
+        self._whole[self._inside] = np.nan
+        self._shape = args[-1].shape
+        view = self._whole[self._inside].reshape(self._shape)
+        self.tensors = [*map(tvm.runtime.tensor, self.inputs), tvm.runtime.from_dlpack(view)]
+
+    @property
+    def output(self) -> Array:
+        return self._whole[self._inside].reshape(self._shape)
+
+    @property
+    def zones_are_whole(self) -> bool:
+        start, stop = self._inside.start, self._inside.stop
+        zones = np.concatenate([self._whole[:start], self._whole[stop:]])
+        return bool((zones == GUARD).all())
+
+
+def check(task: Task, program: Program, module: Any, shapes: Sequence[dict[str, int]]) -> None:
+    """Build a scheduled module once, run it for some shapes, compare with numpy."""
+    import tvm
+
+    kernel = load_kernel(build_artifact(module, CPU))
+    for values in shapes:
+        zoned = Zoned(task, values, seed=sum(values.values()))
+        kernel.module["main"](*kernel.arguments(zoned.tensors, tvm.cpu()))
+        want = program.expected(*zoned.inputs)
+        np.testing.assert_allclose(zoned.output, want, rtol=1e-4, atol=1e-4, err_msg=str(values))
+        assert zoned.zones_are_whole, values
+
+
+def around(program: Program, *tiles: int) -> list[dict[str, int]]:
+    """Shapes worth a look: 1, primes, all about the tiles, beyond the domain."""
+    sizes = {1, 2, 13, 31, program.tuned[-1] + 33}
+    sizes |= {n for t in tiles for n in (t - 1, t, t + 1) if n > 0}
+    if len(program.dims) == 1:
+        return [{program.dims[0]: n} for n in sorted(sizes)]
+    rng = np.random.default_rng(0)
+    ordered = sorted(sizes)
+    columns = [rng.permutation(ordered) for _ in program.dims]
+    return [
+        dict(zip(program.dims, map(int, row), strict=True)) for row in zip(*columns, strict=True)
+    ]
+
+
+def feasible(task: Task, template: Template, number: int, seed: int) -> list[dict[str, int]]:
+    """Settings that are feasible for one of the task's shapes, any one equally likely."""
+    space = KnobSpace(task, template)
+    rng = np.random.default_rng(seed)
+    found = []
+    for place in rng.choice(len(task.shapes), size=number):
+        ranked = space.at(task.shapes[int(place)][0]).ranked
+        assert ranked, "a shape without a feasible setting"
+        found.append(ranked[int(rng.integers(len(ranked)))])
+    return found
+
+
+def shaped_templates(task: Task) -> list[ContractionTemplate]:
+    found = contraction_templates(task)
+    assert found
+    assert all(isinstance(t, ShapedTemplate) for t in found)
+    return [t for t in found if isinstance(t, ContractionTemplate)]
+
+
+@pytest.mark.parametrize("name", sorted(PROGRAMS))
+def test_any_setting_computes_every_shape(name: str) -> None:
+    program = PROGRAMS[name]
+    task = program.task()
+    templates = shaped_templates(task)
+    for number in range(_SETTINGS):
+        template = templates[number % len(templates)]
+        (knobs,) = feasible(task, template, 1, seed=number)
+        point = KnobSpace(task, template).write_down(knobs)
+        shapes = around(program, knobs["rows"], knobs["vectors"] * knobs["lanes"], knobs["unroll"])
+        check(task, program, point.schedule.mod, shapes)
+
+
+@pytest.mark.parametrize("name", sorted(PROGRAMS))
+def test_every_setting_has_an_estimate_for_every_shape(name: str) -> None:
+    task = PROGRAMS[name].task()
+    for template in shaped_templates(task):
+        for knobs in feasible(task, template, 20, seed=1):
+            costs_s = template.shape_costs_s(knobs)
+            assert costs_s.shape == (len(task.shapes),)
+            assert np.isfinite(costs_s).all()
+            assert (costs_s > 0).all()
+
+
+@pytest.mark.parametrize("name", sorted(PROGRAMS))
+def test_an_estimate_is_that_of_the_program_closed_for_the_shape(name: str) -> None:
+    task = PROGRAMS[name].task()
+    compared = 0
+    for place, (instance, _) in enumerate(task.shapes):
+        static = closed_task(task, instance)
+        for template in shaped_templates(task):
+            for knobs in feasible(task, template, 4, seed=place):
+                columns = {name: np.array([value]) for name, value in knobs.items()}
+                mine = float(template.shape_costs_s(knobs)[place])
+                here = float(template.at(instance).costs_s(columns)[0])
+                assert here == mine or math.isinf(here), "infinite is what the limits rule out"
+                theirs = [float(t.costs_s(columns)[0]) for t in contraction_templates(static)]
+                compared += any(cost == pytest.approx(mine, rel=1e-9) for cost in theirs)
+    assert compared, "no static template is like a symbolic one"
+
+
+def closed_task(task: Task, instance: Instance) -> Task:
+    function = closed(task_module(task.module), dict(instance))["main"]
+    return task_of(function, CPU, name="closed")
+
+
+def test_limits_are_those_of_the_shape_at_hand() -> None:
+    task = PROGRAMS["dense"].task()
+    (template, *_) = shaped_templates(task)
+    small, large = (KnobSpace(task, template.at(task.shapes[n][0])).ranked for n in (0, -1))
+    assert max(k["rows"] * k["row_block"] for k in small) < max(
+        k["rows"] * k["row_block"] for k in large
+    )
+
+
+def test_a_shape_that_nobody_declared_has_no_limits() -> None:
+    (template, *_) = shaped_templates(PROGRAMS["dense"].task())
+    with pytest.raises(KeyError):
+        template.at((("M", 7),))
+
+
+def test_a_candidate_is_a_trace_that_any_process_can_carry_out() -> None:
+    task = PROGRAMS["dense-constant"].task()
+    point = TaskSpace(task).realize_draft(Draft(task.key, 1, 7, instance=task.shapes[1][0]))
+    again = realize(task, point.candidate)
+    assert code_hash(again.mod) == point.code_hash
+    assert recall(point.candidate.payload) is not None
+
+
+def test_what_is_known_of_a_kernel_is_known_without_scheduling_it() -> None:
+    task = PROGRAMS["dense-constant"].task()
+    space = TaskSpace(task)
+    point = space.realize_draft(Draft(task.key, 1, 3, instance=task.shapes[0][0]))
+    kernel = space.kernel(point.candidate)
+    assert kernel is not None
+    assert (kernel.costs_s, kernel.layout) == (point.shape_costs_s, point.layout)
+    assert len(kernel.costs_s) == len(task.shapes)
+
+
+def test_a_draft_near_a_kernel_is_another_kernel() -> None:
+    task = PROGRAMS["mixed-nn"].task()
+    space, instance = TaskSpace(task), task.shapes[-1][0]
+    parent = space.realize_draft(Draft(task.key, 1, 5, instance=instance)).candidate
+    child = space.realize_draft(Draft(task.key, 2, 6, parent, instance=instance)).candidate
+    assert child.space == parent.space
+    assert recall(child.payload) != recall(parent.payload)
+
+
+def test_settings_of_one_layout_pack_a_weight_alike() -> None:
+    from tvm_ffi import structural_hash
+
+    task = PROGRAMS["dense-constant"].task()
+    (template, *_) = shaped_templates(task)
+    space = KnobSpace(task, template)
+    packed: dict[str, set[tuple[Any, int]]] = {}
+    for knobs in feasible(task, template, 12, seed=4):
+        parts = split(space.write_down(knobs).schedule.mod)
+        layout = template.layout(knobs)
+        assert (parts is None) == (layout == "")
+        if parts is not None:
+            found = (parts.packing, structural_hash(parts.module[PREPACK]))
+            packed.setdefault(layout, set()).add(found)
+    assert len(packed) > 1
+    assert all(len(found) == 1 for found in packed.values())
+    shapes = {packing.packed[0].shape for found in packed.values() for packing, _ in found}
+    assert len(shapes) == len(packed)
+
+
+def test_a_layout_names_the_operand_and_follows_the_width_of_its_panels() -> None:
+    task = PROGRAMS["dense-constant"].task()
+    (template, *_) = shaped_templates(task)
+    knobs = {**feasible(task, template, 1, seed=0)[0], "pack_columns": 1, "lanes": 8, "unroll": 4}
+    layouts = {template.layout({**knobs, "vectors": vectors}) for vectors in (1, 2, 3)}
+    assert len(layouts) == 3
+    assert all(layout.startswith("1:") for layout in layouts)
+    assert template.layout({**knobs, "rows": knobs["rows"] + 1}) == template.layout(knobs)
+
+
+def test_what_is_packed_at_run_time_is_no_layout() -> None:
+    task = PROGRAMS["dense"].task()
+    (template, *_) = shaped_templates(task)
+    assert {template.layout(k) for k in feasible(task, template, 10, seed=0)} == {""}
+
+
+def test_what_packs_a_weight_ahead_has_no_symbol() -> None:
+    """The packed weight has a known shape, whatever the dimensions are."""
+    task = PROGRAMS["dense-biased-constant"].task()
+    (template, *_) = shaped_templates(task)
+    for knobs in feasible(task, template, 6, seed=2):
+        parts = split(KnobSpace(task, template).write_down(knobs).schedule.mod)
+        if parts is not None:
+            assert parts.packing.sources == (1,)
+            assert symbols(parts.module[PREPACK]) == {}
