@@ -38,6 +38,8 @@ class TaskProgress:
         if record.trial.rung > 0:
             if latency_s is not None:
                 self.retimed.setdefault(key, []).append(latency_s)
+                if record.trial.instance:  # finalists are the first that meet every shape
+                    self._improve(record.trial.instance, latency_s)
             return
         status = record.measurement.status
         self.statuses[status] = self.statuses.get(status, 0) + 1
@@ -46,9 +48,12 @@ class TaskProgress:
             instance = record.trial.instance
             if key == self.default_key:
                 self.defaults[instance] = latency_s
-            self.bests[instance] = min(latency_s, self.bests.get(instance, latency_s))
+            self._improve(instance, latency_s)
         if status.spends_budget:
             self.history.append(self.best_s)
+
+    def _improve(self, instance: Instance, latency_s: float) -> None:
+        self.bests[instance] = min(latency_s, self.bests.get(instance, latency_s))
 
     @property
     def best_s(self) -> float | None:

@@ -19,6 +19,7 @@ from typing import Literal
 from tuner.allocator import priorities, view
 from tuner.candidate import Candidate
 from tuner.dataset import Dataset
+from tuner.dynamic.search import MEASURED_SHAPES
 from tuner.effort import Effort
 from tuner.estimates import EstimateQuality
 from tuner.finalists import finalists, schedule
@@ -28,6 +29,7 @@ from tuner.observer import FittedModel, Observer
 from tuner.progress import Snapshot, fold, gain, rows
 from tuner.record import Record, Trial, TrialKey
 from tuner.search import ChoosesFinalists, SearchMaker, by_task
+from tuner.shapes import sampled
 from tuner.store import RecordStore
 from tuner.task import Instance, Task
 from tuner.utilisation import Utilisation, idle_reasons
@@ -348,8 +350,10 @@ class Session:
         return self._effort.shape_rounds if task.shapes else self._effort.finalist_rounds
 
     def _of_default(self, task: Task) -> Trial:
-        """The trial of a task's default schedule; of many shapes, on the one in the middle."""
-        instance = task.shapes[len(task.shapes) // 2][0] if task.shapes else ()
+        """The trial of a task's default schedule; of many shapes, on the one in the middle of
+        those that are measured."""
+        measured = sampled(task.shapes, MEASURED_SHAPES)
+        instance = measured[len(measured) // 2][0] if measured else ()
         return Trial(task.key, self._defaults[task.key], instance)
 
     # What the session knows.

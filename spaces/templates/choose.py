@@ -9,13 +9,20 @@ from tuner.task import Task
 
 def templates_of(task: Task) -> list[Template]:
     """Templates for a task, best first; none where only the rules apply."""
+    if target_kind(task.target) == "cuda" and task.shapes:
+        from spaces.templates.gpu_contraction import gpu_contraction_templates
+
+        return gpu_contraction_templates(task)
     if target_kind(task.target) != "llvm":
         return []
     from spaces.templates.contraction import contraction_templates
     from spaces.templates.int8 import int8_templates
     from spaces.templates.memory import memory_template
+    from spaces.templates.plain_loops import plain_loops
 
     found = int8_templates(task) or contraction_templates(task)
     if not found and (memory := memory_template(task)) is not None:
         return [memory]
+    if not found and (loops := plain_loops(task)) is not None:
+        return [loops]
     return found

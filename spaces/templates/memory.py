@@ -8,21 +8,31 @@ of loops, are left to `spaces.cpu_passes`, right before the program is compiled.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import copy
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
+from spaces import names
 from spaces.cpu import Cpu, cpu_of
+from spaces.dims import NO_VALUES
 from spaces.knobs import Columns, Costs, Knobs, Template, one_by_one
 from spaces.realize import new_schedule, task_module
 from spaces.templates import memory_cost
-from spaces.templates.memory_cost import Form
+from spaces.templates.memory_cost import Form, form_of
 from spaces.templates.memory_inline import inline
-from spaces.templates.memory_nests import nests_of
 from spaces.templates.memory_schedule import write_nests
+from spaces.templates.memory_shapes import forms_of, stand_in
 from spaces.templates.stages import Stage, stages_of
-from tuner.task import Task
+from tuner.task import Instance, Task
+
+Forms = tuple[Form, ...]
+"""A program with its optional stages inlined, and where there are any, kept."""
+
+NO_SHAPES: Mapping[Instance, Forms] = MappingProxyType({})
+"""Of a program without symbolic dimensions."""
 
 _VERSION = 1
 _MOST_REUSE = 4
@@ -33,21 +43,29 @@ class MemoryTemplate:
     """Row by row, in vectors.
 
     Args:
-        forms: the program with its optional stages inlined, and where there are any, kept.
+        forms: the program, in the shape that stands for all where it has symbolic dimensions.
         choices: of the knobs.
+        values: of the symbolic dimensions in that shape.
+        shapes: the program in each shape that it is tuned for; see `spaces.knobs.ShapedTemplate`.
     """
 
     def __init__(
         self,
-        forms: tuple[Form, ...],
+        forms: Forms,
         cpu: Cpu,
         lanes: int,
         choices: Mapping[str, tuple[int, ...]],
+        values: Mapping[str, int] = NO_VALUES,
+        shapes: Mapping[Instance, Forms] = NO_SHAPES,
     ) -> None:
         self._forms = forms
         self._cpu = cpu
         self._lanes = lanes
         self._choices = choices
+        self._values = values
+        self._shapes = shapes
+        self._looked_at = max(shapes.values(), key=_points, default=forms)
+        self._known: dict[tuple[int, ...], Costs] = {}
 
     @property
     def name(self) -> str:
@@ -57,21 +75,39 @@ class MemoryTemplate:
     def choices(self) -> Mapping[str, tuple[int, ...]]:
         return self._choices
 
+    def at(self, instance: Instance) -> MemoryTemplate:
+        """See `spaces.knobs.ShapedTemplate`."""
+        shaped = copy.copy(self)
+        shaped._looked_at = self._shapes[instance]
+        return shaped
+
+    def shape_costs_s(self, knobs: Knobs) -> Costs:
+        """See `spaces.knobs.ShapedTemplate`."""
+        key = tuple(knobs[name] for name in self._choices)
+        if key not in self._known:
+            costs = (self._cost_s(knobs, forms) for forms in self._shapes.values())
+            self._known[key] = np.array([np.inf if c is None else c for c in costs])
+        return self._known[key]
+
+    def layout(self, knobs: Knobs) -> str:
+        """See `spaces.knobs.ShapedTemplate`; nothing is packed."""
+        return ""
+
     def costs_s(self, columns: Columns) -> Costs:
         # There are far fewer settings than draws.
         table = np.stack([columns[name] for name in self._choices], axis=1)
         settings, place = np.unique(table, axis=0, return_inverse=True)
         distinct = {name: settings[:, n] for n, name in enumerate(self._choices)}
-        return one_by_one(distinct, self._cost_s)[place.reshape(-1)]
+        costs = one_by_one(distinct, lambda knobs: self._cost_s(knobs, self._looked_at))
+        return costs[place.reshape(-1)]
 
-    def _cost_s(self, knobs: Knobs) -> float | None:
-        form = self._forms[knobs["keep"]]
-        if not memory_cost.is_distinct(form, knobs):
+    def _cost_s(self, knobs: Knobs, forms: Forms) -> float | None:
+        if not memory_cost.is_distinct(self._forms[knobs["keep"]], knobs):
             return None
-        return memory_cost.cost_s(form, self._cpu, self._lanes, knobs)
+        return memory_cost.cost_s(forms[knobs["keep"]], self._cpu, self._lanes, knobs)
 
     def apply(self, schedule: Any, knobs: Knobs) -> None:
-        write_nests(schedule, knobs, self._lanes)
+        write_nests(schedule, knobs, self._lanes, self._values)
 
 
 def memory_template(task: Task) -> Template | None:
@@ -80,9 +116,14 @@ def memory_template(task: Task) -> Template | None:
     A sum of products of two tensors, each element used often, is not one either.
     """
     module = task_module(task.module)
+    values = stand_in(task.shapes)
+    instances = [instance for instance, _ in task.shapes]
     try:
-        inlined, optional = _form_of(module, keep=False)
-        forms = (inlined, _form_of(module, keep=True)[0]) if optional else (inlined,)
+        inlined, optional, shapes = _forms_of(module, values, instances, keep=False)
+        forms: Forms = (inlined,)
+        if optional:
+            kept, _, others = _forms_of(module, values, instances, keep=True)
+            forms, shapes = (inlined, kept), {i: shapes[i] + others[i] for i in instances}
     except Exception:  # TVM raises whatever its C++ side threw; then the rules remain
         return None
     if any(_is_contraction(stage) for form in forms for stage in form.stages):
@@ -90,49 +131,65 @@ def memory_template(task: Task) -> Template | None:
     cpu = cpu_of(task.target)
     lanes = cpu.lanes(_bits(inlined))
     choices = memory_cost.choices_of(inlined, cpu, lanes, optional=optional)
-    working = _working(module, choices, lanes)
-    return None if working is None else MemoryTemplate(forms, cpu, lanes, working)
+    working = _working(module, choices, lanes, values)
+    if working is None:
+        return None
+    return MemoryTemplate(forms, cpu, lanes, working, values, shapes)
 
 
-def _form_of(module: Any, *, keep: bool) -> tuple[Form, bool]:
-    """A program after inlining, and whether it has stages that may be kept.
+def _forms_of(
+    module: Any, values: Mapping[str, int], instances: Sequence[Instance], *, keep: bool
+) -> tuple[Form, bool, dict[Instance, Forms]]:
+    """A program after inlining, whether it has stages that may be kept, and it in some shapes.
 
     Raises:
         ValueError: it has a block that is no plain stage, or none at all.
         Exception: whatever TVM throws on an odd program.
     """
-    schedule = new_schedule(module)
-    optional = inline(schedule, keep=keep)
-    stages = stages_of(schedule)
+    schedule, buffers = new_schedule(module), list[Any]()
+    optional = inline(schedule, keep=keep, values=values)
+    stages = stages_of(schedule, values, buffers)
     if not stages:
         raise ValueError("no plain stages")
-    return Form(tuple(stages), nests_of(stages)), optional
+    form = form_of(stages)
+    blocks = [schedule.get(block) for block in names.stage_blocks(schedule)]
+    shapes = forms_of(form, blocks, buffers, instances)
+    return form, optional, {instance: (shaped,) for instance, shaped in shapes.items()}
 
 
 def _working(
-    module: Any, choices: Mapping[str, tuple[int, ...]], lanes: int
+    module: Any,
+    choices: Mapping[str, tuple[int, ...]],
+    lanes: int,
+    values: Mapping[str, int],
 ) -> Mapping[str, tuple[int, ...]] | None:
     """The choices without those that TVM refuses for this program; None if it refuses all."""
-    base = {name: values[-1] for name, values in choices.items()} | {"keep": 0, "stream": 0}
+    base = {name: known[-1] for name, known in choices.items()} | {"keep": 0, "stream": 0}
     for vectors in (choices["vectors"], (0,)):
         tried = {**base, "vectors": vectors[-1], "tree": base["tree"] if vectors[-1] else 0}
-        if not _applies(module, tried, lanes):
+        if not _applies(module, tried, lanes, values):
             continue
         left = {**choices, "vectors": vectors}
         for name in ("keep", "stream", "parts"):
-            values = [v for v in choices[name] if _applies(module, {**tried, name: v}, lanes)]
-            left[name] = tuple(values) or choices[name][:1]
+            trials = ((v, {**tried, name: v}) for v in choices[name])
+            found = [v for v, knobs in trials if _applies(module, knobs, lanes, values)]
+            left[name] = tuple(found) or choices[name][:1]
         return left
     return None
 
 
-def _applies(module: Any, knobs: Knobs, lanes: int) -> bool:
+def _applies(module: Any, knobs: Knobs, lanes: int, values: Mapping[str, int]) -> bool:
     schedule = new_schedule(module)
     try:
-        write_nests(schedule, knobs, lanes)
+        write_nests(schedule, knobs, lanes, values)
     except Exception:  # TVM raises whatever its C++ side threw
         return False
     return True
+
+
+def _points(forms: Forms) -> int:
+    """How often the bodies of a program's stages run."""
+    return sum(stage.points for stage in forms[0].stages)
 
 
 def _bits(form: Form) -> int:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from spaces.cpu import Cpu
 from spaces.knobs import Knobs
-from spaces.templates.memory_nests import Nest, extent, lane_of
-from spaces.templates.memory_schedule import divisor_up_to, vector_width
+from spaces.templates.memory_nests import Nest, extent, lane_of, nests_of
+from spaces.templates.memory_steps import tile_of, vector_width
 from spaces.templates.stages import Stage
 
 _TILES = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 65536)
@@ -35,15 +35,30 @@ class Form:
     Attributes:
         stages: what is left.
         nests: how they are put together.
+        walks: for each stage the axis along which it walks through memory one element at a time,
+            with those that are one with it; empty where no axis does.
     """
 
     stages: tuple[Stage, ...]
     nests: tuple[Nest, ...]
+    walks: tuple[tuple[int, ...], ...]
 
     @property
     def main(self) -> Nest:
         """The nest that does most."""
         return max(self.nests, key=lambda nest: sum(self.stages[n].points for n in nest.stages))
+
+    @property
+    def open(self) -> bool:
+        """Whether an extent is known only when the program runs."""
+        return any(axis.open for stage in self.stages for axis in stage.axes)
+
+
+def form_of(stages: Sequence[Stage]) -> Form:
+    """A program whose blocks are these."""
+    along = [stage.contiguous() for stage in stages]
+    walks = (() if a is None else lane_of(s, a) for s, a in zip(stages, along, strict=True))
+    return Form(tuple(stages), nests_of(stages), tuple(walks))
 
 
 def choices_of(form: Form, cpu: Cpu, lanes: int, *, optional: bool) -> dict[str, tuple[int, ...]]:
@@ -65,28 +80,39 @@ def choices_of(form: Form, cpu: Cpu, lanes: int, *, optional: bool) -> dict[str,
     limits: tuple[int, ...] = _TILES
     if nest.across is not None:
         least, limits = 2, (*_NARROW_TILES, *_TILES)
-    tiles = {divisor_up_to(lane, limit): limit for limit in reversed(limits) if limit < lane}
+    ragged = is_ragged(last, nest.lane)
+    tiles = {
+        tile_of(lane, limit, is_open=ragged): limit for limit in reversed(limits) if limit < lane
+    }
     tiles = {found: limit for found, limit in tiles.items() if found >= least}
     rows = sum(last.axes[n].extent > 1 for n in nest.rows)
     most = rows + bool(tiles) + (nest.across is not None)
     reducing = [s for s in form.stages if s.reduces]
     columns = any(
-        (along := s.contiguous()) is not None and not s.axes[along].reduced for s in reducing
+        stage.reduces and walk and not stage.axes[walk[-1]].reduced
+        for stage, walk in zip(form.stages, form.walks, strict=True)
     )
     alone = any(form.stages[n.stages[-1]].reduces and len(n.stages) == 1 for n in form.nests)
-    sparse = alone and _rows(form, nest) * max(1, lane // lanes) < 4 * cpu.cores
-    across = 1 if nest.across is None else last.axes[nest.across].extent
+    divided = any(a.reduced and not a.open for s in reducing for a in s.axes)
+    sparse = divided and alone and _rows(form, nest) * max(1, lane // lanes) < 4 * cpu.cores
+    across_axes = () if nest.across is None else (nest.across,)
+    across = extent(last, across_axes)
     return {
         "keep": (0, 1) if optional else (0,),
         "fused": tuple(range(most + 1)),
         "tile": (0, *sorted(tiles.values())),
         "vectors": tuple(v for v in _VECTORS if v < 2 or v * lanes <= _longest(form)),
-        "tree": (0, 1) if any(_along(s) for s in reducing) else (0,),
+        "tree": (0, 1) if any(map(_along, form.stages, form.walks)) else (0,),
         "stream": _STREAMS if columns else (0,),
         "side": tuple(s for s in _SIDES if s <= across) if nest.across is not None else (1,),
-        "scatter": (0, 1) if nest.across is not None else (0,),
+        "scatter": (0, 1) if nest.across is not None and not is_ragged(last, across_axes) else (0,),
         "parts": tuple(cpu.cores * n for n in (1, 2, 4)) if sparse and cpu.cores > 1 else (1,),
     }
+
+
+def is_ragged(stage: Stage, axes: Sequence[int]) -> bool:
+    """Whether how many steps some axes have together is known only when the program runs."""
+    return any(stage.axes[n].open for n in axes)
 
 
 def is_distinct(form: Form, knobs: Knobs) -> bool:
@@ -94,10 +120,10 @@ def is_distinct(form: Form, knobs: Knobs) -> bool:
     nest, last = form.main, form.stages[form.main.stages[-1]]
     lane = extent(last, nest.lane) if nest.lane else 1
     rows = sum(last.axes[n].extent > 1 for n in nest.rows)
-    rows += divisor_up_to(lane, knobs["tile"]) < lane
+    rows += tile_of(lane, knobs["tile"], is_open=is_ragged(last, nest.lane)) < lane
     if nest.across is not None:
-        across = last.axes[nest.across].extent
-        rows += divisor_up_to(across, knobs["side"]) < across
+        across = last.axes[nest.across]
+        rows += tile_of(across.extent, knobs["side"], is_open=across.open) < across.extent
     return knobs["fused"] <= max(1, rows) and bool(knobs["vectors"] or not knobs["tree"])
 
 
@@ -110,42 +136,60 @@ def _nest_s(form: Form, nest: Nest, cpu: Cpu, lanes: int, knobs: Knobs) -> float
     stages = [form.stages[n] for n in nest.stages]
     last = stages[-1]
     lane = extent(last, nest.lane) if nest.lane else 1
-    tile = divisor_up_to(lane, knobs["tile"])
+    ragged = is_ragged(last, nest.lane)
+    tile = tile_of(lane, knobs["tile"], is_open=ragged)
     traffic = _traffic_bytes(stages)
     cycles = traffic / _BYTES_PER_CYCLE[_level(traffic, cpu)]
-    rows = _rows(form, nest) * (lane // tile)
+    rows = _rows(form, nest) * -(-lane // tile)
     cycles += rows * _ROW_CYCLES * len(stages)
-    for stage in stages:
-        cycles += _stage_cycles(stage, lanes, knobs, strided=nest.across is None)
-        cycles += _sum_cycles(stage, rows, tile, lanes, knobs)
-    if nest.lane and knobs["vectors"]:
+    for number, stage in zip(nest.stages, stages, strict=True):
+        walk = form.walks[number]
+        cycles += _stage_cycles(stage, walk, lanes, knobs, strided=nest.across is None)
+        cycles += _sum_cycles(stage, walk, rows, tile, lanes, knobs)
+    if nest.lane and knobs["vectors"] and not ragged:
         width = vector_width(tile, lanes * knobs["vectors"]) or tile
         cycles += rows * (tile % width + lanes / width) * _TAIL_CYCLES
     if nest.across is not None:
         ordered = knobs["scatter"] and knobs["vectors"] == 1 and knobs["side"] >= lanes // 2
         cycles *= 1 if ordered else 3
         cycles *= 1 + tile / _WIDE_TILE
-    return _on_cores(cycles, rows, cpu, knobs)
+    return _on_cores(cycles, rows, cpu, knobs) + _LAUNCH_S * (_launches(stages, knobs) - 1)
 
 
-def _stage_cycles(stage: Stage, lanes: int, knobs: Knobs, *, strided: bool) -> float:
+def _launches(stages: Sequence[Stage], knobs: Knobs) -> int:
+    """How often work is shared out to the cores; see `_Writer.write_apart`."""
+    ragged = sum(any(a.open and a.reduced for a in stage.axes) for stage in stages)
+    apart = ragged > 1 and knobs["fused"] and (knobs["vectors"] or knobs["stream"])
+    return len(stages) if apart else 1
+
+
+def _stage_cycles(
+    stage: Stage, walk: Sequence[int], lanes: int, knobs: Knobs, *, strided: bool
+) -> float:
     """Arithmetic, and loads that go to the nearest cache."""
     work = 1 + len(stage.reads) + _HEAVY_CYCLES * stage.heavy
-    along = stage.contiguous()
-    steps = set() if along is None else {read.steps[along] for read in stage.reads}
+    steps = {read.steps[walk[-1]] for read in stage.reads} if walk else set()
     if not knobs["vectors"]:
         return stage.points * work / 8
     # A vector of elements that lie apart is loaded one by one.
-    return stage.points * work / (2 if strided and not steps <= {0, 1} else 2 * lanes)
+    cycles = stage.points * work / (2 if strided and not steps <= {0, 1} else 2 * lanes)
+    if not is_ragged(stage, walk):
+        return cycles
+    # What fills no vector is done one by one, and each lane of it is asked for.
+    width, length = lanes * knobs["vectors"], extent(stage, walk)
+    left = length % width
+    ends = stage.points / length
+    return cycles * (length - left) / length + ends * (left * work / 2 + width * (left > 0))
 
 
-def _sum_cycles(stage: Stage, rows: int, tile: int, lanes: int, knobs: Knobs) -> float:
+def _sum_cycles(
+    stage: Stage, walk: Sequence[int], rows: int, tile: int, lanes: int, knobs: Knobs
+) -> float:
     """What waits for sums: chains of additions, and sums over the lanes."""
     if not stage.reduces:
         return 0.0
-    if _along(stage):
-        along = stage.contiguous()
-        steps = 1 if along is None else extent(stage, lane_of(stage, along))
+    if _along(stage, walk):
+        steps = extent(stage, walk)
         width = vector_width(steps // 2, lanes * knobs["vectors"]) or 1
         tail = steps % width
         chain = stage.points / width * _CHAIN_CYCLES / 2
@@ -173,11 +217,9 @@ def _longest(form: Form) -> int:
         found.append(extent(last, nest.lane))
         if nest.across is not None:
             found.append(last.axes[nest.across].extent)
-    for stage in form.stages:
-        along = stage.contiguous()
-        if along is not None:
-            lane = lane_of(stage, along)
-            found.append(extent(stage, lane) // (1 + stage.axes[along].reduced))
+    for stage, walk in zip(form.stages, form.walks, strict=True):
+        if walk:
+            found.append(extent(stage, walk) // (1 + stage.axes[walk[-1]].reduced))
     return max(found)
 
 
@@ -185,10 +227,9 @@ def _rows(form: Form, nest: Nest) -> int:
     return extent(form.stages[nest.stages[-1]], nest.rows)
 
 
-def _along(stage: Stage) -> bool:
+def _along(stage: Stage, walk: Sequence[int]) -> bool:
     """Whether vectors lie along what is summed over."""
-    along = stage.contiguous()
-    return along is not None and stage.axes[along].reduced
+    return bool(walk) and stage.axes[walk[-1]].reduced
 
 
 def _traffic_bytes(stages: Sequence[Stage]) -> int:

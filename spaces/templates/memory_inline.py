@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from spaces import names
+from spaces.dims import NO_VALUES
 from spaces.templates.stages import Stage, stage_of
 
 _SMALL = 4
@@ -13,32 +15,34 @@ _MOST_LOADS = 32
 """An expression that would load more often than this is not copied any further."""
 
 
-def inline(schedule: Any, *, keep: bool) -> bool:
+def inline(schedule: Any, *, keep: bool, values: Mapping[str, int] = NO_VALUES) -> bool:
     """Inline stages without a reduction where that saves memory traffic.
 
     Args:
         keep: leave those whose work would be done more than once: what pads the input of a
             window, and exponentials that are read twice.
+        values: of symbolic dimensions: the shape that is looked at.
 
     Returns:
         Whether there are such stages.
     """
     found = False
     for block in names.stage_blocks(schedule):
-        verdict = _verdict(schedule, block)
+        verdict = _verdict(schedule, block, values)
         found = found or verdict == "optional"
         if verdict == "inline" or (verdict == "optional" and not keep):
             schedule.compute_inline(block)
     return found
 
 
-def _verdict(schedule: Any, block: Any) -> str:
+def _verdict(schedule: Any, block: Any, values: Mapping[str, int]) -> str:
     """`inline`, `keep` or `optional`."""
     buffers: list[Any] = []
     parameters = list(schedule.mod["main"].params)
-    stage = stage_of(schedule.get(block), parameters, buffers)
+    stage = stage_of(schedule.get(block), parameters, buffers, values)
     readers = [
-        stage_of(schedule.get(b), parameters, buffers) for b in schedule.get_consumers(block)
+        stage_of(schedule.get(b), parameters, buffers, values)
+        for b in schedule.get_consumers(block)
     ]
     if stage is None or stage.reduces or stage.output or len(stage.writes) != 1 or not readers:
         return "keep"
@@ -60,7 +64,7 @@ def _whole(stage: Stage) -> bool:
     """Whether each element is written, by its own step of the loops."""
     write = stage.writes[0]
     used = [dim for dim in write.dims if dim is not None and dim >= 0]
-    missing = [n for n, a in enumerate(stage.axes) if n not in used and a.extent > 1]
+    missing = [n for n, a in enumerate(stage.axes) if n not in used and not a.single]
     return None not in write.dims and len(set(used)) == len(used) and not missing
 
 

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 from spaces.templates.stages import Stage
 
+_LONG = 32
+"""Steps of a lane that are worth being walked on their own."""
+
 
 @dataclass(frozen=True, slots=True)
 class Nest:
@@ -53,13 +56,21 @@ def lane_of(stage: Stage, along: int) -> tuple[int, ...]:
     """An axis and those around it that are one with it, outermost first."""
     lane = [along]
     for outer in range(along - 1, -1, -1):
-        if stage.axes[outer].extent == 1:
+        if stage.axes[outer].single:
             continue
-        if not stage.follows(outer, lane[0]):
+        if not stage.follows(outer, lane[0]) or _is_long_enough(stage, lane, outer):
             break
         # What follows the innermost axis follows all of them.
         lane.insert(0, outer)
     return tuple(lane)
+
+
+def _is_long_enough(stage: Stage, lane: Sequence[int], outer: int) -> bool:
+    """Whether a lane of known steps is better off without an open axis, which has ragged ends."""
+    axes = [stage.axes[n] for n in lane]
+    return (
+        stage.axes[outer].open and not any(a.open for a in axes) and (extent(stage, lane) >= _LONG)
+    )
 
 
 def _across(stage: Stage, lane: tuple[int, ...]) -> int | None:
@@ -70,7 +81,7 @@ def _across(stage: Stage, lane: tuple[int, ...]) -> int | None:
         if read.steps[lane[-1]] in (0, 1):
             continue
         for number, axis in enumerate(stage.axes):
-            if read.steps[number] == 1 and axis.extent > 1 and number not in lane:
+            if read.steps[number] == 1 and not axis.single and number not in lane:
                 return number
     return None
 
@@ -83,13 +94,14 @@ def _joined(stages: Sequence[Stage]) -> Nest | None:
     alike = _alignments(stages)
     axes = stages[last].axes
     shared = []
+    is_open = any(axis.open for stage in stages for axis in stage.axes)
     for number, axis in enumerate(axes):
         if axis.reduced:
             continue
-        needed = [n for n in range(last) if stages[n].reduces or not stages[n].guarded]
-        if axis.extent == 1 or all(number in alike[n].values() for n in needed):
+        needed = [n for n in range(last) if _must_join(stages[n]) or is_open]
+        if axis.single or all(number in alike[n].values() for n in needed):
             shared.append(number)
-    if extent(stages[last], shared) == 1:
+    if all(axes[n].single for n in shared):
         return None
     heaviest = max(range(last + 1), key=lambda n: (stages[n].reduces, stages[n].points))
     along = stages[heaviest].contiguous()
@@ -97,6 +109,22 @@ def _joined(stages: Sequence[Stage]) -> Nest | None:
     kept = (lane,) if lane is not None and lane in shared else ()
     rows = tuple(n for n in shared if n not in kept)
     return Nest(tuple(range(last + 1)), rows, kept)
+
+
+def _must_join(stage: Stage) -> bool:
+    """Whether a stage is worth nothing in a nest unless it has the rows of the others."""
+    return stage.reduces or not stage.guarded
+
+
+def parts_of(nest: Nest, stages: Sequence[Stage]) -> list[Nest]:
+    """The nest of each stage of a joined nest, with the same rows in the same order."""
+    alike = _alignments(stages)
+    found = []
+    for number in nest.stages:
+        mine = {theirs: axis for axis, theirs in alike[number].items()}
+        rows = tuple(mine[n] for n in nest.rows if n in mine)
+        found.append(Nest((number,), rows, tuple(mine[n] for n in nest.lane)))
+    return found
 
 
 def _alignments(stages: Sequence[Stage]) -> list[dict[int, int]]:

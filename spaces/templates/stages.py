@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from spaces import names
 from spaces.affine import read_index
+from spaces.dims import NO_VALUES, is_open, value_of
 
 _PURE_FAMILIES = ("tirx", "prim")
 # Calls that cost no more than an addition.
@@ -20,10 +21,22 @@ _SHORT = 8
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """An axis of a block."""
+    """An axis of a block.
+
+    Attributes:
+        extent: number of steps; of an open one, for the shape that is looked at.
+        reduced: it is summed, or the like, over.
+        open: the extent is known only when the program runs.
+    """
 
     extent: int
     reduced: bool
+    open: bool = False
+
+    @property
+    def single(self) -> bool:
+        """Whether it has one step, whatever the shape."""
+        return self.extent == 1 and not self.open
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +104,17 @@ class Stage:
     def _fastest(self, accesses: Sequence[Access]) -> int | None:
         for access in accesses:
             for number, axis in enumerate(self.axes):
-                if access.steps[number] == 1 and axis.extent > 1:
+                if access.steps[number] == 1 and not axis.single:
                     return number
         return None
 
     def _long(self, axis: int) -> bool:
         """Whether an axis, with those that are one with it, fills a vector."""
         steps = self.axes[axis].extent
+        if self.axes[axis].open:
+            return True
         for outer in range(axis - 1, -1, -1):
-            if self.axes[outer].extent > 1 and not self.follows(outer, axis):
+            if not self.axes[outer].single and not self.follows(outer, axis):
                 break
             steps *= self.axes[outer].extent
         return steps >= _SHORT
@@ -122,33 +137,44 @@ class Stage:
         return True
 
 
-def stages_of(schedule: Any) -> list[Stage] | None:
+def stages_of(
+    schedule: Any, values: Mapping[str, int] = NO_VALUES, buffers: list[Any] | None = None
+) -> list[Stage] | None:
     """The blocks under the root of a schedule, in order.
 
     None where one is no plain loop nest of known extents with a store for each of its tensors.
+
+    Args:
+        values: of symbolic dimensions: the shape that is looked at.
+        buffers: grows by the tensors met, in the order of their numbers.
     """
     parameters = list(schedule.mod["main"].params)
-    buffers: list[Any] = []
+    buffers = [] if buffers is None else buffers
     found = []
     for block in names.stage_blocks(schedule):
-        stage = stage_of(schedule.get(block), parameters, buffers)
+        stage = stage_of(schedule.get(block), parameters, buffers, values)
         if stage is None:
             return None
         found.append(stage)
     return found
 
 
-def stage_of(block: Any, parameters: list[Any], buffers: list[Any]) -> Stage | None:
+def stage_of(
+    block: Any,
+    parameters: list[Any],
+    buffers: list[Any],
+    values: Mapping[str, int] = NO_VALUES,
+) -> Stage | None:
     """One block; `buffers` numbers the tensors met so far, and grows."""
-    extents = [names.known_int(axis.dom.extent) for axis in block.iter_vars]
+    extents = [value_of(axis.dom.extent, values) for axis in block.iter_vars]
     kinds = [int(axis.iter_type) for axis in block.iter_vars]
     if None in extents or set(kinds) - {names.SPATIAL, names.REDUCED} or 0 in extents:
         return None
     axes = tuple(
-        Axis(int(extent or 0), kind == names.REDUCED)
-        for extent, kind in zip(extents, kinds, strict=True)
+        Axis(int(extent or 0), kind == names.REDUCED, is_open(axis.dom.extent))
+        for axis, extent, kind in zip(block.iter_vars, extents, kinds, strict=True)
     )
-    body = _Body(block, axes, buffers)
+    body = _Body(block, axes, buffers, values)
     if not body.plain:
         return None
     return Stage(
@@ -165,16 +191,24 @@ def stage_of(block: Any, parameters: list[Any], buffers: list[Any]) -> Stage | N
 class _Body:
     """What the body of a block does, gathered by walking through it."""
 
-    def __init__(self, block: Any, axes: tuple[Axis, ...], buffers: list[Any]) -> None:
+    def __init__(
+        self,
+        block: Any,
+        axes: tuple[Axis, ...],
+        buffers: list[Any],
+        values: Mapping[str, int],
+    ) -> None:
         from tvm.sym import Analyzer
 
         self._axes = axes
         self._numbers = {axis.var: n for n, axis in enumerate(block.iter_vars)}
-        self._fixed = frozenset(n for n, axis in enumerate(axes) if axis.extent == 1)
+        self._fixed = frozenset(n for n, axis in enumerate(axes) if axis.single)
         self._buffers = buffers
+        self._values = values
         self._analyzer = Analyzer()
-        for axis in block.iter_vars:
-            self._analyzer.bind(axis.var, axis.dom)
+        for axis, known in zip(block.iter_vars, axes, strict=True):
+            self._analyzer.bind(axis.var, _range(axis.dom, known))
+        self._bind_symbols(block.body)
         written = [region.source for region in block.writes]
         self.writes: list[Access] = []
         self.reads: list[Access] = []
@@ -208,6 +242,23 @@ class _Body:
                 (tvm.ir.Var, lambda node, _visitor: self.valued.update(self._used(node))),
             ],
         )
+
+    def _bind_symbols(self, body: Any) -> None:
+        """Take symbolic dimensions in indices for the values they have in this shape."""
+        import tvm
+        import tvm_ffi
+
+        bound: list[Any] = []
+
+        def look(var: Any) -> None:
+            value = self._values.get(str(var.name))
+            if value is None or var in self._numbers or any(var.same_as(b) for b in bound):
+                return
+            bound.append(var)
+            self._analyzer.bind(var, tvm.tirx.const(value, str(var.ty.dtype)))
+
+        if self._values:
+            tvm_ffi.structural_walk(body, (tvm.ir.Var, look))
 
     def _visit_call(self, node: Any, visitor: Any) -> None:
         guard = str(getattr(node.op, "name", "")).endswith("if_then_else")
@@ -253,7 +304,7 @@ class _Body:
         return found
 
     def _access(self, buffer: Any, indices: Any) -> Access:
-        shape = [names.known_int(d) for d in buffer.shape]
+        shape = [value_of(d, self._values) for d in buffer.shape]
         if None in shape:
             self.plain = False
         sizes = [int(d or 1) for d in shape]
@@ -279,6 +330,16 @@ class _Body:
                 return number
         self._buffers.append(buffer)
         return len(self._buffers) - 1
+
+
+def _range(dom: Any, axis: Axis) -> Any:
+    """The range of an axis, with the extent that it has in the shape that is looked at."""
+    import tvm
+
+    if not axis.open:
+        return dom
+    kind = str(dom.extent.ty.dtype)
+    return tvm.ir.Range.from_min_extent(dom.min, tvm.tirx.const(axis.extent, kind))
 
 
 def _alone(steps: dict[int, int], constant: int) -> int | None:
