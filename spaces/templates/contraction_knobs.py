@@ -37,8 +37,8 @@ def choices_of(c: Contraction, cpu: Cpu) -> dict[str, tuple[int, ...]]:
         k.VECTORS: k.VECTOR_COUNTS,
         k.LANES: lanes,
         k.UNROLL: (1, 2, 3, 4, 8, 9, 16),
-        k.ROW_BLOCK: k.blocks(c, c.rows) if c.rows else (1,),
-        k.COLUMN_BLOCK: k.blocks(c, (c.column,)),
+        k.ROW_BLOCK: k.BLOCKS if c.rows else (1,),
+        k.COLUMN_BLOCK: k.BLOCKS,
         k.OUTER_BLOCK: k.outer_blocks(c),
         k.COLUMNS_FIRST: (0, 1),
         k.PACK_ROWS: (0, 1) if packs_rows else (0,),
@@ -96,9 +96,16 @@ def feasible(c: Contraction, cpu: Cpu, columns: Columns) -> npt.NDArray[np.bool_
         good &= t.padded_rows == c.row_extent
     if len(c.rows) > 1:  # strips are packed along the innermost of the rows' axes
         good &= (columns[k.PACK_ROWS] == 0) | (c.axes[c.rows[-1]].extent % rows == 0)
+    if not c.outer and c.axes[c.column].symbolic:  # then there must be chunks of either
+        whole_rows = (columns[k.ROW_BLOCK] == k.ALL) | (not c.ragged_rows)
+        good &= ~(whole_rows & (columns[k.COLUMN_BLOCK] == k.ALL))
     split_off = np.asarray(k.partitioned(columns)) == 1
     good &= ~split_off | ((columns[k.PACK_ROWS] == 0) & (columns[k.STAGE_INSIDE] == 0))
-    good &= ~split_off | (columns[k.ROW_BLOCK] > 1)
+    good &= ~split_off | (columns[k.ROW_BLOCK] != 1)
+    if c.axes[c.column].symbolic:
+        # With chunks of both, TVM takes seconds to see that full tiles need no guard.
+        whole = (columns[k.ROW_BLOCK] == k.ALL) & (columns[k.COLUMN_BLOCK] == k.ALL)
+        good &= ~split_off | whole
     if not c.plain:
         good &= t.padded_columns == c.column_extent
     good &= t.padded_rows * t.padded_columns <= _least_padded(c, cpu) * k.MOST_WASTE

@@ -71,9 +71,10 @@ def _padded(schedule: Any, c: Contraction, knobs: Knobs, stages: Stages) -> Stag
     """Extents grown to multiples of the tiles, where every index is one axis alone."""
     t = tiling(c, knobs)
     width = knobs[k.VECTORS] * knobs[k.LANES]
-    multiples = {c.column: (width * t.column_block, t.padded_columns)}
+    # A block that is the whole extent is as many tiles as there are.
+    multiples = {c.column: (width * (knobs[k.COLUMN_BLOCK] or 1), t.padded_columns)}
     if len(c.rows) == 1:
-        multiples[c.rows[0]] = (knobs[k.ROWS] * t.row_block, t.padded_rows)
+        multiples[c.rows[0]] = (knobs[k.ROWS] * (knobs[k.ROW_BLOCK] or 1), t.padded_rows)
     padding = [1] * len(c.axes)
     for axis, (multiple, padded) in multiples.items():
         # What a symbolic extent is padded to is not known; a known one is padded to itself.
@@ -224,13 +225,17 @@ def _tiled(schedule: Any, c: Contraction, knobs: Knobs, loops: list[Any]) -> _Lo
         chunk_loops[-1], inside = schedule.split(outer[-1], [None, knobs[k.OUTER_BLOCK]])
         block_loops.append(inside)
     if row is not None:
-        row_chunk, row_block, row_tile = schedule.split(row, [None, t.row_block, knobs[k.ROWS]])
-        chunk_loops.append(row_chunk)
+        *row_chunk, row_block, row_tile = _split(
+            schedule, row, knobs[k.ROW_BLOCK], t.row_block, knobs[k.ROWS], c.ragged_rows
+        )
+        chunk_loops += row_chunk
         block_loops.append(row_block)
         tile_loops.append(row_tile)
-    widths = [None, t.column_block, knobs[k.VECTORS] * knobs[k.LANES]]
-    column_chunk, column_block, column_tile = schedule.split(column, widths)
-    chunk_loops.append(column_chunk)
+    width = knobs[k.VECTORS] * knobs[k.LANES]
+    *column_chunk, column_block, column_tile = _split(
+        schedule, column, knobs[k.COLUMN_BLOCK], t.column_block, width, c.axes[c.column].symbolic
+    )
+    chunk_loops += column_chunk
     block_loops.insert(0 if knobs[k.COLUMNS_FIRST] else len(block_loops), column_block)
     # The start of the sum must lie above all loops of the reduction.
     schedule.reorder(
@@ -240,6 +245,16 @@ def _tiled(schedule: Any, c: Contraction, knobs: Knobs, loops: list[Any]) -> _Lo
         schedule.annotate(row_block, "pragma_loop_partition_hint", True)
     tile = (*tile_loops, column_tile)
     return _Loops(tuple(chunk_loops), block_loops[-1], tuple(single), tuple(reduction), tile)
+
+
+def _split(
+    schedule: Any, loop: Any, wanted: int, block: int, tile: int, symbolic: bool
+) -> list[Any]:
+    """Loops over chunks, tiles of a chunk, and within a tile; no chunks where one chunk takes all
+    of an extent that is not known."""
+    if symbolic and wanted == k.ALL:
+        return list(schedule.split(loop, [None, tile]))
+    return list(schedule.split(loop, [None, block, tile]))
 
 
 def _chunk(schedule: Any, c: Contraction, knobs: Knobs, loops: _Loops) -> Any:

@@ -8,7 +8,7 @@ vector multiply-add and one full vector load in each: only their order matters.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,11 +60,6 @@ def share_of_cycle(cpu: Cpu, bits: int, lanes: Any) -> Any:
     """
     share = 2.0 ** np.ceil(np.log2(lanes)) / cpu.lanes(bits)
     return np.maximum(share, 0.5 if cpu.vector_bytes >= 64 else 1.0)
-
-
-def blocks(c: Contraction, axes: Sequence[int]) -> tuple[int, ...]:
-    """How many tiles a chunk may take along some axes; the whole only where its size is known."""
-    return tuple(b for b in BLOCKS if b != ALL or not any(c.axes[i].symbolic for i in axes))
 
 
 def outer_blocks(c: Contraction) -> tuple[int, ...]:
