@@ -35,6 +35,8 @@ from cluster.kernel_sets import kernel_set
 from cluster.results import export_library
 from tuner import parse
 from tuner.child import Child, Returned
+from tuner.dynamic.choice import KernelSet
+from tuner.errors import TunerError
 from tuner.report import choose_best
 from tuner.run_folder import RunFolder
 from tuner.shapes import joint, sampled
@@ -103,7 +105,8 @@ def _row(
     export_library(open_run.folder, library)
     per_shape_s = closed_run.watched.wall_s / len(alone)
     shapes = _races(program, closed_run, library, cores, options.rounds)
-    checked = _checked(library, program, cores)
+    chosen = _chosen(open_run, options.max_kernels)
+    checked = _checked(library, program, cores, chosen)
     return {
         "program": program,
         "failure": "",
@@ -113,19 +116,23 @@ def _row(
         "alone_trials": len(closed_run.trials),
         "wall_ratio": per_shape_s * count / open_run.watched.wall_s,
         "library_bytes": library.stat().st_size,
-        "kernel_set": _told(open_run, options.max_kernels),
+        "kernel_set": _told(chosen),
         "shapes": shapes,
         "latency": weighed(shapes),
         **checked,
     }
 
 
-def _told(run: OurRun, most: int) -> dict[str, Any]:
-    """What is to be said of the kernels, without their schedules."""
+def _chosen(run: OurRun, most: int) -> KernelSet:
     with closing(SqliteStore(RunFolder(run.folder).store, read_only=True)) as store:
         chosen = kernel_set(store, store.tasks()[0], most)
     if chosen is None:
-        return {}
+        raise TunerError(f"{run.folder} has no kernels: nothing was measured")
+    return chosen
+
+
+def _told(chosen: KernelSet) -> dict[str, Any]:
+    """What is to be said of the kernels, without their schedules."""
     return {
         "kernels": len(chosen.kernels),
         "losses": list(chosen.losses),
@@ -194,18 +201,19 @@ def weighed(shapes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return result
 
 
-def _checked(library: Path, program: str, cores: int) -> dict[str, Any]:
+def _checked(library: Path, program: str, cores: int, chosen: KernelSet) -> dict[str, Any]:
     """Errors over all sizes, and the cost of the decision."""
     sizes = [*range(301), *_BEYOND]
     env = {"TVM_NUM_THREADS": str(cores), "OPENBLAS_NUM_THREADS": str(cores)}
     with Child("benchmarks.dynamic_check:Checker", (library, program), env=env) as child:
         child.ready(_READY_S)
         errors = child.call("errors", sizes, deadline_s=_CHECK_LIMIT_S)
-        cost = child.call("dispatch_us", deadline_s=_CHECK_LIMIT_S)
+        parts = (chosen.tree, len(chosen.kernels))
+        cost = child.call("decision_us", *parts, deadline_s=_CHECK_LIMIT_S)
     return {
         "sizes_checked": len(sizes),
         "errors": errors.value if isinstance(errors, Returned) else [str(errors)],
-        "dispatch_us": cost.value if isinstance(cost, Returned) else str(cost),
+        "decision_us": cost.value if isinstance(cost, Returned) else str(cost),
     }
 
 

@@ -5,7 +5,6 @@ Runs in a process of its own (`benchmarks.dynamic` starts it), with the right nu
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,11 +13,11 @@ import numpy as np
 
 from benchmarks.dynamic_programs import DEPTH, HEADS, HIDDEN, WIDTH
 from benchmarks.race import aligned
+from tuner.dynamic.tree import Tree
 
 _RED_ZONE = 1024
 _PATTERN = 12345.0
-_ROUNDS = 40
-_MOST_KERNELS = 64
+_ROUNDS, _CALLS = 40, 5000
 
 
 class Checker:
@@ -52,38 +51,22 @@ class Checker:
             return f"T={size}: largest error {np.nanmax(np.abs(got - want)):.3g}"
         return ""
 
-    def dispatch_us(self) -> dict[str, float]:
-        """Microseconds of a call on nothing, which decides and computes nothing; and of the
-        decision and its call: of the smallest shape through the dispatcher, less that of the
-        kernel that it takes."""
+    def decision_us(self, tree: Tree, kernels: int) -> float:
+        """Microseconds of a call that decides, calls a kernel which does nothing, and returns."""
         import tvm
+        from tvm.ir import IRModule
 
-        def evaluator(name: str) -> Any:
-            return self._library.time_evaluator(name, tvm.cpu(), number=2000, repeat=1)
+        from benchmarks.dynamic_programs import open_program
+        from spaces.dispatch import dispatched
 
-        nothing = [tvm.runtime.tensor(x) for x in operands(self._kind, 0)]
+        nothing = tvm.tirx.Evaluate(tvm.tirx.const(0, "int32"))
+        program = open_program(self._kind)
+        idle = tvm.tirx.PrimFunc(program.params, nothing, program.ret_type, program.attrs)
+        module = IRModule(dispatched("decide", [idle] * kernels, tree))
+        library = tvm.compile(module, target=tvm.target.Target({"kind": "llvm"})).mod
         one = [tvm.runtime.tensor(x) for x in operands(self._kind, 1)]
-        empty_s = [evaluator(self._kind)(*nothing).mean for _ in range(_ROUNDS)]
-        kernels = self._kernels()
-        through, direct = [], []
-        for _ in range(_ROUNDS // 2):
-            through.append(self._call_s(self._kind, one))
-            direct.append(min(self._call_s(f"{self._kind}_kernel{n}", one) for n in kernels))
-        return {
-            "empty": 1e6 * statistics.median(empty_s),
-            "decision": 1e6 * (statistics.median(through) - statistics.median(direct)),
-        }
-
-    def _call_s(self, name: str, arguments: Sequence[Any]) -> float:
-        import tvm
-
-        evaluator = self._library.time_evaluator(name, tvm.cpu(), number=20, repeat=3)
-        return float(evaluator(*arguments).median)
-
-    def _kernels(self) -> list[int]:
-        """Numbers of the kernels in the library."""
-        names = (f"{self._kind}_kernel{n}" for n in range(_MOST_KERNELS))
-        return [n for n, name in enumerate(names) if self._library.implements_function(name)]
+        evaluator = library.time_evaluator("decide", tvm.cpu(), number=_CALLS, repeat=_ROUNDS)
+        return 1e6 * float(evaluator(*one).median)
 
 
 def operands(kind: str, size: int) -> tuple[Any, Any, Any]:

@@ -47,6 +47,11 @@ def tensors(kind: str, size: Any) -> tuple[Any, Any, Any]:
     return _product((heads, size, size), (heads, size, _int(HIDDEN)))
 
 
+def open_program(kind: str) -> PrimFunc:
+    """The program with T open."""
+    return _made(kind, ShapeVar("T"), "")
+
+
 def _made(kind: str, open_size: ShapeVar | None, sizes: str) -> PrimFunc | IRModule:
     if open_size is not None:
         function = te.create_prim_func(list(tensors(kind, open_size.var)))

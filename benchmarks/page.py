@@ -29,6 +29,7 @@ _SAYS = {
     "versus_onnxruntime": "A model against onnxruntime (`benchmarks.versus_onnxruntime`)",
     "int8": "Products of bytes against products of floats, both ours (`benchmarks.int8`)",
     "memory_bound": "Memory-bound programs against a copy (`benchmarks.memory_bound`)",
+    "dynamic": "One tuning for all sizes against one for each (`benchmarks.dynamic`)",
 }
 
 Columns = Sequence[tuple[str, str]]
@@ -91,6 +92,26 @@ _COLUMNS: dict[str, Columns] = {
         ("share ms", "share_ms"),
         ("GFLOPS", "gflops"),
         ("trials", "trials"),
+    ),
+    "dynamic": (
+        ("program", "program"),
+        ("s to tune", "wall_s"),
+        ("s to tune alone", "alone_wall_s"),
+        ("ratio", "wall_ratio"),
+        ("trials", "trials"),
+        ("alone", "alone_trials"),
+        ("kernels", "kernel_set.kernels"),
+        ("loss by kernels", "kernel_set.losses"),
+        ("predictions off by", "kernel_set.prediction_error"),
+        ("ours / alone, mean", "latency.over_static.mean"),
+        ("worst", "latency.over_static.worst"),
+        ("ours / BLAS, mean", "latency.over_blas.mean"),
+        ("worst", "latency.over_blas.worst"),
+        ("sizes checked", "sizes_checked"),
+        ("errors", "errors"),
+        ("us to decide", "decision_us"),
+        ("library bytes", "library_bytes"),
+        ("failure", "failure"),
     ),
     "memory_bound": (
         ("program", "label"),

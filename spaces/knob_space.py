@@ -41,6 +41,7 @@ Predict = Callable[[Matrix], Vector]
 
 _DRAWN = 1 << 16
 _KEPT = 4096
+_ENOUGH, _MORE_DRAWS = 1500, 6
 _SHORTLIST = 96
 _NUDGED = 64
 _GREED = 3.0
@@ -112,7 +113,15 @@ class KnobSpace:
         if prod(len(values) for values in self._template.choices.values()) <= _DRAWN:
             return self._rank(every(self._template))
         rng = np.random.default_rng(self._seed)
-        return self._rank(draw(self._template, _DRAWN, rng))
+        found = self._rank(draw(self._template, _DRAWN, rng))
+        for _ in range(_MORE_DRAWS if self._task.shapes else 0):
+            if len(found) >= _ENOUGH:
+                break  # one shape of many may leave little that is feasible
+            more = draw(self._template, _DRAWN, rng)
+            known = {name: np.array([s[name] for s in found], dtype=np.int64) for name in more}
+            both = {name: np.concatenate([known[name], more[name]]) for name in more}
+            found = self._rank(both)
+        return found
 
     def _some_of_the_best(self, rng: np.random.Generator) -> list[dict[str, int]]:
         """A shortlist of all settings in the order of their estimates, the best the likeliest."""

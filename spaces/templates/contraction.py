@@ -63,6 +63,7 @@ class ContractionTemplate:
         """See `spaces.knobs.ShapedTemplate`."""
         shaped = copy.copy(self)
         shaped._contraction = self._contraction.of_extents(self._extents[instance])
+        shaped._choices = contraction_knobs.choices_within(shaped._contraction, self._choices)
         return shaped
 
     def shape_costs_s(self, knobs: Knobs) -> Costs:

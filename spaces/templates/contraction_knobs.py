@@ -49,6 +49,22 @@ def choices_of(c: Contraction, cpu: Cpu) -> dict[str, tuple[int, ...]]:
     }
 
 
+def choices_within(
+    c: Contraction, choices: Mapping[str, tuple[int, ...]]
+) -> dict[str, tuple[int, ...]]:
+    """Of some choices those that may suit one shape: of random ones nearly none would."""
+
+    def blocks(name: str, extent: int) -> tuple[int, ...]:
+        return tuple(b for b in choices[name] if b in (1, k.ALL) or b < extent)
+
+    return {
+        **choices,
+        k.ROWS: tuple(r for r in choices[k.ROWS] if r <= max(1, c.row_extent)),
+        k.ROW_BLOCK: blocks(k.ROW_BLOCK, c.row_extent),
+        k.COLUMN_BLOCK: blocks(k.COLUMN_BLOCK, c.column_extent),
+    }
+
+
 def _exact_lanes(extent: int, lanes: tuple[int, ...]) -> tuple[int, ...]:
     """Widths without a rest: the usual ones, and the widest of all where that is another."""
     usual = tuple(w for w in lanes if extent % w == 0)
