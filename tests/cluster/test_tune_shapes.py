@@ -1,0 +1,91 @@
+"""The main job on a model with an open dimension, on real TVM, Ray and MLflow."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytestmark = [pytest.mark.tvm, pytest.mark.ray, pytest.mark.slow]
+
+DENSE = f"{Path(__file__).parents[2] / 'examples' / 'dense.py'}:dense"
+MODEL = [DENSE, "--arg", "features=48", "--arg", "layers=1", "--dim", "T=1,3,7"]
+
+
+def tuner(*arguments: str) -> dict[str, Any]:
+    command = [sys.executable, "-m", "tuner", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout) if "--json" in arguments else {}
+
+
+def tune(run: Path, trials: int) -> dict[str, Any]:
+    flags = ("--target", "llvm", "--run", str(run), "--trials", str(trials), "--json")
+    return tuner("tune", *MODEL, *flags)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of 16 pairs of a kernel and a shape."""
+    folder = tmp_path_factory.mktemp("runs") / "dense"
+    result = tune(folder, 16)
+    assert (result["trials"], result["warnings"]) == (16, [])
+    assert result["statuses"].keys() <= {"ok", "censored"}
+    return folder
+
+
+def test_trials_are_pairs_of_a_kernel_and_a_shape(run: Path) -> None:
+    with sqlite3.connect(f"file:{run / 'records.sqlite'}?mode=ro", uri=True) as database:
+        query = "select candidate_key, instance, rung from record"
+        pairs = database.execute(query).fetchall()
+    assert len(pairs) == len(set(pairs))
+    shapes = {json.loads(instance)[0][1] for _, instance, _ in pairs}
+    assert shapes == {16, 48, 112}, "the dimension is 16 T"
+
+
+def test_the_kernels_are_shown_with_their_tree_and_what_each_shape_takes(run: Path) -> None:
+    (task,) = tuner("best", str(run), "--json")["tasks"]
+    found = task["kernel_set"]
+    assert task["latency_ms"] < task["default_ms"]
+    assert 1 <= len(found["kernels"]) == len(found["traces"]) <= 4
+    assert [s["shape"] for s in found["shapes"]] == [{"T_x16": n} for n in (16, 48, 112)]
+    assert all(s["measured"] for s in found["shapes"])
+    assert "kernel 0" in found["tree"]
+
+
+def test_the_library_is_right_for_every_size(run: Path, tmp_path: Path) -> None:
+    import tvm
+    from tvm import relax
+
+    out = tmp_path / "model.so"
+    tuner("export", str(run), "--lib", str(out))
+    machine = relax.VirtualMachine(tvm.runtime.load_module(str(out)), tvm.cpu())
+    rng = np.random.default_rng(0)
+    weight = (rng.standard_normal((48, 48)) * np.sqrt(2 / 48)).astype("float32")
+    bias = rng.standard_normal(48).astype("float32")
+    for rows in (0, 1, 15, 16, 17, 47, 112, 113, 401):
+        x = np.random.default_rng(rows).standard_normal((rows, 48)).astype("float32")
+        got = machine["main"](tvm.runtime.tensor(x)).numpy()
+        np.testing.assert_allclose(got, np.maximum(x @ weight + bias, 0), rtol=1e-4, atol=1e-4)
+
+
+def test_bench_times_the_shapes_that_are_named(run: Path) -> None:
+    report = tuner("bench", str(run), "--dim", "T=2,7", "--json")
+    assert [s["shape"] for s in report["shapes"]] == [{"T": 2}, {"T": 7}]
+    assert all(s["max_rel_err"] < 1e-4 for s in report["shapes"])
+
+
+def test_going_on_measures_no_pair_twice(run: Path) -> None:
+    with sqlite3.connect(f"file:{run / 'records.sqlite'}?mode=ro", uri=True) as database:
+        before = set(database.execute("select candidate_key, instance, rung from record"))
+    assert tune(run, 22)["trials"] == 22
+    with sqlite3.connect(f"file:{run / 'records.sqlite'}?mode=ro", uri=True) as database:
+        after = database.execute("select candidate_key, instance, rung from record").fetchall()
+    assert before < set(after)
+    assert len(after) == len(set(after))
