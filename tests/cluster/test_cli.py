@@ -231,9 +231,11 @@ def test_bench_as_json_and_for_people(
         "spread": {"untuned": 0.02, "tuned": 0.013},
         "reference": "untuned",
         "note": "not installed",
+        "shape": {},
+        "shapes": [],
     }
     fake = types.ModuleType("cluster.results")
-    fake.bench = lambda folder: report  # type: ignore[attr-defined]
+    fake.bench = lambda folder, dims=(): report  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "cluster.results", fake)
     assert run(["bench", str(tmp_path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {**report, "max_rel_err": None}
