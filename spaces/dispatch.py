@@ -46,8 +46,17 @@ def dispatched(
         done = tvm.tirx.Evaluate(tvm.tirx.const(0, "int32"))
         plain = done if empty is None else _call(f"{name}_empty", first.params)
         body = tvm.tirx.IfThenElse(tvm.tirx.any(*nothing), plain, body)
+    body = _under_a_root(body)
     made = {name: tvm.tirx.PrimFunc(first.params, body, first.ret_type, first.attrs), **kernels}
     return {symbol: _public(symbol, function) for symbol, function in made.items()}
+
+
+def _under_a_root(body: Any) -> Any:
+    """A body as that of any program: TVM asks all of a graph's whether they only reshape, and takes
+    for granted that they have a root block."""
+    from tvm.s_tir import SBlock, SBlockRealize
+
+    return SBlockRealize([], True, SBlock([], [], [], "root", body))
 
 
 def _call(symbol: str, arguments: Sequence[Any]) -> Any:

@@ -104,3 +104,12 @@ def test_all_functions_are_named_after_the_program() -> None:
 def test_a_dimension_that_the_program_does_not_have_is_refused() -> None:
     with pytest.raises(ValueError, match="the program has no dimension Q"):
         dispatched("p", [writing(0), writing(1)], Split("Q", 5, Leaf(0), Leaf(1)))
+
+
+def test_tvm_can_ask_a_dispatcher_whether_it_only_reshapes() -> None:
+    """It asks every program of a graph with one input, and expects a root block."""
+    from tvm.relax.analysis import has_reshape_pattern
+
+    tree: Tree = Split("T", 4, Leaf(0), Leaf(1))
+    made = dispatched("program", [writing(0), writing(1)], tree)
+    assert not has_reshape_pattern(made["program"])
