@@ -9,7 +9,7 @@ from typing import Any
 from spaces import names
 from spaces.defaults import default_candidate
 from spaces.dispatch import dispatched
-from spaces.graph import with_graphs
+from spaces.graph import builder_without, with_tir_calls
 from spaces.prepack import COMPUTE, PREPACK, Packing, split
 from spaces.realize import InvalidCandidate, new_schedule, realize, task_module
 from spaces.target import target_kind
@@ -100,14 +100,9 @@ def _unscheduled(task: Task) -> Any:
 def _packed_once(module: Any, packed: Mapping[str, _PackedProgram]) -> Any:
     """The module with weights packed before they reach their dispatchers, and now."""
     from tvm import relax
-    from tvm.ir import IRModule
     from tvm.ir.transform import Sequential
-    from tvm.relax.dpl import is_op, rewrite_call
 
-    # New variables: those of before say that the program takes weights as they are.
-    others = {gv: f for gv, f in module.functions.items() if str(gv.name_hint) not in packed}
-    rest = IRModule(others, attrs=module.attrs, global_infos=module.global_infos)
-    builder = relax.BlockBuilder(rest)
+    builder = builder_without(module, packed)
     variables = {
         name: (
             builder.add_func(program.dispatcher, name),
@@ -116,9 +111,7 @@ def _packed_once(module: Any, packed: Mapping[str, _PackedProgram]) -> Any:
         for name, program in packed.items()
     }
 
-    def redirected(call: Any, _found: Any) -> Any:
-        if not names.is_call_tir(call):  # a variable that a call is bound to
-            return call
+    def redirected(call: Any) -> Any:
         name = str(call.args[0].name_hint)
         if name not in packed or call.args[0].same_as(variables[name][0]):  # asked again
             return call
@@ -135,8 +128,7 @@ def _packed_once(module: Any, packed: Mapping[str, _PackedProgram]) -> Any:
             call.op, [dispatcher, relax.Tuple(arguments), *rest], call.attrs, call.ty_args
         )
 
-    pattern = is_op("relax.call_tir")(varg_default_wildcard=True)
-    changed = with_graphs(builder.get(), lambda graph: rewrite_call(pattern, redirected, graph))
+    changed = with_tir_calls(builder.get(), redirected)
     transform = relax.transform
     passes = [transform.Normalize(), transform.FoldConstant(), transform.DeadCodeElimination()]
     return Sequential(passes)(changed)

@@ -12,20 +12,27 @@ NO_VALUES: Mapping[str, int] = MappingProxyType({})
 """Of the symbols of a program that has none."""
 
 
-def symbols(function: Any) -> dict[str, Any]:
-    """The variables that the shapes of a PrimFunc's parameters hold, by name, in order."""
+def variables(node: Any) -> list[Any]:
+    """The variables that an expression or the body of a program holds, each once, in order."""
     import tvm
     import tvm_ffi
 
-    found: dict[str, Any] = {}
+    found: dict[Any, None] = {}
 
     def look(var: Any) -> None:
-        found.setdefault(str(var.name), var)
+        found.setdefault(var)
 
+    tvm_ffi.structural_walk(node, (tvm.ir.Var, look))
+    return list(found)
+
+
+def symbols(function: Any) -> dict[str, Any]:
+    """The variables that the shapes of a PrimFunc's parameters hold, by name, in order."""
+    found: dict[str, Any] = {}
     for param in function.params:
         for dim in names.param_dims(param) or ():
-            if names.known_int(dim) is None:
-                tvm_ffi.structural_walk(dim, (tvm.ir.Var, look))
+            for var in variables(dim) if is_open(dim) else ():
+                found.setdefault(str(var.name), var)
     return found
 
 
@@ -40,18 +47,12 @@ def value_of(dim: Any, values: Mapping[str, int]) -> int | None:
     if known is not None or not values:
         return known
     import tvm
-    import tvm_ffi
 
     analyzer = tvm.sym.Analyzer()
-    bound: list[Any] = []
-
-    def look(var: Any) -> None:
-        name = str(var.name)
-        if name in values and not any(var.same_as(known) for known in bound):
-            bound.append(var)
-            analyzer.bind(var, tvm.tirx.const(values[name], str(var.ty.dtype)))
-
-    tvm_ffi.structural_walk(dim, (tvm.ir.Var, look))
+    for var in variables(dim):
+        if str(var.name) in values:
+            value = tvm.tirx.const(values[str(var.name)], str(var.ty.dtype))
+            analyzer.bind(var, value)
     return names.known_int(analyzer.simplify(dim))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any
 
 from spaces import names
@@ -17,6 +17,44 @@ def with_graphs(module: Any, rewrite: Callable[[Any], Any]) -> Any:
         gv: rewrite(f) if names.is_relax_function(f) else f for gv, f in module.functions.items()
     }
     return IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
+
+
+def tir_calls(module: Any) -> list[Any]:
+    """Calls of a module's graphs to tensor programs, in order."""
+    from tvm.relax.analysis import post_order_visit
+
+    found: list[Any] = []
+    for _, function in sorted(module.functions.items(), key=lambda pair: str(pair[0].name_hint)):
+        if names.is_relax_function(function):
+            post_order_visit(function, lambda e: found.append(e) if names.is_call_tir(e) else None)
+    return found
+
+
+def with_tir_calls(module: Any, change: Callable[[Any], Any]) -> Any:
+    """A module with its graphs' calls to tensor programs changed.
+
+    Args:
+        change: gives a call for a call; one that it gave it may be asked about again.
+    """
+    from tvm.relax.dpl import is_op, rewrite_call
+
+    def changed(call: Any, _found: Any) -> Any:
+        return change(call) if names.is_call_tir(call) else call  # else a variable bound to one
+
+    pattern = is_op("relax.call_tir")(varg_default_wildcard=True)
+    return with_graphs(module, lambda graph: rewrite_call(pattern, changed, graph))
+
+
+def builder_without(module: Any, gone: Container[str]) -> Any:
+    """A `relax.BlockBuilder` of a module without some functions, which can then be added anew.
+
+    A function of another type needs another variable: that of before is of the type of before.
+    """
+    from tvm.ir import IRModule
+    from tvm.relax import BlockBuilder
+
+    kept = {gv: f for gv, f in module.functions.items() if str(gv.name_hint) not in gone}
+    return BlockBuilder(IRModule(kept, attrs=module.attrs, global_infos=module.global_infos))
 
 
 def written_anew(builder: Any, function: Any, emit: Callable[[], Any]) -> Any:

@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from spaces import names
-from spaces.dims import is_open, symbols, value_of
+from spaces.dims import is_open, symbols, value_of, variables
+from spaces.graph import builder_without, with_tir_calls
 
 
 def with_plain_shapes(module: Any) -> Any:
@@ -126,7 +127,7 @@ def _plain(function: Any) -> tuple[Any, list[int]]:
     needed = _used(made.params, body)
     unneeded = [i for i in scalars if not any(made.params[i].same_as(v) for v in needed)]
     told = [made.params[i] for i in scalars]
-    lost = [v for dim, _ in found for n, v in variables(dim).items() if n not in known]
+    lost = [v for dim, _ in found for v in variables(dim) if str(v.name) not in known]
     if any(v.same_as(n) and not any(v.same_as(t) for t in told) for v in lost for n in needed):
         return function, []
     if not found and not unneeded:
@@ -162,8 +163,8 @@ def _affine(dim: Any) -> tuple[Any, int, int] | None:
     inside = variables(dim)
     if len(inside) != 1:
         return None
-    ((name, var),) = inside.items()
-    plus, one = (value_of(dim, {name: n}) for n in (0, 1))
+    (var,) = inside
+    plus, one = (value_of(dim, {str(var.name): n}) for n in (0, 1))
     if plus is None or one is None or one <= plus:
         return None
     times = one - plus
@@ -171,58 +172,27 @@ def _affine(dim: Any) -> tuple[Any, int, int] | None:
     return (var, times, plus) if equal else None
 
 
-def variables(dim: Any) -> dict[str, Any]:
-    """The variables that a dimension holds, by name."""
-    import tvm
-    import tvm_ffi
-
-    inside: dict[str, Any] = {}
-
-    def look(var: Any) -> None:
-        inside[str(var.name)] = var
-
-    tvm_ffi.structural_walk(dim, (tvm.ir.Var, look))
-    return inside
-
-
 def _used(params: Any, body: Any) -> list[Any]:
     """Variables that the body of a PrimFunc holds and no shape of its parameters defines."""
     import tvm
-    import tvm_ffi
 
-    held: list[Any] = []
-
-    def look(var: Any) -> None:
-        held.append(var)
-
-    tvm_ffi.structural_walk(body, (tvm.ir.Var, look))
     dims = [d for p in params for d in names.param_dims(p) or ()]
     defined = [d for d in dims if isinstance(d, tvm.ir.Var)]
-    return [v for v in held if not any(v.same_as(d) for d in defined)]
+    return [v for v in variables(body) if not any(v.same_as(d) for d in defined)]
 
 
 def _called_anew(module: Any, changed: Mapping[str, tuple[Any, list[int]]]) -> Any:
-    """The module with other programs, its calls leaving out what these no longer take.
-
-    The programs are known by new variables: those of before are of the type of those of before.
-    """
+    """The module with other programs, its calls leaving out what these no longer take."""
     from tvm import relax
-    from tvm.ir import IRModule
-    from tvm.relax.dpl import is_op, rewrite_call
 
-    from spaces.graph import with_graphs
-
-    kept = {gv: f for gv, f in module.functions.items() if str(gv.name_hint) not in changed}
-    rest = IRModule(kept, attrs=module.attrs, global_infos=module.global_infos)
-    builder = relax.BlockBuilder(rest)
+    builder = builder_without(module, changed)
     programs = {
         name: (builder.add_func(plain, name), unneeded)
         for name, (plain, unneeded) in changed.items()
     }
 
-    def adapted(call: Any, _found: Any) -> Any:
-        known = names.is_call_tir(call)  # else a variable that a call is bound to
-        program = programs.get(str(call.args[0].name_hint)) if known else None
+    def adapted(call: Any) -> Any:
+        program = programs.get(str(call.args[0].name_hint))
         if program is None or call.args[0].same_as(program[0]):  # asked again after a change
             return call
         var, unneeded = program
@@ -230,5 +200,4 @@ def _called_anew(module: Any, changed: Mapping[str, tuple[Any, list[int]]]) -> A
         arguments = [var, relax.Tuple(fields), *call.args[2:]]
         return relax.Call(call.op, arguments, call.attrs, call.ty_args)
 
-    pattern = is_op("relax.call_tir")(varg_default_wildcard=True)
-    return with_graphs(builder.get(), lambda graph: rewrite_call(pattern, adapted, graph))
+    return with_tir_calls(builder.get(), adapted)

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from spaces import names
-from spaces.graph import with_graphs
+from spaces.graph import tir_calls, with_tir_calls
 
 COMPUTE = "main"
 PREPACK = "prepack"
@@ -81,7 +81,7 @@ def mark_constants(module: Any) -> Any:
     from tvm import relax
 
     kinds: dict[str, list[tuple[int, ...]]] = {}
-    for call in _calls(module):
+    for call in tir_calls(module):
         seen = kinds.setdefault(str(call.args[0].name_hint), [])
         if (constants := _constants(call)) not in seen:
             seen.append(constants)
@@ -240,17 +240,6 @@ def _packing(graph: Any) -> Packing:
     return Packing(tuple(params.index(a) for a in first.value.args[1].fields), packed)
 
 
-def _calls(module: Any) -> list[Any]:
-    """Calls of a graph to tensor programs, in order."""
-    from tvm.relax.analysis import post_order_visit
-
-    found: list[Any] = []
-    for _, function in sorted(module.functions.items(), key=lambda pair: str(pair[0].name_hint)):
-        if names.is_relax_function(function):
-            post_order_visit(function, lambda e: found.append(e) if names.is_call_tir(e) else None)
-    return found
-
-
 def _constants(call: Any) -> tuple[int, ...]:
     """Which operands of a call are constants."""
     return tuple(i for i, operand in enumerate(call.args[1].fields) if names.is_constant(operand))
@@ -263,13 +252,11 @@ def _marked(function: Any, constants: Sequence[int]) -> Any:
 def _redirected(module: Any, wanted: Mapping[tuple[str, tuple[int, ...]], Any]) -> Any:
     """The module with calls going elsewhere, by the program that they call and their constants."""
     from tvm import relax
-    from tvm.relax.dpl import is_op, rewrite_call
 
-    def redirect(call: Any, _found: Any) -> Any:
+    def redirect(call: Any) -> Any:
         other = wanted.get((str(call.args[0].name_hint), _constants(call)))
         if other is None:
             return call
         return relax.Call(call.op, [other, *call.args[1:]], call.attrs, call.ty_args)
 
-    pattern = is_op("relax.call_tir")(varg_default_wildcard=True)
-    return with_graphs(module, lambda graph: rewrite_call(pattern, redirect, graph))
+    return with_tir_calls(module, redirect)

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from spaces import names
-from spaces.dims import is_open, symbols, value_of
+from spaces.dims import is_open, symbols, value_of, variables
+from spaces.graph import tir_calls
 from spaces.inputs import derived
-from spaces.plain_shapes import variables
 from tuner.errors import TunerError
 from tuner.shapes import MOST_SHAPES, merged, sampled
 from tuner.task import Instance, Shapes
@@ -34,7 +34,9 @@ def shapes_of(lowered: Any, name: str, shapes: Shapes) -> Shapes:
     if not own:
         return ()
     calls = _calls(lowered, name) or [{}]
-    graph_dims = set().union(*(variables(dim) for given in calls for dim in given.values()))
+    graph_dims = {
+        str(var.name) for given in calls for dim in given.values() for var in variables(dim)
+    }
     found: list[tuple[Instance, float]] = []
     for instance, weight in shapes or (((), 1.0),):
         values = dict(instance)
@@ -61,22 +63,12 @@ def _value(symbol: str, given: Mapping[str, Any], values: Mapping[str, int]) -> 
 
 def _calls(lowered: Any, name: str) -> list[dict[str, Any]]:
     """For each call of a program: what its symbols stand for in the graph."""
-    if not names.has_relax(lowered):
-        return []
-    from tvm.relax.analysis import post_order_visit
-
-    function = lowered[name]
     found: list[dict[str, Any]] = []
-
-    def visit(node: Any) -> None:
-        if names.is_call_tir(node) and str(node.args[0].name_hint) == name:
-            outputs = list(getattr(node.ty, "fields", None) or [node.ty])
-            types = [*(a.ty for a in node.args[1].fields), *outputs]
-            found.append(_bound(function, types))
-
-    for graph in lowered.functions.values():
-        if names.is_relax_function(graph):
-            post_order_visit(graph, visit)
+    for call in tir_calls(lowered):
+        if str(call.args[0].name_hint) == name:
+            outputs = list(getattr(call.ty, "fields", None) or [call.ty])
+            types = [*(a.ty for a in call.args[1].fields), *outputs]
+            found.append(_bound(lowered[name], types))
     return found
 
 

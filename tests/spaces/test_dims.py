@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from spaces import names
-from spaces.dims import closed, is_open, symbols, value_of
+from spaces.dims import closed, is_open, symbols, value_of, variables
 
 pytestmark = pytest.mark.tvm
 
@@ -32,6 +32,12 @@ def test_symbols_are_found_by_name_in_the_order_of_the_parameters() -> None:
     assert list(symbols(adding(rows, 3, depth))) == ["rows", "depth"]
     assert list(symbols(adding(depth, rows))) == ["depth", "rows"]
     assert symbols(adding(2, 3)) == {}
+
+
+def test_variables_are_found_each_once_in_order() -> None:
+    t, u = var("T"), var("U")
+    assert [str(v.name) for v in variables(16 * t + u + t)] == ["T", "U"]
+    assert variables(16) == []
 
 
 def test_symbols_inside_of_expressions_are_found() -> None:

@@ -11,7 +11,7 @@ import pytest
 from spaces import names
 from spaces.dims import symbols
 from spaces.inputs import derived
-from spaces.plain_shapes import variables, with_plain_inputs, with_plain_shapes
+from spaces.plain_shapes import with_plain_inputs, with_plain_shapes
 
 pytestmark = pytest.mark.tvm
 
@@ -273,9 +273,3 @@ def test_two_expressions_of_inputs_are_two_dimensions() -> None:
 def test_an_input_that_is_a_variable_alone_leaves_a_graph_as_it_is() -> None:
     module = graph_over(var("T"), 3)
     assert with_plain_inputs(module).same_as(module)
-
-
-def test_variables_are_known_by_name() -> None:
-    t, u = var("T"), var("U")
-    assert list(variables(16 * t + u)) == ["T", "U"]
-    assert variables(16) == {}
