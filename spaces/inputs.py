@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -72,16 +72,15 @@ def opened(
     return closed, tuple(declared) if closed != list(declared) else ()
 
 
-def check_dims(given: Sequence[str], known: Sequence[str]) -> None:
-    """Refuse values for a dimension that the model does not have.
+def check_dims(given: Iterable[str], known: Sequence[str]) -> None:
+    """Refuse values for a dimension that the model does not have, nor one named after it.
 
     Raises:
         TunerError: naming the dimensions there are.
     """
-    for name in given:
-        if name not in known:
-            listed = ", ".join(known) if known else "none"
-            raise TunerError(f"--dim {name}: no such dimension; the model has {listed}")
+    direct = list(dict.fromkeys(known))
+    named = [g for g in given if any(derived(name, {g: 1}) is not None for name in direct)]
+    check_names(given, [*direct, *named], "--dim", "dimension")
 
 
 def fix_shape(
@@ -129,16 +128,18 @@ def _open(dim: int | str) -> str:
     return str(dim) if isinstance(dim, int) else "?"
 
 
-def check_names(given: Sequence[str], known: Sequence[str], option: str) -> None:
-    """Refuse an option for an input that the model does not have.
+def check_names(
+    given: Iterable[str], known: Sequence[str], option: str, kind: str = "input"
+) -> None:
+    """Refuse an option for an input, or another kind of thing, that the model does not have.
 
     Raises:
-        TunerError: naming the inputs there are.
+        TunerError: naming those there are.
     """
     for name in given:
         if name not in known:
             listed = ", ".join(known) if known else "none"
-            raise TunerError(f"{option} {name}: no such input; the model has {listed}")
+            raise TunerError(f"{option} {name}: no such {kind}; the model has {listed}")
 
 
 def check_values(

@@ -18,6 +18,7 @@ from spaces.inputs import InputSpec
 from spaces.model import Model, ModelKind, import_file
 from tuner.errors import TunerError
 from tuner.options import IntRange
+from tuner.shapes import from_plain
 
 InputValues = tuple[tuple[str, "Path | IntRange"], ...]
 DESCRIPTION = "model.json"
@@ -65,10 +66,7 @@ def load_model_copy(directory: Path) -> Model:
         InputSpec(i["name"], tuple(i["shape"]), i["dtype"], tuple(i.get("dims", ())))
         for i in about["inputs"]
     )
-    shapes = tuple(
-        (tuple((name, value) for name, value in instance), weight)
-        for instance, weight in about.get("shapes", ())
-    )
+    shapes = from_plain(about.get("shapes", ()))
     if kind == "function":
         try:
             module = tvm.ir.load_json(path.read_text())

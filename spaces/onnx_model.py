@@ -12,7 +12,7 @@ from typing import Any
 from spaces import names
 from spaces.dims import NO_VALUES
 from spaces.hush import hushed
-from spaces.inputs import InputSpec, Shape, check_dims, check_names, fix_shape, opened
+from spaces.inputs import InputSpec, Shape, check_names, fix_shape, opened
 from spaces.realize import first_line
 from tuner.errors import TunerError
 
@@ -86,7 +86,7 @@ def _inputs(
     declared = {i.name: _declared_shape(i) for i in fed}
     _spread(declared, shapes)
     named = [d for dims in declared.values() for d in dims or () if isinstance(d, str) and d != "?"]
-    check_dims(list(largest), list(dict.fromkeys(named)))
+    check_names(largest, list(dict.fromkeys(named)), "--dim", "dimension")
     inputs = []
     for value in fed:
         closed = declared[value.name]

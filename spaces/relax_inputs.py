@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from spaces import names
@@ -13,7 +13,6 @@ from spaces.inputs import (
     Shape,
     check_dims,
     check_names,
-    derived,
     fix_shape,
     opened,
 )
@@ -44,8 +43,7 @@ def close_shapes(
     check_names(list(shapes), [p.name for p in params], "--shape")
     known = _bindings(params, shapes)
     open_dims = [d for p in params for d in names.param_shape(p) or () if isinstance(d, str)]
-    free = list(dict.fromkeys(d for d in open_dims if d not in known))
-    check_dims(list(largest), [*free, *(name for name in largest if _names(name, free))])
+    check_dims(largest, [d for d in open_dims if d not in known])
     _check_bounds(module["main"], known)
     inputs = tuple(_input(p, shapes.get(p.name), known, largest) for p in params)
     return _bind(module, known), inputs
@@ -149,12 +147,6 @@ def _program_inputs(
                     f"{','.join(map(str, fixed))}): give the function other arguments"
                 )
             inputs.append(InputSpec(full_name, fixed, names.param_dtype(param), dims))
-    known = [str(d) for i in inputs for d in i.dims if isinstance(d, str)]
-    check_dims(list(largest), [*dict.fromkeys(known), *(n for n in largest if _names(n, known))])
+    check_dims(largest, [d for i in inputs for d in i.dims if isinstance(d, str)])
     check_names(list(shapes), [], "--shape")
     return tuple(inputs)
-
-
-def _names(dim: str, known: Sequence[str]) -> bool:
-    """Whether one of these dimensions is named after another."""
-    return any(derived(name, {dim: 1}) is not None for name in known)

@@ -187,6 +187,13 @@ def _spread(places: npt.NDArray[np.float64], most: int) -> list[int]:
     return sorted(kept)
 
 
+def from_plain(stored: Sequence[Any]) -> Shapes:
+    """Shapes from what JSON makes of them: lists in place of tuples."""
+    return tuple(
+        (tuple((name, value) for name, value in instance), weight) for instance, weight in stored
+    )
+
+
 def shape_text(instance: Instance) -> str:
     """An instance as people read it: `T=5, B=1`."""
     return ", ".join(f"{name}={value}" for name, value in instance) or "static"

@@ -25,6 +25,7 @@ import numpy as np
 from tuner.candidate import Candidate, CandidateKind
 from tuner.measure import Features
 from tuner.record import Measurement, Provenance, Record, Status, Trial, TrialKey
+from tuner.shapes import from_plain
 from tuner.task import Shapes, Task
 
 VERSION = 1
@@ -169,10 +170,7 @@ def task_of(row: tuple[Any, ...]) -> Task:
 def _shapes(stored: Any) -> Shapes:
     """The shapes of a task; the first release kept values for each dimension instead."""
     if isinstance(stored, dict):
-        return tuple(
-            (tuple((name, value) for name, value in instance), weight)
-            for instance, weight in stored["shapes"]
-        )
+        return from_plain(stored["shapes"])
     dims = [[(name, value) for value in values] for name, values in stored]
     return tuple((instance, 1.0) for instance in product(*dims)) if dims else ()
 

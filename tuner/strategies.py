@@ -28,17 +28,16 @@ def search_maker(
     Tasks with symbolic dimensions have a search of their own.
 
     Args:
-        max_kernels: in the set that serves all shapes of such a task.
         seeds: what a task's search may begin with; `random` begins with nothing.
+        max_kernels: in the set that serves all shapes of a task with symbolic dimensions.
     """
-
-    def make(task: Task, seed: int) -> Search:
-        if task.shapes:
-            return KernelSearch(task, seed, max_kernels)
-        return makers[strategy](task, seed)
-
     makers: dict[str, SearchMaker] = {
         "evolutionary": lambda task, seed: Evolution(task, seed, seeds=seeds(task)),
         "random": lambda task, seed: RandomReplay(task, seed),
     }
+    static = makers[strategy]
+
+    def make(task: Task, seed: int) -> Search:
+        return KernelSearch(task, seed, max_kernels) if task.shapes else static(task, seed)
+
     return make

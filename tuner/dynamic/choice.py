@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
 from tuner.candidate import Candidate
 from tuner.dynamic.kernels import Kernel, Kernels
+from tuner.dynamic.residuals import Floats
 from tuner.dynamic.selection import select
 from tuner.dynamic.tree import Tree, grow, leaves, pick, renumbered
 from tuner.record import Record
@@ -75,6 +77,7 @@ def choose_kernels(
     Returns:
         None where nothing of use was measured.
     """
+    describe = cache(describe)  # asked twice for each: of all records, and of the search's
     mine = [r for r in records if r.trial.task_key == task.key and r.trial.instance]
     table = _table(task, mine, describe)
     known = _timed_again(table, mine) or table.measured
@@ -93,7 +96,8 @@ def choose_kernels(
     used = sorted({leaf.kernel for leaf in leaves(tree)})
     tree = renumbered(tree, {old: new for new, old in enumerate(used)})
     chosen = [known[rows[place]] for place in used]
-    shapes = _times(table, chosen, tree, best_s.tolist())
+    chosen_s = latencies_s[[rows[place] for place in used]]
+    shapes = _times(table, chosen, tree, chosen_s, best_s)
     loss = sum(s.weight * s.latency_s / s.best_s for s in shapes) / table.weights.sum()
     error, judged = _prediction_error(task, mine, describe)
     return KernelSet(
@@ -109,15 +113,11 @@ def choose_kernels(
 
 def _table(task: Task, records: Iterable[Record], describe: Describe) -> Kernels:
     table = Kernels(task.shapes)
-    asked: set[str] = set()
     for record in records:
-        candidate = record.trial.candidate
-        if candidate.key not in asked:
-            asked.add(candidate.key)
-            kernel = describe(candidate)
-            if kernel is not None:
-                table.add(kernel)
-        table.observe(record)
+        kernel = describe(record.trial.candidate)
+        if kernel is not None:
+            table.add(kernel)
+            table.observe(record)
     return table
 
 
@@ -133,9 +133,8 @@ def _timed_again(table: Kernels, records: Iterable[Record]) -> list[int]:
 
 
 def _times(
-    table: Kernels, chosen: Sequence[int], tree: Tree, best_s: Sequence[float]
+    table: Kernels, chosen: Sequence[int], tree: Tree, latencies_s: Floats, best_s: Floats
 ) -> tuple[ShapeTimes, ...]:
-    latencies_s = table.latencies_s(chosen, range(len(table.instances)))
     found = []
     for place, instance in enumerate(table.instances):
         kernel = pick(tree, dict(instance))
@@ -145,7 +144,7 @@ def _times(
                 weight=float(table.weights[place]),
                 kernel=kernel,
                 latency_s=float(latencies_s[kernel, place]),
-                best_s=best_s[place],
+                best_s=float(best_s[place]),
                 measured=table.time_s(chosen[kernel], place) is not None,
             )
         )

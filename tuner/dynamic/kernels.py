@@ -7,15 +7,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from tuner.candidate import Candidate
-from tuner.dynamic.residuals import Residuals
+from tuner.dynamic.residuals import Floats, Residuals
 from tuner.measure import Evaluated
 from tuner.record import Record, Status
 from tuner.task import Instance, Shapes
 
-Floats = npt.NDArray[np.float64]
 _UNKNOWN = 0.5
 """Standard deviation of an estimate's error before anything was measured."""
 _HOPELESS_S = 1e3

@@ -18,7 +18,8 @@ import numpy as np
 
 from tuner.candidate import Candidate, Draft
 from tuner.dynamic.kernels import Kernels, kernel_of
-from tuner.dynamic.selection import Floats, select, select_each
+from tuner.dynamic.residuals import Floats
+from tuner.dynamic.selection import select, select_each
 from tuner.measure import Evaluated
 from tuner.record import Record, Trial
 from tuner.search import Freshness, stream
@@ -108,7 +109,7 @@ class KernelSearch:
         self._stale = True
 
     def drafts(self, n: int) -> list[Draft]:
-        """Orders that would fill the pool, each for a shape that the set serves badly."""
+        """Orders that would fill the pool, each for one shape, the heavy ones the likeliest."""
         told = [self._described(c) for c in self._unknown[:n]]
         del self._unknown[: len(told)]
         n = min(n - len(told), self._settings.pool_size - len(self._pool) - self._ordered)
@@ -202,7 +203,7 @@ class KernelSearch:
         if not numbers:
             return None
         latencies_s, spreads = self._kernels.forecast(numbers, self._anchors)
-        hopeful = latencies_s * np.exp(-self._settings.hope * spreads)
+        hopeful = self._hopeful(latencies_s, spreads)
         layouts = [self._kernels[n].layout for n in numbers]
         goals = select_each(hopeful, self._weights, self._most, layouts)
         for group in sorted(goals, key=lambda group: goals[group].loss):
@@ -239,12 +240,15 @@ class KernelSearch:
             return
         self._useless += number
         self._stale = True
-        latencies_s, spreads = self._kernels.forecast(self._pool, self._anchors)
-        hopeful = latencies_s * np.exp(-self._settings.hope * spreads)
+        hopeful = self._hopeful(*self._kernels.forecast(self._pool, self._anchors))
         worth = (hopeful / hopeful.min(axis=0)).min(axis=1)
         worst = np.argsort(-worth, kind="stable")[:number].tolist()
         self._kernels.drop(self._pool[row] for row in worst)
         self._pool = [kernel for row, kernel in enumerate(self._pool) if row not in worst]
+
+    def _hopeful(self, latencies_s: Floats, spreads: Floats) -> Floats:
+        """The hopeful end of forecasts."""
+        return np.asarray(latencies_s * np.exp(-self._settings.hope * spreads))
 
     def _served(self, layout: str) -> Floats:
         """What each shape takes with the best set of a layout so far; with any kernel, where

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from tuner.dynamic.residuals import Floats
+
 _WORTH = 1e-3
 """A kernel that makes the loss smaller by less than this is not worth its code."""
 

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from tuner.dynamic.residuals import Floats
+
 _LEAF = 0.002
 """What another leaf must save, as a share of the loss."""
 _MOST_PLACES = 256
