@@ -132,7 +132,7 @@ class InlineMeasurer:
         return self._runner.run(
             self._tasks[trial.task_key],
             ready.built.artifact,
-            timing=effort.timing_of(trial.rung, shaped=bool(trial.instance)),
+            timing=effort.timing_of(trial),
             cutoff_s=ready.job.cutoff_s,
             deadline_s=effort.run_deadline_s,
             instance=trial.instance,

@@ -152,7 +152,7 @@ class RayMeasurer:
         return outcome
 
     def _call_run(self, actor: Any, job: RunJob) -> Any:
-        timing = self._effort.timing_of(job.trial.rung, shaped=bool(job.trial.instance))
+        timing = self._effort.timing_of(job.trial)
         return actor.run.remote(
             job.trial.task_key,
             job.artifact,

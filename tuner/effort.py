@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tuner.record import Trial
+from tuner.task import Task
+
 
 @dataclass(frozen=True, slots=True)
 class Timing:
@@ -74,15 +77,15 @@ class Effort:
     build_deadline_s: float = 60.0
     run_deadline_s: float = 30.0
 
-    def timing_of(self, rung: int, *, shaped: bool) -> Timing:
-        """How a trial is timed.
-
-        Args:
-            shaped: whether it is one of several shapes of a program.
-        """
-        if rung == 0:
+    def timing_of(self, trial: Trial) -> Timing:
+        """How a trial is timed."""
+        if trial.rung == 0:
             return self.timing
-        return self.shape_timing if shaped else self.finalist_timing
+        return self.shape_timing if trial.instance else self.finalist_timing
+
+    def rounds_of(self, task: Task) -> int:
+        """How often finalists of a task are timed again."""
+        return self.shape_rounds if task.shapes else self.finalist_rounds
 
 
 EFFORTS = {

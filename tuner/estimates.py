@@ -3,18 +3,40 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
+
+from tuner.measure import Evaluated
+from tuner.task import Instance, Task
 
 _KEPT = 64
 """Candidates of a task that a new one is compared with: the latest, which the search is at."""
 
 
 class EstimateQuality:
-    """Compares estimates with what was measured, pair by pair within a task."""
+    """Compares estimates with what was measured, pair by pair within a task, and one shape of it.
 
-    def __init__(self) -> None:
+    Args:
+        tasks: those whose shapes answers may speak of.
+    """
+
+    def __init__(self, tasks: Sequence[Task] = ()) -> None:
+        self._places = {
+            t.key: {instance: place for place, (instance, _) in enumerate(t.shapes)} for t in tasks
+        }
         self._seen: dict[str, deque[tuple[float, float]]] = {}
         self._right = 0.0
         self._pairs = 0
+
+    def judge(self, answer: Evaluated, instance: Instance, latency_s: float) -> None:
+        """Take in what was measured of an answer, on one shape where there are several."""
+        task_key, estimate_s = answer.draft.task_key, answer.estimate_s
+        if instance:
+            place = self._places[task_key].get(instance)
+            costs_s = answer.shape_costs_s
+            estimate_s = costs_s[place] if costs_s and place is not None else None
+            task_key = f"{task_key} {instance}"
+        if estimate_s is not None:
+            self.add(task_key, estimate_s, latency_s)
 
     def add(self, task_key: str, estimate_s: float, latency_s: float) -> None:
         """Take in one candidate that was estimated and timed."""

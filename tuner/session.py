@@ -115,7 +115,7 @@ class Session:
         self._told_s = self._drawn_s = -1e9
         self._phase = "starting"
         self._accuracy: float | None = None
-        self._estimates = EstimateQuality()
+        self._estimates = EstimateQuality(tasks)
         self._dataset = Dataset()
         self._utilisation = machines.utilisation or Utilisation(clock)
         self._known: OrderedDict[tuple[str, str], Evaluated] = OrderedDict()
@@ -124,10 +124,6 @@ class Session:
         self._errors: Counter[str] = Counter()
         self._new_records = 0
         self._session_id = store.begin_session(wall())
-        self._shapes = {
-            t.key: {instance: place for place, (instance, _) in enumerate(t.shapes)}
-            for t in self._tasks
-        }
         self._searches = {t.key: make_search(t, seed + self._session_id) for t in self._tasks}
         self._progress = fold(self._tasks, {k: c.key for k, c in self._defaults.items()}, ())
         self._seen: set[TrialKey] = set()
@@ -245,20 +241,10 @@ class Session:
             self._new_records += 1
             self._learn_from(record, features)
             if answer and record.latency_s is not None:
-                self._judge_estimate(answer, trial, record.latency_s)
+                self._estimates.judge(answer, trial.instance, record.latency_s)
             best_s = self._progress[trial.task_key].best_s
             for observer in self._observers:
                 observer.on_record(record, best_s)
-
-    def _judge_estimate(self, answer: Evaluated, trial: Trial, latency_s: float) -> None:
-        """Estimates are compared among trials of one shape."""
-        if trial.instance:
-            place = self._shapes[trial.task_key].get(trial.instance)
-            if place is not None and answer.shape_costs_s:
-                group = f"{trial.task_key} {trial.instance}"
-                self._estimates.add(group, answer.shape_costs_s[place], latency_s)
-        elif answer.estimate_s is not None:
-            self._estimates.add(trial.task_key, answer.estimate_s, latency_s)
 
     def _learn_from(self, record: Record, features: Features | None) -> None:
         self._seen.add(record.trial.key)
@@ -319,7 +305,7 @@ class Session:
         self._phase = "finalists"
         self._account()
         chosen = [(p, self._finalists(key)) for key, p in self._progress.items()]
-        queue = schedule(chosen, self._rounds, lambda t: t.key in self._seen)
+        queue = schedule(chosen, self._effort.rounds_of, lambda t: t.key in self._seen)
         until_s = min(self._limits.deadline_s, self._clock() + self._limits.finalists_s)
         upcoming = next(queue, None)
         while (upcoming or self._in_flight) and not self._stop.is_set():
@@ -344,10 +330,6 @@ class Session:
             self._effort.finalists,
         )
         return [(candidate, ()) for candidate in found]
-
-    def _rounds(self, task: Task) -> int:
-        """How often finalists of a task are timed again."""
-        return self._effort.shape_rounds if task.shapes else self._effort.finalist_rounds
 
     def _of_default(self, task: Task) -> Trial:
         """The trial of a task's default schedule; of many shapes, on the one in the middle of

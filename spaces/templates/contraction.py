@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from math import prod
 from types import MappingProxyType
 from typing import Any
 
@@ -16,10 +15,10 @@ from spaces.knobs import Columns, Costs, Knobs, Template, draw
 from spaces.realize import new_schedule, task_module
 from spaces.templates import contraction_knobs
 from spaces.templates import register_tile as k
-from spaces.templates.contraction_match import describe, extents_of, tidy
+from spaces.templates.contraction_match import describe, extents_of_shapes, tidy
 from spaces.templates.contraction_product import as_product
 from spaces.templates.contraction_schedule import write_contraction
-from spaces.templates.contraction_shape import Contraction
+from spaces.templates.contraction_shape import Contraction, over_shapes
 from spaces.unchecked import Unchecked
 from tuner.task import Instance, Shapes, Task
 
@@ -68,9 +67,7 @@ class ContractionTemplate:
 
     def shape_costs_s(self, knobs: Knobs) -> Costs:
         """See `spaces.knobs.ShapedTemplate`."""
-        extents = np.array(list(self._extents.values()), dtype=np.int64)
-        columns = {name: np.full(len(extents), value) for name, value in knobs.items()}
-        shapes = self._contraction.of_extents(list(extents.T))
+        shapes, columns = over_shapes(self._contraction, self._extents, knobs)
         return np.asarray(contraction_knobs.estimate(shapes, self._cpu, columns).cycles / k.HERTZ)
 
     def layout(self, knobs: Knobs) -> str:
@@ -135,12 +132,8 @@ def _found(
             stages = as_product(schedule, stages)
         if stages is None or not _is_float(schedule.get(stages.main)):
             return []
-        extents = {
-            instance: tuple(n or 0 for n in extents_of(schedule, stages, dict(instance)))
-            for instance, _ in shapes
-        }
-        largest = max(extents, key=lambda instance: prod(extents[instance]), default=())
-        ways = describe(module["main"], schedule, stages, product=product, values=dict(largest))
+        extents, largest = extents_of_shapes(schedule, stages, shapes)
+        ways = describe(module["main"], schedule, stages, product=product, values=largest)
         return [(contraction, extents) for contraction in ways]
     except Exception:  # TVM raises whatever its C++ side threw; then the rules remain
         return []

@@ -12,6 +12,7 @@ from spaces.affine import Index, read_index
 from spaces.dims import NO_VALUES, is_open, value_of
 from spaces.templates.contraction_roles import roles
 from spaces.templates.contraction_shape import Axis, Contraction, Operand
+from tuner.task import Instance, Shapes
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ def tidy(schedule: Any) -> Stages | None:
     where the program has another form: two sums, results on several ways, a symbolic extent.
     """
     blocks = names.stage_blocks(schedule)
-    main = [b for b in blocks if _sums(schedule.get(b))]
+    main = [b for b in blocks if sums(schedule.get(b))]
     if len(main) != 1 or factors(schedule.get(main[0])) is None:
         return None
     last = _inlined_epilogue(schedule, main[0])
@@ -119,7 +120,8 @@ def producer_of(schedule: Any, main: Any, operand: int) -> Any:
     return None
 
 
-def _sums(block: Any) -> bool:
+def sums(block: Any) -> bool:
+    """Whether a block has an axis that its result has not."""
     return any(int(v.iter_type) != names.SPATIAL for v in block.iter_vars)
 
 
@@ -208,6 +210,18 @@ def describe(
 def extents_of(schedule: Any, stages: Stages, values: Mapping[str, int]) -> list[int | None]:
     """Extents of the axes of the contraction for one shape, in order; None is unknown."""
     return [value_of(v.dom.extent, values) for v in schedule.get(stages.main).iter_vars]
+
+
+def extents_of_shapes(
+    schedule: Any, stages: Stages, shapes: Shapes
+) -> tuple[dict[Instance, tuple[int, ...]], dict[str, int]]:
+    """Extents of the contraction's axes for each shape, and sizes of the largest shape."""
+    extents = {
+        instance: tuple(n or 0 for n in extents_of(schedule, stages, dict(instance)))
+        for instance, _ in shapes
+    }
+    largest = max(extents, key=lambda instance: prod(extents[instance]), default=())
+    return extents, dict(largest)
 
 
 def _fixed(block: Any) -> frozenset[int]:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tuner.task import Instance
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,3 +189,12 @@ class Contraction:
     def column_is_last(self) -> bool:
         """Whether columns lie next to one another in the result."""
         return self.axes[self.column].out_dim == self.out_dims - 1
+
+
+def over_shapes(
+    c: Contraction, extents: Mapping[Instance, Sequence[int]], knobs: Mapping[str, int]
+) -> tuple[Contraction, dict[str, npt.NDArray[np.int64]]]:
+    """A contraction over many shapes at once, and one setting for each of them."""
+    sizes = np.array(list(extents.values()), dtype=np.int64)
+    columns = {name: np.full(len(sizes), value) for name, value in knobs.items()}
+    return c.of_extents(list(sizes.T)), columns

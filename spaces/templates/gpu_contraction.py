@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -13,8 +12,8 @@ import numpy.typing as npt
 from spaces.knobs import Columns, Costs, Knobs, Template
 from spaces.realize import new_schedule, task_module
 from spaces.templates import gpu_knobs
-from spaces.templates.contraction_match import Stages, describe, extents_of, tidy
-from spaces.templates.contraction_shape import Contraction
+from spaces.templates.contraction_match import Stages, describe, extents_of_shapes, tidy
+from spaces.templates.contraction_shape import Contraction, over_shapes
 from spaces.templates.gpu_device import Gpu, gpu_of
 from spaces.templates.gpu_knobs import Roles
 from spaces.templates.gpu_schedule import write_gpu_contraction
@@ -55,10 +54,7 @@ class GpuContractionTemplate:
 
     def shape_costs_s(self, knobs: Knobs) -> Costs:
         """See `spaces.knobs.ShapedTemplate`."""
-        extents = np.array(list(self._extents.values()), dtype=np.int64)
-        columns = {name: np.full(len(extents), value) for name, value in knobs.items()}
-        # Limits and known extents are those of every shape.
-        shapes = self._contraction.of_extents(list(extents.T))
+        shapes, columns = over_shapes(self._contraction, self._extents, knobs)
         cycles = gpu_knobs.estimate(shapes, self._roles, self._gpu, columns).cycles
         return np.asarray(cycles / gpu_knobs.HERTZ)
 
@@ -111,12 +107,8 @@ def _found(
         stages = tidy(schedule)
         if stages is None or not _all_floats(schedule, stages):
             return None
-        extents = {
-            instance: tuple(n or 0 for n in extents_of(schedule, stages, dict(instance)))
-            for instance, _ in shapes
-        }
-        largest = max(extents, key=lambda instance: prod(extents[instance]), default=())
-        for way in describe(module["main"], schedule, stages, values=dict(largest)):
+        extents, largest = extents_of_shapes(schedule, stages, shapes)
+        for way in describe(module["main"], schedule, stages, values=largest):
             roles = gpu_knobs.roles_of(way)
             if roles is not None:
                 return way, roles, extents

@@ -20,6 +20,7 @@ from spaces.cpu import Cpu, cpu_of
 from spaces.dims import is_open, value_of
 from spaces.knobs import Columns, Costs, Knobs, Template, one_by_one
 from spaces.realize import new_schedule, task_module
+from spaces.templates.contraction_match import sums
 from tuner.task import Instance, Task
 
 _VERSION = 1
@@ -77,7 +78,7 @@ class PlainLoops:
     def apply(self, schedule: Any, knobs: Knobs) -> None:
         for block in names.stage_blocks(schedule):
             readers = [schedule.get(reader) for reader in schedule.get_consumers(block)]
-            if readers and not any(map(_sums, [schedule.get(block), *readers])):
+            if readers and not any(map(sums, [schedule.get(block), *readers])):
                 _inlined(schedule, block)
         for block in names.stage_blocks(schedule):
             _write(schedule, block, knobs, self._lanes)
@@ -104,10 +105,6 @@ def plain_loops(task: Task) -> Template | None:
 def _points(blocks: list[Any], values: Mapping[str, int]) -> float:
     extents = ([value_of(v.dom.extent, values) or 0 for v in b.iter_vars] for b in blocks)
     return float(sum(math.prod(each) for each in extents))
-
-
-def _sums(block: Any) -> bool:
-    return any(int(axis.iter_type) != names.SPATIAL for axis in block.iter_vars)
 
 
 def _inlined(schedule: Any, block: Any) -> None:
