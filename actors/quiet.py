@@ -196,7 +196,8 @@ def _elapsed(since_s: float, limit_s: float) -> float:
 def _stat(pid: int) -> list[str]:
     """Fields of a process from its state on; empty once it is gone."""
     try:
-        text = Path(f"/proc/{pid}/stat").read_text()
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            text = file.read()
     except (FileNotFoundError, ProcessLookupError):
         return []
     return text.rpartition(")")[2].split()
