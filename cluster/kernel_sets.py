@@ -31,8 +31,9 @@ def described(task: Task, chosen: KernelSet) -> dict[str, Any]:
     Returns:
         `kernels` (their candidates' keys), `traces` (Python text of each), `tree` (text),
         `shapes` (for each its sizes, weight, kernel, `latency_ms`, `best_ms` of the best kernel
-        of all, and whether it was `measured`), `losses` (of the best set of one kernel, two, and
-        so on), `loss` (of the tree), `prediction_error` and `predictions_judged`.
+        of all, whether it was `measured`, and `padding_ms`: how much of the latency goes into
+        padding, None where its template knows of none), `losses` (of the best set of one kernel,
+        two, and so on), `loss` (of the tree), `prediction_error` and `predictions_judged`.
     """
     from spaces.realize import trace_text
     from tuner.dynamic.tree import tree_text
@@ -49,6 +50,7 @@ def described(task: Task, chosen: KernelSet) -> dict[str, Any]:
                 "latency_ms": s.latency_s * 1e3,
                 "best_ms": s.best_s * 1e3,
                 "measured": s.measured,
+                "padding_ms": None if s.padding is None else s.latency_s * s.padding * 1e3,
             }
             for s in chosen.shapes
         ],

@@ -16,6 +16,7 @@ from spaces.knobs import (
     Columns,
     Costs,
     Knobs,
+    PadsShapes,
     ShapedTemplate,
     Template,
     draw,
@@ -177,6 +178,9 @@ class KnobSpace:
             tuple(vectors[0].tolist()),
             tuple(map(float, self._template.shape_costs_s(knobs))),
             self._template.layout(knobs),
+            padding=tuple(map(float, self._template.padding(knobs)))
+            if isinstance(self._template, PadsShapes)
+            else (),
         )
 
     def _rank(self, columns: Columns, parent: Knobs | None = None) -> list[dict[str, int]]:

@@ -88,6 +88,14 @@ class ShapedTemplate(Template, Protocol):
         """
 
 
+@runtime_checkable
+class PadsShapes(Protocol):
+    """A template whose tiles may reach beyond a shape."""
+
+    def padding(self, knobs: Knobs) -> Costs:
+        """Share of a setting's multiply-adds that are padding, for each of the task's shapes."""
+
+
 def draw(template: Template, number: int, rng: np.random.Generator) -> Columns:
     """Settings at random; feasible or not."""
     return {

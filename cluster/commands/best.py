@@ -78,11 +78,12 @@ def _print_set(name: str, told: dict[str, Any]) -> None:
             ", ".join(f"{dim}={size}" for dim, size in shape["shape"].items()),
             str(shape["kernel"]),
             f"{shape['latency_ms']:.4g} ms{'' if shape['measured'] else ' (predicted)'}",
+            _share(shape["padding_ms"], shape["latency_ms"]),
             f"{shape['latency_ms'] / shape['best_ms']:.3f}",
         )
         for shape in _some(told["shapes"])
     ]
-    print_table("shape", "kernel", "latency", "of its best kernel", rows=lines)
+    print_table("shape", "kernel", "latency", "padding", "of its best kernel", rows=lines)
     curve = ", ".join(f"{n}: {loss:.3f}" for n, loss in enumerate(told["losses"], start=1))
     click.echo(f"\nlatency over each shape's best kernel, by number of kernels: {curve}")
     if told["prediction_error"] is not None:
@@ -91,6 +92,10 @@ def _print_set(name: str, told: dict[str, Any]) -> None:
             f"{told['prediction_error']:.1%} on average ({told['predictions_judged']} pairs)"
         )
     click.echo()
+
+
+def _share(part: float | None, whole: float) -> str:
+    return "-" if part is None else f"{part / whole:.1%}"
 
 
 def _some(shapes: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -70,6 +70,11 @@ class ContractionTemplate:
         shapes, columns = over_shapes(self._contraction, self._extents, knobs)
         return np.asarray(contraction_knobs.estimate(shapes, self._cpu, columns).cycles / k.HERTZ)
 
+    def padding(self, knobs: Knobs) -> Costs:
+        """See `spaces.knobs.PadsShapes`."""
+        shapes, columns = over_shapes(self._contraction, self._extents, knobs)
+        return contraction_knobs.padding(shapes, columns)
+
     def layout(self, knobs: Knobs) -> str:
         """See `spaces.knobs.ShapedTemplate`."""
         return contraction_knobs.layout(self._contraction, knobs)

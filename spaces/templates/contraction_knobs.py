@@ -131,6 +131,13 @@ def feasible(c: Contraction, cpu: Cpu, columns: Columns) -> npt.NDArray[np.bool_
     return np.asarray(good, dtype=np.bool_)
 
 
+def padding(c: Contraction, columns: Columns) -> npt.NDArray[np.float64]:
+    """Share of the multiply-adds that are padding: of rows, of columns and of the sum."""
+    t = tiling(c, columns)
+    done = t.padded_rows * t.padded_columns * t.padded_depth * 1.0
+    return np.asarray(1.0 - c.row_extent * c.column_extent * c.depth / done)
+
+
 def _least_padded(c: Contraction, cpu: Cpu) -> int:
     """Elements of the result where columns are padded to the narrowest vector."""
     narrow = min(k.widths(cpu, c.out_bits))

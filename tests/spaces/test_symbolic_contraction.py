@@ -15,7 +15,7 @@ from spaces.build import build_artifact, load_kernel
 from spaces.dims import closed, symbols
 from spaces.extract import shaped, task_of
 from spaces.knob_space import KnobSpace
-from spaces.knobs import ShapedTemplate, Template, recall
+from spaces.knobs import PadsShapes, ShapedTemplate, Template, recall
 from spaces.prepack import PREPACK, split
 from spaces.realize import realize, task_module
 from spaces.reference import arguments
@@ -274,6 +274,30 @@ def test_every_setting_has_an_estimate_for_every_shape(name: str) -> None:
             assert costs_s.shape == (len(task.shapes),)
             assert np.isfinite(costs_s).all()
             assert (costs_s > 0).all()
+
+
+@pytest.mark.parametrize("name", sorted(PROGRAMS))
+def test_padding_is_the_share_of_the_work_beyond_a_shape(name: str) -> None:
+    task = PROGRAMS[name].task()
+    for template in shaped_templates(task):
+        assert isinstance(template, PadsShapes)
+        for knobs in feasible(task, template, 20, seed=2):
+            shares = template.padding(knobs)
+            assert shares.shape == (len(task.shapes),)
+            assert (shares >= 0.0).all()
+            assert (shares < 1.0).all()
+
+
+def test_padding_grows_with_what_a_tile_reaches_beyond_the_rows() -> None:
+    task = PROGRAMS["dense"].task()
+    sizes = [instance[0][1] for instance, _ in task.shapes]
+    (template, *_) = shaped_templates(task)
+    assert isinstance(template, PadsShapes)
+    for knobs in feasible(task, template, 5, seed=3):
+        single = template.padding({**knobs, "rows": 1, "row_block": 1, "partition": 0})
+        assert np.ptp(single) < 1e-12, "tiles of one row reach beyond no number of rows"
+        tall = template.padding({**knobs, "rows": 1024, "row_block": 1, "partition": 0})
+        assert tall == pytest.approx([1 - (1 - single[0]) * m / 1024 for m in sizes])
 
 
 @pytest.mark.parametrize("name", sorted(PROGRAMS))

@@ -28,6 +28,8 @@ class ShapeTimes:
         kernel: that the tree takes for it, by its place in `KernelSet.kernels`.
         latency_s: of that kernel; `best_s` of the best kernel of all.
         measured: whether the first of these was; else it is predicted.
+        padding: share of the kernel's work that lies beyond the shape, which is what its guard
+            costs; None where its template knows of none.
     """
 
     instance: Instance
@@ -36,6 +38,7 @@ class ShapeTimes:
     latency_s: float
     best_s: float
     measured: bool
+    padding: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +141,7 @@ def _times(
     found = []
     for place, instance in enumerate(table.instances):
         kernel = pick(tree, dict(instance))
+        padding = table[chosen[kernel]].padding
         found.append(
             ShapeTimes(
                 instance=instance,
@@ -146,6 +150,7 @@ def _times(
                 latency_s=float(latencies_s[kernel, place]),
                 best_s=float(best_s[place]),
                 measured=table.time_s(chosen[kernel], place) is not None,
+                padding=padding[place] if padding else None,
             )
         )
     return tuple(found)

@@ -30,12 +30,15 @@ class Kernel:
         features: of its setting, alike for alike kernels; the same columns for all of a task.
         costs_s: analytic latency for each shape of the task; infinite where it is hopeless.
         layout: kernels of another layout cannot be in one set with it.
+        padding: share of its work that is padding, for each shape; empty where its template
+            knows of none.
     """
 
     candidate: Candidate
     features: tuple[float, ...]
     costs_s: tuple[float, ...]
     layout: str
+    padding: tuple[float, ...] = ()
 
 
 def kernel_of(answer: Evaluated) -> Kernel | None:
