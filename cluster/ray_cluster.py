@@ -48,13 +48,18 @@ def ray_cluster(address: str, *, measure_slots: int = 1) -> Iterator[None]:
         os.environ.setdefault(name, value)
     import ray
 
-    embedded = address == "local" or (address == "auto" and "RAY_ADDRESS" not in os.environ)
+    embedded = is_embedded(address)
     try:
         _connect(address, embedded, measure_slots)
         yield
     finally:
         with _no_process_left(embedded):
             ray.shutdown()
+
+
+def is_embedded(address: str) -> bool:
+    """Whether an address means a cluster of this process alone."""
+    return address == "local" or (address == "auto" and "RAY_ADDRESS" not in os.environ)
 
 
 def _connect(address: str, embedded: bool, measure_slots: int) -> None:
@@ -141,10 +146,3 @@ def _local_settings(measure_slots: int) -> dict[str, Any]:
         "object_store_memory": _OBJECT_STORE_BYTES,
         "resources": {MEASURE: measure_slots},
     }
-
-
-def cluster_cpus() -> int:
-    """CPUs that the cluster has now."""
-    import ray
-
-    return max(1, int(ray.cluster_resources().get("CPU", 1)))
