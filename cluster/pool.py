@@ -69,9 +69,14 @@ class StartWorker:
 
 @dataclass(frozen=True, slots=True)
 class KillWorker:
-    """Command: stop this worker, whatever it does."""
+    """Command: stop this worker, whatever it does.
+
+    Attributes:
+        reason: what is wrong with it; empty where it is only not needed any more.
+    """
 
     worker: str
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,12 +258,15 @@ class Pool(Generic[Job]):
         ]
         commands: list[Command[Job]] = []
         for name in late:
-            commands += [KillWorker(name), *self._lose(name, "held its lease too long", now_s)]
+            commands += self._end(name, "held its lease too long", now_s)
         for name in silent:
-            commands += [KillWorker(name), *self._lose(name, "not heard of any more", now_s)]
+            commands += self._end(name, "not heard of any more", now_s)
         for name in slow:
-            commands += [KillWorker(name), *self._lose(name, self._too_slow, now_s)]
+            commands += self._end(name, self._too_slow, now_s)
         return commands + self._settle(now_s)
+
+    def _end(self, name: str, reason: str, now_s: float) -> list[Command[Job]]:
+        return [KillWorker(name, reason), *self._lose(name, reason, now_s)]
 
     @property
     def _too_slow(self) -> str:

@@ -52,11 +52,17 @@ class RunJob:
 
 @dataclass(frozen=True, slots=True)
 class Starters:
-    """Make the actor of a worker's name; `stop` ends one at once."""
+    """Make the actor of a worker's name.
+
+    Attributes:
+        stop: ends one at once.
+        suspect: told of the machine of each that is lost.
+    """
 
     builder: Callable[[str], Any]
     runner: Callable[[str], Any]
     stop: Callable[[Any], None] = ray.kill
+    suspect: Callable[[str], None] = lambda node: None
 
 
 def policy(device_wait_s: float) -> PoolPolicy:
@@ -94,6 +100,7 @@ class RayMeasurer:
             start=starters.builder,
             beat=lambda actor: actor.beat.remote(),
             stop=starters.stop,
+            suspect=starters.suspect,
             call=self._call_build,
             worked_s=_build_s,
             utilisation=utilisation,
@@ -103,6 +110,7 @@ class RayMeasurer:
             start=starters.runner,
             beat=lambda actor: actor.beat.remote(),
             stop=starters.stop,
+            suspect=starters.suspect,
             call=self._call_run,
             worked_s=lambda measurement: float(measurement.run_s),
             utilisation=utilisation,

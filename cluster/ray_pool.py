@@ -59,6 +59,7 @@ class RayPool(Generic[Job]):
         worked_s: seconds of its own work that a worker's answer tells of; None where it does not.
         beat: asks an actor for a sign of life; None where the pool waits for none.
         stop: ends an actor at once.
+        suspect: told of the machine of each worker that is lost, before another is started.
         utilisation: told of what becomes of each worker.
         clock: seconds that never go back.
     """
@@ -72,6 +73,7 @@ class RayPool(Generic[Job]):
         worked_s: Callable[[Any], float | None] = lambda value: None,
         beat: Callable[[Any], Any] | None = None,
         stop: Callable[[Any], None] = ray.kill,
+        suspect: Callable[[str], None] = lambda node: None,
         utilisation: Utilisation | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -81,6 +83,7 @@ class RayPool(Generic[Job]):
         self._worked_s = worked_s
         self._beat = beat
         self._stop = stop
+        self._suspect = suspect
         self._utilisation = utilisation or Utilisation(clock)
         self._clock = clock
         self._actors: dict[str, Any] = {}
@@ -204,6 +207,7 @@ class RayPool(Generic[Job]):
 
     def _lose(self, name: str, reason: str) -> None:
         _log.warning("%s lost: %s", name, reason)
+        self._suspect(getattr(self._about.get(name), "node", ""))
         self._forget(name)
         self._carry_out(self._pool.on_lost(name, reason, self._clock()))
 
@@ -216,6 +220,9 @@ class RayPool(Generic[Job]):
                 self._started_s[command.worker] = self._clock()
                 self._starting[actor.ready.remote()] = command.worker
             elif isinstance(command, KillWorker):
+                if command.reason:
+                    _log.warning("%s ended: %s", command.worker, command.reason)
+                    self._suspect(getattr(self._about.get(command.worker), "node", ""))
                 self._forget(command.worker)
             elif isinstance(command, Assign):
                 if command.worker not in self._worked:

@@ -29,6 +29,8 @@ class RaySpacePool:
 
     Args:
         start: makes the actor of a worker's name.
+        device_wait_s: how long to wait for a machine that has room for a worker.
+        suspect: told of the machine of each worker that is lost.
         utilisation: told of what becomes of each of them.
     """
 
@@ -37,6 +39,7 @@ class RaySpacePool:
         start: Callable[[str, int, bytes], Any],
         *,
         device_wait_s: float = DEVICE_WAIT_S,
+        suspect: Callable[[str], None] = lambda node: None,
         utilisation: Utilisation | None = None,
     ) -> None:
         self._model: tuple[int, bytes] = (0, b"")
@@ -51,6 +54,7 @@ class RaySpacePool:
             start=lambda name: start(name, *self._model),
             call=lambda actor, batch: actor.evaluate.remote(batch, BATCH_DEADLINE_S),
             beat=lambda actor: actor.beat.remote(),
+            suspect=suspect,
             worked_s=lambda answer: float(answer[1]),
             utilisation=utilisation,
         )

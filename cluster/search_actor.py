@@ -23,10 +23,10 @@ import ray
 
 from actors.quiet import Quiet
 from actors.ray_actors import MEASURE, WorkerPlace, actor_class
-from cluster import nodes
 from cluster.elastic import ElasticMeasurer
 from cluster.fleet import Need
 from cluster.metrics import RunMetrics
+from cluster.nodes import NodeWatch
 from cluster.ray_measurer import RayMeasurer, Starters
 from cluster.ray_space import RaySpacePool
 from cluster.searches import search_name, searches
@@ -219,9 +219,16 @@ class SearchHost:
         order, place = self._order, _place(self._order, run)
         tasks_ref = ray.put(order.tasks)
         needs = _runner_needs(order.cpu_target)
+        watch = NodeWatch()
+
+        def start(kind: str, name: str, *args: Any, **needs: Any) -> Any:
+            options = {**needs, **watch.avoid()}
+            return actor_class(kind).options(**options).remote(name, place, tasks_ref, *args)
+
         starters = Starters(
-            builder=lambda name: _start("builder", name, place, tasks_ref),
-            runner=lambda name: _start("runner", name, place, tasks_ref, **needs),
+            builder=lambda name: start("builder", name),
+            runner=lambda name: start("runner", name, **needs),
+            suspect=watch.suspect,
         )
         utilisation = Utilisation()
         with contextlib.ExitStack() as stack:
@@ -234,15 +241,16 @@ class SearchHost:
             )
             stack.callback(builders_and_runners.close)
             space_pool = RaySpacePool(
-                lambda name, *model: _start("space", name, place, tasks_ref, *model),
+                lambda name, *model: start("space", name, *model),
                 device_wait_s=order.device_wait_s,
+                suspect=watch.suspect,
                 utilisation=utilisation,
             )
             stack.callback(space_pool.close)
             measurer = ElasticMeasurer(
                 builders_and_runners,
                 space_pool,
-                look=nodes.look,
+                look=watch.look,
                 need=self._need,
                 each_look=lambda _: self._metrics.on_pools(
                     {**builders_and_runners.ready, SPACE: space_pool.ready},
@@ -342,10 +350,6 @@ def _learner(order: SearchOrder, run: RunFolder) -> ProcessLearner:
         frozen_s=quiet.frozen_s,
         on_start=quiet.register,
     )
-
-
-def _start(kind: str, name: str, place: WorkerPlace, *args: Any, **needs: Any) -> Any:
-    return actor_class(kind).options(**needs).remote(name, place, *args)
 
 
 def _log_to(path: Path) -> None:

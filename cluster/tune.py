@@ -123,7 +123,7 @@ def _tune_here(
     on_ready: Callable[[], None],
 ) -> tuple[Path, SearchState]:
     """Tune on an embedded cluster, which starts while the model is read, and ends with us."""
-    from cluster.nodes import look
+    from cluster.nodes import NodeWatch
     from cluster.ray_cluster import ray_cluster
     from cluster.searches import start_search, watch_search
 
@@ -135,7 +135,7 @@ def _tune_here(
         with ray_cluster(options.address):
             on_ready()
             prepared = _unless_stopped(preparing, stop)
-            _refuse_missing_device(prepared.target, look())
+            _refuse_missing_device(prepared.target, NodeWatch().look())
             order = _order(options, prepared, started_s, tracking_uri, driver_pid=os.getpid())
             actor = start_search(order)
             try:
@@ -154,7 +154,7 @@ def _tune_there(
 ) -> tuple[Path, SearchState]:
     """Tune on a cluster that others share. Where this run's search is at work there already, for a
     driver that is gone, watch that."""
-    from cluster.nodes import look
+    from cluster.nodes import NodeWatch
     from cluster.ray_cluster import ray_cluster
     from cluster.searches import find_search, start_search, watch_search
     from cluster.targets import resolve_on_cluster
@@ -164,7 +164,9 @@ def _tune_there(
         on_ready()
         if options.run is not None and (actor := find_search(options.run)) is not None:
             return options.run, watch_search(actor, watch, stop)
-        target = resolve_on_cluster(options.target, look(), wait_s=options.device_wait_s)
+        target = resolve_on_cluster(
+            options.target, NodeWatch().look(), wait_s=options.device_wait_s
+        )
         with ThreadPoolExecutor(1, "prepare") as threads:
             placed = replace(options, target=target)
             preparing = threads.submit(_prepare, placed, tracking_uri, lambda: None)

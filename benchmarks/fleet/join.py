@@ -1,7 +1,8 @@
 """How soon a machine that joins gets work, and how soon a lost one's work is given to another.
 
-A real tuning of a small GEMM on one measuring node. A node joins: the clock stops when its runner
-has its first lease. Then the first node is lost with all its processes: the clock stops when what
+A real tuning of a small GEMM on one measuring node. A node joins: the clock starts when Ray has it
+(`from_start` counts from when its Ray was started) and stops when its runner has its first lease.
+Then the first node is lost with all its processes: the clock stops when what
 its runner held is in the queue again. In turns, on one run.
 """
 
@@ -32,13 +33,14 @@ _LINE = re.compile(r"^(\S+ \S+) cluster\.ray_pool \w+ (runner-\d+) (first lease|
 def flags(parser: argparse.ArgumentParser) -> None:
     """Of the command line."""
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--run", type=Path, help="folder for the run, which stays; it must be new")
     parser.add_argument("--size", type=int, default=96, help="of the GEMM")
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Let nodes join and leave."""
-    joins, leaves = [], []
-    with workplace(None) as folder, local_fleet({"CPU": 1}) as fleet:
+    joins, starts, leaves = [], [], []
+    with workplace(options.run) as folder, local_fleet({"CPU": 1}) as fleet:
         run = folder / "run"
         model = ["tune", "examples/gemm.py:gemm", *(f"--arg={n}={options.size}" for n in "mnk")]
         budget = ["--trials", "100000", "--time-budget", "1h", "--target", "llvm"]
@@ -48,9 +50,12 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             _wait(lambda: "first lease" in _kinds(run), search, folder / "log")
             for _ in range(options.rounds):
                 seen = len(_events(run))
-                joined_s = time.time()
+                started_s = time.time()
                 new = fleet.add(NODE)
-                joins.append(_next(run, seen, "first lease", search, folder / "log") - joined_s)
+                joined_s = time.time()
+                leased_s = _next(run, seen, "first lease", search, folder / "log")
+                joins.append(leased_s - joined_s)
+                starts.append(leased_s - started_s)
                 seen = len(_events(run))
                 left_s = time.time()
                 fleet.lose(old)
@@ -61,6 +66,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             kill([search])
     return {
         "join_s": joins,
+        "join_from_start_s": starts,
         "leave_s": leaves,
         "join_median_s": statistics.median(joins),
         "leave_median_s": statistics.median(leaves),

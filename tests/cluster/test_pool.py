@@ -66,7 +66,7 @@ def test_a_worker_that_holds_its_lease_too_long_is_killed_and_its_late_answer_dr
     p.resize(1, 0.0)
     p.on_ready("builder-1", 0.0)
     p.submit("a", 0.0)
-    assert KillWorker("builder-1") in p.tick(10.0)
+    assert KillWorker("builder-1", "held its lease too long") in p.tick(10.0)
     assert p.on_answer(1, 11.0) == (None, [])
 
 
@@ -83,7 +83,8 @@ def test_when_the_wait_for_a_machine_is_over_there_is_no_hope() -> None:
     p = pool(start_deadline_s=5.0)
     p.resize(1, 0.0)
     assert p.tick(4.9) == []
-    assert p.tick(5.0) == [KillWorker("builder-1")]
+    slow = "no machine had room for one within 5 s"
+    assert p.tick(5.0) == [KillWorker("builder-1", slow)]
     assert p.broken == "builder workers do not start: no machine had room for one within 5 s"
 
 
@@ -91,7 +92,8 @@ def test_who_waits_for_a_machine_next_to_others_that_are_ready_waits_again_later
     p = pool(start_deadline_s=5.0)
     p.resize(2, 0.0)
     p.on_ready("builder-1", 0.0)
-    assert p.tick(5.0) == [KillWorker("builder-2"), StartWorker("builder-3")]
+    slow = "no machine had room for one within 5 s"
+    assert p.tick(5.0) == [KillWorker("builder-2", slow), StartWorker("builder-3")]
     assert not p.broken
 
 
@@ -122,7 +124,8 @@ def test_a_worker_that_is_not_heard_of_is_lost_and_its_job_done_by_another() -> 
     p.submit("a", 0.0)
     for second in range(6):
         assert p.tick(float(second)) == []
-    assert p.tick(6.0) == [KillWorker("builder-1"), StartWorker("builder-2")]
+    silent = KillWorker("builder-1", "not heard of any more")
+    assert p.tick(6.0) == [silent, StartWorker("builder-2")]
     assert p.on_ready("builder-2", 7.0) == [Assign(2, "builder-2", "a", 2)]
 
 
