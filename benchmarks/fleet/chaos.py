@@ -44,7 +44,7 @@ def flags(parser: argparse.ArgumentParser) -> None:
     """Of the command line."""
     parser.add_argument("--trials", type=int, default=1000)
     parser.add_argument("--kills", type=int, default=100, help="at least; a tenth of each kind")
-    parser.add_argument("--every", type=float, default=3.0, help="seconds between two, on average")
+    parser.add_argument("--every", type=float, default=4.0, help="seconds between two, on average")
     parser.add_argument("--size", type=int, default=96, help="of the GEMM")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--run", type=Path, help="the run folder, which stays; it must be new")
@@ -147,9 +147,9 @@ def _fight(chaos: Chaos, run: Path, options: argparse.Namespace, until_s: float)
         chaos.mend(now_s)
         if not next_s:
             next_s = now_s + options.every if _records(run) else 0.0
-        elif now_s >= next_s:
+        elif now_s >= next_s and (records := _records(run)) < options.trials:
             chaos.strike()
-            say(f"{sum(chaos.kills.values())} kills, {_records(run)} records: {dict(chaos.kills)}")
+            say(f"{sum(chaos.kills.values())} kills, {records} records: {dict(chaos.kills)}")
             next_s = now_s + chaos.rng.uniform(0.5, 1.5) * options.every
     return f"not done after {_LIMIT_S:g} s"
 
