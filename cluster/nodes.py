@@ -27,6 +27,11 @@ def reach(address: str, port: int) -> bool:
         return False
 
 
+def alive() -> dict[str, Mapping[str, Any]]:
+    """What Ray says of each machine that lives as far as it knows, by its id."""
+    return {node["NodeID"]: node for node in ray.nodes() if node["Alive"]}
+
+
 class NodeWatch:
     """Looks at the cluster, and at machines under suspicion itself.
 
@@ -36,17 +41,19 @@ class NodeWatch:
 
     Args:
         reach: whether a machine's Ray takes a connection, by address and port.
+        alive: what Ray knows.
         clock: seconds that never go back; `wall` seconds since the epoch.
     """
 
     def __init__(
         self,
         reach: Callable[[str, int], bool] = reach,
+        alive: Callable[[], dict[str, Mapping[str, Any]]] = alive,
         *,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        self._reach, self._clock, self._wall = reach, clock, wall
+        self._reach, self._alive, self._clock, self._wall = reach, alive, clock, wall
         self._suspects: set[str] = set()
         self._gone: dict[str, float] = {}
 
@@ -76,9 +83,9 @@ class NodeWatch:
             return {}
         return {"label_selector": {_NODE_ID: f"!in({','.join(sorted(self._gone))})"}}
 
-    def _reachable(self) -> dict[str, Any]:
+    def _reachable(self) -> dict[str, Mapping[str, Any]]:
         """What Ray says of each machine that lives, without those that do not answer."""
-        alive = {n["NodeID"]: n for n in ray.nodes() if n["Alive"]}
+        alive = self._alive()
         self._suspects &= alive.keys()
         self._gone = {n: asked_s for n, asked_s in self._gone.items() if n in alive}
         now_s = self._clock()

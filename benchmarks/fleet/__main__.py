@@ -1,4 +1,4 @@
-"""The fleet, measured: `python -m benchmarks.fleet chaos|join|slots|share|scale --json`."""
+"""The fleet, measured: `python -m benchmarks.fleet chaos|grow|join|scale|share|slots --json`."""
 
 from __future__ import annotations
 
@@ -7,12 +7,19 @@ import json
 import sys
 from pathlib import Path
 
-from benchmarks.fleet import chaos, join, scale, share, slots
+from benchmarks.fleet import chaos, grow, join, scale, share, slots
 from benchmarks.machine import about
 from tuner.atomic import atomic_file
 from tuner.errors import TunerError
 
-SCENARIOS = {"chaos": chaos, "join": join, "slots": slots, "share": share, "scale": scale}
+SCENARIOS = {
+    "chaos": chaos,
+    "grow": grow,
+    "join": join,
+    "slots": slots,
+    "share": share,
+    "scale": scale,
+}
 
 
 def main() -> None:
