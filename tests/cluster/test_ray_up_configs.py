@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft7Validator
 
+from cluster.spot_notice import CLOUDS, main
 from tests.cluster.fleet_configs import RAY_UP, load
 
 NODE_CONFIG = {
@@ -125,7 +126,7 @@ def test_ray_is_started_with_flags_that_it_has(name: str) -> None:
 
     config = load(name)
     for which in ("head", "worker"):
-        before, command = config[f"{which}_start_ray_commands"]
+        before, command = config[f"{which}_start_ray_commands"][:2]
         assert before == "ray stop"
         limit, _, rest = command.partition("; ")
         assert limit.startswith("ulimit ")
@@ -137,6 +138,19 @@ def test_ray_is_started_with_flags_that_it_has(name: str) -> None:
             assert given["dashboard_host"] == "127.0.0.1"
             assert given["disable_usage_stats"]
             assert given["autoscaling_config"] == "~/ray_bootstrap_config.yaml"
+
+
+@pytest.mark.parametrize("name", RAY_UP)
+def test_workers_look_out_for_the_end_of_their_machine(name: str) -> None:
+    config = load(name)
+    assert len(config["head_start_ray_commands"]) == 2
+    command = config["worker_start_ray_commands"][2]
+    found = re.fullmatch(r"nohup setsid python -m (\S+) (\w+) < /dev/null > \S+ 2>&1 &", command)
+    assert found is not None
+    module, cloud = found.groups()
+    assert module == main.__module__
+    assert cloud == config["provider"]["type"]
+    assert cloud in CLOUDS
 
 
 @pytest.mark.parametrize("name", RAY_UP)
