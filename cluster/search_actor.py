@@ -29,7 +29,7 @@ from cluster.metrics import RunMetrics
 from cluster.nodes import NodeWatch
 from cluster.ray_measurer import RayMeasurer, Starters
 from cluster.ray_space import RaySpacePool
-from cluster.searches import search_name, searches
+from cluster.search_names import search_name, searches
 from tuner.candidate import Candidate
 from tuner.effort import Effort
 from tuner.errors import TunerError

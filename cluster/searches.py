@@ -1,41 +1,32 @@
 """The search actor of a run, from outside: start it, find it, watch it, stop it.
 
-Its name is made from the run's folder, so that whoever can name the run can find its search. On a
-cluster that others share it is detached: it outlives its driver, and a second driver of the same
-run watches the search that is there.
+On a cluster that others share it is detached: it outlives its driver, and a second driver of the
+same run watches the search that is there.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cluster.search_names import NAMESPACE, search_name
 from tuner.errors import TunerError
 from tuner.progress import Snapshot
 
 if TYPE_CHECKING:
     from cluster.search_actor import SearchOrder, SearchState
 
-NAMESPACE = "tuner"
-_PREFIX = "search-"
-
 _WATCH_S = 0.5
 _ANSWER_S = 10.0
 _UNREACHABLE_S = 60.0
 """How long a search may be silent: it is started again within a few seconds, on another machine
 within some twenty."""
-_END_GRACE_S = 90.0
+END_GRACE_S = 90.0
 """What a search gets beyond its deadline, or after it is asked to stop, to end in order."""
-
-
-def search_name(run: Path) -> str:
-    """What the search of a run is called in Ray."""
-    return _PREFIX + hashlib.sha256(str(run.resolve()).encode()).hexdigest()[:16]
 
 
 def find_search(run: Path) -> Any | None:
@@ -46,14 +37,6 @@ def find_search(run: Path) -> Any | None:
         return ray.get_actor(search_name(run), namespace=NAMESPACE)
     except ValueError:
         return None
-
-
-def searches() -> list[str]:
-    """Names of all searches at work on the cluster, in order."""
-    from ray.util import list_named_actors
-
-    names = (actor["name"] for actor in list_named_actors(all_namespaces=True))
-    return sorted(name for name in names if name and name.startswith(_PREFIX))
 
 
 def start_search(order: SearchOrder) -> Any:
@@ -93,7 +76,7 @@ def watch_search(
     """
     import ray
 
-    until_s = latest_s + _END_GRACE_S
+    until_s = latest_s + END_GRACE_S
     stopping = False
     while True:
         state = _state(actor)
@@ -104,7 +87,7 @@ def watch_search(
             return state
         if stop.is_set():
             if not stopping:
-                stopping, until_s = True, min(until_s, time.monotonic() + _END_GRACE_S)
+                stopping, until_s = True, min(until_s, time.monotonic() + END_GRACE_S)
             actor.stop.remote()  # each time: one that was started again has forgotten it
         if time.monotonic() > until_s:
             ray.kill(actor)
@@ -115,7 +98,7 @@ def watch_search(
             stop.wait(_WATCH_S)
 
 
-def stop_search(actor: Any, *, deadline_s: float = _END_GRACE_S) -> SearchState:
+def stop_search(actor: Any, *, deadline_s: float = END_GRACE_S) -> SearchState:
     """End a search in order and wait for it.
 
     Raises:
@@ -123,7 +106,7 @@ def stop_search(actor: Any, *, deadline_s: float = _END_GRACE_S) -> SearchState:
     """
     stop = threading.Event()
     stop.set()
-    return watch_search(actor, None, stop, latest_s=time.monotonic() + deadline_s - _END_GRACE_S)
+    return watch_search(actor, None, stop, latest_s=time.monotonic() + deadline_s - END_GRACE_S)
 
 
 def _state(actor: Any) -> SearchState:
