@@ -30,6 +30,7 @@ _SAYS = {
     "int8": "Products of bytes against products of floats, both ours (`benchmarks.int8`)",
     "memory_bound": "Memory-bound programs against a copy (`benchmarks.memory_bound`)",
     "dynamic": "One tuning for all sizes against one for each (`benchmarks.dynamic`)",
+    "fleet": "A fleet that grows, shrinks and breaks (`benchmarks.fleet`)",
 }
 
 Columns = Sequence[tuple[str, str]]
@@ -112,6 +113,13 @@ _COLUMNS: dict[str, Columns] = {
         ("us to decide", "decision_us"),
         ("library bytes", "library_bytes"),
         ("failure", "failure"),
+    ),
+    "fleet": (
+        ("slots", "slots"),
+        ("trials", "trials"),
+        ("trials/s", "trials_per_s"),
+        ("of what they could do", "efficiency"),
+        ("the search's CPU ms for each", "search_cpu_ms_per_trial"),
     ),
     "memory_bound": (
         ("program", "label"),
