@@ -6,6 +6,7 @@ once its child process is warm, with the device and toolchain it speaks for.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -71,6 +72,19 @@ class About:
     toolchain: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A build that went well, told apart from its artifact, which goes to a runner alone.
+
+    Attributes:
+        build_s: seconds it took.
+        sha256: of the artifact: nothing else is loaded in its place.
+    """
+
+    build_s: float
+    sha256: str
+
+
 class _Alive:
     """A worker that gives signs of life."""
 
@@ -128,11 +142,11 @@ class BuilderActor(_Alive):
     @ray.method(num_returns=2)  # type: ignore[untyped-decorator]
     def build(
         self, task_key: str, candidate: Candidate, deadline_s: float
-    ) -> tuple[float | Measurement, bytes]:
-        """Seconds the build took and the artifact; or how it failed, and nothing."""
+    ) -> tuple[Compiled | Measurement, bytes]:
+        """What was made, and the artifact; or how it failed, and nothing."""
         built = self._builder.build(self._tasks[task_key], candidate, deadline_s)
         if isinstance(built, Built):
-            return built.build_s, built.artifact
+            return Compiled(built.build_s, built.sha256), built.artifact
         return built, b""
 
 
@@ -160,12 +174,18 @@ class RunnerActor(_Alive):
         self,
         task_key: str,
         artifact: bytes,
+        sha256: str,
         timing: Timing,
         cutoff_s: float | None,
         deadline_s: float,
         instance: Instance = (),
-    ) -> Measurement:
-        """Check and time an artifact, for one shape where there are several."""
+    ) -> Measurement | None:
+        """Check and time an artifact, for one shape where there are several.
+
+        None if it is not what was built: then it was not loaded.
+        """
+        if hashlib.sha256(artifact).hexdigest() != sha256:
+            return None
         return self._runner.run(
             self._tasks[task_key],
             artifact,

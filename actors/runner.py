@@ -18,6 +18,7 @@ from tuner.record import Measurement, Status
 from tuner.task import Instance, Task
 
 _START_DEADLINE_S = 120.0
+_DEVICE_ERROR = "CUDA"
 _REFERENCE_DEADLINE_S = 600.0
 _RECYCLE_RSS_BYTES = 2 << 30
 _SPINS = 20_000
@@ -106,7 +107,8 @@ class Runner:
         """Check an artifact's output and time it.
 
         A crash in a child that had run others before is tried once more in a fresh one: it may
-        be their fault. A child that saw anything go wrong is not used again.
+        be their fault. So is an error of the device, which may have been left in its context by
+        one that seemed to end well. A child that saw anything go wrong is not used again.
 
         Args:
             cutoff_s: a kernel slower than this is CENSORED with the one sample it gave.
@@ -128,7 +130,7 @@ class Runner:
             good = measured.status in (Status.OK, Status.CENSORED)
             if not good or self._child.rss_bytes() > _RECYCLE_RSS_BYTES:
                 self._child.replace()
-            if fresh or not isinstance(result, Died | MemoryExceeded):
+            if fresh or not _may_be_anothers(result):
                 return replace(measured, run_s=elapsed_s() + self._section_s)
 
     def close(self) -> None:
@@ -212,6 +214,13 @@ def _judged(result: Outcome | Measurement) -> Measurement:
             return Measurement(Status.TIMEOUT, error=str(result))
         case _:
             return _failed(str(result))
+
+
+def _may_be_anothers(result: Outcome | Measurement) -> bool:
+    """Whether what went wrong may be the doing of a kernel that the child ran before."""
+    if isinstance(result, Raised):
+        return _DEVICE_ERROR in str(result)
+    return isinstance(result, Died | MemoryExceeded)
 
 
 def _failed(error: str) -> Measurement:

@@ -10,6 +10,7 @@ from typing import Any
 
 import ray
 
+from actors.ray_actors import Compiled
 from cluster.fleet import Crew, Node
 from cluster.pool import Pool, PoolPolicy
 from cluster.ray_pool import Done, RayPool
@@ -42,12 +43,13 @@ class RunJob:
 
     Attributes:
         artifact: reference to the compiled program, which the driver never fetches.
+        compiled: what its builder said of it.
     """
 
     trial: Trial
     cutoff_s: float | None
     artifact: Any
-    build_s: float
+    compiled: Compiled
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,7 @@ class RayMeasurer:
         self._effort = effort
         self._attempts = policy(device_wait_s).attempts
         self._wall = wall
-        self._built: OrderedDict[tuple[str, str], tuple[Any, float]] = OrderedDict()
+        self._built: OrderedDict[tuple[str, str], tuple[Any, Compiled]] = OrderedDict()
         self._artifacts: dict[int, Any] = {}
         build_lease_s = 2 * effort.build_deadline_s + _GRACE_S
         run_lease_s = 2 * effort.run_deadline_s + _GRACE_S
@@ -112,7 +114,7 @@ class RayMeasurer:
             stop=starters.stop,
             suspect=starters.suspect,
             call=self._call_run,
-            worked_s=lambda measurement: float(measurement.run_s),
+            worked_s=lambda measurement: measurement.run_s if measurement else None,
             utilisation=utilisation,
         )
 
@@ -195,6 +197,7 @@ class RayMeasurer:
         return actor.run.remote(
             job.trial.task_key,
             job.artifact,
+            job.compiled.sha256,
             timing,
             job.cutoff_s,
             self._effort.run_deadline_s,
@@ -209,29 +212,30 @@ class RayMeasurer:
             return self._lost(done, job.trial)
         if isinstance(done.value, Measurement):
             return self._record(job.trial, done.value, done, attempt=done.attempt)
-        build_s = float(done.value)
         if job.trial.rung > 0 or job.trial.instance:  # there are more trials of it to come
-            self._built[job.trial.task_key, job.trial.candidate.key] = (artifact, build_s)
+            self._built[job.trial.task_key, job.trial.candidate.key] = (artifact, done.value)
             while len(self._built) > _BUILT_KEPT:
                 self._built.popitem(last=False)
-        job_to_run = RunJob(job.trial, job.cutoff_s, artifact, build_s)
+        job_to_run = RunJob(job.trial, job.cutoff_s, artifact, done.value)
         self._runners.submit(job_to_run, attempt=done.attempt)
         return None
 
     def _take_run(self, done: Done[RunJob]) -> Record | None:
         """The record of a trial; None if its artifact is lost and it is built once more."""
         job = done.job
-        if done.missing and done.attempt < self._attempts:
+        missing = done.missing or (done.value is None and not done.lost)
+        if missing and done.attempt < self._attempts:
             self._built.pop((job.trial.task_key, job.trial.candidate.key), None)
             self._builders.submit(BuildJob(job.trial, job.cutoff_s), attempt=done.attempt + 1)
             return None
-        if done.lost:
+        if missing or done.lost:
             return self._lost(done, job.trial)
-        measurement = replace(done.value, build_s=job.build_s)
+        measurement = replace(done.value, build_s=job.compiled.build_s)
         return self._record(job.trial, measurement, done, attempt=done.attempt)
 
     def _lost(self, done: Done[Any], trial: Trial) -> Record:
-        measurement = Measurement(Status.LOST, error=done.lost)
+        why = done.lost or "its artifact was not what was built"
+        measurement = Measurement(Status.LOST, error=why)
         return self._record(trial, measurement, done, attempt=done.attempt)
 
     def _record(
@@ -243,6 +247,6 @@ class RayMeasurer:
         return Record(trial, measurement, provenance, attempt, self._wall())
 
 
-def _build_s(outcome: float | Measurement) -> float:
+def _build_s(outcome: Compiled | Measurement) -> float:
     """Seconds of building in a builder's answer, good or bad."""
-    return outcome.build_s if isinstance(outcome, Measurement) else float(outcome)
+    return outcome.build_s

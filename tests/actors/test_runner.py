@@ -36,6 +36,8 @@ class Fake:
         self.ran += 1
         self.word = artifact.decode()
         if self.word == "crash if used" and self.ran > 1: os.abort()
+        if self.word == "poisoned if used" and self.ran > 1:
+            raise RuntimeError("CUDA: an illegal memory access was encountered")
         if self.word == "slow": time.sleep(1.1)
         error = "off by one" if self.word == "wrong" else ""
         return Checked(error, 1.1 if self.word == "slow" else 0.001)
@@ -107,6 +109,14 @@ def test_a_crash_in_a_used_child_is_tried_again_in_a_fresh_one(
     runner = fake()
     first = pid(run(runner, b"good"))
     assert pid(run(runner, b"crash if used")) != first
+
+
+def test_an_error_of_the_device_that_another_kernel_may_have_left_is_not_believed_at_once(
+    fake: Callable[..., Runner],
+) -> None:
+    runner = fake()
+    first = pid(run(runner, b"good"))
+    assert pid(run(runner, b"poisoned if used")) != first
 
 
 def test_a_crash_while_timed_names_the_signal(fake: Callable[..., Runner]) -> None:
