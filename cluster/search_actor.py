@@ -12,10 +12,11 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import ray
 
@@ -23,17 +24,23 @@ from actors.quiet import Quiet
 from actors.ray_actors import MEASURE, WorkerPlace, actor_class
 from cluster.ray_measurer import RayMeasurer, Starters
 from cluster.ray_space import RaySpacePool
+from tuner.after_durable import AfterDurable
 from tuner.candidate import Candidate
 from tuner.effort import Effort
 from tuner.errors import TunerError
 from tuner.learner import ProcessLearner
+from tuner.observer import Observer
 from tuner.options import MAX_KERNELS
+from tuner.place_url import open_place
 from tuner.progress import Snapshot
 from tuner.run_folder import RunFolder
 from tuner.run_lock import RunLock
+from tuner.run_place import run_place, run_uuid
+from tuner.segment_store import SegmentStore
 from tuner.session import Limits, Machines, Session
 from tuner.similar import Seeds
 from tuner.sqlite_store import SqliteStore
+from tuner.store import RecordStore
 from tuner.strategies import search_maker
 from tuner.task import Task
 from tuner.tracking import RunStatus, SpoolObserver, TrackerProcess
@@ -61,6 +68,7 @@ class SearchOrder:
         base_model: what the cost model begins with; None is nothing.
         seeds: what searches may begin with, by task key.
         max_kernels: that may serve all shapes of a task with symbolic dimensions.
+        url: of the run, where it lives away from this machine; `run` is then its working folder.
     """
 
     run: Path
@@ -81,6 +89,7 @@ class SearchOrder:
     base_model: bytes | None = None
     seeds: Mapping[str, Seeds] = field(default_factory=dict)
     max_kernels: int = MAX_KERNELS
+    url: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +153,7 @@ class SearchHost:
     def _run(self) -> str:
         order, run = self._order, RunFolder(self._order.run)
         lock = RunLock(run.lock, serves=order.driver_pid)
-        with lock, contextlib.closing(SqliteStore(run.store)) as store:
+        with lock, contextlib.closing(_opened_store(order, run)) as store:
             _log_to(run.log)
             store.put_tasks(order.tasks, {k: c.key for k, c in order.defaults.items()})
             with self._tracked(run, store) as observer, _machines(order, run) as machines:
@@ -168,11 +177,13 @@ class SearchHost:
                 return self._session.run()
 
     @contextlib.contextmanager
-    def _tracked(self, run: RunFolder, store: SqliteStore) -> Iterator[_CatchingUp]:
+    def _tracked(self, run: RunFolder, store: RecordStore) -> Iterator[Observer]:
         """Tracking around a session: whatever becomes of it, MLflow hears how it ended."""
         order = self._order
         try:
-            spool = SpoolObserver(run.root, name=run.root.name, params=order.facts)
+            spool = SpoolObserver(
+                run.root, name=run.root.name, params=order.facts, new_uuid=_new_uuid(order, run)
+            )
         except OSError as error:
             raise TunerError(f"cannot write to {run.root}: {error.strerror}") from error
         tracker = TrackerProcess.start(run.root, order.tracking_uri)
@@ -181,7 +192,8 @@ class SearchHost:
             quiet.register(tracker.pid)
         status = RunStatus.FAILED
         try:
-            yield _CatchingUp(spool, store)
+            told = _CatchingUp(spool, store)
+            yield AfterDurable(told, store) if isinstance(store, SegmentStore) else told
             status = RunStatus.KILLED if self._stop.is_set() else RunStatus.FINISHED
         finally:
             spool.close(status)
@@ -194,7 +206,7 @@ class SearchHost:
 class _CatchingUp:
     """A spool observer that first says what an earlier session stored but did not say."""
 
-    def __init__(self, spool: SpoolObserver, store: SqliteStore) -> None:
+    def __init__(self, spool: SpoolObserver, store: RecordStore) -> None:
         self._spool = spool
         self._store = store
         self.on_record = spool.on_record
@@ -209,6 +221,24 @@ class _CatchingUp:
 
 
 SearchActor = ray.remote(num_cpus=0, max_restarts=0)(SearchHost)
+
+
+def _opened_store(order: SearchOrder, run: RunFolder) -> SqliteStore | SegmentStore:
+    """The store of a run, to write to: in its folder, or where its URL says.
+
+    Raises:
+        TunerError: it cannot be opened, or another process writes to it.
+    """
+    if not order.url:
+        return SqliteStore(run.store)
+    return SegmentStore(open_place(order.url), run.store)
+
+
+def _new_uuid(order: SearchOrder, run: RunFolder) -> Callable[[], str]:
+    """What the tracker is to know a new run by: of one with a URL the same on each machine."""
+    if not order.url:
+        return lambda: uuid4().hex
+    return lambda: run_uuid(run_place(order.url), run.read_manifest())
 
 
 def node_folder() -> Path:

@@ -18,6 +18,7 @@ from tuner.options import TuneOptions
 from tuner.progress import Snapshot
 from tuner.run_folder import Manifest, RunFolder, open_run
 from tuner.run_lock import RunLock
+from tuner.run_place import begin, local, put_model, run_place
 
 if TYPE_CHECKING:
     from cluster.lessons import Lessons
@@ -38,13 +39,13 @@ class TuneResult:
     """What a session of tuning left behind.
 
     Attributes:
-        run: the run folder; everything is in there.
+        run: the run folder, or the URL of the run; everything is in there.
         ended: `trials`, `time`, `signal` or `done` (nothing left to try).
         warnings: for people; the results are whole.
         mlflow_command: opens the experiment.
     """
 
-    run: Path
+    run: Path | str
     snapshot: Snapshot
     ended: str
     warnings: tuple[str, ...]
@@ -56,6 +57,7 @@ class _Prepared:
     """A model as it goes to the search."""
 
     run: RunFolder
+    url: str
     tasks: tuple[Task, ...]
     defaults: dict[str, Candidate]
     target: str
@@ -105,7 +107,7 @@ def tune(
         error.add_note(state.trace)
         raise error
     return TuneResult(
-        run=prepared.run.root,
+        run=prepared.url or prepared.run.root,
         snapshot=state.snapshot,
         ended=state.ended,
         warnings=tuple(w for w in (warning, *state.warnings) if w),
@@ -153,13 +155,29 @@ def _prepare(
     target = resolve_target(options.target)
     base = base_for(options.base_model, target, tracking_uri)
     tasks = tuple(extract(lower(model.module, target), target, options.only, model.shapes))
-    folder = options.run or _new_folder(model)
-    run, _ = open_run(folder, _manifest(options, model, target))
+    others = [local(other) for other in options.seeds_from]
+    run, url = _opened(options, model, _manifest(options, model, target))
+    lessons = replace(base, seeds=seeds_for(tasks, run, others))
+    return _Prepared(run, url, tasks, {t.key: default_candidate(t) for t in tasks}, target, lessons)
+
+
+def _opened(options: TuneOptions, model: Model, wanted: Manifest) -> tuple[RunFolder, str]:
+    """The run folder, with the model in it, and the URL of the run if it has one."""
+    remote = None
+    if isinstance(options.run, str):
+        remote = run_place(options.run)
+        begin(remote, wanted)
+        folder = remote.run.root
+    else:
+        folder = options.run or _new_folder(model)
+    run, _ = open_run(folder, wanted)
     with RunLock(run.lock):  # refused early, and once more by the search, which keeps it
         if not run.model_dir.exists():
             _keep_model(model, options, run)
-    lessons = replace(base, seeds=seeds_for(tasks, run, options.seeds_from))
-    return _Prepared(run, tasks, {t.key: default_candidate(t) for t in tasks}, target, lessons)
+    if remote is None:
+        return run, ""
+    put_model(remote)
+    return run, remote.url
 
 
 def _keep_model(model: Model, options: TuneOptions, run: RunFolder) -> None:
@@ -226,6 +244,7 @@ def _order(
     cpus = cluster_cpus()
     return SearchOrder(
         run=prepared.run.root.resolve(),
+        url=prepared.url,
         driver_pid=os.getpid(),
         tasks=prepared.tasks,
         defaults=prepared.defaults,

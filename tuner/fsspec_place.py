@@ -4,6 +4,7 @@ Only storage whose driver makes an object if and only if there is none, decided 
 hold a run: `s3://` (S3 and what offers its conditional writes, such as MinIO; s3fs of 2025 or
 newer), `gs://` and `abfs://`, each with a driver of its own that is installed beside fsspec. S3
 servers that ignore the condition are found out by `tuner.lease` before anything is written.
+S3 is tested against a simulated server; Google's and Azure's are as their drivers' code says.
 `memory://` lives in this process only. All of these show an object to everyone as soon as it is
 written. Other schemes (sftp, webdav, hdfs, ...) look first and write then, and two writers could
 both believe that they were first: they are refused, and can be used by mounting them instead.
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any
 
 from tuner.errors import TunerError, UsageError
@@ -35,6 +36,20 @@ _creating = threading.Lock()
 """The file system in memory looks first and writes then; within a process this makes it one."""
 
 
+def check_url(url: str) -> None:
+    """Refuse a URL whose scheme cannot hold a run, or that names no folder; nothing is imported.
+
+    Raises:
+        UsageError: it is such a URL.
+    """
+    scheme, _, path = url.partition("://")
+    if scheme not in DRIVERS:
+        known = ", ".join(f"{known}://" for known in ("file", "s3", "gs", "abfs"))
+        raise UsageError(f"a run cannot live on {scheme}:// (but on {known}): mount it instead")
+    if not path.strip("/"):
+        raise UsageError(f"{url!r} names no folder: write for example {scheme}://bucket/run")
+
+
 class FsspecPlace:
     """A `Place` on object storage.
 
@@ -48,18 +63,17 @@ class FsspecPlace:
     """
 
     def __init__(self, url: str) -> None:
-        scheme, _, path = url.partition("://")
-        if scheme not in DRIVERS:
-            known = ", ".join(f"{known}://" for known in ("file", "s3", "gs", "abfs"))
-            raise UsageError(f"a run cannot live on {scheme}:// (but on {known}): mount it instead")
-        if not path.strip("/"):
-            raise UsageError(f"{url!r} names no folder: write for example {scheme}://bucket/run")
+        check_url(url)
         self.name = url.rstrip("/")
+        scheme = url.partition("://")[0]
         self._files, self._root = _opened(scheme, self.name)
+        self._guard: AbstractContextManager[object] = nullcontext()
+        if scheme == "memory":
+            self._guard = _creating
 
     def create(self, path: str, data: bytes) -> bool:
         """See `Place.create`."""
-        with self._mended(), _creating:
+        with self._mended(), self._guard:
             try:
                 self._files.pipe_file(self._at(path), data, mode="create")
             except OSError:

@@ -114,12 +114,13 @@ class Lease:
             TunerError: it is held, or the place cannot decide who is first.
         """
         while True:
-            last = max(map(_number, self._place.list(FOLDER)), default=0)
+            last = self._latest()
             if last:
                 self._outwait(last)
             mine = _text(self._holder)
             if self._place.create(_path(last + 1), mine) or self._is_mine(last + 1):
-                break  # else someone was faster: look again
+                break
+            self._sleep(0.1)  # someone was faster: look again
         if self._place.create(_path(last + 1), mine):
             raise TunerError(
                 f"{self._place.name}: the storage overwrites an object that was to be made only "
@@ -127,6 +128,13 @@ class Lease:
             )
         self.epoch = last + 1
         self._renewed_s = self._monotonic()
+
+    def _latest(self) -> int:
+        """Number of the newest lease; 0 where there is none."""
+        last = max(map(_number, self._place.list(FOLDER)), default=0)
+        while self._place.read([_path(last + 1)]):
+            last += 1  # a shared file system may list a folder as it was a moment ago
+        return last
 
     def _outwait(self, number: int) -> None:
         """Return when the lease is free; refuse when it is not."""

@@ -133,6 +133,18 @@ class TestTaking:
         mine.acquire()
         assert mine.epoch == 5
 
+    def test_a_folder_that_is_listed_as_it_was_does_not_matter(self, time: Time) -> None:
+        class Stale(MemoryPlace):
+            def list(self, prefix: str) -> list[str]:
+                return []
+
+        place = Stale()
+        for epoch in (1, 2):
+            mine = lease(place, time)
+            mine.acquire()
+            assert mine.epoch == epoch
+            mine.release()
+
     def test_an_answer_that_was_lost_does_not_matter(self, time: Time) -> None:
         class Deaf(MemoryPlace):
             def create(self, path: str, data: bytes) -> bool:
