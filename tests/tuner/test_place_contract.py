@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import secrets
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -18,14 +20,37 @@ from tuner.place_url import is_url, open_place
 
 
 def on_fsspec(folder: Path) -> Place:
-    pytest.importorskip("fsspec")
     return open_place(f"memory://{secrets.token_hex(4)}/run")
+
+
+@functools.cache
+def simulated_s3() -> str:
+    """A bucket on a server that plays S3 on loopback until this process ends.
+
+    For those who have s3fs and moto's server installed; others have the other places.
+    """
+    moto = pytest.importorskip("moto.server")
+    boto3 = pytest.importorskip("boto3")
+    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    os.environ["AWS_ENDPOINT_URL"] = f"http://{host}:{port}"
+    os.environ.update(AWS_ACCESS_KEY_ID="who", AWS_SECRET_ACCESS_KEY="ever")
+    os.environ.setdefault("AWS_DEFAULT_REGION", "us-east-1")
+    boto3.client("s3").create_bucket(Bucket="bucket")
+    return "s3://bucket"
+
+
+def on_s3(folder: Path) -> Place:
+    pytest.importorskip("s3fs")
+    return open_place(f"{simulated_s3()}/{secrets.token_hex(4)}/run")
 
 
 PLACES: dict[str, Callable[[Path], Place]] = {
     "memory": lambda folder: MemoryPlace(),
     "folder": lambda folder: open_place((folder / "a run #%20").as_uri()),
     "fsspec": on_fsspec,
+    "s3": on_s3,
 }
 
 
@@ -144,15 +169,12 @@ class TestNames:
             open_place(url)
 
     def test_a_missing_driver_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        import sys
-
-        monkeypatch.setitem(sys.modules, "s3fs", None)
+        monkeypatch.setitem(sys.modules, "fsspec.core", None)
         with pytest.raises(TunerError, match="pip install fsspec s3fs") as caught:
             open_place("s3://bucket/run")
         assert "\n" not in str(caught.value)
 
     def test_what_a_driver_raises_is_one_line(self) -> None:
-        pytest.importorskip("fsspec")
         place: Any = open_place("memory://x/run")
 
         class Broken:
