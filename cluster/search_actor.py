@@ -31,15 +31,13 @@ from tuner.errors import TunerError
 from tuner.learner import ProcessLearner
 from tuner.observer import Observer
 from tuner.options import MAX_KERNELS
-from tuner.place_url import open_place
 from tuner.progress import Snapshot
 from tuner.run_folder import RunFolder
 from tuner.run_lock import RunLock
-from tuner.run_place import run_place, run_uuid
+from tuner.run_place import open_store, run_place, run_uuid
 from tuner.segment_store import SegmentStore
 from tuner.session import Limits, Machines, Session
 from tuner.similar import Seeds
-from tuner.sqlite_store import SqliteStore
 from tuner.store import RecordStore
 from tuner.strategies import search_maker
 from tuner.task import Task
@@ -153,7 +151,7 @@ class SearchHost:
     def _run(self) -> str:
         order, run = self._order, RunFolder(self._order.run)
         lock = RunLock(run.lock, serves=order.driver_pid)
-        with lock, contextlib.closing(_opened_store(order, run)) as store:
+        with lock, contextlib.closing(open_store(run, order.url)) as store:
             _log_to(run.log)
             store.put_tasks(order.tasks, {k: c.key for k, c in order.defaults.items()})
             with self._tracked(run, store) as observer, _machines(order, run) as machines:
@@ -221,17 +219,6 @@ class _CatchingUp:
 
 
 SearchActor = ray.remote(num_cpus=0, max_restarts=0)(SearchHost)
-
-
-def _opened_store(order: SearchOrder, run: RunFolder) -> SqliteStore | SegmentStore:
-    """The store of a run, to write to: in its folder, or where its URL says.
-
-    Raises:
-        TunerError: it cannot be opened, or another process writes to it.
-    """
-    if not order.url:
-        return SqliteStore(run.store)
-    return SegmentStore(open_place(order.url), run.store)
 
 
 def _new_uuid(order: SearchOrder, run: RunFolder) -> Callable[[], str]:

@@ -29,6 +29,8 @@ from tuner.place import Place
 from tuner.place_url import check_url, open_place
 from tuner.run_folder import Manifest, RunFolder, manifest_from_json, refuse_other_run
 from tuner.segment_index import catch_up
+from tuner.segment_store import SegmentStore
+from tuner.sqlite_store import SqliteStore
 
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _MANIFEST = "run.json"
@@ -120,6 +122,15 @@ def local(run: Path | str, *, model: bool = False) -> Path:
         UsageError, TunerError: as `run_place` and `fetch`.
     """
     return run if isinstance(run, Path) else fetch(run_place(run), model=model)
+
+
+def open_store(run: RunFolder, url: str = "") -> SqliteStore | SegmentStore:
+    """The store of a run, to write to. One with a URL has its segments there, its index in `run`.
+
+    Raises:
+        TunerError: it cannot be opened, or another process writes to it.
+    """
+    return SegmentStore(open_place(url), run.store) if url else SqliteStore(run.store)
 
 
 def put_model(remote: RunPlace) -> None:

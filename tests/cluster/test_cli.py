@@ -231,6 +231,27 @@ def test_a_shared_run_is_shown_like_a_local_one(
     assert printed[0] == printed[1] != ""
 
 
+@pytest.mark.parametrize("shared", [False, True])
+def test_records_are_brought_back_into_a_run(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    a_run: Path,
+    a_shared_run: str,
+    shared: bool,
+) -> None:
+    out = tmp_path / "records.jsonl"
+    assert run(["export", str(a_run), "--records", str(out)]) == 0
+    line = json.loads(out.read_text().splitlines()[1])
+    line["candidate"]["payload"] = "[2]"
+    out.write_text(out.read_text() + json.dumps(line) + "\n")
+    name = a_shared_run if shared else str(a_run)
+    capsys.readouterr()
+    assert run(["restore", name, str(out)]) == 0
+    assert capsys.readouterr().out == "added 1 records; 2 were there already\n"
+    assert run(["status", name, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["failures"] == {"wrong": 2}
+
+
 def test_the_records_of_a_shared_run_are_exported(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, a_shared_run: str
 ) -> None:
