@@ -7,7 +7,7 @@ once its child process is warm, with the device and toolchain it speaks for.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,8 @@ from tuner.task import Instance, Task
 MEASURE = "measure"
 """Ray's custom resource that says: kernels may be timed here, one at a time."""
 
-_NO_RETRY = {"max_restarts": 0, "max_task_retries": 0}
+# A sign of life is given while a job runs: it has a thread of its own.
+_OPTIONS = {"max_restarts": 0, "max_task_retries": 0, "concurrency_groups": {"beat": 1}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,33 +38,68 @@ class WorkerPlace:
         quiet: directory of the node's quiet lock; None where kernels do not run on the CPU.
         logs: what children print.
         scratch: reference outputs and the like; may be emptied at any time.
+        away: in place of the folder of these two, where a node does not have that.
     """
 
     quiet: Path | None
     logs: Path
     scratch: Path
+    away: Path | None = None
+
+    def on_this_node(self) -> WorkerPlace:
+        """The same for a node that may not see the run folder."""
+        if self.away is None or self.logs.parent.is_dir():
+            return self
+        return replace(self, logs=self.away / "logs", scratch=self.away / "scratch")
 
     def quiet_lock(self) -> Quiet | None:
         """The node's quiet lock."""
         return None if self.quiet is None else Quiet(self.quiet)
 
 
-@ray.remote(num_cpus=0.5, **_NO_RETRY)
-class SpaceActor:
+@dataclass(frozen=True, slots=True)
+class About:
+    """What a worker says of itself when it is ready.
+
+    Attributes:
+        device: that kernels are timed on, empty of those that time none; `toolchain` likewise.
+        node: Ray's id of the machine it is on.
+    """
+
+    node: str
+    device: str = ""
+    toolchain: str = ""
+
+
+class _Alive:
+    """A worker that gives signs of life."""
+
+    @ray.method(concurrency_group="beat")  # type: ignore[untyped-decorator]
+    def beat(self) -> None:
+        """Answers at once, whatever the worker does meanwhile."""
+
+
+def _about(device: str = "", toolchain: str = "") -> About:
+    return About(ray.get_runtime_context().get_node_id(), device, toolchain)
+
+
+@ray.remote(num_cpus=0.5, **_OPTIONS)
+class SpaceActor(_Alive):
     """Evaluates drafts."""
 
     def __init__(
         self, name: str, place: WorkerPlace, tasks: Sequence[Task], version: int, model: bytes
     ) -> None:
+        place = place.on_this_node()
         self._worker = SpaceWorker(log_dir=place.logs, quiet=place.quiet_lock(), name=name)
         self._worker.put_tasks(tasks)
         if version:
             self._worker.use_model(version, model)
 
-    def ready(self) -> tuple[str, str]:
+    def ready(self) -> About:
         """Wait for the child to be warm."""
         self._worker.ready()
-        return "", ""
+        return _about()
 
     def use_model(self, version: int, model: bytes) -> None:
         """Score with this model from now on."""
@@ -75,18 +111,19 @@ class SpaceActor:
         return self._worker.evaluate(drafts, deadline_s), elapsed_s()
 
 
-@ray.remote(num_cpus=0.5, **_NO_RETRY)
-class BuilderActor:
+@ray.remote(num_cpus=0.5, **_OPTIONS)
+class BuilderActor(_Alive):
     """Compiles candidates. Sees no GPU, so that none is touched by a compiler."""
 
     def __init__(self, name: str, place: WorkerPlace, tasks: Sequence[Task]) -> None:
         self._tasks = {task.key: task for task in tasks}
+        place = place.on_this_node()
         self._builder = Builder(log_dir=place.logs, quiet=place.quiet_lock(), name=name)
 
-    def ready(self) -> tuple[str, str]:
+    def ready(self) -> About:
         """Wait for the child to be warm."""
         self._builder.ready()
-        return "", ""
+        return _about()
 
     @ray.method(num_returns=2)  # type: ignore[untyped-decorator]
     def build(
@@ -99,12 +136,13 @@ class BuilderActor:
         return built, b""
 
 
-@ray.remote(num_cpus=0, **_NO_RETRY)
-class RunnerActor:
+@ray.remote(num_cpus=0, **_OPTIONS)
+class RunnerActor(_Alive):
     """Measures artifacts on one device."""
 
     def __init__(self, name: str, place: WorkerPlace, tasks: Sequence[Task]) -> None:
         self._tasks = {task.key: task for task in tasks}
+        place = place.on_this_node()
         self._runner = Runner(
             target=tasks[0].target,
             log_dir=place.logs,
@@ -113,10 +151,10 @@ class RunnerActor:
             name=name,
         )
 
-    def ready(self) -> tuple[str, str]:
+    def ready(self) -> About:
         """Wait for the child to be warm; the device and toolchain it measures."""
         self._runner.ready()
-        return self._runner.about()
+        return _about(*self._runner.about())
 
     def run(
         self,

@@ -58,9 +58,11 @@ class Checker:
 
         from benchmarks.dynamic_programs import open_program
         from spaces.dispatch import dispatched
+        from spaces.plain_shapes import with_plain_shapes
 
         nothing = tvm.tirx.Evaluate(tvm.tirx.const(0, "int32"))
-        program = open_program(self._kind)
+        # The tree speaks of the dimensions that the tuner sees.
+        program = with_plain_shapes(IRModule({"main": open_program(self._kind)}))["main"]
         idle = tvm.tirx.PrimFunc(program.params, nothing, program.ret_type, program.attrs)
         module = IRModule(dispatched("decide", [idle] * kernels, tree))
         library = tvm.compile(module, target=tvm.target.Target({"kind": "llvm"})).mod

@@ -16,6 +16,7 @@ from typing import NoReturn
 
 import click
 
+from cluster.commands.attach import attach, stop
 from cluster.commands.bench import bench
 from cluster.commands.best import best
 from cluster.commands.doctor import doctor
@@ -39,7 +40,9 @@ def cli() -> None:
     """Tune a model's tensor programs and keep the fastest schedules."""
 
 
-for command in (tune, tasks, status, best, export, bench, restore, train, models, doctor):
+for command in (tune, attach, stop, tasks, status, best, export, bench, restore):
+    cli.add_command(command)
+for command in (train, models, doctor):
     cli.add_command(command)
 
 

@@ -7,13 +7,18 @@ commands; somebody else carries them out. The life of a worker:
         \\________________\\______________\\----lost----> GONE
 
 Every job a worker is given is a lease: it has a number, an attempt and a deadline, all kept here.
-A worker that is lost, or holds a lease past its deadline, costs that lease and nothing else: the
-job goes back to the front of the queue with its attempt counted, and is given up after the last
-one. An answer to a lease that no longer stands is dropped, so an answer counts once.
+A worker that is lost, that is not heard of for some heartbeats, or that holds a lease past its
+deadline, costs that lease and nothing else: the job goes back to the front of the queue with its
+attempt counted, and is given up after the last one. An answer to a lease that no longer stands is
+dropped, so an answer counts once.
+
+A worker whose machine will leave gets no more jobs and is stopped once it has none. It does not
+count among those that are wanted, so another is started in its place at once.
 """
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -51,6 +56,10 @@ TRANSITIONS: dict[tuple[WorkerState, WorkerEvent], WorkerState] = {
 }
 
 
+_LONGEST_PAUSE_S = 30.0
+_READY = (WorkerState.IDLE, WorkerState.BUSY)
+
+
 @dataclass(frozen=True, slots=True)
 class StartWorker:
     """Command: start a worker under this name."""
@@ -60,9 +69,14 @@ class StartWorker:
 
 @dataclass(frozen=True, slots=True)
 class KillWorker:
-    """Command: stop this worker, whatever it does."""
+    """Command: stop this worker, whatever it does.
+
+    Attributes:
+        reason: what is wrong with it; empty where it is only not needed any more.
+    """
 
     worker: str
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,20 +107,25 @@ class PoolPolicy:
 
     Attributes:
         attempts: how often a job may be lost before it is given up.
-        start_deadline_s: for a worker to become ready.
+        start_deadline_s: for a worker to become ready, the wait for a machine included. Where
+            none is ready by then, none will be.
         failed_starts: so many workers lost in a row before one was ready mean that none will be.
+        silence_s: a ready worker that is not heard of for so long is lost.
     """
 
     attempts: int = 3
     start_deadline_s: float = 90.0
     failed_starts: int = 4
+    silence_s: float = math.inf
 
 
 @dataclass(slots=True)
 class _Worker:
     state: WorkerState = WorkerState.STARTING
     since_s: float = 0.0
+    heard_s: float = 0.0
     lease: int | None = None
+    leaving: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,11 +158,14 @@ class Pool(Generic[Job]):
     _next_lease: int = 0
     _failed_starts: int = 0
     _last_loss: str = ""
+    _ticked_s: float | None = None
+    _pauses: int = 0
+    _no_start_before_s: float = 0.0
 
     @property
     def ready(self) -> int:
-        """Workers that are idle or busy."""
-        return sum(w.state in (WorkerState.IDLE, WorkerState.BUSY) for w in self._workers.values())
+        """Workers that are idle or busy, and stay."""
+        return sum(w.state in _READY and not w.leaving for w in self._workers.values())
 
     @property
     def waiting(self) -> int:
@@ -158,18 +180,23 @@ class Pool(Generic[Job]):
     @property
     def broken(self) -> str:
         """Why no worker will ever be ready; empty as long as there is hope."""
-        if self._failed_starts < self.policy.failed_starts:
+        if self._failed_starts < self.policy.failed_starts or self.ready:
             return ""
         return f"{self.kind} workers do not start: {self._last_loss}"
 
     def resize(self, wanted: int, now_s: float) -> list[Command[Job]]:
-        """Change how many workers there should be. Idle ones go first; busy ones finish."""
+        """Change how many workers there should be. Those that only start go first, then idle
+        ones; busy ones finish."""
         self._wanted = wanted
         return self._settle(now_s)
 
-    def submit(self, job: Job, now_s: float) -> list[Command[Job]]:
-        """Take a job."""
-        self._queue.append((job, 1))
+    def submit(self, job: Job, now_s: float, *, attempt: int = 1) -> list[Command[Job]]:
+        """Take a job.
+
+        Args:
+            attempt: that it is at, where earlier ones were lost elsewhere.
+        """
+        self._queue.append((job, attempt))
         return self._settle(now_s)
 
     def on_ready(self, worker: str, now_s: float) -> list[Command[Job]]:
@@ -177,7 +204,26 @@ class Pool(Generic[Job]):
         if worker not in self._workers:
             return []  # it was given up while it started
         self._move(worker, WorkerEvent.READY, now_s)
-        self._failed_starts = 0
+        self._workers[worker].heard_s = now_s
+        self._failed_starts = self._pauses = 0
+        return self._settle(now_s)
+
+    def on_heard(self, worker: str, now_s: float) -> None:
+        """A worker gave a sign of life."""
+        if worker in self._workers:
+            self._workers[worker].heard_s = now_s
+
+    def silent(self, since_s: float) -> list[str]:
+        """Ready workers that were last heard of at that time, or before."""
+        return [
+            name for name, w in self._workers.items() if w.state in _READY and w.heard_s <= since_s
+        ]
+
+    def on_leaving(self, worker: str, now_s: float) -> list[Command[Job]]:
+        """A worker's machine will be gone before long."""
+        if worker not in self._workers:
+            return []
+        self._workers[worker].leaving = True
         return self._settle(now_s)
 
     def on_lost(self, worker: str, reason: str, now_s: float) -> list[Command[Job]]:
@@ -192,12 +238,19 @@ class Pool(Generic[Job]):
         if answered is None:
             return None, []
         self._workers[answered.worker].lease = None
+        self._workers[answered.worker].heard_s = now_s
         self._move(answered.worker, WorkerEvent.ANSWERED, now_s)
         return answered, self._settle(now_s)
 
     def tick(self, now_s: float) -> list[Command[Job]]:
-        """Time passes: deadlines of leases and of starts."""
+        """Time passes: deadlines of leases and of starts, and workers that fell silent."""
+        self._excuse_silence(now_s)
         late = [lease.worker for lease in self._leases.values() if now_s >= lease.deadline_s]
+        silent = [
+            name
+            for name, w in self._workers.items()
+            if w.state in _READY and now_s - w.heard_s >= self.policy.silence_s and name not in late
+        ]
         slow = [
             name
             for name, w in self._workers.items()
@@ -205,15 +258,33 @@ class Pool(Generic[Job]):
         ]
         commands: list[Command[Job]] = []
         for name in late:
-            commands += [KillWorker(name), *self._lose(name, "held its lease too long", now_s)]
+            commands += self._end(name, "held its lease too long", now_s)
+        for name in silent:
+            commands += self._end(name, "not heard of any more", now_s)
         for name in slow:
-            commands += [KillWorker(name), *self._lose(name, "did not start in time", now_s)]
+            commands += self._end(name, self._too_slow, now_s)
         return commands + self._settle(now_s)
+
+    def _end(self, name: str, reason: str, now_s: float) -> list[Command[Job]]:
+        return [KillWorker(name, reason), *self._lose(name, reason, now_s)]
+
+    @property
+    def _too_slow(self) -> str:
+        return f"no machine had room for one within {self.policy.start_deadline_s:g} s"
+
+    def _excuse_silence(self, now_s: float) -> None:
+        """Who does not listen hears nobody: time between two ticks that is too long for that
+        counts against no worker."""
+        if self._ticked_s is not None and now_s - self._ticked_s >= self.policy.silence_s / 3:
+            for worker in self._workers.values():
+                worker.heard_s += now_s - self._ticked_s
+        self._ticked_s = now_s
 
     def _lose(self, name: str, reason: str, now_s: float) -> list[Command[Job]]:
         worker = self._workers[name]
         if worker.state is WorkerState.STARTING:
-            self._failed_starts += 1
+            waited = now_s - worker.since_s >= self.policy.start_deadline_s
+            self._note_failed_start(now_s, hopeless=waited)
         self._last_loss = reason
         self._move(name, WorkerEvent.LOST, now_s)
         del self._workers[name]
@@ -225,16 +296,27 @@ class Pool(Generic[Job]):
         self._queue.appendleft((lease.job, lease.attempt + 1))
         return []
 
+    def _note_failed_start(self, now_s: float, *, hopeless: bool) -> None:
+        """The next one may wait a little longer each time; and where none is ready that may mean
+        that none ever will be, certainly if it had all the time it may have."""
+        if not self.ready:
+            self._failed_starts += self.policy.failed_starts if hopeless else 1
+        if self._pauses:
+            self._no_start_before_s = now_s + min(2.0 ** (self._pauses - 1), _LONGEST_PAUSE_S)
+        self._pauses += 1
+
     def _settle(self, now_s: float) -> list[Command[Job]]:
         """Start and stop workers towards the wanted number, and give idle ones jobs."""
         commands: list[Command[Job]] = []
-        while len(self._workers) < self._wanted and not self.broken:
+        may_start = now_s >= self._no_start_before_s
+        while may_start and self._staying < self._wanted and not self.broken:
             self._next_worker += 1
             name = f"{self.kind}-{self._next_worker}"
             self._workers[name] = _Worker(since_s=now_s)
             commands.append(StartWorker(name))
         for name in self._spare():
-            commands += [KillWorker(name), *self._lose(name, "no longer needed", now_s)]
+            commands.append(KillWorker(name))
+            self._drop(name, now_s)
         for name, worker in self._workers.items():
             if not self._queue:
                 break
@@ -242,11 +324,23 @@ class Pool(Generic[Job]):
                 commands.append(self._assign(name, now_s))
         return commands
 
+    @property
+    def _staying(self) -> int:
+        """Workers whose machine stays, as far as is known."""
+        return sum(not w.leaving for w in self._workers.values())
+
     def _spare(self) -> list[str]:
-        """Idle workers beyond the wanted number."""
-        excess = len(self._workers) - self._wanted
-        idle = [n for n, w in self._workers.items() if w.state is WorkerState.IDLE]
-        return idle[: max(0, excess)]
+        """Workers without a lease that are not needed, or not for long."""
+        free = [n for n, w in self._workers.items() if w.state is not WorkerState.BUSY]
+        leaving = [n for n in free if self._workers[n].leaving]
+        staying = [n for n in free if not self._workers[n].leaving]
+        staying.sort(key=lambda n: self._workers[n].state is WorkerState.IDLE)
+        return leaving + staying[: max(0, self._staying - self._wanted)]
+
+    def _drop(self, name: str, now_s: float) -> None:
+        """Let a worker go that holds nothing; nobody's fault."""
+        self._move(name, WorkerEvent.LOST, now_s)
+        del self._workers[name]
 
     def _assign(self, name: str, now_s: float) -> Assign[Job]:
         job, attempt = self._queue.popleft()

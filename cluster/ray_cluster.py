@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import logging
 import os
 import socket
@@ -14,10 +15,11 @@ from tuner.errors import TunerError
 if TYPE_CHECKING:
     import psutil
 
-# Ray reads these when it starts. The first, for all its name, is what makes every listener of a
-# local cluster bind to 127.0.0.1 on Linux; `_node_ip_address` does not.
+# For all its name, this is what makes every listener of a local cluster bind to 127.0.0.1 on
+# Linux; `_node_ip_address` does not. Other machines do not reach such a process.
+LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+# Ray reads these when it starts, on every cluster that we use.
 ENVIRONMENT = {
-    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
     # Ray's workers are polite by default; a kernel that is timed should not be.
     "RAY_worker_niceness": "0",
@@ -44,17 +46,22 @@ def ray_cluster(address: str, *, measure_slots: int = 1) -> Iterator[None]:
     Raises:
         TunerError: no cluster answers there, or none can be started.
     """
-    for name, value in ENVIRONMENT.items():
+    for name, value in environment_for(_named(address)).items():
         os.environ.setdefault(name, value)
     import ray
 
-    embedded = address == "local" or (address == "auto" and "RAY_ADDRESS" not in os.environ)
+    embedded = is_embedded(address)
     try:
         _connect(address, embedded, measure_slots)
         yield
     finally:
         with _no_process_left(embedded):
             ray.shutdown()
+
+
+def is_embedded(address: str) -> bool:
+    """Whether an address means a cluster of this process alone."""
+    return _named(address) == "local"
 
 
 def _connect(address: str, embedded: bool, measure_slots: int) -> None:
@@ -110,17 +117,40 @@ def _raylets(embedded: bool) -> list[psutil.Process]:
     return found
 
 
+def environment_for(address: str) -> dict[str, str]:
+    """What a process that uses the cluster at `local` or `HOST:PORT` needs in its environment."""
+    return {**ENVIRONMENT, **(LOOPBACK if _on_loopback(address) else {})}
+
+
+def _on_loopback(address: str) -> bool:
+    """Whether a cluster is one of this machine alone."""
+    host, _ = _host_and_port(address)
+    try:
+        return address == "local" or host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _named(address: str) -> str:
+    """What `auto` stands for: the cluster that the environment names, or else an embedded one."""
+    return os.environ.get("RAY_ADDRESS", "local") if address == "auto" else address
+
+
+def _host_and_port(address: str) -> tuple[str, str]:
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    return host.strip("[]"), port
+
+
 def refuse_silence(address: str, *, timeout_s: float) -> None:
     """Look whether a Ray may be there: Ray itself tries for minutes before it says that none is.
 
     Raises:
         OSError: nobody answers within `timeout_s` (`TimeoutError`), or somebody else does.
     """
-    named = os.environ.get("RAY_ADDRESS", "") if address == "auto" else address
-    host, _, port = named.rpartition("://")[2].rpartition(":")
+    host, port = _host_and_port(_named(address))
     if not host or not port.isdigit():
         return
-    with socket.create_connection((host.strip("[]"), int(port)), timeout=timeout_s) as line:
+    with socket.create_connection((host, int(port)), timeout=timeout_s) as line:
         if os.environ.get("RAY_USE_TLS", "0") != "0":
             return  # it would want to see a certificate first
         line.sendall(_HTTP2_HELLO)
@@ -141,10 +171,3 @@ def _local_settings(measure_slots: int) -> dict[str, Any]:
         "object_store_memory": _OBJECT_STORE_BYTES,
         "resources": {MEASURE: measure_slots},
     }
-
-
-def cluster_cpus() -> int:
-    """CPUs that the cluster has now."""
-    import ray
-
-    return max(1, int(ray.cluster_resources().get("CPU", 1)))

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import ray
 
-from cluster.pool import Pool
+from cluster.fleet import Crew, Node
+from cluster.pool import Pool, PoolPolicy
 from cluster.ray_pool import Done, RayPool
 from tuner.effort import Effort
 from tuner.errors import TunerError
+from tuner.options import DEVICE_WAIT_S
 from tuner.record import Measurement, Provenance, Record, Status, Trial
 from tuner.utilisation import BUILDER, RUNNER, Utilisation
 
@@ -22,6 +24,8 @@ _GRACE_S = 45.0
 _BUILT_AHEAD = 2
 _BUILT_KEPT = 512
 """Artifacts of some ten kilobytes each, for kernels that will be measured again."""
+_SILENCE_S = 6.0
+"""Three missed signs of life."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,25 +48,34 @@ class RunJob:
     cutoff_s: float | None
     artifact: Any
     build_s: float
-    builder: str
-    attempt: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Starters:
-    """Make the actor of a worker's name."""
+    """Make the actor of a worker's name.
+
+    Attributes:
+        stop: ends one at once.
+        suspect: told of the machine of each that is lost.
+    """
 
     builder: Callable[[str], Any]
     runner: Callable[[str], Any]
+    stop: Callable[[Any], None] = ray.kill
+    suspect: Callable[[str], None] = lambda node: None
+
+
+def policy(device_wait_s: float) -> PoolPolicy:
+    """Limits of a pool of workers that may have to wait for their machine."""
+    return PoolPolicy(start_deadline_s=device_wait_s, silence_s=_SILENCE_S)
 
 
 class RayMeasurer:
     """Builds on builder actors and measures on runner actors.
 
     Args:
-        builders: how many to run.
-        runners: how many to run: one for each device.
-        utilisation: told of what becomes of each of them.
+        device_wait_s: how long to wait for a machine that has room for a worker.
+        utilisation: told of what becomes of each worker.
         wall: seconds since the epoch, for records.
     """
 
@@ -70,34 +83,58 @@ class RayMeasurer:
         self,
         starters: Starters,
         *,
-        builders: int,
-        runners: int,
         effort: Effort,
+        device_wait_s: float = DEVICE_WAIT_S,
         utilisation: Utilisation | None = None,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._effort = effort
+        self._attempts = policy(device_wait_s).attempts
         self._wall = wall
         self._built: OrderedDict[tuple[str, str], tuple[Any, float]] = OrderedDict()
         self._artifacts: dict[int, Any] = {}
         build_lease_s = 2 * effort.build_deadline_s + _GRACE_S
         run_lease_s = 2 * effort.run_deadline_s + _GRACE_S
         self._builders: RayPool[BuildJob] = RayPool(
-            Pool(BUILDER, lambda job: build_lease_s),
+            Pool(BUILDER, lambda job: build_lease_s, policy(device_wait_s)),
             start=starters.builder,
+            beat=lambda actor: actor.beat.remote(),
+            stop=starters.stop,
+            suspect=starters.suspect,
             call=self._call_build,
             worked_s=_build_s,
             utilisation=utilisation,
         )
         self._runners: RayPool[RunJob] = RayPool(
-            Pool(RUNNER, lambda job: run_lease_s),
+            Pool(RUNNER, lambda job: run_lease_s, policy(device_wait_s)),
             start=starters.runner,
+            beat=lambda actor: actor.beat.remote(),
+            stop=starters.stop,
+            suspect=starters.suspect,
             call=self._call_run,
             worked_s=lambda measurement: float(measurement.run_s),
             utilisation=utilisation,
         )
-        self._builders.resize(builders)
-        self._runners.resize(runners)
+
+    def resize(self, crew: Crew) -> None:
+        """Change how many workers there should be."""
+        self._builders.resize(crew.builders)
+        self._runners.resize(crew.runners)
+
+    def on_nodes(self, nodes: Sequence[Node]) -> None:
+        """Take in which machines there are."""
+        self._builders.on_nodes(nodes)
+        self._runners.on_nodes(nodes)
+
+    @property
+    def queues(self) -> Mapping[str, int]:
+        """Jobs that wait for a worker, by kind of worker."""
+        return {BUILDER: self._builders.state.waiting, RUNNER: self._runners.state.waiting}
+
+    @property
+    def ready(self) -> Mapping[str, int]:
+        """Workers that can take jobs, by kind."""
+        return {BUILDER: self._builders.state.ready, RUNNER: self._runners.state.ready}
 
     def free(self) -> int:
         """Trials that would keep builders busy and a few built programs waiting."""
@@ -113,7 +150,7 @@ class RayMeasurer:
             artifact = self._built.get((trial.task_key, trial.candidate.key))
             if artifact is not None:
                 self._built.move_to_end((trial.task_key, trial.candidate.key))
-                self._runners.submit(RunJob(trial, cutoff_s, *artifact, builder=""))
+                self._runners.submit(RunJob(trial, cutoff_s, *artifact))
             else:
                 self._builders.submit(BuildJob(trial, cutoff_s))
 
@@ -133,7 +170,9 @@ class RayMeasurer:
             for built in self._builders.step()
             if (record := self._take_built(built)) is not None
         ]
-        records += [self._take_run(done) for done in self._runners.step()]
+        records += [
+            record for ran in self._runners.step() if (record := self._take_run(ran)) is not None
+        ]
         for pool in (self._builders.state, self._runners.state):
             if pool.broken:
                 raise TunerError(pool.broken)
@@ -175,17 +214,21 @@ class RayMeasurer:
             self._built[job.trial.task_key, job.trial.candidate.key] = (artifact, build_s)
             while len(self._built) > _BUILT_KEPT:
                 self._built.popitem(last=False)
-        self._runners.submit(
-            RunJob(job.trial, job.cutoff_s, artifact, build_s, done.worker, done.attempt)
-        )
+        job_to_run = RunJob(job.trial, job.cutoff_s, artifact, build_s)
+        self._runners.submit(job_to_run, attempt=done.attempt)
         return None
 
-    def _take_run(self, done: Done[RunJob]) -> Record:
+    def _take_run(self, done: Done[RunJob]) -> Record | None:
+        """The record of a trial; None if its artifact is lost and it is built once more."""
+        job = done.job
+        if done.missing and done.attempt < self._attempts:
+            self._built.pop((job.trial.task_key, job.trial.candidate.key), None)
+            self._builders.submit(BuildJob(job.trial, job.cutoff_s), attempt=done.attempt + 1)
+            return None
         if done.lost:
-            return self._lost(done, done.job.trial)
-        measurement = replace(done.value, build_s=done.job.build_s)
-        attempt = done.attempt + done.job.attempt - 1
-        return self._record(done.job.trial, measurement, done, attempt=attempt)
+            return self._lost(done, job.trial)
+        measurement = replace(done.value, build_s=job.build_s)
+        return self._record(job.trial, measurement, done, attempt=done.attempt)
 
     def _lost(self, done: Done[Any], trial: Trial) -> Record:
         measurement = Measurement(Status.LOST, error=done.lost)
@@ -194,7 +237,8 @@ class RayMeasurer:
     def _record(
         self, trial: Trial, measurement: Measurement, done: Done[Any], *, attempt: int
     ) -> Record:
-        device, toolchain = done.about or ("", "")
+        about = done.about
+        device, toolchain = ("", "") if about is None else (about.device, about.toolchain)
         provenance = Provenance(done.worker, device, toolchain)
         return Record(trial, measurement, provenance, attempt, self._wall())
 

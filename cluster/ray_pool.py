@@ -9,13 +9,20 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import ray
-from ray.exceptions import RayError
+from ray.exceptions import ObjectLostError, RayError
 
+from cluster.fleet import Node
 from cluster.pool import Assign, Command, GiveUp, KillWorker, Pool, StartWorker
 from tuner.utilisation import Utilisation
 
 Job = TypeVar("Job")
 _log = logging.getLogger(__name__)
+
+BEAT_S = 2.0
+"""How often a worker is asked for a sign of life; Ray alone notices a lost machine after 15 s."""
+_FETCH_S = 10.0
+_REQUEUE_BEFORE_S = 5.0
+"""A job that runs on a machine that leaves is given to another so long before that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +32,7 @@ class Done(Generic[Job]):
     Attributes:
         value: what the worker answered; None if the job was given up.
         lost: why it was given up; empty if it was answered.
+        missing: whether what the job needs was lost with another machine; its worker is well.
         worker: name of the worker that answered.
         about: what that worker said of itself when it became ready.
     """
@@ -35,6 +43,7 @@ class Done(Generic[Job]):
     lost: str = ""
     worker: str = ""
     about: Any = None
+    missing: bool = False
 
 
 class RayPool(Generic[Job]):
@@ -48,6 +57,9 @@ class RayPool(Generic[Job]):
         start: makes the actor of a worker's name; it must answer `ready()`.
         call: starts a job on an actor and gives the reference to its answer.
         worked_s: seconds of its own work that a worker's answer tells of; None where it does not.
+        beat: asks an actor for a sign of life; None where the pool waits for none.
+        stop: ends an actor at once.
+        suspect: told of the machine of each worker that is lost, before another is started.
         utilisation: told of what becomes of each worker.
         clock: seconds that never go back.
     """
@@ -59,6 +71,9 @@ class RayPool(Generic[Job]):
         start: Callable[[str], Any],
         call: Callable[[Any, Job], Any],
         worked_s: Callable[[Any], float | None] = lambda value: None,
+        beat: Callable[[Any], Any] | None = None,
+        stop: Callable[[Any], None] = ray.kill,
+        suspect: Callable[[str], None] = lambda node: None,
         utilisation: Utilisation | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -66,6 +81,9 @@ class RayPool(Generic[Job]):
         self._start = start
         self._call = call
         self._worked_s = worked_s
+        self._beat = beat
+        self._stop = stop
+        self._suspect = suspect
         self._utilisation = utilisation or Utilisation(clock)
         self._clock = clock
         self._actors: dict[str, Any] = {}
@@ -73,6 +91,9 @@ class RayPool(Generic[Job]):
         self._starting: dict[Any, str] = {}
         self._started_s: dict[str, float] = {}
         self._answers: dict[Any, tuple[int, str]] = {}
+        self._beats: dict[Any, str] = {}
+        self._beaten_s = float("-inf")
+        self._worked: set[str] = set()
         self._done: list[Done[Job]] = []
 
     @property
@@ -84,9 +105,25 @@ class RayPool(Generic[Job]):
         """Change how many workers there should be."""
         self._carry_out(self._pool.resize(wanted, self._clock()))
 
-    def submit(self, job: Job) -> None:
-        """Take a job."""
-        self._carry_out(self._pool.submit(job, self._clock()))
+    def submit(self, job: Job, *, attempt: int = 1) -> None:
+        """Take a job, at some attempt."""
+        self._carry_out(self._pool.submit(job, self._clock(), attempt=attempt))
+
+    def on_nodes(self, nodes: Sequence[Node]) -> None:
+        """Take in which machines there are: workers on those that are gone are lost, those on
+        machines that will leave get no more jobs."""
+        staying = {node.id: node.leaves_in_s for node in nodes}
+        for name, about in list(self._about.items()):
+            node = getattr(about, "node", "")
+            leaves_in_s = staying.get(node, 0.0)
+            if not node or leaves_in_s is None:
+                continue
+            if node not in staying:
+                self._lose(name, "its machine is gone")
+            elif leaves_in_s <= _REQUEUE_BEFORE_S:
+                self._lose(name, "its machine leaves")
+            else:
+                self._carry_out(self._pool.on_leaving(name, self._clock()))
 
     def pending(self) -> list[Any]:
         """References that something is expected on, for a wait over several pools."""
@@ -99,7 +136,8 @@ class RayPool(Generic[Job]):
 
     def step(self) -> list[Done[Job]]:
         """Take in what has happened; never waits."""
-        refs = self.pending()
+        self._listen()
+        refs = [*self.pending(), *self._beats]
         if refs:
             ready, _ = ray.wait(refs, num_returns=len(refs), timeout=0, fetch_local=False)
             for ref in ready:
@@ -112,10 +150,22 @@ class RayPool(Generic[Job]):
         """Stop all workers; what they hold is dropped."""
         for name, actor in self._actors.items():
             self._utilisation.gone(self._pool.kind, name)
-            ray.kill(actor)
+            self._stop(actor)
         self._actors.clear()
         self._starting.clear()
         self._answers.clear()
+        self._beats.clear()
+
+    def _listen(self) -> None:
+        """Ask all who have been silent for a while for a sign of life, unless they owe one."""
+        now_s = self._clock()
+        if self._beat is None or now_s - self._beaten_s < BEAT_S / 2:
+            return
+        self._beaten_s = now_s
+        owing = set(self._beats.values())
+        for name in self._pool.silent(now_s - BEAT_S):
+            if name not in owing:
+                self._beats[self._beat(self._actors[name])] = name
 
     def _take(self, ref: Any) -> None:
         if ref in self._starting:
@@ -130,22 +180,34 @@ class RayPool(Generic[Job]):
                 self._utilisation.ready(self._pool.kind, name)
                 self._carry_out(self._pool.on_ready(name, self._clock()))
             return
+        if ref in self._beats:
+            name = self._beats.pop(ref)
+            _, lost = _outcome(ref)
+            if lost:
+                self._lose(name, lost)
+            else:
+                self._pool.on_heard(name, self._clock())
+            return
         if ref not in self._answers:
             return  # its lease ended while this round of answers was taken in
         lease, name = self._answers.pop(ref)
         value, lost = _outcome(ref)
-        if lost:
+        missing = isinstance(value, ObjectLostError)
+        if lost and not missing:
             self._lose(name, lost)
             return
-        self._utilisation.answered(self._pool.kind, name, self._worked_s(value))
+        self._utilisation.answered(self._pool.kind, name, 0.0 if missing else self._worked_s(value))
         answered, commands = self._pool.on_answer(lease, self._clock())
         if answered is not None:
             about = self._about.get(name)
-            self._done.append(Done(answered.job, answered.attempt, value, "", name, about))
+            self._done.append(
+                Done(answered.job, answered.attempt, value, lost, name, about, missing)
+            )
         self._carry_out(commands)
 
     def _lose(self, name: str, reason: str) -> None:
         _log.warning("%s lost: %s", name, reason)
+        self._suspect(getattr(self._about.get(name), "node", ""))
         self._forget(name)
         self._carry_out(self._pool.on_lost(name, reason, self._clock()))
 
@@ -158,8 +220,14 @@ class RayPool(Generic[Job]):
                 self._started_s[command.worker] = self._clock()
                 self._starting[actor.ready.remote()] = command.worker
             elif isinstance(command, KillWorker):
+                if command.reason:
+                    _log.warning("%s ended: %s", command.worker, command.reason)
+                    self._suspect(getattr(self._about.get(command.worker), "node", ""))
                 self._forget(command.worker)
             elif isinstance(command, Assign):
+                if command.worker not in self._worked:
+                    self._worked.add(command.worker)
+                    _log.info("%s first lease", command.worker)
                 ref = self._call(self._actors[command.worker], command.job)
                 self._answers[ref] = (command.lease, command.worker)
                 self._utilisation.given(self._pool.kind, command.worker)
@@ -171,20 +239,23 @@ class RayPool(Generic[Job]):
         self._about.pop(name, None)
         self._starting = {r: n for r, n in self._starting.items() if n != name}
         self._answers = {r: held for r, held in self._answers.items() if held[1] != name}
+        self._beats = {r: n for r, n in self._beats.items() if n != name}
         self._utilisation.gone(self._pool.kind, name)
         if actor is not None:
-            ray.kill(actor)
+            self._stop(actor)
 
 
 def _outcome(ref: Any) -> tuple[Any, str]:
     """The value behind a reference that is ready, or why there is none.
 
     An exception of the worker's own code counts as its loss too: workers answer failures as
-    values, so it is in a state that nobody planned.
+    values, so it is in a state that nobody planned. That what a call was to be given is lost is
+    no fault of the worker: then the value is that error.
     """
     try:
-        return ray.get(ref, timeout=10), ""
-    except RayError as error:
+        return ray.get(ref, timeout=_FETCH_S), ""
+    except (RayError, TimeoutError) as error:
         cause = getattr(error, "cause", None) or error
         lines = str(cause).strip().splitlines() or [type(cause).__name__]
-        return None, f"{type(cause).__name__}: {lines[-1][:200]}"
+        value = cause if isinstance(cause, ObjectLostError) else None
+        return value, f"{type(cause).__name__}: {lines[-1][:200]}"

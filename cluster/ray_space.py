@@ -7,11 +7,14 @@ from typing import Any
 
 import ray
 
+from cluster.fleet import Node
 from cluster.pool import Pool
+from cluster.ray_measurer import policy
 from cluster.ray_pool import RayPool
 from tuner.candidate import Draft
 from tuner.errors import TunerError
 from tuner.measure import Evaluated
+from tuner.options import DEVICE_WAIT_S
 from tuner.utilisation import SPACE, Utilisation
 
 Batch = tuple[Draft, ...]
@@ -25,29 +28,49 @@ class RaySpacePool:
     """Evaluates drafts on space workers, in small batches.
 
     Args:
-        workers: how many to run.
         start: makes the actor of a worker's name.
+        device_wait_s: how long to wait for a machine that has room for a worker.
+        suspect: told of the machine of each worker that is lost.
         utilisation: told of what becomes of each of them.
     """
 
     def __init__(
         self,
-        workers: int,
         start: Callable[[str, int, bytes], Any],
         *,
+        device_wait_s: float = DEVICE_WAIT_S,
+        suspect: Callable[[str], None] = lambda node: None,
         utilisation: Utilisation | None = None,
     ) -> None:
         self._model: tuple[int, bytes] = (0, b"")
         self._out = 0
         self._pool: RayPool[Batch] = RayPool(
             # A crash is tried again draft by draft: the lease covers that too.
-            Pool(SPACE, lambda batch: 60.0 + BATCH_DEADLINE_S * (1 + len(batch))),
+            Pool(
+                SPACE,
+                lambda batch: 60.0 + BATCH_DEADLINE_S * (1 + len(batch)),
+                policy(device_wait_s),
+            ),
             start=lambda name: start(name, *self._model),
             call=lambda actor, batch: actor.evaluate.remote(batch, BATCH_DEADLINE_S),
+            beat=lambda actor: actor.beat.remote(),
+            suspect=suspect,
             worked_s=lambda answer: float(answer[1]),
             utilisation=utilisation,
         )
+
+    def resize(self, workers: int) -> None:
+        """Change how many workers there should be."""
         self._pool.resize(workers)
+
+    def on_nodes(self, nodes: Sequence[Node]) -> None:
+        """Take in which machines there are."""
+        self._pool.on_nodes(nodes)
+
+    @property
+    def ready(self) -> int:
+        """Workers that can take drafts."""
+        return self._pool.state.ready
 
     def free(self) -> int:
         """Drafts that would keep the workers busy a little ahead."""

@@ -1,7 +1,9 @@
 """The search actor: hosts a run's session, and is the only writer of its store.
 
 The session's loop has a thread of its own, so that the actor still answers. Everything it knows
-comes from the run folder: it can be started again at any time.
+comes from its order and the run folder: Ray may start it again at any time. On a cluster that
+others share it does not depend on the driver that ordered it, which may come and go; it ends by
+itself soon after its session has.
 """
 
 from __future__ import annotations
@@ -22,15 +24,20 @@ import ray
 
 from actors.quiet import Quiet
 from actors.ray_actors import MEASURE, WorkerPlace, actor_class
+from cluster.elastic import ElasticMeasurer
+from cluster.fleet import Need
+from cluster.metrics import RunMetrics
+from cluster.nodes import NodeWatch
 from cluster.ray_measurer import RayMeasurer, Starters
 from cluster.ray_space import RaySpacePool
+from cluster.search_names import search_name, searches
 from tuner.after_durable import AfterDurable
 from tuner.candidate import Candidate
 from tuner.effort import Effort
 from tuner.errors import TunerError
 from tuner.learner import ProcessLearner
 from tuner.observer import Observer
-from tuner.options import MAX_KERNELS
+from tuner.options import DEVICE_WAIT_S, MAX_KERNELS
 from tuner.progress import Snapshot
 from tuner.run_folder import RunFolder
 from tuner.run_lock import RunLock
@@ -42,11 +49,16 @@ from tuner.store import RecordStore
 from tuner.strategies import search_maker
 from tuner.task import Task
 from tuner.tracking import RunStatus, SpoolObserver, TrackerProcess
-from tuner.utilisation import Utilisation
+from tuner.utilisation import SPACE, Utilisation
 
 _STATUS = {"signal": RunStatus.KILLED}
 _TRACKING_S = 15.0
 _TRACKING_WHEN_CUT_SHORT_S = 8.0
+_WATCH_S = 1.0
+_LINGER_S = 60.0
+"""How long one that outlives its driver waits for somebody to ask how it ended."""
+_FRUITLESS = 5
+"""Deaths in a row without a single record in between, after which it is not started again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +67,14 @@ class SearchOrder:
 
     Attributes:
         run: the run folder.
-        driver_pid: the process on this machine that wants it; the search ends with it.
+        driver_pid: the process on this machine that wants it, and that it ends with; None where it
+            outlives the driver.
         tasks: all of one target.
         defaults: the default candidate of each task.
         trials: total of the run.
         deadline_s: on this machine's monotonic clock.
-        builders: how many builder actors to run; `space_workers` likewise.
+        devices: how many runners at most; None is one for each device that can be had.
+        device_wait_s: how long to wait for a machine that has a device.
         facts: parameters of the run as the tracker shows them.
         tracking_uri: of MLflow; empty is a database inside the run folder.
         base_model: what the cost model begins with; None is nothing.
@@ -70,7 +84,7 @@ class SearchOrder:
     """
 
     run: Path
-    driver_pid: int
+    driver_pid: int | None
     tasks: tuple[Task, ...]
     defaults: Mapping[str, Candidate]
     effort: Effort
@@ -79,15 +93,20 @@ class SearchOrder:
     finalists_s: float
     seed: int
     strategy: str
-    builders: int
-    space_workers: int
     cpu_target: bool
     facts: Mapping[str, object]
+    devices: int | None = None
+    device_wait_s: float = DEVICE_WAIT_S
     tracking_uri: str = ""
     base_model: bytes | None = None
     seeds: Mapping[str, Seeds] = field(default_factory=dict)
     max_kernels: int = MAX_KERNELS
     url: str = ""
+
+    @property
+    def called(self) -> Path | str:
+        """What every machine knows the run by."""
+        return self.url or self.run
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,12 +135,16 @@ class SearchHost:
         self._stop = threading.Event()
         self._ended = self._error = self._trace = ""
         self._warnings: list[str] = []
+        self._told = threading.Event()
+        self._metrics = RunMetrics(order.run.name)
         self._thread = threading.Thread(target=self._work, name="session", daemon=True)
         self._thread.start()
 
     def state(self) -> SearchState:
         """Where the search is."""
         session = self._session
+        if self._ended:
+            self._told.set()
         return SearchState(
             session.snapshot() if session is not None else None,
             self._ended,
@@ -147,14 +170,19 @@ class SearchHost:
             self._trace = traceback.format_exc()
             ended = "failed"
         self._ended = ended
+        if self._order.driver_pid is None:
+            self._told.wait(_LINGER_S)
+            time.sleep(_WATCH_S)  # who asked may want to say goodbye
+            ray.kill(ray.get_runtime_context().current_actor)
 
     def _run(self) -> str:
         order, run = self._order, RunFolder(self._order.run)
         lock = RunLock(run.lock, serves=order.driver_pid)
         with lock, contextlib.closing(open_store(run, order.url)) as store:
             _log_to(run.log)
+            _refuse_to_die_again(store)
             store.put_tasks(order.tasks, {k: c.key for k, c in order.defaults.items()})
-            with self._tracked(run, store) as observer, _machines(order, run) as machines:
+            with self._tracked(run, store) as observer, self._machines(run) as machines:
                 self._session = Session(
                     order.tasks,
                     order.defaults,
@@ -168,7 +196,7 @@ class SearchHost:
                         max_kernels=order.max_kernels,
                     ),
                     seed=order.seed,
-                    observers=[observer],
+                    observers=[_in_time(each, store) for each in (observer, self._metrics)],
                 )
                 if self._stop.is_set():
                     self._session.stop()
@@ -190,8 +218,7 @@ class SearchHost:
             quiet.register(tracker.pid)
         status = RunStatus.FAILED
         try:
-            told = _CatchingUp(spool, store)
-            yield AfterDurable(told, store) if isinstance(store, SegmentStore) else told
+            yield _CatchingUp(spool, store)
             status = RunStatus.KILLED if self._stop.is_set() else RunStatus.FINISHED
         finally:
             spool.close(status)
@@ -199,6 +226,66 @@ class SearchHost:
             outcome = tracker.finish(patience_s)
             if outcome.warning:
                 self._warnings.append(outcome.warning)
+
+    @contextlib.contextmanager
+    def _machines(self, run: RunFolder) -> Iterator[Machines]:
+        """Workers on the cluster and a learner beside the session, for the length of a block."""
+        order, place = self._order, _place(self._order, run)
+        tasks_ref = ray.put(order.tasks)
+        needs = _runner_needs(order.cpu_target)
+        watch = NodeWatch()
+
+        def start(kind: str, name: str, *args: Any, **needs: Any) -> Any:
+            options = {**needs, **watch.avoid()}
+            return actor_class(kind).options(**options).remote(name, place, tasks_ref, *args)
+
+        starters = Starters(
+            builder=lambda name: start("builder", name),
+            runner=lambda name: start("runner", name, **needs),
+            suspect=watch.suspect,
+        )
+        utilisation = Utilisation()
+        with contextlib.ExitStack() as stack:
+            learner = stack.enter_context(contextlib.closing(_learner(order, run)))
+            builders_and_runners = RayMeasurer(
+                starters,
+                effort=order.effort,
+                device_wait_s=order.device_wait_s,
+                utilisation=utilisation,
+            )
+            stack.callback(builders_and_runners.close)
+            space_pool = RaySpacePool(
+                lambda name, *model: start("space", name, *model),
+                device_wait_s=order.device_wait_s,
+                suspect=watch.suspect,
+                utilisation=utilisation,
+            )
+            stack.callback(space_pool.close)
+            measurer = ElasticMeasurer(
+                builders_and_runners,
+                space_pool,
+                look=watch.look,
+                need=self._need,
+                each_look=lambda _: self._metrics.on_pools(
+                    {**builders_and_runners.ready, SPACE: space_pool.ready},
+                    builders_and_runners.queues,
+                ),
+            )
+            yield Machines(measurer, space_pool, learner, utilisation)
+
+    def _need(self) -> Need:
+        """What the run would use now."""
+        order, session = self._order, self._session
+        spent = session.snapshot().trials if session is not None else 0
+        device = MEASURE if order.cpu_target else "GPU"
+        names, mine = searches(), search_name(order.called)
+        return Need(
+            device,
+            max(0, order.trials - spent),
+            order.devices,
+            runs=max(1, len(names)),
+            place=names.index(mine) if mine in names else 0,
+        )
 
 
 class _CatchingUp:
@@ -218,7 +305,13 @@ class _CatchingUp:
         self._spool.catch_up(self._store.scan())
 
 
-SearchActor = ray.remote(num_cpus=0, max_restarts=0)(SearchHost)
+SearchActor = ray.remote(num_cpus=0, max_restarts=-1)(SearchHost)
+"""Started again by Ray wherever it dies; its calls are not repeated."""
+
+
+def _in_time(observer: Observer, store: RecordStore) -> Observer:
+    """The observer, told of nothing that could still be lost."""
+    return AfterDurable(observer, store) if isinstance(store, SegmentStore) else observer
 
 
 def _new_uuid(order: SearchOrder, run: RunFolder) -> Callable[[], str]:
@@ -235,42 +328,30 @@ def node_folder() -> Path:
     return Path(tempfile.gettempdir()) / f"elastic-tuner-{getpass.getuser()}"
 
 
+def _place(order: SearchOrder, run: RunFolder) -> WorkerPlace:
+    quiet = node_folder() / "quiet" if order.cpu_target else None
+    away = node_folder() / "runs" / search_name(order.called)
+    return WorkerPlace(quiet=quiet, logs=run.logs, scratch=run.scratch, away=away)
+
+
+def _refuse_to_die_again(store: RecordStore) -> None:
+    """Stop a search that Ray starts again and again only to see it die.
+
+    Raises:
+        TunerError: its latest sessions were all cut off before they gave a record.
+    """
+    latest = store.sessions()[-_FRUITLESS:]
+    if len(latest) < _FRUITLESS or any(span.ended_s is not None for span in latest):
+        return
+    if not any(record.time_s >= latest[0].started_s for record in store.scan()):
+        raise TunerError(
+            f"the search process died {_FRUITLESS} times without a single result: "
+            f"tuner.log in the run folder says what it did last"
+        )
+
+
 def _quiet(order: SearchOrder) -> Quiet | None:
     return Quiet(node_folder() / "quiet") if order.cpu_target else None
-
-
-@contextlib.contextmanager
-def _machines(order: SearchOrder, run: RunFolder) -> Iterator[Machines]:
-    """Workers on the cluster and a learner beside the session, for the length of a block."""
-    place = WorkerPlace(
-        quiet=node_folder() / "quiet" if order.cpu_target else None,
-        logs=run.logs,
-        scratch=run.scratch,
-    )
-    tasks_ref = ray.put(order.tasks)
-    needs = _runner_needs(order.cpu_target)
-    starters = Starters(
-        builder=lambda name: _start("builder", name, place, tasks_ref),
-        runner=lambda name: _start("runner", name, place, tasks_ref, **needs),
-    )
-    utilisation = Utilisation()
-    with contextlib.ExitStack() as stack:
-        learner = stack.enter_context(contextlib.closing(_learner(order, run)))
-        measurer = RayMeasurer(
-            starters,
-            builders=order.builders,
-            runners=1,
-            effort=order.effort,
-            utilisation=utilisation,
-        )
-        stack.callback(measurer.close)
-        space_pool = RaySpacePool(
-            order.space_workers,
-            lambda name, version, model: _start("space", name, place, tasks_ref, version, model),
-            utilisation=utilisation,
-        )
-        stack.callback(space_pool.close)
-        yield Machines(measurer, space_pool, learner, utilisation)
 
 
 def _runner_needs(cpu_target: bool) -> dict[str, Any]:
@@ -295,10 +376,6 @@ def _learner(order: SearchOrder, run: RunFolder) -> ProcessLearner:
         frozen_s=quiet.frozen_s,
         on_start=quiet.register,
     )
-
-
-def _start(kind: str, name: str, place: WorkerPlace, *args: Any, **needs: Any) -> Any:
-    return actor_class(kind).options(**needs).remote(name, place, *args)
 
 
 def _log_to(path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import shutil
 import threading
@@ -21,17 +20,18 @@ from tuner.run_lock import RunLock
 from tuner.run_place import begin, local, put_model, run_place
 
 if TYPE_CHECKING:
+    from cluster.fleet import Cluster
     from cluster.lessons import Lessons
     from cluster.search_actor import SearchOrder, SearchState
     from spaces.model import Model
     from tuner.candidate import Candidate
     from tuner.task import Task
 
+Watch = Callable[[Snapshot], None]
+"""Told how far a run is, on the thread that waits for it."""
+
 _WATCH_S = 0.5
 _PATIENCE_S = 2.0
-_STATE_DEADLINE_S = 60.0
-_END_GRACE_S = 90.0
-"""What the search actor gets beyond the run's deadline to end in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class _Prepared:
 def tune(
     options: TuneOptions,
     *,
-    watch: Callable[[Snapshot], None] | None = None,
+    watch: Watch | None = None,
     stop: threading.Event | None = None,
     tracking_uri: str | None = None,
     on_ready: Callable[[], None] | None = None,
@@ -85,34 +85,105 @@ def tune(
     Raises:
         TunerError: the request cannot be met; the text says why, in one line.
     """
+    from cluster.ray_cluster import is_embedded
+    from tuner.tracking import check_uri
+
+    warning = check_uri(tracking_uri or "")
+    on_ready = on_ready or (lambda: None)
+    stop = stop or threading.Event()
+    tune_on = _tune_here if is_embedded(options.address) else _tune_there
+    run, state = tune_on(options, tracking_uri or "", watch, stop, on_ready)
+    return result_of(run, state, tracking_uri or "", warning)
+
+
+def result_of(run: Path | str, state: SearchState, tracking_uri: str, *warnings: str) -> TuneResult:
+    """What the last word of a search says to who watched it.
+
+    Raises:
+        TunerError: it failed.
+    """
+    from tuner.tracking import open_command
+
+    if state.error or state.snapshot is None:
+        error = TunerError(state.error or "the search ended before it began")
+        error.add_note(state.trace)
+        raise error
+    folder = run if isinstance(run, Path) else run_place(run).run.root
+    return TuneResult(
+        run=run,
+        snapshot=state.snapshot,
+        ended=state.ended,
+        warnings=tuple(w for w in (*warnings, *state.warnings) if w),
+        mlflow_command=open_command(folder, tracking_uri),
+    )
+
+
+def _tune_here(
+    options: TuneOptions,
+    tracking_uri: str,
+    watch: Watch | None,
+    stop: threading.Event,
+    on_ready: Callable[[], None],
+) -> tuple[Path | str, SearchState]:
+    """Tune on an embedded cluster, which starts while the model is read, and ends with us."""
+    from cluster.nodes import NodeWatch
     from cluster.ray_cluster import ray_cluster
-    from tuner.tracking import check_uri, open_command
+    from cluster.searches import start_search, watch_search
 
     started_s = time.monotonic()
-    warning = check_uri(tracking_uri or "")
     with ThreadPoolExecutor(1, "prepare") as threads:
         found = threading.Event()
         preparing = threads.submit(_prepare, options, tracking_uri, found.set)
         _fail_fast(preparing, found, _PATIENCE_S)
         with ray_cluster(options.address):
-            if on_ready is not None:
-                on_ready()
-            stop = stop or threading.Event()
+            on_ready()
             prepared = _unless_stopped(preparing, stop)
-            _refuse_missing_device(prepared.target)
-            order = _order(options, prepared, started_s, tracking_uri or "")
-            state = _search(order, watch, stop)
-    if state.error or state.snapshot is None:
-        error = TunerError(state.error or "the search ended before it began")
-        error.add_note(state.trace)
-        raise error
-    return TuneResult(
-        run=prepared.url or prepared.run.root,
-        snapshot=state.snapshot,
-        ended=state.ended,
-        warnings=tuple(w for w in (warning, *state.warnings) if w),
-        mlflow_command=open_command(prepared.run.root, tracking_uri or ""),
-    )
+            _refuse_missing_device(prepared.target, NodeWatch().look())
+            order = _order(options, prepared, started_s, tracking_uri, driver_pid=os.getpid())
+            actor = start_search(order)
+            try:
+                state = watch_search(actor, watch, stop, latest_s=order.deadline_s)
+            finally:
+                _let_go(actor)
+    return prepared.url or prepared.run.root, state
+
+
+def _tune_there(
+    options: TuneOptions,
+    tracking_uri: str,
+    watch: Watch | None,
+    stop: threading.Event,
+    on_ready: Callable[[], None],
+) -> tuple[Path | str, SearchState]:
+    """Tune on a cluster that others share. Where this run's search is at work there already, for a
+    driver that is gone, watch that."""
+    from cluster.nodes import NodeWatch
+    from cluster.ray_cluster import ray_cluster
+    from cluster.searches import find_search, start_search, watch_search
+    from cluster.targets import resolve_on_cluster
+
+    started_s = time.monotonic()
+    with ray_cluster(options.address):
+        on_ready()
+        if options.run is not None and (actor := find_search(options.run)) is not None:
+            return options.run, watch_search(actor, watch, stop)
+        target = resolve_on_cluster(
+            options.target, NodeWatch().look(), wait_s=options.device_wait_s
+        )
+        with ThreadPoolExecutor(1, "prepare") as threads:
+            placed = replace(options, target=target)
+            preparing = threads.submit(_prepare, placed, tracking_uri, lambda: None)
+            prepared = _unless_stopped(preparing, stop)
+        order = _order(options, prepared, started_s, tracking_uri, driver_pid=None)
+        state = watch_search(start_search(order), watch, stop, latest_s=order.deadline_s)
+    return prepared.url or prepared.run.root, state
+
+
+def _let_go(actor: Any) -> None:
+    """End a search that nobody watches any more."""
+    import ray
+
+    ray.kill(actor)
 
 
 def _fail_fast(preparing: Future[_Prepared], found: threading.Event, patience_s: float) -> None:
@@ -140,9 +211,7 @@ def _unless_stopped(preparing: Future[_Prepared], stop: threading.Event) -> _Pre
     raise KeyboardInterrupt
 
 
-def _prepare(
-    options: TuneOptions, tracking_uri: str | None, on_found: Callable[[], None]
-) -> _Prepared:
+def _prepare(options: TuneOptions, tracking_uri: str, on_found: Callable[[], None]) -> _Prepared:
     """Import and lower the model, find its tasks and what is known of them, open the folder."""
     from cluster.lessons import base_for, seeds_for
     from spaces.defaults import default_candidate
@@ -217,35 +286,37 @@ def _new_folder(model: Model) -> Path:
     return Path("runs") / f"{model.name}-{stamp}"
 
 
-def _refuse_missing_device(target: str) -> None:
+def _refuse_missing_device(target: str, cluster: Cluster) -> None:
     """Say at once what nobody here can measure, instead of waiting for a runner.
 
     Raises:
         TunerError: the cluster has no such device.
     """
-    import ray
-
+    from cluster.fleet import reachable
     from spaces.target import target_kind
 
-    if target_kind(target) == "cuda" and ray.cluster_resources().get("GPU", 0) < 1:
-        raise TunerError("neither this machine nor the cluster has a CUDA device to measure on")
+    if target_kind(target) == "cuda" and reachable(cluster, "GPU") < 1:
+        raise TunerError("this machine has no CUDA device to measure on")
 
 
 def _order(
-    options: TuneOptions, prepared: _Prepared, started_s: float, tracking_uri: str
+    options: TuneOptions,
+    prepared: _Prepared,
+    started_s: float,
+    tracking_uri: str,
+    *,
+    driver_pid: int | None,
 ) -> SearchOrder:
-    from cluster.ray_cluster import cluster_cpus
     from cluster.search_actor import SearchOrder
     from spaces.target import target_kind
 
     effort = options.effort
     budget_s = options.time_budget_s or effort.time_budget_s
     trials = options.trials or effort.trials_per_task * len(prepared.tasks)
-    cpus = cluster_cpus()
     return SearchOrder(
         run=prepared.run.root.resolve(),
         url=prepared.url,
-        driver_pid=os.getpid(),
+        driver_pid=driver_pid,
         tasks=prepared.tasks,
         defaults=prepared.defaults,
         effort=effort,
@@ -254,8 +325,6 @@ def _order(
         finalists_s=budget_s * effort.finalist_share,
         seed=options.seed,
         strategy=options.strategy,
-        builders=max(1, cpus),
-        space_workers=max(1, math.ceil(cpus / 4)),
         cpu_target=target_kind(prepared.target) == "llvm",
         facts={
             "model": options.model.source,
@@ -273,47 +342,6 @@ def _order(
         base_model=prepared.lessons.model,
         seeds=prepared.lessons.seeds,
         max_kernels=options.max_kernels,
+        devices=options.devices,
+        device_wait_s=options.device_wait_s,
     )
-
-
-def _search(
-    order: SearchOrder, watch: Callable[[Snapshot], None] | None, stop: threading.Event
-) -> SearchState:
-    """Start the search actor and watch it until it ends.
-
-    Raises:
-        TunerError: it is gone, or does not end when it should.
-    """
-    import ray
-    from ray.exceptions import RayError
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-    from cluster.search_actor import SearchActor
-
-    # The run folder and the deadline's clock are this machine's.
-    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-    actor: Any = SearchActor.options(scheduling_strategy=here).remote(order)
-    stopping = False
-    latest_s = order.deadline_s + _END_GRACE_S
-    try:
-        while True:
-            state: SearchState = ray.get(actor.state.remote(), timeout=_STATE_DEADLINE_S)
-            if state.snapshot is not None and watch is not None:
-                watch(state.snapshot)
-            if state.ended:
-                return state
-            if stop.wait(0.0 if stopping else _WATCH_S) and not stopping:
-                stopping = True
-                actor.stop.remote()
-                latest_s = min(latest_s, time.monotonic() + _END_GRACE_S)
-            if stopping:
-                time.sleep(_WATCH_S)
-            if time.monotonic() > latest_s:
-                raise TunerError("the search does not end; results so far are in the run folder")
-    except RayError as error:
-        first = (str(error).strip().splitlines() or ["unknown"])[0]
-        raise TunerError(
-            f"the search process is gone ({first[:120]}); run the same command again to go on"
-        ) from error
-    finally:
-        ray.kill(actor)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import inspect
+import itertools
 import json
 import re
 import shlex
@@ -41,7 +42,7 @@ ROOT = Path(__file__).resolve().parents[1]
 REFERENCE = ROOT / "docs" / "reference.md"
 DOCS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 NAMES = [str(doc.relative_to(ROOT)) for doc in DOCS]
-OTHERS = {"pip", "mlflow", "ray", "export", "make", "python"}
+OTHERS = {"pip", "mlflow", "ray", "export", "make", "python", "docker", "kubectl"}
 """What a reader may be told to run besides `tuner`."""
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -163,6 +164,8 @@ def shell_lines() -> Iterator[tuple[str, list[str]]]:
         for line in block.text.replace("\\\n", " ").splitlines():
             if words := shlex.split(line, comments=True):
                 yield f"{block.doc}: {line}", words
+                if words[:3] == ["ray", "job", "submit"]:
+                    yield f"{block.doc}: {line}", words[words.index("--") + 1 :]
 
 
 def test_commands_that_are_shown_can_be_run() -> None:
@@ -182,6 +185,21 @@ def test_commands_that_are_shown_can_be_run() -> None:
         else:
             assert words[0] in OTHERS, where
     assert {"tuner", "make", "python"} <= seen
+
+
+@pytest.mark.ray
+def test_commands_of_ray_that_are_shown_exist() -> None:
+    from ray.scripts.scripts import cli as ray
+
+    shown = [(where, words[1:]) for where, words in shell_lines() if words[0] == "ray"]
+    assert shown
+    for where, words in shown:
+        command: click.Command = ray
+        words = list(itertools.takewhile(lambda word: word != ">", words))
+        while isinstance(command, click.Group):
+            name, *words = words
+            command = command.commands[name]
+        assert command.make_context(command.name, words), where
 
 
 @pytest.mark.parametrize("name", NAMES)

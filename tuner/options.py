@@ -9,6 +9,8 @@ from tuner.effort import EFFORTS, Effort
 
 MAX_KERNELS = 4
 """Kernels for all shapes of one program, where nothing else is said."""
+DEVICE_WAIT_S = 600.0
+"""How long to wait for a machine that has room for a worker, where nothing else is said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,8 @@ class TuneOptions:
             target's family), a registered name, `NAME:VERSION`, or the path of a file.
         seeds_from: other runs whose best schedules of equal and similar tasks are tried first.
         max_kernels: how many kernels may serve the shapes of one program.
+        devices: to measure on, at most; None is all that the cluster has or can start.
+        device_wait_s: how long to wait for a machine with a device.
     """
 
     model: ModelSpec
@@ -72,3 +76,5 @@ class TuneOptions:
     base_model: str = "none"
     seeds_from: tuple[Path | str, ...] = ()
     max_kernels: int = MAX_KERNELS
+    devices: int | None = None
+    device_wait_s: float = DEVICE_WAIT_S

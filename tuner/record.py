@@ -35,12 +35,13 @@ class Status(StrEnum):
 
     @property
     def spends_budget(self) -> bool:
-        """Whether a program was built and run, which is what a trial budget counts."""
+        """Whether a trial budget counts it: a program was built and run, or the workers that
+        should have done so were lost as often as is allowed, which must come to an end too."""
         return self in _SPENDS_BUDGET
 
 
 _SPENDS_BUDGET = frozenset(
-    {Status.OK, Status.CENSORED, Status.WRONG, Status.RUN_FAILED, Status.TIMEOUT}
+    {Status.OK, Status.CENSORED, Status.WRONG, Status.RUN_FAILED, Status.TIMEOUT, Status.LOST}
 )
 
 

@@ -54,8 +54,8 @@ class StatusReport(TypedDict):
     """How a run stands.
 
     Keys:
-        trials: search trials that count against the budget: a program was built and run.
-            Candidates that could not be realised or built, trials lost with their workers, and
+        trials: search trials that count against the budget: a program was built and run, or its
+            workers were lost too often. Candidates that could not be realised or built and
             re-timings of finalists are not among them.
         ok: trials that gave a time.
         censored: trials cut off because they were hopelessly slow.

@@ -227,24 +227,35 @@ class Session:
         self._machines.measurer.submit([trial], cutoff_s)
 
     def _take_records(self, records: Sequence[Record]) -> None:
-        for record in records:
-            trial = record.trial
-            self._in_flight.pop(trial.key, None)
-            key = (trial.task_key, trial.candidate.key)
-            # A kernel for several shapes is measured more than once.
-            answer = self._known.get(key) if trial.instance else self._known.pop(key, None)
-            features = answer.features if answer else None
-            if answer and answer.code_hash:
-                record = replace(record, code_hash=answer.code_hash)
-            if not self._store.append(record, features):
-                continue  # its trial has a record already: an answer counts once
-            self._new_records += 1
-            self._learn_from(record, features)
-            if answer and record.latency_s is not None:
-                self._estimates.judge(answer, trial.instance, record.latency_s)
-            best_s = self._progress[trial.task_key].best_s
-            for observer in self._observers:
-                observer.on_record(record, best_s)
+        """Keep records, then tell of them; each trial's first answer is the one that counts."""
+        items = [self._with_features(record) for record in records]
+        kept = self._store.append_many(items) if items else []
+        for (record, features), is_new in zip(items, kept, strict=True):
+            if is_new:
+                self._new_records += 1
+                self._learn_from(record, features)
+                self._tell_of(record)
+
+    def _with_features(self, record: Record) -> tuple[Record, Features | None]:
+        """A record that has come in, with what the space pool knew of its candidate."""
+        trial = record.trial
+        self._in_flight.pop(trial.key, None)
+        answer = self._answer_for(trial)
+        if answer and answer.code_hash:
+            record = replace(record, code_hash=answer.code_hash)
+        if answer and record.latency_s is not None:
+            self._estimates.judge(answer, trial.instance, record.latency_s)
+        return record, answer.features if answer else None
+
+    def _answer_for(self, trial: Trial) -> Evaluated | None:
+        key = (trial.task_key, trial.candidate.key)
+        # A kernel for several shapes is measured more than once.
+        return self._known.get(key) if trial.instance else self._known.pop(key, None)
+
+    def _tell_of(self, record: Record) -> None:
+        best_s = self._progress[record.trial.task_key].best_s
+        for observer in self._observers:
+            observer.on_record(record, best_s)
 
     def _learn_from(self, record: Record, features: Features | None) -> None:
         self._seen.add(record.trial.key)

@@ -76,6 +76,14 @@ debug_flag = click.option(
 json_flag = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON object on standard output."
 )
+address_flag = click.option(
+    "--address",
+    metavar="auto|local|HOST:PORT",
+    default="auto",
+    show_default=True,
+    type=Parsed("address", parse.address),
+    help="The Ray cluster to use; local starts one on this machine's loopback.",
+)
 run_argument = click.argument("run", metavar="DIR", type=RUN)
 
 
@@ -94,7 +102,7 @@ def model_arguments(command: _F) -> _F:
             default="auto",
             show_default=True,
             type=Parsed("target", parse.target),
-            help="What to compile for; auto is this machine.",
+            help="What to compile for; auto is what this machine, or the cluster, has.",
         ),
         click.option(
             "--arg",

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from cluster.commands.flags import (
     RUN,
     TEXT,
     Parsed,
+    address_flag,
     debug_flag,
     json_flag,
     model_arguments,
@@ -24,7 +26,7 @@ from cluster.commands.flags import (
 from cluster.commands.output import nothing_on_stdout, print_json
 from tuner import parse
 from tuner.effort import EFFORTS
-from tuner.options import MAX_KERNELS, TuneOptions
+from tuner.options import DEVICE_WAIT_S, MAX_KERNELS, TuneOptions
 from tuner.progress import Snapshot
 
 if TYPE_CHECKING:
@@ -105,13 +107,21 @@ def _efforts() -> str:
     type=RUN,
     help="A run whose best schedules of equal and similar tasks are tried first.",
 )
+@address_flag
 @click.option(
-    "--address",
-    metavar="auto|local|HOST:PORT",
-    default="auto",
+    "--devices",
+    metavar="N",
+    type=Parsed("number", parse.positive_int),
+    help="Devices to measure on, at most. Default: all that the cluster has or can start.",
+)
+@click.option(
+    "--device-wait",
+    "device_wait_s",
+    metavar="10m",
+    default=f"{DEVICE_WAIT_S / 60:g}m",
     show_default=True,
-    type=Parsed("address", parse.address),
-    help="The Ray cluster to use; local starts one on this machine's loopback.",
+    type=Parsed("duration", parse.duration_s),
+    help="How long to wait for a machine of the cluster that has such a device.",
 )
 @click.option(
     "--max-kernels",
@@ -139,12 +149,40 @@ def tune(
     """Tune MODEL: a .onnx or .pt2 file, path.py:function or package.module:function.
 
     Tuning again with the same --run goes on where it was. Ctrl-C ends a run in order: what was
-    measured is kept.
+    measured is kept. On a cluster named by --address the search outlives this command if that is
+    killed: `tuner attach` watches it, and so does the same command again.
     """
     spec = model_spec(model, shapes, inputs, arguments, dims, weights)
     options = TuneOptions(model=spec, effort=EFFORTS[effort], **rest)
+
+    def work(watch: Watch, stop: threading.Event, on_ready: Callable[[], None]) -> TuneResult:
+        from cluster.tune import tune as tune_model
+
+        uri = os.environ.get("MLFLOW_TRACKING_URI") or None
+        return tune_model(options, watch=watch, stop=stop, tracking_uri=uri, on_ready=on_ready)
+
+    budget_s = options.time_budget_s or options.effort.time_budget_s
+    first = before(_READING, trials=options.trials or 0, time_budget_s=budget_s)
+    return show_tuning(work, first, details=details, as_json=as_json)
+
+
+Watch = Callable[[Snapshot], None]
+Work = Callable[[Watch, threading.Event, Callable[[], None]], "TuneResult"]
+"""Tunes: tells the first how far it is, ends when the second is set, calls the third when it is
+ready for signals."""
+
+
+def show_tuning(work: Work, first: Snapshot, *, details: bool, as_json: bool) -> int:
+    """Watch a run on standard output and sum it up.
+
+    Args:
+        first: what to show until something is known.
+
+    Returns:
+        The exit code.
+    """
     with nothing_on_stdout(as_json):
-        result, code = _watched(options, details=details)
+        result, code = _watched(work, first, details=details)
     if result is None:
         click.echo("tuner: interrupted before the search began; the run folder is intact", err=True)
         return code
@@ -157,23 +195,17 @@ def tune(
     return code
 
 
-def _watched(options: TuneOptions, *, details: bool) -> tuple[TuneResult | None, int]:
+def _watched(work: Work, first: Snapshot, *, details: bool) -> tuple[TuneResult | None, int]:
     """Tune, shown on standard output as it is now; None if a signal came before the search."""
     from cluster.signals import StopSignals
     from cluster.terminal import screen_for
 
     stop = threading.Event()
     with StopSignals(stop) as signals, closing(screen_for(sys.stdout, details=details)) as screen:
-        screen.show(_starting(options))
+        screen.show(first)
         try:
-            from cluster.tune import tune as tune_model
-
-            result = tune_model(
-                options,
-                watch=lambda snapshot: screen.show(snapshot, note=signals.note),
-                stop=stop,
-                tracking_uri=os.environ.get("MLFLOW_TRACKING_URI") or None,
-                on_ready=signals.install,
+            result = work(
+                lambda snapshot: screen.show(snapshot, note=signals.note), stop, signals.install
             )
         except KeyboardInterrupt:
             return None, signals.exit_code
@@ -184,18 +216,18 @@ def _watched(options: TuneOptions, *, details: bool) -> tuple[TuneResult | None,
     return result, signals.exit_code if signalled else 0
 
 
-def _starting(options: TuneOptions) -> Snapshot:
-    budget_s = options.time_budget_s or options.effort.time_budget_s
+def before(message: str, *, trials: int = 0, time_budget_s: float = 0.0) -> Snapshot:
+    """What is shown until something is known of a run."""
     return Snapshot(
         phase="starting",
         elapsed_s=0.0,
-        time_budget_s=budget_s,
+        time_budget_s=time_budget_s,
         trials=0,
-        trials_budget=options.trials or 0,
+        trials_budget=trials,
         trials_per_s=0.0,
         statuses={},
         tasks=(),
-        message=_READING,
+        message=message,
     )
 
 

@@ -66,17 +66,35 @@ def test_a_worker_that_holds_its_lease_too_long_is_killed_and_its_late_answer_dr
     p.resize(1, 0.0)
     p.on_ready("builder-1", 0.0)
     p.submit("a", 0.0)
-    assert KillWorker("builder-1") in p.tick(10.0)
+    assert KillWorker("builder-1", "held its lease too long") in p.tick(10.0)
     assert p.on_answer(1, 11.0) == (None, [])
 
 
 def test_a_worker_that_does_not_start_is_replaced_until_there_is_no_hope() -> None:
-    p = pool(failed_starts=2, start_deadline_s=5.0)
+    p = pool(failed_starts=2)
     p.resize(1, 0.0)
-    assert p.tick(5.0) == [KillWorker("builder-1"), StartWorker("builder-2")]
+    assert p.on_lost("builder-1", "no space left", 5.0) == [StartWorker("builder-2")]
     assert not p.broken
     assert p.on_lost("builder-2", "no module named tvm", 6.0) == []
     assert "no module named tvm" in p.broken
+
+
+def test_when_the_wait_for_a_machine_is_over_there_is_no_hope() -> None:
+    p = pool(start_deadline_s=5.0)
+    p.resize(1, 0.0)
+    assert p.tick(4.9) == []
+    slow = "no machine had room for one within 5 s"
+    assert p.tick(5.0) == [KillWorker("builder-1", slow)]
+    assert p.broken == "builder workers do not start: no machine had room for one within 5 s"
+
+
+def test_who_waits_for_a_machine_next_to_others_that_are_ready_waits_again_later() -> None:
+    p = pool(start_deadline_s=5.0)
+    p.resize(2, 0.0)
+    p.on_ready("builder-1", 0.0)
+    slow = "no machine had room for one within 5 s"
+    assert p.tick(5.0) == [KillWorker("builder-2", slow), StartWorker("builder-3")]
+    assert not p.broken
 
 
 def test_shrinking_stops_idle_workers_and_lets_busy_ones_finish() -> None:
@@ -99,11 +117,95 @@ def test_an_illegal_event_raises() -> None:
         p.on_ready("builder-1", 1.0)
 
 
+def test_a_worker_that_is_not_heard_of_is_lost_and_its_job_done_by_another() -> None:
+    p = pool(silence_s=6.0)
+    p.resize(1, 0.0)
+    p.on_ready("builder-1", 0.0)
+    p.submit("a", 0.0)
+    for second in range(6):
+        assert p.tick(float(second)) == []
+    silent = KillWorker("builder-1", "not heard of any more")
+    assert p.tick(6.0) == [silent, StartWorker("builder-2")]
+    assert p.on_ready("builder-2", 7.0) == [Assign(2, "builder-2", "a", 2)]
+
+
+def test_a_sign_of_life_counts_from_when_it_came() -> None:
+    p = pool(silence_s=6.0)
+    p.resize(1, 0.0)
+    p.on_ready("builder-1", 0.0)
+    for second in range(30):
+        p.on_heard("builder-1", float(second))
+        assert p.tick(float(second)) == []
+
+
+def test_who_did_not_listen_blames_nobody_for_silence() -> None:
+    p = pool(silence_s=6.0)
+    p.resize(1, 0.0)
+    p.on_ready("builder-1", 0.0)
+    p.tick(1.0)
+    assert p.tick(101.0) == []
+    assert p.tick(102.0) == []
+
+
+def test_a_worker_whose_machine_leaves_finishes_its_job_and_gets_no_other() -> None:
+    p = pool()
+    p.resize(1, 0.0)
+    p.on_ready("builder-1", 0.0)
+    p.submit("a", 0.0)
+    p.submit("b", 0.0)
+    assert p.on_leaving("builder-1", 1.0) == [StartWorker("builder-2")]
+    lease, commands = p.on_answer(1, 2.0)
+    assert lease is not None
+    assert commands == [KillWorker("builder-1")]
+    assert p.on_ready("builder-2", 3.0) == [Assign(2, "builder-2", "b", 1)]
+
+
+def test_an_idle_worker_whose_machine_leaves_is_stopped_at_once() -> None:
+    p = pool()
+    p.resize(1, 0.0)
+    p.on_ready("builder-1", 0.0)
+    assert p.on_leaving("builder-1", 1.0) == [StartWorker("builder-2"), KillWorker("builder-1")]
+    assert p.ready == 0
+
+
+def test_workers_that_only_start_are_the_first_to_go() -> None:
+    p = pool()
+    p.resize(2, 0.0)
+    p.on_ready("builder-1", 0.0)
+    assert p.resize(1, 1.0) == [KillWorker("builder-2")]
+    assert p.on_ready("builder-2", 2.0) == []
+    assert not p.broken
+
+
+def test_a_start_that_fails_next_to_others_that_are_ready_is_tried_again_later() -> None:
+    p = pool(failed_starts=1)
+    p.resize(2, 0.0)
+    p.on_ready("builder-1", 0.0)
+    assert p.on_lost("builder-2", "no space", 1.0) == [StartWorker("builder-3")]
+    assert p.on_lost("builder-3", "no space", 2.0) == []
+    assert p.tick(2.5) == []
+    assert p.tick(3.0) == [StartWorker("builder-4")]
+    assert not p.broken
+
+
+def test_a_job_that_was_lost_elsewhere_has_fewer_attempts_left() -> None:
+    p = pool(attempts=2)
+    p.resize(1, 0.0)
+    p.on_ready("builder-1", 0.0)
+    assert p.submit("a", 0.0, attempt=2) == [Assign(1, "builder-1", "a", 2)]
+    assert GiveUp("a", 2, "node died") in p.on_lost("builder-1", "node died", 1.0)
+
+
 @given(
-    st.lists(st.sampled_from(["submit", "ready", "lost", "answer", "tick", "grow"]), max_size=80)
+    st.lists(
+        st.sampled_from(
+            ["submit", "ready", "lost", "answer", "tick", "grow", "shrink", "leave", "late"]
+        ),
+        max_size=80,
+    )
 )
 def test_every_job_ends_exactly_once(events: list[str]) -> None:
-    p = pool(failed_starts=1000)
+    p = pool(failed_starts=1000, start_deadline_s=1e9)
     now_s, jobs, ended = 0.0, 0, Counter[str]()
     starting: list[str] = []
     leases: dict[int, str] = {}
@@ -145,6 +247,13 @@ def test_every_job_ends_exactly_once(events: list[str]) -> None:
             carry_out(list(p.tick(now_s)))
         elif event == "grow":
             carry_out(list(p.resize(3, now_s)))
+        elif event == "shrink":
+            carry_out(list(p.resize(1, now_s)))
+        elif event == "leave" and leases:
+            carry_out(list(p.on_leaving(next(iter(leases.values())), now_s)))
+        elif event == "late":
+            now_s += 7.0
+            carry_out(list(p.tick(now_s)))
     for _ in range(1000):
         if not p.load:
             break

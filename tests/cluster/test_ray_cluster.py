@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 import psutil
 import pytest
 
-from cluster.ray_cluster import refuse_silence
+from cluster.ray_cluster import ENVIRONMENT, LOOPBACK, environment_for, refuse_silence
 
 _SETTINGS = b"\0\0\0\4\0\0\0\0\0"
 
@@ -69,6 +69,19 @@ def test_the_address_of_the_environment_stands_for_auto(monkeypatch: pytest.Monk
         monkeypatch.setenv("RAY_ADDRESS", address)
         with pytest.raises(ConnectionError, match="not a Ray cluster"):
             refuse_silence("auto", timeout_s=5.0)
+
+
+@pytest.mark.parametrize(
+    "address", ["local", "127.0.0.1:6379", "localhost:6379", "ray://[::1]:10001"]
+)
+def test_a_cluster_of_this_machine_alone_is_kept_on_loopback(address: str) -> None:
+    assert environment_for(address) == {**ENVIRONMENT, **LOOPBACK}
+
+
+@pytest.mark.parametrize("address", ["10.0.0.7:6379", "head:6379", "ray://head:10001"])
+def test_the_other_machines_of_a_cluster_can_reach_this_process(address: str) -> None:
+    assert environment_for(address) == ENVIRONMENT
+    assert not set(LOOPBACK) & set(ENVIRONMENT)
 
 
 INTERRUPTED = """

@@ -40,11 +40,13 @@ def start(kind: str, folder: Path, task: Task) -> Any:
 def measuring(
     task: Task, tmp_path_factory: pytest.TempPathFactory, embedded_ray: None
 ) -> Iterator[Measuring]:
+    from cluster.fleet import Crew
     from cluster.ray_measurer import RayMeasurer, Starters
 
     folder = tmp_path_factory.mktemp("ray")
     starters = Starters(start("builder", folder, task), start("runner", folder, task))
-    measurer = RayMeasurer(starters, builders=2, runners=1, effort=EFFORTS["quick"])
+    measurer = RayMeasurer(starters, effort=EFFORTS["quick"])
+    measurer.resize(Crew(runners=1, builders=2, space_workers=1))
     yield Measuring(measurer, task.key, sampled(task, 4), BROKEN)
     measurer.close()
 
@@ -55,7 +57,8 @@ def pool(
 ) -> Iterator[SpacePool]:
     from cluster.ray_space import RaySpacePool
 
-    pool = RaySpacePool(1, start("space", tmp_path_factory.mktemp("space"), task))
+    pool = RaySpacePool(start("space", tmp_path_factory.mktemp("space"), task))
+    pool.resize(1)
     yield pool
     pool.close()
 

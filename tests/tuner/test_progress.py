@@ -61,7 +61,7 @@ def test_a_task_with_many_shapes_is_as_fast_as_its_weighted_mean() -> None:
     assert progress.default_s == 8.0
 
 
-def test_rejects_and_lost_trials_spend_nothing() -> None:
+def test_rejects_spend_nothing() -> None:
     progress = progress_of(*(record(n, status=s) for n, s in enumerate(Status)))
     assert progress.spent == len(progress.history) == sum(s.spends_budget for s in Status)
     assert progress.statuses == dict.fromkeys(Status, 1)

@@ -36,9 +36,9 @@ def test_what_is_no_time_makes_no_latency(sample: float) -> None:
     assert Measurement(Status.OK).latency_s is None
 
 
-def test_a_budget_counts_programs_that_were_built_and_run() -> None:
+def test_a_budget_counts_programs_that_were_built_and_run_and_what_was_lost_for_good() -> None:
     spending = {status.value for status in Status if status.spends_budget}
-    assert spending == {"ok", "censored", "wrong", "run_failed", "timeout"}
+    assert spending == {"ok", "censored", "wrong", "run_failed", "timeout", "lost"}
 
 
 def test_a_line_of_json_comes_back_as_the_record() -> None:

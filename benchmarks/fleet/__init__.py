@@ -1,0 +1,1 @@
+"""What the tuner does on a cluster that grows, shrinks and breaks."""

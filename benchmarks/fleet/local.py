@@ -1,0 +1,133 @@
+"""A Ray cluster of several nodes on this machine, whose nodes can be lost as machines are.
+
+Every listener is on loopback. A node is lost with all of its processes at once, without a word to
+anyone, which is what a machine that is switched off looks like.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+_GONE_S = 10.0
+_OBJECT_STORE_BYTES = 128 << 20
+ENVIRONMENT = {
+    # For all its name, this is what keeps Ray's listeners on loopback.
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_worker_niceness": "0",
+    "RAY_DISABLE_IMPORT_WARNING": "1",
+}
+
+
+class LocalFleet:
+    """A head and nodes that come and go.
+
+    Args:
+        head: resources of the head node, by Ray's names; `CPU` is one of them.
+    """
+
+    def __init__(self, head: Mapping[str, float]) -> None:
+        os.environ.update(ENVIRONMENT)
+        os.environ.pop("RAY_ADDRESS", None)
+        from ray.cluster_utils import Cluster
+
+        self._temporary = tempfile.TemporaryDirectory(prefix="fleet-")
+        self._cluster: Any = Cluster(
+            initialize_head=True,
+            head_node_args={
+                **_settings(head),
+                "include_dashboard": False,
+                "temp_dir": self._temporary.name,
+            },
+        )
+
+    @property
+    def address(self) -> str:
+        """`HOST:PORT` for drivers."""
+        return str(self._cluster.address)
+
+    @property
+    def nodes(self) -> Sequence[Any]:
+        """All nodes but the head."""
+        return sorted(self._cluster.worker_nodes, key=lambda node: str(node.node_id))
+
+    def add(self, resources: Mapping[str, float]) -> Any:
+        """Add a node; it is there when this returns."""
+        return self._cluster.add_node(**_settings(resources))
+
+    def lose(self, node: Any) -> None:
+        """Switch a node off."""
+        raylets = [info.process.pid for infos in node.all_processes.values() for info in infos]
+        doomed = []
+        for pid in raylets:
+            with contextlib.suppress(psutil.Error):
+                process = psutil.Process(pid)
+                process.suspend()  # it must not report the deaths of its children
+                doomed += [*process.children(recursive=True), process]
+        kill(doomed)
+        self._cluster.worker_nodes.discard(node)
+
+    def processes(self) -> list[psutil.Process]:
+        """All processes of the cluster, those of the head's node included."""
+        found = []
+        for node in [self._cluster.head_node, *self.nodes]:
+            for infos in node.all_processes.values():
+                for info in infos:
+                    with contextlib.suppress(psutil.Error):
+                        process = psutil.Process(info.process.pid)
+                        found += [process, *process.children(recursive=True)]
+        return found
+
+    def close(self) -> None:
+        """Stop everything, whatever it does."""
+        doomed = self.processes()
+        with contextlib.suppress(Exception):  # Ray's own end, as far as it goes
+            self._cluster.shutdown()
+        kill(doomed)
+        self._temporary.cleanup()
+
+
+@contextlib.contextmanager
+def local_fleet(head: Mapping[str, float]) -> Iterator[LocalFleet]:
+    """A fleet for the length of a block."""
+    fleet = LocalFleet(head)
+    try:
+        yield fleet
+    finally:
+        fleet.close()
+
+
+def kill(processes: Sequence[psutil.Process]) -> None:
+    """End processes at once, each by its own number, and wait until they are gone."""
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+    psutil.wait_procs(processes, timeout=_GONE_S)
+
+
+def driver(address: str, arguments: Sequence[str], *, out: Path) -> psutil.Popen:
+    """Start `tuner` with some arguments on a cluster, as a user would."""
+    command = [sys.executable, "-m", "tuner", *arguments, "--address", address]
+    with out.open("ab") as file:
+        return psutil.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=os.environ
+        )
+
+
+def _settings(resources: Mapping[str, float]) -> dict[str, Any]:
+    own = {name: value for name, value in resources.items() if name not in ("CPU", "GPU")}
+    return {
+        "num_cpus": resources.get("CPU", 0),
+        "num_gpus": resources.get("GPU", 0),
+        "resources": own,
+        "object_store_memory": _OBJECT_STORE_BYTES,
+    }

@@ -1,0 +1,139 @@
+"""How many slots the search keeps busy: a simulated fleet from 1 to 256, and the core alone.
+
+Slots sleep for 300 ms a trial. Everything else is real: session, leases, signs of life, store,
+spool, and Ray between the search and the slots' hosts. Efficiency is trials a second over what as
+many slots could do at best. The core without Ray answers every trial at once. Last, one session
+takes 100,000 records, and its memory is read on the way.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from benchmarks.command import say, workplace
+from benchmarks.fleet.core import run_core
+from tuner.record import Measurement, Provenance, Record, Status, Trial
+from tuner.utilisation import Utilisation
+
+RUN_S = 0.3
+_SLOTS = (1, 4, 16, 64, 128, 256)
+_ROUNDS = 40
+"""Trials for each slot."""
+_CORE_TRIALS = 8000
+_MEMORY_MB = 2048.0
+_EFFICIENCY, _CORE_RATE = 0.9, 800.0
+
+
+def flags(parser: argparse.ArgumentParser) -> None:
+    """Of the command line."""
+    parser.add_argument("--slots", default=",".join(map(str, _SLOTS)), help="how many, in turn")
+    parser.add_argument("--records", type=int, default=100_000, help="for the memory; 0 is none")
+
+
+class AtOnce:
+    """Measures anything in no time, in batches of as many as are free."""
+
+    def __init__(self, slots: int) -> None:
+        self._slots = slots
+        self._held: list[Trial] = []
+        self._done = 0
+        self.sizes_mb: list[tuple[int, float]] = []
+
+    def free(self) -> int:
+        """Slots without a trial."""
+        return self._slots - len(self._held)
+
+    def submit(self, trials: Sequence[Trial], cutoff_s: float | None = None) -> None:
+        """Take trials."""
+        self._held += trials
+
+    def collect(self, timeout_s: float) -> list[Record]:
+        """All of them."""
+        held, self._held = self._held, []
+        before = self._done // 10_000
+        self._done += len(held)
+        if self._done // 10_000 > before:
+            self.sizes_mb.append((self._done, psutil.Process().memory_info().rss / 2**20))
+        measurement = Measurement(Status.OK, (1e-3, 1e-3, 1e-3), run_s=RUN_S)
+        where = Provenance("slot", "simulated", "simulated")
+        return [Record(trial, measurement, where, 1, time.time()) for trial in held]
+
+    def close(self) -> None:
+        """Nothing to stop."""
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """The core, then fleets of growing size, then memory."""
+    slots = [int(number) for number in options.slots.split(",") if number]
+    with workplace(None) as folder:
+        core = run_core(AtOnce(32), folder / "core", _CORE_TRIALS)
+        say(f"core alone: {core.rate():.0f} trials/s")
+        rows = _fleets(slots, folder)
+        memory = _memory(folder, options.records) if options.records else None
+    at_128 = next((row["efficiency"] for row in rows if row["slots"] == 128), None)
+    grown = memory is None or memory["peak_mb"] < _MEMORY_MB
+    return {
+        "run_s": RUN_S,
+        "core_trials_per_s": core.rate(),
+        "rows": rows,
+        "memory": memory,
+        "passed": core.rate() >= _CORE_RATE and (at_128 is None or at_128 >= _EFFICIENCY) and grown,
+    }
+
+
+def _fleets(slots: Sequence[int], folder: Path) -> list[dict[str, Any]]:
+    from cluster.fleet import Crew
+    from cluster.ray_cluster import ray_cluster
+    from cluster.ray_measurer import RayMeasurer
+    from cluster.simulated import Pace, SimulatedFleet
+    from tuner.effort import EFFORTS
+
+    rows = []
+    with ray_cluster("local"):
+        for number in slots:
+            builders = max(1, number // 8)
+            fleet = SimulatedFleet(number + builders, Pace(RUN_S))
+            utilisation = Utilisation()
+            measurer = RayMeasurer(
+                fleet.starters(), effort=EFFORTS["quick"], utilisation=utilisation
+            )
+            measurer.resize(Crew(number, builders, 1))
+            before = psutil.Process().cpu_times()
+            pace = run_core(
+                measurer, folder / f"slots-{number}", _ROUNDS * number, utilisation=utilisation
+            )
+            after = psutil.Process().cpu_times()
+            spent_s = after.user + after.system - before.user - before.system
+            measurer.close()
+            fleet.close()
+            rows.append(
+                {
+                    "slots": number,
+                    "trials": pace.records,
+                    "trials_per_s": pace.rate(),
+                    "efficiency": pace.rate() * RUN_S / number,
+                    "search_cpu_ms_per_trial": 1e3 * spent_s / pace.records,
+                }
+            )
+            say(f"{number} slots: {rows[-1]}")
+    return rows
+
+
+def _memory(folder: Path, records: int) -> dict[str, Any]:
+    measurer = AtOnce(256)
+    pace = run_core(measurer, folder / "memory", records, limit_s=1200.0)
+    sizes = [size for _, size in measurer.sizes_mb]
+    say(f"{pace.records} records: {pace.rss_mb:.0f} MB")
+    return {
+        "records": pace.records,
+        "peak_mb": max(*sizes, pace.rss_mb),
+        "sizes_mb": measurer.sizes_mb,
+        "kb_per_record": 1024 * (sizes[-1] - sizes[0]) / max(1, pace.records),
+        "trials_per_s": pace.rate(),
+    }

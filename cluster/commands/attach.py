@@ -1,0 +1,92 @@
+"""`tuner attach DIR` and `tuner stop DIR`: the search of a run that is at work on a cluster."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cluster.commands.flags import address_flag, debug_flag, json_flag, run_argument
+from cluster.commands.output import nothing_on_stdout, print_json
+from cluster.commands.tune import Watch, before, show_tuning
+from tuner.errors import TunerError, UsageError
+
+if TYPE_CHECKING:
+    from cluster.tune import TuneResult
+
+_LOOKING = "looking for the search"
+
+
+@click.command(short_help="Watch a run that is at work on a cluster.")
+@run_argument
+@address_flag
+@click.option("--details", is_flag=True, help="Show every task.")
+@json_flag
+@debug_flag
+def attach(run: Path | str, address: str, details: bool, as_json: bool) -> int:
+    """Watch the search of the run in DIR, whose driver is gone, until it ends.
+
+    Ctrl-C ends the search in order, as in `tuner tune`; to leave it at work, end this command by
+    a second Ctrl-C.
+    """
+
+    def work(watch: Watch, stop: threading.Event, on_ready: Callable[[], None]) -> TuneResult:
+        from cluster.searches import watch_search
+        from cluster.tune import result_of
+
+        uri = os.environ.get("MLFLOW_TRACKING_URI") or ""
+        with _search_of(run, address) as search:
+            on_ready()
+            return result_of(run, watch_search(search, watch, stop), uri)
+
+    return show_tuning(work, before(_LOOKING), details=details, as_json=as_json)
+
+
+@click.command(short_help="End a run that is at work on a cluster, in order.")
+@run_argument
+@address_flag
+@json_flag
+@debug_flag
+def stop(run: Path | str, address: str, as_json: bool) -> None:
+    """End the search of the run in DIR in order: what was measured is kept."""
+    from cluster.searches import stop_search
+
+    with nothing_on_stdout(as_json), _search_of(run, address) as search:
+        state = stop_search(search)
+    if state.error:
+        raise TunerError(state.error)
+    trials = state.snapshot.trials if state.snapshot is not None else 0
+    if as_json:
+        print_json({"run": str(run), "ended": state.ended, "trials": trials})
+    else:
+        click.echo(f"stopped after {trials} trials; `tuner tune` with --run {run} goes on")
+
+
+@contextmanager
+def _search_of(run: Path | str, address: str) -> Iterator[Any]:
+    """The search that works on a run.
+
+    Raises:
+        UsageError: the address names no cluster that others could use.
+        TunerError: there is no cluster, or nothing works on this run there.
+    """
+    from cluster.ray_cluster import is_embedded, ray_cluster
+    from cluster.searches import find_search
+
+    if is_embedded(address):
+        raise UsageError(
+            "--address: name the cluster as HOST:PORT; a search on a cluster of its own ends with "
+            "the command that started it"
+        )
+    with ray_cluster(address):
+        search = find_search(run)
+        if search is None:
+            raise TunerError(
+                f"no search is at work on {run}: `tuner status {run}` says how far it came"
+            )
+        yield search

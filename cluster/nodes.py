@@ -1,0 +1,131 @@
+"""What is known of a cluster's machines: by Ray, and sooner by asking them."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import ray
+
+from cluster.fleet import Cluster, Node
+
+_NO_DEADLINE_S = 30.0
+"""What a machine that drains without saying for how long is given."""
+_REACH_S = 0.5
+_ASK_AGAIN_S = 5.0
+_NODE_ID = "ray.io/node-id"
+
+
+def reach(address: str, port: int) -> bool:
+    """Whether a machine's Ray takes a connection."""
+    try:
+        with socket.create_connection((address, port), timeout=_REACH_S):
+            return True
+    except OSError:
+        return False
+
+
+def alive() -> dict[str, Mapping[str, Any]]:
+    """What Ray says of each machine that lives as far as it knows, by its id."""
+    return {node["NodeID"]: node for node in ray.nodes() if node["Alive"]}
+
+
+class NodeWatch:
+    """Looks at the cluster, and at machines under suspicion itself.
+
+    Ray takes some fifteen seconds to see that a machine is gone, and until then it sends new
+    workers there. Who loses a worker therefore suspects its machine; one that takes no connection
+    counts as gone at once, and nothing is sent there.
+
+    Args:
+        reach: whether a machine's Ray takes a connection, by address and port.
+        alive: what Ray knows.
+        clock: seconds that never go back; `wall` seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        reach: Callable[[str, int], bool] = reach,
+        alive: Callable[[], dict[str, Mapping[str, Any]]] = alive,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._reach, self._alive, self._clock, self._wall = reach, alive, clock, wall
+        self._suspects: set[str] = set()
+        self._gone: dict[str, float] = {}
+
+    def suspect(self, node: str) -> None:
+        """A worker there was lost."""
+        if node:
+            self._suspects.add(node)
+
+    def look(self) -> Cluster:
+        """The machines that live, as far as is known."""
+        draining = _draining()
+        alive = self._reachable()
+        nodes = [
+            Node(
+                node,
+                {name: float(value) for name, value in found["Resources"].items()},
+                _leaves_in_s(draining[node], self._wall()) if node in draining else None,
+            )
+            for node, found in alive.items()
+        ]
+        return Cluster(nodes, _most())
+
+    def avoid(self) -> Mapping[str, Any]:
+        """Options of a Ray actor that keep it away from machines that are gone."""
+        self._reachable()
+        if not self._gone:
+            return {}
+        return {"label_selector": {_NODE_ID: f"!in({','.join(sorted(self._gone))})"}}
+
+    def _reachable(self) -> dict[str, Mapping[str, Any]]:
+        """What Ray says of each machine that lives, without those that do not answer."""
+        alive = self._alive()
+        self._suspects &= alive.keys()
+        self._gone = {n: asked_s for n, asked_s in self._gone.items() if n in alive}
+        now_s = self._clock()
+        again = {n for n, asked_s in self._gone.items() if now_s - asked_s >= _ASK_AGAIN_S}
+        for node in self._suspects | again:
+            found = alive[node]
+            if self._reach(found["NodeManagerAddress"], found["NodeManagerPort"]):
+                self._gone.pop(node, None)
+            else:
+                self._gone[node] = now_s
+        self._suspects.clear()
+        return {node: found for node, found in alive.items() if node not in self._gone}
+
+
+def _leaves_in_s(deadline_ms: int, now_s: float) -> float:
+    return max(0.0, deadline_ms / 1e3 - now_s) if deadline_ms else _NO_DEADLINE_S
+
+
+def _draining() -> Mapping[str, int]:
+    """Machines that will leave, with when: milliseconds since the epoch, 0 where that is open.
+
+    No public interface tells; where Ray has changed its own, nothing is known of leaving.
+    """
+    try:
+        from ray._private.state import state
+
+        return dict(state.get_draining_nodes())
+    except (ImportError, AttributeError):
+        return {}
+
+
+def _most() -> Mapping[str, float] | None:
+    """The most of each resource that the cluster's autoscaler can provide.
+
+    None where there is no autoscaler, or it does not tell: the first version does not.
+    """
+    try:
+        from ray._private.state import state
+
+        most = state.get_max_resources_from_cluster_config()
+    except (ImportError, AttributeError):
+        return None
+    return None if most is None else {name: float(value) for name, value in most.items()}

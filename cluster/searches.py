@@ -1,0 +1,137 @@
+"""The search actor of a run, from outside: start it, find it, watch it, stop it.
+
+On a cluster that others share it is detached: it outlives its driver, and a second driver of the
+same run watches the search that is there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cluster.search_names import NAMESPACE, search_name
+from tuner.errors import TunerError
+from tuner.progress import Snapshot
+
+if TYPE_CHECKING:
+    from cluster.search_actor import SearchOrder, SearchState
+
+_WATCH_S = 0.5
+_ANSWER_S = 10.0
+_UNREACHABLE_S = 60.0
+"""How long a search may be silent: it is started again within a few seconds, on another machine
+within some twenty."""
+END_GRACE_S = 90.0
+"""What a search gets beyond its deadline, or after it is asked to stop, to end in order."""
+
+
+def find_search(run: Path | str) -> Any | None:
+    """The search that works on a run now; None where none does."""
+    import ray
+
+    try:
+        return ray.get_actor(search_name(run), namespace=NAMESPACE)
+    except ValueError:
+        return None
+
+
+def start_search(order: SearchOrder) -> Any:
+    """Start a search on this machine, whose files and clock its order speaks of.
+
+    One without a driver to end with is detached.
+    """
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    from cluster.search_actor import SearchActor
+
+    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+    alone = {"lifetime": "detached"} if order.driver_pid is None else {}
+    actor = SearchActor.options(
+        name=search_name(order.called), namespace=NAMESPACE, scheduling_strategy=here, **alone
+    )
+    return actor.remote(order)
+
+
+def watch_search(
+    actor: Any,
+    watch: Callable[[Snapshot], None] | None,
+    stop: threading.Event,
+    *,
+    latest_s: float = float("inf"),
+) -> SearchState:
+    """Watch a search until it ends, and let it go.
+
+    Args:
+        watch: told how far it is about twice a second.
+        stop: set it to end the search in order.
+        latest_s: when it must have ended by itself, on the monotonic clock.
+
+    Raises:
+        TunerError: it is gone, or does not end when it should.
+    """
+    import ray
+
+    until_s = latest_s + END_GRACE_S
+    stopping = False
+    while True:
+        state = _state(actor)
+        if state.snapshot is not None and watch is not None:
+            watch(state.snapshot)
+        if state.ended:
+            ray.kill(actor)
+            return state
+        if stop.is_set():
+            if not stopping:
+                stopping, until_s = True, min(until_s, time.monotonic() + END_GRACE_S)
+            actor.stop.remote()  # each time: one that was started again has forgotten it
+        if time.monotonic() > until_s:
+            ray.kill(actor)
+            raise TunerError("the search does not end; results so far are in the run folder")
+        if stopping:
+            time.sleep(_WATCH_S)
+        else:
+            stop.wait(_WATCH_S)
+
+
+def stop_search(actor: Any, *, deadline_s: float = END_GRACE_S) -> SearchState:
+    """End a search in order and wait for it.
+
+    Raises:
+        TunerError: it is gone, or has not ended within `deadline_s`.
+    """
+    stop = threading.Event()
+    stop.set()
+    return watch_search(actor, None, stop, latest_s=time.monotonic() + deadline_s - END_GRACE_S)
+
+
+def _state(actor: Any) -> SearchState:
+    """Where a search is, asked again while it is being started again.
+
+    Raises:
+        TunerError: it is gone for good, or silent for too long.
+    """
+    import ray
+    from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayError
+
+    until_s = time.monotonic() + _UNREACHABLE_S
+    while True:
+        try:
+            with contextlib.suppress(ActorUnavailableError, GetTimeoutError):
+                state: SearchState = ray.get(actor.state.remote(), timeout=_ANSWER_S)
+                return state
+        except RayError as error:
+            first = (str(error).strip().splitlines() or ["unknown"])[0]
+            raise TunerError(
+                f"the search process is gone ({first[:120]}); run the same command again to go on"
+            ) from error
+        if time.monotonic() > until_s:
+            raise TunerError(
+                f"the search has not answered for {_UNREACHABLE_S:g} s; "
+                "run the same command again to go on"
+            )
+        time.sleep(_WATCH_S)

@@ -1,0 +1,110 @@
+"""Machines under suspicion are asked, and those that do not answer are avoided."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from cluster.nodes import NodeWatch, reach
+
+pytestmark = pytest.mark.ray
+
+
+class World:
+    """Machines by id, as Ray knows them, and which of them answer."""
+
+    def __init__(self, *ids: str) -> None:
+        self.known = list(ids)
+        self.silent: set[int] = set()
+        self.asked: list[int] = []
+        self.now_s = 0.0
+
+    def alive(self) -> dict[str, Mapping[str, Any]]:
+        """One port for each machine."""
+        return {
+            name: {
+                "Resources": {"CPU": 4.0},
+                "NodeManagerAddress": "127.0.0.1",
+                "NodeManagerPort": port,
+            }
+            for port, name in enumerate("abcdef")
+            if name in self.known
+        }
+
+    def reach(self, address: str, port: int) -> bool:
+        self.asked.append(port)
+        return port not in self.silent
+
+
+def watch_of(world: World) -> NodeWatch:
+    return NodeWatch(world.reach, world.alive, clock=lambda: world.now_s, wall=lambda: 0.0)
+
+
+@pytest.fixture(autouse=True)
+def no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    import cluster.nodes
+
+    monkeypatch.setattr(cluster.nodes, "_draining", dict)
+    monkeypatch.setattr(cluster.nodes, "_most", lambda: None)
+
+
+def seen(watch: NodeWatch) -> list[str]:
+    return [node.id for node in watch.look().nodes]
+
+
+def test_who_is_not_suspected_is_not_asked() -> None:
+    world = World("a", "b")
+    assert seen(watch_of(world)) == ["a", "b"]
+    assert world.asked == []
+
+
+def test_a_suspect_that_answers_stays() -> None:
+    world = World("a", "b")
+    watch = watch_of(world)
+    watch.suspect("a")
+    assert seen(watch) == ["a", "b"]
+    assert watch.avoid() == {}
+    assert world.asked == [0]
+
+
+def test_a_suspect_that_does_not_answer_is_gone_at_once_and_avoided() -> None:
+    world = World("a", "b")
+    watch = watch_of(world)
+    world.silent = {0}
+    watch.suspect("a")
+    assert watch.avoid() == {"label_selector": {"ray.io/node-id": "!in(a)"}}
+    assert seen(watch) == ["b"]
+
+
+def test_one_that_answers_again_is_back() -> None:
+    world = World("a", "b")
+    watch = watch_of(world)
+    world.silent = {0}
+    watch.suspect("a")
+    assert seen(watch) == ["b"]
+    world.silent = set()
+    assert seen(watch) == ["b"]  # it is not asked all the time
+    world.now_s = 10.0
+    assert seen(watch) == ["a", "b"]
+    assert watch.avoid() == {}
+
+
+def test_one_that_ray_knows_to_be_gone_needs_no_avoiding() -> None:
+    world = World("a", "b")
+    watch = watch_of(world)
+    world.silent = {0}
+    watch.suspect("a")
+    assert seen(watch) == ["b"]
+    world.known = ["b"]
+    assert seen(watch) == ["b"]
+    assert watch.avoid() == {}
+
+
+def test_a_machine_can_be_reached_where_somebody_listens() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        assert reach("127.0.0.1", port)
+    assert not reach("127.0.0.1", port)
