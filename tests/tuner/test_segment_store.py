@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import closing, suppress
@@ -396,6 +399,46 @@ class Full(MemoryPlace):
         if path == path_of(2):
             raise TunerError("no space left")
         return super().create(path, data)
+
+
+APPEND_FOR_EVER = """
+import itertools, sys
+from pathlib import Path
+from tuner.candidate import Candidate, CandidateKind
+from tuner.place_url import open_place
+from tuner.record import Measurement, Record, Status, Trial
+from tuner.segment_store import SegmentStore
+store = SegmentStore(open_place(sys.argv[1]), Path(sys.argv[2]), oldest_s=0.01)
+waiting = []
+for n in itertools.count():
+    candidate = Candidate(CandidateKind.TRACE, f"[{n}]" + "x" * 5000, "space")
+    record = Record(Trial("t", candidate), Measurement(Status.OK, (1.0,)))
+    store.append(record)
+    waiting.append(record.trial.key)
+    while waiting and store.is_durable(waiting[0]):
+        print(waiting.pop(0).candidate_key, flush=True)
+"""
+
+
+def test_real_kills_lose_nothing_that_was_durable(tmp_path: Path) -> None:
+    url = (tmp_path / "shared").as_uri()
+    told: list[str] = []
+    for cache in ("here", "here", "there"):
+        index = tmp_path / f"{cache}.sqlite"
+        with subprocess.Popen(
+            [sys.executable, "-c", APPEND_FOR_EVER, url, str(index)],
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as process:
+            assert process.stdout is not None
+            told += [process.stdout.readline().strip() for _ in range(100)]
+            process.send_signal(signal.SIGKILL)
+            told += process.stdout.read().split()
+    catch_up(open_place(url), tmp_path / "new.sqlite")
+    with closing(SqliteStore(tmp_path / "new.sqlite", read_only=True)) as store:
+        stored = [r.trial.candidate.key for r in store.scan()]
+    assert set(told) <= set(stored)
+    assert len(stored) == len(set(stored))
 
 
 class TestTrouble:
