@@ -22,6 +22,7 @@ from cluster.commands.best import best
 from cluster.commands.doctor import doctor
 from cluster.commands.export import export
 from cluster.commands.flags import Border, debug_flag
+from cluster.commands.restore import restore
 from cluster.commands.status import status
 from cluster.commands.tasks import tasks
 from cluster.commands.train import models, train
@@ -39,7 +40,9 @@ def cli() -> None:
     """Tune a model's tensor programs and keep the fastest schedules."""
 
 
-for command in (tune, attach, stop, tasks, status, best, export, bench, train, models, doctor):
+for command in (tune, attach, stop, tasks, status, best, export, bench, restore):
+    cli.add_command(command)
+for command in (train, models, doctor):
     cli.add_command(command)
 
 

@@ -14,10 +14,11 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import ray
 
@@ -30,17 +31,21 @@ from cluster.nodes import NodeWatch
 from cluster.ray_measurer import RayMeasurer, Starters
 from cluster.ray_space import RaySpacePool
 from cluster.search_names import search_name, searches
+from tuner.after_durable import AfterDurable
 from tuner.candidate import Candidate
 from tuner.effort import Effort
 from tuner.errors import TunerError
 from tuner.learner import ProcessLearner
+from tuner.observer import Observer
 from tuner.options import DEVICE_WAIT_S, MAX_KERNELS
 from tuner.progress import Snapshot
 from tuner.run_folder import RunFolder
 from tuner.run_lock import RunLock
+from tuner.run_place import open_store, run_place, run_uuid
+from tuner.segment_store import SegmentStore
 from tuner.session import Limits, Machines, Session
 from tuner.similar import Seeds
-from tuner.sqlite_store import SqliteStore
+from tuner.store import RecordStore
 from tuner.strategies import search_maker
 from tuner.task import Task
 from tuner.tracking import RunStatus, SpoolObserver, TrackerProcess
@@ -75,6 +80,7 @@ class SearchOrder:
         base_model: what the cost model begins with; None is nothing.
         seeds: what searches may begin with, by task key.
         max_kernels: that may serve all shapes of a task with symbolic dimensions.
+        url: of the run, where it lives away from this machine; `run` is then its working folder.
     """
 
     run: Path
@@ -95,6 +101,12 @@ class SearchOrder:
     base_model: bytes | None = None
     seeds: Mapping[str, Seeds] = field(default_factory=dict)
     max_kernels: int = MAX_KERNELS
+    url: str = ""
+
+    @property
+    def called(self) -> Path | str:
+        """What every machine knows the run by."""
+        return self.url or self.run
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +178,7 @@ class SearchHost:
     def _run(self) -> str:
         order, run = self._order, RunFolder(self._order.run)
         lock = RunLock(run.lock, serves=order.driver_pid)
-        with lock, contextlib.closing(SqliteStore(run.store)) as store:
+        with lock, contextlib.closing(open_store(run, order.url)) as store:
             _log_to(run.log)
             _refuse_to_die_again(store)
             store.put_tasks(order.tasks, {k: c.key for k, c in order.defaults.items()})
@@ -184,18 +196,20 @@ class SearchHost:
                         max_kernels=order.max_kernels,
                     ),
                     seed=order.seed,
-                    observers=[observer, self._metrics],
+                    observers=[_in_time(each, store) for each in (observer, self._metrics)],
                 )
                 if self._stop.is_set():
                     self._session.stop()
                 return self._session.run()
 
     @contextlib.contextmanager
-    def _tracked(self, run: RunFolder, store: SqliteStore) -> Iterator[_CatchingUp]:
+    def _tracked(self, run: RunFolder, store: RecordStore) -> Iterator[Observer]:
         """Tracking around a session: whatever becomes of it, MLflow hears how it ended."""
         order = self._order
         try:
-            spool = SpoolObserver(run.root, name=run.root.name, params=order.facts)
+            spool = SpoolObserver(
+                run.root, name=run.root.name, params=order.facts, new_uuid=_new_uuid(order, run)
+            )
         except OSError as error:
             raise TunerError(f"cannot write to {run.root}: {error.strerror}") from error
         tracker = TrackerProcess.start(run.root, order.tracking_uri)
@@ -264,7 +278,7 @@ class SearchHost:
         order, session = self._order, self._session
         spent = session.snapshot().trials if session is not None else 0
         device = MEASURE if order.cpu_target else "GPU"
-        names, mine = searches(), search_name(order.run)
+        names, mine = searches(), search_name(order.called)
         return Need(
             device,
             max(0, order.trials - spent),
@@ -277,7 +291,7 @@ class SearchHost:
 class _CatchingUp:
     """A spool observer that first says what an earlier session stored but did not say."""
 
-    def __init__(self, spool: SpoolObserver, store: SqliteStore) -> None:
+    def __init__(self, spool: SpoolObserver, store: RecordStore) -> None:
         self._spool = spool
         self._store = store
         self.on_record = spool.on_record
@@ -295,6 +309,18 @@ SearchActor = ray.remote(num_cpus=0, max_restarts=-1)(SearchHost)
 """Started again by Ray wherever it dies; its calls are not repeated."""
 
 
+def _in_time(observer: Observer, store: RecordStore) -> Observer:
+    """The observer, told of nothing that could still be lost."""
+    return AfterDurable(observer, store) if isinstance(store, SegmentStore) else observer
+
+
+def _new_uuid(order: SearchOrder, run: RunFolder) -> Callable[[], str]:
+    """What the tracker is to know a new run by: of one with a URL the same on each machine."""
+    if not order.url:
+        return lambda: uuid4().hex
+    return lambda: run_uuid(run_place(order.url), run.read_manifest())
+
+
 def node_folder() -> Path:
     """What all runs of this user share on a node."""
     import getpass
@@ -304,11 +330,11 @@ def node_folder() -> Path:
 
 def _place(order: SearchOrder, run: RunFolder) -> WorkerPlace:
     quiet = node_folder() / "quiet" if order.cpu_target else None
-    away = node_folder() / "runs" / search_name(order.run)
+    away = node_folder() / "runs" / search_name(order.called)
     return WorkerPlace(quiet=quiet, logs=run.logs, scratch=run.scratch, away=away)
 
 
-def _refuse_to_die_again(store: SqliteStore) -> None:
+def _refuse_to_die_again(store: RecordStore) -> None:
     """Stop a search that Ray starts again and again only to see it die.
 
     Raises:

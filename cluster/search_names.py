@@ -1,6 +1,6 @@
 """What searches are called in Ray.
 
-The name is made from the run's folder, so that whoever can name the run can find its search.
+The name is made from the run's folder or URL, so that whoever can name the run can find its search.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ NAMESPACE = "tuner"
 _PREFIX = "search-"
 
 
-def search_name(run: Path) -> str:
-    """What the search of a run is called in Ray."""
-    return _PREFIX + hashlib.sha256(str(run.resolve()).encode()).hexdigest()[:16]
+def search_name(run: Path | str) -> str:
+    """What the search of a run, by its folder or its URL, is called in Ray."""
+    name = run.rstrip("/") if isinstance(run, str) else str(run.resolve())
+    return _PREFIX + hashlib.sha256(name.encode()).hexdigest()[:16]
 
 
 def searches() -> list[str]:

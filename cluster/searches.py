@@ -29,7 +29,7 @@ END_GRACE_S = 90.0
 """What a search gets beyond its deadline, or after it is asked to stop, to end in order."""
 
 
-def find_search(run: Path) -> Any | None:
+def find_search(run: Path | str) -> Any | None:
     """The search that works on a run now; None where none does."""
     import ray
 
@@ -52,7 +52,7 @@ def start_search(order: SearchOrder) -> Any:
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
     alone = {"lifetime": "detached"} if order.driver_pid is None else {}
     actor = SearchActor.options(
-        name=search_name(order.run), namespace=NAMESPACE, scheduling_strategy=here, **alone
+        name=search_name(order.called), namespace=NAMESPACE, scheduling_strategy=here, **alone
     )
     return actor.remote(order)
 

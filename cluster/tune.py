@@ -17,6 +17,7 @@ from tuner.options import TuneOptions
 from tuner.progress import Snapshot
 from tuner.run_folder import Manifest, RunFolder, open_run
 from tuner.run_lock import RunLock
+from tuner.run_place import begin, local, put_model, run_place
 
 if TYPE_CHECKING:
     from cluster.fleet import Cluster
@@ -38,13 +39,13 @@ class TuneResult:
     """What a session of tuning left behind.
 
     Attributes:
-        run: the run folder; everything is in there.
+        run: the run folder, or the URL of the run; everything is in there.
         ended: `trials`, `time`, `signal` or `done` (nothing left to try).
         warnings: for people; the results are whole.
         mlflow_command: opens the experiment.
     """
 
-    run: Path
+    run: Path | str
     snapshot: Snapshot
     ended: str
     warnings: tuple[str, ...]
@@ -56,6 +57,7 @@ class _Prepared:
     """A model as it goes to the search."""
 
     run: RunFolder
+    url: str
     tasks: tuple[Task, ...]
     defaults: dict[str, Candidate]
     target: str
@@ -94,7 +96,7 @@ def tune(
     return result_of(run, state, tracking_uri or "", warning)
 
 
-def result_of(run: Path, state: SearchState, tracking_uri: str, *warnings: str) -> TuneResult:
+def result_of(run: Path | str, state: SearchState, tracking_uri: str, *warnings: str) -> TuneResult:
     """What the last word of a search says to who watched it.
 
     Raises:
@@ -106,12 +108,13 @@ def result_of(run: Path, state: SearchState, tracking_uri: str, *warnings: str) 
         error = TunerError(state.error or "the search ended before it began")
         error.add_note(state.trace)
         raise error
+    folder = run if isinstance(run, Path) else run_place(run).run.root
     return TuneResult(
         run=run,
         snapshot=state.snapshot,
         ended=state.ended,
         warnings=tuple(w for w in (*warnings, *state.warnings) if w),
-        mlflow_command=open_command(run, tracking_uri),
+        mlflow_command=open_command(folder, tracking_uri),
     )
 
 
@@ -121,7 +124,7 @@ def _tune_here(
     watch: Watch | None,
     stop: threading.Event,
     on_ready: Callable[[], None],
-) -> tuple[Path, SearchState]:
+) -> tuple[Path | str, SearchState]:
     """Tune on an embedded cluster, which starts while the model is read, and ends with us."""
     from cluster.nodes import NodeWatch
     from cluster.ray_cluster import ray_cluster
@@ -142,7 +145,7 @@ def _tune_here(
                 state = watch_search(actor, watch, stop, latest_s=order.deadline_s)
             finally:
                 _let_go(actor)
-    return prepared.run.root, state
+    return prepared.url or prepared.run.root, state
 
 
 def _tune_there(
@@ -151,7 +154,7 @@ def _tune_there(
     watch: Watch | None,
     stop: threading.Event,
     on_ready: Callable[[], None],
-) -> tuple[Path, SearchState]:
+) -> tuple[Path | str, SearchState]:
     """Tune on a cluster that others share. Where this run's search is at work there already, for a
     driver that is gone, watch that."""
     from cluster.nodes import NodeWatch
@@ -173,7 +176,7 @@ def _tune_there(
             prepared = _unless_stopped(preparing, stop)
         order = _order(options, prepared, started_s, tracking_uri, driver_pid=None)
         state = watch_search(start_search(order), watch, stop, latest_s=order.deadline_s)
-    return prepared.run.root, state
+    return prepared.url or prepared.run.root, state
 
 
 def _let_go(actor: Any) -> None:
@@ -221,13 +224,29 @@ def _prepare(options: TuneOptions, tracking_uri: str, on_found: Callable[[], Non
     target = resolve_target(options.target)
     base = base_for(options.base_model, target, tracking_uri)
     tasks = tuple(extract(lower(model.module, target), target, options.only, model.shapes))
-    folder = options.run or _new_folder(model)
-    run, _ = open_run(folder, _manifest(options, model, target))
+    others = [local(other) for other in options.seeds_from]
+    run, url = _opened(options, model, _manifest(options, model, target))
+    lessons = replace(base, seeds=seeds_for(tasks, run, others))
+    return _Prepared(run, url, tasks, {t.key: default_candidate(t) for t in tasks}, target, lessons)
+
+
+def _opened(options: TuneOptions, model: Model, wanted: Manifest) -> tuple[RunFolder, str]:
+    """The run folder, with the model in it, and the URL of the run if it has one."""
+    remote = None
+    if isinstance(options.run, str):
+        remote = run_place(options.run)
+        begin(remote, wanted)
+        folder = remote.run.root
+    else:
+        folder = options.run or _new_folder(model)
+    run, _ = open_run(folder, wanted)
     with RunLock(run.lock):  # refused early, and once more by the search, which keeps it
         if not run.model_dir.exists():
             _keep_model(model, options, run)
-    lessons = replace(base, seeds=seeds_for(tasks, run, options.seeds_from))
-    return _Prepared(run, tasks, {t.key: default_candidate(t) for t in tasks}, target, lessons)
+    if remote is None:
+        return run, ""
+    put_model(remote)
+    return run, remote.url
 
 
 def _keep_model(model: Model, options: TuneOptions, run: RunFolder) -> None:
@@ -296,6 +315,7 @@ def _order(
     trials = options.trials or effort.trials_per_task * len(prepared.tasks)
     return SearchOrder(
         run=prepared.run.root.resolve(),
+        url=prepared.url,
         driver_pid=driver_pid,
         tasks=prepared.tasks,
         defaults=prepared.defaults,

@@ -39,12 +39,12 @@ FORBIDDEN = {
     "actors": {"mlflow", "xgboost", "click", "rich"},
     "cluster": {"mlflow", "xgboost"},
 }
-ONE_FILE = {("tuner", "xgboost"), ("tuner", "mlflow"), ("actors", "ray")}
+ONE_FILE = {("tuner", "xgboost"), ("tuner", "mlflow"), ("tuner", "fsspec"), ("actors", "ray")}
 """Libraries that only one file of a package may know."""
 
 HEAVY = {
     *{"tvm", "tvm_ffi", "ray", "mlflow", "xgboost", "onnx", "onnxruntime", "torch"},
-    *{"numpy", "scipy", "pandas", "sqlalchemy", "rich", "psutil"},
+    *{"numpy", "scipy", "pandas", "sqlalchemy", "rich", "psutil", "fsspec"},
 }
 """What must not be paid for by `tuner --help`."""
 

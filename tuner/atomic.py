@@ -45,10 +45,10 @@ def atomic_file(path: Path, *, replace: bool = True) -> Iterator[TextIO]:
         with suppress(OSError):
             temporary.unlink()
         raise
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Make new names in a folder durable."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:

@@ -51,7 +51,8 @@ class TuneOptions:
         trials: total of the run; None is the effort's share for each task.
         time_budget_s: wall time from the start; None is the effort's.
         only: glob on task names; None is all of them.
-        run: the run folder; None is a new one under `runs/`.
+        run: the run folder, or as text the URL of a run that several machines see (see
+            `tuner.run_place`); None is a new folder under `runs/`.
         address: `auto`, `local` or `HOST:PORT` of a Ray cluster.
         strategy: `evolutionary`, or `random` for replaying traces with random decisions.
         base_model: what the cost model begins with: `none`, `auto` (the registered model of the
@@ -68,12 +69,12 @@ class TuneOptions:
     time_budget_s: float | None = None
     effort: Effort = EFFORTS["normal"]
     only: str | None = None
-    run: Path | None = None
+    run: Path | str | None = None
     seed: int = 0
     address: str = "auto"
     strategy: str = "evolutionary"
     base_model: str = "none"
-    seeds_from: tuple[Path, ...] = ()
+    seeds_from: tuple[Path | str, ...] = ()
     max_kernels: int = MAX_KERNELS
     devices: int | None = None
     device_wait_s: float = DEVICE_WAIT_S

@@ -168,7 +168,18 @@ def record_from_json(line: str) -> Record:
         ValueError: the line is not a record; the message says what is missing.
     """
     try:
-        raw = json.loads(line)
+        return record_from_plain(json.loads(line))
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not a record: {error!r}") from error
+
+
+def record_from_plain(raw: Any) -> Record:
+    """The record that `Record.to_json` made this of.
+
+    Raises:
+        ValueError: it is not one; the message says what is missing.
+    """
+    try:
         candidate = raw["candidate"]
         return Record(
             trial=Trial(
@@ -191,5 +202,5 @@ def record_from_json(line: str) -> Record:
             time_s=float(raw["time"]),
             code_hash=str(raw.get("code_hash", "")),
         )
-    except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
+    except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"not a record: {error!r}") from error

@@ -310,17 +310,18 @@ def export_records(store: RecordStore, file: Path) -> int:
 
 def record_line(record: Record) -> str:
     """One record as one line of strict JSON: NaN and infinities become strings."""
-    return json.dumps(_strict(record.to_json()), allow_nan=False)
+    return json.dumps(strict(record.to_json()), allow_nan=False)
 
 
-def _strict(value: Any) -> Any:
+def strict(value: Any) -> Any:
+    """Plain data with NaN and the infinities as strings, which strict JSON does not have."""
     match value:
         case float() if not math.isfinite(value):
             return str(value)
         case dict():
-            return {key: _strict(inner) for key, inner in value.items()}
+            return {key: strict(inner) for key, inner in value.items()}
         case list():
-            return [_strict(inner) for inner in value]
+            return [strict(inner) for inner in value]
         case _:
             return value
 

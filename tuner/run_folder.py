@@ -159,7 +159,7 @@ class Manifest:
         return json.dumps({"schema": MANIFEST_VERSION} | asdict(self), indent=2) + "\n"
 
 
-def manifest_from_json(text: str, *, where: Path) -> Manifest:
+def manifest_from_json(text: str, *, where: Path | str) -> Manifest:
     """Parse a manifest.
 
     Args:
@@ -194,6 +194,7 @@ def read_run(folder: Path) -> tuple[RunFolder, Manifest]:
     run = RunFolder(folder)
     if not folder.exists():
         raise TunerError(f"there is no run folder {folder}")
+    _refuse_segments(run)
     return run, run.read_manifest()
 
 
@@ -215,6 +216,7 @@ def open_run(folder: Path, wanted: Manifest) -> tuple[RunFolder, Manifest]:
             are no run's, or cannot be written.
     """
     run = RunFolder(folder)
+    _refuse_segments(run)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not run.manifest.exists():
@@ -225,7 +227,7 @@ def open_run(folder: Path, wanted: Manifest) -> tuple[RunFolder, Manifest]:
     except OSError as error:
         raise _unwritable(folder, error) from error
     found = run.read_manifest()
-    _refuse_other_run(run, found, wanted)
+    refuse_other_run(run.root, found, wanted)
     return run, found
 
 
@@ -251,16 +253,32 @@ def _refuse_foreign_files(run: RunFolder) -> None:
             )
 
 
-def _refuse_other_run(run: RunFolder, found: Manifest, wanted: Manifest) -> None:
+def _refuse_segments(run: RunFolder) -> None:
+    """Keep two truths from growing in one folder."""
+    if (run.root / "segments").is_dir():
+        raise TunerError(
+            f"the records of {run.root} are segments: name it {run.root.absolute().as_uri()}"
+        )
+
+
+def refuse_other_run(name: Path | str, found: Manifest, wanted: Manifest) -> None:
+    """See that a run is one of this model and target.
+
+    Args:
+        name: what the user calls the run.
+
+    Raises:
+        TunerError: it is not.
+    """
     if found.model_hash != wanted.model_hash:
         raise TunerError(
-            f"{run.root} is a run of another model ({found.model}, "
+            f"{name} is a run of another model ({found.model}, "
             f"{found.model_hash[:12]} instead of {wanted.model_hash[:12]}): "
             "name another run folder"
         )
     if found.target != wanted.target:
         raise TunerError(
-            f"{run.root} is a run for another target ({found.target} instead of "
+            f"{name} is a run for another target ({found.target} instead of "
             f"{wanted.target}): name another run folder"
         )
 

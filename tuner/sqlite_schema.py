@@ -53,6 +53,8 @@ CREATE = (
         number INTEGER PRIMARY KEY, started_s REAL NOT NULL, heartbeat_s REAL NOT NULL,
         ended_s REAL, reason TEXT NOT NULL DEFAULT '', utilisation TEXT NOT NULL DEFAULT '')""",
 )
+CREATE_NOTE = "CREATE TABLE IF NOT EXISTS note (key TEXT PRIMARY KEY, value TEXT NOT NULL)"
+"""Only stores that are the index of something else have it, see `tuner.segment_index`."""
 LATER = {"record": "code_hash", "session": "utilisation"}
 """Columns that the first files of this version do not have, by table: text, empty by default."""
 

@@ -259,6 +259,18 @@ class SqliteStore:
         """See `RecordStore.elapsed_s`."""
         return math.fsum(span.elapsed_s for span in self.sessions())
 
+    def note(self, key: str, value: str) -> None:
+        """Keep a word beside the records, for whoever fills the store; replaces an older one."""
+        with self._transaction() as db:
+            db.execute(schema.CREATE_NOTE)
+            db.execute("INSERT OR REPLACE INTO note (key, value) VALUES (?, ?)", (key, value))
+
+    def noted(self, key: str) -> str:
+        """What was last noted under a key; empty where nothing was."""
+        if not self._rows("SELECT 1 FROM sqlite_master WHERE name = 'note'"):
+            return ""
+        return str(next(iter(self._rows("SELECT value FROM note WHERE key = ?", [key])), ("",))[0])
+
     def close(self) -> None:
         """See `RecordStore.close`."""
         with self._lock, self._mended():

@@ -4,7 +4,8 @@ Everything a run needs to go on after a restart is here: its tasks, their defaul
 record for each trial, the features of the candidates, and how long it has run. The search and the
 scheduler rebuild themselves by reading it.
 
-`MemoryStore` keeps it all in memory, for tests and replay; `tuner.sqlite_store` keeps it on disk.
+`MemoryStore` keeps it all in memory, for tests and replay; `tuner.sqlite_store` keeps it on disk,
+`tuner.segment_store` on a shared path or object storage.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ class SessionSpan:
 class RecordStore(Protocol):
     """Keeps a run. One process writes, any number may read.
 
-    What a method was given is durable when it returns. Trouble with the disk is a `TunerError`.
+    What a method was given is durable when it returns, unless a store says otherwise of itself
+    (`tuner.segment_store` does). Trouble with the disk is a `TunerError`.
     """
 
     def append(self, record: Record, features: Features | None = None) -> bool:

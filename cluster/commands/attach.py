@@ -28,7 +28,7 @@ _LOOKING = "looking for the search"
 @click.option("--details", is_flag=True, help="Show every task.")
 @json_flag
 @debug_flag
-def attach(run: Path, address: str, details: bool, as_json: bool) -> int:
+def attach(run: Path | str, address: str, details: bool, as_json: bool) -> int:
     """Watch the search of the run in DIR, whose driver is gone, until it ends.
 
     Ctrl-C ends the search in order, as in `tuner tune`; to leave it at work, end this command by
@@ -52,7 +52,7 @@ def attach(run: Path, address: str, details: bool, as_json: bool) -> int:
 @address_flag
 @json_flag
 @debug_flag
-def stop(run: Path, address: str, as_json: bool) -> None:
+def stop(run: Path | str, address: str, as_json: bool) -> None:
     """End the search of the run in DIR in order: what was measured is kept."""
     from cluster.searches import stop_search
 
@@ -68,7 +68,7 @@ def stop(run: Path, address: str, as_json: bool) -> None:
 
 
 @contextmanager
-def _search_of(run: Path, address: str) -> Iterator[Any]:
+def _search_of(run: Path | str, address: str) -> Iterator[Any]:
     """The search that works on a run.
 
     Raises:

@@ -11,6 +11,7 @@ import click
 
 from cluster.commands.flags import debug_flag, json_flag, run_argument
 from cluster.commands.output import nothing_on_stdout, print_json, print_table
+from cluster.commands.runs import folder_of
 from tuner import parse
 
 _PROGRAMS = ("untuned", "tuned", "onnxruntime")
@@ -27,12 +28,13 @@ _PROGRAMS = ("untuned", "tuned", "onnxruntime")
 )
 @json_flag
 @debug_flag
-def bench(run: Path, dims: tuple[str, ...], as_json: bool) -> None:
+def bench(run: Path | str, dims: tuple[str, ...], as_json: bool) -> None:
     """Time the model of DIR untuned, tuned and in onnxruntime, and compare the outputs."""
     with nothing_on_stdout(as_json):
         from cluster.results import bench as measure
 
-        report = measure(run, dims=parse.distinct(dims, parse.dimension))
+        folder = folder_of(run, model=True)
+        report = measure(folder, dims=parse.distinct(dims, parse.dimension))
     if as_json:
         print_json(report)
         return
@@ -42,7 +44,7 @@ def bench(run: Path, dims: tuple[str, ...], as_json: bool) -> None:
         _print(shape)
     from tuner.tracking import open_command
 
-    command = open_command(run, os.environ.get("MLFLOW_TRACKING_URI", ""))
+    command = open_command(folder, os.environ.get("MLFLOW_TRACKING_URI", ""))
     click.echo(f"The record of the search: {command}")
 
 

@@ -9,7 +9,7 @@ import click
 
 from cluster.commands.flags import TEXT, debug_flag, json_flag, run_argument
 from cluster.commands.output import nothing_on_stdout, print_json, print_table
-from cluster.commands.runs import opened_store
+from cluster.commands.runs import folder_of, opened_store
 
 _SHAPES_SHOWN = 24
 
@@ -22,15 +22,17 @@ if TYPE_CHECKING:
 @click.option("--task", metavar="NAME", type=TEXT, help="Only the task of this name or key.")
 @json_flag
 @debug_flag
-def best(run: Path, task: str | None, as_json: bool) -> None:
+def best(run: Path | str, task: str | None, as_json: bool) -> None:
     """Show the best schedule of each task in DIR: latency, GFLOP/s, trace as Python.
 
     A task with symbolic dimensions has a few kernels, and a tree that says which shape takes which.
     """
     from tuner.run_folder import read_run
 
-    with nothing_on_stdout(as_json), opened_store(run) as store:
-        rows = best_with_traces(store, task, read_run(run)[1].max_kernels)
+    with nothing_on_stdout(as_json):
+        folder = folder_of(run)
+        with opened_store(folder) as store:
+            rows = best_with_traces(store, task, read_run(folder)[1].max_kernels)
     if as_json:
         print_json({"tasks": rows})
     else:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from cluster.commands.flags import PATH, debug_flag, run_argument
-from cluster.commands.runs import opened_store
+from cluster.commands.runs import folder_of, opened_store
 from tuner.errors import UsageError
 
 
@@ -24,19 +24,21 @@ from tuner.errors import UsageError
 )
 @click.option("--records", metavar="FILE.jsonl", type=PATH, help="One JSON object for each trial.")
 @debug_flag
-def export(run: Path, library: Path | None, database: Path | None, records: Path | None) -> None:
+def export(
+    run: Path | str, library: Path | None, database: Path | None, records: Path | None
+) -> None:
     """Write what the run in DIR found: one of --lib, --database and --records."""
     if sum(out is not None for out in (library, database, records)) != 1:
         raise UsageError("tuner export needs exactly one of --lib, --database and --records")
     if library is not None:
         from cluster.results import export_library
 
-        export_library(run, library)
+        export_library(folder_of(run, model=True), library)
         click.echo(f"wrote {library}")
     elif database is not None:
         from cluster.results import export_database
 
-        export_database(run, database)
+        export_database(folder_of(run, model=True), database)
         click.echo(f"wrote {database}/database_workload.json and database_tuning_record.json")
     elif records is not None:
         from tuner.report import export_records

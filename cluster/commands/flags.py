@@ -14,6 +14,7 @@ import click
 from tuner import parse
 from tuner.errors import UsageError
 from tuner.options import ModelSpec
+from tuner.place_url import check_url, is_url
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -45,7 +46,15 @@ def _path(text: str) -> Path:
     return Path(parse.nonempty(text))
 
 
+def _run(text: str) -> Path | str:
+    if is_url(parse.nonempty(text)):
+        check_url(text)
+        return text
+    return Path(text)
+
+
 PATH = Parsed("path", _path)
+RUN = Parsed("run", _run)
 TEXT = Parsed("text", parse.nonempty)
 
 
@@ -75,7 +84,7 @@ address_flag = click.option(
     type=Parsed("address", parse.address),
     help="The Ray cluster to use; local starts one on this machine's loopback.",
 )
-run_argument = click.argument("run", metavar="DIR", type=PATH)
+run_argument = click.argument("run", metavar="DIR", type=RUN)
 
 
 def model_arguments(command: _F) -> _F:

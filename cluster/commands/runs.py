@@ -1,4 +1,4 @@
-"""Opening the store of a run that is there, to look only."""
+"""Opening a run that is there, to look only: by its folder, or by its URL."""
 
 from __future__ import annotations
 
@@ -11,8 +11,22 @@ if TYPE_CHECKING:
     from tuner.sqlite_store import SqliteStore
 
 
+def folder_of(run: Path | str, *, model: bool = False) -> Path:
+    """The folder of a run; one that is named by its URL is brought up to date here first.
+
+    Args:
+        model: whether the copy of the model is needed as well.
+
+    Raises:
+        TunerError: there is no run at the URL, or it cannot be read.
+    """
+    from tuner.run_place import local
+
+    return local(run, model=model)
+
+
 @contextlib.contextmanager
-def opened_store(run: Path) -> Iterator[SqliteStore]:
+def opened_store(run: Path | str) -> Iterator[SqliteStore]:
     """The records of a run, also while another process works on it.
 
     Raises:
@@ -22,7 +36,7 @@ def opened_store(run: Path) -> Iterator[SqliteStore]:
     from tuner.run_folder import read_run
     from tuner.sqlite_store import SqliteStore
 
-    folder, _ = read_run(run)
+    folder, _ = read_run(folder_of(run))
     if not folder.store.exists():
         raise TunerError(f"{run} holds no records yet: the run has not begun")
     with contextlib.closing(SqliteStore(folder.store, read_only=True)) as store:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @run_argument
 @json_flag
 @debug_flag
-def status(run: Path, as_json: bool) -> None:
+def status(run: Path | str, as_json: bool) -> None:
     """Show the tasks of the run in DIR: trials, failures by kind, best latency so far."""
     from tuner.report import status_report
 

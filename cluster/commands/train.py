@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cluster.commands.flags import PATH, TEXT, debug_flag, json_flag
+from cluster.commands.flags import PATH, RUN, TEXT, debug_flag, json_flag
 from cluster.commands.output import nothing_on_stdout, print_json, print_table
+from cluster.commands.runs import folder_of
 from tuner.errors import TunerError, UsageError
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ _URI = "MLFLOW_TRACKING_URI"
 
 
 @click.command(short_help="Train a base cost model on finished runs.")
-@click.argument("runs", metavar="DIR...", nargs=-1, required=True, type=PATH)
+@click.argument("runs", metavar="DIR...", nargs=-1, required=True, type=RUN)
 @click.option(
     "--name",
     metavar="NAME",
@@ -33,14 +34,14 @@ _URI = "MLFLOW_TRACKING_URI"
 @click.option("--out", metavar="FILE", type=PATH, help="Write a file, and register nothing.")
 @json_flag
 @debug_flag
-def train(runs: tuple[Path, ...], name: str | None, out: Path | None, as_json: bool) -> None:
+def train(runs: tuple[Path | str, ...], name: str | None, out: Path | None, as_json: bool) -> None:
     """Train a base model on the records of the runs in DIR..., for `tuner tune --base-model`."""
     if name is not None and out is not None:
         raise UsageError("tuner train takes --name or --out, not both")
     if name is not None and set(name) & set("/:"):
         raise UsageError(f"--name {name}: a model's name has no '/' and no ':'")
     with nothing_on_stdout(as_json):
-        base = train_on(runs)
+        base = train_on(tuple(folder_of(run) for run in runs))
         kept = _keep(base, name, out)
     if as_json:
         print_json(train_report(base, kept))

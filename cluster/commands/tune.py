@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cluster.commands.flags import (
-    PATH,
+    RUN,
     TEXT,
     Parsed,
     address_flag,
@@ -72,9 +72,10 @@ def _efforts() -> str:
 )
 @click.option(
     "--run",
-    metavar="DIR",
-    type=PATH,
-    help="The run folder; one that exists is continued. Default: a new one under runs/.",
+    metavar="DIR|URL",
+    type=RUN,
+    help="The run folder, or where several machines see it; one that exists is continued."
+    " Default: a new one under runs/.",
 )
 @click.option(
     "--seed",
@@ -103,7 +104,7 @@ def _efforts() -> str:
     "--seeds-from",
     metavar="DIR",
     multiple=True,
-    type=PATH,
+    type=RUN,
     help="A run whose best schedules of equal and similar tasks are tried first.",
 )
 @address_flag

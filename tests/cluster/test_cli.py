@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import types
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,10 @@ from cluster.cli import run
 from tuner.candidate import Candidate, CandidateKind
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.run_folder import Manifest, RunFolder, open_run
+from tuner.run_place import begin, run_place
+from tuner.segment_store import SegmentStore
 from tuner.sqlite_store import SqliteStore
+from tuner.store import RecordStore
 from tuner.task import Task
 
 # ---- refused without opening anything: exit 2 ----
@@ -45,12 +49,18 @@ REFUSED = [
     ("tasks m.onnx --target vulkan", "'vulkan'"),
     ("tasks m.onnx --shape x", "'x'"),
     ("status", "DIR"),
+    ("status http://host/run", "http://"),
+    ("tune m.onnx --run s3://", "s3://"),
+    ("tune m.onnx --run file://runs/x", "file:///"),
     ("best DIR --tsak x", "--tsak"),
     ("export DIR", "exactly one"),
     ("export DIR --lib a.so --database d", "exactly one"),
     ("bench DIR --fast", "--fast"),
     ("doctor everything", "everything"),
 ]
+
+
+MANIFEST = Manifest("m.onnx", "hash", '{"kind":"llvm"}')
 
 
 def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
@@ -103,6 +113,17 @@ def test_a_folder_that_is_no_run(
     code, err = refused([name, str(tmp_path), *flags], capsys)
     assert code == 1
     assert str(tmp_path) in err
+
+
+@pytest.mark.parametrize("command", ["status", "best", "export --records out.jsonl"])
+def test_a_shared_run_that_is_missing(
+    command: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    name, *flags = command.split()
+    url = (tmp_path / "nosuch").as_uri()
+    code, err = refused([name, url, *flags], capsys)
+    assert code == 1
+    assert url in err
 
 
 def test_a_run_that_has_not_begun(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -163,8 +184,25 @@ def test_a_function_that_is_missing(capsys: pytest.CaptureFixture[str], tmp_path
 @pytest.fixture
 def a_run(tmp_path: Path) -> Path:
     """A run with one task, its default schedule and a failed trial."""
-    folder, _ = open_run(tmp_path / "run", Manifest("m.onnx", "hash", '{"kind":"llvm"}'))
-    store = SqliteStore(folder.store)
+    folder, _ = open_run(tmp_path / "run", MANIFEST)
+    with closing(SqliteStore(folder.store)) as store:
+        fill(store)
+    return tmp_path / "run"
+
+
+@pytest.fixture
+def a_shared_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The same as segments on a shared path, written by someone else's machine."""
+    url = (tmp_path / "shared" / "run").as_uri()
+    there = run_place(url, tmp_path / "there")
+    begin(there, MANIFEST)
+    with closing(SegmentStore(there.place, there.run.store)) as store:
+        fill(store)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "here"))
+    return url
+
+
+def fill(store: RecordStore) -> None:
     default = Candidate(CandidateKind.TRACE, "[]", "test")
     other = Candidate(CandidateKind.TRACE, "[1]", "test")
     store.put_tasks([Task("key", "gemm", "{}", "{}", 2.0, 4e6)], {"key": default.key})
@@ -172,8 +210,55 @@ def a_run(tmp_path: Path) -> Path:
     store.append(Record(Trial("key", default), Measurement(Status.OK, (0.004, 0.004))))
     store.append(Record(Trial("key", other), Measurement(Status.WRONG, error="differs")))
     store.end_session(session, 104.0, "trials")
-    store.close()
-    return tmp_path / "run"
+
+
+@pytest.mark.parametrize("command", ["status", "status --json", "best --json"])
+def test_a_shared_run_is_shown_like_a_local_one(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    a_run: Path,
+    a_shared_run: str,
+    command: str,
+) -> None:
+    fake = types.ModuleType("spaces.realize")
+    fake.trace_text = lambda task, candidate: candidate.payload  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "spaces.realize", fake)
+    name, *flags = command.split()
+    printed = []
+    for one in (str(a_run), a_shared_run):
+        assert run([name, one, *flags]) == 0
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1] != ""
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_records_are_brought_back_into_a_run(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    a_run: Path,
+    a_shared_run: str,
+    shared: bool,
+) -> None:
+    out = tmp_path / "records.jsonl"
+    assert run(["export", str(a_run), "--records", str(out)]) == 0
+    line = json.loads(out.read_text().splitlines()[1])
+    line["candidate"]["payload"] = "[2]"
+    out.write_text(out.read_text() + json.dumps(line) + "\n")
+    name = a_shared_run if shared else str(a_run)
+    capsys.readouterr()
+    assert run(["restore", name, str(out)]) == 0
+    assert capsys.readouterr().out == "added 1 records; 2 were there already\n"
+    assert run(["status", name, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["failures"] == {"wrong": 2}
+
+
+def test_the_records_of_a_shared_run_are_exported(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, a_shared_run: str
+) -> None:
+    out = tmp_path / "records.jsonl"
+    assert run(["export", a_shared_run, "--records", str(out)]) == 0
+    assert len(out.read_text().splitlines()) == 2
+    assert "wrote 2 records" in capsys.readouterr().out
 
 
 def test_status_as_json(capsys: pytest.CaptureFixture[str], a_run: Path) -> None:

@@ -23,7 +23,7 @@ from tuner.progress import Snapshot, TaskRow
 
 @dataclass(frozen=True)
 class Result:
-    run: Path
+    run: Path | str
     snapshot: Snapshot
     ended: str
     warnings: tuple[str, ...] = ()
@@ -89,6 +89,24 @@ def test_flags_become_options(
     )
     assert options.strategy == "evolutionary"
     assert "runs/x" in capsys.readouterr().out
+
+
+def test_a_run_may_be_named_by_a_url(
+    searching: Callable[[Tune], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[TuneOptions] = []
+
+    def fake(options: TuneOptions, **_: Any) -> Result:
+        asked.append(options)
+        assert options.run is not None
+        return Result(options.run, SNAPSHOT, "done")
+
+    searching(fake)
+    flags = ["--run", "s3://bucket/run1", "--seeds-from", "gs://b/r", "--seeds-from", "runs/x"]
+    assert run(["tune", "m.onnx", *flags]) == 0
+    assert asked[0].run == "s3://bucket/run1"
+    assert asked[0].seeds_from == ("gs://b/r", Path("runs/x"))
+    assert "tuner bench s3://bucket/run1 " in capsys.readouterr().out
 
 
 def test_json_is_alone_on_standard_output(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,16 +16,35 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tuner.candidate import Candidate, CandidateKind
+from tuner.measure import Features
+from tuner.place import MemoryPlace
 from tuner.record import Measurement, Provenance, Record, Status, Trial
+from tuner.segment_store import SegmentStore
 from tuner.sqlite_store import SqliteStore
 from tuner.store import MemoryStore, RecordStore
 from tuner.task import Task
+
+
+class AlwaysWritten(SegmentStore):
+    """A store of segments that waits for each of them: all answers come from its index."""
+
+    def append_many(self, items: Sequence[tuple[Record, Features | None]]) -> list[bool]:
+        new = super().append_many(items)
+        self.flush()
+        return new
+
+    def heartbeat(self, *args: Any) -> None:
+        super().heartbeat(*args)
+        self.flush()
+
 
 OpenStore = Callable[[Path], RecordStore]
 
 STORES: dict[str, OpenStore] = {
     "memory": lambda folder: MemoryStore(),
     "sqlite": lambda folder: SqliteStore(folder / "records.sqlite"),
+    "segments": lambda folder: SegmentStore(MemoryPlace(), folder / "index.sqlite"),
+    "written segments": lambda folder: AlwaysWritten(MemoryPlace(), folder / "index.sqlite"),
 }
 
 

@@ -1,0 +1,88 @@
+"""Where the files of a run may live when it is not on a local disk: the seam, and who is behind it.
+
+A place keeps whole objects under names with slashes. It never changes a part of one, and needs no
+locks, since it can do one thing that decides every race: make an object only if there is none.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Protocol
+
+from tuner.errors import TunerError
+
+
+class Place(Protocol):
+    """Keeps objects. What a method was given is durable when it returns.
+
+    Methods may be called from any thread, and any number of processes may use the same place.
+    Trouble with the place is a `TunerError`.
+    """
+
+    @property
+    def name(self) -> str:
+        """What people call it: a path or a URL."""
+
+    def create(self, path: str, data: bytes) -> bool:
+        """Make an object, whole or not at all. False, and nothing changes, if there is one.
+
+        Of any number who do this at the same time, one makes it.
+        """
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Make an object, or put another in its place, whole or not at all."""
+
+    def read(self, paths: Sequence[str]) -> dict[str, bytes]:
+        """The objects of these names; those that are not there are left out."""
+
+    def list(self, prefix: str) -> list[str]:
+        """Names of all objects that begin with `prefix`, sorted. It ends with a slash."""
+
+    def delete(self, path: str) -> None:
+        """Forget an object; does nothing where there is none."""
+
+
+class MemoryPlace:
+    """A `Place` that forgets everything with its process, for tests."""
+
+    name = "memory"
+
+    def __init__(self) -> None:
+        self.objects: dict[str, bytes] = {}
+        self._lock = threading.Lock()
+
+    def create(self, path: str, data: bytes) -> bool:
+        """See `Place.create`."""
+        with self._lock:
+            if path in self.objects:
+                return False
+            self.objects[path] = data
+            return True
+
+    def replace(self, path: str, data: bytes) -> None:
+        """See `Place.replace`."""
+        with self._lock:
+            self.objects[path] = data
+
+    def read(self, paths: Sequence[str]) -> dict[str, bytes]:
+        """See `Place.read`."""
+        with self._lock:
+            return {path: self.objects[path] for path in paths if path in self.objects}
+
+    def list(self, prefix: str) -> list[str]:
+        """See `Place.list`."""
+        with self._lock:
+            return sorted(path for path in self.objects if path.startswith(prefix))
+
+    def delete(self, path: str) -> None:
+        """See `Place.delete`."""
+        with self._lock:
+            self.objects.pop(path, None)
+
+
+def unreachable(name: str, error: Exception) -> TunerError:
+    """The one line for what a place answered with an error."""
+    first = (str(error).strip().splitlines() or [""])[0]
+    why = f"{type(error).__name__}: {first}" if first else type(error).__name__
+    return TunerError(f"{name}: {why[:200]}; see that it is there and that you may write to it")
