@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
-from cluster.fleet import Cluster, Crew, Need, crew
+from cluster.fleet import Cluster, Crew, Growth, Need, amount, crew
 from cluster.ray_measurer import RayMeasurer
 from cluster.ray_space import RaySpacePool
 from tuner.record import Record, Trial
@@ -42,6 +43,7 @@ class ElasticMeasurer:
         self._clock = clock
         self._looked_s = float("-inf")
         self._crew: Crew | None = None
+        self._growth = Growth()
         self._adapt()
 
     def free(self) -> int:
@@ -66,10 +68,14 @@ class ElasticMeasurer:
         if now_s - self._looked_s < _LOOK_EVERY_S:
             return
         self._looked_s = now_s
-        cluster = self._look()
+        cluster, need = self._look(), self._need()
+        devices = amount(cluster.nodes, need.device)
+        if self._crew is not None:
+            self._growth.observe(devices, self._crew.runners, now_s)
+        cluster = replace(cluster, grows=cluster.grows and self._growth.goes_on(now_s))
         self._measurer.on_nodes(cluster.nodes)
         self._space_pool.on_nodes(cluster.nodes)
-        wanted = crew(cluster, self._need())
+        wanted = crew(cluster, need)
         if wanted != self._crew:
             _log.info("%d machines: %s", len(cluster.nodes), wanted)
             self._crew = wanted

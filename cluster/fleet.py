@@ -3,9 +3,9 @@
 What a cluster has is asked for again and again while a run goes on: machines that join are put to
 work, those that will leave get no more of it. A runner takes one device: a GPU, or for kernels on
 CPUs the right to time them on a machine (Ray's custom resource `measure`). Builders and space
-workers share the CPUs. Where a cluster can grow, as many workers are asked for as there is work:
-Ray keeps those waiting that there is no room for, and its autoscaler starts machines for them.
-Runs that share a cluster each take an equal part of it.
+workers share the CPUs. Where a cluster can grow, more workers are asked for than there is room:
+Ray keeps those waiting, and its autoscaler starts machines for them, as far as it may. Runs that
+share a cluster each take an equal part of it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ _BUILDERS_PER_RUNNER = 2
 """A kernel takes longer to compile than to measure, by about so much."""
 _MOST_BUILDERS_PER_RUNNER = 16
 """More would only build what is out of date by the time it is measured."""
-_BUILDERS_PER_CPU = 2
-"""That Ray has room for; they are at work half of the time."""
+_PATIENCE_S = 180.0
+"""So long a cluster may take to start a machine."""
+_FULL_S = 900.0
+"""So long it is taken to be as large as it may be, when it did not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +43,14 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """The machines there are, and how far their number may grow.
+    """The machines there are.
 
     Attributes:
-        most: the most of each resource that an autoscaler can provide; None where there is none,
-            or it does not say.
+        grows: whether machines are started for what waits; nobody says how many at most.
     """
 
     nodes: Sequence[Node] = ()
-    most: Mapping[str, float] | None = None
+    grows: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ class Need:
     Attributes:
         device: Ray's name of what a runner takes.
         trials_left: of its budget.
-        devices: that the user allows; None is all there are, or that can be had.
+        devices: that the user allows; None is all that can be had.
         runs: that share the cluster, this one included; `place` is this one's among them.
     """
 
@@ -84,12 +85,6 @@ def amount(nodes: Iterable[Node], resource: str) -> float:
     return sum(n.resources.get(resource, 0.0) for n in nodes if n.leaves_in_s is None)
 
 
-def reachable(cluster: Cluster, resource: str) -> float:
-    """How much of a resource there is, or can be."""
-    here = sum(n.resources.get(resource, 0.0) for n in cluster.nodes)
-    return max(here, (cluster.most or {}).get(resource, 0.0))
-
-
 def fair_share(number: int, need: Need) -> int:
     """A run's part of what several share: the same for all, and one more for the first of them
     where it does not come out even."""
@@ -103,22 +98,47 @@ def crew(cluster: Cluster, need: Need) -> Crew:
         At least one of each, also where there is no room for it yet.
     """
     here = fair_share(int(amount(cluster.nodes, need.device)), need)
-    cpus = fair_share(int(amount(cluster.nodes, "CPU")), need)
-    worth = math.ceil(need.trials_left / _TRIALS_PER_RUNNER)
-    runners, builders = here, cpus
-    if cluster.most is not None:
-        most = fair_share(int(reachable(cluster, need.device)), need)
-        runners = max(here, min(worth, most))
-    elif need.devices is not None:  # it may grow, and only the user knows how far
-        runners = max(here, min(worth, need.devices))
+    builders = fair_share(int(amount(cluster.nodes, "CPU")), need)
+    space_workers = math.ceil(builders / _CPUS_PER_SPACE_WORKER)
+    runners = here
+    if cluster.grows:
+        worth = math.ceil(need.trials_left / _TRIALS_PER_RUNNER)
+        runners = max(here, min(worth, 2 * here + 1))
     if need.devices is not None:
         runners = min(runners, need.devices)
     runners = max(1, runners)
-    if cluster.most is not None:
-        room = _BUILDERS_PER_CPU * fair_share(int(reachable(cluster, "CPU")), need)
-        builders = max(builders, min(_BUILDERS_PER_RUNNER * runners, room))
+    if cluster.grows:
+        builders = max(builders, _BUILDERS_PER_RUNNER * runners)
     return Crew(
         runners=runners,
         builders=max(1, min(builders, _MOST_BUILDERS_PER_RUNNER * runners)),
-        space_workers=max(1, math.ceil(cpus / _CPUS_PER_SPACE_WORKER)),
+        space_workers=max(1, space_workers),
     )
+
+
+class Growth:
+    """Whether a cluster still grows: what nobody says shows in what it does when it is asked.
+
+    One that does not start a machine for what waits is as large as it may be. To go on asking
+    would keep workers waiting for devices that other runs should have.
+    """
+
+    def __init__(self) -> None:
+        self._devices = 0.0
+        self._asked_s: float | None = None
+        self._full_until_s = -math.inf
+
+    def observe(self, devices: float, runners: int, now_s: float) -> None:
+        """Take in how many devices there are, and how many runners were asked for."""
+        if devices > self._devices or runners <= devices:
+            self._asked_s = None
+        if runners > devices:
+            self._asked_s = now_s if self._asked_s is None else self._asked_s
+            if devices > 0 and now_s - self._asked_s >= _PATIENCE_S:
+                self._full_until_s = now_s + _FULL_S
+                self._asked_s = None
+        self._devices = devices
+
+    def goes_on(self, now_s: float) -> bool:
+        """Whether it is worth asking for more."""
+        return now_s >= self._full_until_s

@@ -74,7 +74,7 @@ class NodeWatch:
             )
             for node, found in alive.items()
         ]
-        return Cluster(nodes, _most())
+        return Cluster(nodes, _grows())
 
     def avoid(self) -> Mapping[str, Any]:
         """Options of a Ray actor that keep it away from machines that are gone."""
@@ -117,15 +117,12 @@ def _draining() -> Mapping[str, int]:
         return {}
 
 
-def _most() -> Mapping[str, float] | None:
-    """The most of each resource that the cluster's autoscaler can provide.
-
-    None where there is no autoscaler, or it does not tell: the first version does not.
-    """
+def _grows() -> bool:
+    """Whether the cluster has an autoscaler: the second version of Ray's, which `ray up` and
+    KubeRay start. A cluster of fixed size has none that could be told from its first."""
     try:
-        from ray._private.state import state
+        from ray.autoscaler.v2.utils import is_autoscaler_v2
 
-        most = state.get_max_resources_from_cluster_config()
-    except (ImportError, AttributeError):
-        return None
-    return None if most is None else {name: float(value) for name, value in most.items()}
+        return bool(is_autoscaler_v2(fetch_from_server=True))
+    except Exception:  # not connected, or Ray has changed its own: then it does not grow
+        return False

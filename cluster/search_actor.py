@@ -25,7 +25,7 @@ import ray
 from actors.quiet import Quiet
 from actors.ray_actors import MEASURE, WorkerPlace, actor_class
 from cluster.elastic import ElasticMeasurer
-from cluster.fleet import Need
+from cluster.fleet import Cluster, Need, amount
 from cluster.metrics import RunMetrics
 from cluster.nodes import NodeWatch
 from cluster.ray_measurer import RayMeasurer, Starters
@@ -232,8 +232,8 @@ class SearchHost:
         """Workers on the cluster and a learner beside the session, for the length of a block."""
         order, place = self._order, _place(self._order, run)
         tasks_ref = ray.put(order.tasks)
-        needs = _runner_needs(order.cpu_target)
         watch = NodeWatch()
+        needs = _runner_needs(order.cpu_target, watch.look())
 
         def start(kind: str, name: str, *args: Any, **needs: Any) -> Any:
             options = {**needs, **watch.avoid()}
@@ -354,14 +354,15 @@ def _quiet(order: SearchOrder) -> Quiet | None:
     return Quiet(node_folder() / "quiet") if order.cpu_target else None
 
 
-def _runner_needs(cpu_target: bool) -> dict[str, Any]:
+def _runner_needs(cpu_target: bool, cluster: Cluster) -> dict[str, Any]:
     """What a runner asks of a node: a GPU, or the right to time kernels on its CPU.
 
-    A cluster that declares no such right has one runner all the same: ours is the only one.
+    A cluster of fixed size that declares no such right has one runner all the same.
     """
     if not cpu_target:
         return {"num_gpus": 1}
-    return {"resources": {MEASURE: 1}} if MEASURE in ray.cluster_resources() else {}
+    declared = cluster.grows or amount(cluster.nodes, MEASURE) >= 1
+    return {"resources": {MEASURE: 1}} if declared else {}
 
 
 def _learner(order: SearchOrder, run: RunFolder) -> ProcessLearner:

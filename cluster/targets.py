@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from cluster.fleet import Cluster, reachable
+from cluster.fleet import Cluster, amount
 from tuner.errors import TunerError
 
 _ASK_S = 120.0
@@ -15,7 +15,7 @@ _ASK_S = 120.0
 def resolve_on_cluster(text: str, cluster: Cluster, *, wait_s: float) -> str:
     """Canonical JSON of what a user asked for; see `spaces.target.resolve_target`.
 
-    `auto` is `cuda` where the cluster has a GPU, or can start a machine with one.
+    `auto` is `cuda` where the cluster has a GPU at the moment.
 
     Args:
         wait_s: how long to wait for a machine with such a device, where none is there yet.
@@ -28,7 +28,7 @@ def resolve_on_cluster(text: str, cluster: Cluster, *, wait_s: float) -> str:
     from ray.exceptions import GetTimeoutError, RayError
 
     if text == "auto":
-        text = "cuda" if reachable(cluster, "GPU") >= 1 else "llvm"
+        text = "cuda" if amount(cluster.nodes, "GPU") >= 1 else "llvm"
     options = _place(text, cluster)
     here = "num_gpus" not in options
     ref = ray.remote(max_retries=3)(_resolve).options(**options).remote(text)

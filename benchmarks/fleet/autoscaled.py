@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -24,8 +23,8 @@ from benchmarks.fleet.local import ENVIRONMENT, kill
 from tuner.errors import TunerError
 
 _START_S = 90.0
+_PORT = 6379  # the fake provider knows no other
 _MARK = "TUNER_FLEET_MARK"
-_ADDRESS = re.compile(r"--address='([0-9.]+:[0-9]+)'")
 
 
 @contextlib.contextmanager
@@ -57,7 +56,7 @@ def autoscaled(
         }
         environment.pop("RAY_ADDRESS", None)
         command = [
-            *(sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--port=0"),
+            *(sys.executable, "-m", "ray.scripts.scripts", "start", "--head", f"--port={_PORT}"),
             *(
                 f"--temp-dir={folder}",
                 f"--autoscaling-config={config}",
@@ -66,19 +65,18 @@ def autoscaled(
             f"--num-cpus={int(head.get('CPU', 0))}",
         ]
         try:
-            yield _started(command, environment)
+            _start(command, environment)
+            yield f"127.0.0.1:{_PORT}"
         finally:
             kill(_marked(mark))
 
 
-def _started(command: list[str], environment: Mapping[str, str]) -> str:
+def _start(command: list[str], environment: Mapping[str, str]) -> None:
     done = subprocess.run(
         command, env=dict(environment), capture_output=True, text=True, timeout=_START_S
     )
-    found = _ADDRESS.search(done.stdout)
-    if done.returncode or found is None:
-        raise TunerError(f"no cluster with an autoscaler: {(done.stderr or done.stdout)[-300:]}")
-    return found.group(1)
+    if done.returncode:
+        raise TunerError(f"no cluster with an autoscaler: {(done.stdout + done.stderr)[-300:]}")
 
 
 def _marked(mark: str) -> list[psutil.Process]:

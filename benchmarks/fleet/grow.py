@@ -37,9 +37,9 @@ def flags(parser: argparse.ArgumentParser) -> None:
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Tune, and look at the machines meanwhile."""
+    os.environ.update(ENVIRONMENT)  # which Ray reads when it is imported
     import ray
 
-    os.environ.update(ENVIRONMENT)
     with (
         workplace(options.run) as folder,
         autoscaled({"CPU": 1}, _WORKER, least=1, most=_MOST, idle_s=_IDLE_S) as address,

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.fleet import Cluster, Crew, Need, Node, crew, reachable
+from cluster.fleet import Cluster, Crew, Growth, Need, Node, crew
 
 CPU_NODE = Node("a", {"CPU": 8.0, "measure": 1.0})
 GPU_NODE = Node("g", {"CPU": 4.0, "GPU": 2.0})
@@ -32,30 +31,38 @@ def test_without_devices_one_runner_waits_for_one() -> None:
     assert crew(Cluster([Node("a", {"CPU": 2.0})]), ON_GPU).runners == 1
 
 
-def test_a_cluster_that_grows_is_asked_for_what_the_work_is_worth() -> None:
-    grows = Cluster([Node("head", {})], most={"GPU": 16.0, "CPU": 64.0})
-    asked = crew(grows, ON_GPU)
-    assert asked.runners == 16
-    assert asked.builders == 32
-    assert crew(grows, Need("GPU", trials_left=40)).runners == 2
-    assert crew(grows, Need("GPU", trials_left=0)).runners == 1
-
-
-def test_it_is_never_asked_for_more_than_it_can_provide() -> None:
-    few_cpus = Cluster([GPU_NODE], most={"GPU": 4.0, "CPU": 2.0})
-    asked = crew(few_cpus, Need("GPU", trials_left=10_000))
-    assert asked.runners == 4
-    assert asked.builders == 8
+def test_a_cluster_that_grows_is_asked_for_more_as_long_as_there_is_work() -> None:
+    empty = Cluster([Node("head", {})], grows=True)
+    assert crew(empty, ON_GPU) == Crew(runners=1, builders=2, space_workers=1)
+    larger = Cluster([GPU_NODE, GPU_NODE], grows=True)
+    assert crew(larger, ON_GPU).runners == 9
+    assert crew(larger, ON_GPU).builders == 18
+    assert crew(larger, Need("GPU", trials_left=160)).runners == 5
+    assert crew(larger, Need("GPU", trials_left=0)).runners == 4
 
 
 def test_the_user_may_allow_fewer_devices() -> None:
     need = Need("GPU", trials_left=10_000, devices=3)
-    assert crew(Cluster([GPU_NODE], most={"GPU": 16.0}), need).runners == 3
+    assert crew(Cluster([GPU_NODE], grows=True), need).runners == 3
     assert crew(Cluster([GPU_NODE, GPU_NODE]), need).runners == 3
 
 
-def test_where_the_autoscaler_does_not_tell_the_users_number_is_asked_for() -> None:
-    assert crew(Cluster([GPU_NODE]), Need("GPU", trials_left=10_000, devices=5)).runners == 5
+def test_a_cluster_that_starts_no_machine_for_what_waits_is_as_large_as_it_may_be() -> None:
+    growth = Growth()
+    growth.observe(1, 3, 0.0)
+    growth.observe(2, 5, 100.0)  # it has grown
+    growth.observe(2, 5, 250.0)
+    assert growth.goes_on(250.0)
+    growth.observe(2, 5, 280.0)
+    assert not growth.goes_on(280.0)
+    assert growth.goes_on(1200.0)
+
+
+def test_a_wait_for_the_very_first_device_is_no_sign() -> None:
+    growth = Growth()
+    growth.observe(0, 1, 0.0)
+    growth.observe(0, 1, 500.0)
+    assert growth.goes_on(500.0)
 
 
 def test_many_cpus_do_not_build_far_ahead_of_one_device() -> None:
@@ -74,13 +81,6 @@ def test_a_run_without_a_device_to_itself_waits_for_one() -> None:
     assert [c.runners for c in crews] == [1, 1]
 
 
-@pytest.mark.parametrize(("most", "found"), [(None, 2.0), ({"GPU": 8.0}, 8.0), ({}, 2.0)])
-def test_what_can_be_reached_is_there_or_can_be_started(
-    most: dict[str, float] | None, found: float
-) -> None:
-    assert reachable(Cluster([GPU_NODE], most), "GPU") == found
-
-
 nodes = st.builds(
     Node,
     st.text(min_size=1, max_size=3),
@@ -91,14 +91,14 @@ nodes = st.builds(
 
 @given(
     st.lists(nodes, max_size=6),
-    st.none() | st.dictionaries(st.sampled_from(["CPU", "GPU"]), st.floats(0.0, 64.0)),
+    st.booleans(),
     st.integers(0, 10_000),
     st.none() | st.integers(1, 20),
 )
 def test_there_is_always_at_least_one_of_each_and_never_more_than_allowed(
-    machines: list[Node], most: dict[str, float] | None, left: int, devices: int | None
+    machines: list[Node], grows: bool, left: int, devices: int | None
 ) -> None:
-    found = crew(Cluster(machines, most), Need("GPU", left, devices))
+    found = crew(Cluster(machines, grows), Need("GPU", left, devices))
     assert min(found.runners, found.builders, found.space_workers) >= 1
     if devices is not None:
         assert found.runners <= devices

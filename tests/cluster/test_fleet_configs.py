@@ -114,13 +114,14 @@ def test_all_nodes_run_one_image_of_the_pinned_ray(name: str) -> None:
 # ---- resources ----
 
 
-def needs_of_a_runner(monkeypatch: pytest.MonkeyPatch, *, cpu_target: bool) -> dict[str, float]:
+def needs_of_a_runner(*, cpu_target: bool) -> dict[str, float]:
     """What the search asks for when it starts a runner, as a cluster's resources are named."""
     from actors.ray_actors import MEASURE
+    from cluster.fleet import Cluster, Node
     from cluster.search_actor import _runner_needs
 
-    monkeypatch.setattr("ray.cluster_resources", lambda: {MEASURE: 1.0})
-    return as_resources({**defaults_of("runner"), **_runner_needs(cpu_target)})
+    cluster = Cluster([Node("a", {MEASURE: 1.0})])
+    return as_resources({**defaults_of("runner"), **_runner_needs(cpu_target, cluster)})
 
 
 def defaults_of(kind: str) -> dict[str, Any]:
@@ -141,24 +142,24 @@ def takes(node: Node, needs: dict[str, float]) -> bool:
 
 @pytest.mark.ray
 @EVERY
-def test_there_is_a_node_for_each_actor(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_there_is_a_node_for_each_actor(name: str) -> None:
     workers = [node for node in nodes(name) if not node.is_head]
     for kind in ("space", "builder"):
         assert any(takes(node, as_resources(defaults_of(kind))) for node in workers)
     for target in KERNELS_FOR[name]:
-        needs = needs_of_a_runner(monkeypatch, cpu_target=target == "llvm")
+        needs = needs_of_a_runner(cpu_target=target == "llvm")
         assert any(takes(node, needs) for node in workers)
 
 
 @pytest.mark.ray
 @EVERY
-def test_the_head_has_nothing_to_give(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_head_has_nothing_to_give(name: str) -> None:
     (head,) = (node for node in nodes(name) if node.is_head)
     assert head.resources["CPU"] == 0
     assert not takes(head, as_resources(defaults_of("space")))
     assert not takes(head, as_resources(defaults_of("builder")))
     for cpu_target in (True, False):
-        assert not takes(head, needs_of_a_runner(monkeypatch, cpu_target=cpu_target))
+        assert not takes(head, needs_of_a_runner(cpu_target=cpu_target))
 
 
 @pytest.mark.ray

@@ -48,7 +48,7 @@ def no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     import cluster.nodes
 
     monkeypatch.setattr(cluster.nodes, "_draining", dict)
-    monkeypatch.setattr(cluster.nodes, "_most", lambda: None)
+    monkeypatch.setattr(cluster.nodes, "_grows", lambda: False)
 
 
 def seen(watch: NodeWatch) -> list[str]:
