@@ -1,7 +1,8 @@
 """The workers as Ray actors: the only file of this package that knows Ray.
 
 Each holds the plain class that does the work and says what it needs of a node. `ready()` answers
-once its child process is warm, with the device and toolchain it speaks for.
+once its child process is warm, with the device and toolchain it speaks for. The tasks of its run
+come in pieces, see `actors.pieces`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 import ray
 
 from actors.builder import Builder, Built
+from actors.pieces import joined
 from actors.quiet import Quiet
 from actors.runner import Runner
 from actors.space_worker import SpaceWorker
@@ -101,14 +103,10 @@ def _about(device: str = "", toolchain: str = "") -> About:
 class SpaceActor(_Alive):
     """Evaluates drafts."""
 
-    def __init__(
-        self, name: str, place: WorkerPlace, tasks: Sequence[Task], version: int, model: bytes
-    ) -> None:
+    def __init__(self, name: str, place: WorkerPlace, *tasks: bytes) -> None:
         place = place.on_this_node()
         self._worker = SpaceWorker(log_dir=place.logs, quiet=place.quiet_lock(), name=name)
-        self._worker.put_tasks(tasks)
-        if version:
-            self._worker.use_model(version, model)
+        self._worker.put_tasks(joined(tasks))
 
     def ready(self) -> About:
         """Wait for the child to be warm."""
@@ -129,8 +127,8 @@ class SpaceActor(_Alive):
 class BuilderActor(_Alive):
     """Compiles candidates. Sees no GPU, so that none is touched by a compiler."""
 
-    def __init__(self, name: str, place: WorkerPlace, tasks: Sequence[Task]) -> None:
-        self._tasks = {task.key: task for task in tasks}
+    def __init__(self, name: str, place: WorkerPlace, *tasks: bytes) -> None:
+        self._tasks: dict[str, Task] = {task.key: task for task in joined(tasks)}
         place = place.on_this_node()
         self._builder = Builder(log_dir=place.logs, quiet=place.quiet_lock(), name=name)
 
@@ -154,11 +152,11 @@ class BuilderActor(_Alive):
 class RunnerActor(_Alive):
     """Measures artifacts on one device."""
 
-    def __init__(self, name: str, place: WorkerPlace, tasks: Sequence[Task]) -> None:
-        self._tasks = {task.key: task for task in tasks}
+    def __init__(self, name: str, place: WorkerPlace, *tasks: bytes) -> None:
+        self._tasks: dict[str, Task] = {task.key: task for task in joined(tasks)}
         place = place.on_this_node()
         self._runner = Runner(
-            target=tasks[0].target,
+            target=next(iter(self._tasks.values())).target,
             log_dir=place.logs,
             scratch=place.scratch,
             quiet=place.quiet_lock(),

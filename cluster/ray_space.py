@@ -36,7 +36,7 @@ class RaySpacePool:
 
     def __init__(
         self,
-        start: Callable[[str, int, bytes], Any],
+        start: Callable[[str], Any],
         *,
         device_wait_s: float = DEVICE_WAIT_S,
         suspect: Callable[[str], None] = lambda node: None,
@@ -51,7 +51,7 @@ class RaySpacePool:
                 lambda batch: 60.0 + BATCH_DEADLINE_S * (1 + len(batch)),
                 policy(device_wait_s),
             ),
-            start=lambda name: start(name, *self._model),
+            start=lambda name: self._with_model(start(name)),
             call=lambda actor, batch: actor.evaluate.remote(batch, BATCH_DEADLINE_S),
             beat=lambda actor: actor.beat.remote(),
             suspect=suspect,
@@ -105,6 +105,13 @@ class RaySpacePool:
         """Score from now on with this cost model; workers that start later get it too."""
         self._model = (version, model)
         self._pool.tell_all(lambda actor: actor.use_model.remote(version, model))
+
+    def _with_model(self, actor: Any) -> Any:
+        """A worker, told of the model there is before it gets its first batch."""
+        version, model = self._model
+        if version:
+            actor.use_model.remote(version, model)
+        return actor
 
     def close(self) -> None:
         """Stop the workers."""

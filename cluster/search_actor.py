@@ -22,6 +22,7 @@ from uuid import uuid4
 
 import ray
 
+from actors.pieces import in_pieces
 from actors.quiet import Quiet
 from actors.ray_actors import MEASURE, WorkerPlace, actor_class
 from cluster.elastic import ElasticMeasurer
@@ -231,13 +232,13 @@ class SearchHost:
     def _machines(self, run: RunFolder) -> Iterator[Machines]:
         """Workers on the cluster and a learner beside the session, for the length of a block."""
         order, place = self._order, _place(self._order, run)
-        tasks_ref = ray.put(order.tasks)
+        tasks = in_pieces(order.tasks)
         watch = NodeWatch()
         needs = _runner_needs(order.cpu_target, watch.look())
 
-        def start(kind: str, name: str, *args: Any, **needs: Any) -> Any:
+        def start(kind: str, name: str, **needs: Any) -> Any:
             options = {**needs, **watch.avoid()}
-            return actor_class(kind).options(**options).remote(name, place, tasks_ref, *args)
+            return actor_class(kind).options(**options).remote(name, place, *tasks)
 
         starters = Starters(
             builder=lambda name: start("builder", name),
@@ -255,7 +256,7 @@ class SearchHost:
             )
             stack.callback(builders_and_runners.close)
             space_pool = RaySpacePool(
-                lambda name, *model: start("space", name, *model),
+                lambda name: start("space", name),
                 device_wait_s=order.device_wait_s,
                 suspect=watch.suspect,
                 utilisation=utilisation,

@@ -30,10 +30,11 @@ def task() -> Task:
 
 def start(kind: str, folder: Path, task: Task) -> Any:
     """A function that makes actors of a kind."""
+    from actors.pieces import in_pieces
     from actors.ray_actors import WorkerPlace, actor_class
 
     place = WorkerPlace(quiet=folder / "quiet", logs=folder / "logs", scratch=folder / "scratch")
-    return lambda name, *more: actor_class(kind).remote(name, place, [task], *more)
+    return lambda name: actor_class(kind).remote(name, place, *in_pieces([task]))
 
 
 @pytest.fixture(scope="module")
