@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
 from pathlib import Path
@@ -33,7 +34,8 @@ def main() -> None:
         one.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args()
     try:
-        result = {**SCENARIOS[options.scenario].measure(options), "machine": about()}
+        with contextlib.redirect_stdout(sys.stderr):  # Ray says things there
+            result = {**SCENARIOS[options.scenario].measure(options), "machine": about()}
     except TunerError as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         sys.exit(error.exit_code)

@@ -30,13 +30,14 @@ def scenario(*arguments: str) -> dict[str, object]:
 
 def test_every_trial_has_one_record_whatever_is_killed(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    found = scenario("chaos", "--trials=60", "--kills=5", "--every=2.5", f"--run={run}")
+    found = scenario("chaos", "--trials=60", "--kills=20", "--every=3", f"--run={run}")
     assert found["failure"] == ""
     assert (found["records"], found["duplicates"], found["lost"]) == (60, 0, 0)
-    assert set(found["kills"]) >= {"node", "search", "driver"}  # type: ignore[call-overload]
+    assert len(found["kills"]) >= 2, "so many kinds of things were killed"  # type: ignore[arg-type]
     assert run.is_dir()
 
 
-def test_a_machine_that_joins_gets_work_and_that_of_a_lost_one_is_given_to_others() -> None:
-    found = scenario("join", "--rounds=1")
-    assert len(found["join_s"]) == len(found["leave_s"]) == 1  # type: ignore[arg-type]
+def test_a_run_gets_machines_from_the_autoscaler_and_gives_them_back() -> None:
+    found = scenario("grow", "--trials=150")
+    assert found["failure"] == ""
+    assert (found["most_machines"], found["machines_after"]) == (3, 1)
