@@ -95,6 +95,7 @@ class RayMeasurer:
         self._wall = wall
         self._built: OrderedDict[tuple[str, str], tuple[Any, Compiled]] = OrderedDict()
         self._artifacts: dict[int, Any] = {}
+        self._device = ""
         build_lease_s = 2 * effort.build_deadline_s + _GRACE_S
         run_lease_s = 2 * effort.run_deadline_s + _GRACE_S
         self._builders: RayPool[BuildJob] = RayPool(
@@ -113,6 +114,7 @@ class RayMeasurer:
             beat=lambda actor: actor.beat.remote(),
             stop=starters.stop,
             suspect=starters.suspect,
+            refuses=self._other_device,
             call=self._call_run,
             worked_s=lambda measurement: measurement.run_s if measurement else None,
             utilisation=utilisation,
@@ -184,6 +186,12 @@ class RayMeasurer:
         """Stop the workers; trials in flight are dropped."""
         self._builders.close()
         self._runners.close()
+
+    def _other_device(self, about: Any) -> str:
+        """Why a runner is none for this run: timings of unlike devices cannot be compared. The
+        first one that is ready says what is measured on."""
+        self._device = self._device or about.device
+        return "" if about.device == self._device else f"its device is {about.device}"
 
     def _call_build(self, actor: Any, job: BuildJob) -> Any:
         outcome, artifact = actor.build.remote(

@@ -57,6 +57,7 @@ class RayPool(Generic[Job]):
         start: makes the actor of a worker's name; it must answer `ready()`.
         call: starts a job on an actor and gives the reference to its answer.
         worked_s: seconds of its own work that a worker's answer tells of; None where it does not.
+        refuses: why a worker that is ready cannot be used, from what it said; empty if it can.
         beat: asks an actor for a sign of life; None where the pool waits for none.
         stop: ends an actor at once.
         suspect: told of the machine of each worker that is lost, before another is started.
@@ -71,6 +72,7 @@ class RayPool(Generic[Job]):
         start: Callable[[str], Any],
         call: Callable[[Any, Job], Any],
         worked_s: Callable[[Any], float | None] = lambda value: None,
+        refuses: Callable[[Any], str] = lambda about: "",
         beat: Callable[[Any], Any] | None = None,
         stop: Callable[[Any], None] = ray.kill,
         suspect: Callable[[str], None] = lambda node: None,
@@ -81,6 +83,7 @@ class RayPool(Generic[Job]):
         self._start = start
         self._call = call
         self._worked_s = worked_s
+        self._refuses = refuses
         self._beat = beat
         self._stop = stop
         self._suspect = suspect
@@ -171,8 +174,8 @@ class RayPool(Generic[Job]):
         if ref in self._starting:
             name = self._starting.pop(ref)
             value, lost = _outcome(ref)
-            if lost:
-                self._lose(name, lost)
+            if why := lost or self._refuses(value):
+                self._lose(name, why)
             else:
                 self._about[name] = value
                 waited_s = self._clock() - self._started_s.pop(name, self._clock())

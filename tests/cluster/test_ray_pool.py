@@ -41,7 +41,7 @@ def _first_time(path: str) -> bool:
     return True
 
 
-def make_pool(*, lease_s: float = 60.0, attempts: int = 2) -> RayPool[str]:
+def make_pool(*, lease_s: float = 60.0, attempts: int = 2, **settings: Any) -> RayPool[str]:
     import ray
 
     # Workers cannot import this file: its classes travel whole.
@@ -51,6 +51,7 @@ def make_pool(*, lease_s: float = 60.0, attempts: int = 2) -> RayPool[str]:
         Pool("odd", lambda job: lease_s, PoolPolicy(attempts=attempts)),
         start=lambda name: actor.remote(),
         call=lambda handle, job: handle.work.remote(job),
+        **settings,
     )
 
 
@@ -105,6 +106,21 @@ def test_a_job_that_kills_every_worker_is_given_up_and_innocents_go_on(
     assert by_job["crash"].lost
     assert by_job["crash"].attempt == 2
     assert by_job["after"].value == "did after"
+
+
+def test_a_worker_that_is_refused_gets_no_job() -> None:
+    seen: list[str] = []
+
+    def refuses(about: str) -> str:
+        seen.append(about)
+        return "not this one" if len(seen) == 1 else ""
+
+    pool = make_pool(refuses=refuses)
+    pool.resize(1)
+    pool.submit("job")
+    (done,) = run(pool, lambda d: len(d) >= 1)
+    assert done.about == seen[-1] != seen[0]
+    pool.close()
 
 
 def test_an_error_in_a_workers_own_code_counts_as_its_loss(pool: RayPool[str]) -> None:
