@@ -45,8 +45,14 @@ def choices_of(c: Contraction, cpu: Cpu) -> dict[str, tuple[int, ...]]:
         k.PACK_COLUMNS: (0,) * (c.columns_follow or not c.columns_pack) + (1,) * c.columns_pack,
         k.STAGE_INSIDE: (0, 1) if c.stages_inside else (0,),
         **({k.PARALLEL: (1, 0)} if c.symbolic else {}),
+        **({k.PACK_INSIDE: (0, 1)} if c.symbolic and _packs_anew(c) else {}),
         **({k.PARTITION: (0, 1) if c.plain else (1,)} if c.ragged_rows else {}),
     }
+
+
+def _packs_anew(c: Contraction) -> bool:
+    """Whether panels of the column operand are packed each time the program runs."""
+    return c.columns_pack and not c.operands[c.columns_of].constant
 
 
 def choices_within(
@@ -115,6 +121,7 @@ def feasible(c: Contraction, cpu: Cpu, columns: Columns) -> npt.NDArray[np.bool_
     if not c.outer and c.axes[c.column].symbolic:  # then there must be chunks of either
         whole_rows = (columns[k.ROW_BLOCK] == k.ALL) | (not c.ragged_rows)
         good &= ~(whole_rows & (columns[k.COLUMN_BLOCK] == k.ALL))
+    good &= (np.asarray(k.packs_inside(columns)) == 0) | (columns[k.PACK_COLUMNS] == 1)
     split_off = np.asarray(k.partitioned(columns)) == 1
     good &= ~split_off | ((columns[k.PACK_ROWS] == 0) & (columns[k.STAGE_INSIDE] == 0))
     good &= ~split_off | (columns[k.ROW_BLOCK] != 1)
@@ -249,7 +256,11 @@ def _packing_cycles(c: Contraction, cpu: Cpu, columns: Columns, t: k.Tiling) -> 
     packs_columns = (columns[k.PACK_COLUMNS] == 1) & (not c.operands[c.columns_of].constant)
     grown = (height != c.row_extent) & (k.partitioned(columns) == 0)
     padded = grown | (t.padded_depth != c.depth)
-    cycles = np.where(packs_columns, barrier + 0.25 * width * area, 0.0)
+    # Within a chunk no thread waits for others, but chunks of other rows pack the same again.
+    in_chunk = np.asarray(k.packs_inside(columns)) == 1
+    once = np.where(in_chunk, 0.0, barrier)
+    again = np.where(in_chunk, t.row_tiles // t.row_block, 1)
+    cycles = np.where(packs_columns, once + 0.25 * width * area * again, 0.0)
     cycles = cycles + np.where(columns[k.PACK_ROWS] == 1, barrier + 0.7 * height * area, 0.0)
     copied = (padded | c.product) & (columns[k.PACK_ROWS] == 0)
     inside = copied & (columns[k.STAGE_INSIDE] == 1) & c.symbolic

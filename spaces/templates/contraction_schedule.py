@@ -44,6 +44,8 @@ def write_contraction(schedule: Any, c: Contraction, knobs: Knobs) -> None:
         if knobs[k.STAGE_INSIDE] and operand in c.stages_inside and not packed_here:
             schedule.compute_at(block, chunk)
             _vectorized_copy(schedule, block, knobs[k.LANES])
+        elif operand == c.columns_of and packed_here and k.packs_inside(knobs):
+            schedule.compute_at(block, chunk)
         else:
             _stage_at_root(schedule, c, knobs, operand, block)
     schedule.decompose_reduction(stages.main, reduction)

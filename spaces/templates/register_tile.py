@@ -25,6 +25,7 @@ STAGE_INSIDE = "stage_inside"
 PARALLEL = "parallel"
 """Whether several threads share the work; a knob where shapes may be too small for that."""
 PARTITION = "partition"
+PACK_INSIDE = "pack_inside"
 """Whether ragged rows are a rest after the full tiles, with a guard of its own, instead of padded;
 a knob where rows are symbolic."""
 ALL = 0
@@ -98,6 +99,12 @@ def in_threads(knobs: Mapping[str, Any]) -> Any:
 def partitioned(knobs: Mapping[str, Any]) -> Any:
     """Whether settings split ragged rows off; those without the knob pad them."""
     return knobs.get(PARTITION, 0)
+
+
+def packs_inside(knobs: Mapping[str, Any]) -> Any:
+    """Whether settings pack columns piece by piece, within each chunk; those without the knob pack
+    all of them before."""
+    return knobs.get(PACK_INSIDE, 0)
 
 
 def tiled(c: Contraction, knobs: Mapping[str, Any], *, padded_depth: Any) -> Tiling:
