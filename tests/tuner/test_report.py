@@ -159,7 +159,7 @@ class TestStatus:
             "name": "softmax",
             "key": "s",
             "weight": 1.0,
-            "trials": 0,
+            "trials": 1,
             "ok": 0,
             "censored": 0,
             "failures": {"lost": 1},
@@ -168,12 +168,12 @@ class TestStatus:
             "gflops": None,
         }
         assert status_report(store) == {
-            "trials": 4,
+            "trials": 5,
             "ok": 2,
             "censored": 1,
             "failures": {"invalid": 1, "wrong": 1, "lost": 1},
             "elapsed_s": 2.0,
-            "trials_per_s": 2.0,
+            "trials_per_s": 2.5,
             "utilisation": {"runner": {"busy": 3.0, "no_builds": 1.0}},
             "tasks": [matmul, softmax],
         }
