@@ -55,7 +55,8 @@ from tuner.utilisation import SPACE, Utilisation
 _STATUS = {"signal": RunStatus.KILLED}
 _TRACKING_S = 15.0
 _TRACKING_WHEN_CUT_SHORT_S = 8.0
-_WATCH_S = 1.0
+_GOODBYE_S = 3.0
+"""How long it answers after somebody was told of its end: others may watch it too."""
 _LINGER_S = 60.0
 """How long one that outlives its driver waits for somebody to ask how it ended."""
 _FRUITLESS = 5
@@ -173,7 +174,7 @@ class SearchHost:
         self._ended = ended
         if self._order.driver_pid is None:
             self._told.wait(_LINGER_S)
-            time.sleep(_WATCH_S)  # who asked may want to say goodbye
+            time.sleep(_GOODBYE_S)
             ray.kill(ray.get_runtime_context().current_actor)
 
     def _run(self) -> str:

@@ -64,7 +64,7 @@ def watch_search(
     *,
     latest_s: float = float("inf"),
 ) -> SearchState:
-    """Watch a search until it ends, and let it go.
+    """Watch a search until it ends.
 
     Args:
         watch: told how far it is about twice a second.
@@ -83,8 +83,7 @@ def watch_search(
         if state.snapshot is not None and watch is not None:
             watch(state.snapshot)
         if state.ended:
-            ray.kill(actor)
-            return state
+            return state  # others may watch it too: it goes by itself
         if stop.is_set():
             if not stopping:
                 stopping, until_s = True, min(until_s, time.monotonic() + END_GRACE_S)

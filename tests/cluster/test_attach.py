@@ -1,0 +1,99 @@
+"""A search outlives its driver: it is found again, watched, gone on with, and stopped."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.loopback_head import ROOT, ray_head
+from tuner.run_folder import RunFolder
+from tuner.sqlite_store import SqliteStore
+
+pytestmark = [pytest.mark.tvm, pytest.mark.ray, pytest.mark.slow]
+
+_PATIENCE_S = 120.0
+MODEL = ["examples/gemm.py:gemm", "--arg=m=48", "--arg=n=48", "--arg=k=48", "--target=llvm"]
+
+
+@pytest.fixture(scope="module")
+def environment() -> Iterator[dict[str, str]]:
+    """A cluster that others share, and who speaks to it."""
+    with ray_head() as found:
+        yield found
+
+
+def tuner(environment: dict[str, str], *words: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "tuner", *words],
+        env=environment,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finished(environment: dict[str, str], *words: str) -> tuple[int, str, str]:
+    with tuner(environment, *words) as process:
+        out, err = process.communicate(timeout=_PATIENCE_S)
+        return process.returncode, out, err
+
+
+def wait_for_records(run: Path, number: int) -> None:
+    until_s = time.monotonic() + _PATIENCE_S
+    while stored(run) < number:
+        assert time.monotonic() < until_s, "the search does not go on"
+        time.sleep(0.2)
+
+
+def stored(run: Path) -> int:
+    store = RunFolder(run).store
+    if not store.exists():
+        return 0
+    with closing(SqliteStore(store, read_only=True)) as opened:
+        return sum(1 for _ in opened.scan())
+
+
+def test_a_search_without_its_driver_goes_on_and_is_stopped(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    command = ["tune", *MODEL, "--trials=100000", "--run", str(run)]
+    with tuner(environment, *command) as driver:
+        wait_for_records(run, 3)
+        driver.kill()
+    wait_for_records(run, stored(run) + 5)
+    code, out, err = finished(environment, "stop", str(run))
+    assert (code, err) == (0, "")
+    assert int(re.findall(r"stopped after (\d+) trials", out)[0]) >= 8
+    code, _, err = finished(environment, "attach", str(run))
+    assert code == 1
+    assert "no search is at work on" in err
+
+
+def test_whoever_comes_later_sees_the_end(environment: dict[str, str], tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    command = ["tune", *MODEL, "--trials=60", "--run", str(run)]
+    with tuner(environment, *command) as driver:
+        wait_for_records(run, 3)
+        driver.kill()
+    with tuner(environment, "attach", str(run), "--json") as watching:
+        code, again, _ = finished(environment, *command, "--json")
+        out, err = watching.communicate(timeout=_PATIENCE_S)
+    assert (watching.returncode, code) == (0, 0), err
+    assert json.loads(out)["trials"] == json.loads(again)["trials"] == 60
+
+
+def test_a_cluster_has_to_be_named(environment: dict[str, str], tmp_path: Path) -> None:
+    alone = {k: v for k, v in environment.items() if k != "RAY_ADDRESS"}
+    code, _, err = finished(alone, "stop", str(tmp_path))
+    assert code == 2
+    assert "--address" in err
