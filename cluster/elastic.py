@@ -25,7 +25,7 @@ class ElasticMeasurer:
         space_pool: whose workers are; not closed.
         look: the cluster as it is.
         need: what the run would use now.
-        each_look: called after each look, with the workers that are wanted.
+        each_look: called after each look.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class ElasticMeasurer:
         *,
         look: Callable[[], Cluster],
         need: Callable[[], Need],
-        each_look: Callable[[Crew], None] = lambda crew: None,
+        each_look: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._measurer, self._space_pool = measurer, space_pool
@@ -81,4 +81,4 @@ class ElasticMeasurer:
             self._crew = wanted
         self._measurer.resize(wanted)
         self._space_pool.resize(wanted.space_workers)
-        self._each_look(wanted)
+        self._each_look()

@@ -12,8 +12,8 @@ import ray
 
 from actors.ray_actors import Compiled
 from cluster.fleet import Crew, Node
-from cluster.pool import Pool, PoolPolicy
-from cluster.ray_pool import Done, RayPool
+from cluster.pool import Pool
+from cluster.ray_pool import Done, RayPool, policy
 from tuner.effort import Effort
 from tuner.errors import TunerError
 from tuner.options import DEVICE_WAIT_S
@@ -25,8 +25,6 @@ _GRACE_S = 45.0
 _BUILT_AHEAD = 2
 _BUILT_KEPT = 512
 """Artifacts of some ten kilobytes each, for kernels that will be measured again."""
-_SILENCE_S = 6.0
-"""Three missed signs of life."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +65,6 @@ class Starters:
     suspect: Callable[[str], None] = lambda node: None
 
 
-def policy(device_wait_s: float) -> PoolPolicy:
-    """Limits of a pool of workers that may have to wait for their machine."""
-    return PoolPolicy(start_deadline_s=device_wait_s, silence_s=_SILENCE_S)
-
-
 class RayMeasurer:
     """Builds on builder actors and measures on runner actors.
 
@@ -91,7 +84,8 @@ class RayMeasurer:
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._effort = effort
-        self._attempts = policy(device_wait_s).attempts
+        limits = policy(device_wait_s)
+        self._attempts = limits.attempts
         self._wall = wall
         self._built: OrderedDict[tuple[str, str], tuple[Any, Compiled]] = OrderedDict()
         self._artifacts: dict[int, Any] = {}
@@ -99,7 +93,7 @@ class RayMeasurer:
         build_lease_s = 2 * effort.build_deadline_s + _GRACE_S
         run_lease_s = 2 * effort.run_deadline_s + _GRACE_S
         self._builders: RayPool[BuildJob] = RayPool(
-            Pool(BUILDER, lambda job: build_lease_s, policy(device_wait_s)),
+            Pool(BUILDER, lambda job: build_lease_s, limits),
             start=starters.builder,
             beat=lambda actor: actor.beat.remote(),
             stop=starters.stop,
@@ -109,7 +103,7 @@ class RayMeasurer:
             utilisation=utilisation,
         )
         self._runners: RayPool[RunJob] = RayPool(
-            Pool(RUNNER, lambda job: run_lease_s, policy(device_wait_s)),
+            Pool(RUNNER, lambda job: run_lease_s, limits),
             start=starters.runner,
             beat=lambda actor: actor.beat.remote(),
             stop=starters.stop,

@@ -12,7 +12,7 @@ import ray
 from ray.exceptions import ObjectLostError, RayError
 
 from cluster.fleet import Node
-from cluster.pool import Assign, Command, GiveUp, KillWorker, Pool, StartWorker
+from cluster.pool import Assign, Command, GiveUp, KillWorker, Pool, PoolPolicy, StartWorker
 from tuner.utilisation import Utilisation
 
 Job = TypeVar("Job")
@@ -23,6 +23,12 @@ BEAT_S = 2.0
 _FETCH_S = 10.0
 _REQUEUE_BEFORE_S = 5.0
 """A job that runs on a machine that leaves is given to another so long before that."""
+
+
+def policy(wait_s: float) -> PoolPolicy:
+    """Limits of a pool whose workers may wait so long for a machine, and then give signs of life:
+    three that are missed are a loss."""
+    return PoolPolicy(start_deadline_s=wait_s, silence_s=3 * BEAT_S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +246,7 @@ class RayPool(Generic[Job]):
     def _forget(self, name: str) -> None:
         actor = self._actors.pop(name, None)
         self._about.pop(name, None)
+        self._worked.discard(name)
         self._starting = {r: n for r, n in self._starting.items() if n != name}
         self._answers = {r: held for r, held in self._answers.items() if held[1] != name}
         self._beats = {r: n for r, n in self._beats.items() if n != name}

@@ -9,8 +9,7 @@ import ray
 
 from cluster.fleet import Node
 from cluster.pool import Pool
-from cluster.ray_measurer import policy
-from cluster.ray_pool import RayPool
+from cluster.ray_pool import RayPool, policy
 from tuner.candidate import Draft
 from tuner.errors import TunerError
 from tuner.measure import Evaluated

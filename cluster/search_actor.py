@@ -52,7 +52,6 @@ from tuner.task import Task
 from tuner.tracking import RunStatus, SpoolObserver, TrackerProcess
 from tuner.utilisation import SPACE, Utilisation
 
-_STATUS = {"signal": RunStatus.KILLED}
 _TRACKING_S = 15.0
 _TRACKING_WHEN_CUT_SHORT_S = 8.0
 _GOODBYE_S = 3.0
@@ -268,7 +267,7 @@ class SearchHost:
                 space_pool,
                 look=watch.look,
                 need=self._need,
-                each_look=lambda _: self._metrics.on_pools(
+                each_look=lambda: self._metrics.on_pools(
                     {**builders_and_runners.ready, SPACE: space_pool.ready},
                     builders_and_runners.queues,
                 ),

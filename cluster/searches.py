@@ -97,15 +97,15 @@ def watch_search(
             stop.wait(_WATCH_S)
 
 
-def stop_search(actor: Any, *, deadline_s: float = END_GRACE_S) -> SearchState:
+def stop_search(actor: Any) -> SearchState:
     """End a search in order and wait for it.
 
     Raises:
-        TunerError: it is gone, or has not ended within `deadline_s`.
+        TunerError: it is gone, or has not ended within `END_GRACE_S`.
     """
     stop = threading.Event()
     stop.set()
-    return watch_search(actor, None, stop, latest_s=time.monotonic() + deadline_s - END_GRACE_S)
+    return watch_search(actor, None, stop)
 
 
 def _state(actor: Any) -> SearchState:

@@ -256,16 +256,18 @@ def _packing_cycles(c: Contraction, cpu: Cpu, columns: Columns, t: k.Tiling) -> 
     packs_columns = (columns[k.PACK_COLUMNS] == 1) & (not c.operands[c.columns_of].constant)
     grown = (height != c.row_extent) & (k.partitioned(columns) == 0)
     padded = grown | (t.padded_depth != c.depth)
-    # Within a chunk no thread waits for others, but chunks of other rows pack the same again.
     in_chunk = np.asarray(k.packs_inside(columns)) == 1
-    once = np.where(in_chunk, 0.0, barrier)
-    again = np.where(in_chunk, t.row_tiles // t.row_block, 1)
-    cycles = np.where(packs_columns, once + 0.25 * width * area * again, 0.0)
+    packing = _stage(0.25 * width * area, barrier, in_chunk, t.row_tiles // t.row_block)
+    cycles = np.where(packs_columns, packing, 0.0)
     cycles = cycles + np.where(columns[k.PACK_ROWS] == 1, barrier + 0.7 * height * area, 0.0)
     copied = (padded | c.product) & (columns[k.PACK_ROWS] == 0)
     inside = copied & (columns[k.STAGE_INSIDE] == 1) & c.symbolic
-    # A piece that is copied where it is used is copied again for each block of columns.
-    again = np.where(inside, t.column_tiles // t.column_block, 1)
-    once = np.where(inside, 0.0, barrier)
-    cycles = cycles + np.where(copied, once + 0.5 * height * area * again, 0.0)
+    copying = _stage(0.5 * height * area, barrier, inside, t.column_tiles // t.column_block)
+    cycles = cycles + np.where(copied, copying, 0.0)
     return cycles + np.where(t.chunks > 1, barrier, 0.0)
+
+
+def _stage(work: Any, barrier: Any, inside: Any, chunks: Any) -> Any:
+    """Cycles of a stage: all at once, which the threads wait for, or within each chunk that uses a
+    piece, where nobody waits but `chunks` of them do the same piece again."""
+    return np.where(inside, work * chunks, barrier + work)

@@ -26,6 +26,8 @@ PARALLEL = "parallel"
 """Whether several threads share the work; a knob where shapes may be too small for that."""
 PARTITION = "partition"
 PACK_INSIDE = "pack_inside"
+"""Whether each chunk packs the columns it uses, instead of all being packed before; a knob where
+they are packed each time the program runs."""
 """Whether ragged rows are a rest after the full tiles, with a guard of its own, instead of padded;
 a knob where rows are symbolic."""
 ALL = 0
