@@ -17,14 +17,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import psutil
-
-from benchmarks.fleet.local import ENVIRONMENT, kill
+from benchmarks.fleet.local import ALONE, MARK, end_marked
 from tuner.errors import TunerError
 
 _START_S = 90.0
 _PORT = 6379  # the fake provider knows no other
-_MARK = "TUNER_FLEET_MARK"
 
 
 @contextlib.contextmanager
@@ -46,8 +43,8 @@ def autoscaled(
         config.write_text(json.dumps(_config(head, worker, least, most, idle_s, FAKE_HEAD_NODE_ID)))
         environment = {
             **os.environ,
-            **ENVIRONMENT,
-            _MARK: mark,
+            **ALONE,
+            MARK: mark,
             "AUTOSCALER_UPDATE_INTERVAL_S": "1",
             "RAY_FAKE_CLUSTER": "1",
             "RAY_enable_autoscaler_v2": "1",
@@ -68,7 +65,7 @@ def autoscaled(
             _start(command, environment)
             yield f"127.0.0.1:{_PORT}"
         finally:
-            kill(_marked(mark))
+            end_marked(mark)
 
 
 def _start(command: list[str], environment: Mapping[str, str]) -> None:
@@ -77,16 +74,6 @@ def _start(command: list[str], environment: Mapping[str, str]) -> None:
     )
     if done.returncode:
         raise TunerError(f"no cluster with an autoscaler: {(done.stdout + done.stderr)[-300:]}")
-
-
-def _marked(mark: str) -> list[psutil.Process]:
-    """Processes that inherited this mark in their environment."""
-    found = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            if process.environ().get(_MARK) == mark:
-                found.append(process)
-    return found
 
 
 def _config(

@@ -22,7 +22,7 @@ from typing import Any
 import psutil
 
 from benchmarks.command import say, workplace
-from benchmarks.fleet.local import LocalFleet, driver, kill, local_fleet
+from benchmarks.fleet.local import LocalFleet, driver, kill, local_fleet, tune_gemm
 from benchmarks.process_tree import kind_of
 from tuner.record import Status
 from tuner.run_folder import RunFolder
@@ -116,7 +116,9 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         for _ in range(_NODES):
             fleet.add(NODE)
         run = options.run or folder / "run"
-        arguments = _command(options, run)
+        limit = f"{int(_LIMIT_S)}s"
+        arguments = tune_gemm(options.size, run, trials=options.trials, time_budget=limit)
+        arguments += ["--seed", str(options.seed)]
         log = folder / "driver.log"
 
         def start() -> psutil.Popen:
@@ -129,12 +131,6 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         if failure:
             failure += ": " + log.read_text(errors="replace").strip()[-500:]
         return judged(run, options.trials, options.kills, chaos.kills, wall_s, failure)
-
-
-def _command(options: argparse.Namespace, run: Path) -> list[str]:
-    model = ["tune", "examples/gemm.py:gemm", *(f"--arg={n}={options.size}" for n in "mnk")]
-    budget = ["--trials", str(options.trials), "--time-budget", f"{int(_LIMIT_S)}s"]
-    return [*model, *budget, "--target", "llvm", "--run", str(run), "--seed", str(options.seed)]
 
 
 def _fight(chaos: Chaos, run: Path, options: argparse.Namespace, until_s: float) -> str:

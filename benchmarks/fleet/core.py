@@ -101,7 +101,7 @@ def numbered(number: int) -> Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class Went:
     """How a session of the core went.
 
     Attributes:
@@ -129,7 +129,7 @@ def run_core(
     *,
     utilisation: Utilisation | None = None,
     limit_s: float = 600.0,
-) -> Pace:
+) -> Went:
     """Run a session with everything that a run has but workers: store, spool, observers."""
     run = RunFolder(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -155,4 +155,4 @@ def run_core(
         times_s = tuple(sorted(r.time_s for r in store.scan() if r.trial.rung == 0))
     used = {k: dict(v) for k, v in session.snapshot().utilisation.items()}
     rss_mb = psutil.Process().memory_info().rss / 2**20
-    return Pace(len(times_s), wall_s, times_s, rss_mb, used)
+    return Went(len(times_s), wall_s, times_s, rss_mb, used)

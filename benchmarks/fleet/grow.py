@@ -19,7 +19,7 @@ import psutil
 
 from benchmarks.command import say, workplace
 from benchmarks.fleet.autoscaled import autoscaled
-from benchmarks.fleet.local import ENVIRONMENT, driver, kill
+from benchmarks.fleet.local import ALONE, driver, kill, tune_gemm
 from tuner.run_folder import RunFolder
 from tuner.sqlite_store import SqliteStore
 
@@ -37,7 +37,7 @@ def flags(parser: argparse.ArgumentParser) -> None:
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Tune, and look at the machines meanwhile."""
-    os.environ.update(ENVIRONMENT)  # which Ray reads when it is imported
+    os.environ.update(ALONE)  # which Ray reads when it is imported
     import ray
 
     with (
@@ -47,7 +47,9 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         run = folder / "run"
         ray.init(address, log_to_driver=False)
         started_s = time.monotonic()
-        search = driver(address, _command(options, run), out=folder / "log")
+        search = driver(
+            address, tune_gemm(options.size, run, trials=options.trials), out=folder / "log"
+        )
         try:
             timeline = _watch(search, started_s)
             code = search.poll()
@@ -66,11 +68,6 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         "trials_by_worker": dict(workers),
         "passed": code == 0 and back and max(machines) == _MOST and len(workers) >= _MOST,
     }
-
-
-def _command(options: argparse.Namespace, run: Path) -> list[str]:
-    model = ["tune", "examples/gemm.py:gemm", *(f"--arg={n}={options.size}" for n in "mnk")]
-    return [*model, "--trials", str(options.trials), "--target", "llvm", "--run", str(run)]
 
 
 def _watch(search: psutil.Popen, started_s: float) -> list[tuple[float, int]]:

@@ -20,13 +20,14 @@ from typing import Any
 import psutil
 
 from benchmarks.command import say, workplace
-from benchmarks.fleet.local import driver, kill, local_fleet
+from benchmarks.fleet.local import driver, kill, local_fleet, tune_gemm
 from tuner.errors import TunerError
 from tuner.run_folder import RunFolder
 
 NODE = {"CPU": 1, "measure": 1}
 _MOST_S = 10.0
 _WAIT_S = 120.0
+_ENDLESS = 100_000
 _LINE = re.compile(r"^(\S+ \S+) cluster\.ray_pool \w+ (runner-\d+) (first lease|lost)", re.M)
 
 
@@ -42,10 +43,9 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     joins, starts, leaves = [], [], []
     with workplace(options.run) as folder, local_fleet({"CPU": 1}) as fleet:
         run = folder / "run"
-        model = ["tune", "examples/gemm.py:gemm", *(f"--arg={n}={options.size}" for n in "mnk")]
-        budget = ["--trials", "100000", "--time-budget", "1h", "--target", "llvm"]
+        command = tune_gemm(options.size, run, trials=_ENDLESS)
         old = fleet.add(NODE)
-        search = driver(fleet.address, [*model, *budget, "--run", str(run)], out=folder / "log")
+        search = driver(fleet.address, command, out=folder / "log")
         try:
             _wait(lambda: "first lease" in _kinds(run), search, folder / "log")
             for _ in range(options.rounds):

@@ -17,15 +17,19 @@ from typing import Any
 
 import psutil
 
+from cluster.ray_cluster import ENVIRONMENT, LOOPBACK
+
 _GONE_S = 10.0
+_ROUNDS = 5
 _OBJECT_STORE_BYTES = 128 << 20
-ENVIRONMENT = {
-    # For all its name, this is what keeps Ray's listeners on loopback.
-    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_worker_niceness": "0",
+MARK = "TUNER_FLEET_MARK"
+"""Variable that all processes of a cluster inherit, so that they are found again."""
+ALONE = {
+    **ENVIRONMENT,
+    **LOOPBACK,
     "RAY_AUTH_MODE": "disabled",  # nobody but this user reaches it
 }
+"""What processes of a cluster on this machine need in their environment."""
 
 
 class LocalFleet:
@@ -36,11 +40,11 @@ class LocalFleet:
     """
 
     def __init__(self, head: Mapping[str, float]) -> None:
-        os.environ.update(ENVIRONMENT)
+        os.environ.update(ALONE)
         os.environ.pop("RAY_ADDRESS", None)
         from ray.cluster_utils import Cluster
 
-        self._temporary = tempfile.TemporaryDirectory(prefix="fleet-")
+        self._temporary = tempfile.TemporaryDirectory(prefix="fleet-", ignore_cleanup_errors=True)
         self._cluster: Any = Cluster(
             initialize_head=True,
             head_node_args={
@@ -112,6 +116,31 @@ def kill(processes: Sequence[psutil.Process]) -> None:
         with contextlib.suppress(psutil.Error):
             process.kill()
     psutil.wait_procs(processes, timeout=_GONE_S)
+
+
+def marked(mark: str) -> list[psutil.Process]:
+    """Processes that inherited this mark, this one aside."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.pid != os.getpid() and process.environ().get(MARK) == mark:
+                found.append(process)
+    return found
+
+
+def end_marked(mark: str) -> None:
+    """End all processes with this mark, those as well that they start while they are ended."""
+    for _ in range(_ROUNDS):
+        if not (found := marked(mark)):
+            return
+        kill(found)
+
+
+def tune_gemm(size: int, run: Path, *, trials: int, time_budget: str = "1h") -> list[str]:
+    """Arguments of `tuner` that tune a square product on CPUs."""
+    model = ["tune", "examples/gemm.py:gemm", *(f"--arg={name}={size}" for name in "mnk")]
+    budget = ["--trials", str(trials), "--time-budget", time_budget]
+    return [*model, *budget, "--target", "llvm", "--run", str(run)]
 
 
 def driver(address: str, arguments: Sequence[str], *, out: Path) -> psutil.Popen:

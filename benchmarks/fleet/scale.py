@@ -19,7 +19,6 @@ import psutil
 from benchmarks.command import say, workplace
 from benchmarks.fleet.core import run_core
 from tuner.record import Measurement, Provenance, Record, Status, Trial
-from tuner.utilisation import Utilisation
 
 RUN_S = 0.3
 _SLOTS = (1, 4, 16, 64, 128, 256)
@@ -88,37 +87,30 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _fleets(slots: Sequence[int], folder: Path) -> list[dict[str, Any]]:
-    from cluster.fleet import Crew
+    from benchmarks.fleet.simulated import run_simulated
     from cluster.ray_cluster import ray_cluster
-    from cluster.ray_measurer import RayMeasurer
-    from cluster.simulated import Pace, SimulatedFleet
-    from tuner.effort import EFFORTS
+    from cluster.simulated import Pace
 
     rows = []
     with ray_cluster("local"):
         for number in slots:
-            builders = max(1, number // 8)
-            fleet = SimulatedFleet(number + builders, Pace(RUN_S))
-            utilisation = Utilisation()
-            measurer = RayMeasurer(
-                fleet.starters(), effort=EFFORTS["quick"], utilisation=utilisation
-            )
-            measurer.resize(Crew(number, builders, 1))
             before = psutil.Process().cpu_times()
-            pace = run_core(
-                measurer, folder / f"slots-{number}", _ROUNDS * number, utilisation=utilisation
+            went = run_simulated(
+                Pace(RUN_S),
+                folder / f"slots-{number}",
+                _ROUNDS * number,
+                slots=number,
+                builders=max(1, number // 8),
             )
             after = psutil.Process().cpu_times()
             spent_s = after.user + after.system - before.user - before.system
-            measurer.close()
-            fleet.close()
             rows.append(
                 {
                     "slots": number,
-                    "trials": pace.records,
-                    "trials_per_s": pace.rate(),
-                    "efficiency": pace.rate() * RUN_S / number,
-                    "search_cpu_ms_per_trial": 1e3 * spent_s / pace.records,
+                    "trials": went.records,
+                    "trials_per_s": went.rate(),
+                    "efficiency": went.rate() * RUN_S / number,
+                    "search_cpu_ms_per_trial": 1e3 * spent_s / went.records,
                 }
             )
             say(f"{number} slots: {rows[-1]}")
@@ -127,13 +119,13 @@ def _fleets(slots: Sequence[int], folder: Path) -> list[dict[str, Any]]:
 
 def _memory(folder: Path, records: int) -> dict[str, Any]:
     measurer = AtOnce(256)
-    pace = run_core(measurer, folder / "memory", records, limit_s=1200.0)
+    went = run_core(measurer, folder / "memory", records, limit_s=1200.0)
     sizes = [size for _, size in measurer.sizes_mb]
-    say(f"{pace.records} records: {pace.rss_mb:.0f} MB")
+    say(f"{went.records} records: {went.rss_mb:.0f} MB")
     return {
-        "records": pace.records,
-        "peak_mb": max(*sizes, pace.rss_mb),
+        "records": went.records,
+        "peak_mb": max(*sizes, went.rss_mb),
         "sizes_mb": measurer.sizes_mb,
-        "kb_per_record": 1024 * (sizes[-1] - sizes[0]) / max(1, pace.records),
-        "trials_per_s": pace.rate(),
+        "kb_per_record": 1024 * (sizes[-1] - sizes[0]) / max(1, went.records),
+        "trials_per_s": went.rate(),
     }

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.command import say, workplace
-from benchmarks.fleet.local import driver, kill, local_fleet
+from benchmarks.fleet.local import driver, kill, local_fleet, tune_gemm
 from tuner.errors import TunerError
 from tuner.run_folder import RunFolder
 from tuner.sqlite_store import SqliteStore
 from tuner.utilisation import RUNNER, STARTING, total
 
 NODE = {"CPU": 1, "measure": 1}
-_SLOTS = 4
+_SLOTS, _ENDLESS = 4, 100_000
 _LEAST, _MOST = 0.4, 0.6
 _READY_S = 180.0
 
@@ -40,7 +40,13 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         drivers = []
         try:
             for run in runs:
-                drivers.append(driver(fleet.address, _command(options, run), out=folder / "log"))
+                drivers.append(
+                    driver(
+                        fleet.address,
+                        tune_gemm(options.size, run, trials=_ENDLESS),
+                        out=folder / "log",
+                    )
+                )
                 _until_at_work(run, folder / "log")
             before = [slot_seconds(run) for run in runs]
             time.sleep(options.seconds)
@@ -65,21 +71,6 @@ def slot_seconds(run: Path) -> float:
     with closing(SqliteStore(RunFolder(run).store, read_only=True)) as store:
         spent = total([span.utilisation for span in store.sessions()])
     return sum(s for category, s in spent.get(RUNNER, {}).items() if category != STARTING)
-
-
-def _command(options: argparse.Namespace, run: Path) -> list[str]:
-    model = ["tune", "examples/gemm.py:gemm", *(f"--arg={n}={options.size}" for n in "mnk")]
-    return [
-        *model,
-        "--trials",
-        "100000",
-        "--time-budget",
-        "1h",
-        "--target",
-        "llvm",
-        "--run",
-        str(run),
-    ]
 
 
 def _until_at_work(run: Path, log: Path) -> None:

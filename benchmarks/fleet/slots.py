@@ -10,8 +10,7 @@ import argparse
 from typing import Any
 
 from benchmarks.command import workplace
-from benchmarks.fleet.core import run_core
-from tuner.utilisation import BUSY, RUNNER, Utilisation, shares
+from tuner.utilisation import BUSY, RUNNER, shares
 
 _SLOTS, _BUILDERS = 16, 96
 _RUN_S, _BUILD_S, _SLOW_S, _SLOW_SHARE = 0.3, 0.2, 10.0, 0.1
@@ -25,21 +24,13 @@ def flags(parser: argparse.ArgumentParser) -> None:
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Run and read the utilisation."""
-    from cluster.fleet import Crew
+    from benchmarks.fleet.simulated import run_simulated
     from cluster.ray_cluster import ray_cluster
-    from cluster.ray_measurer import RayMeasurer
-    from cluster.simulated import Pace, SimulatedFleet
-    from tuner.effort import EFFORTS
+    from cluster.simulated import Pace
 
     with workplace(None) as folder, ray_cluster("local"):
         pace = Pace(_RUN_S, _BUILD_S, _SLOW_SHARE, _SLOW_S)
-        fleet = SimulatedFleet(_SLOTS + _BUILDERS, pace)
-        utilisation = Utilisation()
-        measurer = RayMeasurer(fleet.starters(), effort=EFFORTS["quick"], utilisation=utilisation)
-        measurer.resize(Crew(_SLOTS, _BUILDERS, 1))
-        went = run_core(measurer, folder / "run", options.trials, utilisation=utilisation)
-        measurer.close()
-        fleet.close()
+        went = run_simulated(pace, folder / "run", options.trials, slots=_SLOTS, builders=_BUILDERS)
     rate = went.rate()
     busy = rate * _RUN_S / _SLOTS
     return {

@@ -19,10 +19,10 @@ from pathlib import Path
 
 import psutil
 
+from benchmarks.fleet.local import MARK, end_marked, marked
 from cluster.ray_cluster import ENVIRONMENT, LOOPBACK
 
 ROOT = Path(__file__).resolve().parents[2]
-MARK = "TUNER_TEST_MARK"
 
 
 def free_ports(count: int) -> list[int]:
@@ -32,21 +32,12 @@ def free_ports(count: int) -> list[int]:
         return [listening.getsockname()[1] for listening in held]
 
 
-def marked(mark: str) -> list[psutil.Process]:
-    """Processes that inherited this mark, this one aside."""
-    found = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            if process.pid != os.getpid() and process.environ().get(MARK) == mark:
-                found.append(process)
-    return found
-
-
 @contextlib.contextmanager
 def ray_head() -> Iterator[dict[str, str]]:
     """The environment of a head, of its jobs and of whoever speaks to it, while it runs."""
     mark = uuid.uuid4().hex
-    with tempfile.TemporaryDirectory(prefix="ray-") as folder:  # sockets want short paths
+    # Sockets want short paths.
+    with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder:
         port, dashboard, agent, grpc, env_agent, client, metrics = free_ports(7)
         environment = {
             **os.environ,
@@ -82,9 +73,7 @@ def ray_head() -> Iterator[dict[str, str]]:
             head.send_signal(signal.SIGTERM)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 head.wait(30.0)
-            for process in marked(mark):
-                with contextlib.suppress(psutil.Error):
-                    process.kill()
+            end_marked(mark)
             head.wait(10.0)
 
 

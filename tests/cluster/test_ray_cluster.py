@@ -9,11 +9,12 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 import psutil
 import pytest
 
+from benchmarks.fleet.local import MARK, marked
 from cluster.ray_cluster import ENVIRONMENT, LOOPBACK, environment_for, refuse_silence
 
 _SETTINGS = b"\0\0\0\4\0\0\0\0\0"
@@ -111,18 +112,8 @@ def test_a_cluster_that_is_interrupted_while_it_starts_leaves_no_process() -> No
         capture_output=True,
         text=True,
         timeout=120,
-        env={**os.environ, "TUNER_TEST_MARK": mark},
+        env={**os.environ, MARK: mark},
     )
     assert done.stdout == "interrupted\n", done.stderr
     _, alive = psutil.wait_procs(marked(mark), timeout=10)
     assert [p.cmdline() for p in alive] == []
-
-
-def marked(mark: str) -> list[psutil.Process]:
-    """Processes that inherited this mark in their environment."""
-    found = []
-    for process in psutil.process_iter():
-        with suppress(psutil.Error):
-            if process.environ().get("TUNER_TEST_MARK") == mark:
-                found.append(process)
-    return found
