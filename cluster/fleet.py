@@ -54,6 +54,19 @@ class Cluster:
 
 
 @dataclass(frozen=True, slots=True)
+class Share:
+    """A run's part of something: it is the run at `place` of `runs` that share it."""
+
+    runs: int = 1
+    place: int = 0
+
+    def of(self, number: int) -> int:
+        """The same part for all, and one more for the first of them where it does not come out
+        even."""
+        return number // self.runs + (self.place < number % self.runs)
+
+
+@dataclass(frozen=True, slots=True)
 class Need:
     """What a run would use.
 
@@ -61,14 +74,15 @@ class Need:
         device: Ray's name of what a runner takes.
         trials_left: of its budget.
         devices: that the user allows; None is all that can be had.
-        runs: that share the cluster, this one included; `place` is this one's among them.
+        of_devices: with runs that measure on such devices, too.
+        of_cpus: with all runs.
     """
 
     device: str
     trials_left: int
     devices: int | None = None
-    runs: int = 1
-    place: int = 0
+    of_devices: Share = Share()
+    of_cpus: Share = Share()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,20 +99,14 @@ def amount(nodes: Iterable[Node], resource: str) -> float:
     return sum(n.resources.get(resource, 0.0) for n in nodes if n.leaves_in_s is None)
 
 
-def fair_share(number: int, need: Need) -> int:
-    """A run's part of what several share: the same for all, and one more for the first of them
-    where it does not come out even."""
-    return number // need.runs + (need.place < number % need.runs)
-
-
 def crew(cluster: Cluster, need: Need) -> Crew:
     """The workers that a cluster should have now.
 
     Returns:
         At least one of each, also where there is no room for it yet.
     """
-    here = fair_share(int(amount(cluster.nodes, need.device)), need)
-    builders = fair_share(int(amount(cluster.nodes, "CPU")), need)
+    here = need.of_devices.of(int(amount(cluster.nodes, need.device)))
+    builders = need.of_cpus.of(int(amount(cluster.nodes, "CPU")))
     space_workers = math.ceil(builders / _CPUS_PER_SPACE_WORKER)
     runners = here
     if cluster.grows:

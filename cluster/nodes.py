@@ -9,6 +9,7 @@ from typing import Any
 
 import ray
 
+from actors.ray_actors import MEASURE
 from cluster.fleet import Cluster, Node
 
 _NO_DEADLINE_S = 30.0
@@ -16,6 +17,8 @@ _NO_DEADLINE_S = 30.0
 _REACH_S = 0.5
 _ASK_AGAIN_S = 5.0
 _NODE_ID = "ray.io/node-id"
+DEVICES = ("GPU", MEASURE)
+"""Ray's names of what kernels are measured on."""
 
 
 def reach(address: str, port: int) -> bool:
@@ -37,7 +40,8 @@ class NodeWatch:
 
     Ray takes some fifteen seconds to see that a machine is gone, and until then it sends new
     workers there. Who loses a worker therefore suspects its machine; one that takes no connection
-    counts as gone at once, and nothing is sent there.
+    counts as gone at once, and nothing is sent there. Machines whose devices are unlike those that
+    a run measures on count as machines without any.
 
     Args:
         reach: whether a machine's Ray takes a connection, by address and port.
@@ -56,6 +60,11 @@ class NodeWatch:
         self._reach, self._alive, self._clock, self._wall = reach, alive, clock, wall
         self._suspects: set[str] = set()
         self._gone: dict[str, float] = {}
+        self._unlike: set[str] = set()
+
+    def unlike(self, node: str) -> None:
+        """The devices there are of another kind."""
+        self._unlike.add(node)
 
     def suspect(self, node: str) -> None:
         """A worker there was lost."""
@@ -69,19 +78,28 @@ class NodeWatch:
         nodes = [
             Node(
                 node,
-                {name: float(value) for name, value in found["Resources"].items()},
+                self._useful(node, found["Resources"]),
                 _leaves_in_s(draining[node], self._wall()) if node in draining else None,
             )
             for node, found in alive.items()
         ]
         return Cluster(nodes, _grows())
 
-    def avoid(self) -> Mapping[str, Any]:
-        """Options of a Ray actor that keep it away from machines that are gone."""
-        self._reachable()
-        if not self._gone:
+    def avoid(self, *, unlike: bool = False) -> Mapping[str, Any]:
+        """Options of a Ray actor that keep it away from machines that are gone.
+
+        Args:
+            unlike: also from those with unlike devices.
+        """
+        alive = self._reachable()
+        avoided = {*self._gone, *(self._unlike & alive.keys() if unlike else ())}
+        if not avoided:
             return {}
-        return {"label_selector": {_NODE_ID: f"!in({','.join(sorted(self._gone))})"}}
+        return {"label_selector": {_NODE_ID: f"!in({','.join(sorted(avoided))})"}}
+
+    def _useful(self, node: str, resources: Mapping[str, float]) -> dict[str, float]:
+        none = DEVICES if node in self._unlike else ()
+        return {name: float(value) for name, value in resources.items() if name not in none}
 
     def _reachable(self) -> dict[str, Mapping[str, Any]]:
         """What Ray says of each machine that lives, without those that do not answer."""

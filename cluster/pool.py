@@ -232,6 +232,13 @@ class Pool(Generic[Job]):
             return []
         return [*self._lose(worker, reason, now_s), *self._settle(now_s)]
 
+    def on_unfit(self, worker: str, now_s: float) -> list[Command[Job]]:
+        """A worker that started is none for this work, which is nobody's fault."""
+        if worker not in self._workers:
+            return []
+        self._drop(worker, now_s)
+        return self._settle(now_s)
+
     def on_answer(self, lease: int, now_s: float) -> tuple[Lease[Job] | None, list[Command[Job]]]:
         """A lease was answered. None for the lease if it no longer stands: drop the answer."""
         answered = self._leases.pop(lease, None)

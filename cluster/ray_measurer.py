@@ -57,18 +57,21 @@ class Starters:
     Attributes:
         stop: ends one at once.
         suspect: told of the machine of each that is lost.
+        unlike: told of each machine whose device is not the one that the run measures on.
     """
 
     builder: Callable[[str], Any]
     runner: Callable[[str], Any]
     stop: Callable[[Any], None] = ray.kill
     suspect: Callable[[str], None] = lambda node: None
+    unlike: Callable[[str], None] = lambda node: None
 
 
 class RayMeasurer:
     """Builds on builder actors and measures on runner actors.
 
     Args:
+        device: that is measured on; empty is that of the first runner that is ready.
         device_wait_s: how long to wait for a machine that has room for a worker.
         utilisation: told of what becomes of each worker.
         wall: seconds since the epoch, for records.
@@ -79,6 +82,7 @@ class RayMeasurer:
         starters: Starters,
         *,
         effort: Effort,
+        device: str = "",
         device_wait_s: float = DEVICE_WAIT_S,
         utilisation: Utilisation | None = None,
         wall: Callable[[], float] = time.time,
@@ -89,7 +93,7 @@ class RayMeasurer:
         self._wall = wall
         self._built: OrderedDict[tuple[str, str], tuple[Any, Compiled]] = OrderedDict()
         self._artifacts: dict[int, Any] = {}
-        self._device = ""
+        self._device, self._unlike = device, starters.unlike
         build_lease_s = 2 * effort.build_deadline_s + _GRACE_S
         run_lease_s = 2 * effort.run_deadline_s + _GRACE_S
         self._builders: RayPool[BuildJob] = RayPool(
@@ -182,10 +186,12 @@ class RayMeasurer:
         self._runners.close()
 
     def _other_device(self, about: Any) -> str:
-        """Why a runner is none for this run: timings of unlike devices cannot be compared. The
-        first one that is ready says what is measured on."""
+        """Why a runner is none for this run: timings of unlike devices cannot be compared."""
         self._device = self._device or about.device
-        return "" if about.device == self._device else f"its device is {about.device}"
+        if about.device == self._device:
+            return ""
+        self._unlike(about.node)
+        return f"its device is {about.device}"
 
     def _call_build(self, actor: Any, job: BuildJob) -> Any:
         outcome, artifact = actor.build.remote(

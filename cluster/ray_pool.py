@@ -64,6 +64,7 @@ class RayPool(Generic[Job]):
         call: starts a job on an actor and gives the reference to its answer.
         worked_s: seconds of its own work that a worker's answer tells of; None where it does not.
         refuses: why a worker that is ready cannot be used, from what it said; empty if it can.
+            Who refuses sees to it that the next one is started elsewhere.
         beat: asks an actor for a sign of life; None where the pool waits for none.
         stop: ends an actor at once.
         suspect: told of the machine of each worker that is lost, before another is started.
@@ -180,8 +181,12 @@ class RayPool(Generic[Job]):
         if ref in self._starting:
             name = self._starting.pop(ref)
             value, lost = _outcome(ref)
-            if why := lost or self._refuses(value):
-                self._lose(name, why)
+            if lost:
+                self._lose(name, lost)
+            elif why := self._refuses(value):
+                _log.info("%s is not used: %s", name, why)
+                self._forget(name)
+                self._carry_out(self._pool.on_unfit(name, self._clock()))
             else:
                 self._about[name] = value
                 waited_s = self._clock() - self._started_s.pop(name, self._clock())

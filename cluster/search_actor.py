@@ -31,7 +31,13 @@ from cluster.metrics import RunMetrics
 from cluster.nodes import NodeWatch
 from cluster.ray_measurer import RayMeasurer, Starters
 from cluster.ray_space import RaySpacePool
-from cluster.search_names import search_name, searches
+from cluster.search_names import (
+    run_name,
+    search_name,
+    searches,
+    share_of_cpus,
+    share_of_devices,
+)
 from tuner.after_durable import AfterDurable
 from tuner.candidate import Candidate
 from tuner.effort import Effort
@@ -51,6 +57,7 @@ from tuner.strategies import search_maker
 from tuner.task import Task
 from tuner.tracking import RunStatus, SpoolObserver, TrackerProcess
 from tuner.utilisation import SPACE, Utilisation
+from tuner.winners import winning_lines
 
 _TRACKING_S = 15.0
 _TRACKING_WHEN_CUT_SHORT_S = 8.0
@@ -74,6 +81,7 @@ class SearchOrder:
         defaults: the default candidate of each task.
         trials: total of the run.
         deadline_s: on this machine's monotonic clock.
+        device: fingerprint of what is measured on; empty is that of the first runner.
         devices: how many runners at most; None is one for each device that can be had.
         device_wait_s: how long to wait for a machine that has a device.
         facts: parameters of the run as the tracker shows them.
@@ -96,6 +104,7 @@ class SearchOrder:
     strategy: str
     cpu_target: bool
     facts: Mapping[str, object]
+    device: str = ""
     devices: int | None = None
     device_wait_s: float = DEVICE_WAIT_S
     tracking_uri: str = ""
@@ -108,6 +117,11 @@ class SearchOrder:
     def called(self) -> Path | str:
         """What every machine knows the run by."""
         return self.url or self.run
+
+    @property
+    def name(self) -> str:
+        """Of the search in Ray."""
+        return search_name(self.called, self.device or ("cpu" if self.cpu_target else "cuda"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,13 +251,14 @@ class SearchHost:
         needs = _runner_needs(order.cpu_target, watch.look())
 
         def start(kind: str, name: str, **needs: Any) -> Any:
-            options = {**needs, **watch.avoid()}
+            options = {**needs, **watch.avoid(unlike=kind == "runner")}
             return actor_class(kind).options(**options).remote(name, place, *tasks)
 
         starters = Starters(
             builder=lambda name: start("builder", name),
             runner=lambda name: start("runner", name, **needs),
             suspect=watch.suspect,
+            unlike=watch.unlike,
         )
         utilisation = Utilisation()
         with contextlib.ExitStack() as stack:
@@ -251,6 +266,7 @@ class SearchHost:
             builders_and_runners = RayMeasurer(
                 starters,
                 effort=order.effort,
+                device=order.device,
                 device_wait_s=order.device_wait_s,
                 utilisation=utilisation,
             )
@@ -279,18 +295,19 @@ class SearchHost:
         order, session = self._order, self._session
         spent = session.snapshot().trials if session is not None else 0
         device = MEASURE if order.cpu_target else "GPU"
-        names, mine = searches(), search_name(order.called)
+        names = searches()
         return Need(
             device,
             max(0, order.trials - spent),
             order.devices,
-            runs=max(1, len(names)),
-            place=names.index(mine) if mine in names else 0,
+            of_devices=share_of_devices(order.name, names),
+            of_cpus=share_of_cpus(order.name, names),
         )
 
 
 class _CatchingUp:
-    """A spool observer that first says what an earlier session stored but did not say."""
+    """A spool observer that first says what an earlier session stored but did not say, and at the
+    end, be it the budget's or a stop, keeps the winners where a dashboard shows them."""
 
     def __init__(self, spool: SpoolObserver, store: RecordStore) -> None:
         self._spool = spool
@@ -298,12 +315,16 @@ class _CatchingUp:
         self.on_record = spool.on_record
         self.on_model = spool.on_model
         self.on_snapshot = spool.on_snapshot
-        self.on_end = spool.on_end
 
     def on_start(self, tasks: Sequence[Task]) -> None:
         """Announce the tasks, then catch up."""
         self._spool.on_start(tasks)
         self._spool.catch_up(self._store.scan())
+
+    def on_end(self, snapshot: Snapshot) -> None:
+        """Last values, and the best of each task."""
+        self._spool.keep("best.jsonl", winning_lines(self._store))
+        self._spool.on_end(snapshot)
 
 
 SearchActor = ray.remote(num_cpus=0, max_restarts=-1)(SearchHost)
@@ -331,7 +352,7 @@ def node_folder() -> Path:
 
 def _place(order: SearchOrder, run: RunFolder) -> WorkerPlace:
     quiet = node_folder() / "quiet" if order.cpu_target else None
-    away = node_folder() / "runs" / search_name(order.called)
+    away = node_folder() / "runs" / run_name(order.called)
     return WorkerPlace(quiet=quiet, logs=run.logs, scratch=run.scratch, away=away)
 
 

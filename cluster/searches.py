@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cluster.search_names import NAMESPACE, search_name
+from cluster.search_names import NAMESPACE, search_of, searches
 from tuner.errors import TunerError
 from tuner.progress import Snapshot
 
@@ -25,6 +25,8 @@ _ANSWER_S = 10.0
 _UNREACHABLE_S = 60.0
 """How long a search may be silent: it is started again within a few seconds, on another machine
 within some twenty."""
+_GONE_S = 30.0
+"""What a search that has ended gets to go."""
 END_GRACE_S = 90.0
 """What a search gets beyond its deadline, or after it is asked to stop, to end in order."""
 
@@ -33,10 +35,34 @@ def find_search(run: Path | str) -> Any | None:
     """The search that works on a run now; None where none does."""
     import ray
 
+    name = search_of(run, searches())
     try:
-        return ray.get_actor(search_name(run), namespace=NAMESPACE)
-    except ValueError:
+        return None if name is None else ray.get_actor(name, namespace=NAMESPACE)
+    except ValueError:  # it has just ended
         return None
+
+
+def search_at_work(run: Path | str) -> Any | None:
+    """The search of a run that has not ended; None where there is none.
+
+    One that has ended answers for some seconds more, and is waited for to go: another can then
+    start in its place.
+
+    Raises:
+        TunerError: it is silent, or does not go.
+    """
+    until_s = time.monotonic() + _GONE_S
+    while (actor := find_search(run)) is not None:
+        try:
+            if not _state(actor).ended:
+                return actor
+        except TunerError:
+            if find_search(run) is not None:
+                raise
+        if time.monotonic() > until_s:
+            raise TunerError(f"the search of {run} has ended, but does not go")
+        time.sleep(_WATCH_S)
+    return None
 
 
 def start_search(order: SearchOrder) -> Any:
@@ -52,7 +78,7 @@ def start_search(order: SearchOrder) -> Any:
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
     alone = {"lifetime": "detached"} if order.driver_pid is None else {}
     actor = SearchActor.options(
-        name=search_name(order.called), namespace=NAMESPACE, scheduling_strategy=here, **alone
+        name=order.name, namespace=NAMESPACE, scheduling_strategy=here, **alone
     )
     return actor.remote(order)
 

@@ -6,7 +6,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -40,6 +40,7 @@ class TuneResult:
 
     Attributes:
         run: the run folder, or the URL of the run; everything is in there.
+        parts: of a cluster with unlike devices: what each left behind. The rest sums them up.
         ended: `trials`, `time`, `signal` or `done` (nothing left to try).
         warnings: for people; the results are whole.
         mlflow_command: opens the experiment.
@@ -50,6 +51,7 @@ class TuneResult:
     ended: str
     warnings: tuple[str, ...]
     mlflow_command: str
+    parts: tuple[TuneResult, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,11 @@ class _Prepared:
     defaults: dict[str, Candidate]
     target: str
     lessons: Lessons
+
+    @property
+    def place(self) -> Path | str:
+        """What the user knows the run by."""
+        return self.url or self.run.root
 
 
 def tune(
@@ -92,8 +99,35 @@ def tune(
     on_ready = on_ready or (lambda: None)
     stop = stop or threading.Event()
     tune_on = _tune_here if is_embedded(options.address) else _tune_there
-    run, state = tune_on(options, tracking_uri or "", watch, stop, on_ready)
-    return result_of(run, state, tracking_uri or "", warning)
+    ended = tune_on(options, tracking_uri or "", watch, stop, on_ready)
+    results = [result_of(run, state, tracking_uri or "") for run, state in ended]
+    return _together(results, warning)
+
+
+def _together(results: Sequence[TuneResult], warning: str) -> TuneResult:
+    """The result of a request from those of its parts, which may be one."""
+    from tuner.progress import side_by_side
+
+    first = results[0]
+    warnings = tuple(w for w in (warning, *(w for r in results for w in r.warnings)) if w)
+    if len(results) == 1:
+        return replace(first, warnings=warnings)
+    return TuneResult(
+        run=_split(first.run)[0],
+        snapshot=side_by_side({_split(result.run)[1]: result.snapshot for result in results}),
+        ended=first.ended,
+        warnings=warnings,
+        mlflow_command=first.mlflow_command,
+        parts=tuple(results),
+    )
+
+
+def _split(run: Path | str) -> tuple[Path | str, str]:
+    """The folder that a run is in, and its name there."""
+    if isinstance(run, Path):
+        return run.parent, run.name
+    above, _, name = run.rpartition("/")
+    return above, name
 
 
 def result_of(run: Path | str, state: SearchState, tracking_uri: str, *warnings: str) -> TuneResult:
@@ -124,7 +158,7 @@ def _tune_here(
     watch: Watch | None,
     stop: threading.Event,
     on_ready: Callable[[], None],
-) -> tuple[Path | str, SearchState]:
+) -> list[tuple[Path | str, SearchState]]:
     """Tune on an embedded cluster, which starts while the model is read, and ends with us."""
     from cluster.nodes import NodeWatch
     from cluster.ray_cluster import ray_cluster
@@ -145,7 +179,7 @@ def _tune_here(
                 state = watch_search(actor, watch, stop, latest_s=order.deadline_s)
             finally:
                 _let_go(actor)
-    return prepared.url or prepared.run.root, state
+    return [(prepared.place, state)]
 
 
 def _tune_there(
@@ -154,29 +188,37 @@ def _tune_there(
     watch: Watch | None,
     stop: threading.Event,
     on_ready: Callable[[], None],
-) -> tuple[Path | str, SearchState]:
-    """Tune on a cluster that others share. Where this run's search is at work there already, for a
-    driver that is gone, watch that."""
+) -> list[tuple[Path | str, SearchState]]:
+    """Tune on a cluster that others share, for each unlike device of it. Where a search of such a
+    run is at work there already, for a driver that is gone, watch that."""
     from cluster.nodes import NodeWatch
     from cluster.ray_cluster import ray_cluster
-    from cluster.searches import find_search, start_search, watch_search
-    from cluster.targets import resolve_on_cluster
+    from cluster.searches import search_at_work, start_search, watch_search
+    from cluster.side_by_side import parts, watch_all
+    from cluster.targets import devices_on_cluster
 
     started_s = time.monotonic()
     with ray_cluster(options.address):
         on_ready()
-        if options.run is not None and (actor := find_search(options.run)) is not None:
-            return options.run, watch_search(actor, watch, stop)
-        target = resolve_on_cluster(
-            options.target, NodeWatch().look(), wait_s=options.device_wait_s
-        )
-        with ThreadPoolExecutor(1, "prepare") as threads:
-            placed = replace(options, target=target)
-            preparing = threads.submit(_prepare, placed, tracking_uri, lambda: None)
-            prepared = _unless_stopped(preparing, stop)
-        order = _order(options, prepared, started_s, tracking_uri, driver_pid=None)
-        state = watch_search(start_search(order), watch, stop, latest_s=order.deadline_s)
-    return prepared.url or prepared.run.root, state
+        if options.run is not None and (actor := search_at_work(options.run)) is not None:
+            return [(options.run, watch_search(actor, watch, stop))]
+        cluster = NodeWatch().look()
+        devices = devices_on_cluster(options.target, cluster, wait_s=options.device_wait_s)
+        orders, searches, places = {}, {}, {}
+        for part in parts(options, devices, _new_folder(options.model.source)):
+            name, run = part.device.name, part.options.run
+            if run is not None and (actor := search_at_work(run)) is not None:
+                searches[name], places[name] = (actor, float("inf")), run
+                continue
+            with ThreadPoolExecutor(1, "prepare") as threads:
+                preparing = threads.submit(_prepare, part.options, tracking_uri, lambda: None)
+                prepared = _unless_stopped(preparing, stop)
+            order = _order(part.options, prepared, started_s, tracking_uri, driver_pid=None)
+            orders[name] = replace(order, device=part.device.fingerprint)
+            places[name] = prepared.place
+        searches |= {n: (start_search(order), order.deadline_s) for n, order in orders.items()}
+        states = watch_all(searches, watch, stop)
+    return [(places[name], state) for name, state in states.items()]
 
 
 def _let_go(actor: Any) -> None:
@@ -238,7 +280,7 @@ def _opened(options: TuneOptions, model: Model, wanted: Manifest) -> tuple[RunFo
         begin(remote, wanted)
         folder = remote.run.root
     else:
-        folder = options.run or _new_folder(model)
+        folder = options.run or _new_folder(model.name)
     run, _ = open_run(folder, wanted)
     with RunLock(run.lock):  # refused early, and once more by the search, which keeps it
         if not run.model_dir.exists():
@@ -280,10 +322,10 @@ def _manifest(options: TuneOptions, model: Model, target: str) -> Manifest:
     )
 
 
-def _new_folder(model: Model) -> Path:
+def _new_folder(model: str) -> Path:
     """A fresh folder under `runs/`, named after the model and the time."""
     stamp = time.strftime("%Y%m%d-%H%M%S")
-    return Path("runs") / f"{model.name}-{stamp}"
+    return Path("runs") / f"{Path(model.rpartition(':')[2]).stem}-{stamp}"
 
 
 def _refuse_missing_device(target: str, cluster: Cluster) -> None:

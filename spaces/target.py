@@ -125,6 +125,19 @@ def cuda_device_exists() -> bool:
     return bool(tvm.cuda().exist)
 
 
+def fits_here(target_json: str) -> bool:
+    """Whether this machine has the device that a target names, as far as it names one."""
+    config = json.loads(target_json)
+    if config["kind"] == "llvm":
+        return target_cores(target_json) <= usable_cores()
+    try:
+        found = str(device_of(target_json).compute_version).replace(".", "")
+    except TunerError:
+        return False
+    digits = "".join(c for c in str(config.get("arch", "")) if c.isdigit())
+    return digits in ("", found)
+
+
 def usable_cores() -> int:
     """Physical cores this process may use: of the machine, its affinity and its CPU quota."""
     import psutil
@@ -147,11 +160,14 @@ def device_fingerprint(target_json: str) -> str:
     """What kernels of this target run on here: the CPU and its threads, or the GPU's name.
 
     Timings of equal fingerprints can be compared. Where the target is a GPU that this machine
-    lacks, it is the architecture that was asked for.
+    lacks, it is the architecture that was asked for. A CPU with fewer cores than the target has
+    threads says so.
     """
     config = json.loads(target_json)
     if config["kind"] == "llvm":
-        return f"cpu {_cpu_model()} threads={target_cores(target_json)}"
+        threads, cores = target_cores(target_json), usable_cores()
+        crowded = f" on {cores}" if cores < threads else ""
+        return f"cpu {_cpu_model()} threads={threads}{crowded}"
     try:
         device = device_of(target_json)
     except TunerError:

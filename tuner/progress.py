@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tuner.record import Record, Status
 from tuner.task import Instance, Task
@@ -117,12 +118,16 @@ class TaskRow:
     failures: int
 
 
+PHASES = ("starting", "search", "ending", "finalists", "done")
+"""Of a session, in order."""
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """The whole run at one moment, for a terminal, a log line or another process.
 
     Attributes:
-        phase: `starting`, `defaults`, `search`, `finalists`, `ending` or `done`.
+        phase: one of `PHASES`.
         elapsed_s: of this session.
         gain: untuned over tuned time, over the tasks where both are known; None before that.
         pairwise_accuracy: of the cost model on candidates it had not seen; None before a model.
@@ -145,6 +150,35 @@ class Snapshot:
     utilisation: SlotSeconds = field(default_factory=dict)
 
 
+def side_by_side(parts: Mapping[str, Snapshot]) -> Snapshot:
+    """Several searches as one, each with its name before those of its tasks.
+
+    It is as far as the one that is furthest behind. Untuned and tuned times are added up.
+    """
+    snapshots = list(parts.values())
+    statuses: Counter[str] = Counter()
+    for snapshot in snapshots:
+        statuses.update(snapshot.statuses)
+    tasks = tuple(
+        replace(row, key=f"{name}/{row.key}", name=f"{name}/{row.name}")
+        for name, snapshot in parts.items()
+        for row in snapshot.tasks
+    )
+    said = dict.fromkeys(f"{name}: {s.message}" for name, s in parts.items() if s.message)
+    return Snapshot(
+        phase=min((s.phase for s in snapshots), key=PHASES.index),
+        elapsed_s=max(s.elapsed_s for s in snapshots),
+        time_budget_s=max(s.time_budget_s for s in snapshots),
+        trials=sum(s.trials for s in snapshots),
+        trials_budget=sum(s.trials_budget for s in snapshots),
+        trials_per_s=sum(s.trials_per_s for s in snapshots),
+        statuses=dict(statuses),
+        tasks=tasks,
+        gain=gain(tasks),
+        message="; ".join(said),
+    )
+
+
 def rows(progress: Iterable[TaskProgress]) -> tuple[TaskRow, ...]:
     """Tasks as people see them."""
     return tuple(
@@ -161,11 +195,11 @@ def rows(progress: Iterable[TaskProgress]) -> tuple[TaskRow, ...]:
     )
 
 
-def gain(progress: Iterable[TaskProgress]) -> float | None:
+def gain(tasks: Iterable[TaskRow]) -> float | None:
     """Weighted default time over weighted best time, over tasks where both are known."""
     default_s = best_s = 0.0
-    for p in progress:
-        if p.default_s is not None and p.best_s is not None:
-            default_s += p.task.weight * p.default_s
-            best_s += p.task.weight * min(p.best_s, p.default_s)
+    for row in tasks:
+        if row.default_s is not None and row.best_s is not None:
+            default_s += row.weight * row.default_s
+            best_s += row.weight * min(row.best_s, row.default_s)
     return default_s / best_s if best_s else None

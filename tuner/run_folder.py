@@ -32,6 +32,7 @@ from tuner.atomic import atomic_file
 from tuner.errors import TunerError
 from tuner.options import MAX_KERNELS
 
+_MANIFEST = "run.json"
 MANIFEST_VERSION = 1
 
 Option = str | int | float | bool | None
@@ -46,7 +47,7 @@ class RunFolder:
     @property
     def manifest(self) -> Path:
         """Whose run it is."""
-        return self.root / "run.json"
+        return self.root / _MANIFEST
 
     @property
     def lock(self) -> Path:
@@ -107,6 +108,10 @@ class RunFolder:
         try:
             text = self.manifest.read_text(encoding="utf-8")
         except (FileNotFoundError, NotADirectoryError) as error:
+            if below := runs_below(self.root):
+                raise TunerError(
+                    f"{self.root} holds runs, one for each device: name {' or '.join(below)}"
+                ) from error
             raise TunerError(
                 f"{self.root} is no run folder: it has no {self.manifest.name}"
             ) from error
@@ -196,6 +201,11 @@ def read_run(folder: Path) -> tuple[RunFolder, Manifest]:
         raise TunerError(f"there is no run folder {folder}")
     _refuse_segments(run)
     return run, run.read_manifest()
+
+
+def runs_below(folder: Path) -> list[str]:
+    """Runs that lie in a folder, as one names them."""
+    return sorted(str(manifest.parent) for manifest in folder.glob(f"*/{_MANIFEST}"))
 
 
 def open_run(folder: Path, wanted: Manifest) -> tuple[RunFolder, Manifest]:

@@ -124,6 +124,23 @@ def local(run: Path | str, *, model: bool = False) -> Path:
     return run if isinstance(run, Path) else fetch(run_place(run), model=model)
 
 
+def target_of(run: Path | str) -> str | None:
+    """The target of the run that is in a folder or at a URL; None where there is none.
+
+    Raises:
+        UsageError, TunerError: the URL can name no run, trouble with the place, or it is damaged.
+    """
+    if isinstance(run, Path):
+        folder = RunFolder(run)
+        return folder.read_manifest().target if folder.manifest.exists() else None
+    remote = run_place(run)
+    text = remote.place.read([_MANIFEST]).get(_MANIFEST)
+    if text is None:
+        return None
+    where = f"{remote.url}/{_MANIFEST}"
+    return manifest_from_json(text.decode("utf-8", "replace"), where=where).target
+
+
 def open_store(run: RunFolder, url: str = "") -> SqliteStore | SegmentStore:
     """The store of a run, to write to. One with a URL has its segments there, its index in `run`.
 

@@ -390,6 +390,7 @@ class Session:
     def _draw(self) -> Snapshot:
         elapsed_s = self._clock() - self._started_s
         statuses: Counter[str] = Counter()
+        tasks = rows(self._progress.values())
         for p in self._progress.values():
             statuses.update({str(s): n for s, n in p.statuses.items()})
         return Snapshot(
@@ -400,8 +401,8 @@ class Session:
             trials_budget=self._limits.trials,
             trials_per_s=self._new_records / elapsed_s if elapsed_s > 0 else 0.0,
             statuses=dict(statuses),
-            tasks=rows(self._progress.values()),
-            gain=gain(self._progress.values()),
+            tasks=tasks,
+            gain=gain(tasks),
             pairwise_accuracy=self._accuracy,
             estimate_accuracy=self._estimates.accuracy,
             message=self._message(),

@@ -243,6 +243,10 @@ class SpoolObserver:
         summary = {"run": self._start.uuid, "session": self._session, **asdict(snapshot)}
         self._file("summary.json", json.dumps(summary, indent=1).encode())
 
+    def keep(self, name: str, data: bytes) -> None:
+        """Keep a file beside the spool, and with the run in MLflow."""
+        self._file(name, data)
+
     def close(self, status: RunStatus) -> None:
         """Say how the session ended and close the files. Needed once, whatever happened."""
         if self._ended:

@@ -64,9 +64,18 @@ class LocalFleet:
         """All nodes but the head."""
         return sorted(self._cluster.worker_nodes, key=lambda node: str(node.node_id))
 
-    def add(self, resources: Mapping[str, float]) -> Any:
-        """Add a node; it is there when this returns."""
-        return self._cluster.add_node(**_settings(resources))
+    def add(self, resources: Mapping[str, float], *, cores: int | None = None) -> Any:
+        """Add a node; it is there when this returns.
+
+        Args:
+            cores: of this machine's that its processes may use, at most; None is all.
+        """
+        mine = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, sorted(mine)[:cores])  # its processes inherit it
+        try:
+            return self._cluster.add_node(**_settings(resources))
+        finally:
+            os.sched_setaffinity(0, mine)
 
     def lose(self, node: Any) -> None:
         """Switch a node off."""

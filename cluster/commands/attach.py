@@ -77,6 +77,7 @@ def _search_of(run: Path | str, address: str) -> Iterator[Any]:
     """
     from cluster.ray_cluster import is_embedded, ray_cluster
     from cluster.searches import find_search
+    from tuner.run_folder import runs_below
 
     if is_embedded(address):
         raise UsageError(
@@ -85,6 +86,8 @@ def _search_of(run: Path | str, address: str) -> Iterator[Any]:
         )
     with ray_cluster(address):
         search = find_search(run)
+        if search is None and isinstance(run, Path) and (below := runs_below(run)):
+            raise TunerError(f"{run} holds runs, one for each device: name {' or '.join(below)}")
         if search is None:
             raise TunerError(
                 f"no search is at work on {run}: `tuner status {run}` says how far it came"

@@ -254,12 +254,17 @@ def _report(result: TuneResult) -> dict[str, Any]:
         ],
         "warnings": list(result.warnings),
         "mlflow_command": result.mlflow_command,
+        **({"parts": [_report(part) for part in result.parts]} if result.parts else {}),
     }
 
 
 def _summary(result: TuneResult) -> None:
     from cluster.terminal import ratio
 
+    for part in result.parts:
+        _summary(part)
+    if result.parts:
+        return
     snapshot = result.snapshot
     gained = snapshot.message or "no task was timed"
     if snapshot.gain is not None:

@@ -15,6 +15,7 @@ import pytest
 
 from tests.cluster.loopback_head import ROOT, ray_head
 from tuner.errors import TunerError
+from tuner.record import Status, record_from_json
 from tuner.run_folder import RunFolder
 from tuner.sqlite_store import SqliteStore
 
@@ -79,6 +80,8 @@ def test_a_search_without_its_driver_goes_on_and_is_stopped(
     code, out, err = finished(environment, "stop", str(run))
     assert (code, err) == (0, "")
     assert int(re.findall(r"stopped after (\d+) trials", out)[0]) >= 8
+    left = (run / "tracking" / "best.jsonl").read_text().splitlines()
+    assert [record_from_json(line).measurement.status for line in left] == [Status.OK]
     until_s = time.monotonic() + _PATIENCE_S
     code = ENDED_BY_SIGNAL
     while code == ENDED_BY_SIGNAL:  # it answers for some seconds more, for others who watch

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.fleet import Cluster, Crew, Growth, Need, Node, crew
+from cluster.fleet import Cluster, Crew, Growth, Need, Node, Share, crew
 
 CPU_NODE = Node("a", {"CPU": 8.0, "measure": 1.0})
 GPU_NODE = Node("g", {"CPU": 4.0, "GPU": 2.0})
@@ -69,15 +69,25 @@ def test_many_cpus_do_not_build_far_ahead_of_one_device() -> None:
     assert crew(Cluster([Node("a", {"CPU": 128.0, "GPU": 1.0})]), ON_GPU).builders == 16
 
 
+def shared(device: str, share: Share) -> Need:
+    return Need(device, 1000, of_devices=share, of_cpus=share)
+
+
+def test_runs_on_unlike_devices_share_the_cpus_alone() -> None:
+    nodes = [Node(name, {"CPU": 4.0, "GPU": 1.0}) for name in "abcd"]
+    found = crew(Cluster(nodes), Need("GPU", 1000, of_cpus=Share(2, 0)))
+    assert (found.runners, found.builders) == (4, 8)
+
+
 def test_runs_share_what_there_is() -> None:
     nodes = [Node(name, {"CPU": 4.0, "GPU": 1.0}) for name in "abcde"]
-    crews = [crew(Cluster(nodes), Need("GPU", 1000, runs=2, place=n)) for n in range(2)]
+    crews = [crew(Cluster(nodes), shared("GPU", Share(2, n))) for n in range(2)]
     assert [c.runners for c in crews] == [3, 2]
     assert [c.builders for c in crews] == [10, 10]
 
 
 def test_a_run_without_a_device_to_itself_waits_for_one() -> None:
-    crews = [crew(Cluster([CPU_NODE]), Need("measure", 1000, runs=2, place=n)) for n in range(2)]
+    crews = [crew(Cluster([CPU_NODE]), shared("measure", Share(2, n))) for n in range(2)]
     assert [c.runners for c in crews] == [1, 1]
 
 

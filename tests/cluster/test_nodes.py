@@ -26,7 +26,7 @@ class World:
         """One port for each machine."""
         return {
             name: {
-                "Resources": {"CPU": 4.0},
+                "Resources": {"CPU": 4.0, "measure": 1.0},
                 "NodeManagerAddress": "127.0.0.1",
                 "NodeManagerPort": port,
             }
@@ -108,3 +108,16 @@ def test_a_machine_can_be_reached_where_somebody_listens() -> None:
         port = listening.getsockname()[1]
         assert reach("127.0.0.1", port)
     assert not reach("127.0.0.1", port)
+
+
+def test_one_with_unlike_devices_counts_without_them_and_gets_no_runner() -> None:
+    world = World("a", "b")
+    watch = watch_of(world)
+    watch.unlike("a")
+    unlike, like = watch.look().nodes
+    assert unlike.resources == {"CPU": 4.0}
+    assert like.resources == {"CPU": 4.0, "measure": 1.0}
+    assert watch.avoid() == {}
+    assert watch.avoid(unlike=True) == {"label_selector": {"ray.io/node-id": "!in(a)"}}
+    world.known = ["b"]
+    assert watch.avoid(unlike=True) == {}

@@ -49,6 +49,15 @@ def test_a_lost_worker_costs_its_lease_and_is_replaced() -> None:
     assert p.on_ready("builder-2", 2.0) == [Assign(2, "builder-2", "a", 2)]
 
 
+def test_one_that_is_unfit_is_replaced_and_does_not_speak_against_the_others() -> None:
+    p = pool(failed_starts=2)
+    p.resize(1, 0.0)
+    for n in range(1, 5):
+        assert p.on_unfit(f"builder-{n}", 0.0) == [StartWorker(f"builder-{n + 1}")]
+    assert p.broken == ""
+    assert p.on_unfit("builder-1", 0.0) == []
+
+
 def test_a_job_lost_too_often_is_given_up() -> None:
     p = pool(attempts=2)
     p.resize(1, 0.0)

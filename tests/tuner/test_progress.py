@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tuner.candidate import Candidate, CandidateKind
-from tuner.progress import TaskProgress, fold, gain
+from tuner.progress import Snapshot, TaskProgress, fold, gain, rows, side_by_side
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.store import MemoryStore
 from tuner.task import Instance, Task
@@ -99,10 +99,10 @@ def test_records_of_other_tasks_are_ignored() -> None:
 def test_gain_is_weighted_and_never_counts_a_loss() -> None:
     records = [record(0, 4.0), record(1, 1.0), record(0, 2.0, task="b")]
     progress = fold([A, B], {"a": DEFAULT, "b": DEFAULT}, records)
-    assert gain(progress.values()) == pytest.approx((2 * 4.0 + 2.0) / (2 * 1.0 + 2.0))
-    assert gain([TaskProgress(A)]) is None
+    assert gain(rows(progress.values())) == pytest.approx((2 * 4.0 + 2.0) / (2 * 1.0 + 2.0))
+    assert gain(rows([TaskProgress(A)])) is None
     slower = TaskProgress(A, defaults={(): 1.0}, bests={(): 2.0})
-    assert gain([slower]) == 1.0
+    assert gain(rows([slower])) == 1.0
 
 
 runs = st.lists(
@@ -128,3 +128,26 @@ def test_a_restart_changes_nothing(records: list[Record], restart: int) -> None:
         if store.append(rec):
             live[rec.trial.task_key].observe(rec)
     assert live == fold([A, B], defaults, store.scan())
+
+
+def snapshot_of(phase: str, *records: Record, trials: int) -> Snapshot:
+    progress = fold([A], {"a": DEFAULT}, records)
+    tasks = rows(progress.values())
+    return Snapshot(phase, 1.0, 60.0, trials, 100, 2.0, {"ok": trials}, tasks, gain(tasks))
+
+
+def test_searches_side_by_side_are_shown_as_one() -> None:
+    one = snapshot_of("done", record(0, 4.0), record(1, 1.0), trials=2)
+    other = snapshot_of("search", record(0, 2.0), trials=1)
+    both = side_by_side({"fast": one, "slow": other})
+    assert both.phase == "search"
+    assert (both.trials, both.trials_budget, both.trials_per_s) == (3, 200, 4.0)
+    assert both.statuses == {"ok": 3}
+    assert [row.name for row in both.tasks] == ["fast/a", "slow/a"]
+    assert both.gain == pytest.approx((4.0 + 2.0) / (1.0 + 2.0))
+
+
+def test_one_alone_says_what_it_says_itself() -> None:
+    one = snapshot_of("search", record(0, 4.0), record(1, 1.0), trials=2)
+    both = side_by_side({"only": one})
+    assert (both.gain, both.trials, both.phase) == (one.gain, one.trials, one.phase)

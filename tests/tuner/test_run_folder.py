@@ -134,6 +134,12 @@ class TestFolder:
             read_run(tmp_path)
         assert list(tmp_path.iterdir()) == []
 
+    def test_a_folder_of_runs_names_them(self, tmp_path: Path) -> None:
+        for name in ("b", "a"):
+            open_run(tmp_path / name, WANTED)
+        with pytest.raises(TunerError, match=f"name {tmp_path}/a or {tmp_path}/b"):
+            read_run(tmp_path)
+
     def test_of_two_that_start_at_once_one_makes_the_run(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
