@@ -10,7 +10,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -281,7 +281,8 @@ def a_snapshot() -> Snapshot:
 
 def test_keys_of_tune() -> None:
     result = TuneResult(Path("run"), a_snapshot(), "trials", (), "mlflow ui")
-    assert keys(tune_report(result)) == rows("JSON of `tune`")
+    assert [*keys(tune_report(result)), "parts"] == rows("JSON of `tune`")
+    assert "parts" in tune_report(replace(result, parts=(result, result)))
 
 
 def test_keys_of_tasks() -> None:
