@@ -10,7 +10,7 @@ from pathlib import Path
 
 from actors.build_child import BuildAnswer
 from actors.quiet import Quiet
-from actors.warm_child import HOARDING, WarmChild
+from actors.warm_child import HOARDING, WarmChild, killed
 from tuner.candidate import Candidate
 from tuner.child import Died, MemoryExceeded, Outcome, Returned
 from tuner.record import Measurement, Status
@@ -81,7 +81,7 @@ class Builder:
         """Realise and compile a candidate.
 
         A crash in a child that had built others before is tried once more in a fresh one: it
-        may be their fault.
+        may be their fault. A child that is killed from outside is no fault of the candidate.
 
         Args:
             deadline_s: for the build alone, of time not spent frozen.
@@ -92,7 +92,9 @@ class Builder:
         Raises:
             RuntimeError: there is no child to build with, which is no fault of the candidate.
         """
+        tries = 0
         while True:
+            tries += 1
             self.ready()
             fresh, self._child.fresh = self._child.fresh, False
             elapsed_s = self._child.stopwatch()
@@ -102,6 +104,8 @@ class Builder:
                 self._child.rss_bytes() > self._recycle_rss_bytes
             ):
                 self._child.replace()
+            if killed(outcome, tries):
+                continue
             if fresh or not isinstance(outcome, Died | MemoryExceeded):
                 return _result(outcome, build_s)
 

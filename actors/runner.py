@@ -10,7 +10,7 @@ from pathlib import Path
 
 from actors.quiet import NotQuiet, Quiet
 from actors.run_child import Checked, Timed
-from actors.warm_child import HOARDING, WarmChild
+from actors.warm_child import HOARDING, WarmChild, killed
 from spaces.target import target_cores, target_kind
 from tuner.child import DeadlinePassed, Died, MemoryExceeded, Outcome, Raised, Returned
 from tuner.effort import Timing
@@ -108,7 +108,8 @@ class Runner:
 
         A crash in a child that had run others before is tried once more in a fresh one: it may
         be their fault. So is an error of the device, which may have been left in its context by
-        one that seemed to end well. A child that saw anything go wrong is not used again.
+        one that seemed to end well. A child that is killed from outside is no fault of the
+        artifact. A child that saw anything go wrong is not used again.
 
         Args:
             cutoff_s: a kernel slower than this is CENSORED with the one sample it gave.
@@ -119,8 +120,12 @@ class Runner:
         Returns:
             OK, CENSORED, RUN_FAILED, WRONG or TIMEOUT.
         """
+        tries = 0
         while True:
+            tries += 1
             started = self._child.ready(_START_DEADLINE_S)
+            if killed(started, tries):
+                continue
             if not isinstance(started, Returned):
                 return _failed(f"runner did not start: {started}")
             fresh, self._child.fresh = self._child.fresh, False
@@ -130,6 +135,8 @@ class Runner:
             good = measured.status in (Status.OK, Status.CENSORED)
             if not good or self._child.rss_bytes() > _RECYCLE_RSS_BYTES:
                 self._child.replace()
+            if killed(result, tries):
+                continue
             if fresh or not _may_be_anothers(result):
                 return replace(measured, run_s=elapsed_s() + self._section_s)
 
@@ -148,6 +155,8 @@ class Runner:
     ) -> Outcome | Measurement:
         """What became of it: a measurement, or the outcome of the call that ended it."""
         outcome = self._learn(task, instance)
+        if isinstance(outcome, Died) and outcome.from_outside:
+            return outcome
         if not isinstance(outcome, Returned):
             return _failed(f"reference output: {outcome}")
         elapsed_s = self._child.stopwatch()

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from actors.quiet import Quiet
-from tuner.child import Child, Outcome, Returned
+from tuner.child import Child, Died, Outcome, Returned
 
 HOARDING = {
     "MALLOC_TRIM_THRESHOLD_": str(256 << 20),
@@ -25,6 +25,13 @@ each time costs more than the work itself (9 ms instead of 2 for one `reverse_co
 
 _FOLDER_PREFIX = "tuner-work-"
 _FOLDER_TRIES = 5
+_TRIES = 3
+"""Of a candidate whose child is killed from outside; one that fills the memory is, each time."""
+
+
+def killed(outcome: object, tries: int) -> bool:
+    """Whether a child was ended by somebody else, and its work is worth another try."""
+    return isinstance(outcome, Died) and outcome.from_outside and tries < _TRIES
 
 
 class WarmChild:

@@ -77,6 +77,11 @@ class Died:
     signal: int | None
     exit_code: int | None
 
+    @property
+    def from_outside(self) -> bool:
+        """Whether somebody ended it: a program's own faults raise other signals."""
+        return self.signal in (signal.SIGKILL, signal.SIGTERM)
+
     def __str__(self) -> str:
         if self.signal is None:
             return f"exited with code {self.exit_code}"

@@ -24,8 +24,12 @@ import psutil
 from benchmarks.command import say, workplace
 from benchmarks.fleet.local import LocalFleet, driver, kill, local_fleet, tune_gemm
 from benchmarks.process_tree import kind_of
-from tuner.record import Status
+from tuner.place_url import open_place
+from tuner.record import Record, Status
 from tuner.run_folder import RunFolder
+from tuner.run_place import run_place
+from tuner.segment_log import Position, read_on
+from tuner.segments import Measured
 from tuner.sqlite_store import SqliteStore
 
 KINDS = ("child", "actor", "node", "search", "driver")
@@ -50,6 +54,11 @@ def flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--size", type=int, default=96, help="of the GEMM")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--run", type=Path, help="the run folder, which stays; it must be new")
+    parser.add_argument(
+        "--shared",
+        action="store_true",
+        help="name the run by a URL: it is kept in segments",
+    )
 
 
 @dataclass(slots=True)
@@ -115,7 +124,9 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     with workplace(None) as folder, local_fleet(HEAD) as fleet:
         for _ in range(_NODES):
             fleet.add(NODE)
-        run = options.run or folder / "run"
+        run: Path | str = options.run or folder / "run"
+        if options.shared:
+            run = Path(run).absolute().as_uri()
         limit = f"{int(_LIMIT_S)}s"
         arguments = tune_gemm(options.size, run, trials=options.trials, time_budget=limit)
         arguments += ["--seed", str(options.seed)]
@@ -133,7 +144,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         return judged(run, options.trials, options.kills, chaos.kills, wall_s, failure)
 
 
-def _fight(chaos: Chaos, run: Path, options: argparse.Namespace, until_s: float) -> str:
+def _fight(chaos: Chaos, run: Path | str, options: argparse.Namespace, until_s: float) -> str:
     """Kill until the run ends by itself; why it did not, if it did not."""
     next_s = 0.0
     while time.monotonic() < until_s:
@@ -154,8 +165,8 @@ def _fight(chaos: Chaos, run: Path, options: argparse.Namespace, until_s: float)
     return f"not done after {_LIMIT_S:g} s"
 
 
-def _records(run: Path) -> int:
-    store = RunFolder(run).store
+def _records(run: Path | str) -> int:
+    store = _index(run)
     if not store.exists():
         return 0
     try:
@@ -165,12 +176,26 @@ def _records(run: Path) -> int:
         return 0
 
 
+def _index(run: Path | str) -> Path:
+    """The database of a run on this machine."""
+    return (RunFolder(run) if isinstance(run, Path) else run_place(run).run).store
+
+
+def _stored(run: Path | str) -> list[Record]:
+    """All records of a run, from what is its truth: the database, or the segments."""
+    if isinstance(run, str):
+        segments = (segment for _, segment in read_on(open_place(run), Position()))
+        return [e.record for s in segments for e in s.entries if isinstance(e, Measured)]
+    with closing(SqliteStore(_index(run), read_only=True)) as store:
+        return list(store.scan())
+
+
 def judged(
-    run: Path, trials: int, kills: int, by_kind: Counter[str], wall_s: float, failure: str
+    run: Path | str, trials: int, kills: int, by_kind: Counter[str], wall_s: float, failure: str
 ) -> dict[str, Any]:
     """What the store of a run says, and whether it is as it should be."""
-    with closing(SqliteStore(RunFolder(run).store, read_only=True)) as store:
-        records = [r for r in store.scan() if r.trial.rung == 0]
+    records = [r for r in _stored(run) if r.trial.rung == 0]
+    with closing(SqliteStore(_index(run), read_only=True)) as store:
         sessions = len(store.sessions())
     keys = Counter(r.trial.key for r in records)
     statuses = Counter(r.measurement.status for r in records)

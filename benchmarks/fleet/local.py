@@ -145,7 +145,7 @@ def end_marked(mark: str) -> None:
         kill(found)
 
 
-def tune_gemm(size: int, run: Path, *, trials: int, time_budget: str = "1h") -> list[str]:
+def tune_gemm(size: int, run: Path | str, *, trials: int, time_budget: str = "1h") -> list[str]:
     """Arguments of `tuner` that tune a square product on CPUs."""
     model = ["tune", "examples/gemm.py:gemm", *(f"--arg={name}={size}" for name in "mnk")]
     budget = ["--trials", str(trials), "--time-budget", time_budget]

@@ -22,7 +22,7 @@ WAIT_S = 120.0
 TASK = Task("0" * 16, "matmul", "no module", '{"kind":"llvm"}')
 
 FAKE = '''
-import os, time
+import os, signal, time
 from actors.build_child import BuildAnswer
 from tuner.record import Status
 
@@ -37,6 +37,10 @@ class Fake:
         word = candidate.payload
         if word == "crash": os.abort()
         if word == "crash if used" and self.built > 1: os.abort()
+        if word.startswith("killed"):
+            with open(word.split()[1], "a") as deaths: deaths.write("x")
+            if os.path.getsize(word.split()[1]) <= int(word.split()[2]):
+                os.kill(os.getpid(), signal.SIGKILL)
         if word == "hang": time.sleep(1000)
         if word == "grow":
             kept = []
@@ -116,6 +120,21 @@ def test_a_crash_in_a_fresh_child_too_is_the_candidates_own(fake: Callable[..., 
     built(builder.build(TASK, candidate("first"), WAIT_S))
     result = failed(builder.build(TASK, candidate("crash"), WAIT_S))
     assert result.status is Status.BUILD_FAILED
+
+
+def test_a_child_that_is_killed_from_outside_is_no_fault_of_the_candidate(
+    fake: Callable[..., Builder], tmp_path: Path
+) -> None:
+    builder = fake()
+    assert built(builder.build(TASK, candidate(f"killed {tmp_path / 'deaths'} 2"), WAIT_S))[1] == 1
+
+
+def test_one_whose_child_is_killed_each_time_is(
+    fake: Callable[..., Builder], tmp_path: Path
+) -> None:
+    result = failed(fake().build(TASK, candidate(f"killed {tmp_path / 'deaths'} 9"), WAIT_S))
+    assert (result.status, result.error) == (Status.BUILD_FAILED, "build: killed by SIGKILL")
+    assert len((tmp_path / "deaths").read_text()) == 3
 
 
 def test_a_compiler_that_hangs_ends_at_the_deadline(fake: Callable[..., Builder]) -> None:

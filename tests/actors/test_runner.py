@@ -22,7 +22,7 @@ TASK = Task("0" * 16, "matmul", "no module", TARGET)
 TIMING = Timing(sample_s=0.001, total_s=0.004, min_samples=3, max_samples=5)
 
 FAKE = '''
-import os, time
+import os, signal, time
 from actors.run_child import Checked, Timed
 
 class Fake:
@@ -38,6 +38,9 @@ class Fake:
         if self.word == "crash if used" and self.ran > 1: os.abort()
         if self.word == "poisoned if used" and self.ran > 1:
             raise RuntimeError("CUDA: an illegal memory access was encountered")
+        if self.word.startswith("killed") and not os.path.exists(self.word.split()[1]):
+            open(self.word.split()[1], "w").close()
+            os.kill(os.getpid(), signal.SIGKILL)
         if self.word == "slow": time.sleep(1.1)
         error = "off by one" if self.word == "wrong" else ""
         return Checked(error, 1.1 if self.word == "slow" else 0.001)
@@ -117,6 +120,12 @@ def test_an_error_of_the_device_that_another_kernel_may_have_left_is_not_believe
     runner = fake()
     first = pid(run(runner, b"good"))
     assert pid(run(runner, b"poisoned if used")) != first
+
+
+def test_a_child_that_is_killed_from_outside_is_no_fault_of_the_artifact(
+    fake: Callable[..., Runner], tmp_path: Path
+) -> None:
+    assert run(fake(), f"killed {tmp_path / 'death'}".encode()).status is Status.OK
 
 
 def test_a_crash_while_timed_names_the_signal(fake: Callable[..., Runner]) -> None:
