@@ -11,7 +11,10 @@ from typing import Any
 
 from spaces import names
 from spaces.fast_math import vectorised_math
+from spaces.positive_sizes import for_positive_sizes
+from spaces.ragged_ends import with_ragged_ends
 from spaces.reciprocals import with_reciprocals
+from spaces.transposes import with_transposes
 
 _MOST = 2**31 - 1
 
@@ -38,6 +41,7 @@ def before_compile(module: Any) -> Any:
 
 
 def _prepared(function: Any) -> Any:
+    function = with_ragged_ends(with_transposes(for_positive_sizes(function)))
     return vectorised_math(with_reciprocals(_narrowed(function)))
 
 

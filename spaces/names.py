@@ -7,6 +7,7 @@ Written for 0.27: parameters of a PrimFunc are buffers in themselves, a Relax ex
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 IS_SCHEDULED = "tirx.is_scheduled"
@@ -32,6 +33,9 @@ LOWER_BOUNDS = "tir_var_lower_bound"
 
 UPPER_BOUNDS = "tir_var_upper_bound"
 """Attribute of a graph: the largest value of symbolic dimensions, by their names."""
+
+LARGEST_INDEX = 2**31 - 1
+"""Of any dimension that programs are compiled for."""
 
 SPATIAL, REDUCED = 0, 2
 """Kinds of a block's axes, as `int(axis.iter_type)` gives them."""
@@ -197,6 +201,79 @@ def known_int(dim: Any) -> int | None:
     from tvm.tirx import IntImm
 
     return int(dim.value) if isinstance(dim, IntImm) else None
+
+
+def replaced(expression: Any, values: Sequence[tuple[Any, Any]]) -> Any:
+    """An expression with values in place of variables."""
+    import tvm
+    from tvm_ffi import structural_mutate
+
+    def look(var: Any, _mutator: Any) -> Any:
+        return next((value for known, value in values if var.same_as(known)), var)
+
+    return structural_mutate(expression, [(tvm.ir.Var, look)])
+
+
+def uses(expression: Any, variables: Sequence[Any]) -> bool:
+    """Whether any of the variables occurs in an expression."""
+    import tvm
+    import tvm_ffi
+
+    def look(var: Any) -> Any:
+        if any(var.same_as(known) for known in variables):
+            return tvm_ffi.VisitInterrupt(var)
+        return None
+
+    return tvm_ffi.structural_walk(expression, (tvm.ir.Var, look)) is not None
+
+
+def conjuncts(condition: Any) -> list[Any]:
+    """The parts of a condition that must all hold."""
+    from tvm.tirx import And
+
+    if isinstance(condition, And):
+        return [*conjuncts(condition.a), *conjuncts(condition.b)]
+    return [condition]
+
+
+def conjunction(conditions: Sequence[Any]) -> Any:
+    """A condition that holds where all of these do."""
+    from tvm.tirx import And
+
+    whole = None
+    for condition in conditions:
+        whole = condition if whole is None else And(whole, condition)
+    return True if whole is None else whole
+
+
+def constant(value: int, like: Any) -> Any:
+    """A number of the same type as an expression."""
+    from tvm import tirx
+
+    return tirx.const(value, str(like.ty.dtype))
+
+
+def copied_block(block: Any) -> Any:
+    """A block that does the same, with axes of its own: none may be in a program twice."""
+    from tvm.s_tir import SBlock
+    from tvm.tirx import IterVar, Var
+
+    fresh = [
+        IterVar(axis.dom, Var(str(axis.var.name), axis.var.ty), axis.iter_type)
+        for axis in block.iter_vars
+    ]
+    values = [(old.var, new.var) for old, new in zip(block.iter_vars, fresh, strict=True)]
+    return SBlock(
+        fresh,
+        [replaced(region, values) for region in block.reads],
+        [replaced(region, values) for region in block.writes],
+        block.name_hint,
+        replaced(block.body, values),
+        block.init,
+        block.alloc_buffers,
+        block.match_buffers,
+        block.annotations,
+    )
 
 
 def structural_hash_hex(node: Any) -> str:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from spaces import names
+
 _VECTORISED = 2
 _FLOATS = ("float32", "float64")
 
@@ -34,7 +36,7 @@ def with_reciprocals(function: Any) -> Any:
     def block(node: Any, mutator: Any) -> Any:
         known = len(moving)
         for axis, value in zip(node.block.iter_vars, node.iter_values, strict=True):
-            if _uses(value, lanes):
+            if names.uses(value, lanes):
                 moving.append(axis.var)
         try:
             return mutator.default_mutate(node)
@@ -46,7 +48,7 @@ def with_reciprocals(function: Any) -> Any:
         dtype = str(node.ty.dtype)
         if not moving or dtype not in _FLOATS or not isinstance(node, tvm.tirx.Div):
             return node
-        if _uses(node.b, moving) or not _uses(node.a, moving):
+        if names.uses(node.b, moving) or not names.uses(node.a, moving):
             return node
         return node.a * (tvm.tirx.const(1.0, dtype) / node.b)
 
@@ -59,15 +61,3 @@ def with_reciprocals(function: Any) -> Any:
         ],
     )
     return function if body.same_as(function.body) else function.with_body(body)
-
-
-def _uses(expression: Any, variables: list[Any]) -> bool:
-    import tvm
-    import tvm_ffi
-
-    def look(var: Any) -> Any:
-        if any(var.same_as(known) for known in variables):
-            return tvm_ffi.VisitInterrupt(var)
-        return None
-
-    return tvm_ffi.structural_walk(expression, (tvm.ir.Var, look)) is not None

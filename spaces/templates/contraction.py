@@ -25,7 +25,8 @@ from tuner.task import Instance, Shapes, Task
 NO_EXTENTS: Mapping[Instance, Sequence[int]] = MappingProxyType({})
 """Of a program without symbolic dimensions."""
 
-_VERSION = 1
+_VERSIONS = {"shapes": 2}
+"""Of what is written down, by form; 1 where nothing is said."""
 _FLOAT_BITS = (32, 64)
 _DRAWN = 1 << 13
 _MOST = 3
@@ -56,7 +57,7 @@ class ContractionTemplate:
         self._choices = contraction_knobs.choices_of(contraction, cpu)
         form = "product" if contraction.product else "contraction"
         form = "shapes" if contraction.symbolic else form
-        self._name = f"kernel:{form}-{_VERSION}.{variant}"
+        self._name = f"kernel:{form}-{_VERSIONS.get(form, 1)}.{variant}"
 
     def at(self, instance: Instance) -> ContractionTemplate:
         """See `spaces.knobs.ShapedTemplate`."""

@@ -45,7 +45,9 @@ def write_contraction(schedule: Any, c: Contraction, knobs: Knobs) -> None:
             schedule.compute_at(block, chunk)
             _vectorized_copy(schedule, block, knobs[k.LANES])
         elif operand == c.columns_of and packed_here and k.packs_inside(knobs):
-            schedule.compute_at(block, chunk)
+            dims = len(schedule.get_loops(block))
+            schedule.compute_at(block, chunk, preserve_unit_loops=True)
+            _pack_panels(schedule, c, knobs, operand, schedule.get_loops(block)[-dims:])
         else:
             _stage_at_root(schedule, c, knobs, operand, block)
     schedule.decompose_reduction(stages.main, reduction)
@@ -321,27 +323,35 @@ def _vectorized_copy(schedule: Any, block: Any, lanes: int) -> None:
         schedule.vectorize(loop)
 
 
+def _pack_panels(
+    schedule: Any, c: Contraction, knobs: Knobs, operand: int, loops: Sequence[Any]
+) -> list[Any]:
+    """The loops of a stage that packs panels of columns, or strips of rows, in the order in which
+    they lie in memory; gives those around one panel."""
+    panels = operand == c.columns_of
+    axis = c.column if panels else c.rows[-1]
+    dim = c.axes[axis].dims[operand] or 0
+    width = knobs[k.VECTORS] * knobs[k.LANES] if panels else knobs[k.ROWS]
+    order = _reduction_order(c, operand)
+    outside, inside = schedule.split(loops[dim], [None, width])
+    batch = [loop for d, loop in enumerate(loops) if d != dim and d not in order]
+    schedule.reorder(*batch, outside, *(loops[d] for d in order), inside)
+    if panels:
+        vectors, lanes = schedule.split(inside, [None, knobs[k.LANES]])
+        schedule.vectorize(lanes)
+        schedule.unroll(vectors)
+    else:
+        schedule.unroll(inside)
+    return [*batch, outside]
+
+
 def _stage_at_root(schedule: Any, c: Contraction, knobs: Knobs, operand: int, block: Any) -> None:
     """A stage before the contraction, on its own: chunks in parallel, vectors inside."""
     panels = operand == c.columns_of and knobs[k.PACK_COLUMNS]
     strips = operand == c.rows_of and knobs[k.PACK_ROWS]
     loops = schedule.get_loops(block)
     if panels or strips:
-        axis = c.column if panels else c.rows[-1]
-        dim = c.axes[axis].dims[operand]
-        width = knobs[k.VECTORS] * knobs[k.LANES] if panels else knobs[k.ROWS]
-        order = _reduction_order(c, operand)
-        outside, inside = schedule.split(loops[dim], [None, width])
-        batch = [loop for d, loop in enumerate(loops) if d != dim and d not in order]
-        depth = [loops[d] for d in order]
-        schedule.reorder(*batch, outside, *depth, inside)
-        chunk = schedule.fuse(*batch, outside)
-        if panels:
-            vectors, lanes = schedule.split(inside, [None, knobs[k.LANES]])
-            schedule.vectorize(lanes)
-            schedule.unroll(vectors)
-        else:
-            schedule.unroll(inside)
+        chunk = schedule.fuse(*_pack_panels(schedule, c, knobs, operand, loops))
         if names.known_int(schedule.get(chunk).extent) != 1 and k.in_threads(knobs):
             schedule.parallel(chunk)
         return

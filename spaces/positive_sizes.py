@@ -1,0 +1,152 @@
+"""Programs with open dimensions, written for sizes above zero.
+
+Of a size that may be zero TVM cannot tell that a region begins at zero, or that a loop runs at all,
+and asks again for each element that is copied. Where every result is empty for a size of zero,
+nothing has to be done then; the program as a whole is asked once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from spaces import names
+
+_Loops = list[tuple[Any, Any]]
+"""Variables and extents of the loops around something, in order."""
+
+
+def for_positive_sizes(function: Any) -> Any:
+    """A scheduled PrimFunc that does nothing for empty results, and the same as before for others,
+    with conditions left out that always hold then."""
+    import tvm
+    from tvm.sym import Analyzer
+    from tvm_ffi import structural_mutate
+
+    sizes = _open_sizes(function)
+    if not sizes or not isinstance(function.body, tvm.s_tir.SBlockRealize):
+        return function
+    results = _results(function)
+    if not results or not all(_has_all(result, sizes) for result in results):
+        return function
+    analyzer = Analyzer()
+    for size in sizes:
+        limit = names.constant(names.LARGEST_INDEX, size)
+        analyzer.bind(size, tvm.ir.Range.from_min_extent(names.constant(1, size), limit))
+
+    loops: list[tuple[Any, Any]] = []
+
+    def loop(node: Any, mutator: Any) -> Any:
+        extent = analyzer.simplify(node.extent)
+        loops.append((node.loop_var, extent))
+        analyzer.bind(node.loop_var, tvm.ir.Range.from_min_extent(node.min, extent))
+        body = mutator.mutate(node.body)
+        loops.pop()
+        return tvm.tirx.For(
+            node.loop_var,
+            node.min,
+            extent,
+            node.kind,
+            body,
+            node.thread_binding,
+            node.annotations,
+        )
+
+    def realize(node: Any, mutator: Any) -> Any:
+        values = [analyzer.simplify(value) for value in node.iter_values]
+        predicate = _held(analyzer, loops, node.predicate)
+        return tvm.s_tir.SBlockRealize(values, predicate, mutator.mutate(node.block))
+
+    root = function.body
+    body = structural_mutate(
+        root.block.body, [(tvm.tirx.For, loop), (tvm.s_tir.SBlockRealize, realize)]
+    )
+    above_zero = names.conjunction([size > names.constant(0, size) for size in sizes])
+    return function.with_body(_with_body(root, tvm.tirx.IfThenElse(above_zero, body, None)))
+
+
+def _held(analyzer: Any, loops: _Loops, condition: Any) -> Any:
+    """A condition without the parts that always hold."""
+    parts = names.conjuncts(condition)
+    return names.conjunction([part for part in parts if not _holds(analyzer, loops, part)])
+
+
+def _holds(analyzer: Any, loops: _Loops, condition: Any) -> bool:
+    import tvm
+
+    if isinstance(condition, tvm.tirx.Or):
+        return any(_holds(analyzer, loops, side) for side in (condition.a, condition.b))
+    if isinstance(condition, tvm.tirx.LT):
+        return _is_below(analyzer, loops, condition.a - condition.b)
+    return bool(analyzer.can_prove(condition))
+
+
+def _is_below(analyzer: Any, loops: _Loops, difference: Any) -> bool:
+    """Whether something is below zero, also in the last step of loops that it grows with: of a
+    loop whose extent is open TVM does not look at the last step."""
+    for var, extent in loops:
+        one = names.constant(1, var)
+        growth = names.replaced(difference, [(var, var + one)]) - difference
+        if (names.known_int(analyzer.simplify(growth)) or 0) > 0:
+            difference = names.replaced(difference, [(var, extent - one)])
+    return bool(analyzer.can_prove(difference < names.constant(0, difference)))
+
+
+def _open_sizes(function: Any) -> list[Any]:
+    """Variables in the shapes of the parameters."""
+    import tvm
+    import tvm_ffi
+
+    found: list[Any] = []
+
+    def look(var: Any) -> None:
+        if not any(var.same_as(known) for known in found):
+            found.append(var)
+
+    for param in function.params:
+        for dim in names.param_dims(param) or ():
+            tvm_ffi.structural_walk(dim, (tvm.ir.Var, look))
+    return found
+
+
+def _results(function: Any) -> list[Any]:
+    """Parameters that the program writes."""
+    import tvm
+    import tvm_ffi
+
+    written: list[Any] = []
+    tvm_ffi.structural_walk(
+        function.body, (tvm.tirx.BufferStore, lambda node: written.append(node.buffer))
+    )
+    return [p for p in function.params if any(p.same_as(buffer) for buffer in written)]
+
+
+def _has_all(result: Any, sizes: list[Any]) -> bool:
+    """Whether a tensor is empty where any of the sizes is zero."""
+    dims = names.param_dims(result) or ()
+    return all(any(_vanishes(dim, size) for dim in dims) for size in sizes)
+
+
+def _vanishes(dim: Any, size: Any) -> bool:
+    from tvm.sym import Analyzer
+
+    zero = names.constant(0, size)
+    return names.known_int(Analyzer().simplify(names.replaced(dim, [(size, zero)]))) == 0
+
+
+def _with_body(root: Any, body: Any) -> Any:
+    """A program's root with something else in it."""
+    from tvm.s_tir import SBlock, SBlockRealize
+
+    block = root.block
+    made = SBlock(
+        block.iter_vars,
+        block.reads,
+        block.writes,
+        block.name_hint,
+        body,
+        block.init,
+        block.alloc_buffers,
+        block.match_buffers,
+        block.annotations,
+    )
+    return SBlockRealize(root.iter_values, root.predicate, made)

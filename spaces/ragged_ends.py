@@ -1,0 +1,83 @@
+"""Vectors that reach beyond the end of what they write: whole ones first.
+
+A vectorised loop under a condition on its own steps, as the last columns of a padded tile are, TVM
+takes apart, and asks for each lane. Here it asks once whether the whole vector may be written; only
+at the end of a row, where it may not, elements are written one by one, as many as there are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from spaces import names
+
+_VECTORISED = 2
+
+
+def with_ragged_ends(function: Any) -> Any:
+    """A scheduled PrimFunc that writes the same, by whole vectors wherever these fit."""
+    import tvm
+    from tvm.sym import Analyzer
+    from tvm_ffi import structural_mutate
+
+    analyzer = Analyzer()
+
+    def loop(node: Any, mutator: Any) -> Any:
+        realize = node.body
+        if int(node.kind) != _VECTORISED or not isinstance(realize, tvm.s_tir.SBlockRealize):
+            return mutator.default_mutate(node)
+        conditions = names.conjuncts(realize.predicate)
+        own = [c for c in conditions if names.uses(c, [node.loop_var])]
+        limits = [_limit(analyzer, node, condition) for condition in own]
+        if not own or None in limits:
+            return node
+        others = [c for c in conditions if not names.uses(c, [node.loop_var])]
+        return _split(node, names.conjunction(others), limits)
+
+    body = structural_mutate(function.body, [(tvm.tirx.For, loop)])
+    return function if body.same_as(function.body) else function.with_body(body)
+
+
+def _limit(analyzer: Any, loop: Any, condition: Any) -> Any | None:
+    """How many steps of a loop a condition allows, from the first on; None where it is of
+    another form."""
+    import tvm
+
+    if not isinstance(condition, tvm.tirx.LT):
+        return None
+    left = condition.b - condition.a
+    step = names.constant(1, loop.loop_var)
+    shrinks = left - names.replaced(left, [(loop.loop_var, loop.loop_var + step)])
+    if names.known_int(analyzer.simplify(shrinks)) != 1:
+        return None
+    start = names.replaced(left, [(loop.loop_var, names.constant(0, loop.loop_var))])
+    return analyzer.simplify(start)
+
+
+def _split(loop: Any, others: Any, limits: list[Any]) -> Any:
+    """The loop as a vector where all limits allow it, else as many steps as they allow."""
+    from tvm import tirx
+    from tvm.s_tir import SBlockRealize
+
+    realize, extent = loop.body, loop.extent
+    least = limits[0]
+    for limit in limits[1:]:
+        least = tirx.Min(least, limit)
+    whole = tirx.For(
+        loop.loop_var,
+        loop.min,
+        extent,
+        loop.kind,
+        SBlockRealize(realize.iter_values, others, realize.block),
+    )
+    var = tirx.Var(f"{loop.loop_var.name}_end", loop.loop_var.ty)
+    values = [names.replaced(value, [(loop.loop_var, var)]) for value in realize.iter_values]
+    block = names.copied_block(realize.block)
+    end = tirx.For(
+        var,
+        loop.min,
+        tirx.Max(tirx.Min(least, extent), names.constant(0, extent)),
+        tirx.ForKind.SERIAL,
+        SBlockRealize(values, others, block),
+    )
+    return tirx.IfThenElse(least >= extent, whole, end)
