@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 pytestmark = pytest.mark.tvm
@@ -194,6 +194,7 @@ def doubled_in_tiles() -> Any:
     return schedule.mod["main"]
 
 
+@settings(deadline=None, max_examples=40)
 @given(
     rows=st.integers(1, 40),
     columns=st.integers(1, 40),
