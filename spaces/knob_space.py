@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
-from math import prod
 
 import numpy as np
 
@@ -111,7 +111,7 @@ class KnobSpace:
     @cached_property
     def ranked(self) -> list[dict[str, int]]:
         """Feasible settings, the best estimate first."""
-        if prod(len(values) for values in self._template.choices.values()) <= _DRAWN:
+        if math.prod(len(values) for values in self._template.choices.values()) <= _DRAWN:
             return self._rank(every(self._template))
         rng = np.random.default_rng(self._seed)
         found = self._rank(draw(self._template, _DRAWN, rng))
@@ -123,6 +123,13 @@ class KnobSpace:
             both = {name: np.concatenate([known[name], more[name]]) for name in more}
             found = self._rank(both)
         return found
+
+    @cached_property
+    def least_s(self) -> float:
+        """The lowest estimate, seconds; infinite where nothing is feasible."""
+        if not self.ranked:
+            return math.inf
+        return float(self._described(self.ranked[:1])[1][0])
 
     def _some_of_the_best(self, rng: np.random.Generator) -> list[dict[str, int]]:
         """A shortlist of all settings in the order of their estimates, the best the likeliest."""

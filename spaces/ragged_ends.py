@@ -26,6 +26,8 @@ def with_ragged_ends(function: Any) -> Any:
         realize = node.body
         if int(node.kind) != _VECTORISED or not isinstance(realize, tvm.s_tir.SBlockRealize):
             return mutator.default_mutate(node)
+        if _binds(realize.block):
+            return node
         conditions = names.conjuncts(realize.predicate)
         own = [c for c in conditions if names.uses(c, [node.loop_var])]
         limits = [_limit(analyzer, node, condition) for condition in own]
@@ -36,6 +38,20 @@ def with_ragged_ends(function: Any) -> Any:
 
     body = structural_mutate(function.body, [(tvm.tirx.For, loop)])
     return function if body.same_as(function.body) else function.with_body(body)
+
+
+def _binds(block: Any) -> bool:
+    """Whether a block has variables of its own besides its axes: none may be bound twice."""
+    import tvm
+    import tvm_ffi
+
+    def look(node: Any) -> Any:
+        return tvm_ffi.VisitInterrupt(node)
+
+    if block.alloc_buffers or block.match_buffers or block.init is not None:
+        return True
+    kinds = (tvm.tirx.For, tvm.tirx.Let, tvm.tirx.Bind)
+    return tvm_ffi.structural_walk(block.body, (kinds, look)) is not None
 
 
 def _limit(analyzer: Any, loop: Any, condition: Any) -> Any | None:

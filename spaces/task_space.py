@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from functools import cached_property
 
@@ -16,8 +17,8 @@ _RULES_SHARE = 0.1
 _LOOKS = 2
 """Drafts for each setting of a template, after which most were drafted."""
 _FEW = 100
-_NEXT_TEMPLATE = 0.5
-"""Share of fresh samples against the template before, which is estimated to be the faster."""
+_TRUST = 2
+"""How much a template that is estimated to be faster is preferred: a power of the ratio."""
 
 
 class TaskSpace:
@@ -55,7 +56,7 @@ class TaskSpace:
         rng = random.Random(~draft.seed)
         if self._task.shapes and self._templates:  # the rules know no symbolic dimensions
             known = [s for s in self._templates if draft.parent and s.name == draft.parent.space]
-            return known[0] if known else self._any_template(rng)
+            return known[0] if known else self._any_template(rng, draft)
         searched_through = draft.number > _LOOKS * self._settings
         if searched_through and rng.random() < _FEW / (_FEW + self._settings):
             return self._of_rules()
@@ -65,12 +66,16 @@ class TaskSpace:
                     return space
         fresh = draft.parent is None or not draft.parent.space.startswith("rules:")
         if self._templates and fresh and rng.random() >= _RULES_SHARE:
-            return self._any_template(rng)
+            return self._any_template(rng, draft)
         return self._of_rules()
 
-    def _any_template(self, rng: random.Random) -> KnobSpace:
-        weights = [_NEXT_TEMPLATE**place for place in range(len(self._templates))]
-        return rng.choices(self._templates, weights)[0]
+    def _any_template(self, rng: random.Random, draft: Draft) -> KnobSpace:
+        """One of the templates, the likelier the faster it is estimated to be on a shape."""
+        if len(self._templates) == 1:
+            return self._templates[0]
+        estimates = [space.at(draft.instance).least_s for space in self._templates]
+        weights = [0.0 if math.isinf(s) else s**-_TRUST for s in estimates]
+        return rng.choices(self._templates, weights if any(weights) else None)[0]
 
     @cached_property
     def _settings(self) -> int:

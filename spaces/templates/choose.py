@@ -20,9 +20,9 @@ def templates_of(task: Task) -> list[Template]:
     from spaces.templates.memory import memory_template
     from spaces.templates.plain_loops import plain_loops
 
-    found = int8_templates(task) or contraction_templates(task)
-    if not found and (memory := memory_template(task)) is not None:
-        return [memory]
+    found: list[Template] = int8_templates(task) or contraction_templates(task)
+    if (memory := memory_template(task)) is not None:  # of a product too, if it is small
+        found = [*found, memory]
     if not found and (loops := plain_loops(task)) is not None:
         return [loops]
     return found

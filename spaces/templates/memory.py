@@ -18,7 +18,7 @@ import numpy as np
 from spaces import names
 from spaces.cpu import Cpu, cpu_of
 from spaces.dims import NO_VALUES
-from spaces.knobs import Columns, Costs, Knobs, Template, one_by_one
+from spaces.knobs import Columns, Costs, Knobs, one_by_one
 from spaces.realize import new_schedule, task_module
 from spaces.templates import memory_cost
 from spaces.templates.memory_cost import Form, form_of
@@ -110,10 +110,11 @@ class MemoryTemplate:
         write_nests(schedule, knobs, self._lanes, self._values)
 
 
-def memory_template(task: Task) -> Template | None:
+def memory_template(task: Task) -> MemoryTemplate | None:
     """The template for a task that is bound by memory; None where its loops are not plain ones.
 
-    A sum of products of two tensors, each element used often, is not one either.
+    A sum of products of two tensors, each element used often, is not one either, unless its sizes
+    are open and small ones are among those it is tuned for.
     """
     module = task_module(task.module)
     values = stand_in(task.shapes)
@@ -126,7 +127,8 @@ def memory_template(task: Task) -> Template | None:
             forms, shapes = (inlined, kept), {i: shapes[i] + others[i] for i in instances}
     except Exception:  # TVM raises whatever its C++ side threw; then the rules remain
         return None
-    if any(_is_contraction(stage) for form in forms for stage in form.stages):
+    looks = [form for some in shapes.values() for form in some] or list(forms)
+    if all(any(map(_is_contraction, form.stages)) for form in looks):
         return None
     cpu = cpu_of(task.target)
     lanes = cpu.lanes(_bits(inlined))

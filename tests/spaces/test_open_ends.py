@@ -219,3 +219,21 @@ def test_any_copy_is_the_same_after_all_of_them(
     a = matrix(rows, columns)
     want = a.T if across else a
     np.testing.assert_array_equal(ran(changed, a, nothing(*want.shape)), want)
+
+
+def test_a_block_that_binds_variables_of_its_own_stays() -> None:
+    from tvm import te, tirx
+    from tvm.tirx import Let, Var
+
+    from spaces.ragged_ends import with_ragged_ends
+
+    size = tirx.Var("T", "int64")
+    given = te.placeholder((size,), name="A")
+
+    def squared(i: Any) -> Any:
+        known = Var("x", "float32")
+        return Let(known, given[i], known * known)
+
+    made = te.compute((size,), squared, name="B")
+    function = scheduled(te.create_prim_func([given, made]), lanes=8, along=0)
+    assert with_ragged_ends(function).same_as(function)
