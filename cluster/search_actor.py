@@ -14,8 +14,7 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -33,18 +32,15 @@ from cluster.ray_measurer import RayMeasurer, Starters
 from cluster.ray_space import RaySpacePool
 from cluster.search_names import (
     run_name,
-    search_name,
     searches,
     share_of_cpus,
     share_of_devices,
 )
+from cluster.search_order import SearchOrder, SearchState
 from tuner.after_durable import AfterDurable
-from tuner.candidate import Candidate
-from tuner.effort import Effort
 from tuner.errors import TunerError
 from tuner.learner import ProcessLearner
 from tuner.observer import Observer
-from tuner.options import DEVICE_WAIT_S, MAX_KERNELS
 from tuner.progress import Snapshot
 from tuner.run_folder import RunFolder
 from tuner.run_lock import RunLock
@@ -67,78 +63,6 @@ _LINGER_S = 60.0
 """How long one that outlives its driver waits for somebody to ask how it ended."""
 _FRUITLESS = 5
 """Deaths in a row without a single record in between, after which it is not started again."""
-
-
-@dataclass(frozen=True, slots=True)
-class SearchOrder:
-    """What a search actor is to do.
-
-    Attributes:
-        run: the run folder.
-        driver_pid: the process on this machine that wants it, and that it ends with; None where it
-            outlives the driver.
-        tasks: all of one target.
-        defaults: the default candidate of each task.
-        trials: total of the run.
-        deadline_s: on this machine's monotonic clock.
-        device: fingerprint of what is measured on; empty is that of the first runner.
-        devices: how many runners at most; None is one for each device that can be had.
-        device_wait_s: how long to wait for a machine that has a device.
-        facts: parameters of the run as the tracker shows them.
-        tracking_uri: of MLflow; empty is a database inside the run folder.
-        base_model: what the cost model begins with; None is nothing.
-        seeds: what searches may begin with, by task key.
-        max_kernels: that may serve all shapes of a task with symbolic dimensions.
-        url: of the run, where it lives away from this machine; `run` is then its working folder.
-    """
-
-    run: Path
-    driver_pid: int | None
-    tasks: tuple[Task, ...]
-    defaults: Mapping[str, Candidate]
-    effort: Effort
-    trials: int
-    deadline_s: float
-    finalists_s: float
-    seed: int
-    strategy: str
-    cpu_target: bool
-    facts: Mapping[str, object]
-    device: str = ""
-    devices: int | None = None
-    device_wait_s: float = DEVICE_WAIT_S
-    tracking_uri: str = ""
-    base_model: bytes | None = None
-    seeds: Mapping[str, Seeds] = field(default_factory=dict)
-    max_kernels: int = MAX_KERNELS
-    url: str = ""
-
-    @property
-    def called(self) -> Path | str:
-        """What every machine knows the run by."""
-        return self.url or self.run
-
-    @property
-    def name(self) -> str:
-        """Of the search in Ray."""
-        return search_name(self.called, self.device or ("cpu" if self.cpu_target else "cuda"))
-
-
-@dataclass(frozen=True, slots=True)
-class SearchState:
-    """What a driver sees of a search.
-
-    Attributes:
-        snapshot: None before the session has begun.
-        ended: why it ended; empty while it goes on.
-        error: one line, where it failed; `trace` is for `--debug`.
-    """
-
-    snapshot: Snapshot | None
-    ended: str = ""
-    error: str = ""
-    trace: str = ""
-    warnings: tuple[str, ...] = ()
 
 
 class SearchHost:

@@ -18,7 +18,7 @@ from tuner.errors import TunerError
 from tuner.progress import Snapshot
 
 if TYPE_CHECKING:
-    from cluster.search_actor import SearchOrder, SearchState
+    from cluster.search_order import SearchOrder, SearchState
 
 _WATCH_S = 0.5
 _ANSWER_S = 10.0

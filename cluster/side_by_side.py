@@ -16,7 +16,7 @@ from tuner.progress import Snapshot, side_by_side
 from tuner.run_place import target_of
 
 if TYPE_CHECKING:
-    from cluster.search_actor import SearchState
+    from cluster.search_order import SearchState
     from cluster.targets import Device
 
 

@@ -6,12 +6,13 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cluster.tune_result import TuneResult, result_of, together
 from tuner.errors import TunerError
 from tuner.options import TuneOptions
 from tuner.progress import Snapshot
@@ -22,7 +23,7 @@ from tuner.run_place import begin, local, put_model, run_place
 if TYPE_CHECKING:
     from cluster.fleet import Cluster
     from cluster.lessons import Lessons
-    from cluster.search_actor import SearchOrder, SearchState
+    from cluster.search_order import SearchOrder, SearchState
     from spaces.model import Model
     from tuner.candidate import Candidate
     from tuner.task import Task
@@ -32,26 +33,6 @@ Watch = Callable[[Snapshot], None]
 
 _WATCH_S = 0.5
 _PATIENCE_S = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class TuneResult:
-    """What a session of tuning left behind.
-
-    Attributes:
-        run: the run folder, or the URL of the run; everything is in there.
-        parts: of a cluster with unlike devices: what each left behind. The rest sums them up.
-        ended: `trials`, `time`, `signal` or `done` (nothing left to try).
-        warnings: for people; the results are whole.
-        mlflow_command: opens the experiment.
-    """
-
-    run: Path | str
-    snapshot: Snapshot
-    ended: str
-    warnings: tuple[str, ...]
-    mlflow_command: str
-    parts: tuple[TuneResult, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,55 +82,7 @@ def tune(
     tune_on = _tune_here if is_embedded(options.address) else _tune_there
     ended = tune_on(options, tracking_uri or "", watch, stop, on_ready)
     results = [result_of(run, state, tracking_uri or "") for run, state in ended]
-    return _together(results, warning)
-
-
-def _together(results: Sequence[TuneResult], warning: str) -> TuneResult:
-    """The result of a request from those of its parts, which may be one."""
-    from tuner.progress import side_by_side
-
-    first = results[0]
-    warnings = tuple(w for w in (warning, *(w for r in results for w in r.warnings)) if w)
-    if len(results) == 1:
-        return replace(first, warnings=warnings)
-    return TuneResult(
-        run=_split(first.run)[0],
-        snapshot=side_by_side({_split(result.run)[1]: result.snapshot for result in results}),
-        ended=first.ended,
-        warnings=warnings,
-        mlflow_command=first.mlflow_command,
-        parts=tuple(results),
-    )
-
-
-def _split(run: Path | str) -> tuple[Path | str, str]:
-    """The folder that a run is in, and its name there."""
-    if isinstance(run, Path):
-        return run.parent, run.name
-    above, _, name = run.rpartition("/")
-    return above, name
-
-
-def result_of(run: Path | str, state: SearchState, tracking_uri: str, *warnings: str) -> TuneResult:
-    """What the last word of a search says to who watched it.
-
-    Raises:
-        TunerError: it failed.
-    """
-    from tuner.tracking import open_command
-
-    if state.error or state.snapshot is None:
-        error = TunerError(state.error or "the search ended before it began")
-        error.add_note(state.trace)
-        raise error
-    folder = run if isinstance(run, Path) else run_place(run).run.root
-    return TuneResult(
-        run=run,
-        snapshot=state.snapshot,
-        ended=state.ended,
-        warnings=tuple(w for w in (*warnings, *state.warnings) if w),
-        mlflow_command=open_command(folder, tracking_uri),
-    )
+    return together(results, warning)
 
 
 def _tune_here(
@@ -349,7 +282,7 @@ def _order(
     *,
     driver_pid: int | None,
 ) -> SearchOrder:
-    from cluster.search_actor import SearchOrder
+    from cluster.search_order import SearchOrder
     from spaces.target import target_kind
 
     effort = options.effort

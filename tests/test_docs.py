@@ -23,7 +23,7 @@ from cluster.commands.tasks import task_report
 from cluster.commands.tune import _report as tune_report
 from cluster.doctor import Finding
 from cluster.kernel_sets import described
-from cluster.tune import TuneResult
+from cluster.tune_result import TuneResult
 from tuner.candidate import Candidate, CandidateKind
 from tuner.dynamic.choice import KernelSet, ShapeTimes
 from tuner.dynamic.tree import Leaf

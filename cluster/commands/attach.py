@@ -17,7 +17,7 @@ from cluster.commands.tune import Watch, before, show_tuning
 from tuner.errors import TunerError, UsageError
 
 if TYPE_CHECKING:
-    from cluster.tune import TuneResult
+    from cluster.tune_result import TuneResult
 
 _LOOKING = "looking for the search"
 
@@ -37,7 +37,7 @@ def attach(run: Path | str, address: str, details: bool, as_json: bool) -> int:
 
     def work(watch: Watch, stop: threading.Event, on_ready: Callable[[], None]) -> TuneResult:
         from cluster.searches import watch_search
-        from cluster.tune import result_of
+        from cluster.tune_result import result_of
 
         uri = os.environ.get("MLFLOW_TRACKING_URI") or ""
         with _search_of(run, address) as search:

@@ -30,7 +30,7 @@ from tuner.options import DEVICE_WAIT_S, MAX_KERNELS, TuneOptions
 from tuner.progress import Snapshot
 
 if TYPE_CHECKING:
-    from cluster.tune import TuneResult
+    from cluster.tune_result import TuneResult
 
 _READING = "reading the model, finding its tasks, starting workers"
 _ENDED = {
