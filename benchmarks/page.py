@@ -30,6 +30,7 @@ _SAYS = {
     "int8": "Products of bytes against products of floats, both ours (`benchmarks.int8`)",
     "memory_bound": "Memory-bound programs against a copy (`benchmarks.memory_bound`)",
     "dynamic": "One tuning for all sizes against one for each (`benchmarks.dynamic`)",
+    "dynamic_encoder": "The same for a transformer's layer (`benchmarks.dynamic_encoder`)",
     "fleet": "A fleet that grows, shrinks and breaks (`benchmarks.fleet`)",
 }
 
@@ -112,6 +113,18 @@ _COLUMNS: dict[str, Columns] = {
         ("errors", "errors"),
         ("us to decide", "decision_us"),
         ("library bytes", "library_bytes"),
+        ("failure", "failure"),
+    ),
+    "dynamic_encoder": (
+        ("tokens", "sequence"),
+        ("ours ms", "ours_ms"),
+        ("alone ms", "static_ms"),
+        ("onnxruntime ms", "onnxruntime_ms"),
+        ("ours / alone", "over_static"),
+        ("ours / onnxruntime", "over_onnxruntime"),
+        ("ours / ours", "unrest"),
+        ("s to tune alone", "alone_wall_s"),
+        ("trials alone", "alone_trials"),
         ("failure", "failure"),
     ),
     "fleet": (

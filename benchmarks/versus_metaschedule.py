@@ -184,24 +184,42 @@ def _since(reached: float | None, started_s: float, began_s: float) -> dict[str,
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Geometric means over the rows where both sides gave a figure, and how many did."""
+    """Geometric means over the rows where both sides gave a figure, and how many did.
+
+    `at_least` counts a row where ours never was as fast as their winner with all the time that
+    ours took: the mean would be no smaller, had we waited.
+    """
     figures = {
         "latency": [r["race"]["ratio"]["of_medians"] for r in rows if r["race"]["ratio"]],
         "wall": [r["wall_ratio"] for r in rows],
         "rate": [r["rate_ratio"] for r in rows],
         "rate_from_33": [r["rate_ratio_from_33"] for r in rows],
-        "time_to_their_best_from_start": [
-            r["time_to_their_best"]["ratio"]["from_start"] for r in rows if r["time_to_their_best"]
-        ],
     }
-    known = {name: [v for v in values if v is not None] for name, values in figures.items()}
     return {
         "rows": len(rows),
+        **{f"{name}_ratio": _mean(values) for name, values in figures.items()},
         **{
-            f"{name}_ratio": {"geometric_mean": geometric_mean(values), "of": len(values)}
-            for name, values in known.items()
+            f"time_to_their_best_{since}_ratio": _times(rows, since)
+            for since in ("from_start", "from_first_trial")
         },
     }
+
+
+def _mean(values: Sequence[float | None]) -> dict[str, Any]:
+    known = [v for v in values if v is not None]
+    return {"geometric_mean": geometric_mean(known), "of": len(known)}
+
+
+def _times(rows: Sequence[Mapping[str, Any]], since: str) -> dict[str, Any]:
+    compared = [row for row in rows if row["time_to_their_best"]]
+    ratios = [row["time_to_their_best"]["ratio"][since] for row in compared]
+    bounds = [
+        quotient(row["ours"]["wall_s"], row["time_to_their_best"]["metaschedule"][f"{since}_s"])
+        for row, known in zip(compared, ratios, strict=True)
+        if known is None
+    ]
+    every = [r for r in (*ratios, *bounds) if r is not None]
+    return {**_mean(ratios), "not_reached": len(bounds), "at_least": geometric_mean(every)}
 
 
 def main() -> None:

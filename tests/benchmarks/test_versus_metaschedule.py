@@ -99,6 +99,15 @@ def test_a_side_that_failed_is_a_value_and_not_part_of_a_mean() -> None:
     assert both["latency_ratio"] == {"geometric_mean": pytest.approx(0.5), "of": 1}
 
 
+def test_a_goal_that_was_never_reached_is_counted_with_all_the_time_there_was() -> None:
+    slower = Race("", {"ours": [2e-3, 2e-3], "metaschedule": [1e-3, 1e-3]}, {})
+    both = summary([row(GEMM, OURS, THEIRS, RACE), row(GEMM, OURS, THEIRS, slower)])
+    found = both["time_to_their_best_from_start_ratio"]
+    assert (found["of"], found["not_reached"]) == (1, 1)
+    assert found["geometric_mean"] == pytest.approx(12 / 60)
+    assert found["at_least"] == pytest.approx((12 / 60 * 40 / 60) ** 0.5)
+
+
 def test_ours_without_a_winner_is_a_value_too() -> None:
     made = row(GEMM, ours([], "not done after 5 s"), THEIRS, Race("ours has no winner", {}, {}))
     assert made["ours"]["failure"] == "not done after 5 s"
