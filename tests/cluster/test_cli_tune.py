@@ -9,26 +9,16 @@ import sys
 import threading
 import types
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cluster.cli import run
+from cluster.tune_result import TuneResult
 from tuner.errors import TunerError
 from tuner.options import IntRange, TuneOptions
 from tuner.progress import Snapshot, TaskRow
-
-
-@dataclass(frozen=True)
-class Result:
-    run: Path | str
-    snapshot: Snapshot
-    ended: str
-    warnings: tuple[str, ...] = ()
-    mlflow_command: str = "mlflow ui"
-
 
 SNAPSHOT = Snapshot(
     phase="done",
@@ -42,7 +32,11 @@ SNAPSHOT = Snapshot(
     gain=4.0,
 )
 
-Tune = Callable[..., Result]
+Tune = Callable[..., TuneResult]
+
+
+def result(run: Path | str, ended: str = "done", warnings: tuple[str, ...] = ()) -> TuneResult:
+    return TuneResult(run, SNAPSHOT, ended, warnings, "mlflow ui")
 
 
 @pytest.fixture
@@ -64,9 +58,9 @@ def test_flags_become_options(
 ) -> None:
     asked: list[tuple[TuneOptions, Any]] = []
 
-    def fake(options: TuneOptions, **hooks: Any) -> Result:
+    def fake(options: TuneOptions, **hooks: Any) -> TuneResult:
         asked.append((options, hooks["tracking_uri"]))
-        return Result(Path("runs/x"), SNAPSHOT, "done")
+        return result(Path("runs/x"), "done")
 
     searching(fake)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:5000")
@@ -96,10 +90,10 @@ def test_a_run_may_be_named_by_a_url(
 ) -> None:
     asked: list[TuneOptions] = []
 
-    def fake(options: TuneOptions, **_: Any) -> Result:
+    def fake(options: TuneOptions, **_: Any) -> TuneResult:
         asked.append(options)
         assert options.run is not None
-        return Result(options.run, SNAPSHOT, "done")
+        return result(options.run, "done")
 
     searching(fake)
     flags = ["--run", "s3://bucket/run1", "--seeds-from", "gs://b/r", "--seeds-from", "runs/x"]
@@ -112,11 +106,11 @@ def test_a_run_may_be_named_by_a_url(
 def test_json_is_alone_on_standard_output(
     searching: Callable[[Tune], None], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    def chatty(options: TuneOptions, *, watch: Callable[[Snapshot], None], **_: Any) -> Result:
+    def chatty(options: TuneOptions, *, watch: Callable[[Snapshot], None], **_: Any) -> TuneResult:
         watch(SNAPSHOT)
         print("from Python")
         os.write(1, b"from native code\n")
-        return Result(Path("runs/x"), SNAPSHOT, "trials", ("MLflow does not answer",))
+        return result(Path("runs/x"), "trials", ("MLflow does not answer",))
 
     searching(chatty)
     assert run(["tune", "m.onnx", "--json"]) == 0
@@ -142,12 +136,12 @@ def test_a_signal_ends_a_run_in_order(
         stop: threading.Event,
         on_ready: Callable[[], None],
         **_: Any,
-    ) -> Result:
+    ) -> TuneResult:
         on_ready()
         os.kill(os.getpid(), number)
         assert stop.wait(10)
         watch(SNAPSHOT)
-        return Result(Path("runs/x"), SNAPSHOT, "signal")
+        return result(Path("runs/x"), "signal")
 
     searching(waiting)
     before = signal.getsignal(number)
@@ -165,7 +159,7 @@ def test_a_signal_before_the_search(
     searching: Callable[[Tune], None],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def interrupted(options: TuneOptions, *, stop: threading.Event, **_: Any) -> Result:
+    def interrupted(options: TuneOptions, *, stop: threading.Event, **_: Any) -> TuneResult:
         os.kill(os.getpid(), number)
         stop.wait(10)
         raise AssertionError("nothing interrupted this")
@@ -178,7 +172,7 @@ def test_a_signal_before_the_search(
 def test_a_sigterm_that_ray_takes_for_itself_while_it_starts(
     searching: Callable[[Tune], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def starting(options: TuneOptions, **_: Any) -> Result:
+    def starting(options: TuneOptions, **_: Any) -> TuneResult:
         raise SystemExit(int(signal.SIGTERM))  # what Ray's own handler does
 
     searching(starting)
@@ -191,11 +185,11 @@ def test_a_signal_while_a_run_ends_by_itself_still_shows_in_the_exit_code(
 ) -> None:
     def ending(
         options: TuneOptions, *, stop: threading.Event, on_ready: Callable[[], None], **_: Any
-    ) -> Result:
+    ) -> TuneResult:
         on_ready()
         os.kill(os.getpid(), signal.SIGINT)
         assert stop.wait(10)
-        return Result(Path("runs/x"), SNAPSHOT, "trials")
+        return result(Path("runs/x"), "trials")
 
     searching(ending)
     assert run(["tune", "m.onnx"]) == 130
@@ -204,7 +198,7 @@ def test_a_signal_while_a_run_ends_by_itself_still_shows_in_the_exit_code(
 def test_an_error_in_a_run_is_one_line(
     searching: Callable[[Tune], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def held(options: TuneOptions, **_: Any) -> Result:
+    def held(options: TuneOptions, **_: Any) -> TuneResult:
         raise TunerError("runs/x is in use by process 7: wait until it ends, or end it")
 
     searching(held)
@@ -217,7 +211,7 @@ def test_an_error_in_a_run_is_one_line(
 def test_a_traceback_only_with_debug(
     where: str, searching: Callable[[Tune], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def defective(options: TuneOptions, **_: Any) -> Result:
+    def defective(options: TuneOptions, **_: Any) -> TuneResult:
         raise RuntimeError("first line\nsecond line\nthird line\nfourth line")
 
     searching(defective)
