@@ -44,7 +44,7 @@ check: env
 	$(RUN) -m mypy
 
 test: check
-	$(RUN) -m pytest -m "not gpu"
+	$(RUN) -m pytest -m "not gpu" --numprocesses=2 --dist=loadgroup
 
 fast: env
 	$(RUN) -m pytest -m "not tvm and not ray and not gpu and not slow"

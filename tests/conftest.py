@@ -5,8 +5,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
 from hypothesis import settings
 
 settings.register_profile("steady", derandomize=True)
 settings.register_profile("fuzz", derandomize=False, print_blob=True)
 settings.load_profile("steady")
+
+_HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Say what stays together where tests run in several processes: a file, and all of Ray's.
+
+    Of Ray there is one cluster for all tests; its own fake autoscaler has a fixed port.
+    """
+    for item in items:
+        path = item.path.relative_to(_HERE)
+        group = "cluster" if path.parts[0] == "cluster" else str(path)
+        item.add_marker(pytest.mark.xdist_group(group))
