@@ -63,7 +63,7 @@ def cpu_of(target_json: str) -> Cpu:
         l1_bytes=caches[1],
         l2_bytes=caches[2],
         l3_bytes=caches[3],
-        vnni=names.has_cpu_feature(target, "avx512vnni"),
+        vnni=any(names.has_cpu_feature(target, f) for f in ("avx512vnni", "avxvnni")),
     )
 
 

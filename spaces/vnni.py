@@ -1,4 +1,4 @@
-"""Products of 8-bit integers with AVX-512 VNNI, as tensor intrinsics of our own.
+"""Products of 8-bit integers with VNNI (of AVX-512, or AVX-VNNI), as tensor intrinsics of our own.
 
 `vpdpbusd` adds four products of an unsigned and a signed byte to each 32-bit lane, and does not
 saturate. Two operands of one signedness are brought to that by turning over the top bit of the

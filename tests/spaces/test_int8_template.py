@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -43,7 +44,7 @@ def host() -> str:
     """This machine as a target of one core."""
     target = resolve_target("llvm", cores=1)
     if not cpu_of(target).vnni:
-        pytest.skip("this CPU has no AVX-512 VNNI")
+        pytest.skip("this CPU has no VNNI")
     return target
 
 
@@ -243,6 +244,25 @@ def test_a_cpu_without_the_instruction_has_no_such_template() -> None:
         "kernel:int8-1.0",
         "kernel:int8-1.1",
     ]
+
+
+@pytest.mark.parametrize(
+    ("cpu", "register"), [("cascadelake", "%zmm"), ("alderlake", "%ymm"), ("sierraforest", "%ymm")]
+)
+def test_each_cpu_that_has_the_instruction_gets_it_in_its_widest_registers(
+    cpu: str, register: str
+) -> None:
+    import tvm
+
+    from spaces.cpu_passes import before_compile
+    from spaces.target import parse_target
+
+    target = json.dumps({**json.loads(VNNI), "mcpu": cpu})
+    module = point_of(product_task((64, 64, 64), target=target), 0, 0.0).schedule.mod
+    code = tvm.compile(before_compile(module), target=parse_target(target)).mod.inspect_source("s")
+    found = [line for line in code.splitlines() if "vpdpbusd" in line]
+    assert found
+    assert all(register in line for line in found)
 
 
 @pytest.mark.parametrize("dtypes", [("int8", "int16"), ("int16", "int16"), ("int32", "int8")])
