@@ -12,6 +12,7 @@ from typing import Any
 from spaces import names
 from spaces.fast_math import vectorised_math
 from spaces.positive_sizes import for_positive_sizes
+from spaces.prefetches import with_prefetches
 from spaces.ragged_ends import with_ragged_ends
 from spaces.reciprocals import with_reciprocals
 from spaces.transposes import with_transposes
@@ -41,7 +42,8 @@ def before_compile(module: Any) -> Any:
 
 
 def _prepared(function: Any) -> Any:
-    function = with_ragged_ends(with_transposes(for_positive_sizes(function)))
+    function = with_prefetches(for_positive_sizes(function))
+    function = with_ragged_ends(with_transposes(function))
     return vectorised_math(with_reciprocals(_narrowed(function)))
 
 

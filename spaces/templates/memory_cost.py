@@ -26,6 +26,8 @@ _ROW_CYCLES = 6.0
 _CHAIN_CYCLES = 4.0
 _TAIL_CYCLES = 4.0
 _WIDE_TILE = 64
+_NEAR, _FETCHED, _LINE_BYTES = 2, 0.7, 64
+"""Beyond this cache level it pays to fetch ahead, and this share of the waiting remains."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,7 @@ def choices_of(form: Form, cpu: Cpu, lanes: int, *, optional: bool) -> dict[str,
     side: steps of a tile across the lane.
     scatter: vectors lie across the lane, where memory is read in order.
     parts: of a sum that has too few rows, each summed on its own.
+    ahead: rows that are fetched before they are computed; see `spaces.prefetches`.
     """
     nest, last = form.main, form.stages[form.main.stages[-1]]
     lane = extent(last, nest.lane) if nest.lane else 1
@@ -107,7 +110,19 @@ def choices_of(form: Form, cpu: Cpu, lanes: int, *, optional: bool) -> dict[str,
         "side": tuple(s for s in _SIDES if s <= across) if nest.across is not None else (1,),
         "scatter": (0, 1) if nest.across is not None and not is_ragged(last, across_axes) else (0,),
         "parts": tuple(cpu.cores * n for n in (1, 2, 4)) if sparse and cpu.cores > 1 else (1,),
+        "ahead": (0, 1) if not form.open and _reads_again(form) else (0,),
     }
+
+
+def _reads_again(form: Form) -> bool:
+    """Whether a stage reads what an earlier one of its nest has read, and none of them writes."""
+    for nest in form.nests:
+        stages = [form.stages[n] for n in nest.stages]
+        written = {write.buffer for stage in stages for write in stage.writes}
+        reads = [b for stage in stages for b in {r.buffer for r in stage.reads} - written]
+        if len(set(reads)) < len(reads):
+            return True
+    return False
 
 
 def is_ragged(stage: Stage, axes: Sequence[int]) -> bool:
@@ -124,7 +139,8 @@ def is_distinct(form: Form, knobs: Knobs) -> bool:
     if nest.across is not None:
         across = last.axes[nest.across]
         rows += tile_of(across.extent, knobs["side"], is_open=across.open) < across.extent
-    return knobs["fused"] <= max(1, rows) and bool(knobs["vectors"] or not knobs["tree"])
+    by_vectors = knobs["tree"] or knobs["ahead"]
+    return knobs["fused"] <= max(1, rows) and bool(knobs["vectors"] or not by_vectors)
 
 
 def cost_s(form: Form, cpu: Cpu, lanes: int, knobs: Knobs) -> float:
@@ -139,7 +155,10 @@ def _nest_s(form: Form, nest: Nest, cpu: Cpu, lanes: int, knobs: Knobs) -> float
     ragged = is_ragged(last, nest.lane)
     tile = tile_of(lane, knobs["tile"], is_open=ragged)
     traffic = _traffic_bytes(stages)
-    cycles = traffic / _BYTES_PER_CYCLE[_level(traffic, cpu)]
+    level = _level(traffic, cpu)
+    cycles = traffic / _BYTES_PER_CYCLE[level]
+    if knobs["ahead"]:
+        cycles = cycles * (_FETCHED if level > _NEAR else 1.0) + traffic / _LINE_BYTES
     rows = _rows(form, nest) * -(-lane // tile)
     cycles += rows * _ROW_CYCLES * len(stages)
     for number, stage in zip(nest.stages, stages, strict=True):

@@ -9,6 +9,7 @@ from typing import Any
 from spaces import names
 from spaces.dims import NO_VALUES
 from spaces.knobs import Knobs
+from spaces.prefetches import AHEAD
 from spaces.templates import memory_steps as count
 from spaces.templates.memory_inline import inline
 from spaces.templates.memory_loops import Loops, axes_of
@@ -81,6 +82,8 @@ class _Writer:
             self._finish(block, depth, None)
         if depth and self.knobs["fused"]:
             self.schedule.parallel(self._rows(last, depth)[0])
+        if depth and self.knobs["ahead"]:
+            self.schedule.annotate(self._rows(last, depth)[-1], AHEAD, self.knobs["ahead"])
         self._do_late()
 
     def write_apart(self, blocks: Sequence[Any], nests: Sequence[Nest]) -> None:
