@@ -115,8 +115,8 @@ def _row(
     library = folder / f"{program}.so"
     export_library(open_run.folder, library)
     per_shape_s = closed_run.watched.wall_s / len(alone)
-    shapes = _races(program, closed_run, library, cores, options.rounds)
     chosen = _chosen(open_run, options.max_kernels)
+    shapes = foretold(_races(program, closed_run, library, cores, options.rounds), chosen)
     checked = _checked(library, program, cores, chosen)
     return {
         "program": program,
@@ -130,6 +130,7 @@ def _row(
         "kernel_set": _told(chosen),
         "shapes": shapes,
         "latency": weighed(shapes),
+        "foretold": foretold_error(shapes),
         **checked,
     }
 
@@ -198,6 +199,29 @@ def _race(
         row["over_blas"] = ratio(samples["ours"], samples["blas"])
         row["unrest"] = abs(ratio(samples["again"], samples["ours"])["of_medians"] - 1)
     return row
+
+
+def foretold(shapes: Sequence[dict[str, Any]], chosen: KernelSet) -> list[dict[str, Any]]:
+    """Races with what the tuner says of their sizes, and whether it had measured that."""
+    known = {dict(times.instance)["T"]: times for times in chosen.shapes}
+    return [
+        {
+            **row,
+            "foretold_ms": known[row["T"]].latency_s * 1e3,
+            "was_measured": known[row["T"]].measured,
+        }
+        for row in shapes
+    ]
+
+
+def foretold_error(shapes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """How far off it was where it had not measured, as a share of what the race measured."""
+    off = [
+        abs(row["foretold_ms"] / row["ours_ms"]["median"] - 1)
+        for row in shapes
+        if "ours_ms" in row and not row["was_measured"]
+    ]
+    return {"mean": statistics.fmean(off) if off else None, "of": len(off)}
 
 
 def weighed(shapes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.dynamic import sizes_alone
+from benchmarks.dynamic import foretold_error, sizes_alone
 from tuner.dynamic.search import MEASURED_SHAPES
 from tuner.shapes import joint, sampled
 
@@ -19,3 +19,13 @@ def test_of_many_sizes_those_are_tuned_alone_that_no_search_measures() -> None:
     assert not measured & set(alone)
     assert min(alone) < 16
     assert max(alone) > 112
+
+
+def test_what_was_foretold_is_judged_where_nothing_was_measured() -> None:
+    raced = [
+        {"T": 5, "foretold_ms": 1.0, "was_measured": True, "ours_ms": {"median": 2.0}},
+        {"T": 6, "foretold_ms": 1.5, "was_measured": False, "ours_ms": {"median": 2.0}},
+        {"T": 7, "foretold_ms": 1.5, "was_measured": False, "failure": "it crashed"},
+    ]
+    assert foretold_error(raced) == {"mean": 0.25, "of": 1}
+    assert foretold_error(raced[:1]) == {"mean": None, "of": 0}
