@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import threading
+import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cluster.fleet import Cluster, Node, amount
+from cluster.device_wait import Wait, is_cuda, machines_for
+from cluster.fleet import Node
 from cluster.search_names import device_name
 from tuner.errors import TunerError
 
@@ -17,9 +20,11 @@ _ASK_S = 120.0
 """What a machine that is there gets to answer: it may have to import TVM first."""
 _LATER_S = 20.0
 """What the others get beyond the first that answers."""
+_STEP_S = 0.5
+"""So often a wait looks whether it was stopped."""
 _ASKED = 16
 """Machines with the same resources that are asked, at most: more would say the same."""
-_KINDS = ("auto", "llvm", "cuda")
+_KINDS = ("llvm", "cuda")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,45 +53,29 @@ class _Answer:
     refused: Exception | None = None
 
 
-def devices_on_cluster(text: str, cluster: Cluster, *, wait_s: float) -> tuple[Device, ...]:
+def devices_on_cluster(target: str, wait: Wait) -> tuple[Device, ...]:
     """What a user's target is on a cluster's machines; see `spaces.target.resolve_target`.
 
     A kind (`llvm`, `cuda`) is each unlike device of that kind that the cluster has at the moment,
-    the most frequent first; `auto` is `cuda` where it has a GPU. Anything more exact is one target,
-    and of unlike devices that fit it the most frequent.
+    the most frequent first; where it has none yet, that of the first machine that comes. `auto` is
+    one of the two, see `machines_for`. Anything more exact is one target, and of unlike devices
+    that fit it the most frequent.
 
     Args:
-        wait_s: how long to wait for a machine with such a device, where none is there yet.
+        wait: for a machine with such a device, where none is there yet.
 
     Raises:
         UsageError: malformed JSON, an unknown kind or option.
         TunerError: no machine has such a device, none came in time, or none answers.
+        KeyboardInterrupt: the wait was stopped.
     """
-    if text == "auto":
-        text = "cuda" if amount(cluster.nodes, "GPU") >= 1 else "llvm"
-    answers = _ask(text, _places(text, cluster), wait_s)
+    target, machines = machines_for(target, wait)
+    answers = _ask(target, some_of_each(machines), wait.stop)
     counted = Counter(answer.device for answer in answers if answer.device is not None)
     if not counted:
         raise next(answer.refused for answer in answers if answer.refused is not None)
     found = tuple(device for device, _ in counted.most_common())
-    return found if text in _KINDS else found[:1]
-
-
-def _places(text: str, cluster: Cluster) -> list[dict[str, Any]]:
-    """Where the question is put: options of a Ray task for each machine that is asked."""
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-    from actors.ray_actors import MEASURE
-
-    resource = "GPU" if _is_cuda(text) else MEASURE
-    asked = some_of_each([n for n in cluster.nodes if n.resources.get(resource, 0.0) >= 1])
-    if asked:
-        # Devices may all be taken by other runs: to be asked costs a machine nothing.
-        there = (NodeAffinitySchedulingStrategy(node.id, soft=False) for node in asked)
-        return [{"num_cpus": 0, "scheduling_strategy": place} for place in there]
-    if resource == "GPU":
-        return [{"num_cpus": 0, "num_gpus": 1}]  # for an autoscaler to see
-    return [{"num_cpus": 0}]
+    return found if target in _KINDS else found[:1]
 
 
 def some_of_each(nodes: Sequence[Node]) -> list[Node]:
@@ -102,22 +91,29 @@ def some_of_each(nodes: Sequence[Node]) -> list[Node]:
     return chosen
 
 
-def _ask(text: str, places: Sequence[dict[str, Any]], wait_s: float) -> list[_Answer]:
-    """What machines say that answer in time; at least one does.
+def _ask(target: str, machines: Sequence[Node], stop: threading.Event) -> list[_Answer]:
+    """What machines say that answer in time; at least one does. Of none, any is asked.
 
     Raises:
         TunerError: none does.
+        KeyboardInterrupt: `stop` was set.
     """
     import ray
     from ray.exceptions import RayError
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    here = all("num_gpus" not in options for options in places)
-    refs = [ray.remote(max_retries=3)(_resolve).options(**o).remote(text) for o in places]
-    timeout_s = _ASK_S if here else wait_s
-    ray.wait(refs, num_returns=1, timeout=timeout_s)
-    ready, late = ray.wait(refs, num_returns=len(refs), timeout=_LATER_S)
-    for ref in late:
-        ray.cancel(ref, force=True)
+    there = (NodeAffinitySchedulingStrategy(node.id, soft=False) for node in machines)
+    places: list[dict[str, Any]] = [{"scheduling_strategy": place} for place in there]
+    # Devices may all be taken by other runs: to be asked costs a machine nothing.
+    question = ray.remote(num_cpus=0, max_retries=3)(_resolve)
+    refs = [question.options(**place).remote(target) for place in places or [{}]]
+    ready: Sequence[Any] = ()
+    try:
+        ready_of(refs, 1, _ASK_S, stop)
+        ready = ready_of(refs, len(refs), _LATER_S, stop)
+    finally:
+        for ref in set(refs).difference(ready):
+            ray.cancel(ref, force=True)
     answers, trouble = [], ""
     for ref in ready:
         try:
@@ -127,20 +123,34 @@ def _ask(text: str, places: Sequence[dict[str, Any]], wait_s: float) -> list[_An
     if answers:
         return answers
     if trouble:
-        raise TunerError(f"--target {text}: no machine could be asked: {trouble}")
-    what = "no machine answered" if here else "no machine with a CUDA device joined"
-    raise TunerError(f"--target {text}: {what} within {timeout_s:g} s")
+        raise TunerError(f"--target {target}: no machine could be asked: {trouble}")
+    raise TunerError(f"--target {target}: no machine answered within {_ASK_S:g} s")
 
 
-def _is_cuda(text: str) -> bool:
-    return text.startswith(("cuda", "nvidia/")) or '"cuda"' in text
+def ready_of(
+    refs: Sequence[Any], number: int, limit_s: float, stop: threading.Event
+) -> Sequence[Any]:
+    """Ray's references that are ready as soon as `number` of them are, or after a while.
+
+    Raises:
+        KeyboardInterrupt: `stop` was set.
+    """
+    import ray
+
+    until_s = time.monotonic() + limit_s
+    while True:
+        ready, _ = ray.wait(list(refs), num_returns=number, timeout=_STEP_S)
+        if len(ready) >= number or time.monotonic() >= until_s:
+            return list(ready)
+        if stop.is_set():
+            raise KeyboardInterrupt
 
 
 def _resolve(text: str) -> _Answer:
     """On the machine that is asked."""
     from spaces.target import device_fingerprint, fits_here, resolve_target
 
-    if _is_cuda(text) and not os.environ.get("CUDA_VISIBLE_DEVICES"):
+    if is_cuda(text) and not os.environ.get("CUDA_VISIBLE_DEVICES"):
         os.environ["CUDA_VISIBLE_DEVICES"] = "0"  # hidden by Ray from who takes none
     try:
         target = resolve_target(text)

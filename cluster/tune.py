@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from cluster.tune_result import TuneResult, result_of, together
 from tuner.errors import TunerError
-from tuner.options import TuneOptions
+from tuner.options import DEVICE_WAIT_S, TuneOptions
 from tuner.progress import Snapshot
 from tuner.run_folder import Manifest, RunFolder, open_run
 from tuner.run_lock import RunLock
@@ -124,19 +124,21 @@ def _tune_there(
 ) -> list[tuple[Path | str, SearchState]]:
     """Tune on a cluster that others share, for each unlike device of it. Where a search of such a
     run is at work there already, for a driver that is gone, watch that."""
+    from cluster.autoscaler import RayAutoscaler
+    from cluster.device_wait import Wait
     from cluster.nodes import NodeWatch
     from cluster.ray_cluster import ray_cluster
     from cluster.searches import search_at_work, start_search, watch_search
     from cluster.side_by_side import parts, watch_all
     from cluster.targets import devices_on_cluster
 
-    started_s = time.monotonic()
     with ray_cluster(options.address):
         on_ready()
         if options.run is not None and (actor := search_at_work(options.run)) is not None:
             return [(options.run, watch_search(actor, watch, stop))]
-        cluster = NodeWatch().look()
-        devices = devices_on_cluster(options.target, cluster, wait_s=options.device_wait_s)
+        wait = Wait(NodeWatch().look, RayAutoscaler(), options.device_wait_s, stop)
+        devices = devices_on_cluster(options.target, wait)
+        started_s = time.monotonic()  # a wait for machines is not the run's
         orders, searches, places = {}, {}, {}
         for part in parts(options, devices, _new_folder(options.model.source)):
             name, run = part.device.name, part.options.run
@@ -318,5 +320,5 @@ def _order(
         seeds=prepared.lessons.seeds,
         max_kernels=options.max_kernels,
         devices=options.devices,
-        device_wait_s=options.device_wait_s,
+        device_wait_s=DEVICE_WAIT_S if options.device_wait_s is None else options.device_wait_s,
     )

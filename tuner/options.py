@@ -60,7 +60,8 @@ class TuneOptions:
         seeds_from: other runs whose best schedules of equal and similar tasks are tried first.
         max_kernels: how many kernels may serve the shapes of one program.
         devices: to measure on, at most; None is all that the cluster has or can start.
-        device_wait_s: how long to wait for a machine with a device.
+        device_wait_s: how long to wait for a machine with a device; None is `DEVICE_WAIT_S` where
+            the cluster starts one, and where it does not, no wait.
     """
 
     model: ModelSpec
@@ -77,4 +78,4 @@ class TuneOptions:
     seeds_from: tuple[Path | str, ...] = ()
     max_kernels: int = MAX_KERNELS
     devices: int | None = None
-    device_wait_s: float = DEVICE_WAIT_S
+    device_wait_s: float | None = None

@@ -118,10 +118,9 @@ def _efforts() -> str:
     "--device-wait",
     "device_wait_s",
     metavar="10m",
-    default=f"{DEVICE_WAIT_S / 60:g}m",
-    show_default=True,
     type=Parsed("duration", parse.duration_s),
-    help="How long to wait for a machine of the cluster that has such a device.",
+    help="How long to wait for a machine of the cluster that has such a device."
+    f" Default: {DEVICE_WAIT_S / 60:g}m if the cluster starts one, else not at all.",
 )
 @click.option(
     "--max-kernels",
