@@ -68,6 +68,14 @@ def by_share(tasks: tuple[TaskRow, ...]) -> list[TaskRow]:
     return sorted(tasks, key=lambda row: (-time_s(row), row.name))
 
 
+def left_s(snapshot: Snapshot) -> float:
+    """Seconds until the search ends, by the clock or, at its speed so far, by its trials."""
+    by_clock_s = snapshot.time_budget_s - snapshot.elapsed_s
+    if snapshot.trials_per_s <= 0:
+        return by_clock_s
+    return min(by_clock_s, (snapshot.trials_budget - snapshot.trials) / snapshot.trials_per_s)
+
+
 def head(snapshot: Snapshot) -> str:
     """The run on one line: phase, trials, speed, gain, time left, the model's accuracy."""
     parts = [snapshot.phase]
@@ -76,8 +84,8 @@ def head(snapshot: Snapshot) -> str:
         parts.append(f"{snapshot.trials_per_s:.1f}/s")
     if snapshot.gain is not None:
         parts.append(f"gain {ratio(snapshot.gain)}")
-    if snapshot.phase not in ("ending", "done"):
-        parts.append(f"{duration(snapshot.time_budget_s - snapshot.elapsed_s)} left")
+    if snapshot.phase in ("starting", "search"):
+        parts.append(f"{duration(left_s(snapshot))} left")
     else:
         parts.append(f"{duration(snapshot.elapsed_s)} taken")
     if snapshot.pairwise_accuracy is not None:

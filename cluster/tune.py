@@ -288,7 +288,6 @@ def _order(
     from spaces.target import target_kind
 
     effort = options.effort
-    budget_s = options.time_budget_s or effort.time_budget_s
     trials = options.trials or effort.trials_per_task * len(prepared.tasks)
     return SearchOrder(
         run=prepared.run.root.resolve(),
@@ -298,8 +297,8 @@ def _order(
         defaults=prepared.defaults,
         effort=effort,
         trials=trials,
-        deadline_s=started_s + budget_s,
-        finalists_s=budget_s * effort.finalist_share,
+        deadline_s=started_s + options.limit_s,
+        finalists_s=options.finalists_s,
         seed=options.seed,
         strategy=options.strategy,
         cpu_target=target_kind(prepared.target) == "llvm",
@@ -307,7 +306,7 @@ def _order(
             "model": options.model.source,
             "target": prepared.target,
             "trials": trials,
-            "time_budget_s": budget_s,
+            "time_budget_s": options.limit_s,
             "tasks": len(prepared.tasks),
             "seed": options.seed,
             "strategy": options.strategy,

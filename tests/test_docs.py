@@ -345,6 +345,8 @@ def test_efforts() -> None:
         + " |"
         for name, e in EFFORTS.items()
     ]
+    per_trial_s = EFFORTS["normal"].time_budget_s / EFFORTS["normal"].trials_per_task
+    assert f"{per_trial_s:.0f} s each" in section("Efforts")
     for effort in EFFORTS.values():
         said = f"{effort.build_deadline_s:g} s and a kernel's loading, checking and timing "
         assert said + f"{effort.run_deadline_s:g} s" in section("Efforts").replace("\n", " ")

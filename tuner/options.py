@@ -49,7 +49,7 @@ class TuneOptions:
     Attributes:
         target: `auto`, `llvm`, `cuda`, or the JSON of a TVM target.
         trials: total of the run; None is the effort's share for each task.
-        time_budget_s: wall time from the start; None is the effort's.
+        time_budget_s: wall time from the start; see `limit_s` for None.
         only: glob on task names; None is all of them.
         run: the run folder, or as text the URL of a run that several machines see (see
             `tuner.run_place`); None is a new folder under `runs/`.
@@ -79,3 +79,21 @@ class TuneOptions:
     max_kernels: int = MAX_KERNELS
     devices: int | None = None
     device_wait_s: float | None = None
+
+    @property
+    def limit_s(self) -> float:
+        """Wall time after which the run ends, whatever was done.
+
+        It is what the user said, or the effort's. One who asked for more trials than the effort
+        has for a task, and said nothing of time, wants them all: then there is so much more of it,
+        which only ends what does not get on.
+        """
+        if self.time_budget_s is not None:
+            return self.time_budget_s
+        asked = (self.trials or 0) / self.effort.trials_per_task
+        return self.effort.time_budget_s * max(1.0, asked)
+
+    @property
+    def finalists_s(self) -> float:
+        """At most so much of that goes to finalists, which more trials do not make more."""
+        return self.effort.finalist_share * (self.time_budget_s or self.effort.time_budget_s)

@@ -61,7 +61,7 @@ def _efforts() -> str:
     "time_budget_s",
     metavar="20m",
     type=Parsed("duration", parse.duration_s),
-    help="Wall time from the start. Default: the effort's.",
+    help="Wall time from the start. Default: the effort's, or what many --trials take.",
 )
 @click.option(
     "--effort",
@@ -160,8 +160,7 @@ def tune(
         uri = os.environ.get("MLFLOW_TRACKING_URI") or None
         return tune_model(options, watch=watch, stop=stop, tracking_uri=uri, on_ready=on_ready)
 
-    budget_s = options.time_budget_s or options.effort.time_budget_s
-    first = before(_READING, trials=options.trials or 0, time_budget_s=budget_s)
+    first = before(_READING, trials=options.trials or 0, time_budget_s=options.limit_s)
     return show_tuning(work, first, details=details, as_json=as_json)
 
 

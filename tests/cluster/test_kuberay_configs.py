@@ -120,7 +120,8 @@ def test_what_the_job_starts_is_a_command_of_ours() -> None:
     spec = load("kuberay-rayjob")["spec"]
     program, name, *arguments = shlex.split(spec["entrypoint"])
     assert program == "tuner"
-    assert cli.commands[name].make_context(name, arguments)
+    given = cli.commands[name].make_context(name, arguments).params
+    assert given["time_budget_s"] < spec["activeDeadlineSeconds"], "it is to end in order"
 
 
 @pytest.mark.parametrize("name", KUBERAY)

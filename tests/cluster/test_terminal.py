@@ -41,7 +41,7 @@ SNAPSHOT = Snapshot(
     pairwise_accuracy=0.81,
 )
 
-HEAD = "search  104/960 trials  2.3/s  gain 5.09x  7:22 left  model 81% right"
+HEAD = "search  104/960 trials  2.3/s  gain 5.09x  6:05 left  model 81% right"
 FOOT = "failed: 2 invalid, 1 build failed"
 NUMBERS = """\
 weight  trials  default    best  speed-up  failed
@@ -103,8 +103,19 @@ def test_how_busy_the_workers_were_is_said_with_the_reasons() -> None:
     assert said not in line(replace(over, phase="search")), "a line in a log stays short"
 
 
-def test_a_run_that_is_over_says_what_it_took() -> None:
-    assert "2:37 taken" in line(replace(SNAPSHOT, phase="done"))
+@pytest.mark.parametrize(
+    ("trials", "per_s", "left"), [(104, 2.34, "6:05"), (104, 0.5, "7:22"), (0, 0.0, "7:22")]
+)
+def test_what_is_left_is_what_the_budget_that_is_spent_first_leaves(
+    trials: int, per_s: float, left: str
+) -> None:
+    said = line(replace(SNAPSHOT, trials=trials, trials_per_s=per_s))
+    assert f"  {left} left  " in said
+
+
+@pytest.mark.parametrize("phase", ["ending", "finalists", "done"])
+def test_a_run_whose_search_is_over_says_what_it_took(phase: str) -> None:
+    assert "2:37 taken" in line(replace(SNAPSHOT, phase=phase))
 
 
 def test_numbers_for_people() -> None:

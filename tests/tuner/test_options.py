@@ -1,0 +1,48 @@
+"""How long a run may take: what the user said, or enough for what the user asked."""
+
+from __future__ import annotations
+
+import pytest
+
+from tuner.effort import EFFORTS
+from tuner.options import ModelSpec, TuneOptions
+
+NORMAL, QUICK = EFFORTS["normal"], EFFORTS["quick"]
+HOUR_S = 3600.0
+
+
+def options(
+    trials: int | None = None, time_budget_s: float | None = None, effort: str = "normal"
+) -> TuneOptions:
+    return TuneOptions(
+        ModelSpec("m.onnx"), trials=trials, time_budget_s=time_budget_s, effort=EFFORTS[effort]
+    )
+
+
+def test_without_a_word_the_effort_says_how_long() -> None:
+    assert options().limit_s == NORMAL.time_budget_s
+    assert options(effort="quick").limit_s == QUICK.time_budget_s
+
+
+def test_what_the_user_said_holds_whatever_the_trials() -> None:
+    for trials in (None, 3, 20_000):
+        assert options(trials, 2 * HOUR_S).limit_s == 2 * HOUR_S
+
+
+def test_who_asks_for_few_trials_has_the_efforts_time() -> None:
+    assert options(3).limit_s == options(NORMAL.trials_per_task).limit_s == NORMAL.time_budget_s
+
+
+@pytest.mark.parametrize("effort", EFFORTS)
+def test_who_asks_for_many_trials_gets_them(effort: str) -> None:
+    per_trial_s = EFFORTS[effort].time_budget_s / EFFORTS[effort].trials_per_task
+    found_s = options(20_000, effort=effort).limit_s
+    assert found_s == pytest.approx(20_000 * per_trial_s)
+    assert found_s > 20_000 * 5, "slow kernels on one device take less"
+
+
+def test_finalists_have_their_share_of_the_time_that_was_said_or_is_the_efforts() -> None:
+    assert options().finalists_s == pytest.approx(360.0)
+    assert options(time_budget_s=10 * HOUR_S).finalists_s == pytest.approx(HOUR_S)
+    assert options(time_budget_s=60.0).finalists_s == pytest.approx(6.0)
+    assert options(20_000).finalists_s == options().finalists_s
