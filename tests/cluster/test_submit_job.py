@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.loopback_head import ROOT, ray_head
+from tuner.record import Status, record_from_json
 
 pytestmark = [pytest.mark.tvm, pytest.mark.ray, pytest.mark.slow]
 
@@ -49,6 +50,19 @@ def submit(environment: dict[str, str], folder: Path, *words: str) -> subprocess
     )
 
 
+def in_mlflow(run: Path) -> tuple[set[str], str]:
+    """How the run and its tasks ended as MLflow knows them, and the winners that are with it."""
+    from mlflow.tracking import MlflowClient
+
+    client = MlflowClient(f"sqlite:///{run / 'mlflow.db'}")
+    experiment = client.get_experiment_by_name("tuner")
+    assert experiment is not None
+    runs = client.search_runs([experiment.experiment_id])
+    (parent,) = [r for r in runs if "mlflow.parentRunId" not in r.data.tags]
+    kept = Path(parent.info.artifact_uri.removeprefix("file://"), "best.jsonl")
+    return {r.info.status for r in runs}, kept.read_text()
+
+
 def trials(run: Path) -> int:
     with sqlite3.connect(f"file:{run / 'records.sqlite'}?mode=ro", uri=True) as database:
         return int(database.execute("select count(*) from record").fetchone()[0])
@@ -78,7 +92,7 @@ def test_a_request_that_cannot_be_met_fails_with_the_commands_own_code(
     assert job.returncode == 1
 
 
-def test_ctrl_c_stops_the_job_and_keeps_what_was_measured(
+def test_ctrl_c_stops_the_job_and_keeps_what_was_measured_and_the_winners(
     environment: dict[str, str], folder: Path, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
@@ -96,6 +110,11 @@ def test_ctrl_c_stops_the_job_and_keeps_what_was_measured(
     assert "stopped" in said.splitlines()[-1]
     assert "Stopped by a signal" in said
     assert trials(run) >= 3
+    statuses, winners = in_mlflow(run)
+    assert statuses == {"KILLED"}
+    assert winners == (run / "tracking" / "best.jsonl").read_text()
+    (winner,) = [record_from_json(line) for line in winners.splitlines()]
+    assert winner.measurement.status is Status.OK
 
 
 def test_who_has_no_token_is_told_so(environment: dict[str, str], folder: Path) -> None:
