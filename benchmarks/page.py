@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.goals import table
+
 RESULTS = Path(__file__).parent / "results"
 PAGE = Path(__file__).parent / "RESULTS.md"
 
@@ -158,8 +160,11 @@ def page(results: Path = RESULTS) -> str:
         "are one machine's on one day; what carries over are the ratios of one run. Brackets hold "
         "quartiles.\n",
     ]
-    for path in sorted(results.glob("*.json")):
-        parts += section(path.stem, json.loads(path.read_text()))
+    found = {path.stem: json.loads(path.read_text()) for path in sorted(results.glob("*.json"))}
+    if found:
+        parts += ["## Goals\n", *table(found), ""]
+    for name, result in found.items():
+        parts += section(name, result)
     return "\n".join(parts)
 
 

@@ -1,0 +1,184 @@
+"""What this project set out to reach, and what the results say of it.
+
+`table` puts each goal beside the figure of the file that measured it: nothing here is a result.
+What is not reached has a line on what was learnt from trying.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Result = Mapping[str, Any]
+Look = Callable[[Result], float | None]
+
+_LEAST, _MOST = operator.ge, operator.le
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """A figure to reach.
+
+    Attributes:
+        result: name of the result's file, without its ending.
+        look: finds the figure in the result; None where it has none.
+        reaches: compares the figure with the goal.
+        learnt: why it is not reached, where it is known.
+    """
+
+    what: str
+    result: str
+    look: Look
+    reaches: Callable[[float, float], bool]
+    goal: float
+    learnt: str = ""
+
+
+def at(path: str) -> Look:
+    """The value at keys joined by dots."""
+
+    def look(result: Result) -> float | None:
+        value: Any = result
+        for key in path.split("."):
+            value = value.get(key) if isinstance(value, Mapping) else None
+        return None if value is None else float(value)
+
+    return look
+
+
+def of_rows(how: Callable[[Sequence[float]], float], path: str) -> Look:
+    """The largest, or another, of the values that rows have at keys joined by dots."""
+
+    def look(result: Result) -> float | None:
+        found = [value for row in result["rows"] if (value := at(path)(row)) is not None]
+        return how(found) if found else None
+
+    return look
+
+
+def of_program(name: str, path: str) -> Look:
+    """The value of one program's row."""
+
+    def look(result: Result) -> float | None:
+        rows = (row for row in result["rows"] if row["program"] == name)
+        return next((at(path)(row) for row in rows), None)
+
+    return look
+
+
+def _first(values: Sequence[float]) -> float:
+    return values[0]
+
+
+def _peers() -> list[Goal]:
+    stock, gemm = "versus_metaschedule-geomean", "versus_metaschedule-gemm-512"
+    rate = "summary.rate_ratio.geometric_mean"
+    warm_rate = "summary.rate_from_33_ratio.geometric_mean"
+    blas = "versus_blas"
+    compiling = (
+        "LLVM takes 65 to 140 ms of a core for each kernel, ours as much as theirs, so that two "
+        "cores make twenty a second at most"
+    )
+    return [
+        Goal("trials/s over MetaSchedule's, GEMM 512", gemm, at(rate),
+             _LEAST, 4, compiling),
+        Goal("the same from trial 33 on", gemm, at(warm_rate),
+             _LEAST, 8, compiling),
+        Goal("time to MetaSchedule's best over its own, from the start", stock,
+             at("summary.time_to_their_best_from_start_ratio.at_least"), _MOST, 0.2,
+             "seven to ten seconds pass before the first trial: TVM is imported in six processes"),
+        Goal("the same from the first trial", stock,
+             at("summary.time_to_their_best_from_first_trial_ratio.at_least"), _MOST, 0.05,
+             "where its best is the machine's peak, it takes a whole search to be level"),
+        Goal("latency over MetaSchedule's at equal trials", stock,
+             at("summary.latency_ratio.geometric_mean"), _MOST, 0.5,
+             "half of these programs are at the machine's peak on both sides"),
+        Goal("OpenBLAS over ours, geometric mean", blas, at("summary.products.geometric_mean"),
+             _LEAST, 0.9),
+        Goal("the same, the worst shape", blas, at("summary.products.least"), _LEAST, 0.75),
+        *(
+            Goal(f"latency over onnxruntime's: {model}", f"versus_onnxruntime-{model}",
+                 at("summary.ratio"), _MOST, 1.0)
+            for model in ("squeezenet", "resnet50", "encoder")
+        ),
+        Goal("CPU ms of orchestration for each trial, once warm", gemm,
+             of_rows(_first, "ours.cpu_ms_per_trial.from_33.orchestration"), _MOST, 10,
+             "a third is MLflow's client, which a run imports once; Ray and actors are the rest"),
+        Goal("CPU ms of search for each trial, once warm", gemm,
+             of_rows(_first, "ours.cpu_ms_per_trial.from_33.search"), _MOST, 30),
+        Goal("memory of a whole run, MB", "versus_onnxruntime-resnet50",
+             at("summary.memory_mb.rss"), _MOST, 4096,
+             "what processes share is counted for each of them; once, it is the `pss`"),
+        Goal("bytes of memory-bound programs a second over a copy's, the worst", "memory_bound",
+             at("summary.least"), _LEAST, 0.6,
+             "a copy within a cache moves 16 floats in two cycles; a softmax of them takes ten"),
+        Goal("float32 over int8, geometric mean", "int8", at("summary.geometric_mean"), _LEAST, 2),
+    ]  # fmt: skip
+
+
+def _dynamic() -> list[Goal]:
+    def of(name: str, what: str, path: str, reaches: Any, goal: float, learnt: str = "") -> Goal:
+        return Goal(f"{what}: {name}", "dynamic", of_program(name, path), reaches, goal, learnt)
+
+    goals = []
+    for name in ("dense", "scores", "mixed"):
+        goals += [
+            of(name, "time to tune each size over ours", "wall_ratio", _LEAST, 6),
+            of(name, "latency over tuned alone, mean", "latency.over_static.mean", _MOST, 1.05),
+            of(name, "the same, worst size", "latency.over_static.worst", _MOST, 1.15),
+            of(name, "latency over OpenBLAS, mean", "latency.over_blas.mean", _MOST, 1.05),
+            of(name, "predictions off by", "kernel_set.prediction_error", _MOST, 0.1),
+        ]
+    most = of_rows(max, "decision_us")
+    return [
+        *goals,
+        Goal("microseconds to decide on a kernel", "dynamic", most, _MOST, 1),
+        Goal("wrong sizes of 306 for each program", "dynamic", at("summary.errors"), _MOST, 0),
+        Goal("time to tune each of 128 sizes over ours, the least", "dynamic-1-128",
+             at("summary.wall_ratio"), _LEAST, 60),
+    ]  # fmt: skip
+
+
+def _fleet() -> list[Goal]:
+    return [
+        Goal("chaos: kills", "fleet-chaos", at("kills_total"), _LEAST, 100),
+        Goal("chaos: records of 1,000 trials", "fleet-chaos", at("records"), _LEAST, 1000),
+        Goal("chaos: twice", "fleet-chaos", at("duplicates"), _MOST, 0),
+        Goal("chaos: LOST", "fleet-chaos", at("lost"), _MOST, 10),
+        Goal("chaos: OK", "fleet-chaos", at("statuses.ok"), _LEAST, 950),
+        Goal("share of linear at 128 slots", "fleet-scale", _at_128_slots, _LEAST, 0.9),
+        Goal("trials/s of the core alone", "fleet-scale", at("core_trials_per_s"), _LEAST, 800),
+        Goal("MB after 100,000 records", "fleet-scale", at("memory.peak_mb"), _MOST, 2000),
+        Goal("s from joining to work, median", "fleet-join", at("join_median_s"), _MOST, 10),
+        Goal("s from leaving to requeue, median", "fleet-join", at("leave_median_s"), _MOST, 10),
+        Goal("slots busy with a backlog", "fleet-slots", at("busy"), _LEAST, 0.95),
+    ]
+
+
+def _at_128_slots(result: Result) -> float | None:
+    return next((float(r["efficiency"]) for r in result["rows"] if r["slots"] == 128), None)
+
+
+GOALS: tuple[Goal, ...] = (*_peers(), *_dynamic(), *_fleet())
+
+
+def table(results: Mapping[str, Result]) -> list[str]:
+    """Markdown lines.
+
+    Args:
+        results: by the names of their files.
+    """
+    lines = ["| what | goal | reached | |", "|---|---|---|---|"]
+    for goal in GOALS:
+        result = results.get(goal.result)
+        value = None if result is None else goal.look(result)
+        bound = f"{'at least' if goal.reaches is _LEAST else 'at most'} {goal.goal:g}"
+        if value is None:
+            lines.append(f"| {goal.what} | {bound} | not measured | |")
+            continue
+        there = goal.reaches(value, goal.goal)
+        said = "yes" if there else f"**no**{': ' if goal.learnt else ''}{goal.learnt}"
+        lines.append(f"| {goal.what} | {bound} | {value:.3g} | {said} |")
+    return lines
