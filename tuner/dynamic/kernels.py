@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -136,29 +136,45 @@ class Kernels:
 
     def latencies_s(self, numbers: Sequence[int], places: Sequence[int]) -> Floats:
         """Kernels by shapes: what was measured, and elsewhere what is predicted."""
-        return self.forecast(numbers, places)[0]
+        costs = self._estimates_s(numbers, places)
+        if self._times_s and len(numbers):
+            learned = self._learned()
+            rows = np.array([self._rows[n] for n in numbers])
+            costs = costs * np.exp(learned.means(rows, np.asarray(places)))
+        for row, column, known_s in self._known(numbers, places):
+            costs[row, column] = known_s
+        return costs
 
     def forecast(self, numbers: Sequence[int], places: Sequence[int]) -> tuple[Floats, Floats]:
         """Latencies, kernels by shapes, and the standard deviation of their logarithms, which is
         0 of what was measured."""
-        if not len(numbers):
-            return np.zeros((0, len(places))), np.zeros((0, len(places)))
-        costs = np.array([self._kernels[n].costs_s for n in numbers], dtype=np.float64)
-        costs = np.minimum(costs[:, list(places)], _HOPELESS_S)
+        costs = self._estimates_s(numbers, places)
         spreads = np.full(costs.shape, _UNKNOWN)
         grid = np.meshgrid(np.asarray(numbers), np.asarray(places), indexing="ij")
-        if self._times_s:
+        if self._times_s and len(numbers):
             learned = self._learned()
             rows = np.array([self._rows[n] for n in grid[0].ravel().tolist()])
             mean, spread = learned.predict(rows, grid[1].ravel())
             costs = costs * np.exp(mean).reshape(costs.shape)
             spreads = spread.reshape(costs.shape)
+        for row, column, known_s in self._known(numbers, places):
+            costs[row, column], spreads[row, column] = known_s, 0.0
+        return costs, spreads
+
+    def _estimates_s(self, numbers: Sequence[int], places: Sequence[int]) -> Floats:
+        if not len(numbers):
+            return np.zeros((0, len(places)))
+        costs = np.array([self._kernels[n].costs_s for n in numbers], dtype=np.float64)
+        return np.minimum(costs[:, list(places)], _HOPELESS_S)
+
+    def _known(
+        self, numbers: Sequence[int], places: Sequence[int]
+    ) -> Iterator[tuple[int, int, float]]:
         for row, number in enumerate(numbers):
             for column, place in enumerate(places):
-                known = self._times_s.get((number, place))
-                if known is not None:
-                    costs[row, column], spreads[row, column] = known, 0.0
-        return costs, spreads
+                known_s = self._times_s.get((number, place))
+                if known_s is not None:
+                    yield row, column, known_s
 
     def _learned(self) -> Residuals:
         if self._residuals is None:

@@ -75,6 +75,20 @@ class Residuals:
         left = self._variance - np.square(explained).sum(axis=0)
         return mean, np.sqrt(np.maximum(left, 0.0))
 
+    def means(self, kernels: Places, places: Places) -> Floats:
+        """Means of all pairs of some kernels and shapes: kernels by shapes.
+
+        The same as `predict` has. The covariance is made of products of what kernels and what
+        shapes have in common, so hundreds of each take a few products of matrices.
+        """
+        alike = self._likeness[np.ix_(kernels, self._kernels)] * self._weights
+        same = (kernels[:, None] == self._kernels[None, :]) * self._weights
+        near = self._nearness[np.ix_(places, self._places)].T
+        pair = (places[:, None] == self._places[None, :]).T
+        apart = (_ALIKE * alike + _OWN * same).sum(axis=1, keepdims=True)
+        here = (_ALIKE_HERE * alike + _OWN_HERE * same + _SHAPE * self._weights) @ near
+        return np.asarray(self._mean + self._variance * (apart + here + _PAIR * same @ pair))
+
     def _covariance(self, ka: Places, sa: Places, kb: Places, sb: Places) -> Floats:
         alike = self._likeness[np.ix_(ka, kb)]
         near = self._nearness[np.ix_(sa, sb)]

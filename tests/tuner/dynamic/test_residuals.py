@@ -140,5 +140,6 @@ def test_predictions_are_finite_and_no_less_sure_than_before_any_measurement(
     learned = residuals(pairs, features, np.array(sizes, dtype=np.float64)[:, None])
     found, spreads = learned.predict(np.repeat(np.arange(6), 5), np.tile(np.arange(5), 6))
     assert np.isfinite(found).all()
+    assert learned.means(np.arange(6), np.arange(5)).ravel() == pytest.approx(found, abs=1e-6)
     assert (spreads >= 0.0).all()
     assert spreads.max() <= max(0.3, float(np.std(list(pairs.values()) or [0.0]))) + 1e-9
