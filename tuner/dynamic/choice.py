@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -26,7 +25,8 @@ class ShapeTimes:
 
     Attributes:
         kernel: that the tree takes for it, by its place in `KernelSet.kernels`.
-        latency_s: of that kernel; `best_s` of the best kernel of all.
+        latency_s: of that kernel; `best_s` of the best kernel of all that were measured, whether
+            it may be in the set or not.
         measured: whether the first of these was; else it is predicted.
         padding: share of the kernel's work that lies beyond the shape, which is what its guard
             costs; None where its template knows of none.
@@ -47,8 +47,8 @@ class KernelSet:
 
     Attributes:
         kernels: by the numbers that the tree's leaves hold.
-        losses: of the best set of one kernel, two, and so on: latency against each shape's best
-            kernel, weighted over the shapes.
+        losses: of the best set of one kernel, two, and so on: latency against that of each
+            shape's best kernel of all, weighted over the shapes.
         loss: of the tree.
         error: mean absolute error of predictions for pairs that the search had not measured, as
             a share of what was then measured; None where there were too few.
@@ -75,23 +75,27 @@ def choose_kernels(
 ) -> KernelSet | None:
     """The set of at most `most` kernels that serves a task's shapes best, and its tree.
 
-    Only kernels that were timed again on every measured shape are taken, where there are any.
+    Where finalists were timed again, the set is made of them, and of what the search alone would
+    take: whoever is in that may have had no turn before time ran out. Times of finalists come
+    before those of the search, which are brought to their pace.
 
     Returns:
         None where nothing of use was measured.
     """
-    describe = cache(describe)  # asked twice for each: of all records, and of the search's
     mine = [r for r in records if r.trial.task_key == task.key and r.trial.instance]
-    table = _table(task, mine, describe)
-    known = _timed_again(table, mine) or table.measured
-    if not known:
+    candidates = dict.fromkeys(r.trial.candidate for r in mine)
+    kernels = [kernel for c in candidates if (kernel := describe(c)) is not None]
+    searched = _table(task, kernels, (r for r in mine if not r.trial.rung))
+    table = _table(task, kernels, _at_one_pace(mine))
+    if not table.measured:
         return None
     places = range(len(table.instances))
+    best_s = table.latencies_s(table.measured, places).min(axis=0)
+    known = _eligible(table, searched, mine, most)
     latencies_s = table.latencies_s(known, places)
     layouts = [table[n].layout for n in known]
-    selection = select(latencies_s, table.weights, most, layouts)
+    selection = select(latencies_s, table.weights, most, layouts, best_s=best_s)
     rows = list(selection.kernels)
-    best_s = latencies_s.min(axis=0)
     costs = latencies_s[rows] / best_s * (table.weights / table.weights.sum())
     dims = [name for name, _ in table.instances[0]]
     values = np.array([[v for _, v in i] for i in table.instances], dtype=np.int64)
@@ -102,7 +106,7 @@ def choose_kernels(
     chosen_s = latencies_s[[rows[place] for place in used]]
     shapes = _times(table, chosen, tree, chosen_s, best_s)
     loss = sum(s.weight * s.latency_s / s.best_s for s in shapes) / table.weights.sum()
-    error, judged = _prediction_error(task, mine, describe)
+    error, judged = _prediction_error(searched, mine)
     return KernelSet(
         kernels=tuple(table[n].candidate for n in chosen),
         tree=tree,
@@ -114,25 +118,47 @@ def choose_kernels(
     )
 
 
-def _table(task: Task, records: Iterable[Record], describe: Describe) -> Kernels:
+def _table(task: Task, kernels: Iterable[Kernel], records: Iterable[Record]) -> Kernels:
     table = Kernels(task.shapes)
+    for kernel in kernels:
+        table.add(kernel)
     for record in records:
-        kernel = describe(record.trial.candidate)
-        if kernel is not None:
-            table.add(kernel)
-            table.observe(record)
+        table.observe(record)
     return table
 
 
-def _timed_again(table: Kernels, records: Iterable[Record]) -> list[int]:
-    """Kernels that were finalists: timed again wherever any was."""
-    again: dict[str, set[Instance]] = {}
+def _at_one_pace(records: Sequence[Record]) -> list[Record]:
+    """Records with the times of the search as they would be among the finalists.
+
+    Where not everything was timed again, some of these meet. What the machine did in the meantime,
+    and the luck that made finalists look fast, should not decide then.
+    """
+    searched: dict[tuple[str, Instance], float] = {}
+    again: dict[tuple[str, Instance], float] = {}
     for record in records:
-        if record.trial.rung > 0 and record.latency_s is not None:
-            again.setdefault(record.trial.candidate.key, set()).add(record.trial.instance)
-    everywhere: set[Instance] = set().union(*again.values())
-    whole = {key for key, instances in again.items() if instances == everywhere}
-    return [n for n in table.measured if table[n].candidate.key in whole]
+        pair = (record.trial.candidate.key, record.trial.instance)
+        if record.latency_s is not None:
+            times_s = again if record.trial.rung else searched
+            times_s[pair] = min(record.latency_s, times_s.get(pair, np.inf))
+    ratios = [seconds / searched[pair] for pair, seconds in again.items() if pair in searched]
+    pace = float(np.median(ratios)) if ratios else 1.0
+    return [record if record.trial.rung else _slowed(record, pace) for record in records]
+
+
+def _slowed(record: Record, by: float) -> Record:
+    samples_s = tuple(sample * by for sample in record.measurement.samples_s)
+    return replace(record, measurement=replace(record.measurement, samples_s=samples_s))
+
+
+def _eligible(table: Kernels, searched: Kernels, records: Iterable[Record], most: int) -> list[int]:
+    """Kernels that were timed again, and those that the search alone would take."""
+    again = {r.trial.candidate.key for r in records if r.trial.rung and r.latency_s is not None}
+    sound = [n for n in searched.measured if not table.failed(n)]
+    latencies_s = searched.latencies_s(sound, range(len(searched.instances)))
+    layouts = [searched[n].layout for n in sound]
+    alone = select(latencies_s, searched.weights, most, layouts).kernels
+    taken = {sound[row] for row in alone}
+    return [n for n in table.measured if n in taken or table[n].candidate.key in again]
 
 
 def _times(
@@ -156,12 +182,8 @@ def _times(
     return tuple(found)
 
 
-def _prediction_error(
-    task: Task, records: Sequence[Record], describe: Describe
-) -> tuple[float | None, int]:
+def _prediction_error(table: Kernels, records: Sequence[Record]) -> tuple[float | None, int]:
     """How far predictions from the search alone were off where finalists were measured after."""
-    searched = [r for r in records if r.trial.rung == 0]
-    table = _table(task, searched, describe)
     errors = []
     last: dict[tuple[int, int], float] = {}
     for record in records:

@@ -38,7 +38,12 @@ class Selection:
 
 
 def select(
-    latencies_s: Floats, weights: Floats, most: int, groups: Sequence[str] | None = None
+    latencies_s: Floats,
+    weights: Floats,
+    most: int,
+    groups: Sequence[str] | None = None,
+    *,
+    best_s: Floats | None = None,
 ) -> Selection:
     """The best set of at most `most` kernels, all of one group.
 
@@ -46,18 +51,24 @@ def select(
         latencies_s: kernels by shapes; infinite where a kernel cannot serve a shape.
         weights: of the shapes.
         groups: of each kernel; only kernels of one group can be together.
+        best_s: what each shape's latency is compared with; None is the best of these kernels.
     """
-    found = select_each(latencies_s, weights, most, groups)
+    found = select_each(latencies_s, weights, most, groups, best_s=best_s)
     return min(found.values(), key=lambda selection: selection.loss, default=Selection((), ()))
 
 
 def select_each(
-    latencies_s: Floats, weights: Floats, most: int, groups: Sequence[str] | None = None
+    latencies_s: Floats,
+    weights: Floats,
+    most: int,
+    groups: Sequence[str] | None = None,
+    *,
+    best_s: Floats | None = None,
 ) -> dict[str, Selection]:
     """Like `select`, the best set of each group; losses are against the best of all groups."""
     if not len(latencies_s) or most < 1:
         return {}
-    best_s = latencies_s.min(axis=0)
+    best_s = latencies_s.min(axis=0) if best_s is None else best_s
     costs = latencies_s / best_s * (weights / weights.sum())
     names = list(groups) if groups is not None else [""] * len(costs)
     return {

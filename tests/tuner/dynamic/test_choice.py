@@ -104,11 +104,17 @@ def test_weights_decide_what_a_set_is_good_at() -> None:
 
 
 def test_finalists_come_before_what_only_looked_fast() -> None:
-    """One lucky timing of the search does not beat two that were timed again."""
-    lucky = timed("x", 0.1, 0.1, 0.1)
+    """The search saw nothing in it, and now it looks better than what was timed again."""
+    never = timed("x", 1.1, 4.4, 18)
+    again = timed("s", 1, 4, 40, rung=1)
+    assert names(chosen([*never, *SMALL, *again], most=1)) == {"s"}
+
+
+def test_what_the_search_would_take_has_its_place_though_it_was_not_timed_again() -> None:
+    """Time ran out, or a session found it and was stopped."""
+    found = timed("x", 0.1, 0.1, 0.1)
     again = [*timed("s", 1, 4, 16, rung=1), *timed("l", 4, 2, 4, rung=1)]
-    assert names(chosen([*lucky, *SMALL, *LARGE])) == {"x"}
-    assert names(chosen([*lucky, *SMALL, *LARGE, *again])) == {"s", "l"}
+    assert names(chosen([*found, *SMALL, *LARGE, *again])) == {"x"}
 
 
 def test_a_finalist_is_as_fast_as_it_was_when_timed_again() -> None:
@@ -116,11 +122,31 @@ def test_a_finalist_is_as_fast_as_it_was_when_timed_again() -> None:
     assert [s.latency_s for s in found.shapes] == [2.0, 6.0, 9.0]
 
 
-def test_one_that_was_timed_again_on_some_shapes_only_is_no_finalist() -> None:
-    """Time ran out, or it failed on another."""
-    part = [*timed("x", 0.1, 0.1, 0.1), record("x", 1, 0.1, rung=1)]
-    found = chosen([*SMALL, *part, *timed("s", 1, 4, 16, rung=1)])
-    assert names(found) == {"s"}
+def test_one_that_was_timed_again_on_some_shapes_only_is_as_fast_as_before_on_the_others() -> None:
+    """Its workers were lost, or time ran out."""
+    lost = record("l", 16, 0.0, rung=1, status=Status.LOST)
+    part = [record("l", 1, 4, rung=1), lost, record("l", 128, 5, rung=1)]
+    found = chosen([*SMALL, *LARGE, *part, *timed("s", 1, 4, 16, rung=1)])
+    assert names(found) == {"s", "l"}
+    assert [s.latency_s for s in found.shapes] == [1.0, 2.0, 5.0]
+
+
+def test_a_machine_that_has_become_slower_does_not_speak_against_finalists() -> None:
+    """What was not timed again is taken to be as much slower as the others are."""
+    again = [*timed("s", 2, 8, 32, rung=1), record("l", 1, 8, rung=1)]
+    found = chosen([*timed("s", 1, 4, 16), *timed("l", 4, 6, 5), *again])
+    taken = [json.loads(found.kernels[s.kernel].payload) for s in found.shapes]
+    assert taken == ["s", "s", "l"]
+    assert [s.latency_s for s in found.shapes] == [2.0, 8.0, 10.0]
+
+
+def test_a_set_is_compared_with_the_best_of_all_that_was_measured() -> None:
+    """Whether that may be in it or not: it would be too many, or of another layout."""
+    again = [record("m", size, seconds, rung=1) for size, seconds in ((1, 2), (16, 3), (128, 8))]
+    found = chosen([*SMALL, *LARGE, *MIDDLE, *again], most=1)
+    assert names(found) == {"m"}
+    assert [s.best_s for s in found.shapes] == [1.0, 2.0, 4.0]
+    assert found.loss == pytest.approx((2.0 + 1.5 + 2.0) / 3)
 
 
 def test_a_finalist_that_failed_when_timed_again_is_not_taken() -> None:
