@@ -25,6 +25,13 @@ def kernel_set(store: RecordStore, task: Task, most: int) -> KernelSet | None:
     return choose_kernels(task, tuple(store.scan(task.key)), TaskSpace(task).kernel, most)
 
 
+def chosen_s(store: RecordStore, most: int) -> dict[str, float]:
+    """What the kernels of each task with symbolic dimensions take, weighted over its shapes, by
+    task key."""
+    sets = ((task.key, kernel_set(store, task, most)) for task in store.tasks())
+    return {key: chosen.latency_s for key, chosen in sets if chosen is not None}
+
+
 def described(task: Task, chosen: KernelSet) -> dict[str, Any]:
     """A kernel set as plain data.
 

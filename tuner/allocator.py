@@ -53,7 +53,7 @@ def view(progress: TaskProgress, *, in_flight: int, is_open: bool) -> TaskView:
         weight=progress.task.weight,
         flops=progress.task.flops,
         trials=progress.spent + in_flight,
-        best_s=progress.best_s,
+        best_s=progress.so_far_s,
         history=progress.history,
         open=is_open,
     )

@@ -51,7 +51,7 @@ def schedule(
     """
 
     def share(entry: tuple[TaskProgress, Sequence[tuple[Candidate, Instance]]]) -> float:
-        return -entry[0].task.weight * (entry[0].best_s or 0.0)
+        return -entry[0].task.weight * (entry[0].so_far_s or 0.0)
 
     ordered = sorted(tasks, key=share)
     most = max((rounds(progress.task) for progress, _ in ordered), default=0)

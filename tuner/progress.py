@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from tuner.record import Record, Status
-from tuner.task import Instance, Task
+from tuner.task import Instance, Shapes, Task
 from tuner.utilisation import SlotSeconds
 
 
@@ -20,7 +21,7 @@ class TaskProgress:
         statuses: how many rung-0 trials ended each way.
         bests: best latency seen in the search, by shape; a static task has one, `()`.
         defaults: latency of the default schedule, by shape.
-        history: best latency after each counted trial, None before the first valid one.
+        history: `so_far_s` after each counted trial.
         retimed: samples of each candidate's re-timings, by candidate key.
     """
 
@@ -32,6 +33,10 @@ class TaskProgress:
     defaults: dict[Instance, float] = field(default_factory=dict)
     history: list[float | None] = field(default_factory=list)
     retimed: dict[str, list[float]] = field(default_factory=dict)
+    _measured: Shapes = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._measured = _measured(self.task)
 
     def observe(self, record: Record) -> None:
         """Take one record of this task in."""
@@ -51,14 +56,25 @@ class TaskProgress:
                 self.defaults[instance] = latency_s
             self._improve(instance, latency_s)
         if status.spends_budget:
-            self.history.append(self.best_s)
+            self.history.append(self.so_far_s)
 
     def _improve(self, instance: Instance, latency_s: float) -> None:
         self.bests[instance] = min(latency_s, self.bests.get(instance, latency_s))
 
     @property
     def best_s(self) -> float | None:
-        """Best latency: the weighted mean over the shapes that have one."""
+        """Best latency; of many shapes the weighted mean, each with the kernel that is best for it.
+
+        No set of few kernels is faster than that. None until all shapes that are measured have a
+        time: means over some of them cannot be compared.
+        """
+        known = all(instance in self.bests for instance, _ in self._measured)
+        return self.so_far_s if known else None
+
+    @property
+    def so_far_s(self) -> float | None:
+        """The same over the shapes that have a time, which rises when a heavy one gets its first;
+        None before there is any."""
         return self._mean(self.bests)
 
     @property
@@ -76,8 +92,7 @@ class TaskProgress:
         return theirs if theirs is None or not ours else best_s * theirs / ours
 
     def _mean(self, latencies_s: Mapping[Instance, float]) -> float | None:
-        weights = dict(self.task.shapes)
-        known = [(weights.get(i, 1.0), s) for i, s in latencies_s.items()]
+        known = [(weight, latencies_s[i]) for i, weight in self._measured if i in latencies_s]
         total = sum(weight for weight, _ in known)
         return sum(weight * s for weight, s in known) / total if total else None
 
@@ -86,6 +101,14 @@ class TaskProgress:
         """Rung-0 trials that gave no time."""
         good = (Status.OK, Status.CENSORED)
         return sum(n for status, n in self.statuses.items() if status not in good)
+
+
+def _measured(task: Task) -> Shapes:
+    if not task.shapes:
+        return (((), 1.0),)
+    from tuner.shapes import measured_shapes  # NumPy is too much for `tuner --help`
+
+    return measured_shapes(task.shapes)
 
 
 def fold(
@@ -179,8 +202,15 @@ def side_by_side(parts: Mapping[str, Snapshot]) -> Snapshot:
     )
 
 
-def rows(progress: Iterable[TaskProgress]) -> tuple[TaskRow, ...]:
-    """Tasks as people see them."""
+def rows(
+    progress: Iterable[TaskProgress], chosen_s: Mapping[str, float] = MappingProxyType({})
+) -> tuple[TaskRow, ...]:
+    """Tasks as people see them.
+
+    Args:
+        chosen_s: latencies of the kernels that were chosen for tasks with many shapes, by task
+            key; these are then what is the best.
+    """
     return tuple(
         TaskRow(
             key=p.task.key,
@@ -188,7 +218,7 @@ def rows(progress: Iterable[TaskProgress]) -> tuple[TaskRow, ...]:
             weight=p.task.weight,
             trials=p.spent,
             default_s=p.default_s,
-            best_s=p.best_s,
+            best_s=chosen_s.get(p.task.key, p.best_s),
             failures=p.failures,
         )
         for p in progress

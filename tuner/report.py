@@ -10,8 +10,10 @@ from __future__ import annotations
 import json
 import math
 import statistics
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypedDict
 
 from tuner.atomic import atomic_file
@@ -22,6 +24,7 @@ from tuner.store import RecordStore
 from tuner.task import Task
 from tuner.utilisation import total
 
+_NOTHING: Mapping[str, float] = MappingProxyType({})
 _INNOCENT = frozenset({Status.OK, Status.LOST})
 """How a re-timing may end without speaking against its candidate."""
 
@@ -34,7 +37,8 @@ class TaskStatus(TypedDict):
         trials: as in `StatusReport`, of this task.
         ok, censored, failures: likewise.
         default_ms: latency of the default schedule in the search.
-        best_ms: best latency seen in the search.
+        best_ms: best latency seen in the search; of a task with symbolic dimensions what its
+            kernels take, or before any are chosen see `TaskProgress.best_s`.
         gflops: 1e9 floating point operations per second at `best_ms`; None where none are counted.
     """
 
@@ -90,8 +94,8 @@ class BestOfTask(TypedDict):
         gflops: 1e9 floating point operations per second at `latency_ms`; None where none are
             counted.
         candidate: key of the winner; the default's where nothing beat it. None for a task with
-            symbolic dimensions, which has a set of kernels; its latencies are weighted means over
-            its shapes.
+            symbolic dimensions, which has a set of kernels; its latencies are those of
+            `TaskStatus`.
     """
 
     name: str
@@ -109,8 +113,12 @@ class BestReport(TypedDict):
     tasks: list[BestOfTask]
 
 
-def status_report(store: RecordStore) -> StatusReport:
-    """How the run in a store stands. Reads counts and winners only, so it is quick in any run."""
+def status_report(store: RecordStore, chosen_s: Mapping[str, float] = _NOTHING) -> StatusReport:
+    """How the run in a store stands. Reads counts and winners only, so it is quick in any run.
+
+    Args:
+        chosen_s: what the kernels of tasks with symbolic dimensions take, by task key.
+    """
     counts, defaults = store.counts(), store.defaults()
     rows = []
     totals: dict[Status, int] = {}
@@ -119,6 +127,7 @@ def status_report(store: RecordStore) -> StatusReport:
         for status, n in statuses.items():
             totals[status] = totals.get(status, 0) + n
         default, best = _default_and_best(store, task, defaults.get(task.key))
+        best = chosen_s.get(task.key, best)
         rows.append(
             TaskStatus(
                 name=task.name,
@@ -157,8 +166,13 @@ def _default_and_best(
     return _Timings.of(store, task.key, default_key).search_s, best
 
 
-def best_report(store: RecordStore, task: str | None = None) -> BestReport:
+def best_report(
+    store: RecordStore, task: str | None = None, chosen_s: Mapping[str, float] = _NOTHING
+) -> BestReport:
     """The winner of each task, or of the task of that name or key.
+
+    Args:
+        chosen_s: as for `status_report`.
 
     Raises:
         TunerError: there is no such task.
@@ -167,16 +181,25 @@ def best_report(store: RecordStore, task: str | None = None) -> BestReport:
     if task is not None and not tasks:
         raise TunerError(f"this run has no task {task}: `tuner status` lists its tasks")
     counts, defaults = store.counts(), store.defaults()
-    rows = [_best_of(store, t, counts.get(t.key, {}), defaults.get(t.key)) for t in tasks]
-    return BestReport(tasks=rows)
+    return BestReport(
+        tasks=[
+            _best_of(store, t, counts.get(t.key, {}), defaults.get(t.key), chosen_s.get(t.key))
+            for t in tasks
+        ]
+    )
 
 
 def _best_of(
-    store: RecordStore, task: Task, statuses: dict[Status, int], default_key: str | None
+    store: RecordStore,
+    task: Task,
+    statuses: dict[Status, int],
+    default_key: str | None,
+    chosen_s: float | None,
 ) -> BestOfTask:
     key = None
     if task.shapes:
-        default_s, latency_s = _default_and_best(store, task, default_key)
+        default_s, best_s = _default_and_best(store, task, default_key)
+        latency_s = best_s if chosen_s is None else chosen_s
     else:
         winner = choose_best(store, task.key)
         key = winner.trial.candidate.key if winner else None

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, runtime_checkable
 
 from tuner.candidate import Candidate, Draft
+from tuner.dynamic.choice import KernelSet
 from tuner.measure import Evaluated
 from tuner.record import Record, Trial
 from tuner.task import Instance, Task
@@ -44,6 +45,14 @@ class ChoosesFinalists(Protocol):
 
     def finalists(self) -> list[tuple[Candidate, Instance]]:
         """Candidates and the shapes to time them on, those of one shape together."""
+
+
+@runtime_checkable
+class ChoosesKernels(Protocol):
+    """A search whose task gets a few kernels for all its shapes."""
+
+    def kernel_set(self, records: Sequence[Record]) -> KernelSet | None:
+        """The kernels, from all records of the task; None where nothing of use was measured."""
 
 
 SearchMaker = Callable[[Task, int], Search]

@@ -19,7 +19,6 @@ from typing import Literal
 from tuner.allocator import priorities, view
 from tuner.candidate import Candidate
 from tuner.dataset import Dataset
-from tuner.dynamic.search import MEASURED_SHAPES
 from tuner.effort import Effort
 from tuner.estimates import EstimateQuality
 from tuner.finalists import finalists, schedule
@@ -28,8 +27,8 @@ from tuner.measure import Evaluated, Features, Measurer, SpacePool
 from tuner.observer import FittedModel, Observer
 from tuner.progress import Snapshot, fold, gain, rows
 from tuner.record import Record, Trial, TrialKey
-from tuner.search import ChoosesFinalists, SearchMaker, by_task
-from tuner.shapes import sampled
+from tuner.search import ChoosesFinalists, ChoosesKernels, SearchMaker, by_task
+from tuner.shapes import measured_shapes
 from tuner.store import RecordStore
 from tuner.task import Instance, Task
 from tuner.utilisation import Utilisation, idle_reasons
@@ -122,6 +121,7 @@ class Session:
         self._in_flight: dict[TrialKey, Trial] = {}
         self._refusals: Counter[str] = Counter()
         self._errors: Counter[str] = Counter()
+        self._chosen_s: dict[str, float] = {}
         self._new_records = 0
         self._session_id = store.begin_session(wall())
         self._searches = {t.key: make_search(t, seed + self._session_id) for t in self._tasks}
@@ -163,6 +163,7 @@ class Session:
         if self._stop.is_set():
             ended = "signal"
         self._phase = "done"
+        self._choose_kernels()
         self._tell(ended=True)
         self._store.end_session(self._session_id, self._wall(), ended)
         return ended
@@ -342,10 +343,18 @@ class Session:
         )
         return [(candidate, ()) for candidate in found]
 
+    def _choose_kernels(self) -> None:
+        """Say what the kernels take that tasks with many shapes get."""
+        for task_key, search in self._searches.items():
+            if isinstance(search, ChoosesKernels):
+                chosen = search.kernel_set(tuple(self._store.scan(task_key)))
+                if chosen is not None:
+                    self._chosen_s[task_key] = chosen.latency_s
+
     def _of_default(self, task: Task) -> Trial:
         """The trial of a task's default schedule; of many shapes, on the one in the middle of
         those that are measured."""
-        measured = sampled(task.shapes, MEASURED_SHAPES)
+        measured = measured_shapes(task.shapes)
         instance = measured[len(measured) // 2][0] if measured else ()
         return Trial(task.key, self._defaults[task.key], instance)
 
@@ -390,7 +399,7 @@ class Session:
     def _draw(self) -> Snapshot:
         elapsed_s = self._clock() - self._started_s
         statuses: Counter[str] = Counter()
-        tasks = rows(self._progress.values())
+        tasks = rows(self._progress.values(), self._chosen_s)
         for p in self._progress.values():
             statuses.update({str(s): n for s, n in p.statuses.items()})
         return Snapshot(
@@ -411,7 +420,7 @@ class Session:
 
     def _message(self) -> str:
         """What a user should know beyond the numbers."""
-        if self._errors and all(p.best_s is None for p in self._progress.values()):
+        if self._errors and all(p.so_far_s is None for p in self._progress.values()):
             (reason, count), *_ = self._errors.most_common(1)
             return f"no trial gave a time so far; {count} failed: {reason}"
         if self._refusals and not self._known and not len(self._dataset):

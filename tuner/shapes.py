@@ -21,6 +21,8 @@ Dims = Sequence[tuple[str, tuple[int, ...]]]
 
 MOST_SHAPES = 512
 """More than these are stood for by a sample: what a kernel costs hardly changes between them."""
+MEASURED_SHAPES = 16
+"""At most so many of a task's shapes are measured; the others are predicted."""
 _MOST_COMBINED = 1 << 20
 _HEAVIEST = 1e100
 _SIZE = re.compile(r"[0-9]{1,10}")
@@ -152,6 +154,11 @@ def merged(shapes: Shapes) -> Shapes:
     for instance, weight in shapes:
         found[instance] = found.get(instance, 0.0) + weight
     return tuple(sorted(found.items()))
+
+
+def measured_shapes(shapes: Shapes) -> Shapes:
+    """Those of a task's shapes that are measured; see `sampled`."""
+    return sampled(shapes, MEASURED_SHAPES)
 
 
 def sampled(shapes: Shapes, most: int) -> Shapes:

@@ -53,8 +53,14 @@ def best_with_traces(
     from cluster.kernel_sets import described, kernel_set
     from tuner.report import best_report, choose_best
 
-    report = best_report(store, task)
     known = {t.name: t for t in store.tasks()}
+    sets = {
+        t.key: chosen
+        for t in known.values()
+        if task in (None, t.name, t.key)
+        and (chosen := kernel_set(store, t, max_kernels)) is not None
+    }
+    report = best_report(store, task, {key: chosen.latency_s for key, chosen in sets.items()})
     rows = []
     for row in report["tasks"]:
         found = known[row["name"]]
@@ -64,8 +70,7 @@ def best_with_traces(
             from spaces.realize import trace_text
 
             trace = trace_text(found, winner.trial.candidate)
-        chosen = kernel_set(store, found, max_kernels)
-        told = None if chosen is None else described(found, chosen)
+        told = described(found, sets[found.key]) if found.key in sets else None
         rows.append({**row, "trace": trace, "kernel_set": told})
     return rows
 

@@ -9,7 +9,7 @@ import click
 
 from cluster.commands.flags import debug_flag, json_flag, run_argument
 from cluster.commands.output import print_json, print_table
-from cluster.commands.runs import opened_store
+from cluster.commands.runs import folder_of, opened_store
 
 if TYPE_CHECKING:
     from tuner.report import StatusReport
@@ -21,10 +21,16 @@ if TYPE_CHECKING:
 @debug_flag
 def status(run: Path | str, as_json: bool) -> None:
     """Show the tasks of the run in DIR: trials, failures by kind, best latency so far."""
+    from cluster.kernel_sets import chosen_s
     from tuner.report import status_report
+    from tuner.run_folder import read_run
 
-    with opened_store(run) as store:
-        report = status_report(store)
+    folder = folder_of(run)
+    with opened_store(folder) as store:
+        # Choosing kernels takes a while, which is not to be taken from a run that measures.
+        ended = all(span.ended_s is not None for span in store.sessions()[-1:])
+        known = chosen_s(store, read_run(folder)[1].max_kernels) if ended else {}
+        report = status_report(store, known)
     if as_json:
         print_json(report)
     else:

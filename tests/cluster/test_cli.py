@@ -13,6 +13,8 @@ import pytest
 
 from cluster.cli import run
 from tuner.candidate import Candidate, CandidateKind
+from tuner.dynamic.choice import KernelSet, ShapeTimes
+from tuner.dynamic.tree import Leaf
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.run_folder import Manifest, RunFolder, open_run
 from tuner.run_place import begin, run_place
@@ -277,6 +279,32 @@ def test_status_for_people(capsys: pytest.CaptureFixture[str], a_run: Path) -> N
     assert head.split() == ["task", "weight", "trials", "default", "best", "speed-up", "failed"]
     assert row.split() == ["gemm", "2", "2", "4.00", "ms", "4.00", "ms", "1.00x", "1", "wrong"]
     assert total == "2 trials in 0:04, 0.5/s; failed: 1 wrong"
+
+
+@pytest.mark.parametrize(("ended", "best_ms"), [(True, 3.0), (False, 2.0)])
+def test_the_status_of_a_run_that_has_ended_is_that_of_its_kernels(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    ended: bool,
+    best_ms: float,
+) -> None:
+    """One at work has its processor for itself: its best is known without choosing any."""
+    folder, _ = open_run(tmp_path / "run", MANIFEST)
+    shape = (("T", 1),)
+    kernel = Candidate(CandidateKind.TRACE, "[1]", "test")
+    with closing(SqliteStore(folder.store)) as store:
+        store.put_tasks([Task("key", "gemm", "{}", "{}", shapes=((shape, 1.0),))], {})
+        session = store.begin_session(100.0)
+        store.append(Record(Trial("key", kernel, shape), Measurement(Status.OK, (0.002,))))
+        if ended:
+            store.end_session(session, 104.0, "trials")
+    times = ShapeTimes(shape, 1.0, 0, 0.003, 0.002, True)
+    chosen = KernelSet((kernel,), Leaf(0), (1.0,), 1.0, (times,), None, 0)
+    monkeypatch.setattr("cluster.kernel_sets.kernel_set", lambda store, task, most: chosen)
+    assert run(["status", str(tmp_path / "run"), "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["tasks"]
+    assert row["best_ms"] == pytest.approx(best_ms)
 
 
 def test_best_as_json(

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tuner.candidate import Candidate, CandidateKind
 from tuner.progress import Snapshot, TaskProgress, fold, gain, rows, side_by_side
 from tuner.record import Measurement, Record, Status, Trial
+from tuner.shapes import MEASURED_SHAPES, measured_shapes
 from tuner.store import MemoryStore
 from tuner.task import Instance, Task
 
@@ -54,11 +55,30 @@ def test_a_task_with_many_shapes_is_as_fast_as_its_weighted_mean() -> None:
         return Record(Trial("a", candidate(n), instance), Measurement(Status.OK, (seconds,)))
 
     records = [on(1, small, 1.0), on(1, large, 9.0), on(2, large, 5.0)]
+    begun = fold([task], {"a": DEFAULT}, records[:1])["a"]
+    assert (begun.best_s, begun.so_far_s) == (None, 1.0), "of one shape it says nothing of all"
     progress = fold([task], {"a": DEFAULT}, records)["a"]
     assert progress.bests == {small: 1.0, large: 5.0}
     assert (progress.best_s, progress.default_s) == (2.0, None)
     progress.observe(on(0, large, 20.0))  # four times the best, so on the other shape as well
     assert progress.default_s == 8.0
+
+
+def test_the_best_of_many_shapes_never_becomes_slower() -> None:
+    """As a mean over those that were seen so far would, when a heavy one comes."""
+    sizes = range(1, 41)
+    task = Task("a", "a", "", "", shapes=tuple(((("n", size),), 1.0) for size in sizes))
+    progress, seen = TaskProgress(task), []
+    for size in (*sizes, *sizes):
+        instance = (("n", size),)
+        if instance in dict(measured_shapes(task.shapes)):
+            trial = Trial("a", candidate(size), instance)
+            progress.observe(Record(trial, Measurement(Status.OK, (float(size),))))
+            seen.append(progress.best_s)
+    known = [best_s for best_s in seen if best_s is not None]
+    assert len(known) == MEASURED_SHAPES + 1
+    assert len(set(known)) == 1
+    assert known[0] == pytest.approx(sum(sizes) / len(sizes), rel=0.03), "weights are lost"
 
 
 def test_rejects_spend_nothing() -> None:

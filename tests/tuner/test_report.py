@@ -210,6 +210,22 @@ class TestBest:
             },
         ]
 
+    def test_of_a_task_with_many_shapes_it_is_what_its_kernels_take(self) -> None:
+        """Where they were chosen; else the mean over all shapes, each with its best kernel."""
+        small, large = (("n", 1),), (("n", 9),)
+        task = Task("o", "open", "", "", flops=2e9, shapes=((small, 3.0), (large, 1.0)))
+        store = MemoryStore()
+        store.put_tasks([task], {})
+        for number, instance, seconds in ((1, small, 0.001), (2, large, 0.005)):
+            trial = Trial("o", candidate(number), instance)
+            store.append(Record(trial, Measurement(Status.OK, (seconds,))))
+        (row,) = best_report(store)["tasks"]
+        assert (row["latency_ms"], row["gflops"]) == (pytest.approx(2.0), pytest.approx(1000.0))
+        (row,) = best_report(store, None, {"o": 0.004})["tasks"]
+        assert (row["latency_ms"], row["gflops"]) == (4.0, 500.0)
+        (told,) = status_report(store, {"o": 0.004})["tasks"]
+        assert (told["best_ms"], told["gflops"]) == (4.0, 500.0)
+
     def test_one_task_by_name_or_key(self) -> None:
         for wanted in ("softmax", "s"):
             (row,) = best_report(store_of(), wanted)["tasks"]

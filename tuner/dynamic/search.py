@@ -17,17 +17,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from tuner.candidate import Candidate, Draft
-from tuner.dynamic.kernels import Kernels, kernel_of
+from tuner.dynamic.choice import KernelSet, choose_kernels
+from tuner.dynamic.kernels import Kernel, Kernels, kernel_of
 from tuner.dynamic.residuals import Floats
 from tuner.dynamic.selection import select, select_each
 from tuner.measure import Evaluated
 from tuner.record import Record, Trial
 from tuner.search import Freshness, stream
-from tuner.shapes import sampled
+from tuner.shapes import measured_shapes
 from tuner.task import Instance, Task
 
-MEASURED_SHAPES = 16
-"""At most so many of a task's shapes are measured; the others are predicted."""
 _BASE_S, _RUNS = 0.05, 5.0
 """What a trial takes: so long, and so many runs of the kernel."""
 
@@ -95,7 +94,7 @@ class KernelSearch:
         self._task, self._seed, self._most = task, seed, most
         self._settings = settings or KernelSearchSettings()
         self._kernels = Kernels(task.shapes)
-        anchors = sampled(task.shapes, MEASURED_SHAPES)
+        anchors = measured_shapes(task.shapes)
         self._anchors = [self._kernels.place(instance) or 0 for instance, _ in anchors]
         self._weights = np.array([weight for _, weight in anchors], dtype=np.float64)
         self._pool: list[int] = []
@@ -301,6 +300,14 @@ class KernelSearch:
             for place in self._anchors
             for row in chosen
         ]
+
+    def kernel_set(self, records: Sequence[Record]) -> KernelSet | None:
+        """See `tuner.search.ChoosesKernels`."""
+        return choose_kernels(self._task, records, self._kernel, self._most)
+
+    def _kernel(self, candidate: Candidate) -> Kernel | None:
+        number = self._kernels.number(candidate)
+        return None if number is None else self._kernels[number]
 
     @property
     def exhausted(self) -> bool:

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tuner.candidate import Candidate, CandidateKind, Draft
+from tuner.dynamic.kernels import Kernel
 from tuner.measure import Evaluated
 from tuner.record import Measurement, Provenance, Record, Status, Trial
 from tuner.replay import VirtualClock
@@ -92,14 +93,13 @@ def answered(draft: Draft, task: Task) -> Evaluated:
 
 def evaluated(draft: Draft, setting: Setting, task: Task) -> Evaluated:
     """The answer to a draft that gave a kernel."""
-    tile, knob, layout = setting
     return Evaluated(
         draft,
         kernel_candidate(setting),
         code_hash=json.dumps(setting),
-        features=np.array([np.log2(tile), knob], dtype=np.float32),
+        features=_features(setting),
         shape_costs_s=tuple(estimate_s(setting, i[0][1]) for i, _ in task.shapes),
-        layout=layout,
+        layout=setting[2],
     )
 
 
@@ -114,6 +114,17 @@ def search_on(search: Search, task: Task, trials: int) -> list[Record]:
             records.append(measured(flying.popleft()))
             search.observe(records[-1:])
     return records
+
+
+def world_kernel(candidate: Candidate, sizes: Sequence[int] = SIZES) -> Kernel:
+    """What there is to know of a kernel."""
+    setting = setting_of(candidate)
+    costs_s = tuple(estimate_s(setting, size) for size in sizes)
+    return Kernel(candidate, tuple(_features(setting).tolist()), costs_s, setting[2])
+
+
+def _features(setting: Setting) -> npt.NDArray[np.float32]:
+    return np.array([np.log2(setting[0]), setting[1]], dtype=np.float32)
 
 
 def loss_of(kernels: Iterable[Candidate], sizes: Sequence[int] = SIZES) -> float:

@@ -12,27 +12,19 @@ import pytest
 from tests.tuner.dynamic.kernel_world import (
     SIZES,
     answered,
-    estimate_s,
     latency_s,
     measured,
     search_on,
     setting_of,
+    world_kernel,
     world_task,
 )
-from tuner.candidate import Candidate
 from tuner.dynamic.choice import KernelSet, choose_kernels
-from tuner.dynamic.kernels import Kernel
 from tuner.dynamic.search import KernelSearch
 from tuner.record import Measurement, Record, Status, Trial
 
 TASK = world_task()
 MOST = 4
-
-
-def describe(candidate: Candidate) -> Kernel:
-    tile, knob, layout = setting_of(candidate)
-    costs_s = tuple(estimate_s((tile, knob, layout), size) for size in SIZES)
-    return Kernel(candidate, (float(np.log2(tile)), float(knob)), costs_s, layout)
 
 
 def slower(record: Record, by: float) -> Record:
@@ -57,7 +49,7 @@ def history(seed: int, pace: float) -> tuple[list[Record], list[Record]]:
 
 
 def chosen(records: Sequence[Record]) -> KernelSet:
-    found = choose_kernels(TASK, records, describe, MOST)
+    found = choose_kernels(TASK, records, world_kernel, MOST)
     assert found is not None
     return found
 

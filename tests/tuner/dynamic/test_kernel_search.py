@@ -26,10 +26,11 @@ from tests.tuner.dynamic.kernel_world import (
     world_task,
 )
 from tuner.candidate import Candidate
-from tuner.dynamic.search import MEASURED_SHAPES, KernelSearch, KernelSearchSettings, saved
+from tuner.dynamic.search import KernelSearch, KernelSearchSettings, saved
 from tuner.measure import Evaluated
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.search import ChoosesFinalists
+from tuner.shapes import MEASURED_SHAPES
 from tuner.strategies import search_maker
 from tuner.task import Task
 
