@@ -37,12 +37,11 @@ from cluster.kernel_sets import kernel_set
 from cluster.results import export_library
 from tuner import parse
 from tuner.child import Child, Returned
-from tuner.dynamic.choice import KernelSet
-from tuner.dynamic.search import MEASURED_SHAPES
+from tuner.dynamic.kernel_set import KernelSet
 from tuner.errors import TunerError
 from tuner.report import choose_best
 from tuner.run_folder import RunFolder
-from tuner.shapes import joint, sampled
+from tuner.shapes import joint, measured_shapes, sampled
 from tuner.sqlite_store import SqliteStore
 from tuner.task import Task
 
@@ -83,7 +82,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 def sizes_alone(sizes: Sequence[int], most: int) -> list[int]:
     """Sizes to tune alone, spread over all; none that a search measured, if it did not all."""
     shapes = joint([("T", tuple(sizes))])
-    measured = {instance for instance, _ in sampled(shapes, MEASURED_SHAPES)}
+    measured = {instance for instance, _ in measured_shapes(shapes)}
     others = tuple(shape for shape in shapes if shape[0] not in measured)
     return [dict(instance)["T"] for instance, _ in sampled(others or shapes, most)]
 

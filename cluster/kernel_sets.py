@@ -8,7 +8,7 @@ from tuner.store import RecordStore
 from tuner.task import Task
 
 if TYPE_CHECKING:
-    from tuner.dynamic.choice import KernelSet
+    from tuner.dynamic.kernel_set import KernelSet
 
 
 def kernel_set(store: RecordStore, task: Task, most: int) -> KernelSet | None:
@@ -36,33 +36,10 @@ def described(task: Task, chosen: KernelSet) -> dict[str, Any]:
     """A kernel set as plain data.
 
     Returns:
-        `kernels` (their candidates' keys), `traces` (Python text of each), `tree` (text),
-        `shapes` (for each its sizes, weight, kernel, `latency_ms`, `best_ms` of the best kernel
-        of all, whether it was `measured`, and `padding_ms`: how much of the latency goes into
-        padding, None where its template knows of none), `losses` (of the best set of one kernel,
-        two, and so on), `loss` (of the tree), `prediction_error` and `predictions_judged`.
+        The keys of `KernelSet.to_json`, and `traces`: Python text of each kernel.
     """
     from spaces.realize import trace_text
-    from tuner.dynamic.tree import tree_text
 
-    return {
-        "kernels": [candidate.key for candidate in chosen.kernels],
-        "traces": [trace_text(task, candidate) for candidate in chosen.kernels],
-        "tree": tree_text(chosen.tree),
-        "shapes": [
-            {
-                "shape": dict(s.instance),
-                "weight": s.weight,
-                "kernel": s.kernel,
-                "latency_ms": s.latency_s * 1e3,
-                "best_ms": s.best_s * 1e3,
-                "measured": s.measured,
-                "padding_ms": None if s.padding is None else s.latency_s * s.padding * 1e3,
-            }
-            for s in chosen.shapes
-        ],
-        "losses": list(chosen.losses),
-        "loss": chosen.loss,
-        "prediction_error": chosen.error,
-        "predictions_judged": chosen.judged,
-    }
+    told = chosen.to_json()
+    traces = [trace_text(task, candidate) for candidate in chosen.kernels]
+    return {"kernels": told.pop("kernels"), "traces": traces, **told}

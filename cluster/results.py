@@ -17,7 +17,7 @@ from tuner.sqlite_store import SqliteStore
 
 if TYPE_CHECKING:
     from spaces.model import Model
-    from tuner.dynamic.choice import KernelSet
+    from tuner.dynamic.kernel_set import KernelSet
     from tuner.record import Record
     from tuner.task import Instance, Task
 

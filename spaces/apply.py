@@ -11,7 +11,7 @@ from spaces.apply_sets import apply_sets
 from spaces.extract import is_scheduled, key_of, task_of
 from spaces.realize import InvalidCandidate, realize
 from tuner.candidate import Candidate
-from tuner.dynamic.choice import KernelSet
+from tuner.dynamic.kernel_set import KernelSet
 from tuner.errors import TunerError
 from tuner.task import Task
 

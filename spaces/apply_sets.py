@@ -13,7 +13,7 @@ from spaces.graph import builder_without, with_tir_calls
 from spaces.prepack import COMPUTE, PREPACK, Packing, split
 from spaces.realize import InvalidCandidate, new_schedule, realize, task_module
 from spaces.target import target_kind
-from tuner.dynamic.choice import KernelSet
+from tuner.dynamic.kernel_set import KernelSet
 from tuner.errors import TunerError
 from tuner.task import Task
 

@@ -25,7 +25,7 @@ from cluster.doctor import Finding
 from cluster.kernel_sets import described
 from cluster.tune_result import TuneResult
 from tuner.candidate import Candidate, CandidateKind
-from tuner.dynamic.choice import KernelSet, ShapeTimes
+from tuner.dynamic.kernel_set import KernelSet, ShapeTimes
 from tuner.dynamic.tree import Leaf
 from tuner.effort import EFFORTS, Timing
 from tuner.observer import FittedModel

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, runtime_checkable
 
 from tuner.candidate import Candidate, Draft
-from tuner.dynamic.choice import KernelSet
+from tuner.dynamic.kernel_set import KernelSet
 from tuner.measure import Evaluated
 from tuner.record import Record, Trial
 from tuner.task import Instance, Task

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.dynamic import foretold_error, sizes_alone
-from tuner.dynamic.search import MEASURED_SHAPES
-from tuner.shapes import joint, sampled
+from tuner.shapes import joint, measured_shapes
 
 
 def test_few_sizes_are_all_tuned_alone() -> None:
@@ -13,7 +12,7 @@ def test_few_sizes_are_all_tuned_alone() -> None:
 
 def test_of_many_sizes_those_are_tuned_alone_that_no_search_measures() -> None:
     every = tuple(range(1, 129))
-    measured = {dict(i)["T"] for i, _ in sampled(joint([("T", every)]), MEASURED_SHAPES)}
+    measured = {dict(i)["T"] for i, _ in measured_shapes(joint([("T", every)]))}
     alone = sizes_alone(every, 6)
     assert len(alone) == 6
     assert not measured & set(alone)

@@ -13,7 +13,7 @@ import pytest
 
 from cluster.cli import run
 from tuner.candidate import Candidate, CandidateKind
-from tuner.dynamic.choice import KernelSet, ShapeTimes
+from tuner.dynamic.kernel_set import KernelSet, ShapeTimes
 from tuner.dynamic.tree import Leaf
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.run_folder import Manifest, RunFolder, open_run

@@ -21,7 +21,7 @@ from spaces.model import Model, load_model
 from spaces.target import resolve_target
 from spaces.templates.contraction import contraction_templates
 from tuner.candidate import Candidate, CandidateKind
-from tuner.dynamic.choice import KernelSet
+from tuner.dynamic.kernel_set import KernelSet
 from tuner.dynamic.tree import Leaf, Split, Tree
 from tuner.errors import TunerError
 from tuner.options import ModelSpec

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from tuner.candidate import Candidate
+from tuner.dynamic.kernel_set import KernelSet, ShapeTimes
 from tuner.dynamic.kernels import Kernel, Kernels
 from tuner.dynamic.residuals import Floats
 from tuner.dynamic.selection import select
@@ -17,57 +18,6 @@ from tuner.task import Instance, Task
 
 Describe = Callable[[Candidate], Kernel | None]
 """What there is to know of a candidate; None where it is no kernel of the task."""
-
-
-@dataclass(frozen=True, slots=True)
-class ShapeTimes:
-    """One shape.
-
-    Attributes:
-        kernel: that the tree takes for it, by its place in `KernelSet.kernels`.
-        latency_s: of that kernel; `best_s` of the best kernel of all that were measured, whether
-            it may be in the set or not.
-        measured: whether the first of these was; else it is predicted.
-        padding: share of the kernel's work that lies beyond the shape, which is what its guard
-            costs; None where its template knows of none.
-    """
-
-    instance: Instance
-    weight: float
-    kernel: int
-    latency_s: float
-    best_s: float
-    measured: bool
-    padding: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class KernelSet:
-    """A few kernels for all shapes of a task.
-
-    Attributes:
-        kernels: by the numbers that the tree's leaves hold.
-        losses: of the best set of one kernel, two, and so on: latency against that of each
-            shape's best kernel of all, weighted over the shapes.
-        loss: of the tree.
-        error: mean absolute error of predictions for pairs that the search had not measured, as
-            a share of what was then measured; None where there were too few.
-        judged: how many pairs that is the error of.
-    """
-
-    kernels: tuple[Candidate, ...]
-    tree: Tree
-    losses: tuple[float, ...]
-    loss: float
-    shapes: tuple[ShapeTimes, ...]
-    error: float | None
-    judged: int
-
-    @property
-    def latency_s(self) -> float:
-        """Weighted mean over the shapes."""
-        total = sum(s.weight for s in self.shapes)
-        return sum(s.weight * s.latency_s for s in self.shapes) / total
 
 
 def choose_kernels(

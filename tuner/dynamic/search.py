@@ -17,7 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tuner.candidate import Candidate, Draft
-from tuner.dynamic.choice import KernelSet, choose_kernels
+from tuner.dynamic.choice import choose_kernels
+from tuner.dynamic.kernel_set import KernelSet
 from tuner.dynamic.kernels import Kernel, Kernels, kernel_of
 from tuner.dynamic.residuals import Floats
 from tuner.dynamic.selection import select, select_each

@@ -10,7 +10,8 @@ import pytest
 
 from tests.tuner.dynamic.kernel_world import shape
 from tuner.candidate import Candidate, CandidateKind
-from tuner.dynamic.choice import Describe, KernelSet, choose_kernels
+from tuner.dynamic.choice import Describe, choose_kernels
+from tuner.dynamic.kernel_set import KernelSet
 from tuner.dynamic.kernels import Kernel
 from tuner.dynamic.tree import Leaf, Split, leaves, pick
 from tuner.record import Measurement, Record, Status, Trial

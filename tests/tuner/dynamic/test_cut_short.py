@@ -19,7 +19,8 @@ from tests.tuner.dynamic.kernel_world import (
     world_kernel,
     world_task,
 )
-from tuner.dynamic.choice import KernelSet, choose_kernels
+from tuner.dynamic.choice import choose_kernels
+from tuner.dynamic.kernel_set import KernelSet
 from tuner.dynamic.search import KernelSearch
 from tuner.record import Measurement, Record, Status, Trial
 
