@@ -7,7 +7,16 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from cluster.fleet import Cluster, Crew, Growth, Need, amount, crew
+from cluster.fleet import (
+    Cluster,
+    Crew,
+    Growth,
+    Need,
+    Reserve,
+    amount,
+    crew,
+    keeping_order,
+)
 from cluster.ray_measurer import RayMeasurer
 from cluster.ray_space import RaySpacePool
 from tuner.record import Record, Trial
@@ -43,7 +52,7 @@ class ElasticMeasurer:
         self._clock = clock
         self._looked_s = float("-inf")
         self._crew: Crew | None = None
-        self._growth = Growth()
+        self._growth, self._reserve = Growth(), Reserve()
         self._adapt()
 
     def free(self) -> int:
@@ -72,13 +81,15 @@ class ElasticMeasurer:
         devices = amount(cluster.nodes, need.device)
         if self._crew is not None:
             self._growth.observe(devices, self._crew.runners, now_s)
-        cluster = replace(cluster, grows=cluster.grows and self._growth.goes_on(now_s))
+        cluster = replace(cluster, full=not self._growth.goes_on(now_s))
         self._measurer.on_nodes(cluster.nodes)
         self._space_pool.on_nodes(cluster.nodes)
-        wanted = crew(cluster, need)
+        fits = crew(replace(cluster, grows=False), need)
+        wanted = self._reserve.keep(crew(cluster, need), fits, now_s)
         if wanted != self._crew:
             _log.info("%d machines: %s", len(cluster.nodes), wanted)
             self._crew = wanted
-        self._measurer.resize(wanted)
-        self._space_pool.resize(wanted.space_workers)
+        order = keeping_order(cluster.nodes, need, wanted.runners) if cluster.grows else ()
+        self._measurer.resize(wanted, order)
+        self._space_pool.resize(wanted.space_workers, order)
         self._each_look()

@@ -4,15 +4,17 @@ What a cluster has is asked for again and again while a run goes on: machines th
 work, those that will leave get no more of it. A runner takes one device: a GPU, or for kernels on
 CPUs the right to time them on a machine (Ray's custom resource `measure`). Builders and space
 workers share the CPUs. Where a cluster can grow, more workers are asked for than there is room:
-Ray keeps those waiting, and its autoscaler starts machines for them, as far as it may. Runs that
+Ray keeps those waiting, and its autoscaler starts machines for them, as far as it may. Nor are more
+kept there than the work that is left is worth: a machine without workers is taken back. Runs that
 share a cluster each take an equal part of it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import astuple, dataclass, field
 
 _TRIALS_PER_RUNNER = 32
 """Work that is worth a machine of its own."""
@@ -21,10 +23,15 @@ _BUILDERS_PER_RUNNER = 2
 """A kernel takes longer to compile than to measure, by about so much."""
 _MOST_BUILDERS_PER_RUNNER = 16
 """More would only build what is out of date by the time it is measured."""
+_TRIALS_PER_BUILDER = _TRIALS_PER_RUNNER // _BUILDERS_PER_RUNNER
 _PATIENCE_S = 180.0
 """So long a cluster may take to start a machine."""
 _FULL_S = 900.0
 """So long it is taken to be as large as it may be, when it did not."""
+_LET_GO_S = 30.0
+"""So long workers are kept that are not needed any more: they may be again."""
+_HEAD = "node:__internal_head__"
+"""Ray's name of what only the head has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +53,14 @@ class Cluster:
     """The machines there are.
 
     Attributes:
-        grows: whether machines are started for what waits; nobody says how many at most.
+        grows: whether machines are started for what waits and taken back where nothing is done;
+            nobody says how many at most.
+        full: whether none is started at the moment, whatever waits.
     """
 
     nodes: Sequence[Node] = ()
     grows: bool = False
+    full: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +82,7 @@ class Need:
 
     Attributes:
         device: Ray's name of what a runner takes.
-        trials_left: of its budget.
+        trials_left: still to be measured, re-timings included.
         devices: that the user allows; None is all that can be had.
         of_devices: with runs that measure on such devices, too.
         of_cpus: with all runs.
@@ -105,23 +115,45 @@ def crew(cluster: Cluster, need: Need) -> Crew:
     Returns:
         At least one of each, also where there is no room for it yet.
     """
-    here = need.of_devices.of(int(amount(cluster.nodes, need.device)))
-    builders = need.of_cpus.of(int(amount(cluster.nodes, "CPU")))
-    space_workers = math.ceil(builders / _CPUS_PER_SPACE_WORKER)
-    runners = here
+    runners = need.of_devices.of(int(amount(cluster.nodes, need.device)))
+    cpus = need.of_cpus.of(int(amount(cluster.nodes, "CPU")))
     if cluster.grows:
-        worth = math.ceil(need.trials_left / _TRIALS_PER_RUNNER)
-        runners = max(here, min(worth, 2 * here + 1))
+        most = runners if cluster.full else 2 * runners + 1
+        runners = min(most, math.ceil(need.trials_left / _TRIALS_PER_RUNNER))
+        cpus = min(cpus, math.ceil(need.trials_left / _TRIALS_PER_BUILDER))
     if need.devices is not None:
         runners = min(runners, need.devices)
     runners = max(1, runners)
-    if cluster.grows:
+    builders = cpus
+    if cluster.grows and not cluster.full:
         builders = max(builders, _BUILDERS_PER_RUNNER * runners)
     return Crew(
         runners=runners,
         builders=max(1, min(builders, _MOST_BUILDERS_PER_RUNNER * runners)),
-        space_workers=max(1, space_workers),
+        space_workers=max(1, math.ceil(cpus / _CPUS_PER_SPACE_WORKER)),
     )
+
+
+def keeping_order(nodes: Sequence[Node], need: Need, runners: int) -> list[str]:
+    """Machines in the order in which they keep their workers, when there are too many of these.
+
+    The head, which stays anyway, and as many machines as so many runners take; then those that
+    only build; last the other ones with devices. Workers of all kinds then leave the same machines,
+    so that these have none.
+    """
+    ordered = sorted(nodes, key=lambda node: (_HEAD not in node.resources, node.id))
+    measuring = set()
+    for node in ordered:
+        if runners > 0 and (devices := int(amount([node], need.device))):
+            runners -= devices
+            measuring.add(node.id)
+
+    def rank(node: Node) -> int:
+        if _HEAD in node.resources or node.id in measuring:
+            return 0
+        return 2 if amount([node], need.device) >= 1 else 1
+
+    return [node.id for node in sorted(ordered, key=rank)]
 
 
 class Growth:
@@ -150,3 +182,27 @@ class Growth:
     def goes_on(self, now_s: float) -> bool:
         """Whether it is worth asking for more."""
         return now_s >= self._full_until_s
+
+
+class Reserve:
+    """Keeps workers a while after they were needed, where there is room for them.
+
+    A need that goes up and down does not start and stop workers each time, nor machines.
+    """
+
+    def __init__(self) -> None:
+        self._needed: deque[tuple[float, Crew]] = deque()
+
+    def keep(self, needed: Crew, fits: Crew, now_s: float) -> Crew:
+        """The workers there should be: those that are needed now, and those that were a while ago
+        and fit in."""
+        self._needed.append((now_s, needed))
+        while now_s - self._needed[0][0] >= _LET_GO_S:
+            self._needed.popleft()
+        lately = _each(max, *(crew for _, crew in self._needed))
+        return _each(max, needed, _each(min, lately, fits))
+
+
+def _each(pick: Callable[[Iterable[int]], int], *crews: Crew) -> Crew:
+    """The crew of what is picked for each kind of worker."""
+    return Crew(*(pick(numbers) for numbers in zip(*map(astuple, crews), strict=True)))

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Generic, TypeVar
@@ -159,6 +159,7 @@ class Pool(Generic[Job]):
     _failed_starts: int = 0
     _last_loss: str = ""
     _ticked_s: float | None = None
+    _ranks: Mapping[str, int] = field(default_factory=dict)
     _pauses: int = 0
     _no_start_before_s: float = 0.0
 
@@ -184,10 +185,16 @@ class Pool(Generic[Job]):
             return ""
         return f"{self.kind} workers do not start: {self._last_loss}"
 
-    def resize(self, wanted: int, now_s: float) -> list[Command[Job]]:
+    def resize(
+        self, wanted: int, now_s: float, *, ranks: Mapping[str, int] | None = None
+    ) -> list[Command[Job]]:
         """Change how many workers there should be. Those that only start go first, then idle
-        ones; busy ones finish."""
-        self._wanted = wanted
+        ones; busy ones finish.
+
+        Args:
+            ranks: of workers. Those with the highest go, even where others are idle.
+        """
+        self._wanted, self._ranks = wanted, ranks or {}
         return self._settle(now_s)
 
     def submit(self, job: Job, now_s: float, *, attempt: int = 1) -> list[Command[Job]]:
@@ -338,11 +345,17 @@ class Pool(Generic[Job]):
 
     def _spare(self) -> list[str]:
         """Workers without a lease that are not needed, or not for long."""
-        free = [n for n, w in self._workers.items() if w.state is not WorkerState.BUSY]
-        leaving = [n for n in free if self._workers[n].leaving]
-        staying = [n for n in free if not self._workers[n].leaving]
-        staying.sort(key=lambda n: self._workers[n].state is WorkerState.IDLE)
-        return leaving + staying[: max(0, self._staying - self._wanted)]
+        spare = [n for n, w in self._workers.items() if w.leaving]
+        if (too_many := self._staying - self._wanted) > 0:
+            staying = [n for n, w in self._workers.items() if not w.leaving]
+            spare += sorted(staying, key=self._use)[:too_many]
+        return [n for n in spare if self._workers[n].state is not WorkerState.BUSY]
+
+    def _use(self, name: str) -> tuple[bool, int, bool]:
+        """What a worker is worth compared with others: one that only starts is the least."""
+        state = self._workers[name].state
+        starting, busy = state is WorkerState.STARTING, state is WorkerState.BUSY
+        return not starting, -self._ranks.get(name, 0), busy
 
     def _drop(self, name: str, now_s: float) -> None:
         """Let a worker go that holds nothing; nobody's fault."""

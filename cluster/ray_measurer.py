@@ -118,10 +118,10 @@ class RayMeasurer:
             utilisation=utilisation,
         )
 
-    def resize(self, crew: Crew) -> None:
-        """Change how many workers there should be."""
-        self._builders.resize(crew.builders)
-        self._runners.resize(crew.runners)
+    def resize(self, crew: Crew, machines: Sequence[str] = ()) -> None:
+        """Change how many workers there should be; see `RayPool.resize`."""
+        self._builders.resize(crew.builders, machines)
+        self._runners.resize(crew.runners, machines)
 
     def on_nodes(self, nodes: Sequence[Node]) -> None:
         """Take in which machines there are."""

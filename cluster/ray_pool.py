@@ -111,9 +111,19 @@ class RayPool(Generic[Job]):
         """The pool, for its numbers."""
         return self._pool
 
-    def resize(self, wanted: int) -> None:
-        """Change how many workers there should be."""
-        self._carry_out(self._pool.resize(wanted, self._clock()))
+    def resize(self, wanted: int, machines: Sequence[str] = ()) -> None:
+        """Change how many workers there should be.
+
+        Args:
+            machines: by id; where there are too many workers, those on the first stay. Empty if it
+                does not matter which.
+        """
+        places = {node: place for place, node in enumerate(machines)}
+        ranked = {
+            name: places.get(getattr(about, "node", ""), len(places))
+            for name, about in self._about.items()
+        }
+        self._carry_out(self._pool.resize(wanted, self._clock(), ranks=ranked))
 
     def submit(self, job: Job, *, attempt: int = 1) -> None:
         """Take a job, at some attempt."""

@@ -58,9 +58,9 @@ class RaySpacePool:
             utilisation=utilisation,
         )
 
-    def resize(self, workers: int) -> None:
-        """Change how many workers there should be."""
-        self._pool.resize(workers)
+    def resize(self, workers: int, machines: Sequence[str] = ()) -> None:
+        """Change how many workers there should be; see `RayPool.resize`."""
+        self._pool.resize(workers, machines)
 
     def on_nodes(self, nodes: Sequence[Node]) -> None:
         """Take in which machines there are."""

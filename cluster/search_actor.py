@@ -217,12 +217,12 @@ class SearchHost:
     def _need(self) -> Need:
         """What the run would use now."""
         order, session = self._order, self._session
-        spent = session.snapshot().trials if session is not None else 0
+        left = session.snapshot().trials_left if session is not None else order.trials
         device = MEASURE if order.cpu_target else "GPU"
         names = searches()
         return Need(
             device,
-            max(0, order.trials - spent),
+            left,
             order.devices,
             of_devices=share_of_devices(order.name, names),
             of_cpus=share_of_cpus(order.name, names),

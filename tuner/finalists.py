@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from tuner.candidate import Candidate
+from tuner.dynamic.search import MEASURED_SHAPES
+from tuner.effort import Effort
 from tuner.progress import TaskProgress
 from tuner.record import Record, Trial
 from tuner.task import Instance, Task
@@ -32,6 +34,12 @@ def finalists(
     if default is not None and progress.default_s is not None and progress.default_s <= limit_s:
         chosen.append(default)
     return chosen
+
+
+def most_retimings(tasks: Iterable[Task], effort: Effort) -> int:
+    """How many trials the finalists of these tasks take, about, if none is out of contention."""
+    shapes = ((task, min(max(1, len(task.shapes)), MEASURED_SHAPES)) for task in tasks)
+    return sum((effort.finalists + 1) * many * effort.rounds_of(task) for task, many in shapes)
 
 
 def schedule(

@@ -156,6 +156,7 @@ class Snapshot:
         pairwise_accuracy: of the cost model on candidates it had not seen; None before a model.
         estimate_accuracy: the same of the analytic estimates; None before any pair.
         utilisation: seconds of this session's workers, by kind and what they went into.
+        trials_left: still to be measured, re-timings included, as far as can be said.
     """
 
     phase: str
@@ -171,6 +172,7 @@ class Snapshot:
     message: str = ""
     estimate_accuracy: float | None = None
     utilisation: SlotSeconds = field(default_factory=dict)
+    trials_left: int = 0
 
 
 def side_by_side(parts: Mapping[str, Snapshot]) -> Snapshot:
@@ -199,6 +201,7 @@ def side_by_side(parts: Mapping[str, Snapshot]) -> Snapshot:
         tasks=tasks,
         gain=gain(tasks),
         message="; ".join(said),
+        trials_left=sum(s.trials_left for s in snapshots),
     )
 
 

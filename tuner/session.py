@@ -21,7 +21,7 @@ from tuner.candidate import Candidate
 from tuner.dataset import Dataset
 from tuner.effort import Effort
 from tuner.estimates import EstimateQuality
-from tuner.finalists import finalists, schedule
+from tuner.finalists import finalists, most_retimings, schedule
 from tuner.learner import Learner
 from tuner.measure import Evaluated, Features, Measurer, SpacePool
 from tuner.observer import FittedModel, Observer
@@ -123,6 +123,7 @@ class Session:
         self._errors: Counter[str] = Counter()
         self._chosen_s: dict[str, float] = {}
         self._new_records = 0
+        self._to_retime = most_retimings(self._tasks, effort)
         self._session_id = store.begin_session(wall())
         self._searches = {t.key: make_search(t, seed + self._session_id) for t in self._tasks}
         self._progress = fold(self._tasks, {k: c.key for k, c in self._defaults.items()}, ())
@@ -317,15 +318,14 @@ class Session:
         self._phase = "finalists"
         self._account()
         chosen = [(p, self._finalists(key)) for key, p in self._progress.items()]
-        queue = schedule(chosen, self._effort.rounds_of, lambda t: t.key in self._seen)
+        queue = deque(schedule(chosen, self._effort.rounds_of, lambda t: t.key in self._seen))
         until_s = min(self._limits.deadline_s, self._clock() + self._limits.finalists_s)
-        upcoming = next(queue, None)
-        while (upcoming or self._in_flight) and not self._stop.is_set():
+        while (queue or self._in_flight) and not self._stop.is_set():
             if self._clock() >= until_s:
                 return
-            while upcoming and self._machines.measurer.free() > 0:
-                self._submit(upcoming, cutoff_s=None)
-                upcoming = next(queue, None)
+            while queue and self._machines.measurer.free() > 0:
+                self._submit(queue.popleft(), cutoff_s=None)
+            self._to_retime = len(queue)
             self._take_records(self._machines.measurer.collect(_WAIT_S))
             self._account()
             self._tell()
@@ -375,6 +375,13 @@ class Session:
     def _budget_left(self) -> int:
         return self._limits.trials - self._spent() - len(self._in_flight)
 
+    def _trials_left(self) -> int:
+        if self._phase == "done":
+            return 0
+        searches = self._phase in ("starting", "search")
+        unspent = self._limits.trials - self._spent() if searches else 0
+        return max(unspent, len(self._in_flight)) + self._to_retime
+
     def _account(self) -> None:
         """Say why workers without a job have none."""
         reasons = idle_reasons(
@@ -416,6 +423,7 @@ class Session:
             estimate_accuracy=self._estimates.accuracy,
             message=self._message(),
             utilisation=self._utilisation.seconds(),
+            trials_left=self._trials_left(),
         )
 
     def _message(self) -> str:

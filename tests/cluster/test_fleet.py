@@ -5,7 +5,17 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.fleet import Cluster, Crew, Growth, Need, Node, Share, crew
+from cluster.fleet import (
+    Cluster,
+    Crew,
+    Growth,
+    Need,
+    Node,
+    Reserve,
+    Share,
+    crew,
+    keeping_order,
+)
 
 CPU_NODE = Node("a", {"CPU": 8.0, "measure": 1.0})
 GPU_NODE = Node("g", {"CPU": 4.0, "GPU": 2.0})
@@ -38,7 +48,43 @@ def test_a_cluster_that_grows_is_asked_for_more_as_long_as_there_is_work() -> No
     assert crew(larger, ON_GPU).runners == 9
     assert crew(larger, ON_GPU).builders == 18
     assert crew(larger, Need("GPU", trials_left=160)).runners == 5
-    assert crew(larger, Need("GPU", trials_left=0)).runners == 4
+
+
+def test_with_little_left_to_measure_a_cluster_that_grows_is_let_go() -> None:
+    many = [Node(name, {"CPU": 32.0, "GPU": 1.0}) for name in "abcd"]
+    assert crew(Cluster(many, grows=True), Need("GPU", 10_000)) == Crew(9, 128, 32)
+    assert crew(Cluster(many, grows=True), Need("GPU", 64)) == Crew(2, 4, 1)
+    assert crew(Cluster(many, grows=True), Need("GPU", 0)) == Crew(1, 2, 1)
+    assert crew(Cluster(many, grows=True, full=True), Need("GPU", 64)) == Crew(2, 4, 1)
+    assert crew(Cluster(many), Need("GPU", 0)) == Crew(4, 64, 32), "a fixed one is not"
+
+
+def test_one_that_grows_no_more_is_asked_for_no_more() -> None:
+    full = Cluster([GPU_NODE, GPU_NODE], grows=True, full=True)
+    assert crew(full, ON_GPU) == crew(Cluster([GPU_NODE, GPU_NODE]), ON_GPU)
+
+
+def test_workers_of_all_kinds_leave_the_same_machines() -> None:
+    """Those that only build before devices that nobody needs, and the head never."""
+    nodes = [Node(name, {"CPU": 4.0, "GPU": 2.0}) for name in "dbc"]
+    nodes += [Node("a", {"CPU": 8.0}), Node("e", {"CPU": 1.0, "node:__internal_head__": 1.0})]
+    assert keeping_order(nodes, ON_GPU, runners=3) == ["e", "b", "c", "a", "d"]
+    assert keeping_order(nodes, ON_GPU, runners=1) == ["e", "b", "a", "c", "d"]
+
+
+def test_workers_are_kept_for_a_while_after_they_were_needed() -> None:
+    reserve, fits = Reserve(), Crew(4, 8, 2)
+    assert reserve.keep(Crew(9, 18, 5), fits, 0.0) == Crew(9, 18, 5)
+    assert reserve.keep(Crew(2, 4, 1), fits, 1.0) == fits
+    assert reserve.keep(Crew(3, 4, 1), fits, 15.0) == fits
+    assert reserve.keep(Crew(1, 2, 1), fits, 40.0) == Crew(3, 4, 1)
+    assert reserve.keep(Crew(1, 2, 1), fits, 90.0) == Crew(1, 2, 1)
+
+
+def test_a_machine_that_is_gone_is_not_waited_for() -> None:
+    reserve = Reserve()
+    reserve.keep(Crew(4, 8, 2), Crew(4, 8, 2), 0.0)
+    assert reserve.keep(Crew(2, 4, 1), Crew(2, 4, 1), 1.0) == Crew(2, 4, 1)
 
 
 def test_the_user_may_allow_fewer_devices() -> None:

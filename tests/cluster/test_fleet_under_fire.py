@@ -38,6 +38,6 @@ def test_every_trial_has_one_record_whatever_is_killed(tmp_path: Path) -> None:
 
 
 def test_a_run_gets_machines_from_the_autoscaler_and_gives_them_back() -> None:
-    found = scenario("grow", "--trials=150")
+    found = scenario("grow", "--trials=150", "--size=96")
     assert found["failure"] == ""
     assert (found["most_machines"], found["machines_after"]) == (3, 1)

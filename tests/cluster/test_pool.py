@@ -118,6 +118,21 @@ def test_shrinking_stops_idle_workers_and_lets_busy_ones_finish() -> None:
     assert commands == [KillWorker("builder-1")]
 
 
+def test_where_it_matters_who_goes_those_that_work_go_when_they_are_done() -> None:
+    p = pool()
+    p.resize(2, 0.0)
+    p.on_ready("builder-1", 0.0)
+    p.on_ready("builder-2", 0.0)
+    p.submit("a", 0.0)
+    assert p.resize(1, 1.0, ranks={"builder-1": 1, "builder-2": 0}) == []
+    p.submit("b", 1.0)
+    _, commands = p.on_answer(1, 2.0)
+    assert commands == [KillWorker("builder-1")]
+    _, commands = p.on_answer(2, 3.0)
+    assert commands == []
+    assert p.ready == 1
+
+
 def test_an_illegal_event_raises() -> None:
     p = pool()
     p.resize(1, 0.0)

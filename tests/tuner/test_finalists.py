@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tuner.candidate import Candidate, CandidateKind
-from tuner.finalists import finalists, schedule
+from tuner.effort import Effort
+from tuner.finalists import finalists, most_retimings, schedule
 from tuner.progress import TaskProgress
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.task import Task
@@ -64,6 +65,14 @@ def test_rounds_are_interleaved_and_the_largest_share_comes_first() -> None:
         ("h2", 2),
         ("l", 2),
     ]
+
+
+def test_how_many_trials_they_take_is_known_about_beforehand() -> None:
+    effort = Effort("test", 10, 60.0, finalists=2, finalist_rounds=3, shape_rounds=2)
+    plain = Task("a", "a", "module", "target")
+    shapes = tuple((((("n", size),), 1.0)) for size in range(100))
+    assert most_retimings([plain, plain], effort) == 2 * 3 * 3
+    assert most_retimings([Task("b", "b", "module", "target", shapes=shapes)], effort) == 3 * 16 * 2
 
 
 def test_what_has_a_record_already_is_not_timed_again() -> None:

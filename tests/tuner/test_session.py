@@ -99,6 +99,7 @@ class Watcher:
     def __init__(self, store: RecordStore) -> None:
         self._store = store
         self.told: list[Record] = []
+        self.seen: list[Snapshot] = []
         self.final: Snapshot | None = None
 
     def on_start(self, tasks: Sequence[Task]) -> None:
@@ -113,7 +114,7 @@ class Watcher:
         pass
 
     def on_snapshot(self, snapshot: Snapshot) -> None:
-        pass
+        self.seen.append(snapshot)
 
     def on_end(self, snapshot: Snapshot) -> None:
         self.final = snapshot
@@ -267,6 +268,17 @@ def test_a_snapshot_sums_up_the_run() -> None:
     assert snapshot.gain is not None
     assert snapshot.gain >= 1.0
     assert sum(snapshot.statuses.values()) == len(searched(store))
+
+
+def test_a_snapshot_says_what_is_left_to_measure_finalists_included() -> None:
+    store = MemoryStore()
+    watcher = Watcher(store)
+    session = make_session(recorded_space("ab", 100), store, trials=60, observers=[watcher])
+    assert session.snapshot().trials_left == 60 + 2 * 3 * 2
+    run(session)
+    left = [snapshot.trials_left for snapshot in watcher.seen]
+    assert left == sorted(left, reverse=True)
+    assert session.snapshot().trials_left == 0
 
 
 # Tasks with symbolic dimensions.
