@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tuner.record import Trial
 from tuner.task import Task
@@ -18,7 +18,7 @@ class Timing:
 
     Where a time to beat is known, a kernel goes up a ladder: the first run beyond `cut` times that
     ends it; `min_samples` samples are the probe; only one whose probe comes within `near` times
-    that gets the others.
+    that gets the others. Where `cut` is None there is no ladder, and every kernel gets them.
     """
 
     warmup_runs: int = 1
@@ -26,7 +26,7 @@ class Timing:
     total_s: float = 0.015
     min_samples: int = 3
     max_samples: int = 20
-    cut: float = 4.0
+    cut: float | None = 4.0
     near: float = 1.1
 
     @property
@@ -36,11 +36,13 @@ class Timing:
 
     def cutoff_s(self, best_s: float | None) -> float | None:
         """What a kernel may take before it is cut off, given the time to beat."""
-        return None if best_s is None else self.cut * best_s
+        return None if best_s is None or self.cut is None else self.cut * best_s
 
     def near_s(self, cutoff_s: float | None) -> float:
         """What a probe may take and still earn more samples; without a cutoff, anything."""
-        return float("inf") if cutoff_s is None else self.near / self.cut * cutoff_s
+        if cutoff_s is None or self.cut is None:
+            return float("inf")
+        return self.near / self.cut * cutoff_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,11 @@ class Effort:
     gain_floor: float = 0.002
     build_deadline_s: float = 60.0
     run_deadline_s: float = 30.0
+
+    @property
+    def uncut(self) -> Effort:
+        """The same, with every kernel of the search timed to its end."""
+        return replace(self, timing=replace(self.timing, cut=None))
 
     def timing_of(self, trial: Trial) -> Timing:
         """How a trial is timed."""

@@ -71,6 +71,11 @@ def _efforts() -> str:
     help=f"How much to spend where nothing else is said. {_efforts()}",
 )
 @click.option(
+    "--no-cut",
+    is_flag=True,
+    help="Time every candidate to its end; else one much slower than the best is cut off.",
+)
+@click.option(
     "--run",
     metavar="DIR|URL",
     type=RUN,
@@ -141,6 +146,7 @@ def tune(
     dims: tuple[str, ...],
     weights: Path | None,
     effort: str,
+    no_cut: bool,
     details: bool,
     as_json: bool,
     **rest: Any,
@@ -152,7 +158,8 @@ def tune(
     killed: `tuner attach` watches it, and so does the same command again.
     """
     spec = model_spec(model, shapes, inputs, arguments, dims, weights)
-    options = TuneOptions(model=spec, effort=EFFORTS[effort], **rest)
+    chosen = EFFORTS[effort].uncut if no_cut else EFFORTS[effort]
+    options = TuneOptions(model=spec, effort=chosen, **rest)
 
     def work(watch: Watch, stop: threading.Event, on_ready: Callable[[], None]) -> TuneResult:
         from cluster.tune import tune as tune_model

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from actors.run_child import RunChild, Timed
-from tuner.effort import Timing
+from tuner.effort import EFFORTS, Timing
 
 TIMING = Timing(sample_s=0.002, total_s=0.020, min_samples=3, max_samples=20)
 BEST_S = 1e-3
@@ -78,6 +78,11 @@ def test_without_a_time_to_beat_everything_is_timed_in_full() -> None:
     assert len(result.samples_s) == 4
     slow, _ = timed(0.09, cutoff_s=None)
     assert len(slow.samples_s) == TIMING.min_samples
+
+
+def test_whoever_wants_nothing_cut_off_has_no_time_to_beat() -> None:
+    assert EFFORTS["quick"].timing.cutoff_s(BEST_S) is not None
+    assert EFFORTS["quick"].uncut.timing.cutoff_s(BEST_S) is None
 
 
 @pytest.mark.parametrize(("run_s", "runs"), [(0.11, 2), (0.9, 2), (1.1, 1), (20.0, 1)])

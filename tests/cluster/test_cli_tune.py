@@ -82,7 +82,20 @@ def test_flags_become_options(
         "127.0.0.1:6379",
     )
     assert options.strategy == "evolutionary"
+    assert options.effort.timing.cut is not None
     assert "runs/x" in capsys.readouterr().out
+
+
+def test_a_run_may_cut_nothing_off(searching: Callable[[Tune], None]) -> None:
+    asked: list[TuneOptions] = []
+
+    def fake(options: TuneOptions, **_: Any) -> TuneResult:
+        asked.append(options)
+        return result(Path("runs/x"), "done")
+
+    searching(fake)
+    assert run(["tune", "m.onnx", "--no-cut"]) == 0
+    assert asked[0].effort.timing.cut is None
 
 
 def test_a_run_may_be_named_by_a_url(

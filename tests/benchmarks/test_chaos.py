@@ -1,0 +1,45 @@
+"""What the chaos scenario says of a run: good is what gave a time, and nothing else."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from benchmarks.fleet.chaos import KINDS, judged
+from tuner.candidate import Candidate, CandidateKind
+from tuner.record import Measurement, Record, Status, Trial
+from tuner.run_folder import RunFolder
+from tuner.sqlite_store import SqliteStore
+from tuner.task import Task
+
+TRIALS = 100
+
+
+def found(folder: Path, statuses: list[Status]) -> dict[str, Any]:
+    """What is said of a run whose trials ended like this."""
+    folder.mkdir(exist_ok=True)
+    task = Task("t", "gemm", "{}", '{"kind":"llvm"}')
+    with closing(SqliteStore(RunFolder(folder).store)) as store:
+        store.put_tasks([task], {})
+        store.begin_session(0.0)
+        for number, status in enumerate(statuses):
+            candidate = Candidate(CandidateKind.TRACE, f"[{number}]", "test")
+            samples = (1e-3,) if status in (Status.OK, Status.CENSORED) else ()
+            store.append(Record(Trial("t", candidate), Measurement(status, samples)))
+    kills = Counter(dict.fromkeys(KINDS, 2))
+    return judged(folder, TRIALS, 10, kills, wall_s=10.0, failure="")
+
+
+def test_a_trial_that_was_cut_off_is_not_ok(tmp_path: Path) -> None:
+    told = found(tmp_path, [Status.OK] * 73 + [Status.CENSORED] * 27)
+    assert (told["records"], told["ok"], told["censored"]) == (TRIALS, 73, 27)
+    assert not told["passed"]
+
+
+def test_nearly_all_must_be_ok_and_hardly_any_lost(tmp_path: Path) -> None:
+    mostly = [Status.OK] * 95 + [Status.LOST] + [Status.TIMEOUT] * 4
+    assert found(tmp_path / "good", mostly)["passed"]
+    lossy = [Status.OK] * 98 + [Status.LOST] * 2
+    assert not found(tmp_path / "bad", lossy)["passed"]
