@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import psutil
 
@@ -17,6 +16,7 @@ from tuner.dataset import Dataset
 from tuner.effort import EFFORTS
 from tuner.measure import Evaluated, Measurer
 from tuner.observer import FittedModel
+from tuner.progress import Snapshot
 from tuner.record import Record, Trial
 from tuner.run_folder import RunFolder
 from tuner.session import Limits, Machines, Session
@@ -100,6 +100,30 @@ def numbered(number: int) -> Candidate:
     return Candidate(CandidateKind.TRACE, f'["{number} {_PAYLOAD}"]', "simulated")
 
 
+class Timeline:
+    """Notes how far a session is, as it tells of it."""
+
+    def __init__(self) -> None:
+        self.snapshots: list[Snapshot] = []
+
+    def on_start(self, tasks: Sequence[Task]) -> None:
+        """Nothing yet."""
+
+    def on_record(self, record: Record, best_s: float | None) -> None:
+        """Not looked at."""
+
+    def on_model(self, fitted: FittedModel) -> None:
+        """Not looked at."""
+
+    def on_snapshot(self, snapshot: Snapshot) -> None:
+        """Every two seconds."""
+        self.snapshots.append(snapshot)
+
+    def on_end(self, snapshot: Snapshot) -> None:
+        """The last one."""
+        self.snapshots.append(snapshot)
+
+
 @dataclass(frozen=True, slots=True)
 class Went:
     """How a session of the core went.
@@ -107,13 +131,14 @@ class Went:
     Attributes:
         times_s: when each record was made, seconds since the epoch, ascending.
         rss_mb: resident size at its end, of this process.
+        snapshots: on the way, about one every two seconds; the last is its end.
     """
 
     records: int
     wall_s: float
     times_s: tuple[float, ...]
     rss_mb: float
-    utilisation: dict[str, Any]
+    snapshots: tuple[Snapshot, ...]
 
     def rate(self, *, skip: float = 0.1) -> float:
         """Records a second, the first and last parts of them left out."""
@@ -134,7 +159,7 @@ def run_core(
     run = RunFolder(folder)
     folder.mkdir(parents=True, exist_ok=True)
     task = Task("t", "simulated", "{}", '{"kind":"llvm"}')
-    spool = SpoolObserver(folder, name="simulated", params={})
+    spool, timeline = SpoolObserver(folder, name="simulated", params={}), Timeline()
     with closing(SqliteStore(run.store)) as store:
         store.put_tasks([task], {})
         session = Session(
@@ -146,13 +171,12 @@ def run_core(
             effort=EFFORTS["quick"],
             make_search=Endless,
             seed=0,
-            observers=[spool],
+            observers=[spool, timeline],
         )
         started_s = time.monotonic()
         session.run()
         wall_s = time.monotonic() - started_s
         spool.close(RunStatus.FINISHED)
         times_s = tuple(sorted(r.time_s for r in store.scan() if r.trial.rung == 0))
-    used = {k: dict(v) for k, v in session.snapshot().utilisation.items()}
     rss_mb = psutil.Process().memory_info().rss / 2**20
-    return Went(len(times_s), wall_s, times_s, rss_mb, used)
+    return Went(len(times_s), wall_s, times_s, rss_mb, tuple(timeline.snapshots))
