@@ -153,7 +153,7 @@ def _fleet() -> list[Goal]:
         Goal("MB after 100,000 records", "fleet-scale", at("memory.peak_mb"), _MOST, 2000),
         Goal("s from joining to work, median", "fleet-join", at("join_median_s"), _MOST, 10),
         Goal("s from leaving to requeue, median", "fleet-join", at("leave_median_s"), _MOST, 10),
-        Goal("slots busy with a backlog", "fleet-slots", at("busy"), _LEAST, 0.95),
+        Goal("slots busy with a backlog", "fleet-slots", at("busy_with_backlog"), _LEAST, 0.95),
     ]
 
 

@@ -53,7 +53,7 @@ def import_function(
         domain = domain if domain.dims else Domain(value.dims(), value.weight_of())
         value = value.program
     made = _module_of(value, source, name)
-    module, inputs = close_shapes(made, dict(shapes), domain.largest)
+    module, inputs = close_shapes(made, dict(shapes), domain)
     return module, inputs, names.structural_hash_hex(module), domain
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from spaces.dims import NO_VALUES
 from spaces.inputs import InputSpec, check_values
 from tuner.errors import TunerError, UsageError
 from tuner.options import ModelSpec
-from tuner.shapes import Domain, read_weights
+from tuner.shapes import NO_DOMAIN, Domain, read_weights
 from tuner.task import Shapes
 
 ModelKind = Literal["onnx", "torch", "function"]
@@ -65,7 +64,7 @@ def load_model(spec: ModelSpec, on_found: Callable[[], None] = lambda: None) -> 
         name = path.stem
         if path.is_file():
             on_found()
-        module, inputs, content = import_file(path, kind, spec.shapes, domain.largest)
+        module, inputs, content = import_file(path, kind, spec.shapes, domain)
     check_values(inputs, spec.inputs)
     return Model(name, kind, module, inputs, content, path, domain.shapes())
 
@@ -111,13 +110,13 @@ def import_file(
     path: Path,
     kind: ModelKind,
     shapes: tuple[tuple[str, tuple[int, ...]], ...],
-    largest: Mapping[str, int] = NO_VALUES,
+    domain: Domain = NO_DOMAIN,
 ) -> tuple[Any, tuple[InputSpec, ...], str]:
     """Import a model file: module, inputs, content hash. Raises TunerError."""
     if kind == "onnx":
         from spaces.onnx_model import import_onnx
 
-        return import_onnx(path, shapes, largest)
+        return import_onnx(path, shapes, domain.largest)
     from spaces.torch_model import import_torch
 
-    return import_torch(path, shapes, largest)
+    return import_torch(path, shapes, domain)

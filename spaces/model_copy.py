@@ -18,7 +18,7 @@ from spaces.inputs import InputSpec
 from spaces.model import Model, ModelKind, import_file
 from tuner.errors import TunerError
 from tuner.options import IntRange
-from tuner.shapes import from_plain
+from tuner.shapes import Domain, from_plain
 
 InputValues = tuple[tuple[str, "Path | IntRange"], ...]
 DESCRIPTION = "model.json"
@@ -77,7 +77,8 @@ def load_model_copy(directory: Path) -> Model:
     for instance, _ in shapes:
         largest |= {name: max(value, largest.get(name, 0)) for name, value in instance}
     static = tuple((i.name, i.shape) for i in inputs if not i.dims)
-    module, _, _ = import_file(path, kind, static, largest)
+    domain = Domain(tuple((name, (value,)) for name, value in largest.items()))
+    module, _, _ = import_file(path, kind, static, domain)
     return Model(about["name"], kind, module, inputs, about["content_hash"], path, shapes)
 
 

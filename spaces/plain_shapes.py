@@ -41,15 +41,17 @@ def with_plain_shapes(module: Any) -> Any:
 
 
 def with_plain_inputs(module: Any) -> Any:
-    """A module whose graph "main" takes inputs with numbers and variables alone as dimensions.
+    """A module whose graph "main" takes inputs whose dimensions say what each variable is.
 
     A graph whose one input has `16 * T` rows cannot run: what T is follows from no input alone.
+    Where another input has T rows it can, and checks that they fit.
     """
     import tvm
     from tvm_ffi import structural_map
 
     graph = module["main"]
-    found = _expressions(graph)
+    alone = _alone(graph)
+    found = [(dim, var) for dim, var in _expressions(graph) if not _follows(dim, alone)]
     if not found:
         return module
     graph = structural_map(graph, (tuple({type(dim) for dim, _ in found}), _replacing(found)))
@@ -58,6 +60,34 @@ def with_plain_inputs(module: Any) -> Any:
     result = tvm.ir.IRModule(module.functions, attrs=module.attrs)
     result.update_func(result.get_global_var("main"), graph)
     return result
+
+
+def declared_shape(param: Any) -> list[int | str] | None:
+    """Like `names.param_shape`, with the name of what follows from a variable: `T_x16`."""
+    dims = names.param_dims(param)
+    if dims is None:
+        return None
+    return [size if (size := names.known_int(dim)) is not None else _name_of(dim) for dim in dims]
+
+
+def _name_of(dim: Any) -> str:
+    from tvm.ir import Var
+
+    plain = "" if isinstance(dim, Var) else _affine_name(dim)
+    return plain or names.dim_name(dim)
+
+
+def _alone(function: Any) -> set[str]:
+    """Variables that are dimensions of a function's parameters by themselves."""
+    from tvm.ir import Var
+
+    dims = [d for p in function.params for d in names.param_dims(p) or ()]
+    return {str(dim.name) for dim in dims if isinstance(dim, Var)}
+
+
+def _follows(dim: Any, alone: set[str]) -> bool:
+    """Whether a dimension has a name, and is known where these variables are."""
+    return bool(_affine_name(dim)) and {str(var.name) for var in variables(dim)} <= alone
 
 
 def _expressions(function: Any) -> list[tuple[Any, Any]]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from spaces import names
-from spaces.dims import NO_VALUES
+from spaces.dims import symbols
 from spaces.inputs import (
     InputSpec,
     Shape,
@@ -16,23 +16,26 @@ from spaces.inputs import (
     fix_shape,
     opened,
 )
-from spaces.plain_shapes import with_plain_inputs, with_plain_shapes
+from spaces.plain_shapes import declared_shape, with_plain_inputs, with_plain_shapes
 from tuner.errors import TunerError
+from tuner.shapes import NO_DOMAIN, Domain
 
 
 def close_shapes(
-    module: Any, shapes: Mapping[str, Shape], largest: Mapping[str, int] = NO_VALUES
+    module: Any, shapes: Mapping[str, Shape], domain: Domain = NO_DOMAIN
 ) -> tuple[Any, tuple[InputSpec, ...]]:
     """Bind the symbolic dimensions of a graph, and say what its inputs are.
 
     Args:
         module: with a Relax function "main", or with tensor programs only.
         shapes: shape of each input of "main" that is dynamic.
-        largest: the largest value of each dimension that stays open.
+        domain: of the dimensions that stay open.
 
     Raises:
-        TunerError: an input is dynamic or unknown, or cannot be fed with a tensor.
+        TunerError: an input is dynamic or unknown, or cannot be fed with a tensor, or a size is
+            outside of what the graph says that it takes.
     """
+    largest = domain.largest
     if not names.has_relax(module):
         module = with_plain_shapes(module)
         return module, _program_inputs(module, shapes, largest)
@@ -41,28 +44,29 @@ def close_shapes(
     module = with_plain_inputs(module)
     params = list(module["main"].params)
     check_names(list(shapes), [p.name for p in params], "--shape")
-    known = _bindings(params, shapes)
-    open_dims = [d for p in params for d in names.param_shape(p) or () if isinstance(d, str)]
+    known = _bindings(module["main"], shapes)
+    open_dims = [d for p in params for d in declared_shape(p) or () if isinstance(d, str)]
     check_dims(largest, [d for d in open_dims if d not in known])
-    _check_bounds(module["main"], known)
+    _check_bounds(module["main"], known, domain)
     inputs = tuple(_input(p, shapes.get(p.name), known, largest) for p in params)
-    return _bind(module, known), inputs
+    return _bind(_unbounded(module), known), inputs
 
 
-def _bindings(params: list[Any], shapes: Mapping[str, Shape]) -> dict[str, int]:
+def _bindings(main: Any, shapes: Mapping[str, Shape]) -> dict[str, int]:
     """Value of each symbolic dimension that a given shape determines."""
     known: dict[str, int] = {}
-    for param in params:
-        declared, given = names.param_shape(param), shapes.get(param.name)
+    alone = symbols(main)
+    for param in main.params:
+        declared, given = declared_shape(param), shapes.get(param.name)
         if declared is not None and given is not None:
             fix_shape(param.name, declared, given)
             for dim, size in zip(declared, given, strict=True):
-                if isinstance(dim, str) and dim.isidentifier():  # an expression binds nothing
-                    known.setdefault(dim, size)
+                if dim in alone:  # an expression binds nothing
+                    known.setdefault(str(dim), size)
     return known
 
 
-def _check_bounds(main: Any, known: Mapping[str, int]) -> None:
+def _check_bounds(main: Any, known: Mapping[str, int], domain: Domain) -> None:
     """Refuse sizes outside of the bounds that importers attach to a graph.
 
     Lower bounds up to 2 are left out: exporters write 2 for any dimension that is not fixed, and
@@ -70,11 +74,39 @@ def _check_bounds(main: Any, known: Mapping[str, int]) -> None:
     """
     lower = dict(names.attribute(main, names.LOWER_BOUNDS) or {})
     upper = dict(names.attribute(main, names.UPPER_BOUNDS) or {})
-    for dim, size in known.items():
+
+    def bound(dim: str, size: int) -> str:
         least, most = int(lower.get(dim, 0)), int(upper.get(dim, size))
-        if size > most or (size < least and least > 2):
-            bound = f"at most {most}" if size > most else f"at least {least}"
-            raise TunerError(f"--shape: {_owner(main, dim)} has to be {bound}, not {size}")
+        if size > most:
+            return f"at most {most}"
+        return f"at least {least}" if size < least and least > 2 else ""
+
+    for dim, size in known.items():
+        if broken := bound(dim, size):
+            raise TunerError(f"--shape: {_owner(main, dim)} has to be {broken}, not {size}")
+    for dim, sizes in domain.dims:
+        for size in (sizes[0], sizes[-1]):
+            if broken := bound(dim, size):
+                raise TunerError(f"--dim {dim}: the model takes {broken}, not {size}")
+
+
+def _unbounded(module: Any) -> Any:
+    """The module without the bounds of its dimensions.
+
+    TVM would plan the memory of intermediate values for the upper one, and a shape beyond it
+    could not run.
+    """
+    from tvm.ir import IRModule
+
+    main = module["main"]
+    for bound in (names.LOWER_BOUNDS, names.UPPER_BOUNDS):
+        if names.attribute(main, bound) is not None:
+            main = main.without_attr(bound)
+    if main.same_as(module["main"]):
+        return module
+    result = IRModule(module.functions, attrs=module.attrs)
+    result.update_func(result.get_global_var("main"), main)
+    return result
 
 
 def _owner(main: Any, dim: str) -> str:
@@ -89,10 +121,10 @@ def _owner(main: Any, dim: str) -> str:
 def _input(
     param: Any, given: Shape | None, known: Mapping[str, int], largest: Mapping[str, int]
 ) -> InputSpec:
-    declared = names.param_shape(param)
+    declared = declared_shape(param)
     if declared is None:
         raise TunerError(f"input {param.name} is not a tensor of known rank: not supported")
-    bound = [known.get(d, d) if isinstance(d, str) else d for d in declared]
+    bound, _ = opened(declared, known)
     closed, dims = opened(bound, largest)
     shape = fix_shape(param.name, closed, given)
     return InputSpec(param.name, shape, names.param_dtype(param), dims)

@@ -99,7 +99,7 @@ def core_program(program: Any, path: Path) -> Any:
         TunerError: PyTorch cannot decompose it, or it is one that a compiled model cannot stand
             for: it is in training mode, draws random numbers or changes its own buffers.
     """
-    _refuse_derived_dimensions(program, path)
+    _forget_derived_ranges(program)
     try:
         with hushed():
             core = program.run_decompositions()
@@ -111,13 +111,19 @@ def core_program(program: Any, path: Path) -> Any:
     return core
 
 
-def _refuse_derived_dimensions(program: Any, path: Path) -> None:
-    for dim in program.range_constraints:
-        if not dim.is_Symbol:  # PyTorch cannot decompose these either
-            raise TunerError(
-                f"{path}: a dimension computed from another one ({dim}) is not supported; "
-                "export the model with fixed or independent dimensions"
-            )
+def _forget_derived_ranges(program: Any) -> None:
+    """Drop the ranges of dimensions computed from others: they follow from those of the others.
+
+    PyTorch reads them back from an archive in a form that it cannot decompose.
+    """
+    import torch
+
+    values = [node.meta.get("val") for node in program.graph.nodes]
+    sizes = [size for value in values for size in getattr(value, "shape", ())]
+    known = [size.node.shape_env.var_to_range for size in sizes if isinstance(size, torch.SymInt)]
+    for ranges in (program.range_constraints, *known):
+        for dim in [d for d in ranges if not d.is_Symbol]:
+            del ranges[dim]
 
 
 def _refuse_training(program: Any, path: Path) -> None:

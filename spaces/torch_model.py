@@ -4,27 +4,32 @@ from __future__ import annotations
 
 import hashlib
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from spaces import names
-from spaces.dims import NO_VALUES
 from spaces.hush import hushed
 from spaces.inputs import InputSpec, Shape
 from spaces.realize import first_line
 from spaces.relax_inputs import close_shapes
 from spaces.torch_archive import core_program, listed, operators, read_archive
+from spaces.torch_dims import check_named, with_named_dims
 from spaces.torch_products import product_converters
 from tuner.errors import TunerError
+from tuner.shapes import NO_DOMAIN, Domain
 
 
 def import_torch(
     path: Path,
     shapes: Sequence[tuple[str, Shape]] = (),
-    largest: Mapping[str, int] = NO_VALUES,
+    domain: Domain = NO_DOMAIN,
 ) -> tuple[Any, tuple[InputSpec, ...], str]:
     """Import an archive that `torch.export.save` wrote into Relax, weights as constants.
+
+    Args:
+        shapes: shape of each input that is dynamic.
+        domain: of dimensions that stay open; `spaces.torch_dims` says what they are called.
 
     Returns:
         The module with a function "main", its inputs under the names that `forward` gives them
@@ -36,7 +41,9 @@ def import_torch(
     """
     program = core_program(read_archive(path), path)
     _check_operators(program, path)
-    module, inputs = close_shapes(_import(program, path), dict(shapes), largest)
+    module = with_named_dims(_import(program, path), path)
+    check_named(domain.largest, module)
+    module, inputs = close_shapes(module, dict(shapes), domain)
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256")
     digest.update(repr([(i.name, i.dims or i.shape, i.dtype) for i in inputs]).encode())

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from tuner.candidate import Candidate
-from tuner.dynamic.search import MEASURED_SHAPES
 from tuner.effort import Effort
 from tuner.progress import TaskProgress
 from tuner.record import Record, Trial
+from tuner.shapes import MEASURED_SHAPES
 from tuner.task import Instance, Task
 
 CONTENDER = 1.2

@@ -14,7 +14,7 @@ from spaces.lower import lower
 from spaces.program_shapes import shapes_of
 from spaces.relax_inputs import close_shapes
 from tuner.errors import TunerError
-from tuner.shapes import MOST_SHAPES, joint
+from tuner.shapes import MOST_SHAPES, Domain, joint
 from tuner.task import Instance, Shapes
 
 pytestmark = pytest.mark.tvm
@@ -40,7 +40,8 @@ def lowered(shape: Callable[[Any], Any], build: Build, largest: dict[str, int]) 
         with builder.dataflow():
             out = builder.emit_output(build(builder, x))
         builder.emit_func_output(out)
-    return lower(close_shapes(builder.get(), {}, largest)[0], LLVM)
+    domain = Domain(tuple((name, (size,)) for name, size in largest.items()))
+    return lower(close_shapes(builder.get(), {}, domain)[0], LLVM)
 
 
 def relu(builder: Any, x: Any) -> Any:

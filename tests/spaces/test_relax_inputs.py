@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from spaces.dims import value_of
 from spaces.relax_inputs import close_shapes
 from tuner.errors import TunerError
+from tuner.shapes import Domain
 
 pytestmark = pytest.mark.tvm
 
@@ -57,3 +59,23 @@ def test_shapes_that_an_operator_refuses_are_told_with_its_name() -> None:
 
 def test_a_size_that_only_an_expression_gives_binds_nothing() -> None:
     assert "--shape x=?,2" in refusal(sliding(least=2, most=16), y=(16, 2))
+
+
+def test_a_domain_outside_of_the_bounds_of_a_graph_is_refused() -> None:
+    module = sliding(least=4, most=16)
+    for sizes, says in ([(4, 17), "at most 16, not 17"], [(3, 9), "at least 4, not 3"]):
+        with pytest.raises(TunerError, match=f"^--dim n: the model takes {says}$"):
+            close_shapes(module, {}, Domain((("n", sizes),)))
+
+
+def test_a_graph_keeps_no_bounds_that_its_memory_would_be_planned_for() -> None:
+    module, _ = close_shapes(sliding(least=4, most=16), {}, Domain((("n", (8,)),)))
+    assert "tir_var_upper_bound" not in dict(module["main"].attrs)
+
+
+def test_what_follows_from_another_inputs_dimension_stays_an_expression() -> None:
+    module, inputs = close_shapes(sliding(least=4, most=16), {}, Domain((("n", (8,)),)))
+    assert [i.dims for i in inputs] == [("n", 2), ("n_x2", 2)]
+    assert [i.shape for i in inputs] == [(8, 2), (16, 2)]
+    (n, _), (double, _) = (p.ty.shape.values for p in module["main"].params)
+    assert value_of(double, {str(n.name): 5}) == 10

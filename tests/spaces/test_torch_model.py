@@ -5,6 +5,7 @@ Skipped without PyTorch, which is an optional extra.
 
 from __future__ import annotations
 
+import json
 import warnings
 import zipfile
 from collections.abc import Callable
@@ -15,7 +16,7 @@ import numpy as np
 import pytest
 
 from spaces.bench import errors
-from spaces.executable import compile_module, run_once
+from spaces.executable import Executable, compile_module, run_once
 from spaces.extract import extract
 from spaces.inputs import make_inputs
 from spaces.lower import lower
@@ -31,12 +32,19 @@ pytestmark = pytest.mark.tvm
 LLVM = '{"kind":"llvm","num-cores":1}'
 
 
-def write_archive(path: Path, network: Any, *args: Any, dynamic: Any = None) -> Path:
-    """Export a network as it is, in training mode or not, into an archive."""
+def write_archive(
+    path: Path, network: Any, *args: Any, dynamic: Any = None, names: Any = None
+) -> Path:
+    """Export a network as it is, in training mode or not, into an archive.
+
+    Args:
+        names: of its dimensions, kept with it; a text is written as it is.
+    """
+    text = names if isinstance(names, str) else json.dumps(names)
     with warnings.catch_warnings():  # PyTorch warns of its own code
         warnings.simplefilter("ignore")
         program = torch.export.export(network, args, dynamic_shapes=dynamic)
-        torch.export.save(program, path)
+        torch.export.save(program, path, extra_files={"dims.json": text} if names else None)
     return path
 
 
@@ -58,8 +66,21 @@ def relative_error(model: Model, network: Any, values: Any = (), *, restore: Any
     Args:
         restore: makes the network's arguments from its tensors where they are nested.
     """
-    inputs = make_inputs(model.inputs, values)
-    got = run_once(compile_module(lower(model.module, LLVM), LLVM), inputs)
+    executable = compile_module(lower(model.module, LLVM), LLVM)
+    return error_of(executable, network, make_inputs(model.inputs, values), restore)
+
+
+def largest_error(model: Model, network: Any, dim: str, *sizes: int) -> float:
+    """The largest relative error of a model for some sizes of its one open dimension."""
+    executable = compile_module(lower(model.module, LLVM), LLVM)
+    return max(
+        error_of(executable, network, make_inputs([i.at({dim: size}) for i in model.inputs]))
+        for size in sizes
+    )
+
+
+def error_of(executable: Executable, network: Any, inputs: Any, restore: Any = None) -> float:
+    got = run_once(executable, inputs)
     tensors = [torch.from_numpy(array) for array in inputs]
     with torch.no_grad():
         expected = network(*(restore(tensors) if restore else tensors))
@@ -353,12 +374,133 @@ def test_a_model_that_changes_its_buffers_is_refused(tmp_path: Path) -> None:
     assert "changes the buffer runs" in said
 
 
-def test_a_dimension_computed_from_another_is_refused(tmp_path: Path) -> None:
-    half = torch.export.Dim("half")
-    network = Calls(lambda x, y: x + y.repeat(2, 1))
+def half_sum(path: Path, **names: str) -> tuple[Path, Any]:
+    """An archive of a network over (2 * half, 4) and (half, 4)."""
+    half = torch.export.Dim("half", max=32)
+    network = Calls(lambda x, y: torch.relu(x + y.repeat(2, 1)))
     args = (torch.ones(6, 4), torch.ones(3, 4))
-    path = write_archive(tmp_path / "n.pt2", network, *args, dynamic=(({0: 2 * half}, {0: half}),))
-    assert "a dimension computed from another one" in refusal(path)
+    dynamic = (({0: 2 * half}, {0: half}),)
+    return write_archive(path, network, *args, dynamic=dynamic, names=names), network
+
+
+def test_an_open_dimension_is_named_after_its_first_input_and_axis(tmp_path: Path) -> None:
+    network = Calls(lambda x, y: x.relu() + y)
+    batch, width = torch.export.Dim("batch"), torch.export.Dim("width")
+    path = write_archive(
+        tmp_path / "net.pt2",
+        network,
+        torch.ones(3, 4),
+        torch.ones(3, 4),
+        dynamic=(({0: batch, 1: width}, {0: batch, 1: width}),),
+    )
+    assert "--dim args_0_0=1..128" in refusal(path)
+    dims = (("args_0_0", (1, 5)), ("args_0_1", (2, 4)))
+    model = load(path, dims=dims)
+    assert [i.dims for i in model.inputs] == [("args_0_0", "args_0_1")] * 2
+    assert [i.shape for i in model.inputs] == [(5, 4), (5, 4)]
+    assert len(model.shapes) == 4
+    said = refusal(path, dims=(("batch", (1, 5)),))
+    assert said.startswith("--dim batch: no such dimension; the model has args_0_0, args_0_1")
+    assert "dims.json" in said
+
+
+def test_names_that_are_kept_with_the_archive_are_those_of_its_dimensions(tmp_path: Path) -> None:
+    network = conv_net()
+    path = write_archive(
+        tmp_path / "net.pt2",
+        network,
+        torch.zeros(4, 3, 8, 8),
+        dynamic=(BATCH,),
+        names={"input_0": "batch"},
+    )
+    model = load(path, dims=(("batch", (1, 7, 16)),))
+    assert model.inputs[0].dims == ("batch", 3, 8, 8)
+    save_model_copy(model, tmp_path / "copy")
+    path.unlink()
+    assert load_model_copy(tmp_path / "copy").inputs == model.inputs
+
+
+@pytest.mark.parametrize(
+    ("names", "says"),
+    [
+        ({"x": "batch"}, "x is no open dimension of an input; there are args_0_0"),
+        ({"args_0_0": "two words"}, "'two words' is no name"),
+        ({"args_0_0": 5}, "'5' is no name"),
+        (["args_0_0"], "write an object such as"),
+        ("{", "not JSON"),
+    ],
+)
+def test_names_that_mean_nothing_are_refused(tmp_path: Path, names: Any, says: str) -> None:
+    network, example = Calls(lambda x: x.relu()), torch.zeros(4, 8)
+    path = write_archive(tmp_path / "net.pt2", network, example, dynamic=((BATCH,),), names=names)
+    said = refusal(path)
+    assert "dims.json" in said
+    assert says in said
+
+
+def test_two_dimensions_cannot_have_one_name(tmp_path: Path) -> None:
+    batch, width = torch.export.Dim("batch"), torch.export.Dim("width")
+    network = Calls(lambda x: x.relu())
+    path = write_archive(
+        tmp_path / "net.pt2",
+        network,
+        torch.ones(3, 4),
+        dynamic=(({0: batch, 1: width},),),
+        names={"args_0_0": "T", "args_0_1": "T"},
+    )
+    assert "two dimensions are called T" in refusal(path)
+
+
+def test_a_dimension_has_the_same_name_wherever_it_stands(tmp_path: Path) -> None:
+    batch = {0: torch.export.Dim("batch")}
+    network = Calls(lambda x, y: x + y)
+    path = write_archive(
+        tmp_path / "net.pt2",
+        network,
+        *map(torch.zeros, [(3, 2)] * 2),
+        dynamic=((batch, batch),),
+        names={"args_1_0": "batch"},
+    )
+    model = load(path, dims=(("batch", (3, 7)),))
+    assert [i.dims for i in model.inputs] == [("batch", 2), ("batch", 2)]
+
+
+def test_sizes_beyond_what_the_dimension_was_exported_for_are_refused(tmp_path: Path) -> None:
+    batch = {0: torch.export.Dim("batch", min=4, max=16)}
+    path = write_archive(tmp_path / "net.pt2", mlp(), torch.zeros(6, 16), dynamic=(batch,))
+    assert refusal(path, dims=(("input_0", (8, 17)),)) == (
+        "--dim input_0: the model takes at most 16, not 17"
+    )
+    assert "the model takes at least 4, not 3" in refusal(path, dims=(("input_0", (3, 8)),))
+
+
+def test_what_is_compiled_computes_sizes_beyond_the_exported_bounds(tmp_path: Path) -> None:
+    network = mlp()
+    path = write_archive(tmp_path / "net.pt2", network, torch.zeros(4, 16), dynamic=(BATCH,))
+    model = load(path, dims=(("input_0", (1, 16)),))
+    assert largest_error(model, network, "input_0", 0, 1, 16, 17, 1000) < 1e-5
+
+
+def test_a_dimension_computed_from_another_follows_it(tmp_path: Path) -> None:
+    path, network = half_sum(tmp_path / "net.pt2", args_1_0="half")
+    model = load(path, dims=(("half", (1, 3, 8)),))
+    assert [i.dims for i in model.inputs] == [("half_x2", 4), ("half", 4)]
+    assert [i.shape for i in model.inputs] == [(16, 4), (8, 4)]
+    assert largest_error(model, network, "half", 1, 5, 100) == 0
+    assert "--dim half: the model takes at most 32" in refusal(path, dims=(("half", (33,)),))
+    closed = load(path, shapes=(("args_1", (5, 4)),))
+    assert [i.shape for i in closed.inputs] == [(10, 4), (5, 4)]
+    said = refusal(path, shapes=(("args_0", (12, 4)), ("args_1", (5, 4))))
+    assert said == "input args_0: dimension 0 is 10 in the model, but --shape says 12"
+
+
+def test_a_dimension_that_no_input_has_by_itself_is_the_base_of_one(tmp_path: Path) -> None:
+    half = torch.export.Dim("half")
+    network = Calls(lambda x: x.reshape(-1, 2).sum(1))
+    path = write_archive(tmp_path / "net.pt2", network, torch.ones(6), dynamic=(({0: 2 * half},),))
+    model = load(path, dims=(("args_0_0_base", (1, 4)),))
+    assert [i.dims for i in model.inputs] == [("args_0_0_base_x2",)]
+    assert largest_error(model, network, "args_0_0_base", 5) < 1e-6
 
 
 def test_files_that_are_no_whole_archives_are_refused(tmp_path: Path) -> None:
