@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tvm import te
 from tvm.script import tirx as T
-from tvm.tirx import PrimFunc, const
+from tvm.tirx import PrimFunc
 
 from tuner import ShapeVar
 
@@ -36,9 +36,8 @@ def gemm(m: int = 512, n: int = 512, k: int = 512, M: ShapeVar | None = None) ->
 
 def open_gemm(rows: ShapeVar, columns: int, depth: int) -> PrimFunc:
     """The same with rows that are known only when it runs, as a tensor expression."""
-    n, k = const(columns, "int64"), const(depth, "int64")
-    a = te.placeholder((rows, k), name="A")
-    b = te.placeholder((k, n), name="B")
-    step = te.reduce_axis((const(0, "int64"), k), "r")
-    c = te.compute((rows.var, n), lambda i, j: te.sum(a[i, step] * b[step, j], step), "C")
+    a = te.placeholder((rows, depth), name="A")
+    b = te.placeholder((depth, columns), name="B")
+    step = te.reduce_axis((0, depth), "r")
+    c = te.compute((rows, columns), lambda i, j: te.sum(a[i, step] * b[step, j], step), "C")
     return te.create_prim_func([a, b, c]).with_attr("global_symbol", "gemm")

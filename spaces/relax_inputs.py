@@ -17,6 +17,7 @@ from spaces.inputs import (
     opened,
 )
 from spaces.plain_shapes import declared_shape, with_plain_inputs, with_plain_shapes
+from spaces.wide_indices import with_wide_indices
 from tuner.errors import TunerError
 from tuner.shapes import NO_DOMAIN, Domain
 
@@ -37,7 +38,7 @@ def close_shapes(
     """
     largest = domain.largest
     if not names.has_relax(module):
-        module = with_plain_shapes(module)
+        module = with_plain_shapes(with_wide_indices(module))
         return module, _program_inputs(module, shapes, largest)
     if "main" not in [gv.name_hint for gv in module.get_global_vars()]:
         raise TunerError('the module holds Relax functions, but none called "main"')

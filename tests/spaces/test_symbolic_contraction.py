@@ -11,18 +11,17 @@ import numpy as np
 import pytest
 
 from spaces import names
-from spaces.build import build_artifact, load_kernel
 from spaces.dims import closed, symbols
 from spaces.extract import shaped, task_of
 from spaces.knob_space import KnobSpace
-from spaces.knobs import PadsShapes, ShapedTemplate, Template, recall
+from spaces.knobs import PadsShapes, ShapedTemplate, recall
 from spaces.prepack import PREPACK, split
 from spaces.realize import realize, task_module
-from spaces.reference import arguments
 from spaces.target import resolve_target
 from spaces.task_space import TaskSpace
 from spaces.templates.contraction import ContractionTemplate, contraction_templates
 from spaces.trace_space import code_hash
+from tests.spaces.red_zones import Array, check_shapes, feasible
 from tuner.candidate import Draft
 from tuner.shapes import joint
 from tuner.task import Instance, Task
@@ -30,11 +29,7 @@ from tuner.task import Instance, Task
 pytestmark = pytest.mark.tvm
 
 CPU = resolve_target("llvm", cores=2)
-Array = np.ndarray[Any, Any]
-GUARD = np.float32(-7.25)
 _SETTINGS = 5
-_RED_ZONE = 64
-"""Elements on each side of an output that nobody may write."""
 
 
 @dataclass(frozen=True)
@@ -174,49 +169,9 @@ PROGRAMS = {
 }
 
 
-class Zoned:
-    """Tensors of a call whose last, the output, is NaN between red zones."""
-
-    def __init__(self, task: Task, values: dict[str, int], seed: int) -> None:
-        import tvm
-
-        args = arguments(closed(task_module(task.module), values)["main"])
-        rng = np.random.default_rng(seed)
-        self.inputs = [rng.standard_normal(a.shape).astype("float32") for a in args[:-1]]
-        size = math.prod(args[-1].shape)
-        # TVM wants tensors aligned to 64 bytes: the zones are whole multiples of that.
-        raw = np.empty(size + 3 * _RED_ZONE, "float32")
-        start = (-raw.ctypes.data // 4) % 16
-        self._whole = raw[start : start + size + 2 * _RED_ZONE]
-        self._whole[:] = GUARD
-        self._inside = slice(_RED_ZONE, _RED_ZONE + size)
-        self._whole[self._inside] = np.nan
-        self._shape = args[-1].shape
-        view = self._whole[self._inside].reshape(self._shape)
-        self.tensors = [*map(tvm.runtime.tensor, self.inputs), tvm.runtime.from_dlpack(view)]
-
-    @property
-    def output(self) -> Array:
-        return self._whole[self._inside].reshape(self._shape)
-
-    @property
-    def zones_are_whole(self) -> bool:
-        start, stop = self._inside.start, self._inside.stop
-        zones = np.concatenate([self._whole[:start], self._whole[stop:]])
-        return bool((zones == GUARD).all())
-
-
 def check(task: Task, program: Program, module: Any, shapes: Sequence[dict[str, int]]) -> None:
     """Build a scheduled module once, run it for some shapes, compare with numpy."""
-    import tvm
-
-    kernel = load_kernel(build_artifact(module, CPU))
-    for values in shapes:
-        zoned = Zoned(task, values, seed=sum(values.values()))
-        kernel.module["main"](*kernel.arguments(zoned.tensors, tvm.cpu()))
-        want = program.expected(*zoned.inputs)
-        np.testing.assert_allclose(zoned.output, want, rtol=1e-4, atol=1e-4, err_msg=str(values))
-        assert zoned.zones_are_whole, values
+    check_shapes(task, module, shapes, program.expected)
 
 
 def around(program: Program, *tiles: int) -> list[dict[str, int]]:
@@ -231,18 +186,6 @@ def around(program: Program, *tiles: int) -> list[dict[str, int]]:
     return [
         dict(zip(program.dims, map(int, row), strict=True)) for row in zip(*columns, strict=True)
     ]
-
-
-def feasible(task: Task, template: Template, number: int, seed: int) -> list[dict[str, int]]:
-    """Settings that are feasible for one of the task's shapes, any one equally likely."""
-    space = KnobSpace(task, template)
-    rng = np.random.default_rng(seed)
-    found = []
-    for place in rng.choice(len(task.shapes), size=number):
-        ranked = space.at(task.shapes[int(place)][0]).ranked
-        assert ranked, "a shape without a feasible setting"
-        found.append(ranked[int(rng.integers(len(ranked)))])
-    return found
 
 
 def shaped_templates(task: Task) -> list[ContractionTemplate]:
