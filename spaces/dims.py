@@ -85,11 +85,12 @@ def closed(module: Any, values: Mapping[str, int]) -> Any:
         return analyzer.simplify(expression) if whole else expression
 
     replaced = (tvm.ir.Var, lambda var: numbers.get(var, var))
-    made = structural_map(function, [replaced, (_arithmetic(), folded)])
+    made = structural_map(function, [replaced, (arithmetic(), folded)])
     return IRModule({"main": made})
 
 
-def _arithmetic() -> tuple[type, ...]:
+def arithmetic() -> tuple[type, ...]:
+    """Kinds of expressions that calculate with two others, `a` and `b`."""
     from tvm import tirx
 
     return (tirx.Add, tirx.Sub, tirx.Mul, tirx.FloorDiv, tirx.FloorMod, tirx.Max, tirx.Min)

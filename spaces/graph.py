@@ -102,10 +102,11 @@ def replaced(expression: Any, by: Any) -> Any:
 
 
 def variables(expression: Any) -> list[Any]:
-    """The variables that an expression reads, each once."""
+    """The variables that an expression reads, each once; not those of shapes within it."""
+    from tvm.ir import PrimType
     from tvm.relax.analysis import free_vars
 
-    return list(free_vars(expression))
+    return [var for var in free_vars(expression) if not isinstance(var.ty, PrimType)]
 
 
 def rank(expression: Any) -> int | None:

@@ -9,11 +9,11 @@ that was told T besides its tensors is told no more where it does not need it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from spaces import names
-from spaces.dims import is_open, symbols, value_of, variables
+from spaces.dims import arithmetic, is_open, symbols, value_of, variables
 from spaces.graph import builder_without, with_tir_calls
 
 
@@ -54,7 +54,7 @@ def with_plain_inputs(module: Any) -> Any:
     found = [(dim, var) for dim, var in _expressions(graph) if not _follows(dim, alone)]
     if not found:
         return module
-    graph = structural_map(graph, (tuple({type(dim) for dim, _ in found}), _replacing(found)))
+    graph = _in_terms_of(graph, found)
     if left := _solved(found, set(symbols(graph))):
         graph = structural_map(graph, (tvm.ir.Var, lambda var: left.get(var, var)))
     result = tvm.ir.IRModule(module.functions, attrs=module.attrs)
@@ -107,18 +107,28 @@ def _expressions(function: Any) -> list[tuple[Any, Any]]:
     return found
 
 
-def _replacing(found: list[tuple[Any, Any]]) -> Callable[[Any], Any]:
+def _in_terms_of(function: Any, found: list[tuple[Any, Any]]) -> Any:
+    """A function with what is a constant away from one of some dimensions written in terms of the
+    variable for it, the nearest."""
     import tvm
+    from tvm_ffi import structural_map
 
     analyzer = tvm.sym.Analyzer()
 
     def replaced(expression: Any) -> Any:
+        near: list[tuple[int, Any]] = []
         for dim, var in found:
-            if analyzer.can_prove_equal(expression, dim):
-                return var
-        return expression
+            if str(expression.ty.dtype) == str(dim.ty.dtype):
+                away = names.known_int(analyzer.simplify(expression - dim))
+                near += [] if away is None else [(away, var)]
+        if not near:
+            return expression
+        away, var = min(near, key=lambda pair: abs(pair[0]))
+        return var + away if away else var
 
-    return replaced
+    kinds = (*arithmetic(), *{type(dim) for dim, _ in found})
+    # The whole before its parts: of 16 * T + 3 they might be another dimension.
+    return structural_map(function, (kinds, replaced), order="pre")
 
 
 def _solved(found: list[tuple[Any, Any]], known: set[str]) -> dict[Any, Any]:
@@ -148,8 +158,7 @@ def _plain(function: Any) -> tuple[Any, list[int]]:
     if not found and not scalars:
         return function, []
 
-    kinds = tuple({type(dim) for dim, _ in found})
-    made = structural_map(function, (kinds, _replacing(found))) if found else function
+    made = _in_terms_of(function, found) if found else function
     body = made.body
     known = symbols(made)
     if left := _solved(found, set(known)):

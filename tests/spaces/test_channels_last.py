@@ -252,6 +252,18 @@ def test_symbolic_sizes_move_too() -> None:
     np.testing.assert_allclose(got, expected, rtol=1e-3, atol=1e-3)
 
 
+def test_a_graph_that_names_a_size_itself_moves_too() -> None:
+    from tvm import relax, tirx
+
+    n = tirx.Var("n", "int64")
+
+    def compute(b: Any, x: Any) -> Any:
+        pooled = b.emit(relax.op.mean(conv(b, conv(b, x)), [2, 3], keepdims=True))
+        return relax.op.reshape(pooled, (n, 64))
+
+    assert layouts(channels_last(graph(compute, (n, 8, 12, 12)))) == ["NHWC", "NHWC"]
+
+
 def test_several_results_come_out_channels_first() -> None:
     from tvm import relax
 

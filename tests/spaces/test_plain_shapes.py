@@ -121,6 +121,11 @@ def test_equal_expressions_are_one_dimension_and_others_are_others() -> None:
     assert list(symbols(made)) == ["T_x16", "T_x2"]
 
 
+def test_dimensions_a_constant_apart_are_two() -> None:
+    t = var("T")
+    assert shapes(plain(adding(16 * t, 16 * t + 3)))[0] == ["T_x16", "T_x16_p3"]
+
+
 def test_a_variable_that_is_a_dimension_too_keeps_its_name() -> None:
     t = var("T")
     made = plain(adding(t, 16 * t))
@@ -209,6 +214,29 @@ def test_a_graph_with_changed_calls_computes_the_same() -> None:
         x = np.random.default_rng(rows).standard_normal((rows, 32)).astype("float32")
         got = machine["main"](tvm.runtime.tensor(x)).numpy()
         np.testing.assert_allclose(got, np.maximum(2 * x.reshape(4 * rows, 8), 0), rtol=1e-6)
+
+
+def test_what_is_near_a_dimension_is_told_by_that_dimension() -> None:
+    """The rows of a convolution with a stride are no multiple of T; what follows pads them."""
+    from tvm import te, tirx
+
+    t = var("T")
+    rows = (t - 1) // 2 + 1
+    a = te.placeholder((rows, 3), name="A")
+    wide = te.compute(
+        (rows + 2, 3),
+        lambda i, j: tirx.if_then_else(i < rows, a[tirx.min(i, rows - 1), j], 1.0),
+        name="W",
+    )
+    out = te.compute((rows, 3), lambda i, j: wide[i + 2, j] * 2.0, name="B")
+    made = te.create_prim_func([a, out])
+    scalar = tirx.PrimFunc([t, *made.params], made.body, made.ret_type, made.attrs)
+    (program,) = (f for _, f in names.prim_funcs(with_plain_shapes(module_of(scalar))))
+    assert shapes(program) == [["dim", 3], ["dim", 3]]
+    array = np.arange(15, dtype="float32").reshape(5, 3)
+    got = ran(module_of(program), array, np.zeros_like(array))
+    want = np.concatenate([array, np.ones((2, 3), "float32")])[2:] * 2
+    np.testing.assert_array_equal(got, want)
 
 
 def test_only_the_scalar_is_left_out_of_a_call() -> None:
