@@ -28,8 +28,8 @@ from tuner.search import Freshness, stream
 from tuner.shapes import measured_shapes
 from tuner.task import Instance, Task
 
-_BASE_S, _RUNS = 0.05, 5.0
-"""What a trial takes: so long, and so many runs of the kernel."""
+_BASE_S, _RUNS, _BUILD_S = 0.05, 5.0, 0.15
+"""What a trial takes: so long, and so many runs of the kernel; one not built yet so much more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,9 +218,11 @@ class KernelSearch:
     def _pick(
         self, numbers: Sequence[int], gains: Floats, efforts: Floats
     ) -> tuple[int, int] | None:
-        """The kernel that gains most, of those with a shape left to measure, on the shape where
-        most of the gain is, for what it takes to measure."""
-        for row in np.argsort(-gains.sum(axis=1), kind="stable"):
+        """The kernel that gains most for what it takes to have it, of those with a shape left to
+        measure, on the shape where most of the gain is, for what it takes to measure."""
+        built = np.array([number not in self._pool for number in numbers])
+        worth = gains.sum(axis=1) / np.sqrt(_BASE_S + np.where(built, 0.0, _BUILD_S))
+        for row in np.argsort(-worth, kind="stable"):
             number = numbers[int(row)]
             if number in self._building:
                 continue
