@@ -58,20 +58,31 @@ def export_library(run: Path, out: Path) -> None:
     write(compile_module(finished.tuned(), finished.target), out)
 
 
-def export_database(run: Path, out_dir: Path) -> None:
+def export_database(run: Path, out_dir: Path) -> list[str]:
     """Write the best schedules as a MetaSchedule database.
 
+    Returns:
+        Names of the tasks that are left out: those with open dimensions, which have a set of
+        kernels where a database holds one schedule.
+
     Raises:
-        TunerError: the run is missing or has no results, or the folder cannot be written.
+        TunerError: the run is missing or has no results, or none that a database can hold, or the
+            folder cannot be written.
     """
     from spaces.database import export_database as write
 
     finished = _open(run)
+    if not finished.winners:
+        raise TunerError(
+            "--database: all programs have open dimensions, and a database holds one schedule for "
+            "each, not a set of kernels; write a library with --lib"
+        )
     entries = [
         (task, record.trial.candidate, record.measurement.samples_s)
         for task, record in finished.winners
     ]
     write(out_dir, entries, lowered=finished.lowered)
+    return [task.name for task, _ in finished.sets]
 
 
 def bench(run: Path, *, rounds: int = 0, dims: Dims = ()) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol, TextIO
 
 from rich.console import Console, Group
@@ -22,6 +22,7 @@ from tuner.utilisation import BUSY, SlotSeconds, shares
 ROWS = 15
 LINE_EVERY_S = 5.0
 _WORTH_SAYING = 0.1
+_NAMES_SHOWN = 8
 _GOOD = (Status.OK, Status.CENSORED)
 
 
@@ -33,6 +34,20 @@ def latency(seconds: float | None) -> str:
         if seconds >= size:
             return f"{_three_digits(seconds / size)} {unit}"
     return f"{_three_digits(seconds * 1e9)} ns"
+
+
+def size(count: int) -> str:
+    """Bytes, exactly and for people: `1,234,567 bytes, 1.18 MiB`."""
+    for factor, unit in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
+        if count >= factor:
+            return f"{count:,} bytes, {_three_digits(count / factor)} {unit}"
+    return f"{count} bytes"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Some names in one line, of many the first eight."""
+    more = len(names) - _NAMES_SHOWN
+    return ", ".join(names[:_NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def _three_digits(value: float) -> str:

@@ -32,14 +32,21 @@ def export(
         raise UsageError("tuner export needs exactly one of --lib, --database and --records")
     if library is not None:
         from cluster.results import export_library
+        from cluster.terminal import size
 
         export_library(folder_of(run, model=True), library)
-        click.echo(f"wrote {library}")
+        click.echo(f"wrote {library}: {size(library.stat().st_size)}")
     elif database is not None:
         from cluster.results import export_database
+        from cluster.terminal import listed
 
-        export_database(folder_of(run, model=True), database)
+        left_out = export_database(folder_of(run, model=True), database)
         click.echo(f"wrote {database}/database_workload.json and database_tuning_record.json")
+        if left_out:
+            click.echo(
+                f"left out {listed(left_out)}: a database holds one schedule for a "
+                "program, not the kernels of one with open dimensions; --lib has them all"
+            )
     elif records is not None:
         from tuner.report import export_records
 

@@ -14,9 +14,11 @@ from cluster.terminal import (
     duration,
     latency,
     line,
+    listed,
     picture,
     ratio,
     screen_for,
+    size,
     utilisation,
 )
 from tuner.progress import Snapshot, TaskRow
@@ -124,6 +126,18 @@ def test_numbers_for_people() -> None:
     assert [latency(v) for v in values] == texts
     assert [duration(s) for s in (-3, 59.9, 61, 3661)] == ["0:00", "0:59", "1:01", "1:01:01"]
     assert [ratio(r) for r in (None, 1.0, 41.26, 1234.5)] == ["-", "1.00x", "41.3x", "1234x"]
+
+
+def test_sizes_are_told_exactly_and_for_people() -> None:
+    assert size(0) == "0 bytes"
+    assert size(1023) == "1023 bytes"
+    assert size(1234567) == "1,234,567 bytes, 1.18 MiB"
+    assert size(3 * 2**30) == "3,221,225,472 bytes, 3.00 GiB"
+
+
+def test_of_many_names_the_first_are_listed() -> None:
+    assert listed(["a", "b"]) == "a, b"
+    assert listed([str(n) for n in range(10)]) == "0, 1, 2, 3, 4, 5, 6, 7 and 2 more"
 
 
 def test_a_log_gets_a_line_every_five_seconds_and_at_each_change() -> None:

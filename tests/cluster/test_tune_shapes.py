@@ -18,9 +18,13 @@ DENSE = f"{Path(__file__).parents[2] / 'examples' / 'dense.py'}:dense"
 MODEL = [DENSE, "--arg", "features=48", "--arg", "layers=1", "--dim", "T=1,3,7"]
 
 
-def tuner(*arguments: str) -> dict[str, Any]:
+def ran(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "tuner", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+
+
+def tuner(*arguments: str) -> dict[str, Any]:
+    done = ran(*arguments)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout) if "--json" in arguments else {}
 
@@ -64,7 +68,8 @@ def test_the_library_is_right_for_every_size(run: Path, tmp_path: Path) -> None:
     from tvm import relax
 
     out = tmp_path / "model.so"
-    tuner("export", str(run), "--lib", str(out))
+    said = ran("export", str(run), "--lib", str(out)).stdout
+    assert said.startswith(f"wrote {out}: {out.stat().st_size:,} bytes, ")
     machine = relax.VirtualMachine(tvm.runtime.load_module(str(out)), tvm.cpu())
     rng = np.random.default_rng(0)
     weight = (rng.standard_normal((48, 48)) * np.sqrt(2 / 48)).astype("float32")
@@ -73,6 +78,14 @@ def test_the_library_is_right_for_every_size(run: Path, tmp_path: Path) -> None:
         x = np.random.default_rng(rows).standard_normal((rows, 48)).astype("float32")
         got = machine["main"](tvm.runtime.tensor(x)).numpy()
         np.testing.assert_allclose(got, np.maximum(x @ weight + bias, 0), rtol=1e-4, atol=1e-4)
+
+
+def test_a_database_of_open_dimensions_alone_is_refused(run: Path, tmp_path: Path) -> None:
+    done = ran("export", str(run), "--database", str(tmp_path / "database"))
+    assert done.returncode == 1
+    assert done.stderr.startswith("tuner: --database: all programs have open dimensions")
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "database").exists()
 
 
 def test_bench_times_the_shapes_that_are_named(run: Path) -> None:
