@@ -31,6 +31,7 @@ from typing import Any
 from spaces.cpu_passes import before_compile
 from spaces.prepack import COMPUTE, PREPACK, Packing, split
 from spaces.target import parse_target
+from spaces.templates.gpu_resources import check_launch
 
 _HOST = "kernel.so"
 _DEVICE = "device.bin"
@@ -50,7 +51,8 @@ def build_artifact(module: Any, target: Any) -> bytes:
         target: a `tvm.target.Target`, or its JSON.
 
     Raises:
-        ValueError: the program packs ahead what is no constant.
+        ValueError: the program packs ahead what is no constant, or a kernel needs more threads,
+            registers or shared memory than its device has.
         Exception: whatever the compiler threw; TVM does not say what that may be.
     """
     import tvm
@@ -67,6 +69,7 @@ def build_artifact(module: Any, target: Any) -> bytes:
     sources = [m.inspect_source("cuda") for m in library.imports if m.kind == "cuda"]
     if sources:
         members[_DEVICE] = _compile_cuda("".join(sources), target)
+        check_launch(members[_DEVICE], str(target))
     if parts is not None:
         members[_PACKING] = parts.packing.to_json().encode()
     return _pack(members)

@@ -23,7 +23,8 @@ class Status(StrEnum):
     INVALID = "invalid"
     """The candidate cannot be realised: a schedule primitive or a post-processor refused it."""
     BUILD_FAILED = "build_failed"
-    """The compiler refused it, crashed or ran past its deadline."""
+    """The compiler refused it, crashed or ran past its deadline, or no device could start what it
+    made."""
     RUN_FAILED = "run_failed"
     """The kernel crashed or raised, or its memory limit was reached."""
     WRONG = "wrong"
