@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ray.util.metrics import Gauge
 
+from tuner.dynamic.kernel_set import KernelSet
 from tuner.observer import FittedModel
 from tuner.progress import Snapshot
 from tuner.record import Record
@@ -57,6 +58,12 @@ class RunMetrics:
             self._results.set(count, {**self._run, "kind": str(status)})
         for kind, seconds in snapshot.utilisation.items():
             self._busy.set(shares(seconds).get(BUSY, 0.0), {**self._run, "kind": kind})
+
+    def on_kernels(self, task_key: str, chosen: KernelSet) -> None:
+        """What a task with symbolic dimensions takes."""
+        if task_key in self._names:
+            task = {**self._run, "task": self._names[task_key]}
+            self._best_us.set(chosen.latency_s * 1e6, task)
 
     def on_end(self, snapshot: Snapshot) -> None:
         """The last values."""

@@ -38,6 +38,7 @@ from cluster.search_names import (
 )
 from cluster.search_order import SearchOrder, SearchState
 from tuner.after_durable import AfterDurable
+from tuner.dynamic.kernel_set import KernelSet
 from tuner.errors import TunerError
 from tuner.learner import ProcessLearner
 from tuner.observer import Observer
@@ -236,6 +237,7 @@ class _CatchingUp:
     def __init__(self, spool: SpoolObserver, store: RecordStore) -> None:
         self._spool = spool
         self._store = store
+        self._sets: dict[str, KernelSet] = {}
         self.on_record = spool.on_record
         self.on_model = spool.on_model
         self.on_snapshot = spool.on_snapshot
@@ -245,9 +247,14 @@ class _CatchingUp:
         self._spool.on_start(tasks)
         self._spool.catch_up(self._store.scan())
 
+    def on_kernels(self, task_key: str, chosen: KernelSet) -> None:
+        """Their records are among the best."""
+        self._sets[task_key] = chosen
+        self._spool.on_kernels(task_key, chosen)
+
     def on_end(self, snapshot: Snapshot) -> None:
         """Last values, and the best of each task."""
-        self._spool.keep("best.jsonl", winning_lines(self._store))
+        self._spool.keep("best.jsonl", winning_lines(self._store, self._sets))
         self._spool.on_end(snapshot)
 
 

@@ -373,6 +373,8 @@ def test_metrics_and_artifacts(tmp_path: Path) -> None:
         good = Measurement(Status.OK, (0.5,))
         spool.on_record(Record(Trial("key", DEFAULT, rung=rung), good), 0.5)
     spool.on_model(FittedModel(1, b"model", 8, 0.8, 0.1))
+    shape = ShapeTimes((("T", 5),), 1.0, 0, 1e-3, 1e-3, True)
+    spool.on_kernels("key", KernelSet((DEFAULT,), Leaf(0), (1.0,), 1.0, (shape,), 0.05, 3))
     spool.on_end(a_snapshot())
     spool.close(RunStatus.FINISHED)
     entries = [line.entry for line in read_lines(tmp_path / "tracking" / "spool.jsonl")]
@@ -382,5 +384,5 @@ def test_metrics_and_artifacts(tmp_path: Path) -> None:
     assert {name for name in values if "/" not in name} <= named
     assert {name.partition("/")[0] for name in values if "/" in name} == {"failures"}
     files = {e.path.partition("/")[0] for e in entries if isinstance(e, Artifact)}
-    assert {"records", "cost_model"} <= files
+    assert {"records", "cost_model", "kernels"} <= files
     assert all(f"`{name}" in text for name in files)

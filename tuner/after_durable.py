@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Protocol
 
+from tuner.dynamic.kernel_set import KernelSet
 from tuner.observer import FittedModel, Observer
 from tuner.progress import Snapshot
 from tuner.record import Record, TrialKey
@@ -52,6 +53,16 @@ class AfterDurable:
         """See `Observer.on_snapshot`."""
         self._tell()
         self._observer.on_snapshot(snapshot)
+
+    def on_kernels(self, task_key: str, chosen: KernelSet) -> None:
+        """See `Observer.on_kernels`; every record was passed on before.
+
+        Raises:
+            TunerError: not all records could be made durable.
+        """
+        self._store.flush()
+        self._tell()
+        self._observer.on_kernels(task_key, chosen)
 
     def on_end(self, snapshot: Snapshot) -> None:
         """See `Observer.on_end`; every record was passed on before.

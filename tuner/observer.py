@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from tuner.dynamic.kernel_set import KernelSet
 from tuner.progress import Snapshot
 from tuner.record import Record
 from tuner.task import Task
@@ -45,6 +46,10 @@ class Observer(Protocol):
 
     def on_snapshot(self, snapshot: Snapshot) -> None:
         """Every few seconds."""
+
+    def on_kernels(self, task_key: str, chosen: KernelSet) -> None:
+        """The kernels of a task with symbolic dimensions were chosen, from all its records; right
+        before the end."""
 
     def on_end(self, snapshot: Snapshot) -> None:
         """The session is over."""

@@ -350,6 +350,8 @@ class Session:
                 chosen = search.kernel_set(tuple(self._store.scan(task_key)))
                 if chosen is not None:
                     self._chosen_s[task_key] = chosen.latency_s
+                    for observer in self._observers:
+                        observer.on_kernels(task_key, chosen)
 
     def _of_default(self, task: Task) -> Trial:
         """The trial of a task's default schedule; of many shapes, on the one in the middle of

@@ -9,8 +9,9 @@ it on. What a line says is its `kind`; `task` is a task's key, or null for the r
     artifact  path                                a finished file, relative to `<run>/tracking`
     end       status, time_s                      the session is over
 
-Steps of a task are its records, counted from 1; step 0 holds what is known at the end. Only
-`best_us_by_time` has whole elapsed seconds as its step.
+Steps of a task are its records, counted from 1; step 0 holds what is known at the end. Others have
+only `best_us_by_time`, whole elapsed seconds; `loss_by_kernels`, how many kernels; and `shape_us`
+with `shape_best_us`, the size of a task's one dimension, or of several the number of the shape.
 
 How far the reader came is in `offset.json`, see `tuner.spool_progress`. What it pushed last may be
 pushed twice after a crash, with the same steps and timestamps, which the tracking store keeps

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -14,6 +15,8 @@ from enum import StrEnum
 from pathlib import Path
 from uuid import uuid4
 
+from tuner.dynamic.kernel_set import KernelSet
+from tuner.dynamic.tree import tree_text
 from tuner.observer import FittedModel
 from tuner.progress import Snapshot, fold
 from tuner.record import Record, Status
@@ -46,6 +49,10 @@ class RunStatus(StrEnum):
 
 
 _BY_TIME = "best_us_by_time"
+_LOSS = "loss_by_kernels"
+_SHAPE = "shape_us"
+_NOT_BY_RECORD = frozenset({_BY_TIME, _LOSS, _SHAPE})
+"""Metrics of tasks whose steps are not numbers of records."""
 
 
 @dataclass(slots=True)
@@ -70,7 +77,7 @@ def _read_past(spool: Path) -> _Past:
                 began_s, base_s = entry.time_s, past.elapsed_s
             case Metrics():
                 past.elapsed_s = max(past.elapsed_s, base_s + entry.time_s - began_s)
-                if entry.task is not None and _BY_TIME not in entry.values:
+                if entry.task is not None and _NOT_BY_RECORD.isdisjoint(entry.values):
                     past.steps.setdefault(entry.task, set()).add(entry.step)
             case Artifact():
                 past.artifacts.add(entry.path)
@@ -226,6 +233,31 @@ class SpoolObserver:
         if now_s - self._snapshot_s >= self._snapshot_every_s:
             self._snapshot_s = now_s
             self._snapshot(snapshot, now_s)
+
+    def on_kernels(self, task_key: str, chosen: KernelSet) -> None:
+        """How good they are and why there are so many; their tree and what each shape takes as
+        files."""
+        track = self._tasks.get(task_key)
+        if track is None:
+            return
+        now_s = self._clock()
+        values = {
+            "kernels": float(len(chosen.kernels)),
+            "kernels_us": chosen.latency_s * 1e6,
+            "kernels_loss": chosen.loss,
+        }
+        if chosen.error is not None:
+            values["prediction_error"] = chosen.error
+        self._say(Metrics(task_key, 0, values, now_s))
+        for number, loss in enumerate(chosen.losses, start=1):
+            self._say(Metrics(task_key, number, {_LOSS: loss}, now_s))
+        for number, shape in enumerate(chosen.shapes):
+            step = shape.instance[0][1] if len(shape.instance) == 1 else number
+            times = {_SHAPE: shape.latency_s * 1e6, "shape_best_us": shape.best_s * 1e6}
+            self._say(Metrics(task_key, step, times, now_s))
+        name = re.sub(r"[^\w.-]", "_", track.task.name)
+        self._file(f"kernels/{name}.json", json.dumps(chosen.to_json(), indent=1).encode())
+        self._file(f"kernels/{name}.txt", (tree_text(chosen.tree) + "\n").encode())
 
     def on_end(self, snapshot: Snapshot) -> None:
         """Last values, last checkpoint, the open records file and a summary."""

@@ -9,6 +9,8 @@ import urllib.request
 import pytest
 
 from tuner.candidate import Candidate, CandidateKind
+from tuner.dynamic.kernel_set import KernelSet, ShapeTimes
+from tuner.dynamic.tree import Leaf
 from tuner.progress import Snapshot
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.task import Task
@@ -28,6 +30,8 @@ SNAPSHOT = Snapshot(
     gain=3.5,
     utilisation={"runner": {"busy": 3.0, "starting": 1.0}},
 )
+TIMES = ShapeTimes((("T", 5),), 1.0, 0, 3e-6, 3e-6, True)
+KERNELS = KernelSet((), Leaf(0), (1.0,), 1.0, (TIMES,), None, 0)
 
 
 def scraped() -> str:
@@ -46,12 +50,13 @@ def test_a_scrape_finds_where_a_run_is() -> None:
     metrics.on_start([Task("t", "dense", "{}", "{}")])
     trial = Trial("t", Candidate(CandidateKind.TRACE, "[]", "s"))
     metrics.on_record(Record(trial, Measurement(Status.OK, (2e-6,))), 2e-6)
+    metrics.on_kernels("t", KERNELS)
     metrics.on_snapshot(SNAPSHOT)
     metrics.on_pools({"runner": 3}, {"builder": 7})
     wanted = {
         "ray_tuner_trials": "42",
         "ray_tuner_gain": "3.5",
-        "ray_tuner_best_us": "2.0",
+        "ray_tuner_best_us": "3.0",
         "ray_tuner_workers": "3",
         "ray_tuner_queued": "7",
         "ray_tuner_busy_share": "0.75",

@@ -48,8 +48,21 @@ class Heard:
     def on_snapshot(self, snapshot: Any) -> None:
         self.told.append("snapshot")
 
+    def on_kernels(self, task_key: str, chosen: Any) -> None:
+        self.told.append("kernels")
+
     def on_end(self, snapshot: Any) -> None:
         self.told.append("end")
+
+
+def test_kernels_are_told_after_the_records_that_they_were_chosen_from() -> None:
+    store, heard = Buffer(), Heard()
+    observer = AfterDurable(heard, store)
+    store.given.append(record(0))
+    observer.on_record(record(0), 1.0)
+    chosen: Any = None
+    observer.on_kernels("t", chosen)
+    assert heard.told == [(record(0), 1.0), "kernels"]
 
 
 def test_records_are_told_in_order_once_they_are_durable() -> None:

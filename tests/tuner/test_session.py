@@ -22,6 +22,7 @@ from tests.tuner.dynamic.kernel_world import (
 )
 from tuner.candidate import Candidate, CandidateKind
 from tuner.dynamic.choice import choose_kernels
+from tuner.dynamic.kernel_set import KernelSet
 from tuner.effort import Effort
 from tuner.learner import InlineLearner
 from tuner.measure import Features
@@ -101,6 +102,7 @@ class Watcher:
         self.told: list[Record] = []
         self.seen: list[Snapshot] = []
         self.final: Snapshot | None = None
+        self.chosen: dict[str, KernelSet] = {}
 
     def on_start(self, tasks: Sequence[Task]) -> None:
         self.tasks = tasks
@@ -115,6 +117,9 @@ class Watcher:
 
     def on_snapshot(self, snapshot: Snapshot) -> None:
         self.seen.append(snapshot)
+
+    def on_kernels(self, task_key: str, chosen: KernelSet) -> None:
+        self.chosen[task_key] = chosen
 
     def on_end(self, snapshot: Snapshot) -> None:
         self.final = snapshot
@@ -350,11 +355,13 @@ def test_finalists_of_a_task_with_shapes_are_timed_again_on_all_of_them() -> Non
 
 def test_a_task_with_shapes_is_shown_as_its_kernels_mean_and_gains_what_the_default_lost() -> None:
     store = MemoryStore()
-    session = dynamic_session(store, trials=80)
+    watcher = Watcher(store)
+    session = dynamic_session(store, trials=80, observers=[watcher])
     run(session)
     (row, _) = session.snapshot().tasks
     chosen = choose_kernels(world_task("gemm"), tuple(store.scan()), world_kernel, 2)
     assert chosen is not None
+    assert watcher.chosen["gemm"] == chosen
     assert row.best_s == chosen.latency_s
     best_s = sum(min(latency_s(setting, size) for setting in SETTINGS) for size in SIZES)
     best_s /= len(SIZES)

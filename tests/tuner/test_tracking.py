@@ -8,12 +8,15 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 
 from tuner.candidate import Candidate, CandidateKind
+from tuner.dynamic.kernel_set import KernelSet, ShapeTimes
+from tuner.dynamic.tree import Leaf, Split
 from tuner.mlflow_sink import redacted
 from tuner.observer import FittedModel, Observer
 from tuner.progress import Snapshot, TaskRow
@@ -32,6 +35,21 @@ from tuner.tracking import (
 
 CONV = Task("aa", "conv", "{}", "llvm", weight=3, flops=2e6)
 DENSE = Task("bb", "dense", "{}", "llvm")
+
+
+OPEN = Task("cc", "an open/one", "{}", "llvm", shapes=(((("T", 5),), 1.0), ((("T", 64),), 1.0)))
+KERNELS = KernelSet(
+    tuple(Candidate(CandidateKind.TRACE, f"[{n}]", "test") for n in range(2)),
+    Split("T", 5, Leaf(0), Leaf(1)),
+    losses=(1.2, 1.01, 1.0),
+    loss=1.01,
+    shapes=(
+        ShapeTimes((("T", 5),), 1.0, 0, 3e-6, 3e-6, True),
+        ShapeTimes((("T", 64),), 1.0, 1, 6e-6, 5e-6, False),
+    ),
+    error=0.04,
+    judged=12,
+)
 
 
 class Clock:
@@ -143,6 +161,43 @@ class TestObserver:
         observer.close(RunStatus.FINISHED)
         assert metric(tmp_path, "aa", "latency_us") == [(1, 2000.0)]
         assert metric(tmp_path, "aa", "retimed_us") == [(2, 3000.0)]
+
+    def test_the_kernels_of_a_task_are_kept_with_their_tree_and_their_loss(
+        self, tmp_path: Path
+    ) -> None:
+        observer = open_observer(tmp_path, Clock())
+        observer.on_start([OPEN])
+        observer.on_kernels(OPEN.key, KERNELS)
+        assert metric(tmp_path, "cc", "kernels") == [(0, 2.0)]
+        assert metric(tmp_path, "cc", "kernels_us") == [(0, pytest.approx(4.5))]
+        assert metric(tmp_path, "cc", "kernels_loss") == [(0, 1.01)]
+        assert metric(tmp_path, "cc", "prediction_error") == [(0, 0.04)]
+        assert metric(tmp_path, "cc", "loss_by_kernels") == [(1, 1.2), (2, 1.01), (3, 1.0)]
+        assert metric(tmp_path, "cc", "shape_us") == [(5, pytest.approx(3)), (64, pytest.approx(6))]
+        assert metric(tmp_path, "cc", "shape_best_us") == [
+            (5, pytest.approx(3)),
+            (64, pytest.approx(5)),
+        ]
+        assert files(tmp_path) == ["kernels/an_open_one.json", "kernels/an_open_one.txt"]
+        folder = TrackingPaths(tmp_path).folder
+        assert (folder / files(tmp_path)[1]).read_text() == (
+            "if T <= 5:\n    kernel 0\nelse:\n    kernel 1\n"
+        )
+        assert json.loads((folder / files(tmp_path)[0]).read_text()) == KERNELS.to_json()
+
+    def test_steps_that_count_kernels_or_sizes_are_not_taken_for_records(
+        self, tmp_path: Path
+    ) -> None:
+        """Else the first records that the spool lacks would count as said."""
+        first = open_observer(tmp_path, Clock())
+        first.on_start([OPEN])
+        first.on_kernels(OPEN.key, KERNELS)
+        first.close(RunStatus.KILLED)
+        second = open_observer(tmp_path, Clock(2000.0))
+        second.on_start([OPEN])
+        trial = replace(record(1, 2e-3, time_s=1001.0).trial, task_key=OPEN.key)
+        second.catch_up([replace(record(1, 2e-3, time_s=1001.0), trial=trial)])
+        assert metric(tmp_path, "cc", "latency_us") == [(1, 2000.0)]
 
     def test_values_that_did_not_change_are_not_said_again(self, tmp_path: Path) -> None:
         clock = Clock()

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.tuner.test_report import MATMUL, candidate, record
+from tuner.dynamic.kernel_set import KernelSet
+from tuner.dynamic.tree import Leaf
 from tuner.record import Measurement, Record, Status, Trial, record_from_json
 from tuner.store import MemoryStore
 from tuner.task import Task
@@ -39,6 +43,23 @@ def test_the_fastest_record_of_each_shape() -> None:
     for made in (on_shape(64, 1, 3.0), on_shape(1, 1, 0.5), on_shape(64, 2, 2.0)):
         store.append(made)
     assert winning_records(store) == [on_shape(1, 1, 0.5), on_shape(64, 2, 2.0)]
+
+
+def retimed(size: int, number: int, latency_s: float, rung: int) -> Record:
+    made = on_shape(size, number, latency_s)
+    return replace(made, trial=replace(made.trial, rung=rung))
+
+
+def test_the_records_that_count_of_the_kernels_that_were_chosen() -> None:
+    """Whoever restores them comes to the same kernels, though others were faster on a shape."""
+    store = store_of(OPEN)
+    lucky, chosen = on_shape(1, 9, 0.1), [retimed(1, 1, 0.5, 2), retimed(64, 1, 2.5, 1)]
+    beaten = [on_shape(1, 1, 0.4), retimed(1, 1, 0.6, 1), retimed(64, 1, 3.0, 2)]
+    for made in (lucky, *beaten, *chosen, on_shape(64, 2, 9.0)):
+        store.append(made)
+    kernels = KernelSet((candidate(1),), Leaf(0), (1.0,), 1.0, (), None, 0)
+    found = winning_records(store, {OPEN.key: kernels})
+    assert found == [lucky, *chosen]
 
 
 def test_its_lines_are_records_again() -> None:
