@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -91,14 +92,23 @@ def _print_set(name: str, told: dict[str, Any]) -> None:
         for shape in _some(told["shapes"])
     ]
     print_table("shape", "kernel", "latency", "padding", "of its best kernel", rows=lines)
-    curve = ", ".join(f"{n}: {loss:.3f}" for n, loss in enumerate(told["losses"], start=1))
+    curve = loss_curve(told["losses"], len(told["kernels"]))
     click.echo(f"\nlatency over each shape's best kernel, by number of kernels: {curve}")
+    click.echo(f"with the tree: {told['loss']:.3f}")
     if told["prediction_error"] is not None:
         click.echo(
             f"predictions for shapes that were not measured: off by "
             f"{told['prediction_error']:.1%} on average ({told['predictions_judged']} pairs)"
         )
     click.echo()
+
+
+def loss_curve(losses: Sequence[float], taken: int) -> str:
+    """Losses by number of kernels, with a mark at the number that was taken."""
+    return ", ".join(
+        f"{number}: {loss:.3f}{' (taken)' if number == taken else ''}"
+        for number, loss in enumerate(losses, start=1)
+    )
 
 
 def _share(part: float | None, whole: float) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from cluster.cli import run
+from cluster.commands.best import loss_curve
 from tuner.candidate import Candidate, CandidateKind
 from tuner.dynamic.kernel_set import KernelSet, ShapeTimes
 from tuner.dynamic.tree import Leaf
@@ -318,6 +319,10 @@ def test_best_as_json(
     assert {"name", "weight", "trials", "default_ms", "latency_ms", "gflops"} <= row.keys()
     assert (row["latency_ms"], row["gflops"]) == (pytest.approx(4.0), pytest.approx(1.0))
     assert row["trace"] == "# gemm []"
+
+
+def test_what_more_and_fewer_kernels_would_cost_is_shown_beside_what_was_taken() -> None:
+    assert loss_curve([1.25, 1.09, 1.04], 2) == "1: 1.250, 2: 1.090 (taken), 3: 1.040"
 
 
 def test_records_are_one_object_a_line(

@@ -18,6 +18,9 @@ from tuner.task import Instance, Task
 
 Describe = Callable[[Candidate], Kernel | None]
 """What there is to know of a candidate; None where it is no kernel of the task."""
+_BEYOND = 3
+"""By so many kernels more than there may be the curve of losses goes on; see
+`KernelSearchSettings.spare`."""
 
 
 def choose_kernels(
@@ -46,6 +49,8 @@ def choose_kernels(
     layouts = [table[n].layout for n in known]
     selection = select(latencies_s, table.weights, most, layouts, best_s=best_s)
     rows = list(selection.kernels)
+    alike = [place for place, layout in enumerate(layouts) if layout == layouts[rows[0]]]
+    more = select(latencies_s[alike], table.weights, most + _BEYOND, best_s=best_s)
     costs = latencies_s[rows] / best_s * (table.weights / table.weights.sum())
     dims = [name for name, _ in table.instances[0]]
     values = np.array([[v for _, v in i] for i in table.instances], dtype=np.int64)
@@ -60,7 +65,7 @@ def choose_kernels(
     return KernelSet(
         kernels=tuple(table[n].candidate for n in chosen),
         tree=tree,
-        losses=selection.losses,
+        losses=more.losses,
         loss=float(loss),
         shapes=shapes,
         error=error,
@@ -101,8 +106,11 @@ def _slowed(record: Record, by: float) -> Record:
 
 
 def _eligible(table: Kernels, searched: Kernels, records: Iterable[Record], most: int) -> list[int]:
-    """Kernels that were timed again, and those that the search alone would take."""
+    """Kernels that were timed again, and those that the search alone would take; any, where none
+    was timed again."""
     again = {r.trial.candidate.key for r in records if r.trial.rung and r.latency_s is not None}
+    if not again:
+        return table.measured
     sound = [n for n in searched.measured if not table.failed(n)]
     latencies_s = searched.latencies_s(sound, range(len(searched.instances)))
     layouts = [searched[n].layout for n in sound]

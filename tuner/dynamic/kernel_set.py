@@ -50,8 +50,9 @@ class KernelSet:
 
     Attributes:
         kernels: by the numbers that the tree's leaves hold.
-        losses: of the best set of one kernel, two, and so on: latency against that of each
-            shape's best kernel of all, weighted over the shapes.
+        losses: of the best set of one kernel, two, and so on, of more than there may be as well:
+            latency against that of each shape's best kernel of all, weighted over the shapes. It
+            ends where none of the finalists is worth adding.
         loss: of the tree.
         error: mean absolute error of predictions for pairs that the search had not measured, as
             a share of what was then measured; None where there were too few.

@@ -96,6 +96,23 @@ def test_the_curve_of_losses_starts_with_one_kernel_and_falls() -> None:
     assert found.losses[-1] == pytest.approx(1.0)
 
 
+def test_the_curve_of_losses_goes_on_beyond_the_number_that_is_wanted() -> None:
+    """It shows what more kernels would bring."""
+    everything = [*SMALL, *LARGE, *MIDDLE, *timed("b", 9, 9, 1)]
+    few, many = chosen(everything, most=1), chosen(everything, most=4)
+    assert len(few.kernels) == 1
+    assert few.losses == many.losses
+    assert few.loss == pytest.approx(few.losses[0])
+
+
+def test_the_curve_of_losses_is_that_of_the_layout_that_was_chosen() -> None:
+    """Two of the other would be better, but only one is wanted."""
+    layouts = {"m": "rows", "s": "columns", "l": "columns"}
+    found = chosen([*SMALL, *LARGE, *MIDDLE], most=1, layouts=layouts)
+    assert names(found) == {"m"}
+    assert found.losses == (pytest.approx((2.0 + 1.5 + 2.0) / 3),)
+
+
 def test_weights_decide_what_a_set_is_good_at() -> None:
     heavy = replace(TASK, shapes=((shape(1), 50.0), (shape(16), 1.0), (shape(128), 1.0)))
     found = choose_kernels(heavy, [*SMALL, *LARGE], describe(), 1)
