@@ -13,6 +13,7 @@ import psutil
 
 from tuner.candidate import Candidate, CandidateKind, Draft
 from tuner.dataset import Dataset
+from tuner.dynamic.kernel_set import KernelSet
 from tuner.effort import EFFORTS
 from tuner.measure import Evaluated, Measurer
 from tuner.observer import FittedModel
@@ -118,6 +119,9 @@ class Timeline:
     def on_snapshot(self, snapshot: Snapshot) -> None:
         """Every two seconds."""
         self.snapshots.append(snapshot)
+
+    def on_kernels(self, task_key: str, chosen: KernelSet) -> None:
+        """There are none."""
 
     def on_end(self, snapshot: Snapshot) -> None:
         """The last one."""
