@@ -25,6 +25,7 @@ from cluster.doctor import Finding
 from cluster.kernel_sets import described
 from cluster.tune_result import TuneResult
 from tuner.candidate import Candidate, CandidateKind
+from tuner.dynamic.fallback import SLOWER
 from tuner.dynamic.kernel_set import KernelSet, ShapeTimes
 from tuner.dynamic.tree import Leaf
 from tuner.effort import EFFORTS, Timing
@@ -351,6 +352,10 @@ def test_efforts() -> None:
         said = f"{effort.build_deadline_s:g} s and a kernel's loading, checking and timing "
         assert said + f"{effort.run_deadline_s:g} s" in section("Efforts").replace("\n", " ")
         assert f"below {effort.gain_floor:.1%}".replace("%", " %") in section("Efforts")
+
+
+def test_what_the_smallest_shape_may_lose() -> None:
+    assert f"more than {SLOWER:.0%}".replace("%", " %") in section("Dynamic shapes")
 
 
 def test_timing() -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from tuner.candidate import Candidate
+from tuner.dynamic.fallback import with_fallback
 from tuner.dynamic.kernel_set import KernelSet, ShapeTimes
 from tuner.dynamic.kernels import Kernel, Kernels
 from tuner.dynamic.residuals import Floats
@@ -54,12 +55,12 @@ def choose_kernels(
     costs = latencies_s[rows] / best_s * (table.weights / table.weights.sum())
     dims = [name for name, _ in table.instances[0]]
     values = np.array([[v for _, v in i] for i in table.instances], dtype=np.int64)
-    tree = grow(dims, values, costs)
+    tree = renumbered(grow(dims, values, costs), dict(enumerate(rows)))
+    tree = with_fallback(tree, table.instances, latencies_s, alike, most)
     used = sorted({leaf.kernel for leaf in leaves(tree)})
     tree = renumbered(tree, {old: new for new, old in enumerate(used)})
-    chosen = [known[rows[place]] for place in used]
-    chosen_s = latencies_s[[rows[place] for place in used]]
-    shapes = _times(table, chosen, tree, chosen_s, best_s)
+    chosen = [known[row] for row in used]
+    shapes = _times(table, chosen, tree, latencies_s[used], best_s)
     loss = sum(s.weight * s.latency_s / s.best_s for s in shapes) / table.weights.sum()
     error, judged = _prediction_error(searched, mine)
     return KernelSet(

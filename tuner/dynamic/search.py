@@ -18,6 +18,7 @@ import numpy as np
 
 from tuner.candidate import Candidate, Draft
 from tuner.dynamic.choice import choose_kernels
+from tuner.dynamic.fallback import smallest
 from tuner.dynamic.kernel_set import KernelSet
 from tuner.dynamic.kernels import Kernel, Kernels, kernel_of
 from tuner.dynamic.residuals import Floats
@@ -44,7 +45,7 @@ class KernelSearchSettings:
         rank_decay: weight of the next best parent against the one before.
         dropped: of the pool's worst, dropped for each new kernel that is proposed.
         patience: drafts in a row with nothing new before the space counts as searched through.
-        spare: finalists beyond the number of kernels wanted.
+        spare: finalists beyond the number of kernels wanted; the last is for the smallest shape.
     """
 
     pool_size: int = 40
@@ -297,7 +298,12 @@ class KernelSearch:
         latencies_s = self._kernels.latencies_s(known, self._anchors)
         layouts = [self._kernels[n].layout for n in known]
         most = self._most + self._settings.spare
-        chosen = select(latencies_s, self._weights, most, layouts).kernels
+        chosen = list(select(latencies_s, self._weights, most, layouts).kernels)
+        alike = [row for row, layout in enumerate(layouts) if layout == layouts[chosen[0]]]
+        smallest_s = latencies_s[:, smallest([self._kernels.instances[p] for p in self._anchors])]
+        fallback = min(alike, key=lambda row: float(smallest_s[row]))
+        if fallback not in chosen:
+            chosen = [*chosen[: most - 1], fallback]
         return [
             (self._kernels[known[row]].candidate, self._kernels.instances[place])
             for place in self._anchors

@@ -121,6 +121,17 @@ def test_weights_decide_what_a_set_is_good_at() -> None:
     assert found.latency_s == pytest.approx((50 * 1 + 4 + 16) / 52)
 
 
+@pytest.mark.parametrize(("most", "taken"), [(1, ["l", "l", "l"]), (2, ["s", "l", "l"])])
+def test_the_smallest_shape_gets_a_kernel_of_its_own_where_there_is_room(
+    most: int, taken: list[str]
+) -> None:
+    """However little it weighs."""
+    rare = replace(TASK, shapes=((shape(1), 1e-4), (shape(16), 1.0), (shape(128), 1.0)))
+    found = choose_kernels(rare, [*SMALL, *LARGE], describe(), most)
+    assert found is not None
+    assert [json.loads(found.kernels[s.kernel].payload) for s in found.shapes] == taken
+
+
 def test_finalists_come_before_what_only_looked_fast() -> None:
     """The search saw nothing in it, and now it looks better than what was timed again."""
     never = timed("x", 1.1, 4.4, 18)

@@ -17,6 +17,7 @@ from tests.tuner.dynamic.kernel_world import (
     answered,
     breaks,
     evaluated,
+    latency_s,
     least_loss,
     loss_of,
     measured,
@@ -248,6 +249,21 @@ def test_finalists_are_all_pairs_of_chosen_kernels_and_measured_shapes() -> None
     shapes = [instance for _, instance in found]
     together = [instance for n, instance in enumerate(shapes) if shapes[:n][-1:] != [instance]]
     assert len(together) == len(set(together)), "those of one shape are not together"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_finalist_is_as_fast_as_any_on_the_smallest_shape(seed: int) -> None:
+    """Though that hardly weighs anything, and so decides nothing else."""
+    shapes = tuple((shape(size), 1e-3 if size < 5 else 1.0) for size in SIZES)
+    task = replace(TASK, shapes=shapes)
+    search = KernelSearch(task, seed, 1)
+    records = [r for r in search_on(search, task, 40) if r.latency_s is not None]
+    finalists = {setting_of(candidate) for candidate, _ in search.finalists()}
+    (layout,) = {setting[2] for setting in finalists}
+    tried = {setting_of(r.trial.candidate) for r in records}
+    least_s = min(latency_s(s, 1) for s in tried if s[2] == layout and not breaks(s))
+    assert min(latency_s(s, 1) for s in finalists) <= 1.1 * least_s
+    assert len(finalists) <= 1 + KernelSearchSettings().spare
 
 
 @pytest.mark.parametrize("seed", range(4))
