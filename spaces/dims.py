@@ -36,6 +36,24 @@ def symbols(function: Any) -> dict[str, Any]:
     return found
 
 
+def alone(function: Any) -> set[str]:
+    """Names of the variables that are dimensions of a function's parameters by themselves."""
+    import tvm
+
+    dims = [dim for param in function.params for dim in names.param_dims(param) or ()]
+    return {str(dim.name) for dim in dims if isinstance(dim, tvm.ir.Var)}
+
+
+def text_of(dim: Any) -> str:
+    """An expression as people write it: `T // 2`."""
+    import tvm
+
+    # The printer would change names that it uses itself, such as T.
+    plain = [(v, tvm.tirx.Var(f"__{v.name}", str(v.ty.dtype))) for v in variables(dim)]
+    printed = names.replaced(dim, plain).script(int_dtype=str(dim.ty.dtype))
+    return str(printed).replace("T.", "").replace("__", "")
+
+
 def is_open(dim: Any) -> bool:
     """Whether a dimension is symbolic."""
     return names.known_int(dim) is None

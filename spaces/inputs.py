@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from spaces.derived_dims import derived
 from tuner.errors import TunerError
 from tuner.options import IntRange
 
 Shape = tuple[int, ...]
-_DERIVED = re.compile(r"(?P<dim>\w+?)_x(?P<times>[0-9]+)(?:_p(?P<plus>[0-9]+))?")
 _SAFE_INTS = IntRange(0, 1)
 """Integers are mostly indices: these two are in range almost everywhere."""
 
@@ -45,19 +44,6 @@ class InputSpec:
             return self
         shape = tuple(d if isinstance(d, int) else derived(d, values) or 0 for d in self.dims)
         return replace(self, shape=shape, dims=())
-
-
-def derived(name: str, values: Mapping[str, int]) -> int | None:
-    """The value of a dimension: one of these, or one that is named after it.
-
-    `T_x16` is `16 * T`, `T_x16_p3` is `16 * T + 3`; see `spaces.plain_shapes`.
-    """
-    if name in values:
-        return values[name]
-    match = _DERIVED.fullmatch(name)
-    if not match or match["dim"] not in values:
-        return None
-    return int(match["times"]) * values[match["dim"]] + int(match["plus"] or 0)
 
 
 def opened(

@@ -180,14 +180,18 @@ class KnobSpace:
         if not isinstance(self._template, ShapedTemplate):
             return None
         vectors, _ = self._described([knobs])
-        return Kernel(
+        kernel = Kernel(
             candidate,
             tuple(vectors[0].tolist()),
             tuple(map(float, self._template.shape_costs_s(knobs))),
             self._template.layout(knobs),
-            padding=tuple(map(float, self._template.padding(knobs)))
-            if isinstance(self._template, PadsShapes)
-            else (),
+        )
+        if not isinstance(self._template, PadsShapes):
+            return kernel
+        return replace(
+            kernel,
+            padding=tuple(map(float, self._template.padding(knobs))),
+            work=tuple(map(float, self._template.shape_work)),
         )
 
     def _rank(self, columns: Columns, parent: Knobs | None = None) -> list[dict[str, int]]:

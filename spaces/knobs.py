@@ -93,7 +93,12 @@ class PadsShapes(Protocol):
     """A template whose tiles may reach beyond a shape."""
 
     def padding(self, knobs: Knobs) -> Costs:
-        """Share of a setting's multiply-adds that are padding, for each of the task's shapes."""
+        """Share of a setting's tiles that lies beyond the shape, for each of the task's shapes:
+        padding that is computed, or a rest of rows that is guarded."""
+
+    @property
+    def shape_work(self) -> Costs:
+        """Multiply-adds of each of the task's shapes, without padding."""
 
 
 def draw(template: Template, number: int, rng: np.random.Generator) -> Columns:

@@ -3,8 +3,11 @@
 A program over `16 * T` rows cannot be called by itself: nobody tells it T, and TVM does not solve
 for it. For what it computes that does not matter, so each such expression becomes a variable of
 its own. It is named after the expression, `T_x16` for `16 * T` and `T_x16_p3` for `16 * T + 3`,
-which is how its values follow from those of T (`spaces.inputs.derived`). A program of a graph
+which is how its values follow from those of T (`spaces.derived_dims`). A program of a graph
 that was told T besides its tensors is told no more where it does not need it.
+
+What T itself is follows from such a dimension where that grows with every step of T. `T // 2` does
+not: a program that needs T, and has it in no other dimension, cannot be helped.
 """
 
 from __future__ import annotations
@@ -13,8 +16,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from spaces import names
-from spaces.dims import arithmetic, is_open, symbols, value_of, variables
+from spaces.derived_dims import affine, name_of
+from spaces.dims import alone, arithmetic, is_open, symbols, text_of, variables
 from spaces.graph import builder_without, with_tir_calls
+from tuner.errors import TunerError
 
 
 def with_plain_shapes(module: Any) -> Any:
@@ -45,18 +50,22 @@ def with_plain_inputs(module: Any) -> Any:
 
     A graph whose one input has `16 * T` rows cannot run: what T is follows from no input alone.
     Where another input has T rows it can, and checks that they fit.
+
+    Raises:
+        TunerError: it needs T, and no dimension tells it.
     """
     import tvm
     from tvm_ffi import structural_map
 
     graph = module["main"]
-    alone = _alone(graph)
-    found = [(dim, var) for dim, var in _expressions(graph) if not _follows(dim, alone)]
+    told = alone(graph)
+    found = [(dim, var) for dim, var in _expressions(graph) if not _follows(dim, told)]
     if not found:
         return module
     graph = _in_terms_of(graph, found)
     if left := _solved(found, set(symbols(graph))):
         graph = structural_map(graph, (tvm.ir.Var, lambda var: left.get(var, var)))
+    _refuse_untold(module["main"], graph)
     result = tvm.ir.IRModule(module.functions, attrs=module.attrs)
     result.update_func(result.get_global_var("main"), graph)
     return result
@@ -73,21 +82,27 @@ def declared_shape(param: Any) -> list[int | str] | None:
 def _name_of(dim: Any) -> str:
     from tvm.ir import Var
 
-    plain = "" if isinstance(dim, Var) else _affine_name(dim)
+    plain = "" if isinstance(dim, Var) else name_of(dim)
     return plain or names.dim_name(dim)
 
 
-def _alone(function: Any) -> set[str]:
-    """Variables that are dimensions of a function's parameters by themselves."""
-    from tvm.ir import Var
-
-    dims = [d for p in function.params for d in names.param_dims(p) or ()]
-    return {str(dim.name) for dim in dims if isinstance(dim, Var)}
-
-
-def _follows(dim: Any, alone: set[str]) -> bool:
+def _follows(dim: Any, told: set[str]) -> bool:
     """Whether a dimension has a name, and is known where these variables are."""
-    return bool(_affine_name(dim)) and {str(var.name) for var in variables(dim)} <= alone
+    return bool(name_of(dim)) and {str(var.name) for var in variables(dim)} <= told
+
+
+def _refuse_untold(before: Any, graph: Any) -> None:
+    """Refuse a graph that needs a variable which its inputs do not tell any more."""
+    told = set(symbols(graph))
+    for param in before.params:
+        for dim in names.param_dims(param) or ():
+            for var in variables(dim) if is_open(dim) else ():
+                if str(var.name) not in told and names.uses(graph.body, [var]):
+                    raise TunerError(
+                        f"input {param.name} has the dimension {text_of(dim)}, and the model needs "
+                        f"{var.name}, which does not follow from that: give it an input of which "
+                        f"{var.name} is a dimension"
+                    )
 
 
 def _expressions(function: Any) -> list[tuple[Any, Any]]:
@@ -141,9 +156,9 @@ def _solved(found: list[tuple[Any, Any]], known: set[str]) -> dict[Any, Any]:
 
     solved: dict[Any, Any] = {}
     for dim, var in found:
-        affine = _affine(dim)
-        if affine is not None and str(affine[0].name) not in known:
-            inside, times, plus = affine
+        straight = affine(dim)
+        if straight is not None and str(straight[0].name) not in known:
+            inside, times, plus = straight
             solved.setdefault(inside, tvm.tirx.floordiv(var - plus, times))
     return solved
 
@@ -177,38 +192,13 @@ def _plain(function: Any) -> tuple[Any, list[int]]:
 
 def _named(dim: Any, taken: set[str]) -> str:
     """A name that says what a dimension is, where that can be said; one that is free."""
-    name = _affine_name(dim) or "dim"
+    name = name_of(dim) or "dim"
     unique, number = name, 1
     while unique in taken:
         number += 1
         unique = f"{name}_{number}"
     taken.add(unique)
     return unique
-
-
-def _affine_name(dim: Any) -> str:
-    """`T_x16_p3` for `16 * T + 3`; empty for what is not of that form."""
-    affine = _affine(dim)
-    if affine is None or affine[2] < 0:
-        return ""
-    inside, times, plus = affine
-    return f"{inside.name}_x{times}" + (f"_p{plus}" if plus else "")
-
-
-def _affine(dim: Any) -> tuple[Any, int, int] | None:
-    """The T, the 16 and the 3 of `16 * T + 3`; None of what does not grow like that."""
-    import tvm
-
-    inside = variables(dim)
-    if len(inside) != 1:
-        return None
-    (var,) = inside
-    plus, one = (value_of(dim, {str(var.name): n}) for n in (0, 1))
-    if plus is None or one is None or one <= plus:
-        return None
-    times = one - plus
-    equal = tvm.sym.Analyzer().can_prove_equal(dim, var * times + plus)
-    return (var, times, plus) if equal else None
 
 
 def _used(params: Any, body: Any) -> list[Any]:

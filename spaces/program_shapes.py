@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from spaces import names
+from spaces.derived_dims import base_of, derived
 from spaces.dims import is_open, symbols, value_of, variables
 from spaces.graph import tir_calls
-from spaces.inputs import derived
 from tuner.errors import TunerError
 from tuner.shapes import MOST_SHAPES, merged, sampled
 from tuner.task import Instance, Shapes
@@ -53,7 +53,8 @@ def _value(symbol: str, given: Mapping[str, Any], values: Mapping[str, int]) -> 
     value = value_of(given[symbol], values) if symbol in given else derived(symbol, values)
     if value is None:
         raise TunerError(
-            f"dimension {symbol} has no domain: give the sizes to tune for, --dim {symbol}=1..128"
+            f"dimension {symbol} has no domain: give the sizes to tune for, "
+            f"--dim {base_of(symbol)}=1..128"
         )
     if value < 0:
         shape = ", ".join(f"{name}={value}" for name, value in values.items())

@@ -17,6 +17,7 @@ from spaces.inputs import (
     opened,
 )
 from spaces.plain_shapes import declared_shape, with_plain_inputs, with_plain_shapes
+from spaces.program_inputs import meanings, program_inputs
 from spaces.wide_indices import with_wide_indices
 from tuner.errors import TunerError
 from tuner.shapes import NO_DOMAIN, Domain
@@ -38,8 +39,9 @@ def close_shapes(
     """
     largest = domain.largest
     if not names.has_relax(module):
-        module = with_plain_shapes(with_wide_indices(module))
-        return module, _program_inputs(module, shapes, largest)
+        plain = with_plain_shapes(with_wide_indices(module))
+        check_names(list(shapes), [], "--shape")
+        return plain, program_inputs(plain, largest, meanings(module, plain))
     if "main" not in [gv.name_hint for gv in module.get_global_vars()]:
         raise TunerError('the module holds Relax functions, but none called "main"')
     module = with_plain_inputs(module)
@@ -146,40 +148,3 @@ def _why(error: Exception) -> str:
     """What an operator says, without the description of itself that it starts with."""
     text = " ".join(str(error).split())
     return re.sub(r"^In ir\.Op\(.*?name=\"(.*?)\".*?support_level=\d+\),", r"\1:", text)[:200]
-
-
-def _program_inputs(
-    module: Any, shapes: Mapping[str, Shape], largest: Mapping[str, int]
-) -> tuple[InputSpec, ...]:
-    """All parameters of the tensor programs, outputs included.
-
-    Names are the buffers', led by their function's where there are several functions.
-    """
-    functions = names.prim_funcs(module)
-    if not functions:
-        raise TunerError("the module holds no functions")
-    inputs = []
-    for name, function in functions:
-        for param in function.params:
-            full_name = param.name if len(functions) == 1 else f"{name}.{param.name}"
-            declared = names.param_shape(param)
-            if declared is None:
-                raise TunerError(f"parameter {full_name} is not a buffer, which is not supported")
-            shape, dims = opened(declared, largest)
-            fixed = tuple(d for d in shape if isinstance(d, int))
-            if len(fixed) != len(shape):
-                raise TunerError(
-                    f"parameter {full_name} has symbolic dimensions "
-                    f"({','.join(map(str, shape))}): give the sizes to tune for, for instance "
-                    f"--dim {next(d for d in shape if isinstance(d, str))}=1..128, or make the "
-                    "function static, for instance by an argument for --arg"
-                )
-            if min(fixed, default=1) < 1:
-                raise TunerError(
-                    f"parameter {full_name} has no elements (its shape is "
-                    f"{','.join(map(str, fixed))}): give the function other arguments"
-                )
-            inputs.append(InputSpec(full_name, fixed, names.param_dtype(param), dims))
-    check_dims(largest, [d for i in inputs for d in i.dims if isinstance(d, str)])
-    check_names(list(shapes), [], "--shape")
-    return tuple(inputs)

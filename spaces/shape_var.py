@@ -18,7 +18,8 @@ class ShapeVar:
     """A dimension known only when the program runs, and the sizes that it is tuned for.
 
     It stands wherever TVM takes a dimension: `te.placeholder((16 * T, 768))`, as in the DietCode
-    RFC, or `relax.TensorType((T, 64), "float32")`.
+    RFC, or `relax.TensorType((T, 64), "float32")`. `T + 3`, `T - 1` and `T // 2` work too; see
+    `spaces.derived_dims` for what becomes of these.
 
     Args:
         name: as people will see it, and as `--dim` names it.
@@ -51,11 +52,20 @@ class ShapeVar:
     def __radd__(self, other: Any) -> Any:
         return _plain(other) + self.var
 
+    def __sub__(self, other: Any) -> Any:
+        return self.var - _plain(other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return _plain(other) - self.var
+
     def __mul__(self, other: Any) -> Any:
         return self.var * _plain(other)
 
     def __rmul__(self, other: Any) -> Any:
         return _plain(other) * self.var
+
+    def __floordiv__(self, other: Any) -> Any:
+        return self.var // _plain(other)
 
     def __repr__(self) -> str:
         return f"ShapeVar({self.name!r})"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tuner.effort import EFFORTS, Effort
+from tuner.errors import UsageError
 
 MAX_KERNELS = 4
 """Kernels for all shapes of one program, where nothing else is said."""
@@ -62,6 +63,9 @@ class TuneOptions:
         devices: to measure on, at most; None is all that the cluster has or can start.
         device_wait_s: how long to wait for a machine with a device; None is `DEVICE_WAIT_S` where
             the cluster starts one, and where it does not, no wait.
+
+    Raises:
+        UsageError: there is room for no kernel.
     """
 
     model: ModelSpec
@@ -79,6 +83,10 @@ class TuneOptions:
     max_kernels: int = MAX_KERNELS
     devices: int | None = None
     device_wait_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_kernels < 1:
+            raise UsageError(f"max_kernels={self.max_kernels}: a program needs at least 1 kernel")
 
     @property
     def limit_s(self) -> float:

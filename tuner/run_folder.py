@@ -157,7 +157,8 @@ class Manifest:
     @property
     def max_kernels(self) -> int:
         """How many kernels may serve the shapes of one program."""
-        return int(self.options.get("max_kernels") or MAX_KERNELS)
+        number = self.options.get("max_kernels")
+        return MAX_KERNELS if number is None else int(number)
 
     def to_json(self) -> str:
         """The text of a manifest file."""

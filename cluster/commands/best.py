@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -86,12 +86,14 @@ def _print_set(name: str, told: dict[str, Any]) -> None:
             ", ".join(f"{dim}={size}" for dim, size in shape["shape"].items()),
             str(shape["kernel"]),
             f"{shape['latency_ms']:.4g} ms{'' if shape['measured'] else ' (predicted)'}",
-            _share(shape["padding_ms"], shape["latency_ms"]),
+            "-" if shape["padding"] is None else f"{shape['padding']:.1%}",
+            _share(shape["guard_ms"], shape["latency_ms"]),
             f"{shape['latency_ms'] / shape['best_ms']:.3f}",
         )
-        for shape in _some(told["shapes"])
+        for shape in shapes_to_show(told["shapes"])
     ]
-    print_table("shape", "kernel", "latency", "padding", "of its best kernel", rows=lines)
+    heads = ("shape", "kernel", "latency", "beyond it", "guard", "of its best kernel")
+    print_table(*heads, rows=lines)
     curve = loss_curve(told["losses"], len(told["kernels"]))
     click.echo(f"\nlatency over each shape's best kernel, by number of kernels: {curve}")
     click.echo(f"with the tree: {told['loss']:.3f}")
@@ -115,10 +117,14 @@ def _share(part: float | None, whole: float) -> str:
     return "-" if part is None else f"{part / whole:.1%}"
 
 
-def _some(shapes: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """At most as many shapes as one looks at, spread over all."""
-    step = -(-len(shapes) // _SHAPES_SHOWN)
-    return shapes[::step]
+def shapes_to_show(shapes: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """At most as many shapes as one looks at: those that were measured, and of the others some
+    that are spread over all."""
+    measured = [place for place, shape in enumerate(shapes) if shape["measured"]][:_SHAPES_SHOWN]
+    others = sorted(set(range(len(shapes))) - set(measured))
+    room = _SHAPES_SHOWN - len(measured)
+    shown = others[:: -(-len(others) // room)] if room and others else []
+    return [shapes[place] for place in sorted((*measured, *shown))]
 
 
 def _print(rows: list[dict[str, Any]]) -> None:

@@ -76,6 +76,13 @@ class ContractionTemplate:
         shapes, columns = over_shapes(self._contraction, self._extents, knobs)
         return contraction_knobs.padding(shapes, columns)
 
+    @property
+    def shape_work(self) -> Costs:
+        """See `spaces.knobs.PadsShapes`."""
+        shapes, _ = over_shapes(self._contraction, self._extents, {})
+        done = shapes.row_extent * shapes.column_extent * shapes.depth * shapes.outer_extent
+        return np.asarray(done, dtype=np.float64) * np.ones(len(self._extents))
+
     def layout(self, knobs: Knobs) -> str:
         """See `spaces.knobs.ShapedTemplate`."""
         return contraction_knobs.layout(self._contraction, knobs)

@@ -139,7 +139,7 @@ def feasible(c: Contraction, cpu: Cpu, columns: Columns) -> npt.NDArray[np.bool_
 
 
 def padding(c: Contraction, columns: Columns) -> npt.NDArray[np.float64]:
-    """Share of the multiply-adds that are padding: of rows, of columns and of the sum."""
+    """Share of the tiles that lies beyond: of rows, of columns and of the sum."""
     t = tiling(c, columns)
     done = t.padded_rows * t.padded_columns * t.padded_depth * 1.0
     return np.asarray(1.0 - c.row_extent * c.column_extent * c.depth / done)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cluster.cli import run
-from cluster.commands.best import loss_curve
+from cluster.commands.best import loss_curve, shapes_to_show
 from tuner.candidate import Candidate, CandidateKind
 from tuner.dynamic.kernel_set import KernelSet, ShapeTimes
 from tuner.dynamic.tree import Leaf
@@ -323,6 +323,16 @@ def test_best_as_json(
 
 def test_what_more_and_fewer_kernels_would_cost_is_shown_beside_what_was_taken() -> None:
     assert loss_curve([1.25, 1.09, 1.04], 2) == "1: 1.250, 2: 1.090 (taken), 3: 1.040"
+
+
+def test_of_many_shapes_those_that_were_measured_are_shown_and_some_others() -> None:
+    shapes = [{"T": n, "measured": n % 8 == 1} for n in range(1, 129)]
+    shown = [shape["T"] for shape in shapes_to_show(shapes)]
+    assert {n for n in range(1, 129) if n % 8 == 1} < set(shown)
+    assert len(shown) <= 24
+    assert shown == sorted(set(shown))
+    few = shapes[:20]
+    assert shapes_to_show(few) == few
 
 
 def test_records_are_one_object_a_line(

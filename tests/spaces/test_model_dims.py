@@ -27,7 +27,7 @@ LLVM = '{"kind":"llvm","num-cores":1}'
 SEQUENCE = (("sequence", (1, 4, 7)),)
 
 FUNCTIONS = """
-from tvm import relax, te, tirx
+from tvm import relax, te, tirx, topi
 
 from tuner import DynamicProgram, ShapeVar
 
@@ -50,6 +50,56 @@ def weighted():
 def bare():
     T = ShapeVar("T")
     return DynamicProgram(program(T), [T])
+
+
+def rows(make):
+    T = ShapeVar("T")
+    a = te.placeholder((make(T), 8), name="A")
+    out = te.compute((make(T), 8), lambda i, j: a[i, j] + 1.0, name="B")
+    return te.create_prim_func([a, out])
+
+
+def shorter():
+    return rows(lambda T: T - 1)
+
+
+def halved():
+    return rows(lambda T: T // 2)
+
+
+def square():
+    return rows(lambda T: T * T)
+
+
+def told(make):
+    T = ShapeVar("T")
+    a = te.placeholder((make(T), 8), name="A")
+    out = te.compute(a.shape, lambda i, j: a[i, j] + tirx.Cast("float32", T.var), name="B")
+    return te.create_prim_func([a, out])
+
+
+def told_by_halves():
+    return told(lambda T: T // 2)
+
+
+def told_by_one_less():
+    return told(lambda T: T - 1)
+
+
+def graph_of_halves():
+    n = tirx.Var("n", "int64")
+    x = relax.Var("x", relax.TensorType((n // 2, 4), "float32"))
+    b = relax.BlockBuilder()
+    with b.function("main", [x]):
+        b.emit_func_output(b.emit(relax.op.broadcast_to(relax.const(1.0), (n, 4))))
+    return b.get()
+
+
+def strided():
+    N, H, W = ShapeVar("N", [1, 2]), ShapeVar("H", [5, 8]), ShapeVar("W", [8])
+    x, w = te.placeholder((N, 3, H, W), name="x"), te.placeholder((4, 3, 3, 3), name="w")
+    out = topi.nn.conv2d(x, w, 2, 1, 1, "NCHW")
+    return DynamicProgram(te.create_prim_func([x, w, out]), [N, H, W])
 
 
 def strange():
@@ -203,6 +253,63 @@ def test_a_dimension_without_sizes_is_refused(sequence: Path, functions: str) ->
     assert "--dim sequence=1..128" in refusal(sequence)
     assert "--dim n=1..128" in refusal(f"{functions}:open_graph")
     assert "--dim T=1..128" in refusal(f"{functions}:bare")
+
+
+def test_a_dimension_that_follows_from_another_asks_for_that_one(functions: str) -> None:
+    assert "(T_x1_m1,8)" in refusal(f"{functions}:shorter")
+    assert "--dim T=1..128" in refusal(f"{functions}:shorter")
+    model = load(f"{functions}:halved", dims=(("T", (2, 7)),))
+    assert [(i.dims, i.shape) for i in model.inputs] == [(("T_x1_d2", 8), (3, 8))] * 2
+    (task,) = extract(lower(model.module, LLVM), LLVM, shapes=model.shapes)
+    assert values(task.shapes) == [(1,), (3,)]
+
+
+def test_a_domain_that_makes_a_shape_negative_is_refused(functions: str) -> None:
+    model = load(f"{functions}:shorter", dims=(("T", (0, 7)),))
+    with pytest.raises(TunerError, match=r"^--dim: with T=0 the dimension T_x1_m1 is below 0$"):
+        extract(lower(model.module, LLVM), LLVM, shapes=model.shapes)
+
+
+def test_a_dimension_of_its_own_is_explained(functions: str) -> None:
+    said = refusal(f"{functions}:square")
+    assert said.startswith("parameter A has symbolic dimensions (dim,8), where dim is T * T: ")
+    assert "--dim dim=1..128" in said
+    model = load(f"{functions}:square", dims=(("dim", (4, 9)),))
+    assert [i.dims for i in model.inputs] == [("dim", 8), ("dim", 8)]
+
+
+@pytest.mark.parametrize("dims", [(), (("T", (2, 8)),)])
+def test_a_program_that_needs_what_no_shape_tells_is_refused(
+    functions: str, dims: tuple[tuple[str, tuple[int, ...]], ...]
+) -> None:
+    said = refusal(f"{functions}:told_by_halves", dims=dims)
+    assert said == (
+        "parameter A has the dimension T // 2, and the program needs T, which does not follow from "
+        "that: give it a parameter of which T is a dimension"
+    )
+
+
+def test_a_graph_that_needs_what_no_shape_tells_is_refused(functions: str) -> None:
+    said = refusal(f"{functions}:graph_of_halves", dims=(("n", (2, 8)),))
+    assert said == (
+        "input x has the dimension n // 2, and the model needs n, which does not follow from that: "
+        "give it an input of which n is a dimension"
+    )
+
+
+def test_a_program_computes_with_a_variable_that_a_shape_tells(functions: str) -> None:
+    model = load(f"{functions}:told_by_one_less", dims=(("T", (2, 8)),))
+    executable = compile_module(lower(model.module, LLVM), LLVM)
+    for size in (1, 2, 6):
+        a, b = make_inputs([i.at({"T": size}) for i in model.inputs])
+        np.testing.assert_array_equal(run_once(executable, [a, b])[-1], a + np.float32(size))
+
+
+def test_sizes_of_a_strided_convolution_follow_from_those_of_its_image(functions: str) -> None:
+    model = load(f"{functions}:strided")
+    assert model.inputs[-1].dims == ("N", 4, "H_x1_m1_d2_p1", "W_x1_m1_d2_p1")
+    (task,) = extract(lower(model.module, LLVM), LLVM, shapes=model.shapes)
+    assert dict(task.shapes[-1][0])["H_x1_m1_d2_p1"] == 4
 
 
 def test_a_shape_and_sizes_for_one_dimension_contradict_each_other(sequence: Path) -> None:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from spaces import names
+from spaces.derived_dims import base_of, derived
 from spaces.dims import symbols
-from spaces.inputs import derived
 from spaces.plain_shapes import with_plain_inputs, with_plain_shapes
 
 pytestmark = pytest.mark.tvm
@@ -76,6 +76,11 @@ def test_it_computes_shapes_that_no_t_has() -> None:
         (lambda t: t + 1, "T_x1_p1"),
         (lambda t: t * 2 * 3, "T_x6"),
         (lambda t: t + t, "T_x2"),
+        (lambda t: t - 1, "T_x1_m1"),
+        (lambda t: t // 2, "T_x1_d2"),
+        (lambda t: (t + 3) // 4, "T_x1_p3_d4"),
+        (lambda t: (t - 1) // 2 + 1, "T_x1_m1_d2_p1"),
+        (lambda t: 1 + 3 * (t // 2), "T_x1_d2_x3_p1"),
     ],
 )
 def test_a_dimension_is_named_after_its_expression(dim: Callable[[Any], Any], name: str) -> None:
@@ -85,15 +90,13 @@ def test_a_dimension_is_named_after_its_expression(dim: Callable[[Any], Any], na
 @pytest.mark.parametrize(
     "dim",
     [
-        lambda t: t - 1,
         lambda t: 7 - t,
         lambda t: t * t,
-        lambda t: (t + 3) // 4,
         lambda t: t * var("U"),
         lambda t: t % 4,
     ],
 )
-def test_what_is_no_multiple_gets_a_name_that_says_nothing(dim: Callable[[Any], Any]) -> None:
+def test_what_no_steps_lead_to_gets_a_name_that_says_nothing(dim: Callable[[Any], Any]) -> None:
     (name, _) = shapes(plain(adding(dim(var("T")), 3)))[0]
     assert name == "dim"
     assert derived(name, {"T": 3, "U": 2}) is None
@@ -107,6 +110,14 @@ def test_the_value_of_a_dimension_follows_from_its_name() -> None:
     assert derived("T_x", {"T": 3}) is None
     assert derived("batch_x_len_x4", {"batch_x_len": 2, "batch": 9}) == 8
     assert derived("T_x16", {"T_x16": 5, "T": 3}) == 5, "its own value goes first"
+    assert [derived("H_x1_m1_d2_p1", {"H": h}) for h in (0, 1, 2, 7, 8)] == [0, 1, 1, 4, 4]
+    assert derived("T_x1_d0", {"T": 3}) is None
+    assert derived("T_x1_m5", {"T": 3}) == -2
+
+
+def test_a_name_says_which_dimension_it_follows() -> None:
+    assert base_of("T_x16_p3") == base_of("T_x1_m1_d2") == base_of("T") == "T"
+    assert base_of("batch_x_len") == "batch_x_len"
 
 
 def test_equal_expressions_are_one_dimension_and_others_are_others() -> None:
@@ -232,7 +243,7 @@ def test_what_is_near_a_dimension_is_told_by_that_dimension() -> None:
     made = te.create_prim_func([a, out])
     scalar = tirx.PrimFunc([t, *made.params], made.body, made.ret_type, made.attrs)
     (program,) = (f for _, f in names.prim_funcs(with_plain_shapes(module_of(scalar))))
-    assert shapes(program) == [["dim", 3], ["dim", 3]]
+    assert shapes(program) == [["T_x1_m1_d2_p1", 3]] * 2
     array = np.arange(15, dtype="float32").reshape(5, 3)
     got = ran(module_of(program), array, np.zeros_like(array))
     want = np.concatenate([array, np.ones((2, 3), "float32")])[2:] * 2

@@ -41,6 +41,11 @@ def test_it_stands_where_tvm_takes_a_dimension() -> None:
         (lambda t, u: t * u, 35),
         (lambda t, u: t + u, 12),
         (lambda t, u: 2 * (t + u) + t, 29),
+        (lambda t, u: t - 1, 4),
+        (lambda t, u: 7 - t, 2),
+        (lambda t, u: u - t, 2),
+        (lambda t, u: t // 2, 2),
+        (lambda t, u: (u - 1) // 2 + 1, 4),
     ],
 )
 def test_it_can_be_calculated_with(of: Any, value: int) -> None:

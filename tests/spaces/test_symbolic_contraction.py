@@ -238,6 +238,18 @@ def test_every_setting_has_an_estimate_for_every_shape(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(PROGRAMS))
+def test_the_work_of_the_shapes_is_what_the_task_counts(name: str) -> None:
+    """A multiply-add is two operations; what comes after the product is a few for an element."""
+    task = PROGRAMS[name].task()
+    weights = np.array([weight for _, weight in task.shapes])
+    for template in shaped_templates(task):
+        assert isinstance(template, PadsShapes)
+        assert template.shape_work.shape == (len(task.shapes),)
+        mean = 2 * np.average(template.shape_work, weights=weights)
+        assert mean == pytest.approx(task.flops, rel=0.2)
+
+
+@pytest.mark.parametrize("name", sorted(PROGRAMS))
 def test_padding_is_the_share_of_the_work_beyond_a_shape(name: str) -> None:
     task = PROGRAMS[name].task()
     for template in shaped_templates(task):

@@ -1,11 +1,13 @@
-"""How long a run may take: what the user said, or enough for what the user asked."""
+"""What a user may ask for; how long a run may take."""
 
 from __future__ import annotations
 
 import pytest
 
 from tuner.effort import EFFORTS
-from tuner.options import ModelSpec, TuneOptions
+from tuner.errors import UsageError
+from tuner.options import MAX_KERNELS, ModelSpec, TuneOptions
+from tuner.run_folder import Manifest
 
 NORMAL, QUICK = EFFORTS["normal"], EFFORTS["quick"]
 HOUR_S = 3600.0
@@ -46,3 +48,29 @@ def test_finalists_have_their_share_of_the_time_that_was_said_or_is_the_efforts(
     assert options(time_budget_s=10 * HOUR_S).finalists_s == pytest.approx(HOUR_S)
     assert options(time_budget_s=60.0).finalists_s == pytest.approx(6.0)
     assert options(20_000).finalists_s == options().finalists_s
+
+
+MODEL = ModelSpec("model.onnx")
+
+
+@pytest.mark.parametrize("number", [0, -1])
+def test_a_budget_without_a_kernel_is_refused(number: int) -> None:
+    with pytest.raises(UsageError) as refused:
+        TuneOptions(MODEL, max_kernels=number)
+    assert f"max_kernels={number}" in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_one_kernel_will_do() -> None:
+    assert TuneOptions(MODEL, max_kernels=1).max_kernels == 1
+
+
+def test_a_run_that_says_nothing_of_kernels_has_the_usual_number() -> None:
+    """It was begun before there was a choice."""
+    assert Manifest("m", "hash", "{}").max_kernels == MAX_KERNELS
+    assert Manifest("m", "hash", "{}", {"max_kernels": None}).max_kernels == MAX_KERNELS
+    assert Manifest("m", "hash", "{}", {"max_kernels": 2}).max_kernels == 2
+
+
+def test_what_a_run_says_of_kernels_is_not_replaced_by_something_else() -> None:
+    assert Manifest("m", "hash", "{}", {"max_kernels": 0}).max_kernels == 0

@@ -9,6 +9,7 @@ import numpy as np
 
 from tuner.candidate import Candidate
 from tuner.dynamic.fallback import with_fallback
+from tuner.dynamic.guards import guard_s
 from tuner.dynamic.kernel_set import KernelSet, ShapeTimes
 from tuner.dynamic.kernels import Kernel, Kernels
 from tuner.dynamic.residuals import Floats
@@ -136,6 +137,7 @@ def _times(
                 best_s=float(best_s[place]),
                 measured=table.time_s(chosen[kernel], place) is not None,
                 padding=padding[place] if padding else None,
+                guard_s=guard_s(table, chosen[kernel], place),
             )
         )
     return tuple(found)

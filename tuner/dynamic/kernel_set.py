@@ -19,8 +19,9 @@ class ShapeTimes:
         latency_s: of that kernel; `best_s` of the best kernel of all that were measured, whether
             it may be in the set or not.
         measured: whether the first of these was; else it is predicted.
-        padding: share of the kernel's work that lies beyond the shape, which is what its guard
-            costs; None where its template knows of none.
+        padding: share of the kernel's tiles that lies beyond the shape, be it computed or guarded
+            off; None where its template knows of none.
+        guard_s: what that costs, see `tuner.dynamic.guards`; None where it is not known.
     """
 
     instance: Instance
@@ -30,6 +31,7 @@ class ShapeTimes:
     best_s: float
     measured: bool
     padding: float | None = None
+    guard_s: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The times as plain data, in milliseconds."""
@@ -40,7 +42,8 @@ class ShapeTimes:
             "latency_ms": self.latency_s * 1e3,
             "best_ms": self.best_s * 1e3,
             "measured": self.measured,
-            "padding_ms": None if self.padding is None else self.latency_s * self.padding * 1e3,
+            "padding": self.padding,
+            "guard_ms": None if self.guard_s is None else self.guard_s * 1e3,
         }
 
 

@@ -30,8 +30,9 @@ class Kernel:
         features: of its setting, alike for alike kernels; the same columns for all of a task.
         costs_s: analytic latency for each shape of the task; infinite where it is hopeless.
         layout: kernels of another layout cannot be in one set with it.
-        padding: share of its work that is padding, for each shape; empty where its template
-            knows of none.
+        padding: share of its tiles that lies beyond a shape, be it computed or guarded off, for
+            each shape; empty where its template knows of none.
+        work: of each shape, without padding, in any unit; empty likewise.
     """
 
     candidate: Candidate
@@ -39,6 +40,7 @@ class Kernel:
     costs_s: tuple[float, ...]
     layout: str
     padding: tuple[float, ...] = ()
+    work: tuple[float, ...] = ()
 
 
 def kernel_of(answer: Evaluated) -> Kernel | None:
@@ -119,6 +121,10 @@ class Kernels:
     def time_s(self, number: int, place: int) -> float | None:
         """What was measured of a pair."""
         return self._times_s.get((number, place))
+
+    def retimed_s(self, number: int, place: int) -> float | None:
+        """What was measured of a pair among the finalists."""
+        return self.time_s(number, place) if self._rungs.get((number, place)) else None
 
     @property
     def measured(self) -> list[int]:
