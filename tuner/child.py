@@ -300,7 +300,8 @@ class Child:
             return
         except BrokenPipeError:  # it died; the other pipe says how
             sent = len(self._outgoing)
-        self._outgoing = self._outgoing[sent:]
+        # A view of nothing would still hold all the bytes, until the next call.
+        self._outgoing = self._outgoing[sent:] or memoryview(b"")
 
     def _receive(self) -> Outcome | None:
         try:

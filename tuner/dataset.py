@@ -33,15 +33,6 @@ class Examples:
         """`censored` as an array in any case."""
         return np.zeros(len(self), dtype=np.bool_) if self.censored is None else self.censored
 
-    def after(self, start: int) -> Examples:
-        """The rows from number `start` on."""
-        return Examples(
-            self.features[start:],
-            self.latencies_s[start:],
-            self.groups[start:],
-            self.bounds[start:],
-        )
-
     def with_more(self, more: Examples) -> Examples:
         """These rows, then others."""
         return Examples(
@@ -87,13 +78,14 @@ class Dataset:
         group = self._group_of.setdefault(record.trial.task_key, len(self._group_of))
         self._groups.append(group)
 
-    def snapshot(self) -> Examples:
-        """All rows so far, as arrays."""
+    def snapshot(self, start: int = 0) -> Examples:
+        """The rows so far as arrays, from number `start` on."""
+        width = len(self._features[0]) if self._features else 0
         return Examples(
-            np.asarray(self._features, dtype=np.float32),
-            np.asarray(self._latencies_s, dtype=np.float32),
-            np.asarray(self._groups, dtype=np.int32),
-            np.asarray(self._censored, dtype=np.bool_),
+            np.asarray(self._features[start:], dtype=np.float32).reshape(-1, width),
+            np.asarray(self._latencies_s[start:], dtype=np.float32),
+            np.asarray(self._groups[start:], dtype=np.int32),
+            np.asarray(self._censored[start:], dtype=np.bool_),
         )
 
     def __len__(self) -> int:

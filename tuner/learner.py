@@ -166,7 +166,7 @@ class InlineLearner:
         if not self._pace.due(len(dataset)):
             return
         self._pace.begin()
-        fit = self._fitter.fit(self._sent, dataset.snapshot().after(self._sent))
+        fit = self._fitter.fit(self._sent, dataset.snapshot(self._sent))
         self._sent = fit.records
         self._ready = self._pace.end(fit)
 
@@ -292,7 +292,7 @@ class ProcessLearner:
                 self._start_child()
         elif not self._busy and self._dataset is not None and self._pace.due(len(self._dataset)):
             self._begin()
-            self._child.start_call("fit", self._sent, self._dataset.snapshot().after(self._sent))
+            self._child.start_call("fit", self._sent, self._dataset.snapshot(self._sent))
 
     def _start_child(self) -> None:
         self._child = Child(

@@ -1,10 +1,11 @@
-"""The core alone: a session over a measurer, its search never dry and free of cost."""
+"""A session over a measurer, with all that a run has but workers. Unless something else is asked
+for, its search is never dry and free of cost: that is the core alone."""
 
 from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,11 +16,13 @@ from tuner.candidate import Candidate, CandidateKind, Draft
 from tuner.dataset import Dataset
 from tuner.dynamic.kernel_set import KernelSet
 from tuner.effort import EFFORTS
-from tuner.measure import Evaluated, Measurer
+from tuner.learner import Learner
+from tuner.measure import Evaluated, Measurer, SpacePool
 from tuner.observer import FittedModel
 from tuner.progress import Snapshot
 from tuner.record import Record, Trial
 from tuner.run_folder import RunFolder
+from tuner.search import SearchMaker
 from tuner.session import Limits, Machines, Session
 from tuner.sqlite_store import SqliteStore
 from tuner.task import Task
@@ -101,6 +104,23 @@ def numbered(number: int) -> Candidate:
     return Candidate(CandidateKind.TRACE, f'["{number} {_PAYLOAD}"]', "simulated")
 
 
+@dataclass(frozen=True, slots=True)
+class Sought:
+    """What a session looks for, and who helps it."""
+
+    tasks: Sequence[Task]
+    defaults: Mapping[str, Candidate]
+    make_search: SearchMaker
+    space_pool: SpacePool
+    learner: Learner
+
+
+def free_of_cost() -> Sought:
+    """One task, and a search that only counts."""
+    task = Task("t", "simulated", "{}", '{"kind":"llvm"}')
+    return Sought([task], {task.key: numbered(-1)}, Endless, NoPool(), NoLearner())
+
+
 class Timeline:
     """Notes how far a session is, as it tells of it."""
 
@@ -156,24 +176,30 @@ def run_core(
     folder: Path,
     trials: int,
     *,
+    sought: Sought | None = None,
     utilisation: Utilisation | None = None,
     limit_s: float = 600.0,
 ) -> Went:
-    """Run a session with everything that a run has but workers: store, spool, observers."""
+    """Run a session with store, spool and observers.
+
+    Args:
+        sought: None is what is free of cost.
+        limit_s: for all of it.
+    """
+    sought = sought or free_of_cost()
     run = RunFolder(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    task = Task("t", "simulated", "{}", '{"kind":"llvm"}')
     spool, timeline = SpoolObserver(folder, name="simulated", params={}), Timeline()
     with closing(SqliteStore(run.store)) as store:
-        store.put_tasks([task], {})
+        store.put_tasks(sought.tasks, {k: c.key for k, c in sought.defaults.items()})
         session = Session(
-            [task],
-            {task.key: numbered(-1)},
-            machines=Machines(measurer, NoPool(), NoLearner(), utilisation),
+            sought.tasks,
+            sought.defaults,
+            machines=Machines(measurer, sought.space_pool, sought.learner, utilisation),
             store=store,
             limits=Limits(trials, time.monotonic() + limit_s, 0.0),
             effort=EFFORTS["quick"],
-            make_search=Endless,
+            make_search=sought.make_search,
             seed=0,
             observers=[spool, timeline],
         )

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -199,6 +200,17 @@ def test_payloads_of_any_size_pass_both_ways(child: Child) -> None:
     data = os.urandom(10 << 20)
     assert call(child, "echo", data) == Returned(data)
     assert call(child, "echo", b"") == Returned(b"")
+
+
+def test_a_large_request_is_not_held_any_more_once_it_was_answered(child: Child) -> None:
+    tracemalloc.start()
+    try:
+        outcome = child.call("environment", "x" * (32 << 20), deadline_s=WAIT_S)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert outcome == Returned(None)
+    assert held < 8 << 20
 
 
 def test_a_large_request_to_a_stopped_child_keeps_its_deadline(child: Child) -> None:

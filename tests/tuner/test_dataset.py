@@ -54,7 +54,7 @@ def test_only_what_was_cut_off_is_a_bound() -> None:
     dataset.add(record(Status.CENSORED), vector(4.0))  # no sample: no bound
     rows = dataset.snapshot()
     assert rows.bounds.tolist() == [False, True, False, False]
-    again = rows.after(0).with_more(rows.after(1))
+    again = rows.with_more(dataset.snapshot(1))
     assert again.bounds.tolist() == [False, True, False, False, True, False, False]
     assert again.latencies_s.tolist()[4] == 5.0
 
