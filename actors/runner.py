@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import os
 import time
 from dataclasses import replace
 from pathlib import Path
 
+from actors.memory import memory_bytes
 from actors.quiet import NotQuiet, Quiet
 from actors.run_child import Checked, Timed
 from actors.warm_child import HOARDING, WarmChild, killed
@@ -42,7 +42,7 @@ class Runner:
         scratch: caches references; may be emptied at any time.
         quiet: the node's quiet lock where the device is its CPU, else None.
         name: of its log file.
-        memory_limit_bytes: a child that reaches this is killed; None is half the machine's.
+        memory_limit_bytes: a child that reaches this is killed; None is half of what there is.
         child: factory of the child's object; tests give others.
     """
 
@@ -69,7 +69,7 @@ class Runner:
             env=_environment(threads),
             log=log_dir / f"{name}.log",
             quiet=quiet,
-            memory_limit_bytes=memory_limit_bytes or _half_of_memory(),
+            memory_limit_bytes=memory_limit_bytes or memory_bytes() // 2,
         )
 
     def ready(self, deadline_s: float = _START_DEADLINE_S) -> None:
@@ -234,7 +234,3 @@ def _may_be_anothers(result: Outcome | Measurement) -> bool:
 
 def _failed(error: str) -> Measurement:
     return Measurement(Status.RUN_FAILED, error=error)
-
-
-def _half_of_memory() -> int:
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2

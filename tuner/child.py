@@ -10,9 +10,10 @@ that live as long as they do. As a second line a thread of the child waits for t
 that only the parent holds. Killing a child kills its whole process group, compilers it had
 started included.
 
-Memory is watched from outside, by resident size. RLIMIT_AS would break runtimes that reserve
-address space they never use (CUDA, LLVM), and with RLIMIT_DATA an allocation fails at some random
-place of the child, where it looks like any other crash. A watched child is killed for one reason.
+Memory is watched from outside, by resident size, that of compilers it had started included.
+RLIMIT_AS would break runtimes that reserve address space they never use (CUDA, LLVM), and with
+RLIMIT_DATA an allocation fails at some random place of the child, where it looks like any other
+crash. A watched child is killed for one reason.
 
 A child is used by one thread at a time.
 """
@@ -34,9 +35,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from tuner.resident import group_bytes, resident_bytes
+
 _HEADER = struct.Struct(">Q")
 _TICK_S = 0.1
 """How often a waiting parent looks at the child's memory and at the frozen time."""
+_LOOK_EVERY_S = 1.0
+"""How often it looks at what the child started."""
+_EXEC_S = 0.02
 _LOG_LIMIT_BYTES = 4 << 20
 _BOOT = (
     "import json, sys; boot = json.loads(sys.argv[1]); sys.path[:] = boot['path']; "
@@ -122,7 +128,8 @@ class Child:
         factory: `module:callable`, imported in the child; the parent's `sys.path` holds there.
         args: what the factory is called with, once. Must be picklable.
         env: variables to set on top of the parent's environment.
-        memory_limit_bytes: resident size at which the child is killed while it is waited for.
+        memory_limit_bytes: resident size, of it and all it started, at which the child is killed
+            while it is waited for.
         log: file that gets what the child writes to its output; None drops it.
     """
 
@@ -138,6 +145,7 @@ class Child:
         self._limit_bytes = memory_limit_bytes
         self._incoming = bytearray()
         self._started = False
+        self._looked_s = 0.0
         self._end: Outcome | None = None
         requests, self._to_child = os.pipe()
         self._from_child, answers = os.pipe()
@@ -183,12 +191,8 @@ class Child:
         return self._end is None and not self._exited()
 
     def rss_bytes(self) -> int:
-        """Resident size, shared libraries included; 0 once it is gone."""
-        try:
-            fields = Path(f"/proc/{self.pid}/statm").read_text().split()
-        except OSError:
-            return 0
-        return int(fields[1]) * os.sysconf("SC_PAGE_SIZE") if len(fields) > 1 else 0
+        """Resident size, shared libraries included, what it started not; 0 once it is gone."""
+        return resident_bytes(self.pid)
 
     def ready(self, timeout_s: float, *, frozen_s: Callable[[], float] | None = None) -> Outcome:
         """Wait until the factory is done.
@@ -343,11 +347,28 @@ class Child:
         return self._end
 
     def _check_memory(self) -> MemoryExceeded | None:
-        if self._limit_bytes is None or (rss := self.rss_bytes()) <= self._limit_bytes:
+        if self._limit_bytes is None:
+            return None
+        rss = self.rss_bytes()
+        if rss <= self._limit_bytes and (rss := self._rss_with_others()) <= self._limit_bytes:
             return None
         self._end = exceeded = MemoryExceeded(rss, self._limit_bytes)
         self.kill()
         return exceeded
+
+    def _rss_with_others(self) -> int:
+        """Resident size of the child and of all it started; 0 between two looks, which are not for
+        each tick. A look that finds much is taken twice: between fork and exec a process seems to
+        hold what its parent does."""
+        now_s = time.monotonic()
+        if now_s - self._looked_s < _LOOK_EVERY_S:
+            return 0
+        self._looked_s = now_s
+        found = group_bytes(self.pid)
+        if self._limit_bytes is None or found <= self._limit_bytes:
+            return found
+        time.sleep(_EXEC_S)
+        return min(found, group_bytes(self.pid))
 
 
 def _frame(body: bytes) -> bytes:

@@ -44,6 +44,10 @@ class Work:
     def grow(self):
         kept = []
         while True: kept.append(bytearray(os.urandom(1) * (8 << 20)))
+    def grow_elsewhere(self):
+        import subprocess
+        work = "kept = bytearray(os.urandom(1) * (400 << 20)); time.sleep(1000)"
+        subprocess.run([sys.executable, "-c", "import os, time; " + work])
     def start_grandchild(self):
         import subprocess
         return subprocess.Popen(["sleep", "1000"]).pid
@@ -193,6 +197,14 @@ def test_memory_without_end_is_cut_off() -> None:
         outcome = call(child, "grow")
         assert isinstance(outcome, MemoryExceeded)
         assert outcome.rss_bytes > outcome.limit_bytes
+        assert gone(child.pid)
+
+
+def test_memory_of_what_it_started_counts_as_its_own() -> None:
+    with Child("child_work:Work", memory_limit_bytes=300 << 20) as child:
+        assert child.ready(WAIT_S) == Returned(None)
+        outcome = call(child, "grow_elsewhere")
+        assert isinstance(outcome, MemoryExceeded)
         assert gone(child.pid)
 
 
