@@ -18,7 +18,7 @@ from tuner.options import DEVICE_WAIT_S, TuneOptions
 from tuner.progress import Snapshot
 from tuner.run_folder import Manifest, RunFolder, open_run
 from tuner.run_lock import RunLock
-from tuner.run_place import begin, local, put_model, run_place
+from tuner.run_place import begin, local, put_model, refuse_network_disk, run_place
 
 if TYPE_CHECKING:
     from cluster.fleet import Cluster
@@ -33,6 +33,7 @@ Watch = Callable[[Snapshot], None]
 
 _WATCH_S = 0.5
 _PATIENCE_S = 2.0
+_NEW_RUNS = Path("runs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,8 @@ def tune(
     from tuner.tracking import check_uri
 
     warning = check_uri(tracking_uri or "")
+    if not isinstance(options.run, str):
+        refuse_network_disk(options.run or _NEW_RUNS)
     on_ready = on_ready or (lambda: None)
     stop = stop or threading.Event()
     tune_on = _tune_here if is_embedded(options.address) else _tune_there
@@ -260,7 +263,7 @@ def _manifest(options: TuneOptions, model: Model, target: str) -> Manifest:
 def _new_folder(model: str) -> Path:
     """A fresh folder under `runs/`, named after the model and the time."""
     stamp = time.strftime("%Y%m%d-%H%M%S")
-    return Path("runs") / f"{Path(model.rpartition(':')[2]).stem}-{stamp}"
+    return _NEW_RUNS / f"{Path(model.rpartition(':')[2]).stem}-{stamp}"
 
 
 def _refuse_missing_device(target: str, cluster: Cluster) -> None:

@@ -25,6 +25,7 @@ from pathlib import Path
 from uuid import NAMESPACE_URL, uuid5
 
 from tuner.errors import TunerError
+from tuner.mounts import MOUNTINFO, file_system, is_shared
 from tuner.place import Place
 from tuner.place_url import check_url, open_place
 from tuner.run_folder import Manifest, RunFolder, manifest_from_json, refuse_other_run
@@ -145,9 +146,29 @@ def open_store(run: RunFolder, url: str = "") -> SqliteStore | SegmentStore:
     """The store of a run, to write to. One with a URL has its segments there, its index in `run`.
 
     Raises:
-        TunerError: it cannot be opened, or another process writes to it.
+        TunerError: it cannot be opened, another process writes to it, or it is not safe there.
     """
-    return SegmentStore(open_place(url), run.store) if url else SqliteStore(run.store)
+    if url:
+        return SegmentStore(open_place(url), run.store)
+    refuse_network_disk(run.root)
+    return SqliteStore(run.store)
+
+
+def refuse_network_disk(folder: Path, mountinfo: Path = MOUNTINFO) -> None:
+    """Keep runs that are named by a path away from file systems that lose what SQLite writes.
+
+    Args:
+        folder: of the run; it need not be there.
+
+    Raises:
+        TunerError: it is on such a file system.
+    """
+    kind = file_system(folder, mountinfo)
+    if is_shared(kind):
+        raise TunerError(
+            f"{folder} is on {kind}, where SQLite loses data: name the run by a URL, --run "
+            f"{folder.resolve().as_uri()}, which keeps it in files that are safe there"
+        )
 
 
 def put_model(remote: RunPlace) -> None:
