@@ -1,23 +1,49 @@
-"""`tuner restore DIR FILE.jsonl...`: records of a lost run, brought back from files."""
+"""`tuner restore DIR`: records of a lost run, brought back from files or from MLflow."""
 
 from __future__ import annotations
 
+import os
+import tempfile
+from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from cluster.commands.flags import PATH, debug_flag, run_argument
+from cluster.commands.flags import PATH, TEXT, debug_flag, run_argument
 from cluster.commands.runs import folder_of
+from tuner.errors import UsageError
+
+if TYPE_CHECKING:
+    from tuner.restore import Restored
 
 
-@click.command(short_help="Bring records back from files.")
+@click.command(short_help="Bring records back from files or MLflow.")
 @run_argument
-@click.argument("files", metavar="FILE.jsonl...", nargs=-1, required=True, type=PATH)
+@click.argument("files", metavar="[FILE.jsonl...]", nargs=-1, type=PATH)
+@click.option(
+    "--mlflow",
+    "run_id",
+    metavar="RUN_ID",
+    type=TEXT,
+    help="Fetch the records that this run has in MLflow, where MLFLOW_TRACKING_URI says or else"
+    " in the database of DIR.",
+)
 @debug_flag
-def restore(run: Path | str, files: tuple[Path, ...]) -> None:
-    """Add to the run in DIR the records in FILE.jsonl... that it lacks, or in folders of such."""
-    from contextlib import closing
+def restore(run: Path | str, files: tuple[Path, ...], run_id: str | None) -> None:
+    """Add to the run in DIR the records that it lacks: those in FILE.jsonl... or in folders of
+    such, and those of a run in MLflow."""
+    if not files and run_id is None:
+        raise UsageError("tuner restore takes files of records, or --mlflow RUN_ID")
+    restored = _restored(run, files, run_id)
+    click.echo(f"added {restored.added} records; {restored.known} were there already")
+    if restored.strange:
+        click.echo(f"left out {restored.strange} records of tasks that the run does not have")
 
+
+def _restored(run: Path | str, files: tuple[Path, ...], run_id: str | None) -> Restored:
+    from tuner.mlflow_records import fetch_records
+    from tuner.mlflow_sink import tracking_uri
     from tuner.restore import restore as bring_back
     from tuner.run_folder import read_run
     from tuner.run_lock import RunLock
@@ -25,8 +51,11 @@ def restore(run: Path | str, files: tuple[Path, ...]) -> None:
 
     folder, _ = read_run(folder_of(run))
     url = run if isinstance(run, str) else ""
-    with RunLock(folder.lock), closing(open_store(folder, url)) as store:
-        restored = bring_back(files, store)
-    click.echo(f"added {restored.added} records; {restored.known} were there already")
-    if restored.strange:
-        click.echo(f"left out {restored.strange} records of tasks that the run does not have")
+    with ExitStack() as stack:
+        if run_id is not None:
+            into = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="restore-")))
+            uri = tracking_uri(folder.root, os.environ.get("MLFLOW_TRACKING_URI", ""))
+            files = (*files, fetch_records(uri, run_id, into))
+        stack.enter_context(RunLock(folder.lock))
+        store = stack.enter_context(closing(open_store(folder, url)))
+        return bring_back(files, store)

@@ -255,6 +255,39 @@ def test_records_are_brought_back_into_a_run(
     assert json.loads(capsys.readouterr().out)["failures"] == {"wrong": 2}
 
 
+def test_records_are_fetched_from_mlflow_and_brought_back(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    a_run: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = []
+
+    def fetched(uri: str, run_id: str, into: Path) -> Path:
+        asked.append((uri, run_id))
+        assert run(["export", str(a_run), "--records", str(into / "records.jsonl")]) == 0
+        capsys.readouterr()
+        return into
+
+    monkeypatch.setattr("tuner.mlflow_records.fetch_records", fetched)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    assert run(["restore", str(a_run), "--mlflow", "abc"]) == 0
+    assert capsys.readouterr().out == "added 0 records; 2 were there already\n"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:5000")
+    assert run(["restore", str(a_run), "--mlflow", "abc"]) == 0
+    assert asked == [
+        (f"sqlite:///{a_run.absolute() / 'mlflow.db'}", "abc"),
+        ("http://127.0.0.1:5000", "abc"),
+    ]
+
+
+def test_nothing_to_restore_from_is_a_malformed_request(
+    capsys: pytest.CaptureFixture[str], a_run: Path
+) -> None:
+    assert run(["restore", str(a_run)]) == 2
+    assert "--mlflow RUN_ID" in capsys.readouterr().err
+
+
 def test_the_records_of_a_shared_run_are_exported(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, a_shared_run: str
 ) -> None:

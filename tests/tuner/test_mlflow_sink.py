@@ -18,7 +18,13 @@ from typing import Any
 
 import pytest
 
+from tuner.candidate import Candidate, CandidateKind
+from tuner.errors import TunerError
+from tuner.mlflow_records import fetch_records
 from tuner.mlflow_sink import MlflowSink, Target, quiet_environment, tracking_uri
+from tuner.record import Measurement, Record, Status, Trial
+from tuner.report import record_line
+from tuner.restore import Restored, restore
 from tuner.sink import Gone, Refused, Unavailable
 from tuner.spool import (
     Artifact,
@@ -32,6 +38,8 @@ from tuner.spool import (
     encode,
     write_bytes,
 )
+from tuner.store import MemoryStore
+from tuner.task import Task
 from tuner.tracking import TrackerProcess, drain
 
 
@@ -168,6 +176,49 @@ class TestRuns:
             "records/records-000001.jsonl"
         ]
         assert "summary.json" in [a.path for a in there.list_artifacts(run_id)]
+
+
+def kept_record(number: int) -> Record:
+    candidate = Candidate(CandidateKind.TRACE, f"[{number}]", "space")
+    return Record(Trial("aa", candidate), Measurement(Status.OK, (1.0 + number,)))
+
+
+class TestRecords:
+    def test_those_that_a_lost_run_left_come_back(self, tmp_path: Path, target: Target) -> None:
+        sink = MlflowSink(tmp_path, target)
+        sink.push(BEGIN)
+        folder = TrackingPaths(tmp_path).folder
+        records = [kept_record(number) for number in range(5)]
+        for number, part in enumerate((records[:3], records[3:])):
+            name = f"records/records-{number:06}.jsonl"
+            write_bytes(folder / name, "".join(record_line(r) + "\n" for r in part).encode())
+            sink.upload([Artifact(name)])
+        store = MemoryStore()
+        store.put_tasks([Task("aa", "conv", "{}", "{}")], {})
+        (tmp_path / "here").mkdir()
+        run_id = runs(target)[""].info.run_id
+        fetched = fetch_records(target.uri, run_id, tmp_path / "here")
+        assert restore([fetched], store) == Restored(5, 0, 0)
+        assert [r.trial.key for r in store.scan()] == [r.trial.key for r in records]
+
+    def test_a_task_of_a_run_has_none(self, tmp_path: Path, target: Target) -> None:
+        MlflowSink(tmp_path, target).push(BEGIN)
+        run_id = runs(target)["aa"].info.run_id
+        with pytest.raises(TunerError, match="no records/ among its artifacts"):
+            fetch_records(target.uri, run_id, tmp_path)
+
+    def test_a_run_that_is_not_there_is_told_in_a_line(
+        self, tmp_path: Path, target: Target
+    ) -> None:
+        MlflowSink(tmp_path, target).push(BEGIN)
+        with pytest.raises(TunerError, match="does not give the run 0123") as failed:
+            fetch_records(target.uri, "0123", tmp_path)
+        assert len(str(failed.value).splitlines()) == 1
+
+    def test_looking_for_a_run_makes_no_database(self, tmp_path: Path) -> None:
+        with pytest.raises(TunerError, match=r"no MLflow database.*MLFLOW_TRACKING_URI"):
+            fetch_records(tracking_uri(tmp_path, ""), "0123", tmp_path)
+        assert not list(tmp_path.iterdir())
 
 
 class TestErrors:
