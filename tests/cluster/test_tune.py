@@ -91,9 +91,9 @@ def test_the_exported_library_has_the_programs_name_and_is_right(run: Path, tmp_
 
     out = tmp_path / "model.so"
     assert tuner("export", str(run), "--lib", str(out)).returncode == 0
-    a = np.random.default_rng(0).random((96, 80), dtype=np.float32)
-    b = np.random.default_rng(1).random((80, 64), dtype=np.float32)
-    c = tvm.runtime.tensor(np.full((96, 64), np.nan, dtype=np.float32))
+    a = np.random.default_rng(0).random((192, 176), dtype=np.float32)
+    b = np.random.default_rng(1).random((176, 160), dtype=np.float32)
+    c = tvm.runtime.tensor(np.full((192, 160), np.nan, dtype=np.float32))
     library = tvm.runtime.load_module(str(out))
     library["gemm"](tvm.runtime.tensor(a), tvm.runtime.tensor(b), c)
     np.testing.assert_allclose(c.numpy(), a @ b, rtol=1e-4)
