@@ -23,19 +23,21 @@ def said(*refused: dict[str, float], on_its_way: str = "") -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("answer", "none"),
+    ("refused", "none"),
     [
-        (said({"GPU": 1.0}), True),
-        (said({"measure": 1.0}, {"GPU": 1.0}), True),
-        (said(), False),
-        (said({"measure": 1.0}), False),
-        (said({"GPU": 8.0, "CPU": 64.0}), False),
+        ([{"GPU": 1.0}], True),
+        ([{"measure": 1.0}, {"GPU": 1.0}], True),
+        ([], False),
+        ([{"measure": 1.0}], False),
+        ([{"GPU": 8.0, "CPU": 64.0}], False),
     ],
 )
-def test_it_starts_none_where_it_has_refused_just_that(answer: bytes, none: bool) -> None:
+def test_it_starts_none_where_it_has_refused_just_that(
+    refused: list[dict[str, float]], none: bool
+) -> None:
     from cluster.autoscaler import starts_none
 
-    assert starts_none(answer, "GPU") == none
+    assert starts_none(said(*refused), "GPU") == none
 
 
 def test_a_machine_on_its_way_may_have_what_is_asked_for() -> None:
