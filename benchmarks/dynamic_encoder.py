@@ -32,7 +32,6 @@ from tuner.errors import TunerError
 _OTHERS = (1, 2, 7, 31, 97, 127, 131, 200)
 _READY_S = 120.0
 _RACE_LIMIT_S = 900.0
-_WRITE_LIMIT_S = 120.0
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:

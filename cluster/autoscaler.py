@@ -8,6 +8,8 @@ from typing import Any
 
 import ray
 
+from cluster.fleet import GPU
+
 _ANSWER_S = 10.0
 
 
@@ -21,7 +23,7 @@ class RayAutoscaler:
     def asked(self, resource: str) -> Iterator[None]:
         """See `device_wait.Autoscaler`; the task does nothing once it has what it waits for."""
         needs: dict[str, Any] = {"resources": {resource: 1}}
-        if resource == "GPU":
+        if resource == GPU:
             needs = {"num_gpus": 1}
         waiting = ray.remote(_nothing).options(num_cpus=0, **needs).remote()
         try:

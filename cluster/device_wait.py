@@ -9,12 +9,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-from cluster.fleet import Cluster, Node
+from cluster.fleet import GPU, Cluster, Node, amount
 from tuner.errors import TunerError
 from tuner.options import DEVICE_WAIT_S
 
-GPU = "GPU"
-"""Ray's name of it."""
 _LOOK_EVERY_S = 1.0
 
 
@@ -118,6 +116,4 @@ def _machines_with(resource: str, wait: Wait, *, stubborn: bool) -> Sequence[Nod
 
 
 def _having(resource: str, cluster: Cluster) -> list[Node]:
-    return [
-        n for n in cluster.nodes if n.resources.get(resource, 0.0) >= 1 and n.leaves_in_s is None
-    ]
+    return [node for node in cluster.nodes if amount([node], resource) >= 1]

@@ -10,14 +10,14 @@ from typing import Any
 import ray
 
 from actors.ray_actors import MEASURE
-from cluster.fleet import Cluster, Node
+from cluster.fleet import GPU, Cluster, Node
 
 _NO_DEADLINE_S = 30.0
 """What a machine that drains without saying for how long is given."""
 _REACH_S = 0.5
 _ASK_AGAIN_S = 5.0
 _NODE_ID = "ray.io/node-id"
-DEVICES = ("GPU", MEASURE)
+DEVICES = (GPU, MEASURE)
 """Ray's names of what kernels are measured on."""
 
 

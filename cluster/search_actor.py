@@ -25,7 +25,7 @@ from actors.pieces import in_pieces
 from actors.quiet import Quiet
 from actors.ray_actors import MEASURE, WorkerPlace, actor_class
 from cluster.elastic import ElasticMeasurer
-from cluster.fleet import Cluster, Need, amount
+from cluster.fleet import GPU, Cluster, Need, amount
 from cluster.metrics import RunMetrics
 from cluster.nodes import NodeWatch
 from cluster.ray_measurer import RayMeasurer, Starters
@@ -219,7 +219,7 @@ class SearchHost:
         """What the run would use now."""
         order, session = self._order, self._session
         left = session.snapshot().trials_left if session is not None else order.trials
-        device = MEASURE if order.cpu_target else "GPU"
+        device = MEASURE if order.cpu_target else GPU
         names = searches()
         return Need(
             device,

@@ -272,10 +272,10 @@ def _refuse_missing_device(target: str, cluster: Cluster) -> None:
     Raises:
         TunerError: the cluster has no such device.
     """
-    from cluster.fleet import amount
+    from cluster.fleet import GPU, amount
     from spaces.target import target_kind
 
-    if target_kind(target) == "cuda" and amount(cluster.nodes, "GPU") < 1:
+    if target_kind(target) == "cuda" and amount(cluster.nodes, GPU) < 1:
         raise TunerError("this machine has no CUDA device to measure on")
 
 

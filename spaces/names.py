@@ -253,6 +253,20 @@ def constant(value: int, like: Any) -> Any:
     return tirx.const(value, str(like.ty.dtype))
 
 
+def copied_loop(loop: Any, body: Any, *, extent: Any = None, marks: Any = None) -> Any:
+    """A loop that is the same around another body.
+
+    Args:
+        extent: None keeps its own.
+        marks: annotations; None keeps its own.
+    """
+    from tvm.tirx import For
+
+    extent = loop.extent if extent is None else extent
+    marks = loop.annotations if marks is None else marks
+    return For(loop.loop_var, loop.min, extent, loop.kind, body, loop.thread_binding, marks)
+
+
 def copied_block(block: Any) -> Any:
     """A block that does the same, with axes of its own: none may be in a program twice."""
     from tvm.s_tir import SBlock

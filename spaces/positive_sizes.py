@@ -41,15 +41,7 @@ def for_positive_sizes(function: Any) -> Any:
         analyzer.bind(node.loop_var, tvm.ir.Range.from_min_extent(node.min, extent))
         body = mutator.mutate(node.body)
         loops.pop()
-        return tvm.tirx.For(
-            node.loop_var,
-            node.min,
-            extent,
-            node.kind,
-            body,
-            node.thread_binding,
-            node.annotations,
-        )
+        return names.copied_loop(node, body, extent=extent)
 
     def realize(node: Any, mutator: Any) -> Any:
         values = [analyzer.simplify(value) for value in node.iter_values]

@@ -58,7 +58,7 @@ def with_prefetches(function: Any) -> Any:
 
 def _fetching(row: Any, ahead: int, params: Any) -> Any:
     """A loop over rows without its mark, that fetches so many rows ahead where it can."""
-    from tvm.tirx import For, SeqStmt
+    from tvm.tirx import SeqStmt
 
     statements = list(row.body) if isinstance(row.body, SeqStmt) else [row.body]
     passes = [_pass(statement) for statement in statements]
@@ -76,7 +76,7 @@ def _fetching(row: Any, ahead: int, params: Any) -> Any:
         statements[where] = _with(second, fetches)
     marks = {key: value for key, value in row.annotations.items() if key != AHEAD}
     body = SeqStmt(statements) if len(statements) > 1 else statements[0]
-    return For(row.loop_var, row.min, row.extent, row.kind, body, row.thread_binding, marks)
+    return names.copied_loop(row, body, marks=marks)
 
 
 def _pass(statement: Any) -> _Pass | None:
@@ -170,16 +170,6 @@ def _fetches(
 
 def _with(one: _Pass, fetches: list[Any]) -> Any:
     """The pass, each step of which begins with some statements."""
-    from tvm.tirx import For, SeqStmt
+    from tvm.tirx import SeqStmt
 
-    steps = one.steps
-    body = SeqStmt([*fetches, steps.body])
-    return For(
-        steps.loop_var,
-        steps.min,
-        steps.extent,
-        steps.kind,
-        body,
-        steps.thread_binding,
-        steps.annotations,
-    )
+    return names.copied_loop(one.steps, SeqStmt([*fetches, one.steps.body]))
