@@ -103,9 +103,10 @@ class TestFile:
             b"",
             b"[]\n",
             b'{"number":1,"epoch":1,"previous":"","entries":0}\nno gzip',
-            b'{"number":1,"epoch":1,"previous":"","entries":1}\n' + gzip.compress(b""),
-            b'{"number":1,"epoch":1,"previous":"","entries":1}\n' + gzip.compress(b"7\n"),
-            b'{"number":1,"epoch":1,"previous":"","entries":1}\n' + gzip.compress(b'{"time":1}\n'),
+            b'{"number":1,"epoch":1,"previous":"","entries":1}\n' + gzip.compress(b"", mtime=0),
+            b'{"number":1,"epoch":1,"previous":"","entries":1}\n' + gzip.compress(b"7\n", mtime=0),
+            b'{"number":1,"epoch":1,"previous":"","entries":1}\n'
+            + gzip.compress(b'{"time":1}\n', mtime=0),
         ],
     )
     def test_that_is_whole_but_none_of_ours_is_torn(self, content: bytes) -> None:
