@@ -20,7 +20,10 @@ from tuner.task import Instance, Task
 _START_DEADLINE_S = 120.0
 _DEVICE_ERROR = "CUDA"
 _REFERENCE_DEADLINE_S = 600.0
-_RECYCLE_RSS_BYTES = 2 << 30
+_RECYCLE_GROWTH_BYTES = 600 << 20
+"""A child that is this much larger than after its first trial has only fragments of the memory of
+others; some 400 trials of small kernels make them. A task whose tensors alone are larger does not
+cost a child for each trial: they are there at the first."""
 _SPINS = 20_000
 """How often TVM's threads look for work before they sleep: some milliseconds, longer than any
 pause between two runs that are timed. Its own 300 000 keep a core busy from one kernel to the
@@ -43,6 +46,7 @@ class Runner:
         quiet: the node's quiet lock where the device is its CPU, else None.
         name: of its log file.
         memory_limit_bytes: a child that reaches this is killed; None is half of what there is.
+        recycle_growth_bytes: a child that grew by this since its first trial is replaced.
         child: factory of the child's object; tests give others.
     """
 
@@ -56,10 +60,13 @@ class Runner:
         name: str = "runner",
         memory_limit_bytes: int | None = None,
         reference_deadline_s: float = _REFERENCE_DEADLINE_S,
+        recycle_growth_bytes: int = _RECYCLE_GROWTH_BYTES,
         child: str = _CHILD,
     ) -> None:
         self._quiet = quiet
         self._reference_deadline_s = reference_deadline_s
+        self._recycle_growth_bytes = recycle_growth_bytes
+        self._lean_bytes = 0
         self._section_s = 0.0
         on_cpu = target_kind(target) == "llvm"
         threads = target_cores(target) if on_cpu else None
@@ -133,7 +140,7 @@ class Runner:
             result = self._measure(task, instance, artifact, timing, cutoff_s, deadline_s)
             measured = _judged(result)
             good = measured.status in (Status.OK, Status.CENSORED)
-            if not good or self._child.rss_bytes() > _RECYCLE_RSS_BYTES:
+            if not good or self._has_grown(fresh):
                 self._child.replace()
             if killed(result, tries):
                 continue
@@ -143,6 +150,12 @@ class Runner:
     def close(self) -> None:
         """Stop the child and remove what it left on disk."""
         self._child.close()
+
+    def _has_grown(self, fresh: bool) -> bool:
+        size_bytes = self._child.rss_bytes()
+        if fresh:
+            self._lean_bytes = size_bytes
+        return size_bytes - self._lean_bytes > self._recycle_growth_bytes
 
     def _measure(
         self,

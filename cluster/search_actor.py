@@ -57,6 +57,9 @@ from tuner.utilisation import SPACE, Utilisation
 from tuner.winners import winning_lines
 
 _TRACKING_S = 15.0
+_TRACKING_LOCAL_S = 60.0
+"""MLflow makes its database before the first entry, which takes tens of seconds on a busy
+machine; a server may be gone, a database on this machine is only slow."""
 _TRACKING_WHEN_CUT_SHORT_S = 8.0
 _GOODBYE_S = 3.0
 """How long it answers after somebody was told of its end: others may watch it too."""
@@ -162,10 +165,16 @@ class SearchHost:
             status = RunStatus.KILLED if self._stop.is_set() else RunStatus.FINISHED
         finally:
             spool.close(status)
-            patience_s = _TRACKING_S if status is RunStatus.FINISHED else _TRACKING_WHEN_CUT_SHORT_S
-            outcome = tracker.finish(patience_s)
+            outcome = tracker.finish(self._patience_s(status))
             if outcome.warning:
                 self._warnings.append(outcome.warning)
+
+    def _patience_s(self, status: RunStatus) -> float:
+        """How long the end waits for MLflow."""
+        if status is not RunStatus.FINISHED:
+            return _TRACKING_WHEN_CUT_SHORT_S
+        uri = self._order.tracking_uri
+        return _TRACKING_LOCAL_S if not uri or uri.startswith("sqlite:") else _TRACKING_S
 
     @contextlib.contextmanager
     def _machines(self, run: RunFolder) -> Iterator[Machines]:

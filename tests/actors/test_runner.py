@@ -35,6 +35,7 @@ class Fake:
     def prepare(self, key, instance, artifact):
         self.ran += 1
         self.word = artifact.decode()
+        if self.word == "large": self.kept = bytearray(os.urandom(1) * (200 << 20))
         if self.word == "crash if used" and self.ran > 1: os.abort()
         if self.word == "poisoned if used" and self.ran > 1:
             raise RuntimeError("CUDA: an illegal memory access was encountered")
@@ -104,6 +105,17 @@ def test_a_sound_child_is_used_again_and_a_suspect_one_is_not(fake: Callable[...
     assert pid(run(runner, b"good")) == first
     assert run(runner, b"wrong").status is Status.WRONG
     assert pid(run(runner, b"good")) != first
+
+
+def test_a_child_that_has_grown_is_replaced_but_not_one_that_was_as_large_at_first(
+    fake: Callable[..., Runner],
+) -> None:
+    runner = fake(recycle_growth_bytes=100 << 20)
+    first = pid(run(runner, b"good"))
+    assert pid(run(runner, b"large")) == first
+    second = pid(run(runner, b"large"))
+    assert second != first
+    assert pid(run(runner, b"large")) == second
 
 
 def test_a_crash_in_a_used_child_is_tried_again_in_a_fresh_one(
