@@ -43,7 +43,7 @@ from tuner.report import choose_best
 from tuner.run_folder import RunFolder
 from tuner.shapes import joint, measured_shapes, sampled
 from tuner.sqlite_store import SqliteStore
-from tuner.task import Task
+from tuner.task import Instance, Task
 
 PROGRAMS = ("dense", "scores", "mixed")
 DIETCODE = "5,24,43,62,81,100,119,128"
@@ -202,7 +202,7 @@ def _race(
 
 def foretold(shapes: Sequence[dict[str, Any]], chosen: KernelSet) -> list[dict[str, Any]]:
     """Races with what the tuner says of their sizes, and whether it had measured that."""
-    known = {dict(times.instance)["T"]: times for times in chosen.shapes}
+    known = {_size(times.instance): times for times in chosen.shapes}
     return [
         {
             **row,
@@ -211,6 +211,12 @@ def foretold(shapes: Sequence[dict[str, Any]], chosen: KernelSet) -> list[dict[s
         }
         for row in shapes
     ]
+
+
+def _size(instance: Instance) -> int:
+    """T, of a shape of one dimension that is T or a multiple of it, such as `T_x16`."""
+    ((name, value),) = instance
+    return value // int(name.partition("_x")[2] or 1)
 
 
 def foretold_error(shapes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

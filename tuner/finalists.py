@@ -15,6 +15,44 @@ CONTENDER = 1.2
 """A candidate slower than this times the best is no contender: noise does not reach so far."""
 
 
+class Contention:
+    """Which finalists can still be the fastest, while they are timed again.
+
+    The first round of a task is timed in full; after it a pair of a candidate and a shape goes on
+    only while its fastest time so far, that of the search included, is near the fastest that any
+    finalist was timed with on that shape. What the search alone measured makes nobody lose: it
+    may have been luck.
+
+    Args:
+        records: what is known of the tasks.
+    """
+
+    def __init__(self, records: Iterable[Record]) -> None:
+        self._fastest_s: dict[tuple[str, Instance], float] = {}
+        self._own_s: dict[tuple[str, str, Instance], float] = {}
+        for record in records:
+            self.observe(record)
+
+    def observe(self, record: Record) -> None:
+        """Take a record in."""
+        trial, latency_s = record.trial, record.latency_s
+        if latency_s is None:
+            return
+        pair = (trial.task_key, trial.candidate.key, trial.instance)
+        self._own_s[pair] = min(latency_s, self._own_s.get(pair, latency_s))
+        if trial.rung:
+            shape = (trial.task_key, trial.instance)
+            self._fastest_s[shape] = min(latency_s, self._fastest_s.get(shape, latency_s))
+
+    def holds(self, trial: Trial) -> bool:
+        """Whether a trial can still change who is the fastest."""
+        own_s = self._own_s.get((trial.task_key, trial.candidate.key, trial.instance))
+        fastest_s = self._fastest_s.get((trial.task_key, trial.instance))
+        if trial.rung <= 1 or own_s is None or fastest_s is None:
+            return True
+        return own_s <= CONTENDER * fastest_s
+
+
 def finalists(
     progress: TaskProgress, best: Sequence[Record], default: Candidate | None, count: int
 ) -> list[Candidate]:

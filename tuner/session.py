@@ -21,7 +21,7 @@ from tuner.candidate import Candidate
 from tuner.dataset import Dataset
 from tuner.effort import Effort
 from tuner.estimates import EstimateQuality
-from tuner.finalists import finalists, most_retimings, schedule
+from tuner.finalists import Contention, finalists, most_retimings, schedule
 from tuner.learner import Learner
 from tuner.measure import Evaluated, Features, Measurer, SpacePool
 from tuner.observer import FittedModel, Observer
@@ -122,6 +122,7 @@ class Session:
         self._refusals: Counter[str] = Counter()
         self._errors: Counter[str] = Counter()
         self._chosen_s: dict[str, float] = {}
+        self._contention = Contention(())
         self._new_records = 0
         self._to_retime = most_retimings(self._tasks, effort)
         self._session_id = store.begin_session(wall())
@@ -236,6 +237,7 @@ class Session:
             if is_new:
                 self._new_records += 1
                 self._learn_from(record, features)
+                self._contention.observe(record)
                 self._tell_of(record)
 
     def _with_features(self, record: Record) -> tuple[Record, Features | None]:
@@ -319,12 +321,14 @@ class Session:
         self._account()
         chosen = [(p, self._finalists(key)) for key, p in self._progress.items()]
         queue = deque(schedule(chosen, self._effort.rounds_of, lambda t: t.key in self._seen))
+        self._contention = Contention(r for key in self._searches for r in self._store.scan(key))
         until_s = min(self._limits.deadline_s, self._clock() + self._limits.finalists_s)
         while (queue or self._in_flight) and not self._stop.is_set():
             if self._clock() >= until_s:
                 return
             while queue and self._machines.measurer.free() > 0:
-                self._submit(queue.popleft(), cutoff_s=None)
+                if self._contention.holds(trial := queue.popleft()):
+                    self._submit(trial, cutoff_s=None)
             self._to_retime = len(queue)
             self._take_records(self._machines.measurer.collect(_WAIT_S))
             self._account()

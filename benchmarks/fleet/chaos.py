@@ -2,19 +2,19 @@
 
 A head and two measuring nodes run a real tuning of a small GEMM. Every few seconds something is
 killed without a warning: a child process, a worker actor, a whole node, the search actor or the
-driver. A lost node comes back some seconds later, and a driver is started again with the same
-command. The run must end by itself, with one record for each trial. Slow candidates are not cut
-off, so that a trial that is not OK is one that went wrong.
+driver; or a node is cut off from the others for a while, or told that it will go, and goes. A lost
+node comes back some seconds later, and a driver is started again with the same command. The run
+must end by itself, with one record for each trial. Slow candidates are not cut off, so that a
+trial that is not OK is one that went wrong.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import random
+import statistics
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,8 +23,8 @@ from typing import Any
 import psutil
 
 from benchmarks.command import say, workplace
-from benchmarks.fleet.local import LocalFleet, driver, kill, local_fleet, tune_gemm
-from benchmarks.process_tree import kind_of
+from benchmarks.fleet.local import driver, local_fleet, tune_gemm
+from benchmarks.fleet.strikes import KINDS, NODE, NODES, Strikes
 from tuner.place_url import open_place
 from tuner.record import Record, Status
 from tuner.run_folder import RunFolder
@@ -33,18 +33,11 @@ from tuner.segment_log import Position, read_on
 from tuner.segments import Measured
 from tuner.sqlite_store import SqliteStore
 
-KINDS = ("child", "actor", "node", "search", "driver")
-NODE = {"CPU": 1, "measure": 1}
 HEAD = {"CPU": 1}
-_NODES = 2
-_BACK_AFTER_S = (1.0, 4.0)
 _LIMIT_S = 3600.0
 _SOONER = 0.6
 """Where fewer kills have come than would make up the number by the end."""
 _MOST_LOST, _LEAST_OK = 0.01, 0.95
-_CHILDREN = ("space child", "builder child", "runner child")
-_ACTORS = ("space actor", "builder actor", "runner actor")
-_SEARCH = "search actor"
 
 
 def flags(parser: argparse.ArgumentParser) -> None:
@@ -62,68 +55,10 @@ def flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
-@dataclass(slots=True)
-class Chaos:
-    """Kills things of a fleet, the least killed kind first.
-
-    Args:
-        start_driver: starts the command again.
-    """
-
-    fleet: LocalFleet
-    rng: random.Random
-    start_driver: Callable[[], psutil.Popen]
-    driver: psutil.Popen
-    kills: Counter[str] = field(default_factory=Counter)
-    _away: list[float] = field(default_factory=list)
-
-    def strike(self) -> None:
-        """Kill something of the kind that was killed least, where there is such a thing."""
-        kinds = list(KINDS)
-        self.rng.shuffle(kinds)
-        for kind in sorted(kinds, key=lambda k: self.kills[k]):
-            if self._kill(kind):
-                self.kills[kind] += 1
-                return
-
-    def mend(self, now_s: float) -> None:
-        """Bring back what was away long enough."""
-        for back_s in [s for s in self._away if s <= now_s]:
-            self._away.remove(back_s)
-            self.fleet.add(NODE)
-
-    def _kill(self, kind: str) -> bool:
-        if kind == "driver":
-            kill([self.driver])
-            self.driver = self.start_driver()
-            return True
-        if kind == "node":
-            nodes = self.fleet.nodes
-            if len(nodes) < _NODES:  # one at a time
-                return False
-            self.fleet.lose(self.rng.choice(nodes))
-            self._away.append(time.monotonic() + self.rng.uniform(*_BACK_AFTER_S))
-            return True
-        wanted = {"child": _CHILDREN, "actor": _ACTORS, "search": (_SEARCH,)}[kind]
-        found = self._processes(wanted)
-        if not found:
-            return False
-        kill([self.rng.choice(found)])
-        return True
-
-    def _processes(self, kinds: Sequence[str]) -> list[psutil.Process]:
-        found = []
-        for process in self.fleet.processes():
-            with contextlib.suppress(psutil.Error):
-                if kind_of(process.cmdline()) in kinds:
-                    found.append(process)
-        return sorted(found, key=lambda process: process.pid)
-
-
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Tune under fire and count."""
     with workplace(None) as folder, local_fleet(HEAD) as fleet:
-        for _ in range(_NODES):
+        for _ in range(NODES):
             fleet.add(NODE)
         run: Path | str = options.run or folder / "run"
         if options.shared:
@@ -136,33 +71,79 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         def start() -> psutil.Popen:
             return driver(fleet.address, arguments, out=log)
 
-        chaos = Chaos(fleet, random.Random(options.seed), start, start())
+        strikes = Strikes(fleet, random.Random(options.seed), start, start())
+        returns = Returns()
         started_s = time.monotonic()
-        failure = _fight(chaos, run, options, started_s + _LIMIT_S)
+        failure = _fight(strikes, returns, run, options, started_s + _LIMIT_S)
         wall_s = time.monotonic() - started_s
         if failure:
             failure += ": " + log.read_text(errors="replace").strip()[-500:]
-        return judged(run, options.trials, options.kills, chaos.kills, wall_s, failure)
+        result = judged(run, options.trials, options.kills, strikes.done, wall_s, failure)
+        return {**result, **returns.figures()}
 
 
-def _fight(chaos: Chaos, run: Path | str, options: argparse.Namespace, until_s: float) -> str:
+@dataclass(slots=True)
+class Returns:
+    """How long a killed search takes to give the next record, whatever else is hit meanwhile.
+
+    What was in flight when it was killed comes with its records: none counts that was in the
+    store before.
+    """
+
+    took_s: list[float] = field(default_factory=list)
+    _since: tuple[float, int] | None = None
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a search is on its way back."""
+        return self._since is not None
+
+    def gone(self, now_s: float, records: int) -> None:
+        """A search was killed; counts from the first where one had not come back yet."""
+        self._since = self._since or (now_s, records)
+
+    def look(self, now_s: float, records: int) -> None:
+        """There are so many records now."""
+        if self._since is not None and records > self._since[1]:
+            self.took_s.append(now_s - self._since[0])
+            self._since = None
+
+    def figures(self) -> dict[str, float | None]:
+        """Median and worst, in seconds; None where no search was killed."""
+        return {
+            "search_back_median_s": statistics.median(self.took_s) if self.took_s else None,
+            "search_back_worst_s": max(self.took_s, default=None),
+        }
+
+
+def _fight(
+    strikes: Strikes,
+    returns: Returns,
+    run: Path | str,
+    options: argparse.Namespace,
+    until_s: float,
+) -> str:
     """Kill until the run ends by itself; why it did not, if it did not."""
     next_s = 0.0
     while time.monotonic() < until_s:
         time.sleep(0.1)
         now_s = time.monotonic()
-        code = chaos.driver.poll()
+        code = strikes.driver.poll()
         if code is not None:
             return "" if code == 0 else f"the driver ended with code {code}"
-        chaos.mend(now_s)
+        strikes.mend(now_s)
+        if returns.waiting:
+            returns.look(now_s, _records(run))
         if not next_s:
             next_s = now_s + options.every if _records(run) else 0.0
         elif now_s >= next_s and (records := _records(run)) < options.trials:
-            chaos.strike()
-            say(f"{sum(chaos.kills.values())} kills, {records} records: {dict(chaos.kills)}")
-            behind = sum(chaos.kills.values()) * options.trials < 1.2 * options.kills * records
+            if strikes.strike() == "search":
+                returns.gone(now_s, _records(run))
+            kills = strikes.done.total()
+            say(f"{kills} kills, {records} records: {dict(strikes.done)}")
+            behind = kills * options.trials < 1.2 * options.kills * records
             pause_s = options.every * (_SOONER if behind else 1.0)
-            next_s = now_s + chaos.rng.uniform(0.5, 1.5) * pause_s
+            next_s = now_s + strikes.rng.uniform(0.5, 1.5) * pause_s
     return f"not done after {_LIMIT_S:g} s"
 
 

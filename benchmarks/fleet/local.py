@@ -89,14 +89,32 @@ class LocalFleet:
         kill(doomed)
         self._cluster.worker_nodes.discard(node)
 
+    def cut_off(self, node: Any) -> list[psutil.Process]:
+        """Stop all processes of a node, as if no word came through; to be resumed."""
+        stopped = []
+        for process in self.processes_of(node):
+            with contextlib.suppress(psutil.Error):
+                process.suspend()
+                stopped.append(process)
+        return stopped
+
+    def lives(self, node: Any) -> bool:
+        """Whether a node's Ray runs."""
+        return any(process.name() == "raylet" for process in self.processes_of(node))
+
     def processes(self) -> list[psutil.Process]:
         """All processes of the cluster, those of the head's node included."""
+        nodes = [self._cluster.head_node, *self.nodes]
+        return [process for node in nodes for process in self.processes_of(node)]
+
+    def processes_of(self, node: Any) -> list[psutil.Process]:
+        """All processes of a node that run, a parent before its children."""
         found = []
-        for node in [self._cluster.head_node, *self.nodes]:
-            for infos in node.all_processes.values():
-                for info in infos:
-                    with contextlib.suppress(psutil.Error):
-                        process = psutil.Process(info.process.pid)
+        for infos in node.all_processes.values():
+            for info in infos:
+                with contextlib.suppress(psutil.Error):
+                    process = psutil.Process(info.process.pid)
+                    if process.status() != psutil.STATUS_ZOMBIE:
                         found += [process, *process.children(recursive=True)]
         return found
 

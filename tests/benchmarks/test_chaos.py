@@ -7,7 +7,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from benchmarks.fleet.chaos import KINDS, judged
+from benchmarks.fleet.chaos import Returns, judged
+from benchmarks.fleet.strikes import KINDS
 from tuner.candidate import Candidate, CandidateKind
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.run_folder import RunFolder
@@ -43,3 +44,17 @@ def test_nearly_all_must_be_ok_and_hardly_any_lost(tmp_path: Path) -> None:
     assert found(tmp_path / "good", mostly)["passed"]
     lossy = [Status.OK] * 98 + [Status.LOST] * 2
     assert not found(tmp_path / "bad", lossy)["passed"]
+
+
+def test_a_search_is_back_with_the_first_record_that_was_not_there_before() -> None:
+    returns = Returns()
+    assert set(returns.figures().values()) == {None}
+    returns.gone(10.0, records=5)
+    returns.look(11.0, records=5)
+    returns.gone(13.0, records=5)  # killed again before it was back
+    assert returns.waiting
+    returns.look(17.0, records=6)
+    assert not returns.waiting
+    returns.gone(20.0, records=9)
+    returns.look(22.0, records=10)
+    assert returns.figures() == {"search_back_median_s": 4.5, "search_back_worst_s": 7.0}

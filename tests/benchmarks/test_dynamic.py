@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from benchmarks.dynamic import foretold_error, sizes_alone
+from typing import Any
+
+from benchmarks.dynamic import foretold, foretold_error, sizes_alone
+from tuner.dynamic.kernel_set import KernelSet, ShapeTimes
+from tuner.dynamic.tree import Leaf
 from tuner.shapes import joint, measured_shapes
 
 
@@ -28,3 +32,10 @@ def test_what_was_foretold_is_judged_where_nothing_was_measured() -> None:
     ]
     assert foretold_error(raced) == {"mean": 0.25, "of": 1}
     assert foretold_error(raced[:1]) == {"mean": None, "of": 0}
+
+
+def test_a_multiple_of_the_dimension_is_found_by_the_dimension() -> None:
+    times = [ShapeTimes((("T_x16", 80),), 1.0, 0, 2e-3, 2e-3, measured=True)]
+    chosen = KernelSet((), Leaf(0), (), 1.0, tuple(times), None, 0)
+    raced: list[dict[str, Any]] = [{"T": 5}]
+    assert foretold(raced, chosen) == [{"T": 5, "foretold_ms": 2.0, "was_measured": True}]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tuner.candidate import Candidate, CandidateKind
 from tuner.effort import Effort
-from tuner.finalists import finalists, most_retimings, schedule
+from tuner.finalists import Contention, finalists, most_retimings, schedule
 from tuner.progress import TaskProgress
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.task import Task
@@ -91,3 +91,32 @@ def test_every_shape_of_a_task_is_timed_in_each_round() -> None:
         ("a", large),
     ]
     assert len(trials) == 6
+
+
+def timed(name: str, latency_s: float, rung: int, shape: int = 1) -> Record:
+    trial = Trial("task", candidate(name), (("n", shape),), rung)
+    return Record(trial, Measurement(Status.OK, (latency_s,)))
+
+
+def holds(contention: Contention, name: str, rung: int, shape: int = 1) -> bool:
+    return contention.holds(Trial("task", candidate(name), (("n", shape),), rung))
+
+
+def test_who_was_far_from_the_fastest_in_one_round_is_not_in_the_next() -> None:
+    contention = Contention([timed("a", 1.0, 1), timed("b", 1.1, 1), timed("c", 1.5, 1)])
+    assert [holds(contention, name, 2) for name in "abc"] == [True, True, False]
+    contention.observe(timed("a", 0.8, 2))
+    assert not holds(contention, "b", 3)
+
+
+def test_each_shape_is_judged_by_itself_and_the_first_round_is_for_all() -> None:
+    contention = Contention([timed("a", 1.0, 1, 1), timed("b", 3.0, 1, 1), timed("b", 3.0, 1, 2)])
+    assert not holds(contention, "b", 2, 1)
+    assert holds(contention, "b", 2, 2)
+    assert holds(contention, "b", 1, 1)
+
+
+def test_luck_in_the_search_puts_nobody_out_but_keeps_who_had_it_in() -> None:
+    contention = Contention([timed("lucky", 0.1, 0), timed("lucky", 2.0, 1), timed("a", 1.0, 1)])
+    assert holds(contention, "a", 2)
+    assert holds(contention, "lucky", 2)
