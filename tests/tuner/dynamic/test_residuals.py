@@ -99,6 +99,17 @@ def test_a_kernel_measured_on_some_shapes_is_known_well_on_the_others() -> None:
     assert np.mean(off) < 0.25 * errors.std()
 
 
+def test_a_pair_that_contradicts_its_like_says_little_about_them() -> None:
+    """As one that was timed while the machine was busy."""
+    shapes = np.array([[2.0**n] for n in range(8)])
+    calm = {(k, p): 0.05 * k for k in range(4) for p in range(8) if p != 4}
+    disturbed = {**calm, (2, 3): 1.2}
+    before, after = (mean(residuals(pairs, shapes=shapes), 2, 4) for pairs in (calm, disturbed))
+    assert before == pytest.approx(0.1, abs=0.02)
+    assert after == pytest.approx(before, abs=0.06)
+    assert mean(residuals(disturbed, shapes=shapes), 2, 3) == pytest.approx(1.2, abs=0.05)
+
+
 @pytest.mark.parametrize("measurements", [0, 1])
 def test_one_kernel_and_one_shape_are_enough(measurements: int) -> None:
     pairs = {(0, 0): 0.25} if measurements else {}
