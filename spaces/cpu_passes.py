@@ -16,6 +16,7 @@ from spaces.prefetches import with_prefetches
 from spaces.ragged_ends import with_ragged_ends
 from spaces.reciprocals import with_reciprocals
 from spaces.transposes import with_transposes
+from spaces.whole_tiles import with_whole_tiles
 
 _MOST = 2**31 - 1
 
@@ -42,7 +43,7 @@ def before_compile(module: Any) -> Any:
 
 
 def _prepared(function: Any) -> Any:
-    function = with_prefetches(for_positive_sizes(function))
+    function = with_whole_tiles(with_prefetches(for_positive_sizes(function)))
     function = with_ragged_ends(with_transposes(function))
     return vectorised_math(with_reciprocals(_narrowed(function)))
 

@@ -28,6 +28,9 @@ LAYOUT_FREE = "layout_free_buffers"
 PREPROC = "meta_schedule.layout_rewrite_preproc"
 """Annotation of a block that packs a constant operand, to be done ahead."""
 
+PARTITION_HINT = "pragma_loop_partition_hint"
+"""Annotation of a loop whose ragged end TVM is to split off."""
+
 LOWER_BOUNDS = "tir_var_lower_bound"
 """Attribute of a graph: the least value of symbolic dimensions, by their names."""
 
@@ -288,6 +291,25 @@ def copied_block(block: Any) -> Any:
         block.match_buffers,
         block.annotations,
     )
+
+
+def renewed(statement: Any) -> Any:
+    """A statement that does the same, with loops and blocks of its own: none may be in a program
+    twice."""
+    import tvm
+    from tvm.tirx import For, Var
+    from tvm_ffi import structural_mutate
+
+    def loop(node: Any, mutator: Any) -> Any:
+        var = Var(str(node.loop_var.name), node.loop_var.ty)
+        body = replaced(mutator.mutate(node.body), [(node.loop_var, var)])
+        marks = node.annotations
+        return For(var, node.min, node.extent, node.kind, body, node.thread_binding, marks)
+
+    def block(node: Any, _mutator: Any) -> Any:
+        return copied_block(node)
+
+    return structural_mutate(statement, [(For, loop), (tvm.s_tir.SBlock, block)])
 
 
 def structural_hash_hex(node: Any) -> str:

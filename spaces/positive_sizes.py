@@ -73,14 +73,35 @@ def _holds(analyzer: Any, loops: _Loops, condition: Any) -> bool:
 
 
 def _is_below(analyzer: Any, loops: _Loops, difference: Any) -> bool:
-    """Whether something is below zero, also in the last step of loops that it grows with: of a
-    loop whose extent is open TVM does not look at the last step."""
-    for var, extent in loops:
+    """Whether something is below zero, also in the last step of loops that it grows with, and for
+    the largest rest of a division: where an extent is open TVM does not look at the last step."""
+    difference, rests = _with_rests_named(difference)
+    for var, extent in [*loops, *rests]:
         one = names.constant(1, var)
         growth = names.replaced(difference, [(var, var + one)]) - difference
         if (names.known_int(analyzer.simplify(growth)) or 0) > 0:
             difference = names.replaced(difference, [(var, extent - one)])
     return bool(analyzer.can_prove(difference < names.constant(0, difference)))
+
+
+def _with_rests_named(expression: Any) -> tuple[Any, _Loops]:
+    """An expression with variables in the place of rests of divisions, and these with what was
+    divided by."""
+    import tvm
+    from tvm_ffi import structural_equal, structural_mutate
+
+    rests: _Loops = []
+    nodes: list[Any] = []
+
+    def rest(node: Any, _mutator: Any) -> Any:
+        for (var, _), known in zip(rests, nodes, strict=True):
+            if structural_equal(node, known, map_free_vars=False):
+                return var
+        nodes.append(node)
+        rests.append((tvm.tirx.Var("rest", node.ty), node.b))
+        return rests[-1][0]
+
+    return structural_mutate(expression, [(tvm.tirx.FloorMod, rest)]), rests
 
 
 def _open_sizes(function: Any) -> list[Any]:

@@ -102,6 +102,32 @@ def layout(c: Contraction, knobs: Knobs) -> str:
     return " ".join(parts)
 
 
+def asks_tiles(c: Contraction, knobs: Mapping[str, Any]) -> Any:
+    """Whether, of settings that split ragged rows off, each tile is asked once for all its rows.
+
+    Not where the operand with the rows is copied before: without a condition on each row TVM takes
+    other ways to find out how much is copied, and divides by extents that may be zero. There it
+    partitions the loop over tiles itself.
+    """
+    copied = c.product or c.operands[c.rows_of].staged
+    return (c.plain and not copied) & (np.asarray(depth_grows(c, knobs)) == 0)
+
+
+def depth_grows(c: Contraction, knobs: Mapping[str, Any]) -> Any:
+    """Whether the reduction is padded to a multiple of its unrolled steps."""
+    inner = inner_reduction(c)
+    if inner is None:
+        return False
+    axis = c.axes[inner]
+    return knobs[k.UNROLL] > 1 if axis.symbolic else axis.extent % knobs[k.UNROLL] != 0
+
+
+def inner_reduction(c: Contraction) -> int | None:
+    """The only reduction with more than one step, where there is only one."""
+    real = [i for i in c.reduce_axes if not c.axes[i].single]
+    return real[0] if len(real) == 1 else None
+
+
 def _summed_axes(c: Contraction) -> int:
     """How many axes with more than one step are summed over."""
     return sum(not c.axes[i].single for i in c.reduce_axes)
@@ -124,11 +150,12 @@ def feasible(c: Contraction, cpu: Cpu, columns: Columns) -> npt.NDArray[np.bool_
     good &= (np.asarray(k.packs_inside(columns)) == 0) | (columns[k.PACK_COLUMNS] == 1)
     split_off = np.asarray(k.partitioned(columns)) == 1
     good &= ~split_off | ((columns[k.PACK_ROWS] == 0) & (columns[k.STAGE_INSIDE] == 0))
-    good &= ~split_off | (columns[k.ROW_BLOCK] != 1)
+    by_tvm = split_off & ~np.asarray(asks_tiles(c, columns))
+    good &= ~by_tvm | (columns[k.ROW_BLOCK] != 1)
     if c.axes[c.column].symbolic:
         # With chunks of both, TVM takes seconds to see that full tiles need no guard.
         whole = (columns[k.ROW_BLOCK] == k.ALL) & (columns[k.COLUMN_BLOCK] == k.ALL)
-        good &= ~split_off | whole
+        good &= ~by_tvm | whole
     if not c.plain:
         good &= t.padded_columns == c.column_extent
     good &= t.padded_rows * t.padded_columns <= _least_padded(c, cpu) * k.MOST_WASTE

@@ -9,11 +9,12 @@ from typing import Any
 from spaces import names
 from spaces.knobs import Knobs
 from spaces.templates import register_tile as k
-from spaces.templates.contraction_knobs import tiling
+from spaces.templates.contraction_knobs import asks_tiles, depth_grows, inner_reduction, tiling
 from spaces.templates.contraction_match import Stages, tidy
 from spaces.templates.contraction_product import as_product
 from spaces.templates.contraction_shape import Contraction
 from spaces.templates.tile_stages import in_parallel, pad, write_back
+from spaces.whole_tiles import WHOLE_TILES
 
 _COPY_CHUNK = 2048
 
@@ -86,8 +87,8 @@ def _padded(schedule: Any, c: Contraction, knobs: Knobs, stages: Stages) -> Stag
     if k.partitioned(knobs):
         padding[c.rows[0]] = 1
     grown = any(_is_padded(c, axis, padding[axis]) for axis in multiples)
-    inner = _inner_reduction(c)
-    if inner is not None and _is_padded(c, inner, knobs[k.UNROLL]):
+    inner = inner_reduction(c)
+    if inner is not None and depth_grows(c, knobs):
         padding[inner] = knobs[k.UNROLL]
     elif not grown:
         return stages
@@ -97,12 +98,6 @@ def _padded(schedule: Any, c: Contraction, knobs: Knobs, stages: Stages) -> Stag
 def _is_padded(c: Contraction, axis: int, multiple: int) -> bool:
     """Whether an axis may have to grow to become a multiple of something."""
     return multiple > 1 and (c.axes[axis].symbolic or c.axes[axis].extent % multiple != 0)
-
-
-def _inner_reduction(c: Contraction) -> int | None:
-    """The only reduction with more than one step, where there is only one."""
-    real = [i for i in c.reduce_axes if not c.axes[i].single]
-    return real[0] if len(real) == 1 else None
 
 
 def _packed(schedule: Any, c: Contraction, knobs: Knobs, stages: Stages) -> list[Any]:
@@ -246,7 +241,10 @@ def _tiled(schedule: Any, c: Contraction, knobs: Knobs, loops: list[Any]) -> _Lo
         *ones, *chunk_loops, *block_loops, *single, *reduction, *tile_loops, column_tile
     )
     if k.partitioned(knobs) and row is not None:
-        schedule.annotate(row_block, "pragma_loop_partition_hint", True)
+        if asks_tiles(c, knobs):
+            schedule.annotate(block_loops[-1], WHOLE_TILES, 1)
+        else:
+            schedule.annotate(row_block, names.PARTITION_HINT, True)
     tile = (*tile_loops, column_tile)
     return _Loops(tuple(chunk_loops), block_loops[-1], tuple(single), tuple(reduction), tile)
 
@@ -292,7 +290,7 @@ def _unrolled(
     while slow and left > 1:
         extent = extents[len(slow) - 1]
         loop = slow.pop()
-        if c.plain and _inner_reduction(c) is not None:
+        if c.plain and inner_reduction(c) is not None:
             outside, inside = schedule.split(loop, [None, left])
             slow.append(outside)
             fast.insert(0, inside)

@@ -16,7 +16,6 @@ from spaces.templates.memory_loops import Loops, axes_of
 from spaces.templates.memory_nests import Nest, extent, nest_of, nests_of, parts_of
 from spaces.templates.stages import Stage, stage_of, stages_of
 
-_PARTITION = "pragma_loop_partition_hint"
 _MOST_UNROLLED = 64
 _FEW_STEPS = 16
 
@@ -220,7 +219,7 @@ class _Writer:
         """Read vectors across the lane, and write their elements one by one."""
         self.schedule.reorder(lane, near)
         if self.loops.is_guarded(lane):
-            self.schedule.annotate(lane, _PARTITION, 1)
+            self.schedule.annotate(lane, names.PARTITION_HINT, 1)
         self._vectorise(near)
 
     def _joined_lane(
@@ -313,7 +312,7 @@ class _Writer:
         nests = [parts]
         far, near = list(schedule.get_loops(parts))[-2:]
         if ragged or steps % width:
-            schedule.annotate(far, _PARTITION, 1)
+            schedule.annotate(far, names.PARTITION_HINT, 1)
         schedule.vectorize(near)
         if ragged or steps % width == 0:
             # Few steps would leave lanes without a start value, were it not set ahead.
@@ -345,7 +344,7 @@ class _Writer:
         few = count.tile_of(steps, self.knobs["stream"], is_open=ragged)
         far, near = self.schedule.split(reduced[-1], [None if ragged else steps // few, few])
         if ragged:
-            self.schedule.annotate(far, _PARTITION, 1)
+            self.schedule.annotate(far, names.PARTITION_HINT, 1)
         return [*reduced[:-1], far], [near]
 
     def _unroll_few(self, loops: list[Any]) -> None:
@@ -381,7 +380,7 @@ class _Writer:
             return None, lane
         outer, near = self.schedule.split(lane, [None, width])
         if steps % width or guarded or ragged:
-            self.schedule.annotate(outer, _PARTITION, 1)
+            self.schedule.annotate(outer, names.PARTITION_HINT, 1)
         return outer, near
 
     def _vectorise(self, lane: Any, *, guarded: bool = False) -> None:

@@ -37,6 +37,22 @@ def copy(rows: Any, columns: Any, *, across: bool, pad: Any = None) -> Any:
     return te.create_prim_func([given, made])
 
 
+def scaled(columns: Any) -> Any:
+    """Each row times a number of its own, plus a row, nothing below zero."""
+    from tvm import te, tirx
+
+    rows = tirx.const(5, "int64")
+    given = te.placeholder((rows, columns), name="A")
+    scale, shift = te.placeholder((rows,), name="S"), te.placeholder((columns,), name="C")
+
+    def element(i: Any, j: Any) -> Any:
+        return te.max(given[i, j] * scale[i] + shift[j], tirx.const(0.0, "float32"))
+
+    return te.create_prim_func(
+        [given, scale, shift, te.compute((rows, columns), element, name="B")]
+    )
+
+
 def scheduled(program: Any, *, lanes: int, along: int) -> Any:
     """The program with vectors along one of its loops, which becomes the innermost."""
     from tvm.s_tir import Schedule
@@ -130,6 +146,36 @@ class TestRaggedEnds:
         a = matrix(5, size)
         np.testing.assert_array_equal(ran(changed, a, nothing(5, size)), a)
 
+    @pytest.mark.parametrize("lanes", [4, 8, 16])
+    @pytest.mark.parametrize("size", SIZES)
+    def test_the_rest_of_plain_arithmetic_is_written_under_a_mask(
+        self, size: int, lanes: int
+    ) -> None:
+        from tvm import tirx
+
+        from spaces.ragged_ends import with_ragged_ends
+
+        function = scheduled(scaled(tirx.Var("T", "int64")), lanes=lanes, along=1)
+        changed = with_ragged_ends(function)
+        assert {"llvm.masked.store", "llvm.masked.load"} <= set(changed.script().split('"'))
+        a, scale, shift = matrix(5, size), matrix(5), matrix(size)
+        got = ran(changed, a, scale, shift, nothing(5, size))
+        np.testing.assert_allclose(got, np.maximum(a * scale[:, None] + shift, 0), atol=1e-6)
+
+    def test_of_other_arithmetic_element_by_element(self) -> None:
+        from tvm import te, tirx
+
+        from spaces.ragged_ends import with_ragged_ends
+
+        columns = tirx.Var("T", "int64")
+        given = te.placeholder((tirx.const(5, "int64"), columns), name="A")
+        made = te.compute(given.shape, lambda i, j: te.exp(given[i, j]), name="B")
+        function = scheduled(te.create_prim_func([given, made]), lanes=8, along=1)
+        changed = with_ragged_ends(function)
+        assert "masked" not in changed.script()
+        a = matrix(5, 13)
+        np.testing.assert_allclose(ran(changed, a, nothing(5, 13)), np.exp(a), rtol=1e-6)
+
     def test_a_vector_without_a_condition_stays(self) -> None:
         from spaces.ragged_ends import with_ragged_ends
 
@@ -153,6 +199,27 @@ class TestPositiveSizes:
         assert " or " in before.script()
         assert " or " not in after.script()
 
+    def test_the_rest_of_a_division_is_below_what_was_divided_by(self) -> None:
+        """As the place in a row of tiles is, of a loop that was fused over all of them."""
+        from tvm import te, tirx
+        from tvm.s_tir import Schedule
+
+        from spaces.positive_sizes import for_positive_sizes
+
+        rows = tirx.Var("T", "int64")
+        given = te.placeholder((rows, rows), name="A")
+        made = te.compute((rows, rows), lambda i, j: given[i, j] * 2, name="B")
+        schedule = Schedule(te.create_prim_func([given, made]))
+        block = schedule.get_sblock("B")
+        i, j = schedule.get_loops(block)
+        outer, _ = schedule.split(j, [None, 8])
+        schedule.fuse(i, outer)
+        tiles = (rows + 7) // 8
+        held = for_positive_sizes(_where(schedule.mod["main"], lambda n: n % tiles < tiles))
+        assert held.script().count("<") == for_positive_sizes(schedule.mod["main"]).script().count(
+            "<"
+        )
+
     def test_a_sum_over_nothing_is_still_written(self) -> None:
         from tvm import te, tirx
 
@@ -171,6 +238,28 @@ class TestPositiveSizes:
 
         function = copy(4, 8, across=True)
         assert for_positive_sizes(function).same_as(function)
+
+
+def _where(function: Any, condition: Callable[[Any], Any]) -> Any:
+    """The program with another condition on its block, of the outermost loop."""
+    import tvm
+    from tvm_ffi import structural_mutate
+
+    root = function.body
+    outermost: list[Any] = []
+
+    def loop(node: Any, mutator: Any) -> Any:
+        outermost.append(node.loop_var)
+        return mutator.default_mutate(node)
+
+    def realize(node: Any, mutator: Any) -> Any:
+        if not outermost:
+            return mutator.default_mutate(node)
+        both = tvm.tirx.And(node.predicate, condition(outermost[0]))
+        return tvm.s_tir.SBlockRealize(node.iter_values, both, node.block)
+
+    kinds = [(tvm.tirx.For, loop), (tvm.s_tir.SBlockRealize, realize)]
+    return function.with_body(structural_mutate(root, kinds))
 
 
 def doubled_in_tiles() -> Any:
