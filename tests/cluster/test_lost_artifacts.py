@@ -91,17 +91,23 @@ def test_one_that_is_changed_each_time_is_lost_in_the_end(tmp_path: Path) -> Non
 
 
 def test_one_that_the_object_store_has_lost_is_built_again(tmp_path: Path) -> None:
-    from ray._private.internal_api import free
+    """It is lost with the process that owns it."""
+    import ray
 
+    class Owner:
+        def own(self, artifact: bytes) -> list[Any]:
+            return [ray.put(artifact)]
+
+    owner = ray.remote(num_cpus=0)(Owner).remote()
     built: list[Any] = []
 
-    def kept(artifact: Any) -> Any:
+    def owned(artifact: Any) -> Any:
         built.append(artifact)
-        return artifact
+        return ray.get(owner.own.remote(artifact))[0] if len(built) == 1 else artifact
 
-    with measuring(tmp_path, kept) as lab:
+    with measuring(tmp_path, owned) as lab:
         assert measured(lab, rung=1).measurement.status is Status.OK
-        free(built)
+        ray.kill(owner)
         record = measured(lab, rung=2)
     assert (record.measurement.status, record.attempt) == (Status.OK, 2)
     assert len(built) == 2
