@@ -1,6 +1,6 @@
 """Everything is killed, again and again, while a model is tuned: nothing may be lost.
 
-A head and two measuring nodes run a real tuning of a small GEMM. Every few seconds something is
+A head and three measuring nodes run a real tuning of a small GEMM. Every few seconds something is
 killed without a warning: a child process, a worker actor, a whole node, the search actor or the
 driver; or a node is cut off from the others for a while, or told that it will go, and goes. A lost
 node comes back some seconds later, and a driver is started again with the same command. The run

@@ -21,9 +21,10 @@ KINDS = ("child", "actor", "node", "search", "driver", "network", "drain")
 may come back with answers that nobody waits for any more; a node is told that it will go, and
 goes."""
 NODE = {"CPU": 1, "measure": 1}
-NODES = 2
+NODES = 3
+_STAYING = 1
 _BACK_AFTER_S = (1.0, 4.0)
-_CUT_OFF_S = (4.0, 24.0)
+_CUT_OFF_S = (4.0, 20.0)
 """Ray takes some 15 seconds to give a machine up; ours takes six."""
 _NOTICE_S = (6.0, 10.0)
 _CHILDREN = ("space child", "builder child", "runner child")
@@ -71,7 +72,7 @@ class Strikes:
             return True
         if kind in ("node", "network", "drain"):
             nodes = [node for node in self.fleet.nodes if node not in self._doomed]
-            if len(nodes) < NODES:  # one at a time
+            if len(nodes) <= _STAYING:
                 return False
             node = self.rng.choice(nodes)
             return {"node": self._lose, "network": self._cut_off, "drain": self._drain}[kind](node)

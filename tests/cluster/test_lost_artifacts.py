@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -69,6 +70,20 @@ def measured(measuring: Measuring, *, rung: int = 0) -> Record:
     return record
 
 
+def wait_until_lost(reference: Any) -> None:
+    """Until Ray says that nobody has an object any more."""
+    import ray
+
+    until_s = time.monotonic() + 60.0
+    while True:
+        try:
+            ray.get(reference, timeout=5.0)
+        except ray.exceptions.ObjectLostError:
+            return
+        assert time.monotonic() < until_s, "it is still there"
+        time.sleep(0.1)
+
+
 def test_an_artifact_that_was_changed_on_its_way_is_never_loaded(tmp_path: Path) -> None:
     import ray
 
@@ -102,12 +117,13 @@ def test_one_that_the_object_store_has_lost_is_built_again(tmp_path: Path) -> No
     built: list[Any] = []
 
     def owned(artifact: Any) -> Any:
-        built.append(artifact)
-        return ray.get(owner.own.remote(artifact))[0] if len(built) == 1 else artifact
+        built.append(artifact if built else ray.get(owner.own.remote(artifact))[0])
+        return built[-1]
 
     with measuring(tmp_path, owned) as lab:
         assert measured(lab, rung=1).measurement.status is Status.OK
         ray.kill(owner)
+        wait_until_lost(built[0])
         record = measured(lab, rung=2)
     assert (record.measurement.status, record.attempt) == (Status.OK, 2)
     assert len(built) == 2

@@ -25,12 +25,10 @@ def on_fsspec(folder: Path) -> Place:
 
 @functools.cache
 def simulated_s3() -> str:
-    """A bucket on a server that plays S3 on loopback until this process ends.
+    """A bucket on a server that plays S3 on loopback until this process ends."""
+    import boto3
+    from moto import server as moto
 
-    For those who have s3fs and moto's server installed; others have the other places.
-    """
-    moto = pytest.importorskip("moto.server")
-    boto3 = pytest.importorskip("boto3")
     server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
@@ -42,7 +40,6 @@ def simulated_s3() -> str:
 
 
 def on_s3(folder: Path) -> Place:
-    pytest.importorskip("s3fs")
     return open_place(f"{simulated_s3()}/{secrets.token_hex(4)}/run")
 
 
