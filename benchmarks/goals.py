@@ -122,15 +122,25 @@ def _dynamic() -> list[Goal]:
     def of(name: str, what: str, path: str, reaches: Any, goal: float, learnt: str = "") -> Goal:
         return Goal(f"{what}: {name}", "dynamic", of_program(name, path), reaches, goal, learnt)
 
+    wall = (
+        "start and end take ten seconds on either side, and a kernel for all sizes takes 0.4 s to "
+        "compile, one for a size 0.15"
+    )
+    luck = (
+        "128 trials try some fifty kernels; with the settings of one that was tuned alone ours is "
+        "within 10 % of it, but they find other settings each time"
+    )
+    few = "a pair that is measured twice differs by some 10 %; few pairs were left to judge by"
     goals = []
     for name in ("dense", "scores", "mixed"):
         goals += [
-            of(name, "time to tune each size over ours", "wall_ratio", _LEAST, 6),
-            of(name, "latency over tuned alone, mean", "latency.over_static.mean", _MOST, 1.05),
-            of(name, "the same, worst size", "latency.over_static.worst", _MOST, 1.15),
+            of(name, "time to tune each size over ours", "wall_ratio", _LEAST, 6, wall),
+            of(name, "latency over tuned alone, mean", "latency.over_static.mean", _MOST, 1.05,
+               luck),
+            of(name, "the same, worst size", "latency.over_static.worst", _MOST, 1.15, luck),
             of(name, "latency over OpenBLAS, mean", "latency.over_blas.mean", _MOST, 1.05),
-            of(name, "predictions off by", "kernel_set.prediction_error", _MOST, 0.1),
-        ]
+            of(name, "predictions off by", "kernel_set.prediction_error", _MOST, 0.1, few),
+        ]  # fmt: skip
     most = of_rows(max, "decision_us")
     return [
         *goals,
@@ -148,13 +158,20 @@ def _fleet() -> list[Goal]:
         Goal("chaos: twice", "fleet-chaos", at("duplicates"), _MOST, 0),
         Goal("chaos: LOST", "fleet-chaos", at("lost"), _MOST, 10),
         Goal("chaos: OK", "fleet-chaos", at("statuses.ok"), _LEAST, 950),
+        Goal("chaos: of each kind", "fleet-chaos", _of_the_rarest_kind, _LEAST, 10),
+        Goal("s until a killed search gives the next record, under fire, median", "fleet-chaos",
+             at("search_back_median_s"), _MOST, 15),
         Goal("share of linear at 128 slots", "fleet-scale", _at_128_slots, _LEAST, 0.9),
         Goal("trials/s of the core alone", "fleet-scale", at("core_trials_per_s"), _LEAST, 800),
         Goal("MB after 100,000 records", "fleet-scale", at("memory.peak_mb"), _MOST, 2000),
         Goal("s from joining to work, median", "fleet-join", at("join_median_s"), _MOST, 10),
         Goal("s from leaving to requeue, median", "fleet-join", at("leave_median_s"), _MOST, 10),
         Goal("slots busy with a backlog", "fleet-slots", at("busy_with_backlog"), _LEAST, 0.95),
-    ]
+    ]  # fmt: skip
+
+
+def _of_the_rarest_kind(result: Result) -> float | None:
+    return min(result["kills"].values(), default=None)
 
 
 def _at_128_slots(result: Result) -> float | None:
