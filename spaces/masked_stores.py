@@ -37,7 +37,7 @@ def masked_store(loop: Any, others: Any, many: Any, params: Any) -> Any | None:
         return None
     if names.known_int(loop.min) != 0 or not _is_float32(block.body.value):
         return None
-    if not _is_among(block.body.buffer, params):
+    if not names.is_among(block.body.buffer, params):
         return None
     steps = tirx.Ramp(tirx.const(0, "int32"), tirx.const(1, "int32"), lanes)
     mask = steps < tirx.Broadcast(tirx.Cast("int32", tirx.Min(many, loop.extent)), lanes)
@@ -58,10 +58,6 @@ def _is_float32(expression: Any) -> bool:
     return str(expression.ty.dtype) == "float32"
 
 
-def _is_among(buffer: Any, params: Any) -> bool:
-    return any(buffer.same_as(param) for param in params)
-
-
 @dataclass(frozen=True, slots=True)
 class _Vector:
     """The lanes of a loop, side by side.
@@ -79,9 +75,7 @@ class _Vector:
 
     def at(self, expression: Any, lane: Any) -> Any:
         """An expression of the block's axes in one lane."""
-        realize, variable = self.loop.body, self.loop.loop_var
-        axes = zip(realize.block.iter_vars, realize.iter_values, strict=True)
-        placed = names.replaced(expression, [(axis.var, value) for axis, value in axes])
+        placed, variable = names.placed(self.loop.body, expression), self.loop.loop_var
         return names.replaced(placed, [(variable, names.constant(lane, variable))])
 
     def of(self, expression: Any) -> Any | None:
@@ -130,7 +124,7 @@ class _Vector:
             last = first.indices[-1]
             ramp = tirx.Ramp(last, names.constant(1, last), self.lanes)
             return load.source[(*first.indices[:-1], ramp)]
-        if not _is_among(load.source, self.params):
+        if not names.is_among(load.source, self.params):
             return None
         address = call_intrin("handle", "tirx.address_of", first)
         nothing = tirx.Broadcast(tirx.const(0.0, "float32"), self.lanes)
@@ -138,10 +132,7 @@ class _Vector:
         return call_llvm_intrin(kind, "llvm.masked.load", address, self.mask, nothing)
 
     def _varies(self, expression: Any) -> bool:
-        realize = self.loop.body
-        axes = zip(realize.block.iter_vars, realize.iter_values, strict=True)
-        placed = names.replaced(expression, [(axis.var, value) for axis, value in axes])
-        return names.uses(placed, [self.loop.loop_var])
+        return names.uses(names.placed(self.loop.body, expression), [self.loop.loop_var])
 
     def _step(self, index: Any) -> int | None:
         """By how much an index grows from lane to lane; None where that is not one number."""

@@ -217,6 +217,24 @@ def replaced(expression: Any, values: Sequence[tuple[Any, Any]]) -> Any:
     return structural_mutate(expression, [(tvm.ir.Var, look)])
 
 
+def placed(realize: Any, expression: Any) -> Any:
+    """An expression of a block's axes, by the loops around its realisation."""
+    axes = zip(realize.block.iter_vars, realize.iter_values, strict=True)
+    return replaced(expression, [(axis.var, value) for axis, value in axes])
+
+
+def growth(analyzer: Any, expression: Any, variable: Any) -> int | None:
+    """By how much an expression grows with each step of a variable; None where that is not one
+    number."""
+    after = replaced(expression, [(variable, variable + constant(1, variable))])
+    return known_int(analyzer.simplify(after - expression))
+
+
+def is_among(node: Any, others: Sequence[Any]) -> bool:
+    """Whether something is one of others, and not only like it."""
+    return any(node.same_as(other) for other in others)
+
+
 def uses(expression: Any, variables: Sequence[Any]) -> bool:
     """Whether any of the variables occurs in an expression."""
     import tvm
@@ -256,18 +274,22 @@ def constant(value: int, like: Any) -> Any:
     return tirx.const(value, str(like.ty.dtype))
 
 
-def copied_loop(loop: Any, body: Any, *, extent: Any = None, marks: Any = None) -> Any:
+def copied_loop(
+    loop: Any, body: Any, *, var: Any = None, extent: Any = None, marks: Any = None
+) -> Any:
     """A loop that is the same around another body.
 
     Args:
+        var: of its steps; None keeps its own.
         extent: None keeps its own.
         marks: annotations; None keeps its own.
     """
     from tvm.tirx import For
 
+    var = loop.loop_var if var is None else var
     extent = loop.extent if extent is None else extent
     marks = loop.annotations if marks is None else marks
-    return For(loop.loop_var, loop.min, extent, loop.kind, body, loop.thread_binding, marks)
+    return For(var, loop.min, extent, loop.kind, body, loop.thread_binding, marks)
 
 
 def copied_block(block: Any) -> Any:
@@ -303,8 +325,7 @@ def renewed(statement: Any) -> Any:
     def loop(node: Any, mutator: Any) -> Any:
         var = Var(str(node.loop_var.name), node.loop_var.ty)
         body = replaced(mutator.mutate(node.body), [(node.loop_var, var)])
-        marks = node.annotations
-        return For(var, node.min, node.extent, node.kind, body, node.thread_binding, marks)
+        return copied_loop(node, body, var=var)
 
     def block(node: Any, _mutator: Any) -> Any:
         return copied_block(node)

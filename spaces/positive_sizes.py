@@ -77,10 +77,9 @@ def _is_below(analyzer: Any, loops: _Loops, difference: Any) -> bool:
     the largest rest of a division: where an extent is open TVM does not look at the last step."""
     difference, rests = _with_rests_named(difference)
     for var, extent in [*loops, *rests]:
-        one = names.constant(1, var)
-        growth = names.replaced(difference, [(var, var + one)]) - difference
-        if (names.known_int(analyzer.simplify(growth)) or 0) > 0:
-            difference = names.replaced(difference, [(var, extent - one)])
+        if (names.growth(analyzer, difference, var) or 0) > 0:
+            last = extent - names.constant(1, var)
+            difference = names.replaced(difference, [(var, last)])
     return bool(analyzer.can_prove(difference < names.constant(0, difference)))
 
 
@@ -112,7 +111,7 @@ def _open_sizes(function: Any) -> list[Any]:
     found: list[Any] = []
 
     def look(var: Any) -> None:
-        if not any(var.same_as(known) for known in found):
+        if not names.is_among(var, found):
             found.append(var)
 
     for param in function.params:
@@ -130,7 +129,7 @@ def _results(function: Any) -> list[Any]:
     tvm_ffi.structural_walk(
         function.body, (tvm.tirx.BufferStore, lambda node: written.append(node.buffer))
     )
-    return [p for p in function.params if any(p.same_as(buffer) for buffer in written)]
+    return [p for p in function.params if names.is_among(p, written)]
 
 
 def _has_all(result: Any, sizes: list[Any]) -> bool:

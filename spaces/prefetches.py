@@ -37,9 +37,7 @@ class _Pass:
 
     def placed(self, access: Any) -> list[Any]:
         """Indices of an access of the block, by the loops around it."""
-        axes = zip(self.realize.block.iter_vars, self.realize.iter_values, strict=True)
-        values = [(axis.var, value) for axis, value in axes]
-        return [names.replaced(index, values) for index in access.indices]
+        return [names.placed(self.realize, index) for index in access.indices]
 
 
 def with_prefetches(function: Any) -> Any:
@@ -99,7 +97,7 @@ def _second(passes: list[_Pass | None], row: Any, params: Any) -> tuple[int | No
     read: list[Any] = []
     for number, one in enumerate(passes):
         loads = [] if one is None else _loads(one, row, params)
-        again = [load for load in loads if any(load.source.same_as(known) for known in read)]
+        again = [load for load in loads if names.is_among(load.source, read)]
         if again:
             return number, again
         read += [load.source for load in loads]
@@ -115,7 +113,7 @@ def _loads(one: _Pass, row: Any, params: Any) -> list[Any]:
 
     def look(load: Any) -> None:
         known = any(load.source.same_as(other.source) for other in found)
-        if not known and any(load.source.same_as(param) for param in params):
+        if not known and names.is_among(load.source, params):
             places = one.placed(load)
             if all(_moves(places, loop) for loop in (row, one.lanes)):
                 found.append(load)
@@ -141,7 +139,7 @@ def _fetches_of_result(second: _Pass, last: _Pass | None, row: Any, params: Any)
     )
     if not same or not isinstance(store, BufferStore):
         return []
-    if not any(store.buffer.same_as(param) for param in params):
+    if not names.is_among(store.buffer, params):
         return []
     return _fetches(second, last, store, store.buffer, _WRITE, row, row.loop_var)
 

@@ -76,9 +76,7 @@ def _limit(analyzer: Any, loop: Any, condition: Any) -> Any | None:
     if not isinstance(condition, tvm.tirx.LT):
         return None
     left = condition.b - condition.a
-    step = names.constant(1, loop.loop_var)
-    shrinks = left - names.replaced(left, [(loop.loop_var, loop.loop_var + step)])
-    if names.known_int(analyzer.simplify(shrinks)) != 1:
+    if names.growth(analyzer, left, loop.loop_var) != -1:
         return None
     start = names.replaced(left, [(loop.loop_var, names.constant(0, loop.loop_var))])
     return analyzer.simplify(start)

@@ -72,8 +72,7 @@ class _Copy:
 
     def at(self, expression: Any, depth: Any, lane: int) -> Any:
         """An expression of the block's axes at some step of the loops."""
-        axes = zip(self.realize.block.iter_vars, self.realize.iter_values, strict=True)
-        placed = names.replaced(expression, [(axis.var, value) for axis, value in axes])
+        placed = names.placed(self.realize, expression)
         lanes = self.lanes.loop_var
         steps = [(self.depth.loop_var, depth), (lanes, names.constant(lane, lanes))]
         return self.analyzer.simplify(names.replaced(placed, steps))

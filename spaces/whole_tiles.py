@@ -114,13 +114,11 @@ def _last(condition: Any, loops: _Loops, analyzer: Any) -> Any | None:
     difference = condition.a - condition.b
     grown = False
     for var, extent in loops:
-        one = names.constant(1, var)
-        step = names.replaced(difference, [(var, var + one)]) - difference
-        growth = names.known_int(analyzer.simplify(step))
+        growth = names.growth(analyzer, difference, var)
         if growth is None or growth < 0:
             return None
         if growth:
-            difference = names.replaced(difference, [(var, extent - one)])
+            difference = names.replaced(difference, [(var, extent - names.constant(1, var))])
             grown = True
     return analyzer.simplify(difference) if grown else None
 

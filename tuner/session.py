@@ -122,7 +122,6 @@ class Session:
         self._refusals: Counter[str] = Counter()
         self._errors: Counter[str] = Counter()
         self._chosen_s: dict[str, float] = {}
-        self._contention = Contention(())
         self._new_records = 0
         self._to_retime = most_retimings(self._tasks, effort)
         self._session_id = store.begin_session(wall())
@@ -229,16 +228,19 @@ class Session:
         self._in_flight[trial.key] = trial
         self._machines.measurer.submit([trial], cutoff_s)
 
-    def _take_records(self, records: Sequence[Record]) -> None:
-        """Keep records, then tell of them; each trial's first answer is the one that counts."""
+    def _take_records(self, records: Sequence[Record]) -> list[Record]:
+        """Keep records, then tell of them; each trial's first answer is the one that counts. Gives
+        those that did."""
         items = [self._with_features(record) for record in records]
         kept = self._store.append_many(items) if items else []
+        new = []
         for (record, features), is_new in zip(items, kept, strict=True):
             if is_new:
                 self._new_records += 1
                 self._learn_from(record, features)
-                self._contention.observe(record)
                 self._tell_of(record)
+                new.append(record)
+        return new
 
     def _with_features(self, record: Record) -> tuple[Record, Features | None]:
         """A record that has come in, with what the space pool knew of its candidate."""
@@ -321,16 +323,17 @@ class Session:
         self._account()
         chosen = [(p, self._finalists(key)) for key, p in self._progress.items()]
         queue = deque(schedule(chosen, self._effort.rounds_of, lambda t: t.key in self._seen))
-        self._contention = Contention(r for key in self._searches for r in self._store.scan(key))
+        contention = Contention(r for key in self._searches for r in self._store.scan(key))
         until_s = min(self._limits.deadline_s, self._clock() + self._limits.finalists_s)
         while (queue or self._in_flight) and not self._stop.is_set():
             if self._clock() >= until_s:
                 return
             while queue and self._machines.measurer.free() > 0:
-                if self._contention.holds(trial := queue.popleft()):
+                if contention.holds(trial := queue.popleft()):
                     self._submit(trial, cutoff_s=None)
             self._to_retime = len(queue)
-            self._take_records(self._machines.measurer.collect(_WAIT_S))
+            for record in self._take_records(self._machines.measurer.collect(_WAIT_S)):
+                contention.observe(record)
             self._account()
             self._tell()
 

@@ -79,23 +79,21 @@ class LocalFleet:
 
     def lose(self, node: Any) -> None:
         """Switch a node off."""
-        raylets = [info.process.pid for infos in node.all_processes.values() for info in infos]
-        doomed = []
-        for pid in raylets:
-            with contextlib.suppress(psutil.Error):
-                process = psutil.Process(pid)
-                process.suspend()  # it must not report the deaths of its children
-                doomed += [*process.children(recursive=True), process]
-        kill(doomed)
+        kill(self.cut_off(node))
         self._cluster.worker_nodes.discard(node)
 
     def cut_off(self, node: Any) -> list[psutil.Process]:
-        """Stop all processes of a node, as if no word came through; to be resumed."""
-        stopped = []
-        for process in self.processes_of(node):
+        """Stop all processes of a node, as if no word came through; to be resumed.
+
+        Parents first: they must neither start another child nor tell of one that ends.
+        """
+        for parent in self._parents(node):
+            with contextlib.suppress(psutil.Error):
+                parent.suspend()
+        stopped = self.processes_of(node)
+        for process in stopped:
             with contextlib.suppress(psutil.Error):
                 process.suspend()
-                stopped.append(process)
         return stopped
 
     def lives(self, node: Any) -> bool:
@@ -110,12 +108,19 @@ class LocalFleet:
     def processes_of(self, node: Any) -> list[psutil.Process]:
         """All processes of a node that run, a parent before its children."""
         found = []
-        for infos in node.all_processes.values():
-            for info in infos:
-                with contextlib.suppress(psutil.Error):
-                    process = psutil.Process(info.process.pid)
-                    if process.status() != psutil.STATUS_ZOMBIE:
-                        found += [process, *process.children(recursive=True)]
+        for parent in self._parents(node):
+            with contextlib.suppress(psutil.Error):
+                found += [parent, *parent.children(recursive=True)]
+        return found
+
+    def _parents(self, node: Any) -> list[psutil.Process]:
+        """What Ray started for a node and still runs."""
+        found = []
+        for info in (info for infos in node.all_processes.values() for info in infos):
+            with contextlib.suppress(psutil.Error):
+                process = psutil.Process(info.process.pid)
+                if process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
         return found
 
     def close(self) -> None:

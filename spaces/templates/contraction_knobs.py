@@ -116,10 +116,13 @@ def asks_tiles(c: Contraction, knobs: Mapping[str, Any]) -> Any:
 def depth_grows(c: Contraction, knobs: Mapping[str, Any]) -> Any:
     """Whether the reduction is padded to a multiple of its unrolled steps."""
     inner = inner_reduction(c)
-    if inner is None:
-        return False
-    axis = c.axes[inner]
-    return knobs[k.UNROLL] > 1 if axis.symbolic else axis.extent % knobs[k.UNROLL] != 0
+    return False if inner is None else is_padded(c, inner, knobs[k.UNROLL])
+
+
+def is_padded(c: Contraction, axis: int, multiple: Any) -> Any:
+    """Whether an axis may have to grow to become a multiple of something."""
+    found = c.axes[axis]
+    return multiple > 1 if found.symbolic else found.extent % multiple != 0
 
 
 def inner_reduction(c: Contraction) -> int | None:

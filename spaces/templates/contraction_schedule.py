@@ -9,7 +9,13 @@ from typing import Any
 from spaces import names
 from spaces.knobs import Knobs
 from spaces.templates import register_tile as k
-from spaces.templates.contraction_knobs import asks_tiles, depth_grows, inner_reduction, tiling
+from spaces.templates.contraction_knobs import (
+    asks_tiles,
+    depth_grows,
+    inner_reduction,
+    is_padded,
+    tiling,
+)
 from spaces.templates.contraction_match import Stages, tidy
 from spaces.templates.contraction_product import as_product
 from spaces.templates.contraction_shape import Contraction
@@ -86,18 +92,13 @@ def _padded(schedule: Any, c: Contraction, knobs: Knobs, stages: Stages) -> Stag
         padding[axis] = multiple if c.axes[axis].symbolic else padded
     if k.partitioned(knobs):
         padding[c.rows[0]] = 1
-    grown = any(_is_padded(c, axis, padding[axis]) for axis in multiples)
+    grown = any(is_padded(c, axis, padding[axis]) for axis in multiples)
     inner = inner_reduction(c)
     if inner is not None and depth_grows(c, knobs):
         padding[inner] = knobs[k.UNROLL]
     elif not grown:
         return stages
     return pad(schedule, stages, padding, grown=grown) if c.plain else stages
-
-
-def _is_padded(c: Contraction, axis: int, multiple: int) -> bool:
-    """Whether an axis may have to grow to become a multiple of something."""
-    return multiple > 1 and (c.axes[axis].symbolic or c.axes[axis].extent % multiple != 0)
 
 
 def _packed(schedule: Any, c: Contraction, knobs: Knobs, stages: Stages) -> list[Any]:
