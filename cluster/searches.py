@@ -42,6 +42,25 @@ def find_search(run: Path | str) -> Any | None:
         return None
 
 
+def answering_search(run: Path | str) -> tuple[Any, SearchState] | None:
+    """The search of a run and where it is, ended or not; None where there is none.
+
+    One that goes just now is on the cluster's list for a moment longer than it lives.
+
+    Raises:
+        TunerError: it is silent, or dead and still on the list.
+    """
+    until_s = time.monotonic() + _GONE_S
+    while (actor := find_search(run)) is not None:
+        try:
+            return actor, _state(actor)
+        except TunerError:
+            if time.monotonic() > until_s:
+                raise
+        time.sleep(_WATCH_S)
+    return None
+
+
 def search_at_work(run: Path | str) -> Any | None:
     """The search of a run that has not ended; None where there is none.
 
@@ -52,13 +71,10 @@ def search_at_work(run: Path | str) -> Any | None:
         TunerError: it is silent, or does not go.
     """
     until_s = time.monotonic() + _GONE_S
-    while (actor := find_search(run)) is not None:
-        try:
-            if not _state(actor).ended:
-                return actor
-        except TunerError:
-            if find_search(run) is not None:
-                raise
+    while (found := answering_search(run)) is not None:
+        actor, state = found
+        if not state.ended:
+            return actor
         if time.monotonic() > until_s:
             raise TunerError(f"the search of {run} has ended, but does not go")
         time.sleep(_WATCH_S)
@@ -88,6 +104,7 @@ def watch_search(
     watch: Callable[[Snapshot], None] | None,
     stop: threading.Event,
     *,
+    known: SearchState | None = None,
     latest_s: float = float("inf"),
 ) -> SearchState:
     """Watch a search until it ends.
@@ -95,6 +112,7 @@ def watch_search(
     Args:
         watch: told how far it is about twice a second.
         stop: set it to end the search in order.
+        known: where it was just now; one that had ended is not asked again.
         latest_s: when it must have ended by itself, on the monotonic clock.
 
     Raises:
@@ -105,7 +123,7 @@ def watch_search(
     until_s = latest_s + END_GRACE_S
     stopping = False
     while True:
-        state = _state(actor)
+        state, known = known or _state(actor), None
         if state.snapshot is not None and watch is not None:
             watch(state.snapshot)
         if state.ended:
@@ -123,15 +141,15 @@ def watch_search(
             stop.wait(_WATCH_S)
 
 
-def stop_search(actor: Any) -> SearchState:
-    """End a search in order and wait for it.
+def stop_search(actor: Any, known: SearchState | None = None) -> SearchState:
+    """End a search in order and wait for it; `known` as in `watch_search`.
 
     Raises:
         TunerError: it is gone, or has not ended within `END_GRACE_S`.
     """
     stop = threading.Event()
     stop.set()
-    return watch_search(actor, None, stop)
+    return watch_search(actor, None, stop, known=known)
 
 
 def _state(actor: Any) -> SearchState:

@@ -17,6 +17,7 @@ from cluster.commands.tune import Watch, before, show_tuning
 from tuner.errors import TunerError, UsageError
 
 if TYPE_CHECKING:
+    from cluster.search_order import SearchState
     from cluster.tune_result import TuneResult
 
 _LOOKING = "looking for the search"
@@ -40,9 +41,9 @@ def attach(run: Path | str, address: str, details: bool, as_json: bool) -> int:
         from cluster.tune_result import result_of
 
         uri = os.environ.get("MLFLOW_TRACKING_URI") or ""
-        with _search_of(run, address) as search:
+        with _search_of(run, address) as (search, known):
             on_ready()
-            return result_of(run, watch_search(search, watch, stop), uri)
+            return result_of(run, watch_search(search, watch, stop, known=known), uri)
 
     return show_tuning(work, before(_LOOKING), details=details, as_json=as_json)
 
@@ -56,8 +57,8 @@ def stop(run: Path | str, address: str, as_json: bool) -> None:
     """End the search of the run in DIR in order: what was measured is kept."""
     from cluster.searches import stop_search
 
-    with nothing_on_stdout(as_json), _search_of(run, address) as search:
-        state = stop_search(search)
+    with nothing_on_stdout(as_json), _search_of(run, address) as (search, known):
+        state = stop_search(search, known)
     if state.error:
         raise TunerError(state.error)
     trials = state.snapshot.trials if state.snapshot is not None else 0
@@ -68,15 +69,15 @@ def stop(run: Path | str, address: str, as_json: bool) -> None:
 
 
 @contextmanager
-def _search_of(run: Path | str, address: str) -> Iterator[Any]:
-    """The search that works on a run.
+def _search_of(run: Path | str, address: str) -> Iterator[tuple[Any, SearchState]]:
+    """The search that works on a run, and how far it is.
 
     Raises:
         UsageError: the address names no cluster that others could use.
         TunerError: there is no cluster, or nothing works on this run there.
     """
     from cluster.ray_cluster import is_embedded, ray_cluster
-    from cluster.searches import find_search
+    from cluster.searches import answering_search
     from tuner.run_folder import runs_below
 
     if is_embedded(address):
@@ -85,11 +86,11 @@ def _search_of(run: Path | str, address: str) -> Iterator[Any]:
             "the command that started it"
         )
     with ray_cluster(address):
-        search = find_search(run)
-        if search is None and isinstance(run, Path) and (below := runs_below(run)):
+        found = answering_search(run)
+        if found is None and isinstance(run, Path) and (below := runs_below(run)):
             raise TunerError(f"{run} holds runs, one for each device: name {' or '.join(below)}")
-        if search is None:
+        if found is None:
             raise TunerError(
                 f"no search is at work on {run}: `tuner status {run}` says how far it came"
             )
-        yield search
+        yield found
