@@ -15,6 +15,7 @@ from spaces.positive_sizes import for_positive_sizes
 from spaces.prefetches import with_prefetches
 from spaces.ragged_ends import with_ragged_ends
 from spaces.reciprocals import with_reciprocals
+from spaces.tile_sums import with_tile_sums
 from spaces.transposes import with_transposes
 from spaces.whole_tiles import with_whole_tiles
 
@@ -43,7 +44,8 @@ def before_compile(module: Any) -> Any:
 
 
 def _prepared(function: Any) -> Any:
-    function = with_whole_tiles(with_prefetches(for_positive_sizes(function)))
+    function = with_tile_sums(with_prefetches(for_positive_sizes(function)))
+    function = with_whole_tiles(function)
     function = with_ragged_ends(with_transposes(function))
     return vectorised_math(with_reciprocals(_narrowed(function)))
 

@@ -292,6 +292,29 @@ def copied_loop(
     return For(var, loop.min, extent, loop.kind, body, loop.thread_binding, marks)
 
 
+def changed_block(
+    block: Any, *, reads: Any = None, writes: Any = None, body: Any = None, buffers: Any = None
+) -> Any:
+    """A block with the same axes and another inside.
+
+    Args:
+        reads: regions, `buffers` those allocated in it; None keeps its own, as for the others.
+    """
+    from tvm.s_tir import SBlock
+
+    return SBlock(
+        block.iter_vars,
+        block.reads if reads is None else reads,
+        block.writes if writes is None else writes,
+        block.name_hint,
+        block.body if body is None else body,
+        block.init,
+        block.alloc_buffers if buffers is None else buffers,
+        block.match_buffers,
+        block.annotations,
+    )
+
+
 def copied_block(block: Any) -> Any:
     """A block that does the same, with axes of its own: none may be in a program twice."""
     from tvm.s_tir import SBlock

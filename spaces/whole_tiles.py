@@ -1,127 +1,152 @@
 """Tiles whose rows are all there, told from the last ones before they are computed.
 
 A tile of a ragged extent computes only the rows that there are, and asks for each of them in its
-innermost loop. Here each tile is asked once: a whole one is computed without any question, and
-only a last one, of less rows, with all of them. TVM's own partition of loops does the same where
-tiles follow one another in a loop, and takes seconds to see it where they are blocked twice.
+innermost loop. Here each tile is asked once, and the last of less rows computes its last row again
+for each that it lacks: no step of a sum asks anything, and what was computed in vain is not
+written. Where a tile is not even asked, the rows of every tile are looked up one by one: less code,
+of which the pace is a little less.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from spaces import names
-
-WHOLE_TILES = "tuner.whole_tiles"
-"""Annotation of a loop whose body computes one tile. Around more, what the tile is summed up in
-would be as large as all of them."""
-
-_Loops = list[tuple[Any, Any]]
-"""Variables and extents of loops, in order."""
+from spaces.tiles import ASKED_ONCE, TILE, Loops, each_block, with_tiles
 
 
 def with_whole_tiles(function: Any) -> Any:
-    """A scheduled PrimFunc that computes the same, and asks once for a tile of a marked loop."""
-    import tvm
-    from tvm.sym import Analyzer
-    from tvm_ffi import structural_mutate
+    """A scheduled PrimFunc that computes the same, with no questions in the sums of marked tiles.
 
-    analyzer = Analyzer()
-
-    def loop(node: Any, mutator: Any) -> Any:
-        analyzer.bind(node.loop_var, tvm.ir.Range.from_min_extent(node.min, node.extent))
-        if WHOLE_TILES not in node.annotations:
-            return mutator.default_mutate(node)
-        marks = {key: value for key, value in node.annotations.items() if key != WHOLE_TILES}
-        return names.copied_loop(node, _asked_once(node, analyzer), marks=marks)
-
-    body = structural_mutate(function.body, [(tvm.tirx.For, loop)])
-    return function if body.same_as(function.body) else function.with_body(body)
+    Where sums are not a tile's own (see `spaces.tile_sums`), a last tile asks as before.
+    """
+    return with_tiles(function, _changed)
 
 
-def _asked_once(marked: Any, analyzer: Any) -> Any:
-    """The body of a loop: whole where it is, else as it was."""
+@dataclass(frozen=True, slots=True)
+class _Guard:
+    """What a condition on the rows of a tile comes to.
+
+    Attributes:
+        first: below zero where the tile has a row at all.
+        last: below zero where it has all of them.
+    """
+
+    first: Any
+    last: Any
+
+
+def _changed(marked: Any, analyzer: Any) -> Any:
+    marks = {key: value for key, value in marked.annotations.items() if key != TILE}
+    guards = _guards(marked, analyzer)
+    body = marked.body
+    if guards:
+        body = _where([guard.first for guard in guards], _repeating(marked, guards, analyzer))
+        if int(marked.annotations[TILE]) == ASKED_ONCE:
+            whole = _without(marked, guards, analyzer)
+            body = _where([guard.last for guard in guards], whole, names.renewed(body))
+    return names.copied_loop(marked, body, marks=marks)
+
+
+def _where(below_zero: list[Any], then: Any, other: Any = None) -> Any:
     from tvm.tirx import IfThenElse
 
-    guards = _guards(marked, analyzer)
-    if not guards:
-        return marked.body
-    whole = _without(marked, guards, analyzer)
-    condition = names.conjunction([guard < names.constant(0, guard) for guard in guards])
-    return IfThenElse(condition, whole, names.renewed(marked.body))
+    conditions = [value < names.constant(0, value) for value in below_zero]
+    return IfThenElse(names.conjunction(conditions), then, other)
 
 
-def _guards(marked: Any, analyzer: Any) -> list[Any]:
-    """What has to be below zero for all steps of the sum in a tile to be carried out."""
-    guards: list[Any] = []
+def _guards(marked: Any, analyzer: Any) -> list[_Guard]:
+    """What has to hold for all steps of the sum in a tile to be carried out."""
+    guards: list[_Guard] = []
 
-    def look(realize: Any, loops: _Loops) -> Any:
+    def look(realize: Any, loops: Loops) -> Any:
         kinds = [int(axis.iter_type) for axis in realize.block.iter_vars]
         for condition in names.conjuncts(realize.predicate) if names.REDUCED in kinds else ():
-            last = _last(condition, loops, analyzer)
-            if last is not None and not _is_among(last, guards, analyzer):
-                guards.append(last)
+            guard = _guard(condition, loops, analyzer)
+            if guard is not None and not _is_among(guard, guards, analyzer):
+                guards.append(guard)
         return realize
 
-    _each_block(marked, look)
+    each_block(marked.body, look)
     return guards
 
 
-def _without(marked: Any, guards: list[Any], analyzer: Any) -> Any:
+def _without(marked: Any, guards: list[_Guard], analyzer: Any) -> Any:
     """The body of a loop without the conditions that hold where these guards do."""
     import tvm
 
-    def look(realize: Any, loops: _Loops) -> Any:
-        left = []
-        for condition in names.conjuncts(realize.predicate):
-            last = _last(condition, loops, analyzer)
-            if last is None or not _is_among(last, guards, analyzer):
-                left.append(condition)
+    def look(realize: Any, loops: Loops) -> Any:
+        left = [
+            condition
+            for condition in names.conjuncts(realize.predicate)
+            if not _is_guard(condition, guards, loops, analyzer)
+        ]
         predicate = names.conjunction(left)
         return tvm.s_tir.SBlockRealize(realize.iter_values, predicate, realize.block)
 
-    return _each_block(marked, look)
+    return each_block(marked.body, look)
 
 
-def _each_block(marked: Any, look: Any) -> Any:
-    """The body of a loop with each realisation of a block as `look` gives it, which is told the
-    loops around it."""
+def _repeating(marked: Any, guards: list[_Guard], analyzer: Any) -> Any:
+    """The body of a loop that computes its last row again for each that is not there. That a row
+    is written is asked as before."""
     import tvm
-    from tvm_ffi import structural_mutate
 
-    loops: _Loops = []
+    def look(realize: Any, loops: Loops) -> Any:
+        values, left = list(realize.iter_values), []
+        for condition in names.conjuncts(realize.predicate):
+            found = None
+            if _is_guard(condition, guards, loops, analyzer):
+                found = _limited(realize, condition, loops, analyzer)
+            if found is None:
+                left.append(condition)
+            else:
+                place, last = found
+                values[place] = tvm.tirx.Min(values[place], last)
+        return tvm.s_tir.SBlockRealize(values, names.conjunction(left), realize.block)
 
-    def loop(node: Any, mutator: Any) -> Any:
-        loops.append((node.loop_var, node.extent))
-        changed = mutator.default_mutate(node)
-        loops.pop()
-        return changed
-
-    def realize(node: Any, _mutator: Any) -> Any:
-        return look(node, loops)
-
-    kinds = [(tvm.tirx.For, loop), (tvm.s_tir.SBlockRealize, realize)]
-    return structural_mutate(marked.body, kinds)
+    return each_block(marked.body, look)
 
 
-def _last(condition: Any, loops: _Loops, analyzer: Any) -> Any | None:
-    """What is below zero where a condition holds in the last step of the loops it grows with;
-    None where it does not grow with any, or is of another form."""
+def _limited(realize: Any, condition: Any, loops: Loops, analyzer: Any) -> tuple[int, Any] | None:
+    """The axis of a block that a condition is about, and the last value it allows; None where it
+    is about more than one axis, or decides on what is written."""
+    difference = condition.a - condition.b
+    written = [dim.min for region in realize.block.writes for dim in region.region]
+    for place, value in enumerate(realize.iter_values):
+        last = analyzer.simplify(value - difference - names.constant(1, value))
+        axis = realize.block.iter_vars[place].var
+        if names.uses(last, [var for var, _ in loops]):
+            continue
+        return None if any(names.uses(index, [axis]) for index in written) else (place, last)
+    return None
+
+
+def _is_guard(condition: Any, guards: list[_Guard], loops: Loops, analyzer: Any) -> bool:
+    guard = _guard(condition, loops, analyzer)
+    return guard is not None and _is_among(guard, guards, analyzer)
+
+
+def _guard(condition: Any, loops: Loops, analyzer: Any) -> _Guard | None:
+    """What a condition comes to in the first and the last step of the loops it grows with; None
+    where it does not grow with any, or is of another form."""
     import tvm
 
     if not isinstance(condition, tvm.tirx.LT):
         return None
-    difference = condition.a - condition.b
+    first = last = condition.a - condition.b
     grown = False
     for var, extent in loops:
-        growth = names.growth(analyzer, difference, var)
+        growth = names.growth(analyzer, last, var)
         if growth is None or growth < 0:
             return None
         if growth:
-            difference = names.replaced(difference, [(var, extent - names.constant(1, var))])
+            first = names.replaced(first, [(var, names.constant(0, var))])
+            last = names.replaced(last, [(var, extent - names.constant(1, var))])
             grown = True
-    return analyzer.simplify(difference) if grown else None
+    return _Guard(analyzer.simplify(first), analyzer.simplify(last)) if grown else None
 
 
-def _is_among(expression: Any, others: list[Any], analyzer: Any) -> bool:
-    return any(analyzer.can_prove_equal(expression, other) for other in others)
+def _is_among(guard: _Guard, others: list[_Guard], analyzer: Any) -> bool:
+    return any(analyzer.can_prove_equal(guard.last, other.last) for other in others)

@@ -25,7 +25,7 @@ from tuner.task import Instance, Shapes, Task
 NO_EXTENTS: Mapping[Instance, Sequence[int]] = MappingProxyType({})
 """Of a program without symbolic dimensions."""
 
-_VERSIONS = {"shapes": 3}
+_VERSIONS = {"shapes": 4}
 """Of what is written down, by form; 1 where nothing is said."""
 _FLOAT_BITS = (32, 64)
 _DRAWN = 1 << 13

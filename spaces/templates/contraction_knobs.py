@@ -46,8 +46,12 @@ def choices_of(c: Contraction, cpu: Cpu) -> dict[str, tuple[int, ...]]:
         k.STAGE_INSIDE: (0, 1) if c.stages_inside else (0,),
         **({k.PARALLEL: (1, 0)} if c.symbolic else {}),
         **({k.PACK_INSIDE: (0, 1)} if c.symbolic and _packs_anew(c) else {}),
-        **({k.PARTITION: (0, 1) if c.plain else (1,)} if c.ragged_rows else {}),
+        **({k.PARTITION: _ways_of_rows(c)} if c.ragged_rows else {}),
     }
+
+
+def _ways_of_rows(c: Contraction) -> tuple[int, ...]:
+    return (k.PAD, k.SPLIT, k.REPEAT) if c.plain else (k.SPLIT,)
 
 
 def _packs_anew(c: Contraction) -> bool:
@@ -153,7 +157,9 @@ def feasible(c: Contraction, cpu: Cpu, columns: Columns) -> npt.NDArray[np.bool_
     good &= (np.asarray(k.packs_inside(columns)) == 0) | (columns[k.PACK_COLUMNS] == 1)
     split_off = np.asarray(k.partitioned(columns)) == 1
     good &= ~split_off | ((columns[k.PACK_ROWS] == 0) & (columns[k.STAGE_INSIDE] == 0))
-    by_tvm = split_off & ~np.asarray(asks_tiles(c, columns))
+    asked = np.asarray(asks_tiles(c, columns))
+    good &= asked | ~np.asarray(k.repeats(columns))
+    by_tvm = split_off & ~asked
     good &= ~by_tvm | (columns[k.ROW_BLOCK] != 1)
     if c.axes[c.column].symbolic:
         # With chunks of both, TVM takes seconds to see that full tiles need no guard.
@@ -221,6 +227,8 @@ def estimate(c: Contraction, cpu: Cpu, columns: Columns) -> Estimate:
     multiplies = rows * vectors * share
     vector = pieces * share
     loads = vectors * vector + rows * k.BROADCAST if c.broadcasts else (rows + 1) * vectors * vector
+    lookups = np.where(k.repeats(columns), k.BROADCAST * rows / columns[k.UNROLL], 0.0)
+    loads = loads + lookups  # more rows than a core has registers for their addresses
     step = np.maximum(np.maximum(multiplies, loads), _LATENCY)  # a sum waits for the one before
     panel = vectors * lanes * t.padded_depth * item
     strip = rows * t.padded_depth * item

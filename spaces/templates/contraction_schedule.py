@@ -20,7 +20,7 @@ from spaces.templates.contraction_match import Stages, tidy
 from spaces.templates.contraction_product import as_product
 from spaces.templates.contraction_shape import Contraction
 from spaces.templates.tile_stages import in_parallel, pad, write_back
-from spaces.whole_tiles import WHOLE_TILES
+from spaces.tiles import ASKED_ONCE, REPEATED, TILE
 
 _COPY_CHUNK = 2048
 
@@ -243,7 +243,8 @@ def _tiled(schedule: Any, c: Contraction, knobs: Knobs, loops: list[Any]) -> _Lo
     )
     if k.partitioned(knobs) and row is not None:
         if asks_tiles(c, knobs):
-            schedule.annotate(block_loops[-1], WHOLE_TILES, 1)
+            way = REPEATED if k.repeats(knobs) else ASKED_ONCE
+            schedule.annotate(block_loops[-1], TILE, way)
         else:
             schedule.annotate(row_block, names.PARTITION_HINT, True)
     tile = (*tile_loops, column_tile)

@@ -25,11 +25,12 @@ STAGE_INSIDE = "stage_inside"
 PARALLEL = "parallel"
 """Whether several threads share the work; a knob where shapes may be too small for that."""
 PARTITION = "partition"
+"""What becomes of ragged rows, a knob where rows are symbolic: they are padded, or a rest after the
+full tiles with code of its own, or each tile looks its rows up (`REPEAT`)."""
+PAD, SPLIT, REPEAT = 0, 1, 2
 PACK_INSIDE = "pack_inside"
 """Whether each chunk packs the columns it uses, instead of all being packed before; a knob where
 they are packed each time the program runs."""
-"""Whether ragged rows are a rest after the full tiles, with a guard of its own, instead of padded;
-a knob where rows are symbolic."""
 ALL = 0
 """As a block: the whole extent."""
 
@@ -99,8 +100,14 @@ def in_threads(knobs: Mapping[str, Any]) -> Any:
 
 
 def partitioned(knobs: Mapping[str, Any]) -> Any:
-    """Whether settings split ragged rows off; those without the knob pad them."""
-    return knobs.get(PARTITION, 0)
+    """Whether settings leave ragged rows as they are, 0 or 1; those without the knob pad them."""
+    way = knobs.get(PARTITION, PAD)
+    return way - (way == REPEAT)
+
+
+def repeats(knobs: Mapping[str, Any]) -> Any:
+    """Whether every tile looks its rows up, and takes the last one for each that is not there."""
+    return knobs.get(PARTITION, PAD) == REPEAT
 
 
 def packs_inside(knobs: Mapping[str, Any]) -> Any:
@@ -116,7 +123,7 @@ def tiled(c: Contraction, knobs: Mapping[str, Any], *, padded_depth: Any) -> Til
     columns, column_block = _blocked(c.column_extent, width, knobs[COLUMN_BLOCK])
     outer = c.outer_extent // knobs[OUTER_BLOCK]
     chunks = rows // row_block
-    ragged = partitioned(knobs)  # 0 or 1: the last block of rows may have less than its tiles
+    ragged = partitioned(knobs)  # the last block of rows may have less than its tiles
     rows += ragged * (-(-c.row_extent // knobs[ROWS]) - rows)
     return Tiling(
         row_tiles=rows,

@@ -19,6 +19,7 @@ from spaces.prepack import PREPACK, split
 from spaces.realize import realize, task_module
 from spaces.target import resolve_target
 from spaces.task_space import TaskSpace
+from spaces.templates import register_tile as k
 from spaces.templates.contraction import ContractionTemplate, contraction_templates
 from spaces.trace_space import code_hash
 from tests.spaces.red_zones import Array, check_shapes, feasible
@@ -221,6 +222,26 @@ def test_columns_packed_within_a_chunk_compute_every_shape(name: str) -> None:
             point = KnobSpace(task, template).write_down(inside)
             width = knobs["vectors"] * knobs["lanes"]
             shapes = around(program, knobs["rows"], width, knobs["unroll"])
+            check(task, program, point.schedule.mod, shapes)
+            checked += 1
+    assert checked
+
+
+@pytest.mark.parametrize("way", [k.PAD, k.SPLIT, k.REPEAT])
+@pytest.mark.parametrize("name", ["dense-biased-constant", "mixed-nn", "scores-nt"])
+def test_ragged_rows_are_right_each_way(name: str, way: int) -> None:
+    program = PROGRAMS[name]
+    task = program.task()
+    checked = 0
+    for template in shaped_templates(task):
+        if k.PARTITION not in template.choices:
+            continue
+        for blocks in (1, 3, k.ALL):
+            plain = {name: int(values[0]) for name, values in template.choices.items()}
+            tile = {k.ROWS: 4, k.UNROLL: 2, k.ROW_BLOCK: blocks, k.PARTITION: way}
+            knobs = {**plain, **tile}
+            point = KnobSpace(task, template).write_down(knobs)
+            shapes = around(program, 4, knobs[k.VECTORS] * knobs[k.LANES], 2)
             check(task, program, point.schedule.mod, shapes)
             checked += 1
     assert checked

@@ -1,4 +1,5 @@
-"""Tiles that are asked once for being whole: the same results, nothing asked within a whole one."""
+"""Tiles of an open number of rows: the same results, with room for one tile, and no questions in
+its sums."""
 
 from __future__ import annotations
 
@@ -7,17 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from spaces.tiles import ASKED_ONCE, REPEATED, TILE
+
 pytestmark = pytest.mark.tvm
 
 SIZES = (0, 1, 2, 3, 4, 5, 7, 8, 9, 23, 24, 25)
 
 
-def tiled_product(*, mark: bool = True) -> Any:
+def tiled_product(way: int | None = ASKED_ONCE) -> Any:
     """(T, 6) times (6, 5) in tiles of four rows, two tiles to a block, blocks side by side."""
     from tvm import te, tirx
     from tvm.s_tir import Schedule
-
-    from spaces.whole_tiles import WHOLE_TILES
 
     rows = tirx.Var("T", "int64")
     depth, columns = tirx.const(6, "int64"), tirx.const(5, "int64")
@@ -32,8 +33,8 @@ def tiled_product(*, mark: bool = True) -> Any:
     schedule.reorder(block, tile, k, row, j)
     schedule.reverse_compute_at(kept, tile)
     schedule.decompose_reduction(main, k)
-    if mark:
-        schedule.annotate(tile, WHOLE_TILES, 1)
+    if way is not None:
+        schedule.annotate(tile, TILE, way)
     return schedule.mod["main"]
 
 
@@ -70,25 +71,71 @@ def conditions(statement: Any) -> int:
     return len(found)
 
 
-def question(function: Any) -> Any:
-    """The condition in front of a tile."""
+def question(function: Any, *, forks: bool = True) -> Any:
+    """The condition in front of a tile that has another way, or the one in front of a tile that
+    need not be there at all."""
     import tvm
     import tvm_ffi
 
-    return tvm_ffi.structural_walk(
-        function.body, (tvm.tirx.IfThenElse, lambda node: tvm_ffi.VisitInterrupt(node))
-    ).value
+    def look(node: Any) -> Any:
+        found = (node.else_case is not None) == forks
+        return tvm_ffi.VisitInterrupt(node) if found else None
+
+    return tvm_ffi.structural_walk(function.body, (tvm.tirx.IfThenElse, look)).value
 
 
-@pytest.mark.parametrize("rows", SIZES)
-def test_any_number_of_rows_is_computed(rows: int) -> None:
+def changed(way: int | None = ASKED_ONCE) -> Any:
+    """The program after both passes."""
+    from spaces.tile_sums import with_tile_sums
     from spaces.whole_tiles import with_whole_tiles
 
-    got, want = ran(with_whole_tiles(tiled_product()), rows)
+    return with_whole_tiles(with_tile_sums(tiled_product(way)))
+
+
+def local_shapes(function: Any) -> list[list[int | None]]:
+    """Of tensors that only one tile uses."""
+    import tvm
+    import tvm_ffi
+
+    from spaces import names
+
+    found: list[list[int | None]] = []
+
+    def look(block: Any) -> None:
+        buffers = [buffer for buffer in block.alloc_buffers if buffer.scope() == "local"]
+        found.extend([names.known_int(size) for size in buffer.shape] for buffer in buffers)
+
+    tvm_ffi.structural_walk(function.body, (tvm.s_tir.SBlock, look))
+    return found
+
+
+@pytest.mark.parametrize("way", [ASKED_ONCE, REPEATED])
+@pytest.mark.parametrize("rows", SIZES)
+def test_any_number_of_rows_is_computed(rows: int, way: int) -> None:
+    got, want = ran(changed(way), rows)
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
 
 
-def test_a_whole_tile_asks_nothing_and_the_last_asks_for_each_row() -> None:
+def test_sums_have_room_for_one_tile() -> None:
+    from spaces.tile_sums import with_tile_sums
+
+    assert local_shapes(tiled_product()) == [[None, 5]]
+    assert local_shapes(with_tile_sums(tiled_product())) == [[4, 5]]
+
+
+def test_a_whole_tile_asks_nothing_and_the_last_only_what_it_writes() -> None:
+    asked = question(changed())
+    assert conditions(asked.then_case) == 0
+    assert conditions(asked.else_case) == 1
+
+
+def test_tiles_that_look_their_rows_up_are_written_down_once() -> None:
+    repeated = changed(REPEATED)
+    assert conditions(repeated.body) == 1
+    assert conditions(question(repeated, forks=False).then_case) == 1
+
+
+def test_a_last_tile_whose_sums_are_not_its_own_asks_for_each_row() -> None:
     from spaces.whole_tiles import with_whole_tiles
 
     asked = question(with_whole_tiles(tiled_product()))
@@ -96,19 +143,30 @@ def test_a_whole_tile_asks_nothing_and_the_last_asks_for_each_row() -> None:
     assert conditions(asked.else_case) == 3, "the start of the sum, the sum, and writing it"
 
 
+@pytest.mark.parametrize("rows", SIZES)
+def test_it_is_right_all_the_same(rows: int) -> None:
+    from spaces.whole_tiles import with_whole_tiles
+
+    got, want = ran(with_whole_tiles(tiled_product()), rows)
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+
+
 def test_the_mark_is_gone_and_a_program_without_one_stays() -> None:
-    from spaces.whole_tiles import WHOLE_TILES, with_whole_tiles
+    from spaces.tile_sums import with_tile_sums
+    from spaces.whole_tiles import with_whole_tiles
 
-    assert WHOLE_TILES not in with_whole_tiles(tiled_product()).script()
-    plain = tiled_product(mark=False)
+    assert TILE not in changed().script()
+    plain = tiled_product(None)
     assert with_whole_tiles(plain).same_as(plain)
+    assert with_tile_sums(plain).same_as(plain)
 
 
-def test_a_program_with_it_changed_can_be_compiled_after_what_is_done_for_a_cpu() -> None:
+@pytest.mark.parametrize("way", [ASKED_ONCE, REPEATED])
+def test_a_program_can_be_compiled_after_all_that_is_done_for_a_cpu(way: int) -> None:
     import tvm
 
     from spaces.cpu_passes import before_compile
 
-    module = before_compile(tvm.IRModule({"main": tiled_product()}))
+    module = before_compile(tvm.IRModule({"main": tiled_product(way)}))
     got, want = ran(module["main"], 23)
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)

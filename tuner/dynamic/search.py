@@ -32,6 +32,11 @@ from tuner.task import Instance, Task
 _BASE_S, _RUNS, _BUILD_S = 0.05, 5.0, 0.15
 """What a trial takes: so long, and so many runs of the kernel; one not built yet so much more."""
 
+_LUCK = 0.05
+"""Standard deviation of what a search measures, as a logarithm: samples are few."""
+_RIVALS = 3e-3
+"""A kernel that is expected to gain less than this part is no finalist."""
+
 
 @dataclass(frozen=True, slots=True)
 class KernelSearchSettings:
@@ -75,6 +80,23 @@ def saved(latencies_s: Floats, spreads: Floats, now_s: Floats) -> Floats:
     mean = relative * np.exp(np.square(spreads) / 2.0)
     gain = _below(distance) - mean * _below(distance - width)
     return np.asarray(np.where(spreads > 0.0, np.maximum(gain, 0.0), np.maximum(1.0 - relative, 0)))
+
+
+def spared(latencies_s: Floats, spreads: Floats, next_s: Floats) -> Floats:
+    """Expected seconds that are not lost for knowing whether what seems the best of a shape is.
+
+    Where it turns out slower than the next best, that is taken in its place: the expected excess
+    of a log-normal latency, of which `saved` has the shortfall.
+
+    Args:
+        next_s: of the next best for each shape; infinite where there is none, so that nothing
+            would be done about what is found.
+    """
+    known = np.isfinite(next_s)
+    other_s = np.where(known, next_s, 1.0)
+    mean_s = latencies_s * np.exp(np.square(spreads) / 2.0)
+    excess_s = mean_s - other_s + other_s * saved(latencies_s, spreads, other_s)
+    return np.asarray(np.where(known, np.maximum(excess_s, 0.0), 0.0))
 
 
 def _below(deviations: Floats) -> Floats:
@@ -209,9 +231,10 @@ class KernelSearch:
         goals = select_each(hopeful, self._weights, self._most, layouts)
         for group in sorted(goals, key=lambda group: goals[group].loss):
             rows = [row for row, layout in enumerate(layouts) if layout == group]
-            gains = self._weights * saved(latencies_s[rows], spreads[rows], self._served(group))
+            mine = [numbers[row] for row in rows]
+            gains = self._gains(mine, latencies_s[rows], spreads[rows], group)
             efforts = np.sqrt(_BASE_S + _RUNS * latencies_s[rows])
-            pair = self._pick([numbers[row] for row in rows], gains, efforts)
+            pair = self._pick(mine, gains, efforts)
             if pair is not None:
                 return pair
         return None
@@ -253,16 +276,27 @@ class KernelSearch:
         """The hopeful end of forecasts."""
         return np.asarray(latencies_s * np.exp(-self._settings.hope * spreads))
 
-    def _served(self, layout: str) -> Floats:
-        """What each shape takes with the best set of a layout so far; with any kernel, where
-        nothing of this layout was measured."""
+    def _gains(
+        self, numbers: Sequence[int], latencies_s: Floats, spreads: Floats, layout: str
+    ) -> Floats:
+        """What to know of each pair is worth, weighted: a kernel that may be faster than what
+        serves a shape by what it would save, the one that serves it by what would be lost with it
+        if it is slower than it seems."""
         known = self._kernels.measured
         mine = [n for n in known if self._kernels[n].layout == layout] or known
         if not mine:
-            return np.full(len(self._anchors), np.inf)
-        latencies_s = self._kernels.latencies_s(mine, self._anchors)
-        chosen = select(latencies_s, self._weights, self._most).kernels
-        return np.asarray(latencies_s[list(chosen)].min(axis=0))
+            return self._weights * saved(latencies_s, spreads, np.full(len(self._anchors), np.inf))
+        times_s = self._kernels.latencies_s(mine, self._anchors)
+        chosen = np.array(select(times_s, self._weights, self._most).kernels)
+        serving = chosen[times_s[chosen].argmin(axis=0)]
+        shapes = np.arange(len(self._anchors))
+        now_s = times_s[serving, shapes]
+        times_s[serving, shapes] = np.inf
+        next_s = times_s.min(axis=0)
+        serves = np.asarray(numbers)[:, None] == np.asarray(mine)[serving]
+        faster = saved(latencies_s, spreads, now_s)
+        slower = spared(latencies_s, spreads, next_s) / now_s
+        return np.asarray(self._weights * np.where(serves, slower, faster))
 
     def observe(self, records: Iterable[Record]) -> None:
         """Learn from trials; ask about kernels of an earlier session."""
@@ -291,11 +325,12 @@ class KernelSearch:
                     self._proposed.add((number, place))
 
     def finalists(self) -> list[tuple[Candidate, Instance]]:
-        """Kernels for the set, with a few to spare, each with every shape that is measured."""
+        """Kernels for the set, with those that could well be better, each with every shape that
+        is measured."""
         known = self._kernels.measured
         if not known:
             return []
-        latencies_s = self._kernels.latencies_s(known, self._anchors)
+        latencies_s, spreads = self._kernels.forecast(known, self._anchors)
         layouts = [self._kernels[n].layout for n in known]
         most = self._most + self._settings.spare
         chosen = list(select(latencies_s, self._weights, most, layouts).kernels)
@@ -304,11 +339,23 @@ class KernelSearch:
         fallback = min(alike, key=lambda row: float(smallest_s[row]))
         if fallback not in chosen:
             chosen = [*chosen[: most - 1], fallback]
+        chosen += self._rivals(latencies_s, spreads, chosen, alike)[: most - len(chosen)]
         return [
             (self._kernels[known[row]].candidate, self._kernels.instances[place])
             for place in self._anchors
             for row in chosen
         ]
+
+    def _rivals(
+        self, latencies_s: Floats, spreads: Floats, chosen: Sequence[int], alike: Sequence[int]
+    ) -> list[int]:
+        """Kernels that a second look may well put before those chosen, the likeliest first."""
+        others = [row for row in alike if row not in chosen]
+        now_s = latencies_s[list(chosen)].min(axis=0)
+        unsure = np.maximum(spreads[others], _LUCK)
+        gains = saved(latencies_s[others], unsure, now_s) @ self._weights / self._weights.sum()
+        order = np.argsort(-gains, kind="stable").tolist()
+        return [others[place] for place in order if gains[place] > _RIVALS]
 
     def kernel_set(self, records: Sequence[Record]) -> KernelSet | None:
         """See `tuner.search.ChoosesKernels`."""
