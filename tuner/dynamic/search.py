@@ -32,6 +32,8 @@ from tuner.task import Instance, Task
 _BASE_S, _RUNS, _BUILD_S = 0.05, 5.0, 0.15
 """What a trial takes: so long, and so many runs of the kernel; one not built yet so much more."""
 
+_FIRST_CHOICE = 4
+"""Kernels to choose the first pair from."""
 _LUCK = 0.05
 """Standard deviation of what a search measures, as a logarithm: samples are few."""
 _RIVALS = 3e-3
@@ -95,7 +97,8 @@ def spared(latencies_s: Floats, spreads: Floats, next_s: Floats) -> Floats:
     known = np.isfinite(next_s)
     other_s = np.where(known, next_s, 1.0)
     mean_s = latencies_s * np.exp(np.square(spreads) / 2.0)
-    excess_s = mean_s - other_s + other_s * saved(latencies_s, spreads, other_s)
+    shortfall_s = other_s * saved(latencies_s, spreads, other_s)
+    excess_s = np.where(spreads > 0.0, mean_s - other_s + shortfall_s, latencies_s - other_s)
     return np.asarray(np.where(known, np.maximum(excess_s, 0.0), 0.0))
 
 
@@ -210,8 +213,10 @@ class KernelSearch:
 
     @property
     def _ready(self) -> bool:
-        """Whether there is a choice, or nothing to wait for."""
-        short = len(self._pool) < self._settings.ready_size and self._ordered > 0
+        """Whether there is a choice, or nothing to wait for. The first pairs are proposed from a
+        smaller one: builders wait for them."""
+        wanted = min(self._settings.ready_size, _FIRST_CHOICE + 2 * len(self._proposed))
+        short = len(self._pool) < wanted and self._ordered > 0
         return not short or self._fresh.dry
 
     def _best_pair(self) -> tuple[int, int] | None:

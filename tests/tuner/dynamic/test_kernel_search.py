@@ -27,7 +27,7 @@ from tests.tuner.dynamic.kernel_world import (
     world_task,
 )
 from tuner.candidate import Candidate
-from tuner.dynamic.search import KernelSearch, KernelSearchSettings, saved
+from tuner.dynamic.search import KernelSearch, KernelSearchSettings, saved, spared
 from tuner.measure import Evaluated
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.search import ChoosesFinalists
@@ -189,6 +189,23 @@ def test_nothing_is_proposed_while_there_is_no_choice_yet() -> None:
     first, *_ = search.drafts(16)
     search.absorb([answered(first, TASK)])
     assert search.propose(4) == []
+
+
+def test_the_first_pair_waits_for_few_kernels_and_later_ones_for_a_choice() -> None:
+    search = kernel_search()
+    search.absorb(answered(draft, TASK) for draft in search.drafts(16)[:6])
+    (first,) = search.propose(1)
+    search.observe([measured(first)])
+    assert len(search.propose(8)) < 3, "more are on order"
+    assert len(filled(search).propose(8)) == 8
+
+
+def test_those_who_could_be_better_are_timed_again_with_the_chosen() -> None:
+    """Where one kernel is best for all shapes, the next ones after it."""
+    search = kernel_search(most=1)
+    search_on(search, TASK, 60)
+    kernels = {setting_of(candidate) for candidate, _ in search.finalists()}
+    assert len(kernels) == 1 + KernelSearchSettings().spare
 
 
 def test_a_kernel_in_flight_waits_before_another_shape_is_tried() -> None:
@@ -365,3 +382,22 @@ def test_the_gain_is_nearly_the_expected_improvement(ratio: float, spread: float
     expected = np.maximum(1.0 - ratio * draws, 0.0).mean()
     gains = saved(np.array([[ratio]]), np.array([[spread]]), np.array([1.0]))
     assert gains.item() == pytest.approx(expected, abs=0.05)
+
+
+def test_what_seems_the_best_is_worth_a_look_only_where_another_could_take_its_place() -> None:
+    unsure = np.array([[0.1]])
+    alone, far, near = (
+        spared(np.array([[1.0]]), unsure, np.array([next_s])).item()
+        for next_s in (np.inf, 2.0, 1.05)
+    )
+    assert alone == 0.0
+    assert 0.0 <= far < 0.01 * near
+    assert spared(np.array([[1.0]]), np.zeros((1, 1)), np.array([1.05])).item() == 0.0
+
+
+@given(st.floats(0.2, 1.0), st.floats(0.0, 0.6))
+def test_what_is_spared_is_nearly_the_expected_excess(ratio: float, spread: float) -> None:
+    draws = np.exp(spread * np.random.default_rng(0).standard_normal(20_000))
+    expected = np.maximum(3.0 * ratio * draws - 3.0, 0.0).mean()
+    spared_s = spared(np.array([[3.0 * ratio]]), np.array([[spread]]), np.array([3.0]))
+    assert spared_s.item() == pytest.approx(expected, abs=0.1)
