@@ -100,9 +100,11 @@ def _row(
     limit_s = parse.duration_s(options.limit)
     common: dict[str, Any] = {"limit_s": limit_s, "target": target, "seed": options.seed}
     flags = ("--dim", f"T={options.sizes}", "--max-kernels", str(options.max_kernels))
-    open_run = our_side.tune((model, *flags), folder / program, trials=options.trials, **common)
+    open_run = our_side.tune_once(
+        (model, *flags), folder / program, trials=options.trials, **common
+    )
     sizes = ",".join(map(str, alone))
-    closed_run = our_side.tune(
+    closed_run = our_side.tune_once(
         (model, f"--arg=sizes={sizes}"),
         folder / f"{program}-alone",
         trials=options.trials * len(alone),

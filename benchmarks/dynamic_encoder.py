@@ -70,7 +70,7 @@ def _tuned(
     model = folder / f"{name}.onnx"
     if not model.exists():
         _write(model, length)
-    run = our_side.tune(
+    run = our_side.tune_once(
         [str(model), *(("--dim", dims) if dims else ())],
         folder / name,
         limit_s=parse.duration_s(options.limit),

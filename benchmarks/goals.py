@@ -142,8 +142,21 @@ def _dynamic() -> list[Goal]:
             of(name, "predictions off by", "kernel_set.prediction_error", _MOST, 0.1, few),
         ]  # fmt: skip
     most = of_rows(max, "decision_us")
+    layer = "dynamic_encoder"
+    open_layer = (
+        "its smallest length of 5 tokens weighs an eighth in the search, and the run for that "
+        "length alone spends all of its trials there"
+    )
     return [
         *goals,
+        Goal("time to tune each length over ours: a transformer's layer", layer,
+             at("summary.wall_ratio"), _LEAST, 6),
+        Goal("latency over tuned alone, mean: a transformer's layer", layer,
+             at("summary.over_static_mean"), _MOST, 1.05, open_layer),
+        Goal("the same, worst length: a transformer's layer", layer,
+             at("summary.over_static_worst"), _MOST, 1.15, open_layer),
+        Goal("latency over onnxruntime's, mean: a transformer's layer", layer,
+             at("summary.over_onnxruntime_mean"), _MOST, 1.05),
         Goal("microseconds to decide on a kernel", "dynamic", most, _MOST, 1),
         Goal("wrong sizes of 306 for each program", "dynamic", at("summary.errors"), _MOST, 0),
         Goal("time to tune each of 128 sizes over ours, the least", "dynamic-1-128",
