@@ -19,6 +19,7 @@ import numpy as np
 from tuner.candidate import Candidate, Draft
 from tuner.dynamic.choice import choose_kernels
 from tuner.dynamic.fallback import smallest
+from tuner.dynamic.gains import saved, spared
 from tuner.dynamic.kernel_set import KernelSet
 from tuner.dynamic.kernels import Kernel, Kernels, kernel_of
 from tuner.dynamic.residuals import Floats
@@ -63,48 +64,6 @@ class KernelSearchSettings:
     dropped: int = 1
     patience: int = 300
     spare: int = 3
-
-
-def saved(latencies_s: Floats, spreads: Floats, now_s: Floats) -> Floats:
-    """Expected share of what each shape takes now that a kernel saves.
-
-    The expected improvement of a log-normal latency: `now * P(d) - mean * P(d - spread)` with
-    `d = log(now / median) / spread`, over `now`; P is the normal distribution, here a logistic
-    curve that is within 0.01 of it.
-
-    Args:
-        latencies_s: medians, kernels by shapes; `spreads` of their logarithms.
-        now_s: for each shape; infinite where nothing serves it yet.
-    """
-    relative = np.where(np.isfinite(now_s), latencies_s / now_s, 0.0)
-    width = np.maximum(spreads, 1e-9)
-    distance = np.clip(-np.log(np.maximum(relative, 1e-30)) / width, -40.0, 40.0)
-    mean = relative * np.exp(np.square(spreads) / 2.0)
-    gain = _below(distance) - mean * _below(distance - width)
-    return np.asarray(np.where(spreads > 0.0, np.maximum(gain, 0.0), np.maximum(1.0 - relative, 0)))
-
-
-def spared(latencies_s: Floats, spreads: Floats, next_s: Floats) -> Floats:
-    """Expected seconds that are not lost for knowing whether what seems the best of a shape is.
-
-    Where it turns out slower than the next best, that is taken in its place: the expected excess
-    of a log-normal latency, of which `saved` has the shortfall.
-
-    Args:
-        next_s: of the next best for each shape; infinite where there is none, so that nothing
-            would be done about what is found.
-    """
-    known = np.isfinite(next_s)
-    other_s = np.where(known, next_s, 1.0)
-    mean_s = latencies_s * np.exp(np.square(spreads) / 2.0)
-    shortfall_s = other_s * saved(latencies_s, spreads, other_s)
-    excess_s = np.where(spreads > 0.0, mean_s - other_s + shortfall_s, latencies_s - other_s)
-    return np.asarray(np.where(known, np.maximum(excess_s, 0.0), 0.0))
-
-
-def _below(deviations: Floats) -> Floats:
-    """Share of a normal distribution below so many standard deviations."""
-    return np.asarray(1.0 / (1.0 + np.exp(-1.702 * np.clip(deviations, -40.0, 40.0))))
 
 
 class KernelSearch:
@@ -330,8 +289,8 @@ class KernelSearch:
                     self._proposed.add((number, place))
 
     def finalists(self) -> list[tuple[Candidate, Instance]]:
-        """Kernels for the set, with those that could well be better, each with every shape that
-        is measured."""
+        """Kernels for the set, each with every shape that is measured, and those that could well
+        be better, each with the shapes where they could."""
         known = self._kernels.measured
         if not known:
             return []
@@ -344,23 +303,25 @@ class KernelSearch:
         fallback = min(alike, key=lambda row: float(smallest_s[row]))
         if fallback not in chosen:
             chosen = [*chosen[: most - 1], fallback]
-        chosen += self._rivals(latencies_s, spreads, chosen, alike)[: most - len(chosen)]
+        gains = self._gains_of_rivals(latencies_s, spreads, chosen, alike)
+        rivals = [row for row, _ in list(gains.items())[: most - len(chosen)]]
         return [
             (self._kernels[known[row]].candidate, self._kernels.instances[place])
-            for place in self._anchors
-            for row in chosen
+            for column, place in enumerate(self._anchors)
+            for row in (*chosen, *(r for r in rivals if gains[r][column] > _RIVALS))
         ]
 
-    def _rivals(
+    def _gains_of_rivals(
         self, latencies_s: Floats, spreads: Floats, chosen: Sequence[int], alike: Sequence[int]
-    ) -> list[int]:
-        """Kernels that a second look may well put before those chosen, the likeliest first."""
+    ) -> dict[int, Floats]:
+        """Kernels that a second look may well put before those chosen, the likeliest first, with
+        the share of each shape's time that they may save."""
         others = [row for row in alike if row not in chosen]
         now_s = latencies_s[list(chosen)].min(axis=0)
-        unsure = np.maximum(spreads[others], _LUCK)
-        gains = saved(latencies_s[others], unsure, now_s) @ self._weights / self._weights.sum()
-        order = np.argsort(-gains, kind="stable").tolist()
-        return [others[place] for place in order if gains[place] > _RIVALS]
+        gains = saved(latencies_s[others], np.maximum(spreads[others], _LUCK), now_s)
+        means = gains @ self._weights / self._weights.sum()
+        order = np.argsort(-means, kind="stable").tolist()
+        return {others[place]: gains[place] for place in order if means[place] > _RIVALS}
 
     def kernel_set(self, records: Sequence[Record]) -> KernelSet | None:
         """See `tuner.search.ChoosesKernels`."""
