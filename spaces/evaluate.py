@@ -40,10 +40,15 @@ class Evaluator:
         self._tasks.update((task.key, task) for task in tasks)
 
     def use_model(self, version: int, model: bytes) -> None:
-        """Score with this cost model from now on."""
+        """Score with this cost model from now on.
+
+        The first one imports what models need: a search that has none yet does not wait for it.
+        """
+        from tuner.lean_import import HEAVY_EXTRAS, without
         from tuner.xgb_model import XgbModel
 
-        loaded = XgbModel(self._seed)
+        with without(*HEAVY_EXTRAS):
+            loaded = XgbModel(self._seed)
         loaded.load(model)
         self._model, self._version = loaded, version
 
@@ -132,12 +137,11 @@ class Evaluator:
 
 
 def make_evaluator(seed: int = 0) -> Evaluator:
-    """What a space worker's child process serves. Imports what is slow, so ready means ready."""
+    """What a space worker's child process serves. Imports what the first draft needs, so ready
+    means ready."""
+    import tvm  # noqa: F401
+
     from spaces.intrinsics import stub_intrinsics
-    from tuner.lean_import import HEAVY_EXTRAS, without
-    from tuner.xgb_model import XgbModel
 
     stub_intrinsics()
-    with without(*HEAVY_EXTRAS):
-        XgbModel(seed).predict(np.zeros((1, 1), dtype=np.float32))
     return Evaluator(seed)

@@ -185,7 +185,8 @@ class InlineLearner:
 
 
 class ProcessLearner:
-    """Fits in a warm child process; one fit at a time, and the newest rows wait for the next.
+    """Fits in a child process, which is warm from the first row on; one fit at a time, and the
+    newest rows wait for the next.
 
     A child that dies, raises or misses a deadline is replaced after a pause that grows with
     each failure in a row; the loop goes on with the model it has. A child is killed when the
@@ -236,7 +237,6 @@ class ProcessLearner:
         self._sent = 0
         self._busy = self._ready = False
         self._frozen_before_s = 0.0
-        self._start_child()
 
     def offer(self, dataset: Dataset) -> None:
         """Remember the dataset, and begin a fit on it where one is due."""
@@ -287,10 +287,12 @@ class ProcessLearner:
 
     def _advance(self) -> None:
         """Begin whatever is due and possible now."""
+        if self._dataset is None or not len(self._dataset):
+            return  # there is nothing to learn from, and others want to start
         if self._child is None:
             if not self._closed and self._clock() >= self._rest_until_s:
                 self._start_child()
-        elif not self._busy and self._dataset is not None and self._pace.due(len(self._dataset)):
+        elif not self._busy and self._pace.due(len(self._dataset)):
             self._begin()
             self._child.start_call("fit", self._sent, self._dataset.snapshot(self._sent))
 

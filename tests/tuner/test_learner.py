@@ -231,7 +231,9 @@ class TestProcessLearner:
         )
         try:
             dataset = Dataset()
+            assert learner.pid is None, "there is nothing to learn from yet"
             grow(dataset, 32)
+            learner.offer(dataset)
             wait_until_gone(learner, dataset)
             assert not flag.exists()
             assert learner.poll() is None
