@@ -79,7 +79,7 @@ class KernelSearch:
     ) -> None:
         self._task, self._seed, self._most = task, seed, most
         self._settings = settings or KernelSearchSettings()
-        self._kernels = Kernels(task.shapes)
+        self._kernels = Kernels(task.shapes, fastest=True)
         anchors = measured_shapes(task.shapes)
         self._anchors = [self._kernels.place(instance) or 0 for instance, _ in anchors]
         self._weights = np.array([weight for _, weight in anchors], dtype=np.float64)

@@ -185,3 +185,11 @@ def test_a_kernel_that_nobody_asks_about_does_not_change_the_others() -> None:
         table.observe(record(0, 16, 6.0))
         table.observe(record(1, 16, 3.0))
     assert forecast(dropped, 2, 128) == forecast(alone, 2, 128)
+
+
+def test_a_search_goes_by_the_sample_that_nothing_else_disturbed() -> None:
+    medians, fastest = Kernels(SHAPES), Kernels(SHAPES, fastest=True)
+    for table in (medians, fastest):
+        table.add(kernel(0))
+        table.observe(record(0, 16, 2.0, 7.0, 7.5))
+    assert (medians.time_s(0, 1), fastest.time_s(0, 1)) == (7.0, 2.0)
