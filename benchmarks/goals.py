@@ -128,10 +128,10 @@ def _dynamic() -> list[Goal]:
         "0.15 to 0.3"
     )
     luck = (
-        "128 trials try some fifty kernels, the other side a thousand; with the settings of one "
-        "that was tuned alone ours is level with it, but they find other settings each time"
+        "the smallest size alone: a few microseconds of work, which tuned alone may be a program "
+        "without tiles that kernels for open sizes have no template for; all others are level"
     )
-    few = "a pair that is measured twice differs by some 10 %; few pairs were left to judge by"
+    few = "a pair that was measured twice differed by 10 to 20 % on that machine, and few were left"
     goals = []
     for name in ("dense", "scores", "mixed"):
         goals += [
