@@ -293,9 +293,15 @@ def copied_loop(
 
 
 def changed_block(
-    block: Any, *, reads: Any = None, writes: Any = None, body: Any = None, buffers: Any = None
+    block: Any,
+    *,
+    axes: Any = None,
+    reads: Any = None,
+    writes: Any = None,
+    body: Any = None,
+    buffers: Any = None,
 ) -> Any:
-    """A block with the same axes and another inside.
+    """A block with something else inside.
 
     Args:
         reads: regions, `buffers` those allocated in it; None keeps its own, as for the others.
@@ -303,7 +309,7 @@ def changed_block(
     from tvm.s_tir import SBlock
 
     return SBlock(
-        block.iter_vars,
+        block.iter_vars if axes is None else axes,
         block.reads if reads is None else reads,
         block.writes if writes is None else writes,
         block.name_hint,
@@ -317,7 +323,6 @@ def changed_block(
 
 def copied_block(block: Any) -> Any:
     """A block that does the same, with axes of its own: none may be in a program twice."""
-    from tvm.s_tir import SBlock
     from tvm.tirx import IterVar, Var
 
     fresh = [
@@ -325,16 +330,12 @@ def copied_block(block: Any) -> Any:
         for axis in block.iter_vars
     ]
     values = [(old.var, new.var) for old, new in zip(block.iter_vars, fresh, strict=True)]
-    return SBlock(
-        fresh,
-        [replaced(region, values) for region in block.reads],
-        [replaced(region, values) for region in block.writes],
-        block.name_hint,
-        replaced(block.body, values),
-        block.init,
-        block.alloc_buffers,
-        block.match_buffers,
-        block.annotations,
+    return changed_block(
+        block,
+        axes=fresh,
+        reads=[replaced(region, values) for region in block.reads],
+        writes=[replaced(region, values) for region in block.writes],
+        body=replaced(block.body, values),
     )
 
 

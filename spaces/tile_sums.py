@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spaces import names
-from spaces.tiles import Loops, each_block, with_tiles
+from spaces.tiles import Loops, each_block, reach, with_tiles
 
 _LOCAL = "local"
 
@@ -49,9 +49,11 @@ def with_tile_sums(function: Any) -> Any:
 
     def changed(marked: Any, analyzer: Any) -> Any:
         found = _sums(marked, function, analyzer)
+        if not found:
+            return marked
         made.extend(found)
         body = each_block(marked.body, lambda realize, _: _moved(realize, found, analyzer))
-        return names.copied_loop(marked, body) if found else marked
+        return names.copied_loop(marked, body)
 
     changed_function = with_tiles(function, changed)
     if not made:
@@ -108,16 +110,12 @@ def _touches(indices: Sequence[Any], loops: Loops, analyzer: Any) -> _Touched | 
     """What an access touches in all steps of some loops; None where that is no block of
     neighbours."""
     first, extents = [], []
-    for index in indices:
-        extent = 1
-        for var, steps in loops:
-            growth, count = names.growth(analyzer, index, var), names.known_int(steps)
-            if growth is None or growth < 0 or (growth and count is None):
-                return None
-            extent += growth * ((count or 1) - 1)
-            index = names.replaced(index, [(var, names.constant(0, var))])
-        first.append(analyzer.simplify(index))
-        extents.append(extent)
+    for ends in (reach(index, loops, analyzer) for index in indices):
+        span = None if ends is None else names.known_int(analyzer.simplify(ends[1] - ends[0]))
+        if ends is None or span is None:
+            return None
+        first.append(ends[0])
+        extents.append(span + 1)
     return _Touched(first, extents)
 
 
@@ -141,14 +139,16 @@ def _is_same(first: Sequence[Any], other: Sequence[Any], analyzer: Any) -> bool:
     return all(analyzer.can_prove_equal(a, b) for a, b in zip(first, other, strict=True))
 
 
+def _of(tensor: Any, found: Sequence[_Sums]) -> _Sums | None:
+    """What takes the place of a tensor; None where nothing does."""
+    return next((sums for sums in found if sums.whole.same_as(tensor)), None)
+
+
 def _moved(realize: Any, found: Sequence[_Sums], analyzer: Any) -> Any:
     """A block's realisation with sums counted from their tile's first element."""
     import tvm
     from tvm import tirx
     from tvm_ffi import structural_mutate
-
-    def of(tensor: Any) -> _Sums | None:
-        return next((sums for sums in found if sums.whole.same_as(tensor)), None)
 
     def within(sums: _Sums, indices: Any) -> list[Any]:
         placed = [names.placed(realize, index) for index in indices]
@@ -156,19 +156,19 @@ def _moved(realize: Any, found: Sequence[_Sums], analyzer: Any) -> Any:
         return [analyzer.simplify(index - first) for index, first in pairs]
 
     def load(node: Any, mutator: Any) -> Any:
-        sums = of(node.source)
+        sums = _of(node.source, found)
         if sums is None:
             return mutator.default_mutate(node)
         return sums.tensor[tuple(within(sums, node.indices))]
 
     def store(node: Any, mutator: Any) -> Any:
-        sums, value = of(node.buffer), mutator.mutate(node.value)
+        sums, value = _of(node.buffer, found), mutator.mutate(node.value)
         if sums is None:
             return tirx.BufferStore(node.buffer, value, node.indices)
         return tirx.BufferStore(sums.tensor, value, within(sums, node.indices))
 
     def region(node: Any) -> Any:
-        sums = of(node.source)
+        sums = _of(node.source, found)
         if sums is None:
             return node
         starts = within(sums, [dim.min for dim in node.region])
@@ -194,10 +194,8 @@ def _allocated(body: Any, made: Sequence[_Sums]) -> Any:
 
     def block(node: Any, mutator: Any) -> Any:
         inside = mutator.default_mutate(node)
-        buffers = [
-            next((sums.tensor for sums in made if sums.whole.same_as(buffer)), buffer)
-            for buffer in node.alloc_buffers
-        ]
+        pairs = [(buffer, _of(buffer, made)) for buffer in node.alloc_buffers]
+        buffers = [buffer if sums is None else sums.tensor for buffer, sums in pairs]
         return names.changed_block(inside, buffers=buffers)
 
     return structural_mutate(body, [(tvm.s_tir.SBlock, block)])

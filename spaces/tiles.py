@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from spaces import names
+
 TILE = "tuner.tile"
 """Annotation of a loop whose body computes one tile. Its value says what becomes of rows that a
 last tile lacks."""
@@ -52,3 +54,16 @@ def each_block(statement: Any, look: Callable[[Any, Loops], Any]) -> Any:
         return look(node, loops)
 
     return structural_mutate(statement, [(tvm.tirx.For, loop), (tvm.s_tir.SBlockRealize, realize)])
+
+
+def reach(expression: Any, loops: Loops, analyzer: Any) -> tuple[Any, Any] | None:
+    """What an expression is in the first and in the last step of some loops; None where it does
+    not grow, or stay, with each of them alone."""
+    first = last = expression
+    for var, extent in loops:
+        growth = names.growth(analyzer, last, var)
+        if growth is None or growth < 0:
+            return None
+        first = names.replaced(first, [(var, names.constant(0, var))])
+        last = names.replaced(last, [(var, extent - names.constant(1, var))])
+    return analyzer.simplify(first), analyzer.simplify(last)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spaces import names
-from spaces.tiles import ASKED_ONCE, TILE, Loops, each_block, with_tiles
+from spaces.tiles import ASKED_ONCE, TILE, Loops, each_block, reach, with_tiles
 
 
 def with_whole_tiles(function: Any) -> Any:
@@ -135,17 +135,11 @@ def _guard(condition: Any, loops: Loops, analyzer: Any) -> _Guard | None:
 
     if not isinstance(condition, tvm.tirx.LT):
         return None
-    first = last = condition.a - condition.b
-    grown = False
-    for var, extent in loops:
-        growth = names.growth(analyzer, last, var)
-        if growth is None or growth < 0:
-            return None
-        if growth:
-            first = names.replaced(first, [(var, names.constant(0, var))])
-            last = names.replaced(last, [(var, extent - names.constant(1, var))])
-            grown = True
-    return _Guard(analyzer.simplify(first), analyzer.simplify(last)) if grown else None
+    difference = condition.a - condition.b
+    if not names.uses(difference, [var for var, _ in loops]):
+        return None
+    ends = reach(difference, loops, analyzer)
+    return None if ends is None else _Guard(*ends)
 
 
 def _is_among(guard: _Guard, others: list[_Guard], analyzer: Any) -> bool:

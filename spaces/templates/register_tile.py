@@ -101,8 +101,7 @@ def in_threads(knobs: Mapping[str, Any]) -> Any:
 
 def partitioned(knobs: Mapping[str, Any]) -> Any:
     """Whether settings leave ragged rows as they are, 0 or 1; those without the knob pad them."""
-    way = knobs.get(PARTITION, PAD)
-    return way - (way == REPEAT)
+    return 1 * (knobs.get(PARTITION, PAD) != PAD)
 
 
 def repeats(knobs: Mapping[str, Any]) -> Any:

@@ -252,6 +252,15 @@ def test_parents_are_kernels_that_were_measured() -> None:
     assert not any(breaks(setting_of(parent)) for parent in parents)
 
 
+def test_finalists_are_all_pairs_of_chosen_kernels_and_measured_shapes() -> None:
+    search = KernelSearch(TASK, 3, 2, KernelSearchSettings(spare=0))
+    search_on(search, TASK, 40)
+    found = search.finalists()
+    kernels = {candidate for candidate, _ in found}
+    assert len(kernels) == 2
+    assert Counter(found) == Counter((c, shape(size)) for c in kernels for size in SIZES)
+
+
 def test_finalists_of_the_set_have_all_shapes_and_rivals_those_where_they_could_win() -> None:
     search = kernel_search(most=2)
     assert isinstance(search, ChoosesFinalists)
