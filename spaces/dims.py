@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from spaces import names
+from spaces import names, nodes
 
 NO_VALUES: Mapping[str, int] = MappingProxyType({})
 """Of the symbols of a program that has none."""
@@ -50,7 +50,7 @@ def text_of(dim: Any) -> str:
 
     # The printer would change names that it uses itself, such as T.
     plain = [(v, tvm.tirx.Var(f"__{v.name}", str(v.ty.dtype))) for v in variables(dim)]
-    printed = names.replaced(dim, plain).script(int_dtype=str(dim.ty.dtype))
+    printed = nodes.replaced(dim, plain).script(int_dtype=str(dim.ty.dtype))
     return str(printed).replace("T.", "").replace("__", "")
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from spaces import names
+from spaces import names, nodes
 
 
 def masked_store(loop: Any, others: Any, many: Any, params: Any) -> Any | None:
@@ -37,7 +37,7 @@ def masked_store(loop: Any, others: Any, many: Any, params: Any) -> Any | None:
         return None
     if names.known_int(loop.min) != 0 or not _is_float32(block.body.value):
         return None
-    if not names.is_among(block.body.buffer, params):
+    if not nodes.is_among(block.body.buffer, params):
         return None
     steps = tirx.Ramp(tirx.const(0, "int32"), tirx.const(1, "int32"), lanes)
     mask = steps < tirx.Broadcast(tirx.Cast("int32", tirx.Min(many, loop.extent)), lanes)
@@ -75,8 +75,8 @@ class _Vector:
 
     def at(self, expression: Any, lane: Any) -> Any:
         """An expression of the block's axes in one lane."""
-        placed, variable = names.placed(self.loop.body, expression), self.loop.loop_var
-        return names.replaced(placed, [(variable, names.constant(lane, variable))])
+        placed, variable = nodes.placed(self.loop.body, expression), self.loop.loop_var
+        return nodes.replaced(placed, [(variable, nodes.constant(lane, variable))])
 
     def of(self, expression: Any) -> Any | None:
         """All lanes of an expression; None where that is not known to be safe."""
@@ -122,9 +122,9 @@ class _Vector:
             return None
         if load.source.scope() == "local":  # a tile, which has all lanes
             last = first.indices[-1]
-            ramp = tirx.Ramp(last, names.constant(1, last), self.lanes)
+            ramp = tirx.Ramp(last, nodes.constant(1, last), self.lanes)
             return load.source[(*first.indices[:-1], ramp)]
-        if not names.is_among(load.source, self.params):
+        if not nodes.is_among(load.source, self.params):
             return None
         address = call_intrin("handle", "tirx.address_of", first)
         nothing = tirx.Broadcast(tirx.const(0.0, "float32"), self.lanes)
@@ -132,7 +132,7 @@ class _Vector:
         return call_llvm_intrin(kind, "llvm.masked.load", address, self.mask, nothing)
 
     def _varies(self, expression: Any) -> bool:
-        return names.uses(names.placed(self.loop.body, expression), [self.loop.loop_var])
+        return nodes.uses(nodes.placed(self.loop.body, expression), [self.loop.loop_var])
 
     def _step(self, index: Any) -> int | None:
         """By how much an index grows from lane to lane; None where that is not one number."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from spaces import names
+from spaces import names, nodes
 from spaces.derived_dims import affine, name_of
 from spaces.dims import alone, arithmetic, is_open, symbols, text_of, variables
 from spaces.graph import builder_without, with_tir_calls
@@ -97,7 +97,7 @@ def _refuse_untold(before: Any, graph: Any) -> None:
     for param in before.params:
         for dim in names.param_dims(param) or ():
             for var in variables(dim) if is_open(dim) else ():
-                if str(var.name) not in told and names.uses(graph.body, [var]):
+                if str(var.name) not in told and nodes.uses(graph.body, [var]):
                     raise TunerError(
                         f"input {param.name} has the dimension {text_of(dim)}, and the model needs "
                         f"{var.name}, which does not follow from that: give it an input of which "

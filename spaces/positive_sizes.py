@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from spaces import names
+from spaces import names, nodes
 
 _Loops = list[tuple[Any, Any]]
 """Variables and extents of the loops around something, in order."""
@@ -30,8 +30,8 @@ def for_positive_sizes(function: Any) -> Any:
         return function
     analyzer = Analyzer()
     for size in sizes:
-        limit = names.constant(names.LARGEST_INDEX, size)
-        analyzer.bind(size, tvm.ir.Range.from_min_extent(names.constant(1, size), limit))
+        limit = nodes.constant(names.LARGEST_INDEX, size)
+        analyzer.bind(size, tvm.ir.Range.from_min_extent(nodes.constant(1, size), limit))
 
     loops: list[tuple[Any, Any]] = []
 
@@ -41,7 +41,7 @@ def for_positive_sizes(function: Any) -> Any:
         analyzer.bind(node.loop_var, tvm.ir.Range.from_min_extent(node.min, extent))
         body = mutator.mutate(node.body)
         loops.pop()
-        return names.copied_loop(node, body, extent=extent)
+        return nodes.copied_loop(node, body, extent=extent)
 
     def realize(node: Any, mutator: Any) -> Any:
         values = [analyzer.simplify(value) for value in node.iter_values]
@@ -52,14 +52,14 @@ def for_positive_sizes(function: Any) -> Any:
     body = structural_mutate(
         root.block.body, [(tvm.tirx.For, loop), (tvm.s_tir.SBlockRealize, realize)]
     )
-    above_zero = names.conjunction([size > names.constant(0, size) for size in sizes])
+    above_zero = nodes.conjunction([size > nodes.constant(0, size) for size in sizes])
     return function.with_body(_with_body(root, tvm.tirx.IfThenElse(above_zero, body, None)))
 
 
 def _held(analyzer: Any, loops: _Loops, condition: Any) -> Any:
     """A condition without the parts that always hold."""
-    parts = names.conjuncts(condition)
-    return names.conjunction([part for part in parts if not _holds(analyzer, loops, part)])
+    parts = nodes.conjuncts(condition)
+    return nodes.conjunction([part for part in parts if not _holds(analyzer, loops, part)])
 
 
 def _holds(analyzer: Any, loops: _Loops, condition: Any) -> bool:
@@ -77,10 +77,10 @@ def _is_below(analyzer: Any, loops: _Loops, difference: Any) -> bool:
     the largest rest of a division: where an extent is open TVM does not look at the last step."""
     difference, rests = _with_rests_named(difference)
     for var, extent in [*loops, *rests]:
-        if (names.growth(analyzer, difference, var) or 0) > 0:
-            last = extent - names.constant(1, var)
-            difference = names.replaced(difference, [(var, last)])
-    return bool(analyzer.can_prove(difference < names.constant(0, difference)))
+        if (nodes.growth(analyzer, difference, var) or 0) > 0:
+            last = extent - nodes.constant(1, var)
+            difference = nodes.replaced(difference, [(var, last)])
+    return bool(analyzer.can_prove(difference < nodes.constant(0, difference)))
 
 
 def _with_rests_named(expression: Any) -> tuple[Any, _Loops]:
@@ -111,7 +111,7 @@ def _open_sizes(function: Any) -> list[Any]:
     found: list[Any] = []
 
     def look(var: Any) -> None:
-        if not names.is_among(var, found):
+        if not nodes.is_among(var, found):
             found.append(var)
 
     for param in function.params:
@@ -129,7 +129,7 @@ def _results(function: Any) -> list[Any]:
     tvm_ffi.structural_walk(
         function.body, (tvm.tirx.BufferStore, lambda node: written.append(node.buffer))
     )
-    return [p for p in function.params if names.is_among(p, written)]
+    return [p for p in function.params if nodes.is_among(p, written)]
 
 
 def _has_all(result: Any, sizes: list[Any]) -> bool:
@@ -141,8 +141,8 @@ def _has_all(result: Any, sizes: list[Any]) -> bool:
 def _vanishes(dim: Any, size: Any) -> bool:
     from tvm.sym import Analyzer
 
-    zero = names.constant(0, size)
-    return names.known_int(Analyzer().simplify(names.replaced(dim, [(size, zero)]))) == 0
+    zero = nodes.constant(0, size)
+    return names.known_int(Analyzer().simplify(nodes.replaced(dim, [(size, zero)]))) == 0
 
 
 def _with_body(root: Any, body: Any) -> Any:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from spaces import names
+from spaces import names, nodes
 
 AHEAD = "tuner.ahead"
 """Annotation of a loop over rows: how many rows ahead is fetched."""
@@ -37,7 +37,7 @@ class _Pass:
 
     def placed(self, access: Any) -> list[Any]:
         """Indices of an access of the block, by the loops around it."""
-        return [names.placed(self.realize, index) for index in access.indices]
+        return [nodes.placed(self.realize, index) for index in access.indices]
 
 
 def with_prefetches(function: Any) -> Any:
@@ -64,7 +64,7 @@ def _fetching(row: Any, ahead: int, params: Any) -> Any:
     if where is not None:
         second = passes[where]
         assert second is not None
-        next_row = row.loop_var + names.constant(ahead, row.loop_var)
+        next_row = row.loop_var + nodes.constant(ahead, row.loop_var)
         fetches = [
             fetch
             for load in loads
@@ -74,7 +74,7 @@ def _fetching(row: Any, ahead: int, params: Any) -> Any:
         statements[where] = _with(second, fetches)
     marks = {key: value for key, value in row.annotations.items() if key != AHEAD}
     body = SeqStmt(statements) if len(statements) > 1 else statements[0]
-    return names.copied_loop(row, body, marks=marks)
+    return nodes.copied_loop(row, body, marks=marks)
 
 
 def _pass(statement: Any) -> _Pass | None:
@@ -97,7 +97,7 @@ def _second(passes: list[_Pass | None], row: Any, params: Any) -> tuple[int | No
     read: list[Any] = []
     for number, one in enumerate(passes):
         loads = [] if one is None else _loads(one, row, params)
-        again = [load for load in loads if names.is_among(load.source, read)]
+        again = [load for load in loads if nodes.is_among(load.source, read)]
         if again:
             return number, again
         read += [load.source for load in loads]
@@ -113,7 +113,7 @@ def _loads(one: _Pass, row: Any, params: Any) -> list[Any]:
 
     def look(load: Any) -> None:
         known = any(load.source.same_as(other.source) for other in found)
-        if not known and names.is_among(load.source, params):
+        if not known and nodes.is_among(load.source, params):
             places = one.placed(load)
             if all(_moves(places, loop) for loop in (row, one.lanes)):
                 found.append(load)
@@ -123,7 +123,7 @@ def _loads(one: _Pass, row: Any, params: Any) -> list[Any]:
 
 
 def _moves(indices: list[Any], loop: Any) -> bool:
-    return any(names.uses(index, [loop.loop_var]) for index in indices)
+    return any(nodes.uses(index, [loop.loop_var]) for index in indices)
 
 
 def _fetches_of_result(second: _Pass, last: _Pass | None, row: Any, params: Any) -> list[Any]:
@@ -139,7 +139,7 @@ def _fetches_of_result(second: _Pass, last: _Pass | None, row: Any, params: Any)
     )
     if not same or not isinstance(store, BufferStore):
         return []
-    if not names.is_among(store.buffer, params):
+    if not nodes.is_among(store.buffer, params):
         return []
     return _fetches(second, last, store, store.buffer, _WRITE, row, row.loop_var)
 
@@ -156,10 +156,10 @@ def _fetches(
     for lane in range(0, names.known_int(lanes.extent) or 0, line):
         values = [
             (there.steps.loop_var, here.steps.loop_var),
-            (lanes.loop_var, names.constant(lane, lanes.loop_var)),
+            (lanes.loop_var, nodes.constant(lane, lanes.loop_var)),
             (row.loop_var, row_value),
         ]
-        element = BufferLoad(buffer, [names.replaced(index, values) for index in places])
+        element = BufferLoad(buffer, [nodes.replaced(index, values) for index in places])
         address = call_intrin("handle", "tirx.address_of", element)
         how = (const(number, "int32") for number in (kind, _KEEP_CLOSE, _DATA))
         statements.append(Evaluate(call_llvm_intrin("void", "llvm.prefetch", address, *how)))
@@ -170,4 +170,4 @@ def _with(one: _Pass, fetches: list[Any]) -> Any:
     """The pass, each step of which begins with some statements."""
     from tvm.tirx import SeqStmt
 
-    return names.copied_loop(one.steps, SeqStmt([*fetches, one.steps.body]))
+    return nodes.copied_loop(one.steps, SeqStmt([*fetches, one.steps.body]))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from spaces import names
+from spaces import names, nodes
 from spaces.masked_stores import masked_store
 
 _VECTORISED = 2
@@ -31,13 +31,13 @@ def with_ragged_ends(function: Any) -> Any:
             return mutator.default_mutate(node)
         if _binds(realize.block):
             return node
-        conditions = names.conjuncts(realize.predicate)
-        own = [c for c in conditions if names.uses(c, [node.loop_var])]
+        conditions = nodes.conjuncts(realize.predicate)
+        own = [c for c in conditions if nodes.uses(c, [node.loop_var])]
         limits = [_limit(analyzer, node, condition) for condition in own]
         if not own or None in limits:
             return node
-        others = [c for c in conditions if not names.uses(c, [node.loop_var])]
-        return _split(node, names.conjunction(others), limits, masks)
+        others = [c for c in conditions if not nodes.uses(c, [node.loop_var])]
+        return _split(node, nodes.conjunction(others), limits, masks)
 
     body = structural_mutate(function.body, [(tvm.tirx.For, loop)])
     return function if body.same_as(function.body) else function.with_body(body)
@@ -76,9 +76,9 @@ def _limit(analyzer: Any, loop: Any, condition: Any) -> Any | None:
     if not isinstance(condition, tvm.tirx.LT):
         return None
     left = condition.b - condition.a
-    if names.growth(analyzer, left, loop.loop_var) != -1:
+    if nodes.growth(analyzer, left, loop.loop_var) != -1:
         return None
-    start = names.replaced(left, [(loop.loop_var, names.constant(0, loop.loop_var))])
+    start = nodes.replaced(left, [(loop.loop_var, nodes.constant(0, loop.loop_var))])
     return analyzer.simplify(start)
 
 
@@ -108,12 +108,12 @@ def _split(loop: Any, others: Any, limits: list[Any], masks: Any) -> Any:
     if masked is not None:
         return tirx.IfThenElse(least >= extent, whole, masked)
     var = tirx.Var(f"{loop.loop_var.name}_end", loop.loop_var.ty)
-    values = [names.replaced(value, [(loop.loop_var, var)]) for value in realize.iter_values]
-    block = names.copied_block(realize.block)
+    values = [nodes.replaced(value, [(loop.loop_var, var)]) for value in realize.iter_values]
+    block = nodes.copied_block(realize.block)
     end = tirx.For(
         var,
         loop.min,
-        tirx.Max(tirx.Min(least, extent), names.constant(0, extent)),
+        tirx.Max(tirx.Min(least, extent), nodes.constant(0, extent)),
         tirx.ForKind.SERIAL,
         SBlockRealize(values, others, block),
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from spaces import names
+from spaces import nodes
 
 _VECTORISED = 2
 _FLOATS = ("float32", "float64")
@@ -36,7 +36,7 @@ def with_reciprocals(function: Any) -> Any:
     def block(node: Any, mutator: Any) -> Any:
         known = len(moving)
         for axis, value in zip(node.block.iter_vars, node.iter_values, strict=True):
-            if names.uses(value, lanes):
+            if nodes.uses(value, lanes):
                 moving.append(axis.var)
         try:
             return mutator.default_mutate(node)
@@ -48,7 +48,7 @@ def with_reciprocals(function: Any) -> Any:
         dtype = str(node.ty.dtype)
         if not moving or dtype not in _FLOATS or not isinstance(node, tvm.tirx.Div):
             return node
-        if names.uses(node.b, moving) or not names.uses(node.a, moving):
+        if nodes.uses(node.b, moving) or not nodes.uses(node.a, moving):
             return node
         return node.a * (tvm.tirx.const(1.0, dtype) / node.b)
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from spaces import names
+from spaces import names, nodes
 from spaces.tiles import Loops, each_block, reach, with_tiles
 
 _LOCAL = "local"
@@ -53,7 +53,7 @@ def with_tile_sums(function: Any) -> Any:
             return marked
         made.extend(found)
         body = each_block(marked.body, lambda realize, _: _moved(realize, found, analyzer))
-        return names.copied_loop(marked, body)
+        return nodes.copied_loop(marked, body)
 
     changed_function = with_tiles(function, changed)
     if not made:
@@ -70,7 +70,7 @@ def _sums(marked: Any, function: Any, analyzer: Any) -> list[_Sums]:
     def look(realize: Any, loops: Loops) -> Any:
         for tensor, indices in _accesses(realize.block):
             if tensor.scope() == _LOCAL:
-                here = _touches([names.placed(realize, i) for i in indices], loops, analyzer)
+                here = _touches([nodes.placed(realize, i) for i in indices], loops, analyzer)
                 _take(touched, tensor, here, analyzer)
         return realize
 
@@ -151,7 +151,7 @@ def _moved(realize: Any, found: Sequence[_Sums], analyzer: Any) -> Any:
     from tvm_ffi import structural_mutate
 
     def within(sums: _Sums, indices: Any) -> list[Any]:
-        placed = [names.placed(realize, index) for index in indices]
+        placed = [nodes.placed(realize, index) for index in indices]
         pairs = zip(placed, sums.first, strict=True)
         return [analyzer.simplify(index - first) for index, first in pairs]
 
@@ -178,7 +178,7 @@ def _moved(realize: Any, found: Sequence[_Sums], analyzer: Any) -> Any:
 
     block = realize.block
     kinds = [(tvm.ir.TensorLoad, load), (tirx.BufferStore, store)]
-    made = names.changed_block(
+    made = nodes.changed_block(
         block,
         reads=[region(r) for r in block.reads],
         writes=[region(r) for r in block.writes],
@@ -196,6 +196,6 @@ def _allocated(body: Any, made: Sequence[_Sums]) -> Any:
         inside = mutator.default_mutate(node)
         pairs = [(buffer, _of(buffer, made)) for buffer in node.alloc_buffers]
         buffers = [buffer if sums is None else sums.tensor for buffer, sums in pairs]
-        return names.changed_block(inside, buffers=buffers)
+        return nodes.changed_block(inside, buffers=buffers)
 
     return structural_mutate(body, [(tvm.s_tir.SBlock, block)])

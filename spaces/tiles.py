@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from spaces import names
+from spaces import nodes
 
 TILE = "tuner.tile"
 """Annotation of a loop whose body computes one tile. Its value says what becomes of rows that a
@@ -61,9 +61,9 @@ def reach(expression: Any, loops: Loops, analyzer: Any) -> tuple[Any, Any] | Non
     not grow, or stay, with each of them alone."""
     first = last = expression
     for var, extent in loops:
-        growth = names.growth(analyzer, last, var)
+        growth = nodes.growth(analyzer, last, var)
         if growth is None or growth < 0:
             return None
-        first = names.replaced(first, [(var, names.constant(0, var))])
-        last = names.replaced(last, [(var, extent - names.constant(1, var))])
+        first = nodes.replaced(first, [(var, nodes.constant(0, var))])
+        last = nodes.replaced(last, [(var, extent - nodes.constant(1, var))])
     return analyzer.simplify(first), analyzer.simplify(last)

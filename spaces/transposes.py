@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from spaces import names
+from spaces import names, nodes
 
 _SERIAL, _VECTORISED, _UNROLLED = 0, 2, 3
 _BITS = 32
@@ -72,10 +72,10 @@ class _Copy:
 
     def at(self, expression: Any, depth: Any, lane: int) -> Any:
         """An expression of the block's axes at some step of the loops."""
-        placed = names.placed(self.realize, expression)
+        placed = nodes.placed(self.realize, expression)
         lanes = self.lanes.loop_var
-        steps = [(self.depth.loop_var, depth), (lanes, names.constant(lane, lanes))]
-        return self.analyzer.simplify(names.replaced(placed, steps))
+        steps = [(self.depth.loop_var, depth), (lanes, nodes.constant(lane, lanes))]
+        return self.analyzer.simplify(nodes.replaced(placed, steps))
 
     @property
     def store(self) -> Any:
@@ -147,7 +147,7 @@ def _is_across(c: _Copy) -> bool:
         before, after = [c.at(i, first, 0) for i in indices], move(indices)
         steps = [0] * (len(before) - 1) + [by]
         pairs = zip(before, after, steps, strict=True)
-        return all(c.analyzer.can_prove_equal(b + names.constant(s, b), a) for b, a, s in pairs)
+        return all(c.analyzer.can_prove_equal(b + nodes.constant(s, b), a) for b, a, s in pairs)
 
     def deeper(indices: Any) -> list[Any]:
         return [c.at(i, next_, 0) for i in indices]
@@ -170,14 +170,14 @@ def _rewritten(c: _Copy) -> Any:
     from tvm import tirx
 
     outer = tirx.Var(f"{c.depth.loop_var.name}_squares", c.depth.loop_var.ty)
-    start = outer * names.constant(c.size, outer)
+    start = outer * nodes.constant(c.size, outer)
     extent = names.known_int(c.lanes.extent) or 0
     squares = [_square(c, start, lane) for lane in range(0, extent, c.size)]
     body = squares[0] if len(squares) == 1 else tirx.SeqStmt(squares)
     for loop in reversed(c.unrolled):
         body = tirx.For(loop.loop_var, loop.min, loop.extent, loop.kind, body)
-    number = names.constant((names.known_int(c.depth.extent) or 0) // c.size, outer)
-    return tirx.For(outer, names.constant(0, outer), number, c.depth.kind, body)
+    number = nodes.constant((names.known_int(c.depth.extent) or 0) // c.size, outer)
+    return tirx.For(outer, nodes.constant(0, outer), number, c.depth.kind, body)
 
 
 def _square(c: _Copy, start: Any, lane: int) -> Any:
@@ -202,8 +202,8 @@ def _square(c: _Copy, start: Any, lane: int) -> Any:
             mixed[one + distance] = bound("mixed", tirx.Shuffle(pair, list(second)))
         rows = mixed
     for column, place in enumerate(_order(c.size)):
-        indices = [c.at(i, start + names.constant(column, start), lane) for i in c.store.indices]
-        indices[-1] = tirx.Ramp(indices[-1], names.constant(1, indices[-1]), c.size)
+        indices = [c.at(i, start + nodes.constant(column, start), lane) for i in c.store.indices]
+        indices[-1] = tirx.Ramp(indices[-1], nodes.constant(1, indices[-1]), c.size)
         statements.append(tirx.BufferStore(c.store.buffer, rows[place], indices))
     block = c.realize.block
     reads = [_region(c, r, start, lane) for r in block.reads]
@@ -231,7 +231,7 @@ def _loaded(c: _Copy, start: Any, lane: int) -> Any:
     from tvm import tirx
 
     indices = [c.at(i, start, lane) for i in c.load.indices]
-    indices[-1] = tirx.Ramp(indices[-1], names.constant(1, indices[-1]), c.size)
+    indices[-1] = tirx.Ramp(indices[-1], nodes.constant(1, indices[-1]), c.size)
     piece = c.load.source[tuple(indices)]
     if c.guard is None:
         return piece
@@ -248,7 +248,7 @@ def _region(c: _Copy, region: Any, start: Any, lane: int) -> Any:
     ranges = []
     for dim in region.region:
         low = c.at(dim.min, start, lane)
-        high = c.at(dim.min, start + names.constant(last, start), lane + last)
-        extent = c.analyzer.simplify(high - low + names.constant(1, low))
+        high = c.at(dim.min, start + nodes.constant(last, start), lane + last)
+        extent = c.analyzer.simplify(high - low + nodes.constant(1, low))
         ranges.append(tvm.ir.Range.from_min_extent(low, extent))
     return BufferRegion(region.source, ranges)

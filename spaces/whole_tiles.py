@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from spaces import names
+from spaces import names, nodes
 from spaces.tiles import ASKED_ONCE, TILE, Loops, each_block, reach, with_tiles
 
 
@@ -45,15 +45,15 @@ def _changed(marked: Any, analyzer: Any) -> Any:
         body = _where([guard.first for guard in guards], _repeating(marked, guards, analyzer))
         if int(marked.annotations[TILE]) == ASKED_ONCE:
             whole = _without(marked, guards, analyzer)
-            body = _where([guard.last for guard in guards], whole, names.renewed(body))
-    return names.copied_loop(marked, body, marks=marks)
+            body = _where([guard.last for guard in guards], whole, nodes.renewed(body))
+    return nodes.copied_loop(marked, body, marks=marks)
 
 
 def _where(below_zero: list[Any], then: Any, other: Any = None) -> Any:
     from tvm.tirx import IfThenElse
 
-    conditions = [value < names.constant(0, value) for value in below_zero]
-    return IfThenElse(names.conjunction(conditions), then, other)
+    conditions = [value < nodes.constant(0, value) for value in below_zero]
+    return IfThenElse(nodes.conjunction(conditions), then, other)
 
 
 def _guards(marked: Any, analyzer: Any) -> list[_Guard]:
@@ -62,7 +62,7 @@ def _guards(marked: Any, analyzer: Any) -> list[_Guard]:
 
     def look(realize: Any, loops: Loops) -> Any:
         kinds = [int(axis.iter_type) for axis in realize.block.iter_vars]
-        for condition in names.conjuncts(realize.predicate) if names.REDUCED in kinds else ():
+        for condition in nodes.conjuncts(realize.predicate) if names.REDUCED in kinds else ():
             guard = _guard(condition, loops, analyzer)
             if guard is not None and not _is_among(guard, guards, analyzer):
                 guards.append(guard)
@@ -79,10 +79,10 @@ def _without(marked: Any, guards: list[_Guard], analyzer: Any) -> Any:
     def look(realize: Any, loops: Loops) -> Any:
         left = [
             condition
-            for condition in names.conjuncts(realize.predicate)
+            for condition in nodes.conjuncts(realize.predicate)
             if not _is_guard(condition, guards, loops, analyzer)
         ]
-        predicate = names.conjunction(left)
+        predicate = nodes.conjunction(left)
         return tvm.s_tir.SBlockRealize(realize.iter_values, predicate, realize.block)
 
     return each_block(marked.body, look)
@@ -95,7 +95,7 @@ def _repeating(marked: Any, guards: list[_Guard], analyzer: Any) -> Any:
 
     def look(realize: Any, loops: Loops) -> Any:
         values, left = list(realize.iter_values), []
-        for condition in names.conjuncts(realize.predicate):
+        for condition in nodes.conjuncts(realize.predicate):
             found = None
             if _is_guard(condition, guards, loops, analyzer):
                 found = _limited(realize, condition, loops, analyzer)
@@ -104,7 +104,7 @@ def _repeating(marked: Any, guards: list[_Guard], analyzer: Any) -> Any:
             else:
                 place, last = found
                 values[place] = tvm.tirx.Min(values[place], last)
-        return tvm.s_tir.SBlockRealize(values, names.conjunction(left), realize.block)
+        return tvm.s_tir.SBlockRealize(values, nodes.conjunction(left), realize.block)
 
     return each_block(marked.body, look)
 
@@ -115,11 +115,11 @@ def _limited(realize: Any, condition: Any, loops: Loops, analyzer: Any) -> tuple
     difference = condition.a - condition.b
     written = [dim.min for region in realize.block.writes for dim in region.region]
     for place, value in enumerate(realize.iter_values):
-        last = analyzer.simplify(value - difference - names.constant(1, value))
+        last = analyzer.simplify(value - difference - nodes.constant(1, value))
         axis = realize.block.iter_vars[place].var
-        if names.uses(last, [var for var, _ in loops]):
+        if nodes.uses(last, [var for var, _ in loops]):
             continue
-        return None if any(names.uses(index, [axis]) for index in written) else (place, last)
+        return None if any(nodes.uses(index, [axis]) for index in written) else (place, last)
     return None
 
 
@@ -136,7 +136,7 @@ def _guard(condition: Any, loops: Loops, analyzer: Any) -> _Guard | None:
     if not isinstance(condition, tvm.tirx.LT):
         return None
     difference = condition.a - condition.b
-    if not names.uses(difference, [var for var, _ in loops]):
+    if not nodes.uses(difference, [var for var, _ in loops]):
         return None
     ends = reach(difference, loops, analyzer)
     return None if ends is None else _Guard(*ends)
