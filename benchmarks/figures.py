@@ -8,6 +8,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 
+def found(row: Mapping[str, Any], path: str) -> Any:
+    """The value at keys joined by dots; None where there is none."""
+    value: Any = row
+    for key in path.split("."):
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
+
+
 def geometric_mean(values: Sequence[float]) -> float | None:
     """None of nothing, and where a value is not above zero."""
     if not values or any(not 0 < value < math.inf for value in values):

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.figures import found
 from benchmarks.goals import table
 
 RESULTS = Path(__file__).parent / "results"
@@ -189,19 +190,12 @@ def section(stem: str, result: dict[str, Any]) -> list[str]:
 
 def _table(columns: Columns, rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Rows as a table; columns of failures only where there is one."""
-    told = [c for c in columns if "fail" not in c[1] or any(_found(r, c[1]) for r in rows)]
+    told = [c for c in columns if "fail" not in c[1] or any(found(r, c[1]) for r in rows)]
     lines = [f"| {' | '.join(head for head, _ in told)} |", "|" + "---|" * len(told)]
     for row in rows:
-        cells = [_show(_found(row, at)) for _, at in told]
+        cells = [_show(found(row, at)) for _, at in told]
         lines.append(f"| {' | '.join(cells)} |")
     return lines
-
-
-def _found(row: Mapping[str, Any], at: str) -> Any:
-    value: Any = row
-    for key in at.split("."):
-        value = value.get(key) if isinstance(value, Mapping) else None
-    return value
 
 
 def _flat(result: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:

@@ -49,13 +49,21 @@ from benchmarks.command import (
     run_main,
     workplace,
 )
-from benchmarks.figures import geometric_mean, quotient, ratio, reached_s, spread
+from benchmarks.figures import found, geometric_mean, quotient, ratio, reached_s, spread
 from benchmarks.metaschedule_side import TheirRun
 from benchmarks.our_side import OurRun, race_of_winner
 from benchmarks.race import MetaSchedules, Race
 from benchmarks.suites import Workload, parsed, suite
 from tuner import parse
 from tuner.effort import EFFORTS
+
+_TIMES = {
+    "from_start": "time_to_their_best.metaschedule.from_start_s",
+    "from_first_trial": "time_to_their_best.metaschedule.from_first_trial_s",
+    "from_start_to_their_end": "metaschedule.wall_s",
+    "from_first_trial_to_their_end": "metaschedule.wall_s",
+}
+"""Ratios of the time to their best, and where in a row is what they are over."""
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
@@ -199,8 +207,8 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "rows": len(rows),
         **{f"{name}_ratio": _mean(values) for name, values in figures.items()},
         **{
-            f"time_to_their_best_{since}_ratio": _times(rows, since)
-            for since in ("from_start", "from_first_trial")
+            f"time_to_their_best_{since}_ratio": _times(rows, since, against)
+            for since, against in _TIMES.items()
         },
     }
 
@@ -210,11 +218,11 @@ def _mean(values: Sequence[float | None]) -> dict[str, Any]:
     return {"geometric_mean": geometric_mean(known), "of": len(known)}
 
 
-def _times(rows: Sequence[Mapping[str, Any]], since: str) -> dict[str, Any]:
+def _times(rows: Sequence[Mapping[str, Any]], since: str, against: str) -> dict[str, Any]:
     compared = [row for row in rows if row["time_to_their_best"]]
     ratios = [row["time_to_their_best"]["ratio"][since] for row in compared]
     bounds = [
-        quotient(row["ours"]["wall_s"], row["time_to_their_best"]["metaschedule"][f"{since}_s"])
+        quotient(row["ours"]["wall_s"], found(row, against))
         for row, known in zip(compared, ratios, strict=True)
         if known is None
     ]

@@ -47,7 +47,8 @@ class EvolutionSettings:
         drop_per_proposal: of the pool's worst, dropped for each proposal: they make room for
             children of newer parents, so this is how many drafts one trial costs.
         guided_share: of the pool's size, of what it must hold before a proposal, and of what is
-            dropped for each: enough where the space weighs many settings for each answer itself.
+            dropped for each: enough where a space weighs many settings for each answer itself,
+            also once most of its answers come from another, which is only the hedge.
         patience: drafts in a row with nothing new before the space counts as searched through.
     """
 
@@ -179,7 +180,7 @@ class Evolution:
                     answer.features,
                 )
             )
-            self._guided = answer.chosen_from > 1
+            self._guided |= answer.chosen_from > 1
         self._keep(self._scaled(self._settings.pool_size))
 
     def _scaled(self, number: int) -> int:

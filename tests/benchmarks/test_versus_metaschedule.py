@@ -106,6 +106,8 @@ def test_a_goal_that_was_never_reached_is_counted_with_all_the_time_there_was() 
     assert (found["of"], found["not_reached"]) == (1, 1)
     assert found["geometric_mean"] == pytest.approx(12 / 60)
     assert found["at_least"] == pytest.approx((12 / 60 * 40 / 60) ** 0.5)
+    whole = both["time_to_their_best_from_start_to_their_end_ratio"]
+    assert whole["at_least"] == pytest.approx((12 / 80 * 40 / 80) ** 0.5)
 
 
 def test_ours_without_a_winner_is_a_value_too() -> None:

@@ -191,6 +191,8 @@ class KernelSearch:
             return None
         latencies_s, spreads = self._kernels.forecast(numbers, self._anchors)
         hopeful = self._hopeful(latencies_s, spreads)
+        if (hedge := self._hedge(numbers, hopeful)) is not None:
+            return hedge
         layouts = [self._kernels[n].layout for n in numbers]
         goals = select_each(hopeful, self._weights, self._most, layouts)
         for group in sorted(goals, key=lambda group: goals[group].loss):
@@ -202,6 +204,17 @@ class KernelSearch:
             if pair is not None:
                 return pair
         return None
+
+    def _hedge(self, numbers: Sequence[int], hopeful: Floats) -> tuple[int, int] | None:
+        """The most promising pair of a space that nothing was tried of: an estimate may be wrong
+        about all kernels of a space, and only a trial can tell."""
+        tried = {self._kernels[number].candidate.space for number, _ in self._proposed}
+        rows = [r for r, n in enumerate(numbers) if self._kernels[n].candidate.space not in tried]
+        if not rows or not tried:
+            return None
+        lost = hopeful[rows] / hopeful.min(axis=0)
+        row, column = np.unravel_index(lost.argmin(), lost.shape)
+        return numbers[rows[row]], self._anchors[column]
 
     def _pick(
         self, numbers: Sequence[int], gains: Floats, efforts: Floats

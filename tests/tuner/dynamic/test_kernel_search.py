@@ -199,6 +199,26 @@ def test_the_first_pair_waits_for_few_kernels_and_later_ones_for_a_choice() -> N
     assert len(filled(search).propose(8)) == 8
 
 
+def test_a_kernel_of_each_space_is_tried_whatever_its_estimate() -> None:
+    """On the shape that it should be least bad for; a space may be estimated wrongly as a whole."""
+    search = kernel_search()
+    answers = [answered(draft, TASK) for draft in search.drafts(16)]
+    best = answers[0]
+    assert best.candidate is not None
+    hopeless = tuple(100.0 + place for place in range(len(SIZES) - 1))
+    other = replace(
+        best,
+        candidate=replace(best.candidate, payload="[]", space="other"),
+        code_hash="other",
+        shape_costs_s=(*hopeless, 1e-3),
+    )
+    search.absorb([*answers[1:], other])
+    first, second = search.propose(2)
+    assert first.candidate.space == "test"
+    assert (second.candidate.space, second.instance) == ("other", shape(SIZES[-1]))
+    assert all(trial.candidate.space == "test" for trial in search.propose(8))
+
+
 def test_those_who_could_be_better_are_timed_again_with_the_chosen() -> None:
     """Where one kernel is best for all shapes, the next ones after it."""
     search = kernel_search(most=1)
