@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import bisect
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from tuner.candidate import Candidate
@@ -11,8 +13,12 @@ from tuner.record import Record, Trial
 from tuner.shapes import MEASURED_SHAPES
 from tuner.task import Instance, Task
 
-CONTENDER = 1.2
+_CONTENDER = 1.2
 """A candidate slower than this times the best is no contender: noise does not reach so far."""
+_LEAST, _ENOUGH = 1.05, 16
+"""Noise is taken to reach this far at least, and is known once so many pairs were timed twice."""
+_TO_DEVIATION = 1.4826
+"""Of normal noise, the standard deviation over the median size."""
 
 
 class Contention:
@@ -20,8 +26,8 @@ class Contention:
 
     The first round of a task is timed in full; after it a pair of a candidate and a shape goes on
     only while its fastest time so far, that of the search included, is near the fastest that any
-    finalist was timed with on that shape. What the search alone measured makes nobody lose: it
-    may have been luck.
+    finalist was timed with on that shape: within two standard deviations of how much two times of
+    one pair differ. What the search alone measured makes nobody lose: it may have been luck.
 
     Args:
         records: what is known of the tasks.
@@ -30,6 +36,7 @@ class Contention:
     def __init__(self, records: Iterable[Record]) -> None:
         self._fastest_s: dict[tuple[str, Instance], float] = {}
         self._own_s: dict[tuple[str, str, Instance], float] = {}
+        self._differences: list[float] = []
         for record in records:
             self.observe(record)
 
@@ -39,6 +46,8 @@ class Contention:
         if latency_s is None:
             return
         pair = (trial.task_key, trial.candidate.key, trial.instance)
+        if trial.rung and pair in self._own_s:
+            bisect.insort(self._differences, abs(math.log(latency_s / self._own_s[pair])))
         self._own_s[pair] = min(latency_s, self._own_s.get(pair, latency_s))
         if trial.rung:
             shape = (trial.task_key, trial.instance)
@@ -50,7 +59,15 @@ class Contention:
         fastest_s = self._fastest_s.get((trial.task_key, trial.instance))
         if trial.rung <= 1 or own_s is None or fastest_s is None:
             return True
-        return own_s <= CONTENDER * fastest_s
+        return own_s <= self._reach * fastest_s
+
+    @property
+    def _reach(self) -> float:
+        """How many times as slow as it is a pair may seem."""
+        if len(self._differences) < _ENOUGH:
+            return _CONTENDER
+        middle = self._differences[len(self._differences) // 2]
+        return min(max(math.exp(2 * _TO_DEVIATION * middle), _LEAST), _CONTENDER)
 
 
 def finalists(
@@ -65,7 +82,7 @@ def finalists(
     """
     if not best or best[0].latency_s is None:
         return []
-    limit_s = CONTENDER * best[0].latency_s
+    limit_s = _CONTENDER * best[0].latency_s
     near = [r for r in best if r.latency_s is not None and r.latency_s <= limit_s]
     chosen = [r.trial.candidate for r in near if r.trial.candidate.key != progress.default_key]
     chosen = chosen[:count]

@@ -120,3 +120,16 @@ def test_luck_in_the_search_puts_nobody_out_but_keeps_who_had_it_in() -> None:
     contention = Contention([timed("lucky", 0.1, 0), timed("lucky", 2.0, 1), timed("a", 1.0, 1)])
     assert holds(contention, "a", 2)
     assert holds(contention, "lucky", 2)
+
+
+def test_on_a_quiet_machine_fewer_are_contenders() -> None:
+    """Where times of one pair differ by two percent, one slower by a tenth is slower."""
+    pairs = [(f"k{n}", shape) for n in range(4) for shape in range(5)]
+    quiet = [timed(name, latency_s, rung, shape)
+             for name, shape in pairs for rung, latency_s in ((0, 0.98), (1, 1.0))]  # fmt: skip
+    noisy = [timed(name, latency_s, rung, shape)
+             for name, shape in pairs for rung, latency_s in ((0, 0.85), (1, 1.0))]  # fmt: skip
+    rivals = [timed("near", 1.03, 1), timed("slower", 1.1, 1), timed("far", 1.3, 1)]
+    for records, in_contention in ((quiet, [True, False, False]), (noisy, [True, True, False])):
+        contention = Contention([*records, *rivals])
+        assert [holds(contention, n, 2) for n in ("near", "slower", "far")] == in_contention
