@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import faulthandler
+import gc
 import importlib
 import os
 import pickle
@@ -33,6 +34,7 @@ def serve(boot: dict[str, Any]) -> None:
     except Exception as error:  # the border between a child's work and its parent
         _write(answers, _raised(error))
         return
+    gc.freeze()  # what was imported stays: looking through it again took 4 % of a build
     _write(answers, pickle.dumps((True, None)))
     while (request := _read(requests)) is not None:
         _write(answers, _answer(served, request))
