@@ -44,10 +44,15 @@ def choices_of(c: Contraction, cpu: Cpu) -> dict[str, tuple[int, ...]]:
         k.PACK_ROWS: (0, 1) if packs_rows else (0,),
         k.PACK_COLUMNS: (0,) * (c.columns_follow or not c.columns_pack) + (1,) * c.columns_pack,
         k.STAGE_INSIDE: (0, 1) if c.stages_inside else (0,),
-        **({k.PARALLEL: (1, 0)} if c.symbolic else {}),
+        **({k.PARALLEL: (1, 0)} if c.symbolic or _is_small(c) else {}),
         **({k.PACK_INSIDE: (0, 1)} if c.symbolic and _packs_anew(c) else {}),
         **({k.PARTITION: _ways_of_rows(c)} if c.ragged_rows else {}),
     }
+
+
+def _is_small(c: Contraction) -> bool:
+    """Whether sharing the work out to threads may take longer than doing it."""
+    return k.operations(c) <= _SERIAL_FLOPS
 
 
 def _ways_of_rows(c: Contraction) -> tuple[int, ...]:
@@ -169,7 +174,7 @@ def feasible(c: Contraction, cpu: Cpu, columns: Columns) -> npt.NDArray[np.bool_
         good &= t.padded_columns == c.column_extent
     good &= t.padded_rows * t.padded_columns <= _least_padded(c, cpu) * k.MOST_WASTE
     good &= k.proper_blocks(c, columns)
-    if k.operations(c) > _SERIAL_FLOPS:
+    if not _is_small(c):
         good &= (t.chunks >= cpu.cores) & (k.in_threads(columns) == 1)
     return np.asarray(good, dtype=np.bool_)
 

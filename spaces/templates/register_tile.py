@@ -23,7 +23,7 @@ ROW_BLOCK, COLUMN_BLOCK, OUTER_BLOCK = "row_block", "column_block", "outer_block
 COLUMNS_FIRST, PACK_ROWS, PACK_COLUMNS = "columns_first", "pack_rows", "pack_columns"
 STAGE_INSIDE = "stage_inside"
 PARALLEL = "parallel"
-"""Whether several threads share the work; a knob where shapes may be too small for that."""
+"""Whether several threads share the work; a knob where that may be too small for it."""
 PARTITION = "partition"
 """What becomes of ragged rows, a knob where rows are symbolic: they are padded, or a rest after the
 full tiles with code of its own, or each tile looks its rows up (`REPEAT`)."""

@@ -221,6 +221,22 @@ def test_a_small_product_in_double_precision_has_a_feasible_setting() -> None:
     assert KnobSpace(program_task([a, b, matmul(a, b)]), template).ranked
 
 
+def test_small_work_may_stay_with_one_thread_and_large_work_is_shared_out() -> None:
+    """Sharing out takes microseconds, as long as the whole of a small product."""
+    a, b = tensor("a", 48, 5, 16), tensor("b", 48, 16, 64)
+    task = program_task([a, b, matmul(a, b)])
+    (template,) = contraction_templates(task)
+    space = KnobSpace(task, template)
+    for threads in (0, 1):
+        knobs = next(k for k in space.ranked if k["parallel"] == threads and k["outer_block"] < 48)
+        point = space.write_down(knobs)
+        assert ("T.parallel" in point.schedule.mod.script()) == bool(threads)
+        check(task, point)
+    c, d = tensor("c", 256, 256), tensor("d", 256, 256)
+    (large, *_) = contraction_templates(program_task([c, d, matmul(c, d)]))
+    assert "parallel" not in large.choices
+
+
 @settings(max_examples=10, **SLOW)
 @given(PROGRAMS, st.integers(0, 2**31))
 def test_what_is_near_a_setting_is_one_too(tensors: Tensors, seed: int) -> None:
