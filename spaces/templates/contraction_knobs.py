@@ -46,13 +46,19 @@ def choices_of(c: Contraction, cpu: Cpu) -> dict[str, tuple[int, ...]]:
         k.STAGE_INSIDE: (0, 1) if c.stages_inside else (0,),
         **({k.PARALLEL: (1, 0)} if c.symbolic or _is_small(c) else {}),
         **({k.PACK_INSIDE: (0, 1)} if c.symbolic and _packs_anew(c) else {}),
-        **({k.PARTITION: _ways_of_rows(c)} if c.ragged_rows else {}),
+        **({k.PARTITION: _ways_of_rows(c)} if c.ragged_rows or _is_odd(c, rows) else {}),
     }
 
 
 def _is_small(c: Contraction) -> bool:
     """Whether sharing the work out to threads may take longer than doing it."""
     return k.operations(c) <= _SERIAL_FLOPS
+
+
+def _is_odd(c: Contraction, rows: list[int]) -> bool:
+    """Whether known rows may leave a rest that is worth more than a copy with padding."""
+    odd = any(c.row_extent % r for r in rows)
+    return c.plain and len(c.rows) == 1 and not c.symbolic and odd
 
 
 def _ways_of_rows(c: Contraction) -> tuple[int, ...]:
@@ -162,10 +168,12 @@ def feasible(c: Contraction, cpu: Cpu, columns: Columns) -> npt.NDArray[np.bool_
     good &= (np.asarray(k.packs_inside(columns)) == 0) | (columns[k.PACK_COLUMNS] == 1)
     split_off = np.asarray(k.partitioned(columns)) == 1
     good &= ~split_off | ((columns[k.PACK_ROWS] == 0) & (columns[k.STAGE_INSIDE] == 0))
+    if not c.ragged_rows:
+        good &= ~split_off | (c.row_extent % rows != 0)
     asked = np.asarray(asks_tiles(c, columns))
     good &= asked | ~np.asarray(k.repeats(columns))
     by_tvm = split_off & ~asked
-    good &= ~by_tvm | (columns[k.ROW_BLOCK] != 1)
+    good &= ~by_tvm | ((columns[k.ROW_BLOCK] != 1) & c.ragged_rows)
     if c.axes[c.column].symbolic:
         # With chunks of both, TVM takes seconds to see that full tiles need no guard.
         whole = (columns[k.ROW_BLOCK] == k.ALL) & (columns[k.COLUMN_BLOCK] == k.ALL)

@@ -25,8 +25,9 @@ STAGE_INSIDE = "stage_inside"
 PARALLEL = "parallel"
 """Whether several threads share the work; a knob where that may be too small for it."""
 PARTITION = "partition"
-"""What becomes of ragged rows, a knob where rows are symbolic: they are padded, or a rest after the
-full tiles with code of its own, or each tile looks its rows up (`REPEAT`)."""
+"""What becomes of rows that make no whole tiles, a knob where they are one axis: they are padded in
+a copy, or a rest after the full tiles with code of its own, or each tile looks its rows up
+(`REPEAT`)."""
 PAD, SPLIT, REPEAT = 0, 1, 2
 PACK_INSIDE = "pack_inside"
 """Whether each chunk packs the columns it uses, instead of all being packed before; a knob where
