@@ -10,6 +10,7 @@ import socket
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from cluster.lean_head import lean_head
 from tuner.errors import TunerError
 
 if TYPE_CHECKING:
@@ -70,7 +71,8 @@ def _connect(address: str, embedded: bool, measure_slots: int) -> None:
     try:
         if embedded:
             # "local" and not nothing: a stale address file of a dead cluster would be tried.
-            ray.init("local", **_local_settings(measure_slots))
+            with lean_head():
+                ray.init("local", **_local_settings(measure_slots))
         else:
             refuse_silence(address, timeout_s=_CONNECT_S)
             ray.init(address, log_to_driver=False, logging_level=logging.ERROR)

@@ -117,3 +117,23 @@ def test_a_cluster_that_is_interrupted_while_it_starts_leaves_no_process() -> No
     assert done.stdout == "interrupted\n", done.stderr
     _, alive = psutil.wait_procs(marked(mark), timeout=10)
     assert [p.cmdline() for p in alive] == []
+
+
+LEAN = """
+import psutil, ray
+from cluster.ray_cluster import ray_cluster
+
+with ray_cluster("local"):
+    print(ray.get(ray.remote(lambda: "works").remote()))
+    processes = psutil.Process().children(recursive=True)
+    scripts = {part.rpartition("/")[2] for p in processes for part in p.cmdline()}
+    print(sorted(scripts & {"dashboard.py", "monitor.py", "log_monitor.py", "gcs_server"}))
+"""
+
+
+@pytest.mark.ray
+def test_a_cluster_of_its_own_starts_nothing_that_nobody_looks_at() -> None:
+    """Each process takes a core for a second, and the end waits for it."""
+    command = [sys.executable, "-c", LEAN]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout == "works\n['gcs_server']\n", done.stderr

@@ -1,0 +1,41 @@
+"""A Ray head without what a cluster of one process has no use for."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+
+@contextlib.contextmanager
+def lean_head() -> Iterator[None]:
+    """Within it `ray.init` starts no dashboard, no autoscaler's monitor and no log monitor.
+
+    Ray 2.60 starts a dashboard process even where it is told not to include one, and waits until
+    that has come up: half of the time that a cluster of this machine takes to start, and most of
+    what it takes to end. There is no public way to do without. A Ray without these methods starts
+    as it always does.
+    """
+    from ray._private.node import Node
+
+    changed: dict[str, Callable[..., None]] = {
+        "start_api_server": _no_api_server,
+        "start_monitor": _nothing,
+        "start_log_monitor": _nothing,
+    }
+    usual = {name: getattr(Node, name) for name in changed if hasattr(Node, name)}
+    for name in usual:
+        setattr(Node, name, changed[name])
+    try:
+        yield
+    finally:
+        for name, method in usual.items():
+            setattr(Node, name, method)
+
+
+def _no_api_server(node: Any, **_: Any) -> None:
+    node._webui_url = ""
+
+
+def _nothing(node: Any) -> None:
+    """Start nothing."""
