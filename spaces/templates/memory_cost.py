@@ -25,6 +25,8 @@ _HEAVY_CYCLES = 16.0
 _ROW_CYCLES = 6.0
 _CHAIN_CYCLES = 4.0
 _TAIL_CYCLES = 4.0
+_WINDOW, _MOST_AT_ONCE = 32.0, 6.0
+"""Vector steps that a core has in hand: it begins the next short sums while it waits for one."""
 _WIDE_TILE = 64
 _NEAR, _FETCHED, _LINE_BYTES = 2, 0.7, 64
 """Beyond this cache level it pays to fetch ahead, and this share of the waiting remains."""
@@ -213,7 +215,8 @@ def _sum_cycles(
         tail = steps % width
         chain = stage.points / width * _CHAIN_CYCLES / 2
         across = width / 4 + 8 if knobs["tree"] else width
-        return chain + rows * (2 * across + _TAIL_CYCLES * tail)
+        at_once = min(max(_WINDOW / (steps / width), 1.0), _MOST_AT_ONCE)
+        return (chain + rows * 2 * across) / at_once + rows * _TAIL_CYCLES * tail
     if knobs["stream"]:
         return stage.points / lanes / knobs["stream"] * 2
     narrow = tile < 4 * lanes
