@@ -36,7 +36,7 @@ from cluster.search_names import (
     share_of_cpus,
     share_of_devices,
 )
-from cluster.search_order import SearchOrder, SearchState
+from cluster.search_order import SearchOrder, SearchState, kept
 from tuner.after_durable import AfterDurable
 from tuner.dynamic.kernel_set import KernelSet
 from tuner.errors import TunerError
@@ -70,10 +70,14 @@ _FRUITLESS = 5
 
 
 class SearchHost:
-    """Runs one session on a thread. A plain class: `SearchActor` is it on Ray."""
+    """Runs one session on a thread. A plain class: `SearchActor` is it on Ray.
 
-    def __init__(self, order: SearchOrder) -> None:
-        self._order = order
+    Args:
+        kept_order: the file that `cluster.search_order.keep` wrote.
+    """
+
+    def __init__(self, kept_order: Path) -> None:
+        self._order = order = kept(kept_order)
         self._session: Session | None = None
         self._stop = threading.Event()
         self._ended = self._error = self._trace = ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +12,7 @@ from tuner.candidate import Candidate
 from tuner.effort import Effort
 from tuner.options import DEVICE_WAIT_S, MAX_KERNELS
 from tuner.progress import Snapshot
+from tuner.run_folder import RunFolder
 from tuner.similar import Seeds
 from tuner.task import Task
 
@@ -68,6 +70,27 @@ class SearchOrder:
     def name(self) -> str:
         """Of the search in Ray."""
         return search_name(self.called, self.device or ("cpu" if self.cpu_target else "cuda"))
+
+
+def keep(order: SearchOrder) -> Path:
+    """Put an order where its search finds it whenever it is started again, see `kept`.
+
+    Ray keeps what an actor was made with in the process that made it, if it is large; a search
+    may outlive that.
+    """
+    folder = RunFolder(order.run).scratch
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{order.name}.order"
+    partial = path.with_suffix(".part")
+    partial.write_bytes(pickle.dumps(order))
+    return partial.replace(path)
+
+
+def kept(path: Path) -> SearchOrder:
+    """What `keep` put there."""
+    order = pickle.loads(path.read_bytes())
+    assert isinstance(order, SearchOrder)
+    return order
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,13 +90,14 @@ def start_search(order: SearchOrder) -> Any:
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     from cluster.search_actor import SearchActor
+    from cluster.search_order import keep
 
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
     alone = {"lifetime": "detached"} if order.driver_pid is None else {}
     actor = SearchActor.options(
         name=order.name, namespace=NAMESPACE, scheduling_strategy=here, **alone
     )
-    return actor.remote(order)
+    return actor.remote(keep(order))
 
 
 def watch_search(

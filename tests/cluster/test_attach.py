@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -23,6 +25,7 @@ pytestmark = [pytest.mark.tvm, pytest.mark.ray, pytest.mark.slow]
 
 _PATIENCE_S = 120.0
 ENDED_BY_SIGNAL = 130
+RAY_INLINES_BYTES = 100 << 10
 MODEL = ["examples/gemm.py:gemm", "--arg=m=48", "--arg=n=48", "--arg=k=48", "--target=llvm"]
 
 
@@ -89,6 +92,25 @@ def test_a_search_without_its_driver_goes_on_and_is_stopped(
         code, _, err = finished(environment, "attach", str(run))
     assert code == 1
     assert "no search is at work on" in err
+
+
+def test_a_large_search_that_is_killed_after_its_driver_comes_back(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    """Ray keeps large arguments of an actor with whoever made it, and they go with that."""
+    sizes = ",".join(map(str, range(1, 25)))
+    model = ["benchmarks/dynamic_programs.py:mixed", f"--arg=sizes={sizes}", "--target=llvm"]
+    run = tmp_path / "run"
+    with tuner(environment, "tune", *model, "--trials=100000", "--run", str(run)) as driver:
+        wait_for_records(run, 3)
+        driver.kill()
+    (order,) = RunFolder(run).scratch.glob("*.order")
+    assert order.stat().st_size > RAY_INLINES_BYTES
+    holder = json.loads(RunFolder(run).lock.read_text())["pid"]
+    os.kill(holder, signal.SIGKILL)
+    wait_for_records(run, stored(run) + 5)
+    assert json.loads(RunFolder(run).lock.read_text())["pid"] != holder
+    assert finished(environment, "stop", str(run))[0] == 0
 
 
 def test_whoever_comes_later_sees_the_end(environment: dict[str, str], tmp_path: Path) -> None:
