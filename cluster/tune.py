@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import gc
 import os
 import shutil
 import threading
@@ -108,6 +111,7 @@ def _tune_here(
         with ray_cluster(options.address):
             on_ready()
             prepared = _unless_stopped(preparing, stop)
+            _give_back_memory()
             _refuse_missing_device(prepared.target, NodeWatch().look())
             order = _order(options, prepared, started_s, tracking_uri, driver_pid=os.getpid())
             actor = start_search(order)
@@ -189,6 +193,14 @@ def _unless_stopped(preparing: Future[_Prepared], stop: threading.Event) -> _Pre
         except TimeoutError:
             continue
     raise KeyboardInterrupt
+
+
+def _give_back_memory() -> None:
+    """What reading a model took, its weights several times over: the driver only watches from here
+    on, and the allocator would keep it."""
+    gc.collect()
+    with contextlib.suppress(OSError, AttributeError):  # a C library without it keeps the memory
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _prepare(options: TuneOptions, tracking_uri: str, on_found: Callable[[], None]) -> _Prepared:

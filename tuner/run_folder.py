@@ -10,7 +10,8 @@
                             in numbered files, cost models
       mlflow.db             MLflow's own database, unless MLFLOW_TRACKING_URI says otherwise
       mlartifacts/          MLflow's own files, likewise
-      scratch/              reference outputs; may be deleted between sessions
+      scratch/              reference outputs, what the search at work was told to do; may be
+                            deleted between sessions
       logs/                 what workers and compilers printed, a file for each worker
       tuner.log             what happened, in lines
 
@@ -86,7 +87,7 @@ class RunFolder:
 
     @property
     def scratch(self) -> Path:
-        """Can be made again: reference outputs."""
+        """Can be made again: reference outputs, and the order of a search."""
         return self.root / "scratch"
 
     @property
