@@ -16,6 +16,9 @@ from tuner.run_folder import RunFolder
 from tuner.similar import Seeds
 from tuner.task import Task
 
+_OWNER_ONLY = 0o600
+"""A tracking URI may hold a password."""
+
 
 @dataclass(frozen=True, slots=True)
 class SearchOrder:
@@ -82,6 +85,8 @@ def keep(order: SearchOrder) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{order.name}.order"
     partial = path.with_suffix(".part")
+    partial.unlink(missing_ok=True)
+    partial.touch(mode=_OWNER_ONLY)
     partial.write_bytes(pickle.dumps(order))
     return partial.replace(path)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import stat
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from cluster.search_order import SearchOrder, SearchState
+from cluster.search_order import SearchOrder, SearchState, keep, kept
 from tuner.options import DEVICE_WAIT_S, ModelSpec, TuneOptions
 from tuner.progress import Snapshot
 
@@ -88,3 +89,15 @@ def test_many_trials_have_their_time(ordered: Ordered) -> None:
 def test_room_for_workers_is_waited_for_also_where_the_user_said_nothing(ordered: Ordered) -> None:
     assert ordered(ASKED).device_wait_s == DEVICE_WAIT_S
     assert ordered(replace(ASKED, device_wait_s=30.0)).device_wait_s == 30.0
+
+
+def test_an_order_is_kept_for_its_search_and_for_nobody_else(
+    ordered: Ordered, tmp_path: Path
+) -> None:
+    """Whoever starts the search again has nothing but the file; a password may be in it."""
+    order = replace(ordered(ASKED), run=tmp_path, tracking_uri="http://me:secret@127.0.0.1:5000")
+    for _ in range(2):
+        path = keep(order)
+        assert kept(path) == order
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert [p.name for p in path.parent.iterdir()] == [path.name]
