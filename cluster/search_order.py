@@ -14,6 +14,7 @@ from tuner.options import DEVICE_WAIT_S, MAX_KERNELS
 from tuner.progress import Snapshot
 from tuner.run_folder import RunFolder
 from tuner.similar import Seeds
+from tuner.spool import write_bytes
 from tuner.task import Task
 
 _OWNER_ONLY = 0o600
@@ -81,14 +82,9 @@ def keep(order: SearchOrder) -> Path:
     Ray keeps what an actor was made with in the process that made it, if it is large; a search
     may outlive that.
     """
-    folder = RunFolder(order.run).scratch
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{order.name}.order"
-    partial = path.with_suffix(".part")
-    partial.unlink(missing_ok=True)
-    partial.touch(mode=_OWNER_ONLY)
-    partial.write_bytes(pickle.dumps(order))
-    return partial.replace(path)
+    path = RunFolder(order.run).scratch / f"{order.name}.order"
+    write_bytes(path, pickle.dumps(order), mode=_OWNER_ONLY)
+    return path
 
 
 def kept(path: Path) -> SearchOrder:
