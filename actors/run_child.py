@@ -141,7 +141,7 @@ class RunChild:
         if cutoff_s is not None and first_s > max(_HOPELESS * cutoff_s, _HOPELESS_FLOOR_S):
             return Timed((first_s,), censored=True)
         if first_s > timing.long_s:  # as an unscheduled program's: it holds up everyone else
-            again = () if first_s > 10 * timing.long_s else (self._run_once(),)
+            again = () if first_s > timing.once_s else (self._run_once(),)
             return Timed((first_s, *again))
         if first_s > timing.total_s:  # a sample by itself, and the call is no part of it
             return self._time_singly(timing, cutoff_s, first_s)

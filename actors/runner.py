@@ -6,6 +6,7 @@ import math
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from actors.memory import memory_bytes
 from actors.quiet import NotQuiet, Quiet
@@ -173,16 +174,21 @@ class Runner:
         if not isinstance(outcome, Returned):
             return _failed(f"reference output: {outcome}")
         elapsed_s = self._child.stopwatch()
-        outcome = self._child.call("prepare", task.key, instance, artifact, deadline_s=deadline_s)
+        # What has no time to beat may be an unscheduled program. That must not run twice.
+        alone = self._quietly if cutoff_s is None else self._child.call
+        outcome = alone("prepare", task.key, instance, artifact, deadline_s=deadline_s)
         if not isinstance(outcome, Returned):
             return outcome
         checked: Checked = outcome.value
         if checked.error:
             return Measurement(Status.WRONG, error=checked.error)
-        first_s = min(checked.run_s, elapsed_s())
-        if cutoff_s is not None and first_s > max(_HOPELESS * cutoff_s, _HOPELESS_FLOOR_S):
+        if cutoff_s is None:
+            if checked.run_s > timing.once_s:
+                return Measurement(Status.OK, (checked.run_s,))
+        elif (first_s := min(checked.run_s, elapsed_s())) > _hopeless_s(cutoff_s):
             return Measurement(Status.CENSORED, (first_s,))
-        outcome = self._time(timing, cutoff_s, max(0.0, deadline_s - elapsed_s()))
+        left_s = max(0.0, deadline_s - elapsed_s() - self._section_s)
+        outcome = self._quietly("time", timing, cutoff_s, deadline_s=left_s)
         if not isinstance(outcome, Returned):
             return outcome
         timed: Timed = outcome.value
@@ -195,21 +201,24 @@ class Runner:
             return outcome
         return self._child.call("learn", task, instance, deadline_s=self._reference_deadline_s)
 
-    def _time(self, timing: Timing, cutoff_s: float | None, left_s: float) -> Outcome:
-        """The timed section. The deadline cannot be longer than the node may be frozen."""
+    def _quietly(self, name: str, *args: Any, deadline_s: float) -> Outcome:
+        """A call while nothing else runs. Its deadline cannot be longer than the node may be
+        frozen."""
         if self._quiet is None:
-            return self._child.call("time", timing, cutoff_s, deadline_s=left_s)
+            return self._child.call(name, *args, deadline_s=deadline_s)
         try:
             with self._quiet.section(_QUIET_DEADLINE_S, spare=(self._child.pid,)):
                 start_s = time.monotonic()
-                deadline_s = min(left_s, self._quiet.limit_s)
-                outcome = self._child.call(
-                    "time", timing, cutoff_s, deadline_s=deadline_s, freezable=False
-                )
-                self._section_s = time.monotonic() - start_s
+                deadline_s = min(deadline_s, self._quiet.limit_s)
+                outcome = self._child.call(name, *args, deadline_s=deadline_s, freezable=False)
+                self._section_s += time.monotonic() - start_s
                 return outcome
         except NotQuiet as error:
             return Raised("NotQuiet", str(error))
+
+
+def _hopeless_s(cutoff_s: float) -> float:
+    return max(_HOPELESS * cutoff_s, _HOPELESS_FLOOR_S)
 
 
 def _environment(threads: int | None) -> dict[str, str]:

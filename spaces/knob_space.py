@@ -60,9 +60,10 @@ class KnobSpace:
     process.
     """
 
-    def __init__(self, task: Task, template: Template) -> None:
+    def __init__(self, task: Task, template: Template, whole: KnobSpace | None = None) -> None:
         self._module = task_module(task.module)
         self._template = template
+        self._whole = whole or self
         self._seed = zlib.crc32(f"{task.key} {template.name}".encode())
         self._at: dict[Instance, KnobSpace] = {}
         self._task = task
@@ -72,7 +73,7 @@ class KnobSpace:
         if not (instance and isinstance(self._template, ShapedTemplate)):
             return self
         if instance not in self._at:
-            self._at[instance] = KnobSpace(self._task, self._template.at(instance))
+            self._at[instance] = KnobSpace(self._task, self._template.at(instance), self)
         return self._at[instance]
 
     @property
@@ -105,7 +106,8 @@ class KnobSpace:
             vectors, _ = self._described(shortlist)
             order = np.argsort(-predict(vectors), kind="stable")
             shortlist = [shortlist[int(i)] for i in order]
-        point = self.write_down(shortlist[int(len(shortlist) * rng.random() ** _GREED)])
+        # What is told of a point must not depend on the shape that it was looked for at.
+        point = self._whole.write_down(shortlist[int(len(shortlist) * rng.random() ** _GREED)])
         return replace(point, chosen_from=len(shortlist))
 
     @cached_property

@@ -34,6 +34,11 @@ class Timing:
         """A run longer than this is a sample as it is, and two of them are enough."""
         return 5 * self.total_s
 
+    @property
+    def once_s(self) -> float:
+        """A run longer than this is the only one."""
+        return 10 * self.long_s
+
     def cutoff_s(self, best_s: float | None) -> float | None:
         """What a kernel may take before it is cut off, given the time to beat."""
         return None if best_s is None or self.cut is None else self.cut * best_s

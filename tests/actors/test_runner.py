@@ -185,6 +185,16 @@ def test_a_hopeless_kernel_is_not_timed_at_all(fake: Callable[..., Runner]) -> N
     assert measured.samples_s == (1.1,)
 
 
+def test_a_long_run_without_a_time_to_beat_is_the_only_one_and_quiet(
+    fake: Callable[..., Runner], tmp_path: Path
+) -> None:
+    quiet = Quiet(tmp_path / "quiet")
+    measured = run(fake(quiet=quiet), b"slow")
+    assert (measured.status, measured.samples_s) == (Status.OK, (1.1,))
+    assert measured.run_s >= 1.1
+    assert quiet.frozen_s() >= 1.1
+
+
 def test_a_reference_that_hangs_is_told_apart(fake: Callable[..., Runner]) -> None:
     task = Task("1" * 16, "hang", "", TARGET)
     measured = run(fake(reference_deadline_s=0.3), b"good", task)

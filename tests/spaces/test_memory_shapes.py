@@ -289,6 +289,8 @@ def test_points_carry_what_the_search_for_kernels_asks_for() -> None:
     kernel = space.kernel(point.candidate)
     assert kernel is not None
     assert kernel.costs_s == point.shape_costs_s
+    assert point.features is not None
+    assert kernel.features == tuple(point.features.tolist())
 
 
 def test_the_main_part_of_an_open_row_is_vectors() -> None:

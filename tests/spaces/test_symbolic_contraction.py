@@ -348,6 +348,9 @@ def test_what_is_known_of_a_kernel_is_known_without_scheduling_it() -> None:
     assert kernel is not None
     assert (kernel.costs_s, kernel.layout) == (point.shape_costs_s, point.layout)
     assert len(kernel.costs_s) == len(task.shapes)
+    # The search compares kernels that were looked for at different shapes.
+    assert point.features is not None
+    assert kernel.features == tuple(point.features.tolist())
 
 
 def test_a_draft_near_a_kernel_is_another_kernel() -> None:
