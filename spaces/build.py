@@ -30,6 +30,7 @@ from typing import Any
 
 from spaces.cpu_passes import before_compile
 from spaces.prepack import COMPUTE, PREPACK, Packing, split
+from spaces.stack import cpu_pipeline
 from spaces.target import parse_target
 from spaces.templates.gpu_resources import check_launch
 
@@ -60,10 +61,11 @@ def build_artifact(module: Any, target: Any) -> bytes:
     target = parse_target(target) if isinstance(target, str) else target
     parts = split(module) if [gv.name_hint for gv in module.functions] == [COMPUTE] else None
     module = module if parts is None else parts.module
+    passes = "default"
     if str(target.kind) == "llvm":
-        module = before_compile(module)
+        module, passes = before_compile(module), cpu_pipeline()
     with tvm.transform.PassContext(config=_TRUSTING):
-        library = tvm.compile(module, target=target).mod
+        library = tvm.compile(module, target=target, tir_pipeline=passes).mod
     with tempfile.TemporaryDirectory(prefix="build-") as folder:
         members = {_HOST: _host_library(library, Path(folder))}
     sources = [m.inspect_source("cuda") for m in library.imports if m.kind == "cuda"]

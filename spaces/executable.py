@@ -16,6 +16,7 @@ from spaces import names
 from spaces.cpu_passes import before_compile
 from spaces.prepack import pack_weights
 from spaces.realize import first_line
+from spaces.stack import cpu_pipeline
 from spaces.target import device_of, parse_target, target_kind
 from tuner.errors import TunerError
 
@@ -56,6 +57,7 @@ def compile_module(lowered: Any, target_json: str) -> Executable:
     target = parse_target(target_json)
     programs: tuple[tuple[str, int], ...] = ()
     pipeline: Any = None
+    passes = "default"
     if names.has_relax(lowered):
         pipeline = _without_aliases()
     else:
@@ -67,10 +69,10 @@ def compile_module(lowered: Any, target_json: str) -> Executable:
     try:
         lowered = pack_weights(lowered)
         if target_kind(target_json) == "llvm":
-            lowered = before_compile(lowered)
+            lowered, passes = before_compile(lowered), cpu_pipeline()
         if target_kind(target_json) in _GPU_KINDS:
             lowered = _default_scheduled(lowered, target)
-        library = tvm.compile(lowered, target=target, relax_pipeline=pipeline)
+        library = tvm.compile(lowered, target=target, relax_pipeline=pipeline, tir_pipeline=passes)
     except (RuntimeError, ValueError, TypeError) as error:
         raise TunerError(f"the module does not compile: {first_line(error)}") from error
     return Executable(library, target_json, programs)

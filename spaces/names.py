@@ -39,6 +39,9 @@ UPPER_BOUNDS = "tir_var_upper_bound"
 LARGEST_INDEX = 2**31 - 1
 """Of any dimension that programs are compiled for."""
 
+STAYS = "disable_lower_builtin"
+"""Annotation of an allocation that no call to the runtime is to take the place of."""
+
 SPATIAL, REDUCED = 0, 2
 """Kinds of a block's axes, as `int(axis.iter_type)` gives them."""
 

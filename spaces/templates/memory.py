@@ -34,7 +34,7 @@ Forms = tuple[Form, ...]
 NO_SHAPES: Mapping[Instance, Forms] = MappingProxyType({})
 """Of a program without symbolic dimensions."""
 
-_VERSION = 2
+_VERSION = 3
 _MOST_REUSE = 4
 """A sum of products that uses each element more often is bound by arithmetic."""
 

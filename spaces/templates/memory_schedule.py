@@ -190,7 +190,7 @@ class _Writer:
             return 0, inner
         single = sum(self.loops.is_single(loop) for loop in rows)
         fused = min(max(1, self.knobs["fused"]) + single, len(rows))
-        if self.reorders:
+        if self.reorders and any(map(self.loops.is_open, rows[:fused])):
             rows, most = self.loops.analysable(rows)
             fused = min(fused, most)
         schedule.reorder(*rows, *inner)

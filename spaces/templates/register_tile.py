@@ -44,9 +44,9 @@ MOST_WASTE = 1.35
 HERTZ = 3e9
 BROADCAST = 0.5
 """Cycles to spread one element over a vector."""
-STEP, TILE, BARRIER = 0.5, 20.0, 24000.0
+STEP, TILE, BARRIER = 0.5, 20.0, 12000.0
 """Cycles that a step of a loop, a tile, and a parallel loop cost besides their work. The last takes
-some 4 us, in which a core does two or three times the work that these estimates allow it."""
+1 to 4 us, by machine, in which a core does more work than these estimates allow it."""
 _L2_BYTES_PER_CYCLE = 24.0
 _L3_BYTES_PER_CYCLE = 8.0
 _UNHIDDEN = 0.3

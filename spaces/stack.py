@@ -1,0 +1,71 @@
+"""Small tensors of a program's own, on the stack.
+
+TVM has its runtime allocate what takes a kilobyte or more, and LLVM cannot know that nobody else
+reads such memory. A tile of more than sixteen vectors of AVX-512 is that large: what it summed up
+in registers was stored twice, there and in the result, after a call to allocate it. On the stack
+the first store is dead and the memory is free.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import Any
+
+from spaces import names
+
+_PIPELINE = "tuner-cpu"
+_MOST_BYTES = 16 << 10
+"""A part of the first cache; the stacks of TVM's threads have megabytes."""
+
+
+@cache
+def cpu_pipeline() -> str:
+    """The name by which TVM knows the passes that a CPU's programs are compiled with: its own, and
+    one more."""
+    from tvm.ir.transform import Sequential
+    from tvm.tirx import get_tir_pipeline, register_tir_pipeline
+
+    def made() -> tuple[Any, Any, Any]:
+        passes, host, device = get_tir_pipeline("default")
+        return passes, lambda: Sequential([_on_stack_pass(), host()]), device
+
+    register_tir_pipeline(_PIPELINE, made)
+    return _PIPELINE
+
+
+def _on_stack_pass() -> Any:
+    from tvm.tirx.transform import prim_func_pass
+
+    def changed(function: Any, _module: Any, _context: Any) -> Any:
+        return on_stack(function)
+
+    return prim_func_pass(changed, opt_level=0, name="OnStack")
+
+
+def on_stack(function: Any) -> Any:
+    """A flat PrimFunc whose small tensors of known size are marked to stay on the stack."""
+    import tvm
+    from tvm_ffi import structural_mutate
+
+    def look(allocation: Any, _mutator: Any) -> Any:
+        size_bytes = _size_bytes(allocation.buffer)
+        if size_bytes is None or size_bytes > _MOST_BYTES:
+            return allocation
+        marks = {**allocation.annotations, names.STAYS: tvm.tirx.const(1, "int32")}
+        return tvm.tirx.AllocBuffer(allocation.buffer, marks)
+
+    body = structural_mutate(function.body, [(tvm.tirx.AllocBuffer, look)])
+    return function if body.same_as(function.body) else function.with_body(body)
+
+
+def _size_bytes(tensor: Any) -> int | None:
+    """None where it is not known."""
+    import tvm
+
+    shape = [names.known_int(extent) for extent in tensor.shape]
+    known = [extent for extent in shape if extent is not None]
+    if len(known) < len(shape):
+        return None
+    dtype = tvm.DataType(str(tensor.dtype))
+    return math.prod(known) * max(1, int(dtype.bits * dtype.lanes) // 8)
