@@ -11,6 +11,7 @@ the most hopeful set gets the next pair.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -200,10 +201,21 @@ class KernelSearch:
             mine = [numbers[row] for row in rows]
             gains = self._gains(mine, latencies_s[rows], spreads[rows], group)
             efforts = np.sqrt(_BASE_S + _RUNS * latencies_s[rows])
-            pair = self._pick(mine, gains, efforts)
+            focused = self._pick(mine, gains * self._focus(), efforts)
+            pair = focused or self._pick(mine, gains, efforts)
             if pair is not None:
                 return pair
         return None
+
+    def _focus(self) -> Floats:
+        """Which shapes the next pair is to be good for: all of them, and every other time the one
+        that was looked at least for its weight. Kernels that seem good for many shapes would
+        otherwise come first for ever, and what one shape needs alone would not be found."""
+        if len(self._proposed) % 2 == 0:
+            return np.ones(len(self._anchors))
+        looks = Counter(place for _, place in self._proposed)
+        seen = np.array([looks[place] + 1 for place in self._anchors]) / self._weights
+        return np.asarray(np.arange(len(seen)) == seen.argmin(), dtype=np.float64)
 
     def _hedge(self, numbers: Sequence[int], hopeful: Floats) -> tuple[int, int] | None:
         """The most promising pair of a space that nothing was tried of: an estimate may be wrong

@@ -177,6 +177,15 @@ def test_drafts_are_for_shapes_of_the_task_and_heavy_ones_get_more() -> None:
     assert wanted[shape(64)] > 2 * wanted[shape(5)]
 
 
+@pytest.mark.parametrize("most", [2, 4])
+def test_each_shape_is_looked_at_though_others_promise_more(most: int) -> None:
+    sizes = (1, *range(64, 71))
+    task = world_task(sizes=sizes)
+    trials = [r.trial for r in search_on(kernel_search(task, most=most), task, 64)]
+    looks = Counter(trial.instance for trial in trials)
+    assert min(looks[shape(size)] for size in sizes) >= 2
+
+
 def test_of_many_shapes_few_are_measured() -> None:
     task = world_task(sizes=range(1, 129))
     trials = [r.trial for r in search_on(kernel_search(task), task, 60)]
