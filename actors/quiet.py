@@ -27,6 +27,8 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
+from tuner.atomic import write_bytes
+
 _CLOCK = struct.Struct("ddd")
 """Total seconds frozen in sections that are over; start and limit of the one in progress."""
 _RETRY_S = 0.005
@@ -58,10 +60,7 @@ class Quiet:
         born = _started_at(pid)
         if born is None:
             return
-        path = self._directory / str(pid)
-        partial = path.with_suffix(".part")
-        partial.write_text(born)
-        partial.replace(path)
+        write_bytes(self._directory / str(pid), born.encode())
         if self._in_section():
             _send(pid, signal.SIGSTOP)
 

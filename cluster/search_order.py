@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cluster.search_names import search_name
+from tuner.atomic import write_bytes
 from tuner.candidate import Candidate
 from tuner.effort import Effort
 from tuner.options import DEVICE_WAIT_S, MAX_KERNELS
 from tuner.progress import Snapshot
 from tuner.run_folder import RunFolder
 from tuner.similar import Seeds
-from tuner.spool import write_bytes
 from tuner.task import Task
 
 _OWNER_ONLY = 0o600

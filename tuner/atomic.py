@@ -48,6 +48,17 @@ def atomic_file(path: Path, *, replace: bool = True) -> Iterator[TextIO]:
     sync_folder(path.parent)
 
 
+def write_bytes(path: Path, data: bytes, *, mode: int = 0o644) -> None:
+    """Replace a small file in one step: a reader sees the old or the new one, whole. What was
+    written last may be lost with the power, unlike an `atomic_file`. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+    temporary.replace(path)
+
+
 def sync_folder(folder: Path) -> None:
     """Make new names in a folder durable."""
     descriptor = os.open(folder, os.O_RDONLY)

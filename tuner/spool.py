@@ -29,6 +29,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from tuner.atomic import write_bytes
+
 
 @dataclass(frozen=True, slots=True)
 class Start:
@@ -265,13 +267,3 @@ def read_json(path: Path) -> dict[str, Any]:
 def write_json(path: Path, value: Mapping[str, Any], *, mode: int = 0o644) -> None:
     """Replace a file in one step: a reader sees the old or the new one, whole."""
     write_bytes(path, json.dumps(value).encode(), mode=mode)
-
-
-def write_bytes(path: Path, data: bytes, *, mode: int = 0o644) -> None:
-    """Replace a file in one step. Raises OSError."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-    with os.fdopen(fd, "wb") as file:
-        file.write(data)
-    os.replace(temporary, path)

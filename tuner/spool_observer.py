@@ -15,6 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 from uuid import uuid4
 
+from tuner.atomic import write_bytes
 from tuner.dynamic.kernel_set import KernelSet
 from tuner.dynamic.tree import tree_text
 from tuner.observer import FittedModel
@@ -31,7 +32,6 @@ from tuner.spool import (
     TrackingPaths,
     encode,
     read_lines,
-    write_bytes,
 )
 from tuner.task import Task
 from tuner.utilisation import BUSY, shares

@@ -17,6 +17,10 @@ from spaces.templates.contraction_shape import Contraction
 _MOST_UNROLLED = 160
 _SERIAL_FLOPS = 1e6
 _LATENCY = 4.0
+_SPILLED = 0.28
+"""Cycles for each byte that a stage writes beyond a core's second cache, and is read from there."""
+_POINTERS, _RELOADED = 8, 0.15
+"""Rows that are looked up, their addresses in registers; cycles of a step for each one more."""
 
 
 def choices_of(c: Contraction, cpu: Cpu) -> dict[str, tuple[int, ...]]:
@@ -247,7 +251,8 @@ def estimate(c: Contraction, cpu: Cpu, columns: Columns) -> Estimate:
     strip = rows * t.padded_depth * item
     waiting = k.traffic(panel, strip, t, cpu, columns) / t.padded_depth
     tiles = t.row_tiles * t.column_tiles * c.outer_extent
-    per_step = step + waiting + k.STEP / columns[k.UNROLL]
+    reloads = np.where(k.repeats(columns), _RELOADED * np.maximum(rows - _POINTERS, 0), 0.0)
+    per_step = step + waiting + reloads + k.STEP / columns[k.UNROLL]
     per_tile = per_step * t.padded_depth + rows * vectors * 4 + k.TILE
     shared = np.ceil(t.chunks / cpu.cores) / t.chunks
     busiest = np.where(k.in_threads(columns) == 1, shared, 1.0)
@@ -304,21 +309,23 @@ def _packing_cycles(c: Contraction, cpu: Cpu, columns: Columns, t: k.Tiling) -> 
     threads = k.in_threads(columns) == 1
     barrier = np.where(threads, k.BARRIER, 0.0)
     area = t.padded_depth * c.outer_extent / np.where(threads, cpu.cores, 1)
+
+    def apart(pace: float, elements: Any) -> Any:
+        """All of a stage at once, which the threads wait for: it goes by way of the caches."""
+        spilled = np.maximum(elements * (c.out_bits // 8) - cpu.l2_bytes, 0.0)
+        return barrier + pace * elements + _SPILLED * spilled
+
     packs_columns = (columns[k.PACK_COLUMNS] == 1) & (not c.operands[c.columns_of].constant)
     grown = (height != c.row_extent) & (k.partitioned(columns) == 0)
     padded = grown | (t.padded_depth != c.depth)
+    # A stage within each chunk that uses a piece: nobody waits, but all of these do it again.
     in_chunk = np.asarray(k.packs_inside(columns)) == 1
-    packing = _stage(0.25 * width * area, barrier, in_chunk, t.row_tiles // t.row_block)
-    cycles = np.where(packs_columns, packing, 0.0)
-    cycles = cycles + np.where(columns[k.PACK_ROWS] == 1, barrier + 0.7 * height * area, 0.0)
+    again = 0.25 * width * area * (t.row_tiles // t.row_block)
+    cycles = np.where(packs_columns, np.where(in_chunk, again, apart(0.25, width * area)), 0.0)
+    cycles = cycles + np.where(columns[k.PACK_ROWS] == 1, apart(0.7, height * area), 0.0)
     copied = (padded | c.product) & (columns[k.PACK_ROWS] == 0)
     inside = copied & (columns[k.STAGE_INSIDE] == 1) & c.symbolic
-    copying = _stage(0.5 * height * area, barrier, inside, t.column_tiles // t.column_block)
+    again = 0.5 * height * area * (t.column_tiles // t.column_block)
+    copying = np.where(inside, again, apart(0.5, height * area))
     cycles = cycles + np.where(copied, copying, 0.0)
     return cycles + np.where(t.chunks > 1, barrier, 0.0)
-
-
-def _stage(work: Any, barrier: Any, inside: Any, chunks: Any) -> Any:
-    """Cycles of a stage: all at once, which the threads wait for, or within each chunk that uses a
-    piece, where nobody waits but `chunks` of them do the same piece again."""
-    return np.where(inside, work * chunks, barrier + work)

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from tuner.atomic import write_bytes
 from tuner.candidate import Candidate, CandidateKind
 from tuner.errors import TunerError
 from tuner.mlflow_records import fetch_records
@@ -36,7 +37,6 @@ from tuner.spool import (
     TaskEntry,
     TrackingPaths,
     encode,
-    write_bytes,
 )
 from tuner.store import MemoryStore
 from tuner.task import Task

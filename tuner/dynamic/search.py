@@ -31,15 +31,18 @@ from tuner.search import Freshness, stream
 from tuner.shapes import measured_shapes
 from tuner.task import Instance, Task
 
-_BASE_S, _RUNS, _BUILD_S = 0.05, 5.0, 0.15
-"""What a trial takes: so long, and so many runs of the kernel; one not built yet so much more."""
+_BASE_S, _RUNS = 0.05, 5.0
+"""What a trial takes: so long, and so many runs of the kernel."""
+_BUILD_S, _AT_ONCE = 0.3, 2
+"""What a build takes before one was seen, and how many are made at once."""
 
 _FIRST_CHOICE = 4
 """Kernels to choose the first pair from."""
 _LUCK = 0.05
 """Standard deviation of what a search measures, as a logarithm: samples are few."""
 _RIVALS = 3e-3
-"""A kernel that is expected to gain less than this part is no finalist."""
+"""A kernel that is expected to gain less than this part is no finalist, and a shape where none is
+expected to gain more needs no look of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,7 @@ class KernelSearch:
         self._proposed: set[tuple[int, int]] = set()
         self._number = self._ordered = self._useless = 0
         self._fresh = Freshness(self._settings.patience)
+        self._builds_s: list[float] = []
         self._best: tuple[int, int] | None = None
         self._stale = True
 
@@ -201,21 +205,24 @@ class KernelSearch:
             mine = [numbers[row] for row in rows]
             gains = self._gains(mine, latencies_s[rows], spreads[rows], group)
             efforts = np.sqrt(_BASE_S + _RUNS * latencies_s[rows])
-            focused = self._pick(mine, gains * self._focus(), efforts)
+            focused = self._pick(mine, gains * self._focus(gains), efforts)
             pair = focused or self._pick(mine, gains, efforts)
             if pair is not None:
                 return pair
         return None
 
-    def _focus(self) -> Floats:
+    def _focus(self, gains: Floats) -> Floats:
         """Which shapes the next pair is to be good for: all of them, and every other time the one
-        that was looked at least for its weight. Kernels that seem good for many shapes would
-        otherwise come first for ever, and what one shape needs alone would not be found."""
-        if len(self._proposed) % 2 == 0:
+        that was looked at least for its weight, of those where there is something to gain. Kernels
+        that seem good for many shapes would otherwise come first for ever, and what one shape needs
+        alone would not be found."""
+        promising = gains.max(axis=0) > _RIVALS * self._weights
+        if len(self._proposed) % 2 == 0 or not promising.any():
             return np.ones(len(self._anchors))
         looks = Counter(place for _, place in self._proposed)
         seen = np.array([looks[place] + 1 for place in self._anchors]) / self._weights
-        return np.asarray(np.arange(len(seen)) == seen.argmin(), dtype=np.float64)
+        least = np.where(promising, seen, np.inf).argmin()
+        return np.asarray(np.arange(len(seen)) == least, dtype=np.float64)
 
     def _hedge(self, numbers: Sequence[int], hopeful: Floats) -> tuple[int, int] | None:
         """The most promising pair of a space that nothing was tried of: an estimate may be wrong
@@ -234,7 +241,9 @@ class KernelSearch:
         """The kernel that gains most for what it takes to have it, of those with a shape left to
         measure, on the shape where most of the gain is, for what it takes to measure."""
         built = np.array([number not in self._pool for number in numbers])
-        worth = gains.sum(axis=1) / np.sqrt(_BASE_S + np.where(built, 0.0, _BUILD_S))
+        build_s = float(np.median(self._builds_s)) if self._builds_s else _BUILD_S
+        efforts_s = _BASE_S + np.where(built, 0.0, build_s / _AT_ONCE)
+        worth = gains.sum(axis=1) / np.sqrt(efforts_s)
         for row in np.argsort(-worth, kind="stable"):
             number = numbers[int(row)]
             if number in self._building:
@@ -304,6 +313,8 @@ class KernelSearch:
     def _take(self, records: Iterable[Record]) -> None:
         for record in records:
             self._kernels.observe(record)
+            if record.measurement.build_s:
+                self._builds_s.append(record.measurement.build_s)
             number = self._kernels.number(record.trial.candidate)
             place = self._kernels.place(record.trial.instance)
             if number is not None:
