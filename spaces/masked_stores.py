@@ -7,6 +7,7 @@ each; and a register tile whose elements are never picked one by one stays in re
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from spaces import names, nodes
@@ -136,8 +137,9 @@ class _Vector:
 
     def _step(self, index: Any) -> int | None:
         """By how much an index grows from lane to lane; None where that is not one number."""
+        values = [self.at(index, lane) for lane in range(self.lanes)]
         moved = {
-            names.known_int(self.analyzer.simplify(self.at(index, n + 1) - self.at(index, n)))
-            for n in range(self.lanes - 1)
+            names.known_int(self.analyzer.simplify(after - before))
+            for before, after in pairwise(values)
         }
         return moved.pop() if len(moved) == 1 else None

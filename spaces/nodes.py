@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from inspect import Parameter, Signature
 from typing import Any
 
 from spaces import names
+
+_CALLBACK = Signature([Parameter(name, Parameter.POSITIONAL_ONLY) for name in ("node", "mutator")])
 
 
 def replaced(expression: Any, values: Sequence[tuple[Any, Any]]) -> Any:
@@ -13,9 +16,15 @@ def replaced(expression: Any, values: Sequence[tuple[Any, Any]]) -> Any:
     import tvm
     from tvm_ffi import structural_mutate
 
-    def look(var: Any, _mutator: Any) -> Any:
+    def look(var: Any, _mutator: Any = None) -> Any:
         return next((value for known, value in values if var.same_as(known)), var)
 
+    if isinstance(expression, tvm.ir.Var):
+        return look(expression)
+    if isinstance(expression, tvm.tirx.IntImm):
+        return expression
+    # Hundreds of times in a build; looking up what a function takes is half of it.
+    setattr(look, "__signature__", _CALLBACK)  # noqa: B010 - functions have no such attribute
     return structural_mutate(expression, [(tvm.ir.Var, look)])
 
 
