@@ -9,7 +9,7 @@ import pytest
 
 from spaces.cpu import Cpu
 from spaces.templates import register_tile as k
-from spaces.templates.contraction_knobs import choices_of, costs_s, feasible, tiling
+from spaces.templates.contraction_knobs import choices_of, costs_s, estimate, feasible, tiling
 from spaces.templates.contraction_roles import roles
 from spaces.templates.contraction_shape import Axis, Contraction, Operand
 
@@ -210,3 +210,16 @@ def test_the_estimate_prefers_full_tiles_and_shared_work() -> None:
     assert cost(c, lanes=16) < cost(c, lanes=4)
     assert costs_s(c, replace(CPU, cores=1), columns(c))[0] > cost(c)
     assert np.isinf(cost(c, rows=28, vectors=6))
+
+
+def test_what_is_packed_beyond_a_cores_cache_costs_its_way_there_and_back() -> None:
+    depth = 512
+    fits = CPU.l2_bytes * CPU.cores // (4 * depth)
+
+    def packing(width: int) -> float:
+        c = gemm(64, width, depth)
+        return float(estimate(c, CPU, columns(c)).packing[0])
+
+    within = packing(fits) - packing(fits // 2)
+    beyond = packing(2 * fits) - packing(fits)
+    assert beyond > 3 * within
