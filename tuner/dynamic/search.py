@@ -23,7 +23,7 @@ from tuner.dynamic.fallback import smallest
 from tuner.dynamic.gains import saved, spared
 from tuner.dynamic.kernel_set import KernelSet
 from tuner.dynamic.kernels import Kernel, Kernels, kernel_of
-from tuner.dynamic.residuals import Floats
+from tuner.dynamic.residuals import Floats, Places
 from tuner.dynamic.selection import select, select_each
 from tuner.measure import Evaluated
 from tuner.record import Record, Trial
@@ -43,6 +43,9 @@ _LUCK = 0.05
 _RIVALS = 3e-3
 """A kernel that is expected to gain less than this part is no finalist, and a shape where none is
 expected to gain more needs no look of its own."""
+_CLOSE = 5e-3
+"""One that may gain as much on one shape alone is timed again there: it is slower by less than what
+luck makes of a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,7 @@ class KernelSearchSettings:
         dropped: of the pool's worst, dropped for each new kernel that is proposed.
         patience: drafts in a row with nothing new before the space counts as searched through.
         spare: finalists beyond the number of kernels wanted; the last is for the smallest shape.
+            With any, each shape has one more, that seems as good on it as those.
     """
 
     pool_size: int = 40
@@ -339,25 +343,31 @@ class KernelSearch:
         fallback = min(alike, key=lambda row: float(smallest_s[row]))
         if fallback not in chosen:
             chosen = [*chosen[: most - 1], fallback]
-        gains = self._gains_of_rivals(latencies_s, spreads, chosen, alike)
-        rivals = [row for row, _ in list(gains.items())[: most - len(chosen)]]
+        others = np.array([row for row in alike if row not in chosen], dtype=np.int64)
+        gains = self._second_looks(latencies_s, spreads, chosen, others)
         return [
             (self._kernels[known[row]].candidate, self._kernels.instances[place])
             for column, place in enumerate(self._anchors)
-            for row in (*chosen, *(r for r in rivals if gains[r][column] > _RIVALS))
+            for row in (*chosen, *others[self._rivals(gains, most - len(chosen), column)].tolist())
         ]
 
-    def _gains_of_rivals(
-        self, latencies_s: Floats, spreads: Floats, chosen: Sequence[int], alike: Sequence[int]
-    ) -> dict[int, Floats]:
-        """Kernels that a second look may well put before those chosen, the likeliest first, with
-        the share of each shape's time that they may save."""
-        others = [row for row in alike if row not in chosen]
+    def _second_looks(
+        self, latencies_s: Floats, spreads: Floats, chosen: Sequence[int], others: Places
+    ) -> Floats:
+        """The share of each shape's time that kernels may save that were not chosen."""
         now_s = latencies_s[list(chosen)].min(axis=0)
-        gains = saved(latencies_s[others], np.maximum(spreads[others], _LUCK), now_s)
+        return saved(latencies_s[others], np.maximum(spreads[others], _LUCK), now_s)
+
+    def _rivals(self, gains: Floats, room: int, column: int) -> list[int]:
+        """Who is timed again on a shape besides those chosen: of the kernels that may gain most
+        altogether those that may gain something there, and the one that may gain most there."""
+        if not len(gains) or not self._settings.spare:
+            return []
         means = gains @ self._weights / self._weights.sum()
-        order = np.argsort(-means, kind="stable").tolist()
-        return {others[place]: gains[place] for place in order if means[place] > _RIVALS}
+        order = np.argsort(-means, kind="stable")[:room]
+        rivals = [int(row) for row in order if min(means[row], gains[row, column]) > _RIVALS]
+        first = int(gains[:, column].argmax())
+        return rivals if first in rivals or gains[first, column] < _CLOSE else [*rivals, first]
 
     def kernel_set(self, records: Sequence[Record]) -> KernelSet | None:
         """See `tuner.search.ChoosesKernels`."""
