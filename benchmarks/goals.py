@@ -136,8 +136,8 @@ def _dynamic() -> list[Goal]:
         "0.15 to 0.3"
     )
     luck = (
-        "the worst is T = 5, nine microseconds of work, where loops of known length are unrolled; "
-        "and 128 trials of pairs find less good settings than 1,024 of single sizes: 2 to 5 %"
+        "128 trials of pairs find less good settings than 1,024 of single sizes: which size is the "
+        "worst, and by how much, is luck"
     )
     few = (
         "judged by few pairs, those that the search had not measured and thought worth a second "
