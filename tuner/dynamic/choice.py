@@ -47,7 +47,8 @@ def choose_kernels(
     places = range(len(table.instances))
     known = _eligible(table, searched, mine, most)
     latencies_s = table.latencies_s(known, places)
-    best_s = np.minimum(latencies_s.min(axis=0), _fastest_s(table))
+    # What is only predicted of those that cannot be chosen is no best: the lowest of many is luck.
+    best_s = np.minimum(latencies_s.min(axis=0), table.fastest_s(places))
     layouts = [table[n].layout for n in known]
     selection = select(latencies_s, table.weights, most, layouts, best_s=best_s)
     rows = list(selection.kernels)
@@ -119,17 +120,6 @@ def _eligible(table: Kernels, searched: Kernels, records: Iterable[Record], most
     alone = select(latencies_s, searched.weights, most, layouts).kernels
     taken = {sound[row] for row in alone}
     return [n for n in table.measured if n in taken or table[n].candidate.key in again]
-
-
-def _fastest_s(table: Kernels) -> Floats:
-    """The best time of each shape that any kernel was measured with. What is only predicted of
-    kernels that could not be chosen is no best: of many predictions the lowest is luck."""
-    times_s = np.full(len(table.instances), np.inf)
-    for number in table.measured:
-        for place in range(len(times_s)):
-            known_s = table.time_s(number, place)
-            times_s[place] = min(times_s[place], np.inf if known_s is None else known_s)
-    return times_s
 
 
 def _times(

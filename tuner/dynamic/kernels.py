@@ -160,6 +160,13 @@ class Kernels:
             costs[row, column] = known_s
         return costs
 
+    def fastest_s(self, places: Sequence[int]) -> Floats:
+        """The best time that each shape was measured with; infinite where it was not."""
+        times_s = np.full(len(places), np.inf)
+        for _, column, known_s in self._known(self.measured, places):
+            times_s[column] = min(times_s[column], known_s)
+        return times_s
+
     def forecast(self, numbers: Sequence[int], places: Sequence[int]) -> tuple[Floats, Floats]:
         """Latencies, kernels by shapes, and the standard deviation of their logarithms, which is
         0 of what was measured."""

@@ -23,7 +23,8 @@ from tuner.dynamic.fallback import smallest
 from tuner.dynamic.gains import saved, spared
 from tuner.dynamic.kernel_set import KernelSet
 from tuner.dynamic.kernels import Kernel, Kernels, kernel_of
-from tuner.dynamic.residuals import Floats, Places
+from tuner.dynamic.residuals import Floats
+from tuner.dynamic.rivals import LEAST, rivals
 from tuner.dynamic.selection import select, select_each
 from tuner.measure import Evaluated
 from tuner.record import Record, Trial
@@ -38,14 +39,6 @@ _BUILD_S, _AT_ONCE = 0.3, 2
 
 _FIRST_CHOICE = 4
 """Kernels to choose the first pair from."""
-_LUCK = 0.05
-"""Standard deviation of what a search measures, as a logarithm: samples are few."""
-_RIVALS = 3e-3
-"""A kernel that is expected to gain less than this part is no finalist, and a shape where none is
-expected to gain more needs no look of its own."""
-_CLOSE = 5e-3
-"""One that may gain as much on one shape alone is timed again there: it is slower by less than what
-luck makes of a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,24 +202,24 @@ class KernelSearch:
             mine = [numbers[row] for row in rows]
             gains = self._gains(mine, latencies_s[rows], spreads[rows], group)
             efforts = np.sqrt(_BASE_S + _RUNS * latencies_s[rows])
-            focused = self._pick(mine, gains * self._focus(gains), efforts)
-            pair = focused or self._pick(mine, gains, efforts)
-            if pair is not None:
-                return pair
+            for wanted in self._wanted(gains):
+                pair = self._pick(mine, wanted, efforts)
+                if pair is not None:
+                    return pair
         return None
 
-    def _focus(self, gains: Floats) -> Floats:
-        """Which shapes the next pair is to be good for: all of them, and every other time the one
-        that was looked at least for its weight, of those where there is something to gain. Kernels
-        that seem good for many shapes would otherwise come first for ever, and what one shape needs
-        alone would not be found."""
-        promising = gains.max(axis=0) > _RIVALS * self._weights
+    def _wanted(self, gains: Floats) -> list[Floats]:
+        """Gains that the next pair is to be chosen by, and those where there is none by these: of
+        all shapes, and every other time first of the one that was looked at least for its weight,
+        among those where there is something to gain. Kernels that seem good for many shapes would
+        otherwise come first for ever, and what one shape needs alone would not be found."""
+        promising = gains.max(axis=0) > LEAST * self._weights
         if len(self._proposed) % 2 == 0 or not promising.any():
-            return np.ones(len(self._anchors))
+            return [gains]
         looks = Counter(place for _, place in self._proposed)
         seen = np.array([looks[place] + 1 for place in self._anchors]) / self._weights
         least = np.where(promising, seen, np.inf).argmin()
-        return np.asarray(np.arange(len(seen)) == least, dtype=np.float64)
+        return [gains * (np.arange(len(seen)) == least), gains]
 
     def _hedge(self, numbers: Sequence[int], hopeful: Floats) -> tuple[int, int] | None:
         """The most promising pair of a space that nothing was tried of: an estimate may be wrong
@@ -343,31 +336,16 @@ class KernelSearch:
         fallback = min(alike, key=lambda row: float(smallest_s[row]))
         if fallback not in chosen:
             chosen = [*chosen[: most - 1], fallback]
-        others = np.array([row for row in alike if row not in chosen], dtype=np.int64)
-        gains = self._second_looks(latencies_s, spreads, chosen, others)
+        if self._settings.spare:
+            room = most - len(chosen)
+            more = rivals(latencies_s, spreads, self._weights, chosen, alike, room)
+        else:
+            more = [[] for _ in self._anchors]
         return [
             (self._kernels[known[row]].candidate, self._kernels.instances[place])
-            for column, place in enumerate(self._anchors)
-            for row in (*chosen, *others[self._rivals(gains, most - len(chosen), column)].tolist())
+            for place, others in zip(self._anchors, more, strict=True)
+            for row in (*chosen, *others)
         ]
-
-    def _second_looks(
-        self, latencies_s: Floats, spreads: Floats, chosen: Sequence[int], others: Places
-    ) -> Floats:
-        """The share of each shape's time that kernels may save that were not chosen."""
-        now_s = latencies_s[list(chosen)].min(axis=0)
-        return saved(latencies_s[others], np.maximum(spreads[others], _LUCK), now_s)
-
-    def _rivals(self, gains: Floats, room: int, column: int) -> list[int]:
-        """Who is timed again on a shape besides those chosen: of the kernels that may gain most
-        altogether those that may gain something there, and the one that may gain most there."""
-        if not len(gains) or not self._settings.spare:
-            return []
-        means = gains @ self._weights / self._weights.sum()
-        order = np.argsort(-means, kind="stable")[:room]
-        rivals = [int(row) for row in order if min(means[row], gains[row, column]) > _RIVALS]
-        first = int(gains[:, column].argmax())
-        return rivals if first in rivals or gains[first, column] < _CLOSE else [*rivals, first]
 
     def kernel_set(self, records: Sequence[Record]) -> KernelSet | None:
         """See `tuner.search.ChoosesKernels`."""
