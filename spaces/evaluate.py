@@ -85,6 +85,7 @@ class Evaluator:
             chosen_from=point.chosen_from,
             shape_costs_s=point.shape_costs_s,
             layout=point.layout,
+            shape_traits=point.shape_traits,
         )
         return answer, point
 
@@ -98,6 +99,7 @@ class Evaluator:
             features=np.asarray(kernel.features, dtype=np.float32),
             shape_costs_s=kernel.costs_s,
             layout=kernel.layout,
+            shape_traits=kernel.shape_traits,
         )
 
     def _score(

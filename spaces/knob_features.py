@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from spaces.knobs import Columns, Costs, Template
+from spaces.knobs import Columns, Costs, Knobs, Template
 
 Floats = npt.NDArray[np.float32]
 
@@ -28,6 +28,14 @@ class HasTraits(Protocol):
         """
 
 
+@runtime_checkable
+class HasShapeTraits(Protocol):
+    """A template that tells more of a setting on each of a task's shapes than what it costs."""
+
+    def shape_traits(self, knobs: Knobs) -> Floats:
+        """At most `TRAITS` numbers for each of the shapes: one row each; see `HasTraits`."""
+
+
 def knob_vectors(template: Template, columns: Columns, costs_s: Costs) -> Floats:
     """`KNOB_LENGTH` numbers for each setting: that it is one, its cost, its knobs, its traits."""
     number = len(costs_s)
@@ -40,3 +48,12 @@ def knob_vectors(template: Template, columns: Columns, costs_s: Costs) -> Floats
         traits = template.traits(columns)
         vectors[:, 2 + MOST_KNOBS : 2 + MOST_KNOBS + traits.shape[1]] = traits
     return np.nan_to_num(vectors)
+
+
+def shape_traits(template: Template, knobs: Knobs, shapes: int) -> Floats:
+    """`TRAITS` numbers for each of so many shapes, whatever the template tells of them."""
+    found = np.zeros((shapes, TRAITS), dtype=np.float32)
+    if isinstance(template, HasShapeTraits):
+        traits = template.shape_traits(knobs)
+        found[:, : traits.shape[1]] = traits
+    return np.nan_to_num(found)

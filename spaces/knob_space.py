@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from spaces.features import FEATURE_LENGTH, Matrix, Vector
-from spaces.knob_features import KNOB_LENGTH, knob_vectors
+from spaces.knob_features import KNOB_LENGTH, knob_vectors, shape_traits
 from spaces.knobs import (
     Columns,
     Costs,
@@ -172,6 +172,7 @@ class KnobSpace:
             point,
             shape_costs_s=tuple(map(float, self._template.shape_costs_s(knobs))),
             layout=self._template.layout(knobs),
+            shape_traits=shape_traits(self._template, knobs, len(self._task.shapes)),
         )
 
     def kernel(self, candidate: Candidate) -> Kernel | None:
@@ -187,6 +188,7 @@ class KnobSpace:
             tuple(vectors[0].tolist()),
             tuple(map(float, self._template.shape_costs_s(knobs))),
             self._template.layout(knobs),
+            shape_traits=shape_traits(self._template, knobs, len(self._task.shapes)),
         )
         if not isinstance(self._template, PadsShapes):
             return kernel

@@ -7,7 +7,7 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
-from spaces.features import Vector
+from spaces.features import Matrix, Vector
 from spaces.realize import (
     InvalidCandidate,
     canonical_payload,
@@ -37,6 +37,7 @@ class Point:
         shape_costs_s: analytic latency for each of the shapes of a program with symbolic
             dimensions; empty for others.
         layout: how it has constant operands packed ahead, see `spaces.knobs.ShapedTemplate`.
+        shape_traits: what to know of it on each of those shapes, see `spaces.knob_features`.
     """
 
     candidate: Candidate
@@ -47,6 +48,7 @@ class Point:
     chosen_from: int = 1
     shape_costs_s: tuple[float, ...] = ()
     layout: str = ""
+    shape_traits: Matrix | None = None
 
 
 class TraceSpace:

@@ -49,6 +49,8 @@ class Evaluated:
         shape_costs_s: analytic latency for each of the shapes of a task with symbolic dimensions,
             in their order; empty for others.
         layout: kernels of different layouts cannot share packed weights, so not one function.
+        shape_traits: what a cost model should know of it on each of those shapes: shapes by
+            traits, the same columns for all candidates; None where there are no shapes.
     """
 
     draft: Draft
@@ -62,6 +64,7 @@ class Evaluated:
     chosen_from: int = 1
     shape_costs_s: tuple[float, ...] = ()
     layout: str = ""
+    shape_traits: Features | None = None
 
 
 class SpacePool(Protocol):

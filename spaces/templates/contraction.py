@@ -107,6 +107,11 @@ class ContractionTemplate:
         """See `contraction_knobs.traits`."""
         return contraction_knobs.traits(self._contraction, self._cpu, columns)
 
+    def shape_traits(self, knobs: Knobs) -> npt.NDArray[np.float32]:
+        """See `spaces.knob_features.HasShapeTraits`."""
+        shapes, columns = over_shapes(self._contraction, self._extents, knobs)
+        return contraction_knobs.traits(shapes, self._cpu, columns)
+
     def apply(self, schedule: Any, knobs: Knobs) -> None:
         write_contraction(Unchecked(schedule), self._contraction, knobs)
 

@@ -275,7 +275,7 @@ def traits(c: Contraction, cpu: Cpu, columns: Columns) -> npt.NDArray[np.float32
     rows, vectors = columns[k.ROWS], columns[k.VECTORS]
     strips = e.strip_bytes * t.row_block
     panels = e.panel_bytes * t.column_block
-    area = float(max(c.row_extent, 1) * c.column_extent)
+    area = np.maximum(c.row_extent, 1) * np.maximum(c.column_extent, 1) * 1.0
     found = [
         rows * vectors / cpu.registers,
         e.multiplies / np.maximum(e.loads, 1e-6),
@@ -295,11 +295,9 @@ def traits(c: Contraction, cpu: Cpu, columns: Columns) -> npt.NDArray[np.float32
         np.log2(t.row_tiles),
         np.log2(t.column_tiles),
         columns[k.LANES] / cpu.lanes(c.out_bits),
-        np.full(len(rows), np.log2(max(c.row_extent, 1))),
-        np.full(len(rows), np.log2(c.column_extent)),
-        np.full(len(rows), np.log2(c.depth)),
-        np.full(len(rows), np.log2(c.outer_extent)),
-        np.full(len(rows), float(c.broadcasts) + 2.0 * float(c.column_is_last)),
+        *(np.log2(np.maximum(n, 1)) for n in (c.row_extent, c.column_extent, c.depth)),
+        np.log2(c.outer_extent),
+        float(c.broadcasts) + 2.0 * float(c.column_is_last),
     ]
     return np.stack([np.broadcast_to(f, rows.shape) for f in found], axis=1).astype(np.float32)
 
@@ -320,7 +318,7 @@ def _packing_cycles(c: Contraction, cpu: Cpu, columns: Columns, t: k.Tiling) -> 
     padded = grown | (t.padded_depth != c.depth)
     # A stage within each chunk that uses a piece: nobody waits, but all of these do it again.
     in_chunk = np.asarray(k.packs_inside(columns)) == 1
-    again = 0.25 * width * area * (t.row_tiles // t.row_block)
+    again = 0.25 * width * area * -(-t.row_tiles // t.row_block)
     cycles = np.where(packs_columns, np.where(in_chunk, again, apart(0.25, width * area)), 0.0)
     cycles = cycles + np.where(columns[k.PACK_ROWS] == 1, apart(0.7, height * area), 0.0)
     copied = (padded | c.product) & (columns[k.PACK_ROWS] == 0)

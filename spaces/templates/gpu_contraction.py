@@ -85,6 +85,11 @@ class GpuContractionTemplate:
         """See `gpu_knobs.traits`."""
         return gpu_knobs.traits(self._contraction, self._roles, self._gpu, columns)
 
+    def shape_traits(self, knobs: Knobs) -> npt.NDArray[np.float32]:
+        """See `spaces.knob_features.HasShapeTraits`."""
+        shapes, columns = over_shapes(self._contraction, self._extents, knobs)
+        return gpu_knobs.traits(shapes, self._roles, self._gpu, columns)
+
     def apply(self, schedule: Any, knobs: Knobs) -> None:
         write_gpu_contraction(Unchecked(schedule), self._contraction, self._roles, knobs)
 

@@ -126,6 +126,7 @@ def tiled(c: Contraction, knobs: Mapping[str, Any], *, padded_depth: Any) -> Til
     chunks = rows // row_block
     ragged = partitioned(knobs)  # the last block of rows may have less than its tiles
     rows += ragged * (-(-c.row_extent // knobs[ROWS]) - rows)
+    row_block += ragged * (np.minimum(row_block, np.maximum(rows, 1)) - row_block)
     return Tiling(
         row_tiles=rows,
         column_tiles=columns,

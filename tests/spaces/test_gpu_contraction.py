@@ -278,6 +278,19 @@ def test_estimates_are_finite_and_grow_with_the_shape(name: str) -> None:
             assert (np.diff(grid, axis=axis) >= 0).all()
 
 
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_what_is_told_of_a_setting_on_a_shape_is_told_of_it_by_the_template_there(
+    name: str,
+) -> None:
+    template = space_of(name).template
+    assert isinstance(template, GpuContractionTemplate)
+    for knobs in some_settings(name, 4, seed=4):
+        columns = {name: np.array([value]) for name, value in knobs.items()}
+        shapes = [instance for instance, _ in symbolic_task(name).shapes]
+        one_by_one = [template.at(instance).traits(columns)[0] for instance in shapes]
+        assert template.shape_traits(knobs) == pytest.approx(np.array(one_by_one))
+
+
 def test_all_settings_take_operands_as_they_are() -> None:
     template = space_of("dense").template
     assert isinstance(template, GpuContractionTemplate)

@@ -13,6 +13,7 @@ import pytest
 from spaces import names
 from spaces.dims import closed, symbols
 from spaces.extract import shaped, task_of
+from spaces.knob_features import TRAITS, HasShapeTraits, HasTraits
 from spaces.knob_space import KnobSpace
 from spaces.knobs import PadsShapes, ShapedTemplate, recall
 from spaces.prepack import PREPACK, split
@@ -258,6 +259,20 @@ def test_every_setting_has_an_estimate_for_every_shape(name: str) -> None:
             assert (costs_s > 0).all()
 
 
+def test_columns_packed_within_a_chunk_are_packed_at_least_once() -> None:
+    """Also where a block has more rows than a shape."""
+    task = PROGRAMS["scores-nt"].task()
+    template = next(t for t in shaped_templates(task) if "pack_inside" in t.choices)
+    for knobs in feasible(task, template, 10, seed=5):
+        inside = {**knobs, k.PACK_COLUMNS: 1, k.PACK_INSIDE: 1}
+        for way in (k.SPLIT, k.REPEAT):
+            whole, far = (
+                template.shape_costs_s({**inside, k.PARTITION: way, k.ROW_BLOCK: block})
+                for block in (k.ALL, 1000)
+            )
+            assert far == pytest.approx(whole)
+
+
 @pytest.mark.parametrize("name", sorted(PROGRAMS))
 def test_the_work_of_the_shapes_is_what_the_task_counts(name: str) -> None:
     """A multiply-add is two operations; what comes after the product is a few for an element."""
@@ -312,6 +327,21 @@ def test_an_estimate_is_that_of_the_program_closed_for_the_shape(name: str) -> N
     assert compared, "no static template is like a symbolic one"
 
 
+@pytest.mark.parametrize("name", sorted(PROGRAMS))
+def test_what_is_told_of_a_setting_on_a_shape_is_told_of_it_by_the_template_there(
+    name: str,
+) -> None:
+    task = PROGRAMS[name].task()
+    for template in shaped_templates(task):
+        assert isinstance(template, HasShapeTraits)
+        for knobs in feasible(task, template, 4, seed=4):
+            columns = {name: np.array([value]) for name, value in knobs.items()}
+            here = [template.at(instance) for instance, _ in task.shapes]
+            assert all(isinstance(t, HasTraits) for t in here)
+            one_by_one = [t.traits(columns)[0] for t in here if isinstance(t, HasTraits)]
+            assert template.shape_traits(knobs) == pytest.approx(np.array(one_by_one))
+
+
 def closed_task(task: Task, instance: Instance) -> Task:
     function = closed(task_module(task.module), dict(instance))["main"]
     return task_of(function, CPU, name="closed")
@@ -347,6 +377,9 @@ def test_what_is_known_of_a_kernel_is_known_without_scheduling_it() -> None:
     kernel = space.kernel(point.candidate)
     assert kernel is not None
     assert (kernel.costs_s, kernel.layout) == (point.shape_costs_s, point.layout)
+    assert kernel.shape_traits is not None
+    assert kernel.shape_traits.shape == (len(task.shapes), TRAITS)
+    assert np.array_equal(kernel.shape_traits, point.shape_traits)
     assert len(kernel.costs_s) == len(task.shapes)
     # The search compares kernels that were looked for at different shapes.
     assert point.features is not None

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from tuner.candidate import Candidate
-from tuner.dynamic.residuals import Floats, Residuals
-from tuner.measure import Evaluated
+from tuner.dynamic.residuals import Floats, Places, Residuals
+from tuner.measure import Evaluated, Features
 from tuner.record import Record, Status
 from tuner.task import Instance, Shapes
 
@@ -29,6 +30,8 @@ class Kernel:
     Attributes:
         features: of its setting, alike for alike kernels; the same columns for all of a task.
         costs_s: analytic latency for each shape of the task; infinite where it is hopeless.
+        shape_traits: what there is to know of it on each shape besides: shapes by traits, the same
+            columns for all of a task; without columns where there is nothing.
         layout: kernels of another layout cannot be in one set with it.
         padding: share of its tiles that lies beyond a shape, be it computed or guarded off, for
             each shape; empty where its template knows of none.
@@ -41,6 +44,7 @@ class Kernel:
     layout: str
     padding: tuple[float, ...] = ()
     work: tuple[float, ...] = ()
+    shape_traits: Features | None = field(default=None, compare=False)
 
 
 def kernel_of(answer: Evaluated) -> Kernel | None:
@@ -48,7 +52,13 @@ def kernel_of(answer: Evaluated) -> Kernel | None:
     if answer.candidate is None or not answer.shape_costs_s:
         return None
     features = () if answer.features is None else tuple(map(float, answer.features))
-    return Kernel(answer.candidate, features, answer.shape_costs_s, answer.layout)
+    return Kernel(
+        answer.candidate,
+        features,
+        answer.shape_costs_s,
+        answer.layout,
+        shape_traits=answer.shape_traits,
+    )
 
 
 class Kernels:
@@ -100,6 +110,13 @@ class Kernels:
             self._kernels.append(kernel)
             self._residuals = None
         return self._numbers[key]
+
+    def of_measured(self) -> Kernels:
+        """What is known from measurements alone, whatever else was looked at."""
+        table = copy.copy(self)
+        table._dropped = set(range(len(self))) - {number for number, _ in self._times_s}
+        table._residuals = None
+        return table
 
     def drop(self, numbers: Iterable[int]) -> None:
         """Ask nothing more about kernels that were never measured."""
@@ -154,8 +171,7 @@ class Kernels:
         costs = self._estimates_s(numbers, places)
         if self._times_s and len(numbers):
             learned = self._learned()
-            rows = np.array([self._rows[n] for n in numbers])
-            costs = costs * np.exp(learned.means(rows, np.asarray(places)))
+            costs = costs * np.exp(learned.means(*self._grid(numbers, places))).reshape(costs.shape)
         for row, column, known_s in self._known(numbers, places):
             costs[row, column] = known_s
         return costs
@@ -172,11 +188,9 @@ class Kernels:
         0 of what was measured."""
         costs = self._estimates_s(numbers, places)
         spreads = np.full(costs.shape, _UNKNOWN)
-        grid = np.meshgrid(np.asarray(numbers), np.asarray(places), indexing="ij")
         if self._times_s and len(numbers):
             learned = self._learned()
-            rows = np.array([self._rows[n] for n in grid[0].ravel().tolist()])
-            mean, spread = learned.predict(rows, grid[1].ravel())
+            mean, spread = learned.predict(*self._grid(numbers, places))
             costs = costs * np.exp(mean).reshape(costs.shape)
             spreads = spread.reshape(costs.shape)
         for row, column, known_s in self._known(numbers, places):
@@ -189,6 +203,12 @@ class Kernels:
         costs = np.array([self._kernels[n].costs_s for n in numbers], dtype=np.float64)
         return np.minimum(costs[:, list(places)], _HOPELESS_S)
 
+    def _grid(self, numbers: Sequence[int], places: Sequence[int]) -> tuple[Places, Places]:
+        """All pairs of some kernels, as rows of what was learned, and some shapes."""
+        rows = np.array([self._rows[n] for n in numbers], dtype=np.int64)
+        shapes = np.asarray(places, dtype=np.int64)
+        return np.repeat(rows, len(shapes)), np.tile(shapes, len(rows))
+
     def _known(
         self, numbers: Sequence[int], places: Sequence[int]
     ) -> Iterator[tuple[int, int, float]]:
@@ -197,6 +217,17 @@ class Kernels:
                 known_s = self._times_s.get((number, place))
                 if known_s is not None:
                     yield row, column, known_s
+
+    def _spaces(self, numbers: Sequence[int]) -> list[int]:
+        names = [self._kernels[n].candidate.space for n in numbers]
+        known = {name: number for number, name in enumerate(dict.fromkeys(names))}
+        return [known[name] for name in names]
+
+    def _traits(self, numbers: Sequence[int]) -> Floats:
+        """Kernels by shapes by traits, their estimates the first."""
+        costs = np.log(self._estimates_s(numbers, range(len(self.instances))))[:, :, None]
+        more = [t for n in numbers if (t := self._kernels[n].shape_traits) is not None]
+        return np.concatenate([costs, np.stack(more)], axis=2) if more else costs
 
     def _learned(self) -> Residuals:
         if self._residuals is None:
@@ -207,6 +238,8 @@ class Kernels:
             self._rows = {number: row for row, number in enumerate(alive)}
             self._residuals = Residuals(
                 np.array([self._kernels[n].features for n in alive], dtype=np.float64),
+                self._spaces(alive),
+                self._traits(alive),
                 self._values,
                 [self._rows[n] for n, _ in pairs],
                 [p for _, p in pairs],

@@ -327,7 +327,7 @@ class KernelSearch:
         known = self._kernels.measured
         if not known:
             return []
-        latencies_s, spreads = self._kernels.forecast(known, self._anchors)
+        latencies_s, spreads = self._kernels.of_measured().forecast(known, self._anchors)
         layouts = [self._kernels[n].layout for n in known]
         most = self._most + self._settings.spare
         chosen = list(select(latencies_s, self._weights, most, layouts).kernels)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -77,6 +78,16 @@ def test_an_answer_with_an_estimate_for_each_shape_is_a_kernel() -> None:
     assert kernel_of(Evaluated(draft, error="refused")) is None
 
 
+def test_a_kernel_has_the_traits_that_its_answer_told_of_each_shape() -> None:
+    traits = np.array([[0.5], [2.0]], dtype=np.float32)
+    answer = Evaluated(
+        Draft("task", 1, 1), candidate(0), shape_costs_s=(1.0, 2.0), shape_traits=traits
+    )
+    found = kernel_of(answer)
+    assert found is not None
+    assert found.shape_traits is traits
+
+
 # What was measured.
 
 
@@ -103,6 +114,21 @@ def test_what_is_measured_of_one_pair_moves_the_others() -> None:
         assert forecast(table, number, size)[0] == pytest.approx(2 * estimate_s)
     spreads = [forecast(table, n, size)[1] for n, size in ((0, 16), (0, 128), (8, 128))]
     assert spreads == sorted(spreads)
+
+
+def test_pairs_of_like_traits_are_expected_to_err_alike() -> None:
+    """The second kernel is padded where the first is not, and slower than it seems there."""
+    padding = ((1.0, 0.0, 0.0), (0.0, 0.0, 1.0), (0.0, 1.0, 0.0))
+    table = Kernels(SHAPES)
+    for number, shares in enumerate(padding):
+        traits = np.array(shares, dtype=np.float32)[:, None]
+        table.add(replace(kernel(number), shape_traits=traits))
+    for number, shares in enumerate(padding[:2]):
+        for size, share, estimate_s in zip(SIZES, shares, ESTIMATE_S, strict=True):
+            table.observe(record(number, size, estimate_s * (1.0 + share)))
+    slower = [forecast(table, 2, size)[0] / e for size, e in zip(SIZES, ESTIMATE_S, strict=True)]
+    assert slower[1] > 1.5
+    assert max(slower[0], slower[2]) < 1.3
 
 
 def test_a_kernel_that_came_later_is_predicted_as_well() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -17,10 +19,23 @@ SHAPES = np.array([[1.0], [8.0], [64.0], [512.0]])
 
 
 def residuals(
-    pairs: dict[tuple[int, int], float], features: Floats = FEATURES, shapes: Floats = SHAPES
+    pairs: dict[tuple[int, int], float],
+    features: Floats = FEATURES,
+    shapes: Floats = SHAPES,
+    traits: Floats | None = None,
+    spaces: Sequence[int] | None = None,
 ) -> Residuals:
+    """With the features and sizes of pairs as their traits, where nothing else is said."""
     kernels, places = [k for k, _ in pairs], [p for _, p in pairs]
-    return Residuals(features, shapes, kernels, places, list(pairs.values()))
+    found = plain_traits(features, shapes) if traits is None else traits
+    of = [0] * len(features) if spaces is None else spaces
+    return Residuals(features, of, found, shapes, kernels, places, list(pairs.values()))
+
+
+def plain_traits(features: Floats, shapes: Floats) -> Floats:
+    of_kernels = np.repeat(features[:, None, :], len(shapes), axis=1)
+    of_shapes = np.repeat(np.log2(shapes)[None, :, :], len(features), axis=0)
+    return np.concatenate([of_kernels, of_shapes], axis=2)
 
 
 def predicted(learned: Residuals, kernel: int, place: int) -> tuple[float, float]:
@@ -123,6 +138,23 @@ def test_kernels_without_features_are_told_apart_by_what_was_measured() -> None:
     assert mean(learned, 0, 1) > mean(learned, 2, 1) > mean(learned, 1, 1)
 
 
+def test_what_is_wrong_with_a_trait_is_wrong_wherever_the_trait_is() -> None:
+    """Such as tiles of which most is padding, each kernel's on another shape."""
+    shapes = np.array([[2.0**n] for n in range(4)])
+    padding = np.array([[0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [1.0, 0.0, 0.0, 1.0]])
+    pairs = {(k, p): 0.5 * padding[k, p] for k in (0, 1) for p in range(4)}
+    learned = residuals(pairs, np.eye(3), shapes, padding[:, :, None])
+    assert [mean(learned, 2, p) for p in range(4)] == pytest.approx(0.5 * padding[2], abs=0.15)
+
+
+def test_kernels_of_another_space_say_less() -> None:
+    """The same numbers stand for other loops there."""
+    pairs = {(0, 1): 0.6, (3, 1): 0.0, (3, 2): 0.0}
+    akin, strange = residuals(pairs), residuals(pairs, spaces=[0, 1, 1, 1])
+    assert mean(akin, 1, 1) > mean(strange, 1, 1) > 0.0
+    assert spread(akin, 1, 1) < spread(strange, 1, 1)
+
+
 def test_features_that_are_the_same_for_all_kernels_say_nothing() -> None:
     pairs = {(0, 1): 0.6, (3, 1): 0.0, (3, 2): 0.1}
     constant = np.hstack([FEATURES, np.full((4, 2), 7.0)])
@@ -151,6 +183,8 @@ def test_predictions_are_finite_and_no_less_sure_than_before_any_measurement(
     learned = residuals(pairs, features, np.array(sizes, dtype=np.float64)[:, None])
     found, spreads = learned.predict(np.repeat(np.arange(6), 5), np.tile(np.arange(5), 6))
     assert np.isfinite(found).all()
-    assert learned.means(np.arange(6), np.arange(5)).ravel() == pytest.approx(found, abs=1e-6)
+    means = learned.means(np.repeat(np.arange(6), 5), np.tile(np.arange(5), 6))
+    assert means == pytest.approx(found, abs=1e-6)
     assert (spreads >= 0.0).all()
-    assert spreads.max() <= max(0.3, float(np.std(list(pairs.values()) or [0.0]))) + 1e-9
+    before = spread(residuals({}), 0, 0)
+    assert spreads.max() <= before / 0.3 * max(0.3, float(np.std(list(pairs.values()) or [0.0])))
