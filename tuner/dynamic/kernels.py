@@ -166,9 +166,16 @@ class Kernels:
         """Whether it gave no time, or a wrong result, on any shape."""
         return number in self._failed
 
+    def estimates_s(self, numbers: Sequence[int], places: Sequence[int]) -> Floats:
+        """Kernels by shapes: the analytic estimates, whatever was measured."""
+        if not len(numbers):
+            return np.zeros((0, len(places)))
+        costs = np.array([self._kernels[n].costs_s for n in numbers], dtype=np.float64)
+        return np.minimum(costs[:, list(places)], _HOPELESS_S)
+
     def latencies_s(self, numbers: Sequence[int], places: Sequence[int]) -> Floats:
         """Kernels by shapes: what was measured, and elsewhere what is predicted."""
-        costs = self._estimates_s(numbers, places)
+        costs = self.estimates_s(numbers, places)
         if self._times_s and len(numbers):
             learned = self._learned()
             costs = costs * np.exp(learned.means(*self._grid(numbers, places))).reshape(costs.shape)
@@ -186,7 +193,7 @@ class Kernels:
     def forecast(self, numbers: Sequence[int], places: Sequence[int]) -> tuple[Floats, Floats]:
         """Latencies, kernels by shapes, and the standard deviation of their logarithms, which is
         0 of what was measured."""
-        costs = self._estimates_s(numbers, places)
+        costs = self.estimates_s(numbers, places)
         spreads = np.full(costs.shape, _UNKNOWN)
         if self._times_s and len(numbers):
             learned = self._learned()
@@ -196,12 +203,6 @@ class Kernels:
         for row, column, known_s in self._known(numbers, places):
             costs[row, column], spreads[row, column] = known_s, 0.0
         return costs, spreads
-
-    def _estimates_s(self, numbers: Sequence[int], places: Sequence[int]) -> Floats:
-        if not len(numbers):
-            return np.zeros((0, len(places)))
-        costs = np.array([self._kernels[n].costs_s for n in numbers], dtype=np.float64)
-        return np.minimum(costs[:, list(places)], _HOPELESS_S)
 
     def _grid(self, numbers: Sequence[int], places: Sequence[int]) -> tuple[Places, Places]:
         """All pairs of some kernels, as rows of what was learned, and some shapes."""
@@ -225,7 +226,7 @@ class Kernels:
 
     def _traits(self, numbers: Sequence[int]) -> Floats:
         """Kernels by shapes by traits, their estimates the first."""
-        costs = np.log(self._estimates_s(numbers, range(len(self.instances))))[:, :, None]
+        costs = np.log(self.estimates_s(numbers, range(len(self.instances))))[:, :, None]
         more = [t for n in numbers if (t := self._kernels[n].shape_traits) is not None]
         return np.concatenate([costs, np.stack(more)], axis=2) if more else costs
 

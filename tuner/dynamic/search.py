@@ -37,6 +37,9 @@ _BASE_S, _RUNS = 0.05, 5.0
 _BUILD_S, _AT_ONCE = 0.3, 2
 """What a build takes before one was seen, and how many are made at once."""
 
+_LOOKS, _NEARLY = 4, 1.25
+"""Shapes that a space is tried on, whatever was learned, where its estimates come so near the best
+of all."""
 _FIRST_CHOICE = 4
 """Kernels to choose the first pair from."""
 
@@ -193,7 +196,7 @@ class KernelSearch:
             return None
         latencies_s, spreads = self._kernels.forecast(numbers, self._anchors)
         hopeful = self._hopeful(latencies_s, spreads)
-        if (hedge := self._hedge(numbers, hopeful)) is not None:
+        if (hedge := self._hedge(numbers)) is not None:
             return hedge
         layouts = [self._kernels[n].layout for n in numbers]
         goals = select_each(hopeful, self._weights, self._most, layouts)
@@ -221,16 +224,25 @@ class KernelSearch:
         least = np.where(promising, seen, np.inf).argmin()
         return [gains * (np.arange(len(seen)) == least), gains]
 
-    def _hedge(self, numbers: Sequence[int], hopeful: Floats) -> tuple[int, int] | None:
-        """The most promising pair of a space that nothing was tried of: an estimate may be wrong
-        about all kernels of a space, and only a trial can tell."""
-        tried = {self._kernels[number].candidate.space for number, _ in self._proposed}
-        rows = [r for r, n in enumerate(numbers) if self._kernels[n].candidate.space not in tried]
-        if not rows or not tried:
+    def _hedge(self, numbers: Sequence[int]) -> tuple[int, int] | None:
+        """The pair of the least estimate, for its shape, of a space that nothing was tried of, or
+        little of what its estimates promise: they may be wrong about all kernels of a space, and
+        one trial of it may have been where it is worst."""
+        tried = {(self._kernels[n].candidate.space, place) for n, place in self._proposed}
+        if not tried:
             return None
-        lost = hopeful[rows] / hopeful.min(axis=0)
+        looks = Counter(space for space, _ in tried)
+        spaces = [self._kernels[number].candidate.space for number in numbers]
+        unknown = any(looks[space] == 0 for space in spaces)
+        most, limit = (0, np.inf) if unknown else (_LOOKS - 1, _NEARLY)
+        estimates_s = self._kernels.estimates_s(numbers, self._anchors)
+        lost = estimates_s / estimates_s.min(axis=0)
+        for row, (number, space) in enumerate(zip(numbers, spaces, strict=True)):
+            open_ = looks[space] <= most and number not in self._building
+            new = [open_ and (space, place) not in tried for place in self._anchors]
+            lost[row, ~(new & (lost[row] <= limit))] = np.inf
         row, column = np.unravel_index(lost.argmin(), lost.shape)
-        return numbers[rows[row]], self._anchors[column]
+        return (numbers[row], self._anchors[column]) if np.isfinite(lost[row, column]) else None
 
     def _pick(
         self, numbers: Sequence[int], gains: Floats, efforts: Floats

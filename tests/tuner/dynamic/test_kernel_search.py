@@ -234,6 +234,29 @@ def test_a_kernel_of_each_space_is_tried_whatever_its_estimate() -> None:
     assert all(trial.candidate.space == "test" for trial in search.propose(8))
 
 
+def test_a_space_that_was_bad_once_is_tried_on_other_shapes_where_it_promises_something() -> None:
+    """One trial may have been on the only shape where a space is bad."""
+    search = kernel_search()
+    answers = [answered(draft, TASK) for draft in search.drafts(40)]
+    search.absorb(in_space(a, "other" if n % 2 else "test") for n, a in enumerate(answers))
+    tried: list[Trial] = []
+    for _ in range(20):
+        (trial,) = search.propose(1)
+        tried.append(trial)
+        record = measured(trial)
+        slow = tuple(10 * s for s in record.measurement.samples_s)
+        bad = replace(record, measurement=replace(record.measurement, samples_s=slow))
+        search.observe([bad if trial.candidate.space == "other" else record])
+    others = [trial.instance for trial in tried if trial.candidate.space == "other"]
+    assert len(set(others)) == len(others) == 4
+
+
+def in_space(answer: Evaluated, space: str) -> Evaluated:
+    assert answer.candidate is not None
+    moved = replace(answer.candidate, space=space)
+    return replace(answer, candidate=moved, code_hash=f"{answer.code_hash} {space}")
+
+
 def test_those_who_could_be_better_are_timed_again_with_the_chosen() -> None:
     """Where one kernel is best for all shapes, the next ones after it."""
     search = kernel_search(most=1)
