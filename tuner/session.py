@@ -362,9 +362,9 @@ class Session:
 
     def _of_default(self, task: Task) -> Trial:
         """The trial of a task's default schedule; of many shapes, on the one in the middle of
-        those that are measured."""
+        those that are measured, of two on the first."""
         measured = measured_shapes(task.shapes)
-        instance = measured[len(measured) // 2][0] if measured else ()
+        instance = measured[(len(measured) - 1) // 2][0] if measured else ()
         return Trial(task.key, self._defaults[task.key], instance)
 
     # What the session knows.

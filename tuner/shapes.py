@@ -178,10 +178,18 @@ def sampled(shapes: Shapes, most: int) -> Shapes:
 
 
 def _places(instances: Sequence[Instance]) -> npt.NDArray[np.float64]:
-    """Shapes as points of the unit cube: the rank of each value among those of its dimension."""
+    """Shapes as points of the unit cube: of each value the mean of its rank among those of its
+    dimension and of its logarithm. From 1 to 2 is as far as from 64 to 128, but fewer are there."""
     values = np.array([[value for _, value in instance] for instance in instances])
-    columns = [np.unique(column, return_inverse=True)[1] for column in values.T]
-    return np.stack([c / max(1, c.max()) for c in columns], axis=1)
+    ranks = [np.unique(column, return_inverse=True)[1] for column in values.T]
+    sizes = [np.log2(np.maximum(column, 1)) for column in values.T]
+    columns = [(_in_unit(r) + _in_unit(s)) / 2 for r, s in zip(ranks, sizes, strict=True)]
+    return np.stack(columns, axis=1)
+
+
+def _in_unit(column: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    low, spread = column.min(), np.ptp(column)
+    return np.asarray((column - low) / (spread if spread > 0 else 1), dtype=np.float64)
 
 
 def _spread(places: npt.NDArray[np.float64], most: int) -> list[int]:

@@ -159,8 +159,9 @@ def test_few_shapes_are_kept_as_they_are() -> None:
     assert sampled((), 3) == ()
 
 
-def test_two_of_a_range_are_its_ends_and_each_stands_for_its_half() -> None:
-    assert sampled(line(*range(1, 101)), 2) == (((("T", 1),), 50.0), ((("T", 100),), 50.0))
+def test_two_of_a_range_are_its_ends_and_the_larger_stands_for_more() -> None:
+    """Where size 28 is nearer to 100 than to 1."""
+    assert sampled(line(*range(1, 101)), 2) == (((("T", 1),), 28.0), ((("T", 100),), 72.0))
 
 
 def test_one_of_many_is_the_largest() -> None:
@@ -170,6 +171,13 @@ def test_one_of_many_is_the_largest() -> None:
 def test_a_sample_of_a_range_has_no_large_gaps() -> None:
     kept = [instance[0][1] for instance, _ in sampled(line(*range(1, 129)), 16)]
     assert max(after - before for before, after in pairwise(kept)) <= 16
+
+
+def test_a_sample_of_a_range_has_small_sizes_closer_together() -> None:
+    """What is best for 1 is not for 9, while 120 and 128 are much the same."""
+    kept = [instance[0][1] for instance, _ in sampled(line(*range(1, 129)), 16)]
+    assert max(after / before for before, after in pairwise(kept)) <= 3
+    assert sum(size < 10 for size in kept) >= 3
 
 
 def test_a_sample_of_two_dimensions_has_all_corners() -> None:
