@@ -32,7 +32,8 @@ def choose_kernels(
 
     Where finalists were timed again, the set is made of them, and of what the search alone would
     take: whoever is in that may have had no turn before time ran out. Times of finalists come
-    before those of the search, which are brought to their pace.
+    before those of the search, which are brought to their pace. Where a shape was measured, a
+    kernel that was not counts with a standard deviation more than is predicted of it.
 
     Returns:
         None where nothing of use was measured.
@@ -46,19 +47,22 @@ def choose_kernels(
         return None
     places = range(len(table.instances))
     known = _eligible(table, searched, mine, most)
-    latencies_s = table.latencies_s(known, places)
+    latencies_s, spreads = table.forecast(known, places)
+    fastest_s = table.fastest_s(places)
     # What is only predicted of those that cannot be chosen is no best: the lowest of many is luck.
-    best_s = np.minimum(latencies_s.min(axis=0), table.fastest_s(places))
+    best_s = np.minimum(latencies_s.min(axis=0), fastest_s)
+    # So it is for those that can: where any kernel was measured, a prediction counts as too low.
+    careful_s = latencies_s * np.exp(np.where(np.isfinite(fastest_s), spreads, 0.0))
     layouts = [table[n].layout for n in known]
-    selection = select(latencies_s, table.weights, most, layouts, best_s=best_s)
+    selection = select(careful_s, table.weights, most, layouts, best_s=best_s)
     rows = list(selection.kernels)
     alike = [place for place, layout in enumerate(layouts) if layout == layouts[rows[0]]]
-    more = select(latencies_s[alike], table.weights, most + _BEYOND, best_s=best_s)
-    costs = latencies_s[rows] / best_s * (table.weights / table.weights.sum())
+    more = select(careful_s[alike], table.weights, most + _BEYOND, best_s=best_s)
+    costs = careful_s[rows] / best_s * (table.weights / table.weights.sum())
     dims = [name for name, _ in table.instances[0]]
     values = np.array([[v for _, v in i] for i in table.instances], dtype=np.int64)
     tree = renumbered(grow(dims, values, costs), dict(enumerate(rows)))
-    tree = with_fallback(tree, table.instances, latencies_s, alike, most)
+    tree = with_fallback(tree, table.instances, careful_s, alike, most)
     used = sorted({leaf.kernel for leaf in leaves(tree)})
     tree = renumbered(tree, {old: new for new, old in enumerate(used)})
     chosen = [known[row] for row in used]

@@ -199,6 +199,16 @@ def test_a_shape_that_was_not_measured_is_predicted() -> None:
 # How good the predictions were.
 
 
+def test_one_that_is_only_predicted_does_not_take_a_shape_from_one_that_was_measured() -> None:
+    """The least of what is foretold of many is luck."""
+    known = timed("a", 1, 2, 4)
+    guessed = [record("b", 1, 0.5), record("b", 16, 2.0)]
+    found = chosen([*known, *guessed])
+    taken = [json.loads(found.kernels[s.kernel].payload) for s in found.shapes]
+    assert (taken[0], taken[2]) == ("b", "a")
+    assert all(s.measured for s in found.shapes)
+
+
 def test_without_finalists_nothing_is_said_of_predictions() -> None:
     found = chosen([*SMALL, *LARGE])
     assert (found.error, found.judged) == (None, 0)
