@@ -74,8 +74,9 @@ class Residuals:
         places: Sequence[int],
         errors: Sequence[float],
     ) -> None:
-        self._features = _scaled(features, _KERNELS_REACH)
-        self._spaces = np.asarray(spaces, dtype=np.int64)
+        settings = _scaled(features, _KERNELS_REACH)
+        self._alike = _likeness(settings, settings)
+        self._akin = np.where(np.equal.outer(spaces, spaces), 1.0, _STRANGE)
         self._traits = _scaled(traits, _TRAITS_REACH)
         self._nearness = _shape_nearness(shapes)
         self._kernels = np.asarray(kernels, dtype=np.int64)
@@ -107,14 +108,13 @@ class Residuals:
 
     def _covariance(self, kernels: Places, places: Places) -> Floats:
         """Of some pairs with those that were measured: one row each."""
-        alike = _likeness(self._features[kernels], self._features[self._kernels])
+        known = np.ix_(kernels, self._kernels)
         here = _likeness(self._traits[kernels, places], self._traits[self._kernels, self._places])
         near = self._nearness[np.ix_(places, self._places)]
         same = kernels[:, None] == self._kernels[None, :]
         pair = same & (places[:, None] == self._places[None, :])
-        akin = self._spaces[kernels][:, None] == self._spaces[self._kernels][None, :]
-        known = np.where(akin, 1.0, _STRANGE) * (_TRAITS * here + _KERNELS * alike)
-        shares = known + _SHAPES * near
+        shares = self._akin[known] * (_TRAITS * here + _KERNELS * self._alike[known])
+        shares = shares + _SHAPES * near
         return np.asarray(self._variance * (shares + _OWN * same + self._pair * pair))
 
 

@@ -194,10 +194,10 @@ class KernelSearch:
         numbers = [*measured, *self._pool]
         if not numbers:
             return None
-        latencies_s, spreads = self._kernels.forecast(numbers, self._anchors)
-        hopeful = self._hopeful(latencies_s, spreads)
         if (hedge := self._hedge(numbers)) is not None:
             return hedge
+        latencies_s, spreads = self._kernels.forecast(numbers, self._anchors)
+        hopeful = self._hopeful(latencies_s, spreads)
         layouts = [self._kernels[n].layout for n in numbers]
         goals = select_each(hopeful, self._weights, self._most, layouts)
         for group in sorted(goals, key=lambda group: goals[group].loss):
