@@ -80,6 +80,18 @@ def test_without_a_time_to_beat_everything_is_timed_in_full() -> None:
     assert len(slow.samples_s) == TIMING.min_samples
 
 
+def test_a_run_that_fills_samples_is_timed_by_itself_after_one_that_warms_up() -> None:
+    result, spent_s = timed(0.009, cutoff_s=TIMING.cutoff_s(0.006))
+    assert result == Timed((0.009,) * 3)
+    assert spent_s == pytest.approx(4 * 0.009)
+
+
+def test_one_that_is_too_long_to_need_warming_up_counts_from_the_first() -> None:
+    result, spent_s = timed(0.030, cutoff_s=TIMING.cutoff_s(0.030))
+    assert result == Timed((0.030,) * 3)
+    assert spent_s == pytest.approx(3 * 0.030)
+
+
 def test_whoever_wants_nothing_cut_off_has_no_time_to_beat() -> None:
     assert EFFORTS["quick"].timing.cutoff_s(BEST_S) is not None
     assert EFFORTS["quick"].uncut.timing.cutoff_s(BEST_S) is None

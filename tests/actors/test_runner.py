@@ -436,6 +436,24 @@ def test_a_kernel_that_packs_a_constant_ahead_is_checked_and_timed(runner: Runne
 
 
 @pytest.mark.tvm
+def test_what_passed_twice_is_not_checked_again(
+    tmp_path: Path, matmul: Task, kernels: dict[str, bytes]
+) -> None:
+    from actors.run_child import RunChild
+
+    child = RunChild(TARGET, None, tmp_path)
+    child.learn(matmul, ())
+
+    def was_run(kernel: str) -> bool:
+        return child.prepare(matmul.key, (), kernels[kernel]).run_s > 0
+
+    assert [was_run("good") for _ in range(4)] == [True, True, False, False]
+    assert child.time(TIMING, None).samples_s  # it is loaded all the same
+    for _ in range(4):
+        assert "largest error" in child.prepare(matmul.key, (), kernels["short"]).error
+
+
+@pytest.mark.tvm
 def test_what_is_no_artifact_fails(runner: Runner, matmul: Task) -> None:
     measured = run(runner, b"no library", matmul)
     assert measured.status is Status.RUN_FAILED
