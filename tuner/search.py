@@ -48,6 +48,15 @@ class ChoosesFinalists(Protocol):
 
 
 @runtime_checkable
+class Doubts(Protocol):
+    """A search that expects something of its trials."""
+
+    def doubts(self, record: Record) -> bool:
+        """Whether a time, not observed yet, is so far above what was expected that it is more
+        likely the machine's doing than the candidate's."""
+
+
+@runtime_checkable
 class ChoosesKernels(Protocol):
     """A search whose task gets a few kernels for all its shapes."""
 

@@ -27,7 +27,8 @@ from tuner.measure import Evaluated, Features, Measurer, SpacePool
 from tuner.observer import FittedModel, Observer
 from tuner.progress import Snapshot, fold, gain, rows
 from tuner.record import Record, Trial, TrialKey
-from tuner.search import ChoosesFinalists, ChoosesKernels, SearchMaker, by_task
+from tuner.search import ChoosesFinalists, ChoosesKernels, Doubts, SearchMaker, by_task
+from tuner.second_looks import SecondLooks
 from tuner.shapes import measured_shapes
 from tuner.store import RecordStore
 from tuner.task import Instance, Task
@@ -119,6 +120,7 @@ class Session:
         self._utilisation = machines.utilisation or Utilisation(clock)
         self._known: OrderedDict[tuple[str, str], Evaluated] = OrderedDict()
         self._in_flight: dict[TrialKey, Trial] = {}
+        self._second_looks = SecondLooks()
         self._refusals: Counter[str] = Counter()
         self._errors: Counter[str] = Counter()
         self._chosen_s: dict[str, float] = {}
@@ -201,8 +203,7 @@ class Session:
                 continue
             trial = proposed[0]
             if trial.key not in self._seen and trial.key not in self._in_flight:
-                best_s = self._progress[task_key].bests.get(trial.instance)
-                self._submit(trial, cutoff_s=self._effort.timing.cutoff_s(best_s))
+                self._submit(trial, cutoff_s=self._cutoff_s(trial))
 
     def _give_drafts(self) -> None:
         """Order candidates for the tasks that come next."""
@@ -224,6 +225,10 @@ class Session:
         )
         return priorities(views, first_trials=_FIRST_TRIALS, gain_floor=self._effort.gain_floor)
 
+    def _cutoff_s(self, trial: Trial) -> float | None:
+        best_s = self._progress[trial.task_key].bests.get(trial.instance)
+        return self._effort.timing.cutoff_s(best_s)
+
     def _submit(self, trial: Trial, *, cutoff_s: float | None) -> None:
         self._in_flight[trial.key] = trial
         self._machines.measurer.submit([trial], cutoff_s)
@@ -231,6 +236,21 @@ class Session:
     def _take_records(self, records: Sequence[Record]) -> list[Record]:
         """Keep records, then tell of them; each trial's first answer is the one that counts. Gives
         those that did."""
+        return self._keep([self._second_looks.settle(r) for r in records if not self._again(r)])
+
+    def _again(self, record: Record) -> bool:
+        """Whether a trial of the search that came in is measured once more."""
+        trial = record.trial
+        self._in_flight.pop(trial.key, None)
+        search = self._searches[trial.task_key]
+        if self._phase != "search" or not isinstance(search, Doubts) or not search.doubts(record):
+            return False
+        if not self._second_looks.begin(record):
+            return False
+        self._submit(trial, cutoff_s=self._cutoff_s(trial))
+        return True
+
+    def _keep(self, records: Sequence[Record]) -> list[Record]:
         items = [self._with_features(record) for record in records]
         kept = self._store.append_many(items) if items else []
         new = []
@@ -245,7 +265,6 @@ class Session:
     def _with_features(self, record: Record) -> tuple[Record, Features | None]:
         """A record that has come in, with what the space pool knew of its candidate."""
         trial = record.trial
-        self._in_flight.pop(trial.key, None)
         answer = self._answer_for(trial)
         if answer and answer.code_hash:
             record = replace(record, code_hash=answer.code_hash)
@@ -316,6 +335,7 @@ class Session:
         while self._in_flight and self._clock() < until_s:
             self._take_records(self._machines.measurer.collect(_WAIT_S))
             self._tell()
+        self._keep(self._second_looks.left())
 
     def _retime_finalists(self) -> None:
         """Time each task's best candidates again, interleaved, while time is left."""

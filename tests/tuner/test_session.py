@@ -16,6 +16,7 @@ from tests.tuner.dynamic.kernel_world import (
     WorldPool,
     kernel_candidate,
     latency_s,
+    measured,
     shape,
     world_kernel,
     world_task,
@@ -28,7 +29,7 @@ from tuner.effort import Effort
 from tuner.learner import InlineLearner
 from tuner.measure import Features
 from tuner.progress import Snapshot
-from tuner.record import Measurement, Record, Status
+from tuner.record import Measurement, Record, Status, Trial, TrialKey
 from tuner.replay import Recorded, RecordedSpace, ReplayMeasurer, ReplaySpacePool, VirtualClock
 from tuner.session import Ended, Limits, Machines, Session
 from tuner.store import MemoryStore, RecordStore
@@ -299,14 +300,16 @@ def dynamic_session(
     trials: int,
     tasks: Sequence[Task] = (world_task("gemm"), world_task("tail", sizes=(3, 7))),
     observers: Sequence[Watcher] = (),
+    measurer: WorldMeasurer | None = None,
+    clock: VirtualClock | None = None,
 ) -> Session:
-    clock, time_s = VirtualClock(), 1000.0
+    clock, time_s = clock or VirtualClock(), 1000.0
     store.put_tasks(tasks, {t.key: DEFAULT.key for t in tasks})
     return Session(
         tasks,
         {t.key: DEFAULT for t in tasks},
         machines=Machines(
-            WorldMeasurer(slots=3, clock=clock),
+            measurer or WorldMeasurer(slots=3, clock=clock),
             WorldPool(tasks),
             InlineLearner(model="tuner.random_model:RandomModel", clock=clock),
         ),
@@ -374,6 +377,64 @@ def test_a_task_with_shapes_is_shown_as_its_kernels_mean_and_gains_what_the_defa
     assert best_s <= row.best_s < min(1.2 * best_s, row.default_s)
     assert (session.snapshot().gain or 0.0) > 1.5
     assert session.snapshot().estimate_accuracy is not None
+
+
+class Disturbed(WorldMeasurer):
+    """A machine where every tenth time is four times too slow, at its first taking."""
+
+    def __init__(self, *, slots: int, clock: VirtualClock) -> None:
+        super().__init__(slots=slots, clock=clock)
+        self.taken: Counter[TrialKey] = Counter()
+        self.disturbed: set[TrialKey] = set()
+
+    def collect(self, timeout_s: float) -> list[Record]:
+        return [self._slowed(record) for record in super().collect(timeout_s)]
+
+    def _slowed(self, record: Record) -> Record:
+        key, of = record.trial.key, record.measurement
+        self.taken[key] += 1
+        if self.taken[key] > 1 or len(self.taken) % 10 or record.trial.rung:
+            return record
+        self.disturbed.add(key)
+        slow = replace(of, samples_s=tuple(4 * s for s in of.samples_s))
+        return replace(record, measurement=slow)
+
+
+def test_times_that_contradict_what_was_expected_are_taken_again() -> None:
+    store, clock = MemoryStore(), VirtualClock()
+    machine = Disturbed(slots=3, clock=clock)
+    tasks = [world_task("gemm")]
+    run(dynamic_session(store, trials=100, tasks=tasks, measurer=machine, clock=clock))
+    records = searched(store)
+    assert sum(r.measurement.status.spends_budget for r in records) == 100, "a pair counts once"
+    late = [r for r in records[20:] if r.trial.key in machine.disturbed and r.latency_s]
+    true = [r for r in late if r.latency_s == measured(r.trial).latency_s]
+    assert len(late) >= 5
+    assert len(true) == len(late)
+    again = sum(count > 1 for count in machine.taken.values())
+    assert again < len(machine.disturbed) + 10, "what was as expected is not"
+
+
+class Stopping(Disturbed):
+    """Stops the session when the first trial comes to be measured again."""
+
+    session: Session
+
+    def submit(self, trials: Sequence[Trial], cutoff_s: float | None = None) -> None:
+        super().submit(trials, cutoff_s)
+        if any(self.taken[trial.key] and not trial.rung for trial in trials):
+            self._flying.clear()
+            self.session.stop()
+
+
+def test_a_time_that_was_to_be_taken_again_is_not_lost_when_the_session_ends() -> None:
+    store, clock = MemoryStore(), VirtualClock()
+    machine = Stopping(slots=3, clock=clock)
+    tasks = [world_task("gemm")]
+    session = dynamic_session(store, trials=100, tasks=tasks, measurer=machine, clock=clock)
+    machine.session = session
+    assert run(session) == "signal"
+    assert {r.trial.key for r in searched(store)} == set(machine.taken)
 
 
 def test_a_run_with_shapes_that_goes_on_measures_no_pair_again() -> None:

@@ -10,6 +10,7 @@ the most hopeful set gets the next pair.
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -40,6 +41,9 @@ _BUILD_S, _AT_ONCE = 0.3, 2
 _LOOKS, _NEARLY = 4, 1.25
 """Shapes that a space is tried on, whatever was learned, where its estimates come so near the best
 of all."""
+_ENOUGH, _DOUBTED, _LEAST_DOUBTED = 8, 2.5, 0.2
+"""With so many pairs measured, a time is doubted that is so many standard deviations above what was
+expected, and at least so much, as logarithms."""
 _FIRST_CHOICE = 4
 """Kernels to choose the first pair from."""
 
@@ -318,6 +322,18 @@ class KernelSearch:
                 if candidate.key not in self._pending:
                     self._unknown.append(candidate)
                 self._pending.setdefault(candidate.key, []).append(record)
+
+    def doubts(self, record: Record) -> bool:
+        """See `tuner.search.Doubts`."""
+        number = self._kernels.number(record.trial.candidate)
+        place = self._kernels.place(record.trial.instance)
+        if number is None or place is None or record.latency_s is None or record.trial.rung:
+            return False
+        if self._kernels.pairs < _ENOUGH:
+            return False
+        (expected_s,), (spread,) = (each[0] for each in self._kernels.forecast([number], [place]))
+        above = math.log(min(record.measurement.samples_s) / expected_s)
+        return bool(above > max(_DOUBTED * spread, _LEAST_DOUBTED))
 
     def _take(self, records: Iterable[Record]) -> None:
         for record in records:
