@@ -8,33 +8,29 @@ machines come and go.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
-from collections import Counter, OrderedDict, deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from tuner.allocator import priorities, view
 from tuner.candidate import Candidate
-from tuner.dataset import Dataset
 from tuner.effort import Effort
-from tuner.estimates import EstimateQuality
 from tuner.finalists import Contention, finalists, most_retimings, schedule
+from tuner.knowledge import Knowledge
 from tuner.learner import Learner
-from tuner.measure import Evaluated, Features, Measurer, SpacePool
+from tuner.measure import Measurer, SpacePool
 from tuner.observer import FittedModel, Observer
-from tuner.progress import Snapshot, fold, gain, rows
+from tuner.progress import Snapshot, gain, rows
 from tuner.record import Record, Trial, TrialKey
-from tuner.search import ChoosesFinalists, ChoosesKernels, Doubts, SearchMaker, by_task
+from tuner.search import ChoosesFinalists, SearchMaker
 from tuner.second_looks import SecondLooks
 from tuner.shapes import measured_shapes
 from tuner.store import RecordStore
 from tuner.task import Instance, Task
 from tuner.utilisation import Utilisation, idle_reasons
-
-_log = logging.getLogger(__name__)
 
 Ended = Literal["trials", "time", "signal", "done"]
 
@@ -44,7 +40,6 @@ _TELL_S = 2.0
 _DRAIN_S = 15.0
 _FIRST_TRIALS = 8
 _DRAFTED_TASKS = 4
-_ANSWERS_KEPT = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,25 +110,15 @@ class Session:
         self._told_s = self._drawn_s = -1e9
         self._phase = "starting"
         self._accuracy: float | None = None
-        self._estimates = EstimateQuality(tasks)
-        self._dataset = Dataset()
         self._utilisation = machines.utilisation or Utilisation(clock)
-        self._known: OrderedDict[tuple[str, str], Evaluated] = OrderedDict()
         self._in_flight: dict[TrialKey, Trial] = {}
         self._second_looks = SecondLooks()
-        self._refusals: Counter[str] = Counter()
-        self._errors: Counter[str] = Counter()
-        self._chosen_s: dict[str, float] = {}
-        self._new_records = 0
         self._to_retime = most_retimings(self._tasks, effort)
         self._session_id = store.begin_session(wall())
         self._searches = {t.key: make_search(t, seed + self._session_id) for t in self._tasks}
-        self._progress = fold(self._tasks, {k: c.key for k, c in self._defaults.items()}, ())
-        self._seen: set[TrialKey] = set()
-        self._resume()
-        self._seeds = deque(
-            trial for task in self._tasks if (trial := self._of_default(task)).key not in self._seen
-        )
+        self._known = Knowledge(self._tasks, self._defaults, self._searches, store, observers)
+        defaults_first = (self._of_default(task) for task in self._tasks)
+        self._seeds = deque(trial for trial in defaults_first if not self._known.has(trial))
         self._snapshot = self._draw()
 
     # What others may do from another thread.
@@ -154,7 +139,7 @@ class Session:
             observer.on_start(self._tasks)
         while (ended := self._ended()) is None:
             self._take_records(self._machines.measurer.collect(_WAIT_S))
-            self._take_answers(self._machines.space_pool.collect(0.0))
+            self._known.absorb(self._machines.space_pool.collect(0.0))
             self._take_model()
             self._give_trials()
             self._give_drafts()
@@ -166,7 +151,7 @@ class Session:
         if self._stop.is_set():
             ended = "signal"
         self._phase = "done"
-        self._choose_kernels()
+        self._known.choose_kernels()
         self._tell(ended=True)
         self._store.end_session(self._session_id, self._wall(), ended)
         return ended
@@ -178,9 +163,9 @@ class Session:
             return "time"
         if self._in_flight:
             return None
-        if self._spent() >= self._limits.trials:
+        if self._known.spent >= self._limits.trials:
             return "trials"
-        if not self._seeds and all(s.exhausted for s in self._searches.values()):
+        if not self._seeds and self._known.exhausted:
             return "done"
         return None
 
@@ -202,7 +187,7 @@ class Session:
                 starved.add(task_key)
                 continue
             trial = proposed[0]
-            if trial.key not in self._seen and trial.key not in self._in_flight:
+            if not self._known.has(trial) and trial.key not in self._in_flight:
                 self._submit(trial, cutoff_s=self._cutoff_s(trial))
 
     def _give_drafts(self) -> None:
@@ -221,12 +206,12 @@ class Session:
         flying = Counter(key.task_key for key in self._in_flight)
         views = (
             view(p, in_flight=flying[key], is_open=not self._searches[key].exhausted)
-            for key, p in self._progress.items()
+            for key, p in self._known.progress.items()
         )
         return priorities(views, first_trials=_FIRST_TRIALS, gain_floor=self._effort.gain_floor)
 
     def _cutoff_s(self, trial: Trial) -> float | None:
-        best_s = self._progress[trial.task_key].bests.get(trial.instance)
+        best_s = self._known.progress[trial.task_key].bests.get(trial.instance)
         return self._effort.timing.cutoff_s(best_s)
 
     def _submit(self, trial: Trial, *, cutoff_s: float | None) -> None:
@@ -236,82 +221,23 @@ class Session:
     def _take_records(self, records: Sequence[Record]) -> list[Record]:
         """Keep records, then tell of them; each trial's first answer is the one that counts. Gives
         those that did."""
-        return self._keep([self._second_looks.settle(r) for r in records if not self._again(r)])
+        settled = [self._second_looks.settle(r) for r in records if not self._again(r)]
+        return self._known.keep(settled)
 
     def _again(self, record: Record) -> bool:
         """Whether a trial of the search that came in is measured once more."""
         trial = record.trial
         self._in_flight.pop(trial.key, None)
-        search = self._searches[trial.task_key]
-        if self._phase != "search" or not isinstance(search, Doubts) or not search.doubts(record):
+        if self._phase != "search" or not self._known.doubts(record):
             return False
         if not self._second_looks.begin(record):
             return False
         self._submit(trial, cutoff_s=self._cutoff_s(trial))
         return True
 
-    def _keep(self, records: Sequence[Record]) -> list[Record]:
-        items = [self._with_features(record) for record in records]
-        kept = self._store.append_many(items) if items else []
-        new = []
-        for (record, features), is_new in zip(items, kept, strict=True):
-            if is_new:
-                self._new_records += 1
-                self._learn_from(record, features)
-                self._tell_of(record)
-                new.append(record)
-        return new
-
-    def _with_features(self, record: Record) -> tuple[Record, Features | None]:
-        """A record that has come in, with what the space pool knew of its candidate."""
-        trial = record.trial
-        answer = self._answer_for(trial)
-        if answer and answer.code_hash:
-            record = replace(record, code_hash=answer.code_hash)
-        if answer and record.latency_s is not None:
-            self._estimates.judge(answer, trial.instance, record.latency_s)
-        return record, answer.features if answer else None
-
-    def _answer_for(self, trial: Trial) -> Evaluated | None:
-        key = (trial.task_key, trial.candidate.key)
-        # A kernel for several shapes is measured more than once.
-        return self._known.get(key) if trial.instance else self._known.pop(key, None)
-
-    def _tell_of(self, record: Record) -> None:
-        best_s = self._progress[record.trial.task_key].best_s
-        for observer in self._observers:
-            observer.on_record(record, best_s)
-
-    def _learn_from(self, record: Record, features: Features | None) -> None:
-        self._seen.add(record.trial.key)
-        if record.measurement.error:
-            self._errors[record.measurement.error.splitlines()[0]] += 1
-        self._progress[record.trial.task_key].observe(record)
-        self._searches[record.trial.task_key].observe([record])
-        if features is not None and not record.trial.instance:
-            self._dataset.add(record, features)  # kernels of many shapes have a model of their own
-
-    def _take_answers(self, answers: Sequence[Evaluated]) -> None:
-        for task_key, answered in by_task(answers).items():
-            self._searches[task_key].absorb(answered)
-            for answer in answered:
-                if answer.candidate is None:
-                    self._note_refusal(answer)
-                else:
-                    key = (task_key, answer.candidate.key)
-                    self._known[key] = answer
-        while len(self._known) > _ANSWERS_KEPT:
-            self._known.popitem(last=False)  # most candidates are never measured
-
-    def _note_refusal(self, answer: Evaluated) -> None:
-        """Refused drafts are ordinary; each reason is worth one line in the log."""
-        if answer.error not in self._refusals:
-            _log.info("task %s: draft refused: %s", answer.draft.task_key, answer.error)
-        self._refusals[answer.error] += 1
-
     def _take_model(self) -> None:
         learner = self._machines.learner
-        learner.offer(self._dataset)
+        learner.offer(self._known.dataset)
         fitted = learner.poll()
         if fitted is not None:
             self._use(fitted)
@@ -335,14 +261,14 @@ class Session:
         while self._in_flight and self._clock() < until_s:
             self._take_records(self._machines.measurer.collect(_WAIT_S))
             self._tell()
-        self._keep(self._second_looks.left())
+        self._known.keep(self._second_looks.left())
 
     def _retime_finalists(self) -> None:
         """Time each task's best candidates again, interleaved, while time is left."""
         self._phase = "finalists"
         self._account()
-        chosen = [(p, self._finalists(key)) for key, p in self._progress.items()]
-        queue = deque(schedule(chosen, self._effort.rounds_of, lambda t: t.key in self._seen))
+        chosen = [(p, self._finalists(key)) for key, p in self._known.progress.items()]
+        queue = deque(schedule(chosen, self._effort.rounds_of, self._known.has))
         contention = Contention(r for key in self._searches for r in self._store.scan(key))
         until_s = min(self._limits.deadline_s, self._clock() + self._limits.finalists_s)
         while (queue or self._in_flight) and not self._stop.is_set():
@@ -363,22 +289,12 @@ class Session:
         if isinstance(search, ChoosesFinalists):
             return search.finalists()
         found = finalists(
-            self._progress[task_key],
+            self._known.progress[task_key],
             self._store.best(task_key, self._effort.finalists + 1),
             self._defaults.get(task_key),
             self._effort.finalists,
         )
         return [(candidate, ()) for candidate in found]
-
-    def _choose_kernels(self) -> None:
-        """Say what the kernels take that tasks with many shapes get."""
-        for task_key, search in self._searches.items():
-            if isinstance(search, ChoosesKernels):
-                chosen = search.kernel_set(tuple(self._store.scan(task_key)))
-                if chosen is not None:
-                    self._chosen_s[task_key] = chosen.latency_s
-                    for observer in self._observers:
-                        observer.on_kernels(task_key, chosen)
 
     def _of_default(self, task: Task) -> Trial:
         """The trial of a task's default schedule; of many shapes, on the one in the middle of
@@ -387,28 +303,14 @@ class Session:
         instance = measured[(len(measured) - 1) // 2][0] if measured else ()
         return Trial(task.key, self._defaults[task.key], instance)
 
-    # What the session knows.
-
-    def _resume(self) -> None:
-        """Take in what earlier sessions left in the store."""
-        features = {key: self._store.features(key) for key in self._progress}
-        for record in self._store.scan():
-            task_key = record.trial.task_key
-            if task_key in self._progress:
-                known = features[task_key].get(record.trial.candidate.key)
-                self._learn_from(record, known)
-
-    def _spent(self) -> int:
-        return sum(p.spent for p in self._progress.values())
-
     def _budget_left(self) -> int:
-        return self._limits.trials - self._spent() - len(self._in_flight)
+        return self._limits.trials - self._known.spent - len(self._in_flight)
 
     def _trials_left(self) -> int:
         if self._phase == "done":
             return 0
         searches = self._phase in ("starting", "search")
-        unspent = self._limits.trials - self._spent() if searches else 0
+        unspent = self._limits.trials - self._known.spent if searches else 0
         return max(unspent, len(self._in_flight)) + self._to_retime
 
     def _account(self) -> None:
@@ -435,32 +337,22 @@ class Session:
     def _draw(self) -> Snapshot:
         elapsed_s = self._clock() - self._started_s
         statuses: Counter[str] = Counter()
-        tasks = rows(self._progress.values(), self._chosen_s)
-        for p in self._progress.values():
+        tasks = rows(self._known.progress.values(), self._known.chosen_s)
+        for p in self._known.progress.values():
             statuses.update({str(s): n for s, n in p.statuses.items()})
         return Snapshot(
             phase=self._phase,
             elapsed_s=elapsed_s,
             time_budget_s=self._limits.deadline_s - self._started_s,
-            trials=self._spent(),
+            trials=self._known.spent,
             trials_budget=self._limits.trials,
-            trials_per_s=self._new_records / elapsed_s if elapsed_s > 0 else 0.0,
+            trials_per_s=self._known.new_records / elapsed_s if elapsed_s > 0 else 0.0,
             statuses=dict(statuses),
             tasks=tasks,
             gain=gain(tasks),
             pairwise_accuracy=self._accuracy,
-            estimate_accuracy=self._estimates.accuracy,
-            message=self._message(),
+            estimate_accuracy=self._known.estimate_accuracy,
+            message=self._known.complaint,
             utilisation=self._utilisation.seconds(),
             trials_left=self._trials_left(),
         )
-
-    def _message(self) -> str:
-        """What a user should know beyond the numbers."""
-        if self._errors and all(p.so_far_s is None for p in self._progress.values()):
-            (reason, count), *_ = self._errors.most_common(1)
-            return f"no trial gave a time so far; {count} failed: {reason}"
-        if self._refusals and not self._known and not len(self._dataset):
-            (reason, count), *_ = self._refusals.most_common(1)
-            return f"no draft was valid so far; {count} were refused: {reason}"
-        return ""

@@ -1,0 +1,176 @@
+"""What a session knows of its tasks: each record is durable first, then learned from, then told."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter, OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from tuner.candidate import Candidate
+from tuner.dataset import Dataset
+from tuner.estimates import EstimateQuality
+from tuner.measure import Evaluated, Features
+from tuner.observer import Observer
+from tuner.progress import fold
+from tuner.record import Record, Trial, TrialKey
+from tuner.search import ChoosesKernels, Doubts, Search, by_task
+from tuner.store import RecordStore
+from tuner.task import Task
+
+_log = logging.getLogger(__name__)
+
+_ANSWERS_KEPT = 20_000
+
+
+class Knowledge:
+    """Records and answers of a run, and what searches, models and people are told of them.
+
+    Args:
+        defaults: the default candidate of each task.
+        searches: one for each task; they learn what earlier sessions left in the store at once.
+        store: gets each new record before anyone hears of it.
+
+    Attributes:
+        progress: of each task.
+        dataset: what cost models learn from.
+        new_records: how many came in.
+        chosen_s: what the kernels take that tasks with many shapes got.
+    """
+
+    def __init__(
+        self,
+        tasks: Sequence[Task],
+        defaults: Mapping[str, Candidate],
+        searches: Mapping[str, Search],
+        store: RecordStore,
+        observers: Sequence[Observer],
+    ) -> None:
+        self.searches = searches
+        self.progress = fold(tasks, {k: c.key for k, c in defaults.items()}, ())
+        self.dataset = Dataset()
+        self.new_records = 0
+        self.chosen_s: dict[str, float] = {}
+        self._store = store
+        self._observers = observers
+        self._seen: set[TrialKey] = set()
+        self._answers: OrderedDict[tuple[str, str], Evaluated] = OrderedDict()
+        self._estimates = EstimateQuality(tasks)
+        self._refusals: Counter[str] = Counter()
+        self._errors: Counter[str] = Counter()
+        self._resume()
+
+    def _resume(self) -> None:
+        """Take in what earlier sessions left in the store."""
+        features = {key: self._store.features(key) for key in self.progress}
+        for record in self._store.scan():
+            task_key = record.trial.task_key
+            if task_key in self.progress:
+                known = features[task_key].get(record.trial.candidate.key)
+                self._learn_from(record, known)
+
+    def has(self, trial: Trial) -> bool:
+        """Whether the trial has its record."""
+        return trial.key in self._seen
+
+    def doubts(self, record: Record) -> bool:
+        """Whether a record contradicts what its search expected."""
+        search = self.searches[record.trial.task_key]
+        return isinstance(search, Doubts) and search.doubts(record)
+
+    def keep(self, records: Sequence[Record]) -> list[Record]:
+        """Keep records, then tell of them; each trial's first answer is the one that counts. Gives
+        those that did."""
+        items = [self._with_features(record) for record in records]
+        kept = self._store.append_many(items) if items else []
+        new = []
+        for (record, features), is_new in zip(items, kept, strict=True):
+            if is_new:
+                self.new_records += 1
+                self._learn_from(record, features)
+                self._tell_of(record)
+                new.append(record)
+        return new
+
+    def absorb(self, answers: Sequence[Evaluated]) -> None:
+        """Take in what became of drafts."""
+        for task_key, answered in by_task(answers).items():
+            self.searches[task_key].absorb(answered)
+            for answer in answered:
+                if answer.candidate is None:
+                    self._note_refusal(answer)
+                else:
+                    self._answers[task_key, answer.candidate.key] = answer
+        while len(self._answers) > _ANSWERS_KEPT:
+            self._answers.popitem(last=False)  # most candidates are never measured
+
+    def choose_kernels(self) -> None:
+        """Say what the kernels take that tasks with many shapes get."""
+        for task_key, search in self.searches.items():
+            if isinstance(search, ChoosesKernels):
+                chosen = search.kernel_set(tuple(self._store.scan(task_key)))
+                if chosen is not None:
+                    self.chosen_s[task_key] = chosen.latency_s
+                    for observer in self._observers:
+                        observer.on_kernels(task_key, chosen)
+
+    @property
+    def spent(self) -> int:
+        """Trials that count against the budget, those of earlier sessions too."""
+        return sum(p.spent for p in self.progress.values())
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether no search has anything left to try."""
+        return all(search.exhausted for search in self.searches.values())
+
+    @property
+    def estimate_accuracy(self) -> float | None:
+        """Share of pairs of candidates that the analytic estimates order right."""
+        return self._estimates.accuracy
+
+    @property
+    def complaint(self) -> str:
+        """Why nothing came of anything so far; empty where something did."""
+        if self._errors and all(p.so_far_s is None for p in self.progress.values()):
+            (reason, count), *_ = self._errors.most_common(1)
+            return f"no trial gave a time so far; {count} failed: {reason}"
+        if self._refusals and not self._answers and not len(self.dataset):
+            (reason, count), *_ = self._refusals.most_common(1)
+            return f"no draft was valid so far; {count} were refused: {reason}"
+        return ""
+
+    def _with_features(self, record: Record) -> tuple[Record, Features | None]:
+        """A record that has come in, with what the space pool knew of its candidate."""
+        trial = record.trial
+        answer = self._answer_for(trial)
+        if answer and answer.code_hash:
+            record = replace(record, code_hash=answer.code_hash)
+        if answer and record.latency_s is not None:
+            self._estimates.judge(answer, trial.instance, record.latency_s)
+        return record, answer.features if answer else None
+
+    def _answer_for(self, trial: Trial) -> Evaluated | None:
+        key = (trial.task_key, trial.candidate.key)
+        # A kernel for several shapes is measured more than once.
+        return self._answers.get(key) if trial.instance else self._answers.pop(key, None)
+
+    def _tell_of(self, record: Record) -> None:
+        best_s = self.progress[record.trial.task_key].best_s
+        for observer in self._observers:
+            observer.on_record(record, best_s)
+
+    def _learn_from(self, record: Record, features: Features | None) -> None:
+        self._seen.add(record.trial.key)
+        if record.measurement.error:
+            self._errors[record.measurement.error.splitlines()[0]] += 1
+        self.progress[record.trial.task_key].observe(record)
+        self.searches[record.trial.task_key].observe([record])
+        if features is not None and not record.trial.instance:
+            self.dataset.add(record, features)  # kernels of many shapes have a model of their own
+
+    def _note_refusal(self, answer: Evaluated) -> None:
+        """Refused drafts are ordinary; each reason is worth one line in the log."""
+        if answer.error not in self._refusals:
+            _log.info("task %s: draft refused: %s", answer.draft.task_key, answer.error)
+        self._refusals[answer.error] += 1
