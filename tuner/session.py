@@ -225,14 +225,14 @@ class Session:
         return self._known.keep(settled)
 
     def _again(self, record: Record) -> bool:
-        """Whether a trial of the search that came in is measured once more."""
+        """Whether a trial that came in is measured once more."""
         trial = record.trial
         self._in_flight.pop(trial.key, None)
-        if self._phase != "search" or not self._known.doubts(record):
+        if self._phase not in ("search", "finalists") or not self._known.doubts(record):
             return False
         if not self._second_looks.begin(record):
             return False
-        self._submit(trial, cutoff_s=self._cutoff_s(trial))
+        self._submit(trial, cutoff_s=None if trial.rung else self._cutoff_s(trial))
         return True
 
     def _take_model(self) -> None:
@@ -271,9 +271,7 @@ class Session:
         queue = deque(schedule(chosen, self._effort.rounds_of, self._known.has))
         contention = Contention(r for key in self._searches for r in self._store.scan(key))
         until_s = min(self._limits.deadline_s, self._clock() + self._limits.finalists_s)
-        while (queue or self._in_flight) and not self._stop.is_set():
-            if self._clock() >= until_s:
-                return
+        while (queue or self._in_flight) and not self._stop.is_set() and self._clock() < until_s:
             while queue and self._machines.measurer.free() > 0:
                 if contention.holds(trial := queue.popleft()):
                     self._submit(trial, cutoff_s=None)
@@ -282,6 +280,7 @@ class Session:
                 contention.observe(record)
             self._account()
             self._tell()
+        self._known.keep(self._second_looks.left())
 
     def _finalists(self, task_key: str) -> list[tuple[Candidate, Instance]]:
         """Who is timed again of one task, and on which shapes."""

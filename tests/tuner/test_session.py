@@ -393,7 +393,7 @@ class Disturbed(WorldMeasurer):
     def _slowed(self, record: Record) -> Record:
         key, of = record.trial.key, record.measurement
         self.taken[key] += 1
-        if self.taken[key] > 1 or len(self.taken) % 10 or record.trial.rung:
+        if self.taken[key] > 1 or len(self.taken) % 10 or not record.latency_s:
             return record
         self.disturbed.add(key)
         slow = replace(of, samples_s=tuple(4 * s for s in of.samples_s))
@@ -405,12 +405,12 @@ def test_times_that_contradict_what_was_expected_are_taken_again() -> None:
     machine = Disturbed(slots=3, clock=clock)
     tasks = [world_task("gemm")]
     run(dynamic_session(store, trials=100, tasks=tasks, measurer=machine, clock=clock))
-    records = searched(store)
-    assert sum(r.measurement.status.spends_budget for r in records) == 100, "a pair counts once"
-    late = [r for r in records[20:] if r.trial.key in machine.disturbed and r.latency_s]
-    true = [r for r in late if r.latency_s == measured(r.trial).latency_s]
-    assert len(late) >= 5
-    assert len(true) == len(late)
+    spent = sum(r.measurement.status.spends_budget for r in searched(store))
+    assert spent == 100, "a pair counts once"
+    late = [r for r in tuple(store.scan())[20:] if r.trial.key in machine.disturbed]
+    assert sum(r.trial.rung > 0 for r in late) >= 1, "finalists too"
+    assert sum(r.trial.rung == 0 for r in late) >= 5
+    assert [r.latency_s for r in late] == [measured(r.trial).latency_s for r in late]
     again = sum(count > 1 for count in machine.taken.values())
     assert again < len(machine.disturbed) + 10, "what was as expected is not"
 
@@ -422,7 +422,7 @@ class Stopping(Disturbed):
 
     def submit(self, trials: Sequence[Trial], cutoff_s: float | None = None) -> None:
         super().submit(trials, cutoff_s)
-        if any(self.taken[trial.key] and not trial.rung for trial in trials):
+        if any(self.taken[trial.key] for trial in trials):
             self._flying.clear()
             self.session.stop()
 

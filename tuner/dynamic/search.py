@@ -327,7 +327,7 @@ class KernelSearch:
         """See `tuner.search.Doubts`."""
         number = self._kernels.number(record.trial.candidate)
         place = self._kernels.place(record.trial.instance)
-        if number is None or place is None or record.latency_s is None or record.trial.rung:
+        if number is None or place is None or record.latency_s is None:
             return False
         if self._kernels.pairs < _ENOUGH:
             return False
