@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import statistics
 from dataclasses import replace
 
-from tuner.record import Record, Status, TrialKey
+from tuner.record import Measurement, Record, Status, TrialKey
 
 
 class SecondLooks:
@@ -20,27 +21,37 @@ class SecondLooks:
         self._first: dict[TrialKey, Record] = {}
 
     def begin(self, record: Record) -> bool:
-        """Remember a doubtful record until its trial was measured again; False where this is it."""
+        """Remember a doubtful record, which has a time, be it cut off, until its trial was measured
+        again; False where this is it."""
         if record.trial.key in self._first:
             return False
         self._first[record.trial.key] = record
         return True
 
     def settle(self, record: Record) -> Record:
-        """What counts of a trial: the faster of two times. A failure counts, for a kernel that
-        fails once cannot be trusted; that it was lost, or cut off, says nothing."""
+        """What counts of a trial: the better of two times. A failure counts, for a kernel that
+        fails once cannot be trusted; that it was lost says nothing."""
         first = self._first.pop(record.trial.key, None)
-        if first is None or first.latency_s is None:
+        if first is None:
             return record
-        again, run_s = record.measurement, first.measurement.run_s + record.measurement.run_s
-        slower = record.latency_s is not None and record.latency_s >= first.latency_s
-        if slower or again.status in (Status.LOST, Status.CENSORED):
-            again = first.measurement
-        kept = replace(again, build_s=first.measurement.build_s, run_s=run_s)
-        return replace(record, measurement=kept)
+        again, before = record.measurement, first.measurement
+        run_s = before.run_s + again.run_s
+        if again.status is Status.LOST or _is_slower(again, before):
+            again = before
+        return replace(record, measurement=replace(again, build_s=before.build_s, run_s=run_s))
 
     def left(self) -> list[Record]:
         """Forget those that were not measured again; their first records, which count then."""
         records = list(self._first.values())
         self._first.clear()
         return records
+
+
+def _is_slower(measurement: Measurement, other: Measurement) -> bool:
+    """Whether both tell a time and this is the worse one; one that was cut off is, always."""
+    if measurement.status not in (Status.OK, Status.CENSORED):
+        return False
+    cut_off = measurement.status is Status.CENSORED, other.status is Status.CENSORED
+    if cut_off[0] != cut_off[1]:
+        return cut_off[0]
+    return statistics.median(measurement.samples_s) >= statistics.median(other.samples_s)

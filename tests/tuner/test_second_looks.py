@@ -49,12 +49,20 @@ def test_a_kernel_that_fails_the_second_time_has_failed(status: Status) -> None:
 
 
 @pytest.mark.parametrize("status", [Status.LOST, Status.CENSORED])
-def test_a_second_look_that_says_nothing_leaves_the_first(status: Status) -> None:
+def test_a_second_look_that_tells_no_better_leaves_the_first(status: Status) -> None:
     looks = SecondLooks()
     looks.begin(timed(2.0))
     record = looks.settle(failed(status))
     assert record.latency_s == 2.0
     assert record.measurement.error == ""
+
+
+def test_one_that_was_cut_off_for_the_machine_s_sake_gets_its_time() -> None:
+    looks = SecondLooks()
+    looks.begin(failed(Status.CENSORED))
+    assert looks.settle(timed(1.0)).latency_s == 1.0
+    looks.begin(failed(Status.CENSORED))
+    assert looks.settle(failed(Status.CENSORED)).measurement.status is Status.CENSORED
 
 
 def test_who_had_no_second_look_is_not_lost() -> None:

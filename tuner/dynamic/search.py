@@ -327,12 +327,13 @@ class KernelSearch:
         """See `tuner.search.Doubts`."""
         number = self._kernels.number(record.trial.candidate)
         place = self._kernels.place(record.trial.instance)
-        if number is None or place is None or record.latency_s is None:
+        fastest_s = min(record.measurement.samples_s, default=0.0)  # of one that was cut off too
+        if number is None or place is None or not 0 < fastest_s < math.inf:
             return False
         if self._kernels.pairs < _ENOUGH:
             return False
         (expected_s,), (spread,) = (each[0] for each in self._kernels.forecast([number], [place]))
-        above = math.log(min(record.measurement.samples_s) / expected_s)
+        above = math.log(fastest_s / expected_s)
         return bool(above > max(_DOUBTED * spread, _LEAST_DOUBTED))
 
     def _take(self, records: Iterable[Record]) -> None:
