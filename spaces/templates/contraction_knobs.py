@@ -17,6 +17,8 @@ from spaces.templates.contraction_shape import Contraction
 _MOST_UNROLLED = 160
 _SERIAL_FLOPS = 1e6
 _LATENCY = 4.0
+_BLANK = 0.25
+"""What a column beyond the last costs to pack, of what one costs that is there."""
 _SPILLED = 0.28
 """Cycles for each byte that a stage writes beyond a core's second cache, and is read from there."""
 _POINTERS, _RELOADED = 8, 0.15
@@ -303,7 +305,8 @@ def traits(c: Contraction, cpu: Cpu, columns: Columns) -> npt.NDArray[np.float32
 
 
 def _packing_cycles(c: Contraction, cpu: Cpu, columns: Columns, t: k.Tiling) -> Any:
-    width, height = t.padded_columns, t.padded_rows
+    height = t.padded_rows
+    width = c.column_extent + _BLANK * (t.padded_columns - c.column_extent)
     threads = k.in_threads(columns) == 1
     barrier = np.where(threads, k.BARRIER, 0.0)
     area = t.padded_depth * c.outer_extent / np.where(threads, cpu.cores, 1)

@@ -223,3 +223,16 @@ def test_what_is_packed_beyond_a_cores_cache_costs_its_way_there_and_back() -> N
     within = packing(fits) - packing(fits // 2)
     beyond = packing(2 * fits) - packing(fits)
     assert beyond > 3 * within
+
+
+def test_columns_that_are_not_there_cost_less_to_pack_than_those_that_are() -> None:
+    width = 2 * 16
+
+    def packing(n: int) -> float:
+        """Of 512 steps of the sum, without what the threads wait for each other."""
+        deep, flat = (gemm(64, n, depth, tb=True) for depth in (1024, 512))
+        found = [estimate(c, CPU, columns(c, pack_columns=1)).packing[0] for c in (deep, flat)]
+        return float(found[0] - found[1])
+
+    whole, mostly_blank = packing(width), packing(width // 8)
+    assert 0.25 * whole < mostly_blank < 0.5 * whole
