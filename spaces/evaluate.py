@@ -83,9 +83,7 @@ class Evaluator:
             code_hash=point.code_hash,
             estimate_s=point.estimate_s,
             chosen_from=point.chosen_from,
-            shape_costs_s=point.shape_costs_s,
-            layout=point.layout,
-            shape_traits=point.shape_traits,
+            on_shapes=point.on_shapes,
         )
         return answer, point
 
@@ -97,9 +95,7 @@ class Evaluator:
             draft,
             candidate,
             features=np.asarray(kernel.features, dtype=np.float32),
-            shape_costs_s=kernel.costs_s,
-            layout=kernel.layout,
-            shape_traits=kernel.shape_traits,
+            on_shapes=kernel.on_shapes,
         )
 
     def _score(

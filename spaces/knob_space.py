@@ -35,6 +35,7 @@ from spaces.realize import (
 from spaces.trace_space import Point, code_hash
 from tuner.candidate import Candidate, CandidateKind, Draft
 from tuner.dynamic.kernels import Kernel
+from tuner.measure import OnShapes
 from tuner.task import Instance, Task
 
 Predict = Callable[[Matrix], Vector]
@@ -165,14 +166,23 @@ class KnobSpace:
         payload = canonical_payload(schedule.trace)
         candidate = Candidate(CandidateKind.TRACE, payload, self.name)
         vectors, costs = self._described([dict(knobs)])
-        point = Point(candidate, schedule, code_hash(schedule.mod), vectors[0], float(costs[0]))
+        return Point(
+            candidate,
+            schedule,
+            code_hash(schedule.mod),
+            vectors[0],
+            float(costs[0]),
+            on_shapes=self._on_shapes(knobs),
+        )
+
+    def _on_shapes(self, knobs: Knobs) -> OnShapes | None:
+        """What is foretold of a setting on each of the task's shapes; None where it has none."""
         if not (self._task.shapes and isinstance(self._template, ShapedTemplate)):
-            return point
-        return replace(
-            point,
-            shape_costs_s=tuple(map(float, self._template.shape_costs_s(knobs))),
-            layout=self._template.layout(knobs),
-            shape_traits=shape_traits(self._template, knobs, len(self._task.shapes)),
+            return None
+        return OnShapes(
+            tuple(map(float, self._template.shape_costs_s(knobs))),
+            self._template.layout(knobs),
+            shape_traits(self._template, knobs, len(self._task.shapes)),
         )
 
     def kernel(self, candidate: Candidate) -> Kernel | None:
@@ -180,16 +190,11 @@ class KnobSpace:
         knobs = recall(candidate.payload)
         if knobs is None or knobs.keys() != self._template.choices.keys():
             return None  # it was made by another version of the template
-        if not isinstance(self._template, ShapedTemplate):
+        on_shapes = self._on_shapes(knobs)
+        if on_shapes is None:
             return None
         vectors, _ = self._described([knobs])
-        kernel = Kernel(
-            candidate,
-            tuple(vectors[0].tolist()),
-            tuple(map(float, self._template.shape_costs_s(knobs))),
-            self._template.layout(knobs),
-            shape_traits=shape_traits(self._template, knobs, len(self._task.shapes)),
-        )
+        kernel = Kernel(candidate, tuple(vectors[0].tolist()), on_shapes)
         if not isinstance(self._template, PadsShapes):
             return kernel
         return replace(

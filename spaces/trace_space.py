@@ -7,7 +7,7 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
-from spaces.features import Matrix, Vector
+from spaces.features import Vector
 from spaces.realize import (
     InvalidCandidate,
     canonical_payload,
@@ -18,6 +18,7 @@ from spaces.realize import (
     task_rules,
 )
 from tuner.candidate import Candidate, CandidateKind, Draft
+from tuner.measure import OnShapes
 from tuner.task import Task
 
 _MORE_MUTATIONS = 0.5
@@ -34,10 +35,7 @@ class Point:
         features: for the cost model, where its space knows them without looking at the program.
         estimate_s: analytic latency, where its space has one.
         chosen_from: how many settings were weighed to come to this one.
-        shape_costs_s: analytic latency for each of the shapes of a program with symbolic
-            dimensions; empty for others.
-        layout: how it has constant operands packed ahead, see `spaces.knobs.ShapedTemplate`.
-        shape_traits: what to know of it on each of those shapes, see `spaces.knob_features`.
+        on_shapes: what is foretold on each shape of a program with symbolic dimensions.
     """
 
     candidate: Candidate
@@ -46,9 +44,7 @@ class Point:
     features: Vector | None = None
     estimate_s: float | None = None
     chosen_from: int = 1
-    shape_costs_s: tuple[float, ...] = ()
-    layout: str = ""
-    shape_traits: Matrix | None = None
+    on_shapes: OnShapes | None = None
 
 
 class TraceSpace:

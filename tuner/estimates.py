@@ -32,8 +32,8 @@ class EstimateQuality:
         task_key, estimate_s = answer.draft.task_key, answer.estimate_s
         if instance:
             place = self._places[task_key].get(instance)
-            costs_s = answer.shape_costs_s
-            estimate_s = costs_s[place] if costs_s and place is not None else None
+            told = answer.on_shapes
+            estimate_s = told.costs_s[place] if told and place is not None else None
             task_key = f"{task_key} {instance}"
         if estimate_s is not None:
             self.add(task_key, estimate_s, latency_s)

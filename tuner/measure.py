@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -32,6 +32,22 @@ class Measurer(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class OnShapes:
+    """What its space foretells of a kernel on each shape of a task with symbolic dimensions.
+
+    Attributes:
+        costs_s: analytic latencies, in the order of the shapes; infinite where it is hopeless.
+        layout: kernels of different layouts cannot share packed weights, so not one function.
+        traits: what a cost model should know of it on each shape besides: shapes by traits, the
+            same columns for all candidates of a task; None where there is nothing.
+    """
+
+    costs_s: tuple[float, ...]
+    layout: str = ""
+    traits: Features | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Evaluated:
     """What became of a draft.
 
@@ -46,11 +62,7 @@ class Evaluated:
         estimate_s: analytic latency, where the space has such an estimate.
         chosen_from: how many settings the space weighed, by estimate and cost model, to answer
             with this one.
-        shape_costs_s: analytic latency for each of the shapes of a task with symbolic dimensions,
-            in their order; empty for others.
-        layout: kernels of different layouts cannot share packed weights, so not one function.
-        shape_traits: what a cost model should know of it on each of those shapes: shapes by
-            traits, the same columns for all candidates; None where there are no shapes.
+        on_shapes: what is foretold on each of a task's shapes; None where there are none.
     """
 
     draft: Draft
@@ -62,9 +74,7 @@ class Evaluated:
     features: Features | None = None
     estimate_s: float | None = None
     chosen_from: int = 1
-    shape_costs_s: tuple[float, ...] = ()
-    layout: str = ""
-    shape_traits: Features | None = None
+    on_shapes: OnShapes | None = None
 
 
 class SpacePool(Protocol):

@@ -285,10 +285,11 @@ def test_points_carry_what_the_search_for_kernels_asks_for() -> None:
     task = task_named("layer norm of open rows")
     space = KnobSpace(task, template_of(task))
     point = space.at(task.shapes[5][0]).realize_draft(Draft(task.key, 1, 7))
-    assert len(point.shape_costs_s) == 128
+    assert point.on_shapes is not None
+    assert len(point.on_shapes.costs_s) == 128
     kernel = space.kernel(point.candidate)
     assert kernel is not None
-    assert kernel.costs_s == point.shape_costs_s
+    assert kernel.on_shapes == point.on_shapes
     assert point.features is not None
     assert kernel.features == tuple(point.features.tolist())
 

@@ -376,10 +376,11 @@ def test_what_is_known_of_a_kernel_is_known_without_scheduling_it() -> None:
     point = space.realize_draft(Draft(task.key, 1, 3, instance=task.shapes[0][0]))
     kernel = space.kernel(point.candidate)
     assert kernel is not None
-    assert (kernel.costs_s, kernel.layout) == (point.shape_costs_s, point.layout)
-    assert kernel.shape_traits is not None
-    assert kernel.shape_traits.shape == (len(task.shapes), TRAITS)
-    assert np.array_equal(kernel.shape_traits, point.shape_traits)
+    assert point.on_shapes is not None
+    assert kernel.on_shapes == point.on_shapes
+    assert kernel.on_shapes.traits is not None
+    assert kernel.on_shapes.traits.shape == (len(task.shapes), TRAITS)
+    assert np.array_equal(kernel.on_shapes.traits, point.on_shapes.traits)
     assert len(kernel.costs_s) == len(task.shapes)
     # The search compares kernels that were looked for at different shapes.
     assert point.features is not None

@@ -5,13 +5,13 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from tuner.candidate import Candidate
 from tuner.dynamic.residuals import Floats, Places, Residuals
-from tuner.measure import Evaluated, Features
+from tuner.measure import Evaluated, OnShapes
 from tuner.record import Record, Status
 from tuner.task import Instance, Shapes
 
@@ -29,10 +29,8 @@ class Kernel:
 
     Attributes:
         features: of its setting, alike for alike kernels; the same columns for all of a task.
-        costs_s: analytic latency for each shape of the task; infinite where it is hopeless.
-        shape_traits: what there is to know of it on each shape besides: shapes by traits, the same
-            columns for all of a task; without columns where there is nothing.
-        layout: kernels of another layout cannot be in one set with it.
+        on_shapes: what is foretold of it on each shape of the task; those of another layout
+            cannot be in one set with it.
         padding: share of its tiles that lies beyond a shape, be it computed or guarded off, for
             each shape; empty where its template knows of none.
         work: of each shape, without padding, in any unit; empty likewise.
@@ -40,25 +38,27 @@ class Kernel:
 
     candidate: Candidate
     features: tuple[float, ...]
-    costs_s: tuple[float, ...]
-    layout: str
+    on_shapes: OnShapes
     padding: tuple[float, ...] = ()
     work: tuple[float, ...] = ()
-    shape_traits: Features | None = field(default=None, compare=False)
+
+    @property
+    def costs_s(self) -> tuple[float, ...]:
+        """Analytic latency for each shape."""
+        return self.on_shapes.costs_s
+
+    @property
+    def layout(self) -> str:
+        """Of what is packed ahead."""
+        return self.on_shapes.layout
 
 
 def kernel_of(answer: Evaluated) -> Kernel | None:
     """The kernel that an evaluated draft gave; None where it is none."""
-    if answer.candidate is None or not answer.shape_costs_s:
+    if answer.candidate is None or answer.on_shapes is None:
         return None
     features = () if answer.features is None else tuple(map(float, answer.features))
-    return Kernel(
-        answer.candidate,
-        features,
-        answer.shape_costs_s,
-        answer.layout,
-        shape_traits=answer.shape_traits,
-    )
+    return Kernel(answer.candidate, features, answer.on_shapes)
 
 
 class Kernels:
@@ -227,7 +227,7 @@ class Kernels:
     def _traits(self, numbers: Sequence[int]) -> Floats:
         """Kernels by shapes by traits, their estimates the first."""
         costs = np.log(self.estimates_s(numbers, range(len(self.instances))))[:, :, None]
-        more = [t for n in numbers if (t := self._kernels[n].shape_traits) is not None]
+        more = [t for n in numbers if (t := self._kernels[n].on_shapes.traits) is not None]
         return np.concatenate([costs, np.stack(more)], axis=2) if more else costs
 
     def _learned(self) -> Residuals:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from tuner.candidate import Candidate, CandidateKind, Draft
 from tuner.dynamic.kernels import Kernel
-from tuner.measure import Evaluated
+from tuner.measure import Evaluated, OnShapes
 from tuner.record import Measurement, Provenance, Record, Status, Trial
 from tuner.replay import VirtualClock
 from tuner.search import Search
@@ -98,8 +98,7 @@ def evaluated(draft: Draft, setting: Setting, task: Task) -> Evaluated:
         kernel_candidate(setting),
         code_hash=json.dumps(setting),
         features=_features(setting),
-        shape_costs_s=tuple(estimate_s(setting, i[0][1]) for i, _ in task.shapes),
-        layout=setting[2],
+        on_shapes=_on_shapes(setting, [i[0][1] for i, _ in task.shapes]),
     )
 
 
@@ -119,8 +118,12 @@ def search_on(search: Search, task: Task, trials: int) -> list[Record]:
 def world_kernel(candidate: Candidate, sizes: Sequence[int] = SIZES) -> Kernel:
     """What there is to know of a kernel."""
     setting = setting_of(candidate)
-    costs_s = tuple(estimate_s(setting, size) for size in sizes)
-    return Kernel(candidate, tuple(_features(setting).tolist()), costs_s, setting[2])
+    features = tuple(_features(setting).tolist())
+    return Kernel(candidate, features, _on_shapes(setting, sizes))
+
+
+def _on_shapes(setting: Setting, sizes: Iterable[int]) -> OnShapes:
+    return OnShapes(tuple(estimate_s(setting, size) for size in sizes), setting[2])
 
 
 def _features(setting: Setting) -> npt.NDArray[np.float32]:

@@ -14,6 +14,7 @@ from tuner.dynamic.choice import Describe, choose_kernels
 from tuner.dynamic.kernel_set import KernelSet
 from tuner.dynamic.kernels import Kernel
 from tuner.dynamic.tree import Leaf, Split, leaves, pick
+from tuner.measure import OnShapes
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.task import Task
 
@@ -33,7 +34,8 @@ def describe(layouts: Mapping[str, str] | None = None) -> Describe:
         name = json.loads(c.payload)
         if len(name) > 1:
             return None
-        return Kernel(c, (float(ord(name)),), ESTIMATE_S, (layouts or {}).get(name, "rows"))
+        told = OnShapes(ESTIMATE_S, (layouts or {}).get(name, "rows"))
+        return Kernel(c, (float(ord(name)),), told)
 
     return found
 

@@ -9,6 +9,7 @@ import pytest
 from tests.tuner.dynamic.kernel_world import kernel_candidate, shape
 from tuner.dynamic.guards import guard_s
 from tuner.dynamic.kernels import Kernel, Kernels
+from tuner.measure import OnShapes
 from tuner.record import Measurement, Record, Status, Trial
 
 SIZES = (8, 13, 16, 17, 32, 67)
@@ -24,7 +25,11 @@ def table(
     padding = tuple(1 - size / tile for size, tile in zip(SIZES, tiles, strict=True))
     work = tuple(map(float, SIZES))
     made = Kernel(
-        candidate, (), work, "rows", padding=padding if known else (), work=work if known else ()
+        candidate,
+        (),
+        OnShapes(work, "rows"),
+        padding=padding if known else (),
+        work=work if known else (),
     )
     kernels = Kernels(tuple((shape(size), 1.0) for size in SIZES))
     kernels.add(made)

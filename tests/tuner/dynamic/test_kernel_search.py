@@ -29,7 +29,7 @@ from tests.tuner.dynamic.kernel_world import (
 )
 from tuner.candidate import Candidate
 from tuner.dynamic.search import KernelSearch, KernelSearchSettings
-from tuner.measure import Evaluated
+from tuner.measure import Evaluated, OnShapes
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.search import ChoosesFinalists
 from tuner.shapes import MEASURED_SHAPES
@@ -143,7 +143,7 @@ def test_a_small_space_ends_with_all_that_matters_measured() -> None:
 def test_what_is_no_kernel_is_never_proposed() -> None:
     """A candidate without an estimate for each shape, such as a trace."""
     search = kernel_search()
-    search.absorb(replace(answered(draft, TASK), shape_costs_s=()) for draft in search.drafts(16))
+    search.absorb(replace(answered(draft, TASK), on_shapes=None) for draft in search.drafts(16))
     assert search.propose(16) == []
 
 
@@ -225,7 +225,7 @@ def test_a_kernel_of_each_space_is_tried_whatever_its_estimate() -> None:
         best,
         candidate=replace(best.candidate, payload="[]", space="other"),
         code_hash="other",
-        shape_costs_s=(*hopeless, 1e-3),
+        on_shapes=OnShapes((*hopeless, 1e-3), "rows"),
     )
     search.absorb([*answers[1:], other])
     first, second = search.propose(2)

@@ -12,7 +12,7 @@ import pytest
 from tests.tuner.dynamic.kernel_world import shape
 from tuner.candidate import Candidate, CandidateKind, Draft
 from tuner.dynamic.kernels import Kernel, Kernels, kernel_of
-from tuner.measure import Evaluated
+from tuner.measure import Evaluated, OnShapes
 from tuner.record import Measurement, Record, Status, Trial
 
 SIZES = (1, 16, 128)
@@ -26,7 +26,7 @@ def candidate(number: int) -> Candidate:
 
 def kernel(number: int) -> Kernel:
     """The nearer the numbers, the more alike."""
-    return Kernel(candidate(number), (float(number), 1.0), ESTIMATE_S, "rows")
+    return Kernel(candidate(number), (float(number), 1.0), OnShapes(ESTIMATE_S, "rows"))
 
 
 def kernels(count: int = 3) -> Kernels:
@@ -71,9 +71,10 @@ def test_a_kernel_is_taken_in_once() -> None:
 def test_an_answer_with_an_estimate_for_each_shape_is_a_kernel() -> None:
     draft = Draft("task", 1, 1)
     features = np.array([0.0, 1.0], dtype=np.float32)
-    answer = Evaluated(draft, candidate(0), features=features, shape_costs_s=(1.0,), layout="rows")
-    assert kernel_of(answer) == Kernel(candidate(0), (0.0, 1.0), (1.0,), "rows")
-    assert kernel_of(Evaluated(draft, candidate(0), shape_costs_s=(1.0,))) is not None
+    told = OnShapes((1.0,), "rows")
+    answer = Evaluated(draft, candidate(0), features=features, on_shapes=told)
+    assert kernel_of(answer) == Kernel(candidate(0), (0.0, 1.0), told)
+    assert kernel_of(Evaluated(draft, candidate(0), on_shapes=told)) is not None
     assert kernel_of(Evaluated(draft, candidate(0), features=features)) is None
     assert kernel_of(Evaluated(draft, error="refused")) is None
 
