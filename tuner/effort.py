@@ -75,7 +75,7 @@ class Effort:
     time_budget_s: float
     timing: Timing = Timing()
     finalist_timing: Timing = Timing(sample_s=0.004, total_s=0.100, min_samples=5)
-    shape_timing: Timing = Timing(sample_s=0.002, total_s=0.030, min_samples=3)
+    shape_timing: Timing = Timing(sample_s=0.002, total_s=0.015, min_samples=3)
     shape_rounds: int = 2
     finalists: int = 3
     finalist_rounds: int = 3

@@ -256,7 +256,8 @@ class KernelSearch:
         built = np.array([number not in self._pool for number in numbers])
         build_s = float(np.median(self._builds_s)) if self._builds_s else _BUILD_S
         efforts_s = _BASE_S + np.where(built, 0.0, build_s / _AT_ONCE)
-        worth = gains.sum(axis=1) / np.sqrt(efforts_s)
+        # While builders have enough to do, the machine waits for what is built already.
+        worth = gains.sum(axis=1) / efforts_s ** (1.0 if len(self._building) >= _AT_ONCE else 0.5)
         for row in np.argsort(-worth, kind="stable"):
             number = numbers[int(row)]
             if number in self._building:
