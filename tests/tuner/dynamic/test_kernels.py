@@ -81,12 +81,10 @@ def test_an_answer_with_an_estimate_for_each_shape_is_a_kernel() -> None:
 
 def test_a_kernel_has_the_traits_that_its_answer_told_of_each_shape() -> None:
     traits = np.array([[0.5], [2.0]], dtype=np.float32)
-    answer = Evaluated(
-        Draft("task", 1, 1), candidate(0), shape_costs_s=(1.0, 2.0), shape_traits=traits
-    )
-    found = kernel_of(answer)
+    told = OnShapes((1.0, 2.0), traits=traits)
+    found = kernel_of(Evaluated(Draft("task", 1, 1), candidate(0), on_shapes=told))
     assert found is not None
-    assert found.shape_traits is traits
+    assert found.on_shapes.traits is traits
 
 
 # What was measured.
@@ -123,7 +121,7 @@ def test_pairs_of_like_traits_are_expected_to_err_alike() -> None:
     table = Kernels(SHAPES)
     for number, shares in enumerate(padding):
         traits = np.array(shares, dtype=np.float32)[:, None]
-        table.add(replace(kernel(number), shape_traits=traits))
+        table.add(replace(kernel(number), on_shapes=OnShapes(ESTIMATE_S, "rows", traits)))
     for number, shares in enumerate(padding[:2]):
         for size, share, estimate_s in zip(SIZES, shares, ESTIMATE_S, strict=True):
             table.observe(record(number, size, estimate_s * (1.0 + share)))
