@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import threading
 import time
@@ -16,10 +17,13 @@ from cluster.fleet import Node
 from cluster.search_names import device_name
 from tuner.errors import TunerError
 
+_log = logging.getLogger(__name__)
+
 _ASK_S = 120.0
 """What a machine that is there gets to answer: it may have to import TVM first."""
-_LATER_S = 20.0
-"""What the others get beyond the first that answers."""
+_LATER_S = 60.0
+"""What the others get beyond the first that answers: a busy machine takes long to import TVM, and
+one that is left out is not tuned for. Ray tells at once of those that are gone."""
 _STEP_S = 0.5
 """So often a wait looks whether it was stopped."""
 _ASKED = 16
@@ -120,6 +124,10 @@ def _ask(target: str, machines: Sequence[Node], stop: threading.Event) -> list[_
             answers.append(ray.get(ref, timeout=_ASK_S))
         except RayError as error:
             trouble = (str(error).strip().splitlines() or ["unknown"])[0][:200]
+    if len(answers) < len(refs):
+        _log.warning(
+            "%d of %d machines did not say what they are", len(refs) - len(answers), len(refs)
+        )
     if answers:
         return answers
     if trouble:
