@@ -9,14 +9,16 @@ from dataclasses import replace
 
 from tuner.candidate import Candidate
 from tuner.dataset import Dataset
+from tuner.dynamic.kernel_set import KernelSet
 from tuner.estimates import EstimateQuality
 from tuner.measure import Evaluated, Features
 from tuner.observer import Observer
-from tuner.progress import fold
+from tuner.progress import TaskProgress, fold
 from tuner.record import Record, Trial, TrialKey
 from tuner.search import ChoosesKernels, Doubts, Search, by_task
+from tuner.shapes import measured_shapes
 from tuner.store import RecordStore
-from tuner.task import Task
+from tuner.task import Instance, Task
 
 _log = logging.getLogger(__name__)
 
@@ -106,13 +108,28 @@ class Knowledge:
 
     def choose_kernels(self) -> None:
         """Say what the kernels take that tasks with many shapes get."""
-        for task_key, search in self.searches.items():
-            if isinstance(search, ChoosesKernels):
-                chosen = search.kernel_set(tuple(self._store.scan(task_key)))
-                if chosen is not None:
-                    self.chosen_s[task_key] = chosen.latency_s
-                    for observer in self._observers:
-                        observer.on_kernels(task_key, chosen)
+        for task_key in self.searches:
+            if (chosen := self._kernel_set(task_key)) is not None:
+                self.chosen_s[task_key] = chosen.latency_s
+                for observer in self._observers:
+                    observer.on_kernels(task_key, chosen)
+
+    def serving(self) -> list[tuple[TaskProgress, list[tuple[Candidate, Instance]]]]:
+        """Of each task with many shapes, the kernels that were chosen, as of now, each with those
+        shapes that it is chosen for among the ones that are measured."""
+        found = []
+        for task_key, progress in self.progress.items():
+            if (chosen := self._kernel_set(task_key)) is not None:
+                measured = {instance for instance, _ in measured_shapes(progress.task.shapes)}
+                pairs = [(chosen.kernels[s.kernel], s.instance) for s in chosen.shapes]
+                found.append((progress, [pair for pair in pairs if pair[1] in measured]))
+        return found
+
+    def _kernel_set(self, task_key: str) -> KernelSet | None:
+        search = self.searches[task_key]
+        if not isinstance(search, ChoosesKernels):
+            return None
+        return search.kernel_set(tuple(self._store.scan(task_key)))
 
     @property
     def spent(self) -> int:

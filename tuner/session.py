@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -267,10 +267,19 @@ class Session:
         """Time each task's best candidates again, interleaved, while time is left."""
         self._phase = "finalists"
         self._account()
-        chosen = [(p, self._finalists(key)) for key, p in self._known.progress.items()]
-        queue = deque(schedule(chosen, self._effort.rounds_of, self._known.has))
-        contention = Contention(r for key in self._searches for r in self._store.scan(key))
         until_s = min(self._limits.deadline_s, self._clock() + self._limits.finalists_s)
+        chosen = [(p, self._finalists(key)) for key, p in self._known.progress.items()]
+        self._retime(schedule(chosen, self._effort.rounds_of, self._known.has), until_s)
+        # Each time may change who is chosen for which shape; a pair that is must have been timed.
+        while left := tuple(schedule(self._known.serving(), lambda _: 1, self._known.has)):
+            if self._stop.is_set() or self._clock() >= until_s:
+                return
+            self._retime(left, until_s)
+
+    def _retime(self, trials: Iterable[Trial], until_s: float) -> None:
+        """Time finalists again in order, but for those that are out of contention by then."""
+        queue = deque(trials)
+        contention = Contention(r for key in self._searches for r in self._store.scan(key))
         while (queue or self._in_flight) and not self._stop.is_set() and self._clock() < until_s:
             while queue and self._machines.measurer.free() > 0:
                 if contention.holds(trial := queue.popleft()):

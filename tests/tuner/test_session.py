@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from tests.tuner.dynamic.kernel_world import (
     SETTINGS,
@@ -377,6 +378,43 @@ def test_a_task_with_shapes_is_shown_as_its_kernels_mean_and_gains_what_the_defa
     assert best_s <= row.best_s < min(1.2 * best_s, row.default_s)
     assert (session.snapshot().gain or 0.0) > 1.5
     assert session.snapshot().estimate_accuracy is not None
+
+
+class Noisy(WorldMeasurer):
+    """A machine whose times are off by a quarter, differently each time."""
+
+    def __init__(self, seed: int, *, slots: int, clock: VirtualClock) -> None:
+        super().__init__(slots=slots, clock=clock)
+        self._rng = np.random.default_rng(seed)
+
+    def collect(self, timeout_s: float) -> list[Record]:
+        return [self._off(record) for record in super().collect(timeout_s)]
+
+    def _off(self, record: Record) -> Record:
+        by = float(np.exp(0.25 * self._rng.standard_normal()))
+        samples_s = tuple(by * s for s in record.measurement.samples_s)
+        return replace(record, measurement=replace(record.measurement, samples_s=samples_s))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_what_a_set_is_said_to_take_was_timed_among_the_finalists(seed: int) -> None:
+    store, clock = MemoryStore(), VirtualClock()
+    watcher = Watcher(store)
+    machine = Noisy(seed, slots=3, clock=clock)
+    run(
+        dynamic_session(
+            store,
+            trials=16,
+            tasks=[world_task("gemm", sizes=(16, 48, 112))],
+            observers=[watcher],
+            measurer=machine,
+            clock=clock,
+        )
+    )
+    found = watcher.chosen["gemm"]
+    assert all(s.measured for s in found.shapes)
+    again = {(r.trial.candidate, r.trial.instance) for r in store.scan(min_rung=1)}
+    assert {(found.kernels[s.kernel], s.instance) for s in found.shapes} <= again
 
 
 class Disturbed(WorldMeasurer):
