@@ -69,18 +69,38 @@ def _holds(analyzer: Any, loops: _Loops, condition: Any) -> bool:
         return any(_holds(analyzer, loops, side) for side in (condition.a, condition.b))
     if isinstance(condition, tvm.tirx.LT):
         return _is_below(analyzer, loops, condition.a - condition.b)
+    if isinstance(condition, tvm.tirx.LE):
+        one = nodes.constant(1, condition.a)
+        return _is_below(analyzer, loops, condition.a - condition.b - one)
     return bool(analyzer.can_prove(condition))
 
 
 def _is_below(analyzer: Any, loops: _Loops, difference: Any) -> bool:
     """Whether something is below zero, also in the last step of loops that it grows with, and for
     the largest rest of a division: where an extent is open TVM does not look at the last step."""
-    difference, rests = _with_rests_named(difference)
+    difference, rests = _with_rests_named(_decided(analyzer, difference))
     for var, extent in [*loops, *rests]:
         if (nodes.growth(analyzer, difference, var) or 0) > 0:
             last = extent - nodes.constant(1, var)
             difference = nodes.replaced(difference, [(var, last)])
     return bool(analyzer.can_prove(difference < nodes.constant(0, difference)))
+
+
+def _decided(analyzer: Any, expression: Any) -> Any:
+    """An expression without those choices of a smaller or a larger that are always the same."""
+    import tvm
+    from tvm_ffi import structural_mutate
+
+    def choice(node: Any, mutator: Any) -> Any:
+        node = mutator.default_mutate(node)
+        smaller = isinstance(node, tvm.tirx.Min)
+        if analyzer.can_prove(node.a <= node.b):
+            return node.a if smaller else node.b
+        if analyzer.can_prove(node.b <= node.a):
+            return node.b if smaller else node.a
+        return node
+
+    return structural_mutate(expression, [(tvm.tirx.Min, choice), (tvm.tirx.Max, choice)])
 
 
 def _with_rests_named(expression: Any) -> tuple[Any, _Loops]:

@@ -215,10 +215,38 @@ class TestPositiveSizes:
         outer, _ = schedule.split(j, [None, 8])
         schedule.fuse(i, outer)
         tiles = (rows + 7) // 8
-        held = for_positive_sizes(_where(schedule.mod["main"], lambda n: n % tiles < tiles))
+        held = for_positive_sizes(_where(schedule.mod["main"], lambda n, _: n % tiles < tiles))
         assert held.script().count("<") == for_positive_sizes(schedule.mod["main"]).script().count(
             "<"
         )
+
+    def test_a_choice_that_is_always_the_same_is_decided(self) -> None:
+        """As those are that TVM writes where a region may end before it begins."""
+        from tvm import te, tirx
+        from tvm.s_tir import Schedule
+
+        from spaces.positive_sizes import for_positive_sizes
+
+        rows = tirx.Var("T", "int64")
+        given = te.placeholder((rows,), name="A")
+        made = te.compute((rows,), lambda i: given[i] * 2, name="B")
+        schedule = Schedule(te.create_prim_func([given, made]))
+        (i,) = schedule.get_loops(schedule.get_sblock("B"))
+        schedule.split(i, [None, 24])
+        tiles, zero, one = (rows + 23) // 24, tirx.const(0, "int64"), tirx.const(1, "int64")
+        before = schedule.mod["main"]
+        plain = for_positive_sizes(before).script()
+
+        def always(n: Any, i: Any) -> Any:
+            first, last = tirx.Min(zero, tiles * 24 - 1), tirx.Max(tiles - one, zero)
+            return first + (n * 24 + i) <= last * 24 + 23
+
+        def at_times(n: Any, i: Any) -> Any:
+            first, last = tirx.Min(zero, rows - 5), tirx.Max(tiles - 2, zero)
+            return first + (n * 24 + i) <= last * 24 + 23
+
+        assert for_positive_sizes(_where(before, always)).script() == plain
+        assert for_positive_sizes(_where(before, at_times)).script() != plain
 
     def test_a_sum_over_nothing_is_still_written(self) -> None:
         from tvm import te, tirx
@@ -240,22 +268,22 @@ class TestPositiveSizes:
         assert for_positive_sizes(function).same_as(function)
 
 
-def _where(function: Any, condition: Callable[[Any], Any]) -> Any:
-    """The program with another condition on its block, of the outermost loop."""
+def _where(function: Any, condition: Callable[..., Any]) -> Any:
+    """The program with another condition on its block, of the loops around it."""
     import tvm
     from tvm_ffi import structural_mutate
 
     root = function.body
-    outermost: list[Any] = []
+    loops: list[Any] = []
 
     def loop(node: Any, mutator: Any) -> Any:
-        outermost.append(node.loop_var)
+        loops.append(node.loop_var)
         return mutator.default_mutate(node)
 
     def realize(node: Any, mutator: Any) -> Any:
-        if not outermost:
+        if not loops:
             return mutator.default_mutate(node)
-        both = tvm.tirx.And(node.predicate, condition(outermost[0]))
+        both = tvm.tirx.And(node.predicate, condition(*loops))
         return tvm.s_tir.SBlockRealize(node.iter_values, both, node.block)
 
     kinds = [(tvm.tirx.For, loop), (tvm.s_tir.SBlockRealize, realize)]

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from spaces import names
+from spaces.cpu_passes import before_compile
 from spaces.dims import closed, symbols
 from spaces.extract import shaped, task_of
 from spaces.knob_features import TRAITS, HasShapeTraits, HasTraits
@@ -226,6 +227,17 @@ def test_columns_packed_within_a_chunk_compute_every_shape(name: str) -> None:
             check(task, program, point.schedule.mod, shapes)
             checked += 1
     assert checked
+
+
+def test_columns_that_lie_across_are_transposed_in_registers_however_they_are_blocked() -> None:
+    """Fetched one by one, packing them took a small shape twice as long as all the rest."""
+    task = PROGRAMS["scores-nt"].task()
+    template = next(t for t in shaped_templates(task) if "pack_inside" in t.choices)
+    for knobs in feasible(task, template, 12, seed=3):
+        for inside in (0, 1):
+            packed = {**knobs, k.PACK_COLUMNS: 1, k.PACK_INSIDE: inside, k.UNROLL: 4}
+            point = KnobSpace(task, template).write_down(packed)
+            assert "Shuffle" in before_compile(point.schedule.mod).script(), packed
 
 
 @pytest.mark.parametrize("way", [k.PAD, k.SPLIT, k.REPEAT])
