@@ -38,7 +38,10 @@ def apply_sets(module: Any, sets: Mapping[str, tuple[Task, KernelSet]]) -> Any:
         symbol = str(names.attribute(original, names.GLOBAL_SYMBOL) or name)
         functions, packing = _kernels(name, task, chosen, packed=names.has_relax(module))
         empty = None if packing is not None else _unscheduled(task)
-        made = dispatched(symbol, functions, chosen.tree, empty)
+        closed = functions[len(chosen.kernels) :]
+        copies = [(dict(s), f) for (s, _), f in zip(chosen.copies, closed, strict=True)]
+        kernels = functions[: len(chosen.kernels)]
+        made = dispatched(symbol, kernels, chosen.tree, empty, copies)
         dispatcher = names.with_attrs_of(made.pop(symbol), original)
         dispatcher = dispatcher.with_attr(names.IS_SCHEDULED, True)
         for part, function in made.items():
@@ -62,10 +65,10 @@ class _PackedProgram:
 def _kernels(
     name: str, task: Task, chosen: KernelSet, *, packed: bool
 ) -> tuple[list[Any], tuple[Any, Packing] | None]:
-    """Scheduled functions of a set, and what packs the weights that they share."""
+    """Scheduled functions of a set, its copies last, and what packs the weights that they share."""
     functions: list[Any] = []
     packings: list[tuple[Any, Packing] | None] = []
-    for candidate in chosen.kernels:
+    for candidate in (*chosen.kernels, *(copy for _, copy in chosen.copies)):
         try:
             scheduled = realize(task, candidate).mod
         except InvalidCandidate as error:

@@ -2,7 +2,8 @@
 
 The decision is code of the function: comparisons of its symbolic dimensions with numbers, then a
 call within the same library. Every kernel computes every shape, so a wrong decision costs time and
-nothing else. Shapes with a dimension of 0 are no business of kernels, which divide by such things:
+nothing else; but for copies of kernels that were closed for one shape each, which only that very
+shape gets. Shapes with a dimension of 0 are no business of kernels, which divide by such things:
 where anything is to be written at all, as for a sum over nothing, the program without a schedule
 does it.
 """
@@ -18,7 +19,11 @@ from tuner.dynamic.tree import Leaf, Tree
 
 
 def dispatched(
-    name: str, functions: Sequence[Any], tree: Tree, empty: Any = None
+    name: str,
+    functions: Sequence[Any],
+    tree: Tree,
+    empty: Any = None,
+    copies: Sequence[tuple[Mapping[str, int], Any]] = (),
 ) -> dict[str, Any]:
     """PrimFuncs by their names: the dispatcher under `name`, and what it calls.
 
@@ -28,6 +33,8 @@ def dispatched(
         tree: over dimensions by their names in the program.
         empty: the program without a schedule; None where a shape with a dimension of 0 leaves
             nothing to write.
+        copies: functions that compute one shape alone, each with its shape, of which they are asked
+            first. They take what the others do.
 
     Raises:
         ValueError: the tree asks for a dimension that the program does not have.
@@ -41,6 +48,10 @@ def dispatched(
     dims = symbols(first)
     calls = [_call(f"{name}_kernel{number}", first.params) for number in range(len(functions))]
     body = _branches(tree, calls, dims)
+    for number, (shape, function) in enumerate(copies):
+        kernels[f"{name}_copy{number}"] = function
+        here = tvm.tirx.all(*(var == shape[dim] for dim, var in dims.items()))
+        body = tvm.tirx.IfThenElse(here, _call(f"{name}_copy{number}", first.params), body)
     nothing = [tvm.tirx.EQ(var, tvm.tirx.const(0, str(var.ty.dtype))) for var in dims.values()]
     if nothing:
         done = tvm.tirx.Evaluate(tvm.tirx.const(0, "int32"))

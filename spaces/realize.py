@@ -8,7 +8,7 @@ from typing import Any
 
 from spaces.rules import RULES_PREFIX, RuleSet, make_rules
 from spaces.vnni_registry import register_named
-from tuner.candidate import Candidate, CandidateKind
+from tuner.candidate import Candidate, CandidateKind, opened
 from tuner.task import Task
 
 DEFAULT_SPACE = "default"
@@ -47,11 +47,16 @@ def realize(task: Task, candidate: Candidate) -> Any:
 
     Returns:
         A `tvm.s_tir.Schedule`: its `mod` is the scheduled module, its `trace` what was done,
-        in the form that TVM's databases keep.
+        in the form that TVM's databases keep; it is empty of a kernel that was closed for a shape.
 
     Raises:
         InvalidCandidate: it cannot be done.
     """
+    if candidate.kind is CandidateKind.CLOSED:
+        from spaces.dims import closed
+
+        kernel, shape = opened(candidate)
+        return new_schedule(closed(realize(task, kernel).mod, dict(shape)))
     if candidate.kind is not CandidateKind.TRACE:
         raise InvalidCandidate(f"cannot realise a candidate of kind {candidate.kind}")
     from tvm.s_tir.schedule import Trace

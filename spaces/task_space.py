@@ -9,7 +9,7 @@ from functools import cached_property
 from spaces.knob_space import KnobSpace, Predict
 from spaces.templates.choose import templates_of
 from spaces.trace_space import Point, TraceSpace
-from tuner.candidate import Candidate, Draft
+from tuner.candidate import Candidate, CandidateKind, Draft
 from tuner.dynamic.kernels import Kernel
 from tuner.task import Task
 
@@ -47,6 +47,8 @@ class TaskSpace:
 
     def kernel(self, candidate: Candidate) -> Kernel | None:
         """What is known of a kernel for many shapes, without scheduling it; None of any other."""
+        if candidate.kind is not CandidateKind.TRACE:
+            return None
         for space in self._templates:
             if space.name == candidate.space:
                 return space.kernel(candidate)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -18,6 +19,8 @@ class CandidateKind(StrEnum):
     """A symbol and the library that provides it."""
     PINNED = "pinned"
     """The hash of a hand-written function."""
+    CLOSED = "closed"
+    """A shape and a trace: the kernel that the trace makes, compiled for this shape alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,19 @@ class Candidate:
     def key(self) -> str:
         """Hash of the canonical payload."""
         return hashlib.sha256(f"{self.kind}\n{self.payload}".encode()).hexdigest()[:16]
+
+
+def closed_for(candidate: Candidate, instance: Instance) -> Candidate:
+    """A kernel for many shapes as one that serves a single shape: the same schedule, but every
+    loop's length is known when it is compiled."""
+    payload = json.dumps([dict(instance), candidate.payload], separators=(",", ":"))
+    return Candidate(CandidateKind.CLOSED, payload, candidate.space)
+
+
+def opened(candidate: Candidate) -> tuple[Candidate, Instance]:
+    """The kernel that one was closed of, and the shape; see `closed_for`."""
+    shape, payload = json.loads(candidate.payload)
+    return Candidate(CandidateKind.TRACE, payload, candidate.space), tuple(shape.items())
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from tuner.candidate import Candidate
 from tuner.dataset import Dataset
+from tuner.dynamic.closings import closings
 from tuner.dynamic.kernel_set import KernelSet
 from tuner.estimates import EstimateQuality
 from tuner.measure import Evaluated, Features
@@ -124,6 +125,14 @@ class Knowledge:
                 pairs = [(chosen.kernels[s.kernel], s.instance) for s in chosen.shapes]
                 found.append((progress, [pair for pair in pairs if pair[1] in measured]))
         return found
+
+    def closings(self, rounds: int) -> list[Trial]:
+        """See `tuner.dynamic.closings.closings`; for the kernels that were chosen, as of now."""
+        found: list[Trial] = []
+        for task_key, progress in self.progress.items():
+            if (chosen := self._kernel_set(task_key)) is not None:
+                found.extend(closings(progress.task, chosen, rounds))
+        return [trial for trial in found if not self.has(trial)]
 
     def _kernel_set(self, task_key: str) -> KernelSet | None:
         search = self.searches[task_key]

@@ -275,6 +275,7 @@ class Session:
             if self._stop.is_set() or self._clock() >= until_s:
                 return
             self._retime(left, until_s)
+        self._retime(self._known.closings(self._effort.shape_rounds), until_s)
 
     def _retime(self, trials: Iterable[Trial], until_s: float) -> None:
         """Time finalists again in order, but for those that are out of contention by then."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,9 @@ from spaces.lower import lower
 from spaces.model import Model, load_model
 from spaces.target import resolve_target
 from spaces.templates.contraction import contraction_templates
-from tuner.candidate import Candidate, CandidateKind
-from tuner.dynamic.kernel_set import KernelSet
-from tuner.dynamic.tree import Leaf, Split, Tree
+from tuner.candidate import Candidate, CandidateKind, closed_for
+from tuner.dynamic.kernel_set import KernelSet, ShapeTimes
+from tuner.dynamic.tree import Leaf, Split, Tree, pick
 from tuner.errors import TunerError
 from tuner.options import ModelSpec
 from tuner.task import Task
@@ -44,6 +45,16 @@ _SIZES: tuple[dict[str, int], ...] = (
 
 def chosen(kernels: list[Candidate], tree: Tree) -> KernelSet:
     return KernelSet(tuple(kernels), tree, (1.0,), 1.0, (), None, 0)
+
+
+def with_copies(found: KernelSet, dim: str, *sizes: int) -> KernelSet:
+    """The set, and for each size a copy of its kernel that serves nothing else."""
+    times = []
+    for size in sizes:
+        shape, number = ((dim, size),), pick(found.tree, {dim: size})
+        copy = closed_for(found.kernels[number], shape)
+        times.append(ShapeTimes(shape, 1.0, number, 1e-6, 1e-6, True, copy=copy))
+    return replace(found, shapes=tuple(times))
 
 
 def kernels(task: Task, **shared: int) -> list[Candidate]:
@@ -80,11 +91,14 @@ def dense() -> Model:
     return function_model("dense.py:dense", (("T", (1, 3, 8)),), features=40)
 
 
-def test_a_library_of_one_program_computes_every_shape(tmp_path: Path) -> None:
+@pytest.mark.parametrize("copies", [(), (1, 13, 65)], ids=["kernels", "copies"])
+def test_a_library_of_one_program_computes_every_shape(
+    copies: tuple[int, ...], tmp_path: Path
+) -> None:
     import tvm
 
     lowered, task = only_task(gemm())
-    kernel_set = chosen(kernels(task), three("M", 40, 64))
+    kernel_set = with_copies(chosen(kernels(task), three("M", 40, 64)), "M", *copies)
     applied = apply_best({}, CPU, {task.key: (task, kernel_set)})(lowered)
     export_library(compile_module(applied, CPU), tmp_path / "gemm.so")
     library = tvm.runtime.load_module(str(tmp_path / "gemm.so"))
@@ -159,6 +173,7 @@ def test_a_graph_computes_every_number_of_rows(shared: dict[str, int], tmp_path:
 
     model = dense()
     lowered, sets = dense_sets(model, **shared)
+    sets = {key: (task, with_copies(found, "T_x16", 16)) for key, (task, found) in sets.items()}
     export_library(compile_module(apply_best({}, CPU, sets)(lowered), CPU), tmp_path / "net.so")
     library = tvm.runtime.load_module(str(tmp_path / "net.so"))
     machine = relax.VirtualMachine(library, tvm.cpu())
@@ -201,6 +216,16 @@ def test_kernels_are_part_of_their_program_and_nothing_is_tuned_again() -> None:
     with pytest.raises(TunerError, match="nothing to tune"):
         extract(applied, CPU, shapes=task.shapes)
     assert compile_module(applied, CPU).programs == (("gemm", 3),)
+
+
+def test_copies_are_part_of_their_program_too_and_share_its_weights() -> None:
+    lowered, sets = dense_sets(dense())
+    sets = {key: (task, with_copies(found, "T_x16", 16)) for key, (task, found) in sets.items()}
+    applied = apply_best({}, CPU, sets)(lowered)
+    copies = [f for n, f in names.prim_funcs(applied) if n.endswith("_copy0")]
+    assert len(copies) == len(sets)
+    assert all(names.attribute(f, names.PART_OF) for f in copies)
+    assert "prepack" not in applied.script()
 
 
 def test_kernels_that_pack_in_different_ways_are_refused() -> None:

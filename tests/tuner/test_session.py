@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.tuner.dynamic.kernel_world import (
+    CLOSED_PAYS,
     SETTINGS,
     SIZES,
     WorldMeasurer,
@@ -18,11 +19,12 @@ from tests.tuner.dynamic.kernel_world import (
     kernel_candidate,
     latency_s,
     measured,
+    setting_of,
     shape,
     world_kernel,
     world_task,
 )
-from tuner.candidate import Candidate, CandidateKind
+from tuner.candidate import Candidate, CandidateKind, opened
 from tuner.dynamic.choice import choose_kernels
 from tuner.dynamic.kernel_set import KernelSet
 from tuner.dynamic.search import KernelSearchSettings
@@ -415,6 +417,25 @@ def test_what_a_set_is_said_to_take_was_timed_among_the_finalists(seed: int) -> 
     assert all(s.measured for s in found.shapes)
     again = {(r.trial.candidate, r.trial.instance) for r in store.scan(min_rung=1)}
     assert {(found.kernels[s.kernel], s.instance) for s in found.shapes} <= again
+
+
+def test_the_smallest_shapes_get_a_copy_of_their_kernel_where_it_is_faster() -> None:
+    store = MemoryStore()
+    watcher = Watcher(store)
+    tasks = [world_task("gemm")]
+    run(dynamic_session(store, trials=60, tasks=tasks, observers=[watcher]))
+    found = watcher.chosen["gemm"]
+    tried = [r.trial for r in store.scan() if r.trial.candidate.kind is CandidateKind.CLOSED]
+    assert {trial.instance for trial in tried} == {shape(SIZES[0]), shape(SIZES[1])}
+    assert [instance for instance, _ in found.copies] == [shape(CLOSED_PAYS)]
+    ((instance, copy),) = found.copies
+    (served,) = (s for s in found.shapes if s.instance == instance)
+    kernel = found.kernels[served.kernel]
+    assert opened(copy) == (kernel, instance)
+    assert served.latency_s == 0.8 * latency_s(setting_of(kernel), CLOSED_PAYS)
+    assert served.best_s <= served.latency_s
+    beside = [r.trial.rung for r in store.scan() if r.trial.candidate == kernel]
+    assert set(range(3, 5)) <= set(beside), "side by side with the kernel itself"
 
 
 class Disturbed(WorldMeasurer):

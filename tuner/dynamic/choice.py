@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from tuner.candidate import Candidate
+from tuner.candidate import Candidate, CandidateKind
+from tuner.dynamic.closings import Copies, closed_times, pays
 from tuner.dynamic.fallback import with_fallback
 from tuner.dynamic.guards import guard_s
 from tuner.dynamic.kernel_set import KernelSet, ShapeTimes
@@ -38,7 +39,9 @@ def choose_kernels(
     Returns:
         None where nothing of use was measured.
     """
-    mine = [r for r in records if r.trial.task_key == task.key and r.trial.instance]
+    everything = [r for r in records if r.trial.task_key == task.key and r.trial.instance]
+    copies = closed_times(everything)
+    mine = [r for r in everything if r.trial.candidate.kind is not CandidateKind.CLOSED]
     candidates = dict.fromkeys(r.trial.candidate for r in mine)
     kernels = [kernel for c in candidates if (kernel := describe(c)) is not None]
     searched = _table(task, kernels, (r for r in mine if not r.trial.rung))
@@ -67,6 +70,7 @@ def choose_kernels(
     tree = renumbered(tree, {old: new for new, old in enumerate(used)})
     chosen = [known[row] for row in used]
     shapes = _times(table, chosen, tree, latencies_s[used], best_s)
+    shapes = tuple(_served_by_copy(s, table[chosen[s.kernel]].candidate, copies) for s in shapes)
     loss = sum(s.weight * s.latency_s / s.best_s for s in shapes) / table.weights.sum()
     error, judged = _prediction_error(searched, mine)
     return KernelSet(
@@ -146,6 +150,14 @@ def _times(
             )
         )
     return tuple(found)
+
+
+def _served_by_copy(shape: ShapeTimes, kernel: Candidate, copies: Copies) -> ShapeTimes:
+    """A shape with the copy of its kernel that was closed for it, where there is a faster one."""
+    if (found := pays(copies, kernel, shape.instance, shape.latency_s)) is None:
+        return shape
+    copy, latency_s = found
+    return replace(shape, copy=copy, latency_s=latency_s, best_s=min(shape.best_s, latency_s))
 
 
 def _prediction_error(table: Kernels, records: Sequence[Record]) -> tuple[float | None, int]:

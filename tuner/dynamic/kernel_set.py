@@ -22,6 +22,8 @@ class ShapeTimes:
         padding: share of the kernel's tiles that lies beyond the shape, be it computed or guarded
             off; None where its template knows of none.
         guard_s: what that costs, see `tuner.dynamic.guards`; None where it is not known.
+        copy: of that kernel, compiled for this shape alone, which serves it in the kernel's place;
+            see `tuner.dynamic.closings`. `latency_s` is of it then.
     """
 
     instance: Instance
@@ -32,6 +34,7 @@ class ShapeTimes:
     measured: bool
     padding: float | None = None
     guard_s: float | None = None
+    copy: Candidate | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The times as plain data, in milliseconds."""
@@ -44,6 +47,7 @@ class ShapeTimes:
             "measured": self.measured,
             "padding": self.padding,
             "guard_ms": None if self.guard_s is None else self.guard_s * 1e3,
+            "closed": self.copy is not None,
         }
 
 
@@ -69,6 +73,11 @@ class KernelSet:
     shapes: tuple[ShapeTimes, ...]
     error: float | None
     judged: int
+
+    @property
+    def copies(self) -> tuple[tuple[Instance, Candidate], ...]:
+        """Kernels compiled for one shape alone, each with its shape."""
+        return tuple((s.instance, s.copy) for s in self.shapes if s.copy is not None)
 
     @property
     def latency_s(self) -> float:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tuner.candidate import Candidate, Draft
+from tuner.candidate import Candidate, CandidateKind, Draft, opened
 from tuner.dynamic.choice import choose_kernels
 from tuner.dynamic.fallback import smallest
 from tuner.dynamic.gains import saved, spared
@@ -315,6 +315,8 @@ class KernelSearch:
         self._stale = True
         for record in records:
             candidate = record.trial.candidate
+            if candidate.kind is CandidateKind.CLOSED:
+                continue
             number = self._kernels.number(candidate)
             self._fresh.know(record)
             if number is not None:
@@ -326,7 +328,10 @@ class KernelSearch:
 
     def doubts(self, record: Record) -> bool:
         """See `tuner.search.Doubts`."""
-        number = self._kernels.number(record.trial.candidate)
+        candidate = record.trial.candidate
+        if candidate.kind is CandidateKind.CLOSED:  # it should take no longer than its kernel
+            candidate, _ = opened(candidate)
+        number = self._kernels.number(candidate)
         place = self._kernels.place(record.trial.instance)
         fastest_s = min(record.measurement.samples_s, default=0.0)  # of one that was cut off too
         if number is None or place is None or not 0 < fastest_s < math.inf:
