@@ -135,14 +135,16 @@ class Kernels:
         if seconds is None or not math.isfinite(seconds):
             self._failed.add(number)
             return
-        self._dropped.discard(number)
         pair, rung = (number, place), record.trial.rung
         if rung < self._rungs.get(pair, 0):
             return
         if rung and self._rungs.get(pair):
             seconds = min(seconds, self._times_s[pair])
         self._times_s[pair], self._rungs[pair] = seconds, rung
-        self._residuals = None
+        if not rung or number in self._dropped:
+            # Finalists are known well: learning anew takes the cores that they are timed on.
+            self._residuals = None
+        self._dropped.discard(number)
 
     def time_s(self, number: int, place: int) -> float | None:
         """What was measured of a pair."""

@@ -151,6 +151,17 @@ def test_a_time_of_a_higher_rung_takes_the_place_of_one_of_the_search() -> None:
     assert table.time_s(0, 1) == 5.0, "the search has no say any more"
 
 
+def test_what_finalists_take_does_not_move_the_others() -> None:
+    """Each time would be learned from while the next is taken."""
+    table = kernels()
+    table.observe(record(0, 16, 4.0))
+    before = forecast(table, 1, 128)
+    table.observe(record(0, 16, 9.0, rung=1))
+    table.observe(record(0, 128, 9.0, rung=1))
+    assert forecast(table, 1, 128) == before
+    assert forecast(table, 0, 128) == (9.0, 0.0)
+
+
 def test_of_several_timings_of_a_finalist_the_best_counts() -> None:
     table = kernels()
     for rung, seconds in ((1, 5.0), (2, 4.0), (3, 6.0)):
