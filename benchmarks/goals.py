@@ -132,16 +132,20 @@ def _dynamic() -> list[Goal]:
 
     luck = (
         "128 trials of pairs find less good settings than 1,024 of single sizes: which size is the "
-        "worst, and by how much, is luck; at T = 5 loops of known length gain up to a quarter"
+        "worst, and by how much, is luck"
     )
     few = (
-        "judged by few pairs; a quarter of them are kernels that nobody takes there, as tiles at "
-        "T = 5, and off by 37 %; the rest is 14 %"
+        "where neighbours were busy while finalists were timed, predictions of six searches of "
+        "scores were off by 13 to 26 %; of five where they were not, by 7 to 9 %"
+    )
+    builds = (
+        "bound by builds, and by drafts that are never built: 33 to 51 s in ten more searches; the "
+        "pair tuned anew an hour later came to 5.7"
     )
     goals = []
     for name in ("dense", "scores", "mixed"):
         goals += [
-            of(name, "time to tune each size over ours", "wall_ratio", _LEAST, 6),
+            of(name, "time to tune each size over ours", "wall_ratio", _LEAST, 6, builds),
             of(name, "latency over tuned alone, mean", "latency.over_static.mean", _MOST, 1.05,
                luck),
             of(name, "the same, worst size", "latency.over_static.worst", _MOST, 1.15, luck),
@@ -165,7 +169,7 @@ def _dynamic() -> list[Goal]:
         Goal("time to tune each of 128 sizes over ours, the least", "dynamic-1-128",
              at("summary.wall_ratio"), _LEAST, 60),
         Goal("predictions of sizes that were not measured off by, the most", "dynamic-1-128",
-             of_rows(max, "foretold.mean"), _MOST, 0.1),
+             of_rows(max, "foretold.mean"), _MOST, 0.1, few),
     ]  # fmt: skip
 
 
