@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,19 @@ settings.register_profile("fuzz", derandomize=False, print_blob=True, deadline=N
 settings.load_profile("steady")
 
 _HERE = Path(__file__).parent
+
+
+@pytest.fixture(autouse=True)
+def same_cores() -> Iterator[None]:
+    """All tests have all cores. TVM may bind the thread that runs its first parallel kernel to one,
+    where it was told to use more threads than there are; nodes that a later test starts inherit
+    that, and look like machines of one core."""
+    if not hasattr(os, "sched_getaffinity"):
+        yield
+        return
+    mine = os.sched_getaffinity(0)
+    yield
+    os.sched_setaffinity(0, mine)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
