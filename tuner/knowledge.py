@@ -57,6 +57,7 @@ class Knowledge:
         self._store = store
         self._observers = observers
         self._seen: set[TrialKey] = set()
+        self._sets: dict[str, KernelSet | None] = {}  # of tasks with no record since
         self._answers: OrderedDict[tuple[str, str], Evaluated] = OrderedDict()
         self._estimates = EstimateQuality(tasks)
         self._refusals: Counter[str] = Counter()
@@ -138,7 +139,9 @@ class Knowledge:
         search = self.searches[task_key]
         if not isinstance(search, ChoosesKernels):
             return None
-        return search.kernel_set(tuple(self._store.scan(task_key)))
+        if task_key not in self._sets:
+            self._sets[task_key] = search.kernel_set(tuple(self._store.scan(task_key)))
+        return self._sets[task_key]
 
     @property
     def spent(self) -> int:
@@ -188,6 +191,7 @@ class Knowledge:
 
     def _learn_from(self, record: Record, features: Features | None) -> None:
         self._seen.add(record.trial.key)
+        self._sets.pop(record.trial.task_key, None)
         if record.measurement.error:
             self._errors[record.measurement.error.splitlines()[0]] += 1
         self.progress[record.trial.task_key].observe(record)

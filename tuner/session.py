@@ -269,18 +269,19 @@ class Session:
         self._account()
         until_s = min(self._limits.deadline_s, self._clock() + self._limits.finalists_s)
         chosen = [(p, self._finalists(key)) for key, p in self._known.progress.items()]
-        self._retime(schedule(chosen, self._effort.rounds_of, self._known.has), until_s)
+        contention = Contention(r for key in self._searches for r in self._store.scan(key))
+        rounds = schedule(chosen, self._effort.rounds_of, self._known.has)
+        self._retime(rounds, contention, until_s)
         # Each time may change who is chosen for which shape; a pair that is must have been timed.
         while left := tuple(schedule(self._known.serving(), lambda _: 1, self._known.has)):
             if self._stop.is_set() or self._clock() >= until_s:
                 return
-            self._retime(left, until_s)
-        self._retime(self._known.closings(self._effort.shape_rounds), until_s)
+            self._retime(left, contention, until_s)
+        self._retime(self._known.closings(self._effort.shape_rounds), contention, until_s)
 
-    def _retime(self, trials: Iterable[Trial], until_s: float) -> None:
+    def _retime(self, trials: Iterable[Trial], contention: Contention, until_s: float) -> None:
         """Time finalists again in order, but for those that are out of contention by then."""
         queue = deque(trials)
-        contention = Contention(r for key in self._searches for r in self._store.scan(key))
         while (queue or self._in_flight) and not self._stop.is_set() and self._clock() < until_s:
             while queue and self._machines.measurer.free() > 0:
                 if contention.holds(trial := queue.popleft()):
@@ -290,7 +291,8 @@ class Session:
                 contention.observe(record)
             self._account()
             self._tell()
-        self._known.keep(self._second_looks.left())
+        for record in self._known.keep(self._second_looks.left()):
+            contention.observe(record)
 
     def _finalists(self, task_key: str) -> list[tuple[Candidate, Instance]]:
         """Who is timed again of one task, and on which shapes."""
