@@ -6,7 +6,6 @@ Nothing here waits for anything but the local disk; `tuner.tracking` has the oth
 from __future__ import annotations
 
 import json
-import os
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,6 +20,7 @@ from tuner.dynamic.tree import tree_text
 from tuner.observer import FittedModel
 from tuner.progress import Snapshot, fold
 from tuner.record import Record, Status
+from tuner.record_chunks import RecordChunks
 from tuner.spool import (
     Artifact,
     End,
@@ -154,7 +154,7 @@ class SpoolObserver:
         self._past = past
         self._session = past.sessions + 1
         self._tasks: dict[str, _TaskTrack] = {}
-        self._chunks = _Chunks(self._paths.folder / "records", records_per_file)
+        self._chunks = RecordChunks(self._paths.folder / "records", records_per_file)
         self._checkpoint_every_s = checkpoint_every_s
         self._snapshot_every_s = snapshot_every_s
         self._checkpoint_s = self._snapshot_s = float("-inf")
@@ -345,57 +345,3 @@ class SpoolObserver:
     def _say(self, *entries: Entry) -> None:
         if not self._spool.append(b"".join(encode(e) for e in entries)):
             self.lost += len(entries)
-
-
-class _Chunks:
-    """Records as numbered JSONL files that never change once they have their number."""
-
-    def __init__(self, folder: Path, per_file: int) -> None:
-        self._folder = folder
-        self._open_path = folder / "open.jsonl"
-        self._per_file = per_file
-        self._file: LineFile | None = LineFile(self._open_path)
-        # What the open file holds already: `catch_up` may bring the last of them once more.
-        self._kept = set(self._open_path.read_bytes().splitlines())
-        self._count = len(self._kept)
-
-    def append(self, record: Record) -> bool:
-        line = json.dumps(record.to_json(), separators=(",", ":")).encode()
-        if line in self._kept:
-            return True
-        try:
-            self._file = self._file or LineFile(self._open_path)
-        except OSError:
-            return False
-        done = self._file.append(line + b"\n")
-        self._count += done
-        return done
-
-    def full(self) -> bool:
-        return self._count >= self._per_file
-
-    def roll(self) -> str:
-        """Give the open file its number; its path for the spool, empty where it is empty."""
-        if not self._count:
-            return ""
-        self.close()
-        last = max((int(p.stem.rpartition("-")[2]) for p in self._numbered()), default=0)
-        path = self._folder / f"records-{last + 1:06d}.jsonl"
-        try:
-            os.replace(self._open_path, path)
-        except OSError:
-            return ""
-        self._kept, self._count = set(), 0
-        return f"records/{path.name}"
-
-    def closed(self) -> list[str]:
-        """Paths of all numbered files, as the spool has them."""
-        return [f"records/{path.name}" for path in sorted(self._numbered())]
-
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-
-    def _numbered(self) -> Iterable[Path]:
-        return self._folder.glob("records-*.jsonl")
