@@ -151,8 +151,7 @@ class Prospects:
         built = np.array([number not in self.pool for number in numbers])
         build_s = float(np.median(self.builds_s)) if self.builds_s else _BUILD_S
         efforts_s = _BASE_S + np.where(built, 0.0, build_s / _AT_ONCE)
-        # While builders have enough to do, the machine waits for what is built already.
-        worth = gains.sum(axis=1) / efforts_s ** (1.0 if len(self.building) >= _AT_ONCE else 0.5)
+        worth = gains.sum(axis=1) / efforts_s
         for row in np.argsort(-worth, kind="stable"):
             number = numbers[int(row)]
             if number in self.building:
