@@ -12,6 +12,7 @@ instruction sets have single instructions for as well.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from spaces import names, nodes
@@ -51,7 +52,7 @@ def with_transposes(function: Any) -> Any:
     return function if body.same_as(function.body) else function.with_body(body)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Copy:
     """A loop nest that copies across: `depth` walks through the source's rows, `lanes` across them.
 
@@ -71,11 +72,24 @@ class _Copy:
     analyzer: Any
 
     def at(self, expression: Any, depth: Any, lane: int) -> Any:
-        """An expression of the block's axes at some step of the loops."""
-        placed = nodes.placed(self.realize, expression)
+        """An expression of the loops at some step of them."""
         lanes = self.lanes.loop_var
         steps = [(self.depth.loop_var, depth), (lanes, nodes.constant(lane, lanes))]
-        return self.analyzer.simplify(nodes.replaced(placed, steps))
+        return self.analyzer.simplify(nodes.replaced(expression, steps))
+
+    def of_loops(self, expression: Any) -> Any:
+        """What an expression of the block's axes is, of the loops."""
+        return nodes.placed(self.realize, expression)
+
+    @cached_property
+    def comes_from(self) -> list[Any]:
+        """Indices of what is copied, of the loops."""
+        return [self.of_loops(index) for index in self.load.indices]
+
+    @cached_property
+    def goes_to(self) -> list[Any]:
+        """Indices of where it is copied to, of the loops."""
+        return [self.of_loops(index) for index in self.store.indices]
 
     @property
     def store(self) -> Any:
@@ -87,12 +101,14 @@ class _Copy:
         """What is copied."""
         return self.store.value.args[1] if self.guard is not None else self.store.value
 
-    @property
+    @cached_property
     def guard(self) -> Any:
-        """When it is copied; None is always. Otherwise a constant is stored."""
+        """When it is copied, of the loops; None is always. Otherwise a constant is stored."""
         import tvm
 
-        return self.store.value.args[0] if isinstance(self.store.value, tvm.ir.Call) else None
+        if not isinstance(self.store.value, tvm.ir.Call):
+            return None
+        return self.of_loops(self.store.value.args[0])
 
 
 def _match(node: Any, analyzer: Any) -> _Copy | None:
@@ -143,26 +159,21 @@ def _is_across(c: _Copy) -> bool:
     depth = c.depth.loop_var
     first, next_ = depth, depth + 1
 
-    def shifts(indices: Any, move: Any, by: int) -> bool:
-        before, after = [c.at(i, first, 0) for i in indices], move(indices)
+    def shifts(before: list[Any], after: list[Any], by: int) -> bool:
         steps = [0] * (len(before) - 1) + [by]
         pairs = zip(before, after, steps, strict=True)
         return all(c.analyzer.can_prove_equal(b + nodes.constant(s, b), a) for b, a, s in pairs)
 
-    def deeper(indices: Any) -> list[Any]:
-        return [c.at(i, next_, 0) for i in indices]
-
-    if not shifts(c.load.indices, deeper, 1):
+    here = [c.at(i, first, 0) for i in c.comes_from]
+    if not shifts(here, [c.at(i, next_, 0) for i in c.comes_from], 1):
         return False
     if c.guard is not None and not c.analyzer.can_prove_equal(
         c.at(c.guard, first, 0), c.at(c.guard, next_, 0)
     ):
         return False
     extent = names.known_int(c.lanes.extent) or 0
-    return all(
-        shifts(c.store.indices, lambda indices, r=r: [c.at(i, first, r) for i in indices], r)
-        for r in range(1, extent)
-    )
+    there = [c.at(i, first, 0) for i in c.goes_to]
+    return all(shifts(there, [c.at(i, first, r) for i in c.goes_to], r) for r in range(1, extent))
 
 
 def _rewritten(c: _Copy) -> Any:
@@ -202,7 +213,7 @@ def _square(c: _Copy, start: Any, lane: int) -> Any:
             mixed[one + distance] = bound("mixed", tirx.Shuffle(pair, list(second)))
         rows = mixed
     for column, place in enumerate(_order(c.size)):
-        indices = [c.at(i, start + nodes.constant(column, start), lane) for i in c.store.indices]
+        indices = [c.at(i, start + nodes.constant(column, start), lane) for i in c.goes_to]
         indices[-1] = tirx.Ramp(indices[-1], nodes.constant(1, indices[-1]), c.size)
         statements.append(tirx.BufferStore(c.store.buffer, rows[place], indices))
     block = c.realize.block
@@ -230,13 +241,15 @@ def _loaded(c: _Copy, start: Any, lane: int) -> Any:
     """A piece of a row."""
     from tvm import tirx
 
-    indices = [c.at(i, start, lane) for i in c.load.indices]
+    indices = [c.at(i, start, lane) for i in c.comes_from]
     indices[-1] = tirx.Ramp(indices[-1], nodes.constant(1, indices[-1]), c.size)
     piece = c.load.source[tuple(indices)]
     if c.guard is None:
         return piece
     nothing = tirx.Broadcast(c.store.value.args[2], c.size)
-    return tirx.if_then_else(c.at(c.guard, start, lane), piece, nothing)
+    # TVM makes a branch of it once the program is flat. As one from the start, its bounds would be
+    # solved for in both ways, for each row of each square: a twelfth of a build.
+    return tirx.Select(c.at(c.guard, start, lane), piece, nothing)
 
 
 def _region(c: _Copy, region: Any, start: Any, lane: int) -> Any:
@@ -247,8 +260,9 @@ def _region(c: _Copy, region: Any, start: Any, lane: int) -> Any:
     last = c.size - 1
     ranges = []
     for dim in region.region:
-        low = c.at(dim.min, start, lane)
-        high = c.at(dim.min, start + nodes.constant(last, start), lane + last)
+        least = c.of_loops(dim.min)
+        low = c.at(least, start, lane)
+        high = c.at(least, start + nodes.constant(last, start), lane + last)
         extent = c.analyzer.simplify(high - low + nodes.constant(1, low))
         ranges.append(tvm.ir.Range.from_min_extent(low, extent))
     return BufferRegion(region.source, ranges)
