@@ -25,6 +25,8 @@ _HEAVY_CYCLES = 16.0
 _ROW_CYCLES = 6.0
 _CHAIN_CYCLES = 4.0
 _TAIL_CYCLES = 4.0
+_DIVIDED_CYCLES = 4.0
+"""Of a row whose place comes from dividing by a size that is not known."""
 _WINDOW, _MOST_AT_ONCE = 32.0, 6.0
 """Vector steps that a core has in hand: it begins the next short sums while it waits for one."""
 _WIDE_TILE = 64
@@ -163,6 +165,8 @@ def _nest_s(form: Form, nest: Nest, cpu: Cpu, lanes: int, knobs: Knobs) -> float
         cycles = cycles * (_FETCHED if level > _NEAR else 1.0) + traffic / _LINE_BYTES
     rows = _rows(form, nest) * -(-lane // tile)
     cycles += rows * _ROW_CYCLES * len(stages)
+    if _divides(last, nest, knobs):
+        cycles += rows * _DIVIDED_CYCLES
     for number, stage in zip(nest.stages, stages, strict=True):
         walk = form.walks[number]
         cycles += _stage_cycles(stage, walk, lanes, knobs, strided=nest.across is None)
@@ -175,6 +179,13 @@ def _nest_s(form: Form, nest: Nest, cpu: Cpu, lanes: int, knobs: Knobs) -> float
         cycles *= 1 if ordered else 3
         cycles *= 1 + tile / _WIDE_TILE
     return _on_cores(cycles, rows, cpu, knobs) + _LAUNCH_S * (_launches(stages, knobs) - 1)
+
+
+def _divides(last: Stage, nest: Nest, knobs: Knobs) -> bool:
+    """Whether one loop stands for several, of which more than the first are open."""
+    axes = [last.axes[n] for n in nest.rows]
+    loops = [axis for axis in axes if axis.open or axis.extent > 1]
+    return any(axis.open for axis in loops[1 : knobs["fused"]])
 
 
 def _launches(stages: Sequence[Stage], knobs: Knobs) -> int:

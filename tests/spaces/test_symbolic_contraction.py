@@ -22,6 +22,7 @@ from spaces.realize import realize, task_module
 from spaces.target import resolve_target
 from spaces.task_space import TaskSpace
 from spaces.templates import register_tile as k
+from spaces.templates.choose import templates_of
 from spaces.templates.contraction import ContractionTemplate, contraction_templates
 from spaces.trace_space import code_hash
 from tests.spaces.red_zones import Array, check_shapes, feasible
@@ -380,6 +381,16 @@ def test_a_candidate_is_a_trace_that_any_process_can_carry_out() -> None:
     again = realize(task, point.candidate)
     assert code_hash(again.mod) == point.code_hash
     assert recall(point.candidate.payload) is not None
+
+
+def test_loops_of_unknown_length_are_estimated_to_be_slower_as_one() -> None:
+    """Where each row lies is found by dividing then: a third slower, measured."""
+    task = PROGRAMS["scores-nt"].task()
+    (template,) = (t for t in templates_of(task) if t.name.startswith("kernel:memory"))
+    assert isinstance(template, ShapedTemplate)
+    knobs = {**dict.fromkeys(template.choices, 0), "side": 1, "parts": 1, "tree": 1, "vectors": 1}
+    apart, together = (template.shape_costs_s({**knobs, "fused": n}) for n in (1, 2))
+    assert (together > apart).all()
 
 
 def test_what_is_known_of_a_kernel_is_known_without_scheduling_it() -> None:
