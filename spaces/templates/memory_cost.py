@@ -24,6 +24,8 @@ _BYTES_PER_CYCLE = {1: 64.0, 2: 32.0, 3: 16.0, 4: 6.0}
 _HEAVY_CYCLES = 16.0
 _ROW_CYCLES = 6.0
 _CHAIN_CYCLES = 4.0
+_LANE_CYCLES = 5.0
+"""Of a lane that is added to the one before."""
 _TAIL_CYCLES = 4.0
 _DIVIDED_CYCLES = 4.0
 """Of a row whose place comes from dividing by a size that is not known."""
@@ -225,9 +227,9 @@ def _sum_cycles(
         width = vector_width(steps // 2, lanes * knobs["vectors"]) or 1
         tail = steps % width
         chain = stage.points / width * _CHAIN_CYCLES / 2
-        across = width / 4 + 8 if knobs["tree"] else width
+        across = width / 2 + 16 if knobs["tree"] else _LANE_CYCLES * width
         at_once = min(max(_WINDOW / (steps / width), 1.0), _MOST_AT_ONCE)
-        return (chain + rows * 2 * across) / at_once + rows * _TAIL_CYCLES * tail
+        return (chain + rows * across) / at_once + rows * _TAIL_CYCLES * tail
     if knobs["stream"]:
         return stage.points / lanes / knobs["stream"] * 2
     narrow = tile < 4 * lanes

@@ -383,14 +383,21 @@ def test_a_candidate_is_a_trace_that_any_process_can_carry_out() -> None:
     assert recall(point.candidate.payload) is not None
 
 
-def test_loops_of_unknown_length_are_estimated_to_be_slower_as_one() -> None:
-    """Where each row lies is found by dividing then: a third slower, measured."""
+@pytest.mark.parametrize(
+    "slower",
+    [
+        pytest.param({"fused": 2}, id="where a row lies is found by dividing by open sizes"),
+        pytest.param({"tree": 0}, id="lanes are summed one after the other"),
+    ],
+)
+def test_short_rows_are_estimated_by_what_surrounds_their_sums(slower: dict[str, int]) -> None:
+    """Measured, each of these takes 1.2 to 1.8 times as long."""
     task = PROGRAMS["scores-nt"].task()
     (template,) = (t for t in templates_of(task) if t.name.startswith("kernel:memory"))
     assert isinstance(template, ShapedTemplate)
-    knobs = {**dict.fromkeys(template.choices, 0), "side": 1, "parts": 1, "tree": 1, "vectors": 1}
-    apart, together = (template.shape_costs_s({**knobs, "fused": n}) for n in (1, 2))
-    assert (together > apart).all()
+    best = {**dict.fromkeys(template.choices, 0), "side": 1, "parts": 1}
+    best |= {"fused": 1, "tree": 1, "vectors": 1}
+    assert (template.shape_costs_s(best | slower) > template.shape_costs_s(best)).all()
 
 
 def test_what_is_known_of_a_kernel_is_known_without_scheduling_it() -> None:
