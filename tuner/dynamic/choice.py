@@ -45,7 +45,8 @@ def choose_kernels(
     candidates = dict.fromkeys(r.trial.candidate for r in mine)
     kernels = [kernel for c in candidates if (kernel := describe(c)) is not None]
     searched = _table(task, kernels, (r for r in mine if not r.trial.rung))
-    table = _table(task, kernels, _at_one_pace(mine))
+    paced = _at_one_pace(mine)
+    table = _table(task, kernels, paced)
     if not table.measured:
         return None
     places = range(len(table.instances))
@@ -72,7 +73,7 @@ def choose_kernels(
     shapes = _times(table, chosen, tree, latencies_s[used], best_s)
     shapes = tuple(_served_by_copy(s, table[chosen[s.kernel]].candidate, copies) for s in shapes)
     loss = sum(s.weight * s.latency_s / s.best_s for s in shapes) / table.weights.sum()
-    error, judged = _prediction_error(searched, mine)
+    error, judged = _prediction_error(_table(task, kernels, _of_searched(paced)), mine)
     return KernelSet(
         kernels=tuple(table[n].candidate for n in chosen),
         tree=tree,
@@ -102,13 +103,23 @@ def _at_one_pace(records: Sequence[Record]) -> list[Record]:
     searched: dict[tuple[str, Instance], float] = {}
     again: dict[tuple[str, Instance], float] = {}
     for record in records:
-        pair = (record.trial.candidate.key, record.trial.instance)
+        pair = _pair(record)
         if record.latency_s is not None:
             times_s = again if record.trial.rung else searched
             times_s[pair] = min(record.latency_s, times_s.get(pair, np.inf))
     ratios = [seconds / searched[pair] for pair, seconds in again.items() if pair in searched]
     pace = float(np.median(ratios)) if ratios else 1.0
     return [record if record.trial.rung else _slowed(record, pace) for record in records]
+
+
+def _of_searched(records: Sequence[Record]) -> list[Record]:
+    """Records of the pairs that the search had measured, those of finalists too."""
+    searched = {_pair(record) for record in records if not record.trial.rung}
+    return [record for record in records if _pair(record) in searched]
+
+
+def _pair(record: Record) -> tuple[str, Instance]:
+    return record.trial.candidate.key, record.trial.instance
 
 
 def _slowed(record: Record, by: float) -> Record:
@@ -161,7 +172,11 @@ def _served_by_copy(shape: ShapeTimes, kernel: Candidate, copies: Copies) -> Sha
 
 
 def _prediction_error(table: Kernels, records: Sequence[Record]) -> tuple[float | None, int]:
-    """How far predictions from the search alone were off where finalists were measured after."""
+    """How far predictions were off where finalists were measured and the search had not looked.
+
+    Args:
+        table: what all other pairs took, when they were measured last.
+    """
     errors = []
     last: dict[tuple[int, int], float] = {}
     for record in records:

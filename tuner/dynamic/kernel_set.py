@@ -62,7 +62,8 @@ class KernelSet:
             ends where none of the finalists is worth adding.
         loss: of the tree.
         error: mean absolute error of predictions for pairs that the search had not measured, as
-            a share of what was then measured; None where there were too few.
+            a share of what was then measured; None where there were none. They are made from what
+            the other pairs took last, the search's times at the pace of the finalists'.
         judged: how many pairs that is the error of.
     """
 

@@ -228,6 +228,13 @@ def test_predictions_are_judged_by_what_finalists_took_where_the_search_had_not_
     assert found.error == pytest.approx((0.5 + 0.25) / 2)
 
 
+def test_what_else_the_machine_did_in_the_meantime_is_no_error_of_predictions() -> None:
+    """All takes half as much again among the finalists, also what the search had measured."""
+    found = chosen([record("s", 1, 1.0), *timed("s", 1.5, 3.0, 6.0, rung=1)])
+    assert found.judged == 2
+    assert found.error == pytest.approx(0.0, abs=1e-9)
+
+
 def test_of_several_timings_of_a_pair_the_best_judges() -> None:
     again = [*timed("s", 1.0, 9.0, 9.0, rung=1), *timed("s", 1.0, 2.0, 4.0, rung=2)]
     found = chosen([record("s", 1, 1.0), *again])
