@@ -28,8 +28,8 @@ _BUILD_S, _AT_ONCE = 0.3, 2
 """What a build takes before one was seen, and how many are made at once."""
 
 _LOOKS, _NEARLY = 4, 1.25
-"""Shapes that a space is tried on, whatever was learned, where its estimates come so near the best
-of all."""
+"""Kernels of a space that are tried, each on a shape of its own, whatever was learned, where their
+estimates come so near the best of all."""
 
 Pair = tuple[int, int]
 """Numbers of a kernel and of a shape."""
@@ -128,22 +128,22 @@ class Prospects:
     def _hedge(self, numbers: Sequence[int]) -> Pair | None:
         """The pair of the least estimate, for its shape, of a space that nothing was tried of, or
         little of what its estimates promise: they may be wrong about all kernels of a space, and
-        one trial of it may have been where it is worst."""
+        one trial of it may have been where it is worst, or of a bad kernel. So each has a kernel
+        and a shape that were not tried."""
         tried = {(self.kernels[n].candidate.space, place) for n, place in self.proposed}
-        if not tried:
+        if not tried or not self.pool:
             return None
-        looks = Counter(space for space, _ in tried)
-        spaces = [self.kernels[number].candidate.space for number in numbers]
+        looks = Counter(self.kernels[n].candidate.space for n in {n for n, _ in self.proposed})
+        spaces = [self.kernels[number].candidate.space for number in self.pool]
         unknown = any(looks[space] == 0 for space in spaces)
         most, limit = (0, np.inf) if unknown else (_LOOKS - 1, _NEARLY)
-        estimates_s = self.kernels.estimates_s(numbers, self.anchors)
-        lost = estimates_s / estimates_s.min(axis=0)
-        for row, (number, space) in enumerate(zip(numbers, spaces, strict=True)):
-            open_ = looks[space] <= most and number not in self.building
-            new = [open_ and (space, place) not in tried for place in self.anchors]
-            lost[row, ~(new & (lost[row] <= limit))] = np.inf
+        best_s = self.kernels.estimates_s(numbers, self.anchors).min(axis=0)
+        lost = self.kernels.estimates_s(self.pool, self.anchors) / best_s
+        for row, space in enumerate(spaces):
+            new = [(space, place) not in tried for place in self.anchors]
+            lost[row, ~((looks[space] <= most) & (lost[row] <= limit) & new)] = np.inf
         row, column = np.unravel_index(lost.argmin(), lost.shape)
-        return (numbers[row], self.anchors[column]) if np.isfinite(lost[row, column]) else None
+        return (self.pool[row], self.anchors[column]) if np.isfinite(lost[row, column]) else None
 
     def _pick(self, numbers: Sequence[int], gains: Floats, efforts: Floats) -> Pair | None:
         """The kernel that gains most for what it takes to have it, of those with a shape left to
