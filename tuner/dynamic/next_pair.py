@@ -129,19 +129,26 @@ class Prospects:
         """The pair of the least estimate, for its shape, of a space that nothing was tried of, or
         little of what its estimates promise: they may be wrong about all kernels of a space, and
         one trial of it may have been where it is worst, or of a bad kernel. So each has a kernel
-        and a shape that were not tried."""
-        tried = {(self.kernels[n].candidate.space, place) for n, place in self.proposed}
-        if not tried or not self.pool:
+        and a shape that were not tried, and a layout that was not tried either if there is one:
+        once a set of one is known, a single kernel of another gains nothing."""
+        known = [self.kernels[n] for n in {n for n, _ in self.proposed}]
+        if not known or not self.pool:
             return None
-        looks = Counter(self.kernels[n].candidate.space for n in {n for n, _ in self.proposed})
-        spaces = [self.kernels[number].candidate.space for number in self.pool]
-        unknown = any(looks[space] == 0 for space in spaces)
+        waiting = [self.kernels[number] for number in self.pool]
+        looks = Counter(kernel.candidate.space for kernel in known)
+        unknown = any(looks[kernel.candidate.space] == 0 for kernel in waiting)
         most, limit = (0, np.inf) if unknown else (_LOOKS - 1, _NEARLY)
         best_s = self.kernels.estimates_s(numbers, self.anchors).min(axis=0)
         lost = self.kernels.estimates_s(self.pool, self.anchors) / best_s
-        for row, space in enumerate(spaces):
+        tried = {(self.kernels[n].candidate.space, place) for n, place in self.proposed}
+        for row, kernel in enumerate(waiting):
+            space = kernel.candidate.space
             new = [(space, place) not in tried for place in self.anchors]
             lost[row, ~((looks[space] <= most) & (lost[row] <= limit) & new)] = np.inf
+        layouts = {kernel.layout for kernel in known}
+        strange = np.array([kernel.layout not in layouts for kernel in waiting])
+        if np.isfinite(lost[strange]).any():
+            lost[~strange] = np.inf
         row, column = np.unravel_index(lost.argmin(), lost.shape)
         return (self.pool[row], self.anchors[column]) if np.isfinite(lost[row, column]) else None
 

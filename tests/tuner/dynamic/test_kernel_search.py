@@ -273,6 +273,30 @@ def test_a_space_is_not_given_up_for_one_kernel_that_only_promises() -> None:
     assert len({candidate for candidate in tried if candidate.space == "other"}) > 1
 
 
+def test_each_way_to_pack_weights_is_tried_before_one_is_settled_for() -> None:
+    """A set of kernels is one layout's: a kernel of another, later, has all of it to beat."""
+    search = kernel_search()
+    answers = [answered(draft, TASK) for draft in search.drafts(40)]
+    search.absorb(with_costs(a, 0.9 if layout_of(a) == "columns" else 1.0) for a in answers)
+    tried = []
+    for _ in range(3):
+        (trial,) = search.propose(1)
+        search.observe([measured(trial)])
+        tried.append(setting_of(trial.candidate)[2])
+    assert "rows" in tried
+
+
+def layout_of(answer: Evaluated) -> str:
+    return answer.on_shapes.layout if answer.on_shapes else ""
+
+
+def with_costs(answer: Evaluated, times: float) -> Evaluated:
+    """What is foretold of it is so many times as much."""
+    assert answer.on_shapes is not None
+    costs_s = tuple(times * cost_s for cost_s in answer.on_shapes.costs_s)
+    return replace(answer, on_shapes=replace(answer.on_shapes, costs_s=costs_s))
+
+
 def in_space(answer: Evaluated, space: str) -> Evaluated:
     assert answer.candidate is not None
     moved = replace(answer.candidate, space=space)
