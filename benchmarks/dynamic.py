@@ -2,17 +2,19 @@
 
     python -m benchmarks.dynamic --trials 128 --json
     python -m benchmarks.dynamic --program scores --sizes 1..128 --sample 8 --json
-    python -m benchmarks.dynamic --max-kernels 2 --out result.json
+    python -m benchmarks.dynamic --max-kernels 2 --repeats 1 --out result.json
 
 Programs are those of `benchmarks.dynamic_programs`: a dense layer and both products of attention,
 with T open. Ours is one run of `tuner tune --dim T=...` with at most `--trials` trials, finalists
-timed on top. The other side is one run of the same tuner on the static programs, with as many
-trials for each; where `--sizes` are more than `--sample`, it tunes a sample of them, and its wall
-time counts for as many as there are. Where they are also more than a search measures, the sample
-has only sizes that it did not.
+timed on top. It takes half a minute, which others on the machine can spoil, so there are
+`--repeats` of it, with the seeds from `--seed` on, one of them before the other side is at work;
+their median is what counts. The other side is one run of the same tuner on the static programs,
+with as many trials for each; where `--sizes` are more than `--sample`, it tunes a sample of them,
+and its wall time counts for as many as there are. Where they are also more than a search measures,
+the sample has only sizes that it did not.
 
 Then one process runs, for each size that was tuned alone, four things in turns: the kernel tuned
-for that size, our library with its dispatcher, the same library once more, and NumPy's BLAS.
+for that size, our first library with its dispatcher, the same library once more, and NumPy's BLAS.
 `unrest` is how far the library is from itself; sizes where that is more than 5 % are raced again,
 twice at most. `over_static` and `over_blas` are our time over theirs, of medians; below 1 ours is
 faster. Last, the library is run on every T from 0 to 300 and on some primes beyond, and compared
@@ -65,6 +67,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         "alone": alone,
         "trials": options.trials,
         "max_kernels": options.max_kernels,
+        "repeats": options.repeats,
         "seed": options.seed,
         "cores": cores,
         "target": target,
@@ -98,40 +101,55 @@ def _row(
 ) -> dict[str, Any]:
     model = f"{_FILE}:{program}"
     limit_s = parse.duration_s(options.limit)
-    common: dict[str, Any] = {"limit_s": limit_s, "target": target, "seed": options.seed}
+    common: dict[str, Any] = {"limit_s": limit_s, "target": target}
+    seed: int = options.seed
     # What has to be read from disk is read before: after minutes of a race that is some seconds,
     # and the first side alone would pay for them.
-    our_side.tune_once((model, "--arg=sizes=8"), folder / f"{program}-first", trials=2, **common)
-    flags = ("--dim", f"T={options.sizes}", "--max-kernels", str(options.max_kernels))
-    open_run = our_side.tune_once(
-        (model, *flags), folder / program, trials=options.trials, **common
+    our_side.tune_once(
+        (model, "--arg=sizes=8"), folder / f"{program}-first", trials=2, seed=seed, **common
     )
+    flags = ("--dim", f"T={options.sizes}", "--max-kernels", str(options.max_kernels))
+
+    def tune_open(seed: int) -> OurRun:
+        run = folder / f"{program}-{seed}"
+        return our_side.tune_once((model, *flags), run, trials=options.trials, seed=seed, **common)
+
+    open_run = tune_open(seed)
     sizes = ",".join(map(str, alone))
     closed_run = our_side.tune_once(
         (model, f"--arg=sizes={sizes}"),
         folder / f"{program}-alone",
         trials=options.trials * len(alone),
+        seed=seed,
         **common,
     )
-    failure = open_run.failure or closed_run.failure
+    repeats = [open_run, *(tune_open(seed + more) for more in range(1, options.repeats))]
+    failure = closed_run.failure or next((run.failure for run in repeats if run.failure), "")
     if failure:
         return {"program": program, "failure": failure}
     library = folder / f"{program}.so"
     export_library(open_run.folder, library)
     per_shape_s = closed_run.watched.wall_s / len(alone)
+    wall_s = statistics.median(run.watched.wall_s for run in repeats)
     chosen = _chosen(open_run, options.max_kernels)
     shapes = foretold(_races(program, closed_run, library, cores, options.rounds), chosen)
+    told = [
+        {"wall_s": run.watched.wall_s, **_told(_chosen(run, options.max_kernels))}
+        for run in repeats
+    ]
     checked = _checked(library, program, cores, chosen)
     return {
         "program": program,
         "failure": "",
-        "wall_s": open_run.watched.wall_s,
+        "wall_s": wall_s,
+        "repeats": told,
         "trials": len(open_run.trials),
         "alone_wall_s": closed_run.watched.wall_s,
         "alone_trials": len(closed_run.trials),
-        "wall_ratio": per_shape_s * count / open_run.watched.wall_s,
+        "wall_ratio": per_shape_s * count / wall_s,
         "library_bytes": library.stat().st_size,
         "kernel_set": _told(chosen),
+        "prediction_error": _mean_error(told),
         "shapes": shapes,
         "latency": weighed(shapes),
         "foretold": foretold_error(shapes),
@@ -156,6 +174,11 @@ def _told(chosen: KernelSet) -> dict[str, Any]:
         "prediction_error": chosen.error,
         "predictions_judged": chosen.judged,
     }
+
+
+def _mean_error(told: Sequence[Mapping[str, Any]]) -> float | None:
+    known = [run["prediction_error"] for run in told if run["prediction_error"] is not None]
+    return statistics.fmean(known) if known else None
 
 
 def _races(
@@ -288,6 +311,7 @@ def main() -> None:
     parser.add_argument("--sample", type=int, default=8, help="sizes tuned alone, at most")
     parser.add_argument("--trials", type=int, default=128)
     parser.add_argument("--max-kernels", type=int, default=4)
+    parser.add_argument("--repeats", type=int, default=3, help="tunings of all sizes at once")
     parser.add_argument("--run", type=Path, help="folder for the runs; those there are continued")
     common_flags(parser, limit="1h")
     run_main(parser, measure)

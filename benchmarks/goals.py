@@ -151,7 +151,7 @@ def _dynamic() -> list[Goal]:
                luck),
             of(name, "the same, worst size", "latency.over_static.worst", _MOST, 1.15, luck),
             of(name, "latency over OpenBLAS, mean", "latency.over_blas.mean", _MOST, 1.05),
-            of(name, "predictions off by", "kernel_set.prediction_error", _MOST, 0.1, few),
+            of(name, "predictions off by", "prediction_error", _MOST, 0.1, few),
         ]  # fmt: skip
     most = of_rows(max, "decision_us")
     layer = "dynamic_encoder"

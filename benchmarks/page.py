@@ -108,6 +108,7 @@ _COLUMNS: dict[str, Columns] = {
         ("kernels", "kernel_set.kernels"),
         ("loss by kernels", "kernel_set.losses"),
         ("predictions off by", "kernel_set.prediction_error"),
+        ("of all repeats", "prediction_error"),
         ("in the race", "foretold.mean"),
         ("ours / alone, mean", "latency.over_static.mean"),
         ("worst", "latency.over_static.worst"),
