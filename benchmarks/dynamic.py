@@ -149,7 +149,7 @@ def _row(
         "wall_ratio": per_shape_s * count / wall_s,
         "library_bytes": library.stat().st_size,
         "kernel_set": _told(chosen),
-        "prediction_error": _mean_error(told),
+        "prediction_error": mean_error(told),
         "shapes": shapes,
         "latency": weighed(shapes),
         "foretold": foretold_error(shapes),
@@ -176,7 +176,8 @@ def _told(chosen: KernelSet) -> dict[str, Any]:
     }
 
 
-def _mean_error(told: Sequence[Mapping[str, Any]]) -> float | None:
+def mean_error(told: Sequence[Mapping[str, Any]]) -> float | None:
+    """How far predictions were off, over all tunings; None where none could be judged."""
     known = [run["prediction_error"] for run in told if run["prediction_error"] is not None]
     return statistics.fmean(known) if known else None
 

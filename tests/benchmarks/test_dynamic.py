@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.dynamic import foretold, foretold_error, sizes_alone
+from benchmarks.dynamic import foretold, foretold_error, mean_error, sizes_alone
 from tuner.dynamic.kernel_set import KernelSet, ShapeTimes
 from tuner.dynamic.tree import Leaf
 from tuner.shapes import joint, measured_shapes
@@ -39,3 +39,9 @@ def test_a_multiple_of_the_dimension_is_found_by_the_dimension() -> None:
     chosen = KernelSet((), Leaf(0), (), 1.0, tuple(times), None, 0)
     raced: list[dict[str, Any]] = [{"T": 5}]
     assert foretold(raced, chosen) == [{"T": 5, "foretold_ms": 2.0, "was_measured": True}]
+
+
+def test_predictions_of_all_repeats_count_where_any_were_judged() -> None:
+    told = [{"prediction_error": error} for error in (0.1, None, 0.2)]
+    assert abs((mean_error(told) or 0.0) - 0.15) < 1e-12
+    assert mean_error(told[1:2]) is None
