@@ -135,13 +135,14 @@ def _dynamic() -> list[Goal]:
         "worst, and by how much, is luck"
     )
     few = (
-        "a pair that is timed twice differs by up to 20 % where neighbours are busy; predictions "
-        "of fourteen searches were off by 3 to 16 %, 9.9 in the mean"
+        "a pair that is timed twice differs by up to 20 % where neighbours are busy; on a calmer "
+        "machine predictions of eight sizes were off by 1, 11 and 4 %, those of fourteen earlier "
+        "searches by 3 to 16 %, 9.9 in the mean"
     )
     builds = (
         "bound by builds: of 37 s nine are start and end, four finalists, and most of the rest is "
-        "LLVM and TVM on sixty kernels whose guards make each three times as dear as a static "
-        "one; 33 to 42 s in a dozen searches, and with the tuner read from disk before it 5.7"
+        "LLVM and TVM on sixty kernels whose guards make each three times as dear as a static one; "
+        "31 to 47 s in a dozen searches, and 5.8 on a calmer machine"
     )
     goals = []
     for name in ("dense", "scores", "mixed"):
