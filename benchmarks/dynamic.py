@@ -101,29 +101,26 @@ def _row(
 ) -> dict[str, Any]:
     model = f"{_FILE}:{program}"
     limit_s = parse.duration_s(options.limit)
-    common: dict[str, Any] = {"limit_s": limit_s, "target": target}
-    seed: int = options.seed
+    common: dict[str, Any] = {"limit_s": limit_s, "target": target, "seed": options.seed}
     # What has to be read from disk is read before: after minutes of a race that is some seconds,
     # and the first side alone would pay for them.
-    our_side.tune_once(
-        (model, "--arg=sizes=8"), folder / f"{program}-first", trials=2, seed=seed, **common
-    )
+    our_side.tune_once((model, "--arg=sizes=8"), folder / f"{program}-first", trials=2, **common)
     flags = ("--dim", f"T={options.sizes}", "--max-kernels", str(options.max_kernels))
 
-    def tune_open(seed: int) -> OurRun:
-        run = folder / f"{program}-{seed}"
-        return our_side.tune_once((model, *flags), run, trials=options.trials, seed=seed, **common)
+    def tune_open(repeat: int) -> OurRun:
+        settings = {**common, "trials": options.trials, "seed": options.seed + repeat}
+        run = folder / f"{program}-{settings['seed']}"
+        return our_side.tune_once((model, *flags), run, **settings)
 
-    open_run = tune_open(seed)
+    open_run = tune_open(0)
     sizes = ",".join(map(str, alone))
     closed_run = our_side.tune_once(
         (model, f"--arg=sizes={sizes}"),
         folder / f"{program}-alone",
         trials=options.trials * len(alone),
-        seed=seed,
         **common,
     )
-    repeats = [open_run, *(tune_open(seed + more) for more in range(1, options.repeats))]
+    repeats = [open_run, *(tune_open(repeat) for repeat in range(1, options.repeats))]
     failure = closed_run.failure or next((run.failure for run in repeats if run.failure), "")
     if failure:
         return {"program": program, "failure": failure}
@@ -131,13 +128,13 @@ def _row(
     export_library(open_run.folder, library)
     per_shape_s = closed_run.watched.wall_s / len(alone)
     wall_s = statistics.median(run.watched.wall_s for run in repeats)
-    chosen = _chosen(open_run, options.max_kernels)
-    shapes = foretold(_races(program, closed_run, library, cores, options.rounds), chosen)
+    sets = [_chosen(run, options.max_kernels) for run in repeats]
     told = [
-        {"wall_s": run.watched.wall_s, **_told(_chosen(run, options.max_kernels))}
-        for run in repeats
+        {"wall_s": run.watched.wall_s, **_told(chosen)}
+        for run, chosen in zip(repeats, sets, strict=True)
     ]
-    checked = _checked(library, program, cores, chosen)
+    shapes = foretold(_races(program, closed_run, library, cores, options.rounds), sets[0])
+    checked = _checked(library, program, cores, sets[0])
     return {
         "program": program,
         "failure": "",
@@ -148,7 +145,7 @@ def _row(
         "alone_trials": len(closed_run.trials),
         "wall_ratio": per_shape_s * count / wall_s,
         "library_bytes": library.stat().st_size,
-        "kernel_set": _told(chosen),
+        "kernel_set": _told(sets[0]),
         "prediction_error": mean_error(told),
         "shapes": shapes,
         "latency": weighed(shapes),

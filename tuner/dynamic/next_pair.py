@@ -67,7 +67,7 @@ class Prospects:
         numbers = [*measured, *self.pool]
         if not numbers:
             return None
-        if (hedge := self._hedge(numbers)) is not None:
+        if (hedge := self._hedge()) is not None:
             return hedge
         latencies_s, spreads = self.kernels.forecast(numbers, self.anchors)
         hopeful = self._hopeful(latencies_s, spreads)
@@ -125,7 +125,7 @@ class Prospects:
         least = np.where(promising, seen, np.inf).argmin()
         return [gains * (np.arange(len(seen)) == least), gains]
 
-    def _hedge(self, numbers: Sequence[int]) -> Pair | None:
+    def _hedge(self) -> Pair | None:
         """The pair of the least estimate, for its shape, of a space that nothing was tried of, or
         little of what its estimates promise: they may be wrong about all kernels of a space, and
         one trial of it may have been where it is worst, or of a bad kernel. So each has a kernel
@@ -138,8 +138,8 @@ class Prospects:
         looks = Counter(kernel.candidate.space for kernel in known)
         unknown = any(looks[kernel.candidate.space] == 0 for kernel in waiting)
         most, limit = (0, np.inf) if unknown else (_LOOKS - 1, _NEARLY)
-        best_s = self.kernels.estimates_s(numbers, self.anchors).min(axis=0)
-        lost = self.kernels.estimates_s(self.pool, self.anchors) / best_s
+        estimates_s = self.kernels.estimates_s([*self.kernels.measured, *self.pool], self.anchors)
+        lost = estimates_s[-len(self.pool) :] / estimates_s.min(axis=0)
         tried = {(self.kernels[n].candidate.space, place) for n, place in self.proposed}
         for row, kernel in enumerate(waiting):
             space = kernel.candidate.space

@@ -181,13 +181,13 @@ def test_drafts_are_for_shapes_of_the_task_and_heavy_ones_get_more() -> None:
 
 @pytest.mark.parametrize(
     ("sizes", "most", "least"),
-    [((1, *range(64, 71)), 2, 2), ((5, 24, 43, 62, 81, 100, 119, 128), 4, 3)],
+    [((1, *range(64, 71)), 2, 2), ((5, 24, 43, 62, 81, 100, 119, 128), 4, 4)],
 )
 def test_each_shape_is_looked_at_though_others_promise_more(
     sizes: Sequence[int], most: int, least: int
 ) -> None:
     task = world_task(sizes=sizes)
-    trials = [r.trial for r in search_on(kernel_search(task, seed=4, most=most), task, 64)]
+    trials = [r.trial for r in search_on(kernel_search(task, seed=1, most=most), task, 64)]
     looks = Counter(trial.instance for trial in trials)
     assert min(looks[shape(size)] for size in sizes) >= least
 
