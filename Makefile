@@ -1,6 +1,7 @@
 # make env    make or mend .venv, with everything that development and the demo need
 # make demo   tune a real network for at most ten minutes and print what it gained
 # make test   lint, types and all tests that need no GPU
+# make slow   the tests that take minutes: the README followed to the letter, long fleets
 # make check  lint and types only; make fast: the tests that need neither TVM nor Ray
 # make fuzz   the property tests, on inputs that nobody saw before; FUZZ=tests/spaces to choose
 
@@ -14,7 +15,7 @@ DEMO_RUN := runs/demo
 DEMO_BUDGET ?= 10m
 FUZZ ?= tests
 
-.PHONY: env demo test check fast fuzz clean again
+.PHONY: env demo test slow check fast fuzz clean again
 .DELETE_ON_ERROR:
 
 # An environment is made anew where its Python is missing, does not start or is too old, and where
@@ -44,13 +45,16 @@ check: env
 	$(RUN) -m mypy
 
 test: check
-	$(RUN) -m pytest -m "not gpu" --numprocesses=2 --dist=loadgroup
+	$(RUN) -m pytest -m "not gpu and not long" --numprocesses=2 --dist=loadgroup
+
+slow: check
+	$(RUN) -m pytest -m "long and not gpu"
 
 fast: env
-	$(RUN) -m pytest -m "not tvm and not ray and not gpu and not slow"
+	$(RUN) -m pytest -m "not tvm and not ray and not gpu and not slow and not long"
 
 fuzz: env
-	$(RUN) -m pytest -m "hypothesis and not gpu" --hypothesis-profile=fuzz $(FUZZ)
+	$(RUN) -m pytest -m "hypothesis and not gpu and not long" --hypothesis-profile=fuzz $(FUZZ)
 
 # A second time it goes on with the run that is there.
 demo: $(DEMO_MODEL)

@@ -9,11 +9,14 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+
+from tests.cluster.outside import seen_outside
 
 pytestmark = [pytest.mark.tvm, pytest.mark.ray, pytest.mark.slow]
 
@@ -50,14 +53,35 @@ def trial_keys(run: Path) -> list[tuple[Any, ...]]:
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def outside() -> Iterator[tuple[dict[str, str], list[str]]]:
+    """An environment in which all ways out are watched, and who took one."""
+    with seen_outside() as watched:
+        yield watched
+
+
+@pytest.fixture(scope="module")
+def run(
+    tmp_path_factory: pytest.TempPathFactory, outside: tuple[dict[str, str], list[str]]
+) -> Path:
     """A run of 24 trials."""
     folder = tmp_path_factory.mktemp("runs") / "gemm"
-    result = tune(folder, "--trials", "24")
+    result = tune(folder, "--trials", "24", env=outside[0])
     assert result["ended"] == "trials"
     assert result["trials"] == 24
     assert result["warnings"] == []
     return folder
+
+
+def test_nothing_is_sent_to_anybody_outside(
+    run: Path, outside: tuple[dict[str, str], list[str]]
+) -> None:
+    environment, asked = outside
+    assert run.is_dir()
+    assert asked == []
+    who_would_be_seen = "import requests; requests.post('https://statistics.example', timeout=9)"
+    command = [sys.executable, "-c", who_would_be_seen]
+    subprocess.run(command, env={**os.environ, **environment}, capture_output=True, check=False)
+    assert asked == ["CONNECT statistics.example:443"]
 
 
 def test_status_counts_what_was_measured(run: Path) -> None:
