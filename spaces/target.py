@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from spaces import names
+from spaces.cpu_caches import caches_here, caches_text
+from spaces.host import former_host_name, host_config, host_name, lacking_here
 from tuner.errors import TunerError, UsageError
 
 _CGROUP_QUOTA = Path("/sys/fs/cgroup/cpu.max")
@@ -22,6 +24,8 @@ _CUDA_LIMITS = {
     "registers_per_block": 65536,
     "thread_warp_size": 32,
 }
+# What `resolve_target` adds to what a user wrote.
+_FILLED_IN = {"num-cores", "model", *_CUDA_LIMITS}
 
 
 def resolve_target(text: str, *, cores: int | None = None) -> str:
@@ -31,7 +35,8 @@ def resolve_target(text: str, *, cores: int | None = None) -> str:
         text: `auto` (cuda where this machine has a device, else llvm), `llvm`, `cuda`, a tag
             such as `nvidia/nvidia-h100`, or the JSON of a TVM target.
         cores: threads a kernel may use on a CPU, where the target does not say; None counts
-            this machine's. It is also how many threads kernels are measured with.
+            this machine's. It is also how many threads kernels are measured with. Sizes of caches
+            are this machine's, too, where the target does not say.
 
     Raises:
         UsageError: malformed JSON, an unknown kind or option.
@@ -40,7 +45,7 @@ def resolve_target(text: str, *, cores: int | None = None) -> str:
     if text == "auto":
         text = "cuda" if cuda_device_exists() else "llvm"
     if text == "llvm":
-        config: dict[str, Any] = {"kind": "llvm", "mcpu": names.host_cpu()}
+        config: dict[str, Any] = {"kind": "llvm", **host_config()}
     elif text == "cuda":
         return _detected_cuda()
     else:
@@ -54,9 +59,48 @@ def resolve_target(text: str, *, cores: int | None = None) -> str:
     if config["kind"] == "llvm":
         _refuse_other_cpu(config)
         config.setdefault("num-cores", cores or usable_cores())
+        config.setdefault("model", caches_text(caches_here()))
+        config.setdefault("model", caches_text(caches_here()))
     if config["kind"] == "cuda":
         config = {**_CUDA_LIMITS, **config}
     return canonical(config)
+
+
+def asks_for(text: str, begun: str) -> bool:
+    """Whether what a user asks for is the target that a run began with.
+
+    It is where the user leaves open what that target says: all of it (`auto`), all but the kind
+    (`llvm`, `cuda`), or what a machine fills in, such as the number of threads.
+
+    Args:
+        text: as for `resolve_target`.
+        begun: canonical JSON of the run's target.
+
+    Raises:
+        UsageError: malformed JSON, an unknown kind or option.
+    """
+    if text in ("auto", begun):
+        return True
+    target = json.loads(begun)
+    if text in ("llvm", "cuda"):
+        return bool(target["kind"] == text)
+    asked = _validated(_parse(text))
+    said = {name: target.get(name) for name in asked}
+    return asked == said and target.keys() - asked.keys() <= _FILLED_IN
+
+
+def refuse_other_features(target_json: str) -> None:
+    """See that this machine can run code for a target that names a CPU.
+
+    Raises:
+        TunerError: the code would use instructions that this machine does not have.
+    """
+    if target_kind(target_json) == "llvm" and (missed := lacking_here(target_json)):
+        cpu = json.loads(target_json).get("mcpu", "CPU")
+        raise TunerError(
+            f"the target's {cpu} has {', '.join(missed)}, which this machine has not: "
+            "kernels are timed where they run"
+        )
 
 
 def _refuse_other_cpu(config: dict[str, Any]) -> None:
@@ -90,7 +134,8 @@ def parse_target(target_json: str) -> Any:
     target = Target(config)
     if config["kind"] == "llvm" or target.host is not None:
         return target
-    return Target(target, host=Target({"kind": "llvm", "mcpu": names.host_cpu()}))
+    # It only launches kernels, on whatever CPU there is beside the device.
+    return Target(target, host=Target({"kind": "llvm"}))
 
 
 def target_kind(target_json: str) -> str:
@@ -129,7 +174,7 @@ def fits_here(target_json: str) -> bool:
     """Whether this machine has the device that a target names, as far as it names one."""
     config = json.loads(target_json)
     if config["kind"] == "llvm":
-        return target_cores(target_json) <= usable_cores()
+        return target_cores(target_json) <= usable_cores() and not lacking_here(target_json)
     try:
         found = str(device_of(target_json).compute_version).replace(".", "")
     except TunerError:
@@ -159,20 +204,31 @@ def _quota_cores(path: Path) -> int | None:
 def device_fingerprint(target_json: str) -> str:
     """What kernels of this target run on here: the CPU and its threads, or the GPU's name.
 
-    Timings of equal fingerprints can be compared. Where the target is a GPU that this machine
-    lacks, it is the architecture that was asked for. A CPU with fewer cores than the target has
-    threads says so.
+    Timings of equal fingerprints can be compared: CPUs with other features or caches have others.
+    Where the target is a GPU that this machine lacks, it is the architecture that was asked for. A
+    CPU with fewer cores than the target has threads says so.
     """
     config = json.loads(target_json)
     if config["kind"] == "llvm":
-        threads, cores = target_cores(target_json), usable_cores()
-        crowded = f" on {cores}" if cores < threads else ""
-        return f"cpu {_cpu_model()} threads={threads}{crowded}"
+        return _cpu_fingerprint(host_name(), target_json)
     try:
         device = device_of(target_json)
     except TunerError:
         return f"{config['kind']} {config.get('arch', '')}".strip()
     return f"{config['kind']} {device.device_name} cc={device.compute_version}"
+
+
+def former_fingerprint(target_json: str) -> str:
+    """What `device_fingerprint` was before it told of a CPU's features; runs are called so."""
+    if target_kind(target_json) == "llvm":
+        return _cpu_fingerprint(former_host_name(), target_json)
+    return device_fingerprint(target_json)
+
+
+def _cpu_fingerprint(cpu: str, target_json: str) -> str:
+    threads, cores = target_cores(target_json), usable_cores()
+    crowded = f" on {cores}" if cores < threads else ""
+    return f"cpu {cpu} threads={threads}{crowded}"
 
 
 def toolchain_fingerprint() -> str:
@@ -181,19 +237,6 @@ def toolchain_fingerprint() -> str:
     import tvm_ffi
 
     return f"tvm={tvm.__version__} ffi={tvm_ffi.__version__} llvm={names.llvm_version()}"
-
-
-def _cpu_model() -> str:
-    """The CPU's own name where the system tells it, with LLVM's name for its kind."""
-    model = ""
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                model = line.split(":", 1)[1].strip()
-                break
-    except OSError:
-        pass
-    return f"{model} ({names.host_cpu()})" if model else names.host_cpu()
 
 
 def _detected_cuda() -> str:
