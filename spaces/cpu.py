@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from spaces.cpu_caches import caches_here, caches_of
+from spaces.cpu_caches import caches_of
+from spaces.host import this_host
 from spaces.target import parse_target, target_kind
 
 
@@ -50,7 +51,7 @@ def cpu_of(target_json: str) -> Cpu:
         vector_bytes, registers = 16, 32
     else:
         vector_bytes, registers = 16, 16
-    caches = caches_of(str(config.get("model", ""))) or caches_here()
+    caches = caches_of(str(config.get("model", ""))) or this_host().caches
     return Cpu(
         vector_bytes=vector_bytes,
         registers=registers,

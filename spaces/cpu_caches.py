@@ -8,18 +8,21 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 
-HERE = Path("/sys/devices/system/cpu/cpu0/cache")
+SYSFS = Path("/sys/devices/system/cpu/cpu0/cache")
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 # Where the system does not tell: what small server cores have.
-USUAL_BYTES: Mapping[int, int] = MappingProxyType({1: 32 << 10, 2: 512 << 10, 3: 8 << 20})
+_USUAL_BYTES = {1: 32 << 10, 2: 512 << 10, 3: 8 << 20}
 _TEXT = re.compile(r"l1=(\d+) l2=(\d+) l3=(\d+)")
 
 
-def caches_here(folder: Path = HERE) -> dict[int, int]:
-    """Bytes of this machine's data caches by level, as the system tells them."""
-    found = dict(USUAL_BYTES)
+def cache_bytes(folder: Path) -> dict[int, int]:
+    """Bytes of a core's data caches by level, as the system tells them.
+
+    Args:
+        folder: such as `SYSFS`.
+    """
+    found = dict(_USUAL_BYTES)
     for index in sorted(folder.glob("index*")):
         try:
             level = int((index / "level").read_text())
@@ -40,4 +43,4 @@ def caches_text(sizes: Mapping[int, int]) -> str:
 def caches_of(text: str) -> dict[int, int] | None:
     """What `caches_text` wrote; None of any other text."""
     found = _TEXT.fullmatch(text)
-    return None if found is None else {level: int(found[level]) for level in USUAL_BYTES}
+    return None if found is None else {level: int(found[level]) for level in _USUAL_BYTES}

@@ -1,16 +1,18 @@
-"""This machine's CPU as something to compile for, and how it is told from others."""
+"""A machine's CPU as something to compile for, and how it is told from others."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from spaces import names
-from spaces.cpu_caches import caches_here, caches_text
-from tuner.cpu_features import Processor, lacking, of_kernels, processor
+from spaces.cpu_caches import SYSFS, cache_bytes, caches_text
+from tuner.cpu_features import Processor, Reported, lacking, of_kernels, processor
 
 _BY_VENDOR = {
     "intel": (
@@ -25,65 +27,98 @@ _BY_VENDOR = {
 """What a CPU may be whose model is hidden, in LLVM's words, oldest first. Only for x86: elsewhere
 LLVM reports too few features to tell one by them, and hypervisors pass the model through."""
 _CPUINFO = Path("/proc/cpuinfo")
+_X86 = "x86_64-unknown-linux-gnu"
 
 
-def host_config() -> dict[str, Any]:
-    """This machine's CPU as part of a TVM target: `mcpu`, and `mattr` where that is not all."""
-    found = host_processor()
-    return {"mcpu": found.mcpu} | ({"mattr": list(found.mattr)} if found.mattr else {})
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What is seen of a machine's CPU.
+
+    Attributes:
+        named: LLVM's guess, by the number of its model.
+        reported: its features, see `tuner.cpu_features.Reported`.
+        caches: bytes of its data caches by level.
+        model: its own name, where the system tells it.
+        vendor: who made it, `intel`, `amd` or another word; empty where it is no x86.
+    """
+
+    named: str
+    reported: Reported
+    caches: Mapping[int, int]
+    model: str = ""
+    vendor: str = ""
+
+    def processor(self) -> Processor:
+        """What to compile for."""
+        from tvm.target import Target
+
+        triple = {"mtriple": _X86} if self.vendor else {}
+        return processor(
+            self.named,
+            self.reported,
+            lambda cpu: names.cpu_features(Target({"kind": "llvm", "mcpu": cpu, **triple})),
+            self._others(),
+        )
+
+    def config(self) -> dict[str, Any]:
+        """The same as part of a TVM target: `mcpu`, and `mattr` where that is not all."""
+        found = self.processor()
+        return {"mcpu": found.mcpu} | ({"mattr": list(found.mattr)} if found.mattr else {})
+
+    def lacks(self, target_json: str) -> tuple[str, ...]:
+        """Features that code for an llvm target uses and that this CPU does not have."""
+        from tvm.target import Target
+
+        config = json.loads(target_json)
+        missed = lacking(names.cpu_features(Target(config)), self.reported)
+        if "mattr" in config:
+            return missed
+        # Targets that name a CPU alone say nothing of what a hypervisor hides. Their runs go on: no
+        # compiler uses the tile registers by itself.
+        return tuple(feature for feature in missed if not feature.startswith("amx"))
+
+    @property
+    def name(self) -> str:
+        """What timings depend on, for fingerprints: its names, a hash of its features and caches.
+
+        A hash, since such names are those of folders, too.
+        """
+        facts = (*of_kernels(self.reported), caches_text(self.caches))
+        digest = hashlib.sha256(" ".join(facts).encode()).hexdigest()[:8]
+        return self._called(f"{self.processor().mcpu} {digest}")
+
+    @property
+    def former_name(self) -> str:
+        """What fingerprints said of it before they told of its features."""
+        return self._called(self.named)
+
+    def _called(self, kind: str) -> str:
+        return f"{self.model} ({kind})" if self.model else kind
+
+    def _others(self) -> tuple[str, ...]:
+        if not self.vendor:
+            return ()
+        every = tuple(name for known in _BY_VENDOR.values() for name in known)
+        some = _BY_VENDOR.get(self.vendor, every)
+        return tuple(name for name in some if names.is_known_cpu(name, _X86))
 
 
 @lru_cache(maxsize=1)
-def host_processor() -> Processor:
-    """What to compile for on this machine."""
-    return processor(names.host_cpu(), names.host_features(), _believed, _candidates())
+def this_host() -> Host:
+    """The machine that this process runs on."""
+    return Host(
+        named=names.host_cpu(),
+        reported=names.host_features(),
+        caches=cache_bytes(SYSFS),
+        model=cpu_model(_CPUINFO),
+        vendor=names.host_vendor() if names.host_triple().startswith("x86_64") else "",
+    )
 
 
-def lacking_here(target_json: str) -> tuple[str, ...]:
-    """Features that code for an llvm target uses and that this machine does not have."""
-    from tvm.target import Target
-
-    config = json.loads(target_json)
-    missed = lacking(names.cpu_features(Target(config)), names.host_features())
-    if "mattr" in config:
-        return missed
-    # Targets of earlier versions say nothing of what a hypervisor hides. Their runs go on: no
-    # compiler uses the tile registers by itself.
-    return tuple(feature for feature in missed if not feature.startswith("amx"))
-
-
-def host_name() -> str:
-    """What kernels' timings depend on, for fingerprints: the CPU's own name where the system tells
-    it, LLVM's name for its kind, and a hash of its features and caches."""
-    facts = (*of_kernels(names.host_features()), caches_text(caches_here()))
-    digest = hashlib.sha256(" ".join(facts).encode()).hexdigest()[:8]
-    return _called(f"{host_processor().mcpu} {digest}")
-
-
-def former_host_name() -> str:
-    """What fingerprints said of this machine's CPU before they told of its features."""
-    return _called(names.host_cpu())
-
-
-def _called(kind: str, cpuinfo: Path = _CPUINFO) -> str:
+def cpu_model(cpuinfo: Path) -> str:
+    """The CPU's own name where the system tells it, else nothing."""
     try:
         lines = cpuinfo.read_text().splitlines()
     except OSError:
-        lines = []
-    model = next((n.split(":", 1)[1].strip() for n in lines if n.startswith("model name")), "")
-    return f"{model} ({kind})" if model else kind
-
-
-def _candidates() -> tuple[str, ...]:
-    triple = names.host_triple()
-    if not triple.startswith("x86_64"):
-        return ()
-    every = tuple(name for known in _BY_VENDOR.values() for name in known)
-    some = _BY_VENDOR.get(names.host_vendor(), every)
-    return tuple(name for name in some if names.is_known_cpu(name, triple))
-
-
-def _believed(mcpu: str) -> frozenset[str]:
-    from tvm.target import Target
-
-    return names.cpu_features(Target({"kind": "llvm", "mcpu": mcpu}))
+        return ""
+    return next((n.split(":", 1)[1].strip() for n in lines if n.startswith("model name")), "")

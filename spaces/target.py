@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from spaces import names
-from spaces.cpu_caches import caches_here, caches_text
-from spaces.host import former_host_name, host_config, host_name, lacking_here
+from spaces.cpu_caches import caches_text
+from spaces.host import Host, this_host
 from tuner.errors import TunerError, UsageError
 
 _CGROUP_QUOTA = Path("/sys/fs/cgroup/cpu.max")
@@ -28,7 +28,7 @@ _CUDA_LIMITS = {
 _FILLED_IN = {"num-cores", "model", *_CUDA_LIMITS}
 
 
-def resolve_target(text: str, *, cores: int | None = None) -> str:
+def resolve_target(text: str, *, cores: int | None = None, host: Host | None = None) -> str:
     """Canonical JSON (sorted keys) of what a user asked for.
 
     Args:
@@ -36,7 +36,9 @@ def resolve_target(text: str, *, cores: int | None = None) -> str:
             such as `nvidia/nvidia-h100`, or the JSON of a TVM target.
         cores: threads a kernel may use on a CPU, where the target does not say; None counts
             this machine's. It is also how many threads kernels are measured with. Sizes of caches
-            are this machine's, too, where the target does not say.
+            are this machine's, too, where the target's `model` does not say: a target of before
+            they were in it has an empty one.
+        host: the CPU that `llvm` is; None is this machine's.
 
     Raises:
         UsageError: malformed JSON, an unknown kind or option.
@@ -45,7 +47,7 @@ def resolve_target(text: str, *, cores: int | None = None) -> str:
     if text == "auto":
         text = "cuda" if cuda_device_exists() else "llvm"
     if text == "llvm":
-        config: dict[str, Any] = {"kind": "llvm", **host_config()}
+        config: dict[str, Any] = {"kind": "llvm", **(host or this_host()).config()}
     elif text == "cuda":
         return _detected_cuda()
     else:
@@ -59,8 +61,8 @@ def resolve_target(text: str, *, cores: int | None = None) -> str:
     if config["kind"] == "llvm":
         _refuse_other_cpu(config)
         config.setdefault("num-cores", cores or usable_cores())
-        config.setdefault("model", caches_text(caches_here()))
-        config.setdefault("model", caches_text(caches_here()))
+        config.setdefault("model", caches_text((host or this_host()).caches))
+        config = {name: value for name, value in config.items() if name != "model" or value}
     if config["kind"] == "cuda":
         config = {**_CUDA_LIMITS, **config}
     return canonical(config)
@@ -84,18 +86,23 @@ def asks_for(text: str, begun: str) -> bool:
     target = json.loads(begun)
     if text in ("llvm", "cuda"):
         return bool(target["kind"] == text)
-    asked = _validated(_parse(text))
+    asked = {name: value for name, value in _validated(_parse(text)).items() if value != ""}
     said = {name: target.get(name) for name in asked}
     return asked == said and target.keys() - asked.keys() <= _FILLED_IN
 
 
-def refuse_other_features(target_json: str) -> None:
-    """See that this machine can run code for a target that names a CPU.
+def refuse_other_features(target_json: str, host: Host | None = None) -> None:
+    """See that a machine can run code for a target that names a CPU.
+
+    Args:
+        host: its CPU; None is this machine's.
 
     Raises:
         TunerError: the code would use instructions that this machine does not have.
     """
-    if target_kind(target_json) == "llvm" and (missed := lacking_here(target_json)):
+    if target_kind(target_json) != "llvm":
+        return
+    if missed := (host or this_host()).lacks(target_json):
         cpu = json.loads(target_json).get("mcpu", "CPU")
         raise TunerError(
             f"the target's {cpu} has {', '.join(missed)}, which this machine has not: "
@@ -174,7 +181,7 @@ def fits_here(target_json: str) -> bool:
     """Whether this machine has the device that a target names, as far as it names one."""
     config = json.loads(target_json)
     if config["kind"] == "llvm":
-        return target_cores(target_json) <= usable_cores() and not lacking_here(target_json)
+        return target_cores(target_json) <= usable_cores() and not this_host().lacks(target_json)
     try:
         found = str(device_of(target_json).compute_version).replace(".", "")
     except TunerError:
@@ -201,16 +208,19 @@ def _quota_cores(path: Path) -> int | None:
         return None
 
 
-def device_fingerprint(target_json: str) -> str:
+def device_fingerprint(target_json: str, host: Host | None = None) -> str:
     """What kernels of this target run on here: the CPU and its threads, or the GPU's name.
 
     Timings of equal fingerprints can be compared: CPUs with other features or caches have others.
     Where the target is a GPU that this machine lacks, it is the architecture that was asked for. A
     CPU with fewer cores than the target has threads says so.
+
+    Args:
+        host: the CPU that it is about; None is this machine's.
     """
     config = json.loads(target_json)
     if config["kind"] == "llvm":
-        return _cpu_fingerprint(host_name(), target_json)
+        return _cpu_fingerprint((host or this_host()).name, target_json)
     try:
         device = device_of(target_json)
     except TunerError:
@@ -221,7 +231,7 @@ def device_fingerprint(target_json: str) -> str:
 def former_fingerprint(target_json: str) -> str:
     """What `device_fingerprint` was before it told of a CPU's features; runs are called so."""
     if target_kind(target_json) == "llvm":
-        return _cpu_fingerprint(former_host_name(), target_json)
+        return _cpu_fingerprint(this_host().former_name, target_json)
     return device_fingerprint(target_json)
 
 
