@@ -53,12 +53,12 @@ class Host:
         from tvm.target import Target
 
         triple = {"mtriple": _X86} if self.vendor else {}
-        return processor(
-            self.named,
-            self.reported,
-            lambda cpu: names.cpu_features(Target({"kind": "llvm", "mcpu": cpu, **triple})),
-            self._others(),
-        )
+
+        def features(cpu: str, more: tuple[str, ...]) -> frozenset[str]:
+            attributes = {"mattr": list(more)} if more else {}
+            return names.cpu_features(Target({"kind": "llvm", "mcpu": cpu, **attributes, **triple}))
+
+        return processor(self.named, self.reported, features, self._others())
 
     def config(self) -> dict[str, Any]:
         """The same as part of a TVM target: `mcpu`, and `mattr` where that is not all."""

@@ -16,6 +16,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+FeaturesOf = Callable[[str, tuple[str, ...]], frozenset[str]]
+"""What LLVM believes of a CPU, by its name and what is added (`+avx512fp16`), with all that the
+additions build on."""
+
 Reported = Mapping[str, bool]
 """Features in LLVM's words, and whether they are there. Nothing is known of those it leaves out:
 on ARM that is most of them, on x86 none."""
@@ -55,7 +59,7 @@ class Processor:
 def processor(
     named: str,
     reported: Reported,
-    features_of: Callable[[str], frozenset[str]],
+    features_of: FeaturesOf,
     others: Iterable[str] = (),
 ) -> Processor:
     """The processor that has the reported features.
@@ -63,17 +67,15 @@ def processor(
     Args:
         named: LLVM's guess of the CPU's name.
         reported: what the processor says of itself.
-        features_of: what LLVM believes of a CPU, by its name.
-        others: names to choose from where the guess lacks something, oldest first. All their
-            features must be among the reported ones, or be no instructions.
+        others: names to choose from where the guess lacks something, oldest first; none where only
+            some features are reported, since what such a CPU has beyond them may not be there.
     """
     has, missing = _kernels(reported)
     name = named
-    if has - features_of(named):
-        name = min([named, *others], key=lambda other: _apart(features_of(other), reported))
-    believed = features_of(name)
-    more = sorted(f"+{feature}" for feature in has - believed)
-    less = sorted(f"-{feature}" for feature in missing & believed)
+    if has - features_of(named, ()):
+        name = min([named, *others], key=lambda other: _apart(features_of(other, ()), reported))
+    more = tuple(sorted(f"+{feature}" for feature in has - features_of(name, ())))
+    less = sorted(f"-{feature}" for feature in missing & features_of(name, more))
     return Processor(name, (*more, *less))
 
 
