@@ -74,6 +74,14 @@ def test_its_tasks_are_those_that_were_measured(tmp_path: Path) -> None:
     assert [task.key for task in prepared.tasks] == [KEY]
 
 
+def test_the_driver_of_a_cluster_may_be_another_machine(tmp_path: Path) -> None:
+    many = canonical({**json.loads(ZEN3), "num-cores": 999})
+    with pytest.raises(TunerError, match="999"):
+        target_here(asked(tmp_path / "run", many))
+    prepared = _prepare(asked(tmp_path / "run", many), "", lambda: None, many)
+    assert prepared.target == many
+
+
 def test_another_target_is_refused(tmp_path: Path) -> None:
     run = old_run(tmp_path / "run", old_target())
     other = json.dumps({"kind": "llvm", "mcpu": this_host().named, "opt-level": 2})
