@@ -76,6 +76,24 @@ def test_a_target_of_a_machine_resolves_to_itself() -> None:
     assert json.loads(target)["mattr"][-1] == "-avx512vnni"
 
 
+@on_x86
+@pytest.mark.parametrize(
+    ("machine", "wide"), [(HIDDEN_NAME, True), ("Cascade Lake, AVX-512 hidden", False)]
+)
+def test_the_code_has_the_vectors_that_are_there(machine: str, wide: bool) -> None:
+    import tvm
+    from tvm import te
+    from tvm.s_tir import Schedule
+
+    one = te.placeholder((64,), "float32", name="one")
+    twice = te.compute((64,), lambda i: one[i] + one[i], name="twice")
+    schedule = Schedule(te.create_prim_func([one, twice]))
+    _, lanes = schedule.split(*schedule.get_loops(schedule.get_sblock("twice")), [None, 16])
+    schedule.vectorize(lanes)
+    library = tvm.compile(schedule.mod, target=parse_target(target_of(host(machine))))
+    assert ("zmm" in library.mod.inspect_source("asm")) == wide
+
+
 def test_this_machine_runs_what_is_compiled_for_it() -> None:
     import tvm
     from tvm import te
