@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from cluster.lessons import seeds_for
+from cluster.results import bench
 from cluster.run_target import begun_target, target_here
 from cluster.tune import _prepare
 from spaces.cpu_caches import caches_text
@@ -95,6 +97,19 @@ def test_a_run_of_a_gpu_is_not_continued_on_a_cpu(tmp_path: Path) -> None:
     run = old_run(tmp_path / "run", '{"arch":"sm_90","kind":"cuda"}')
     assert begun_target(run, "llvm") is None
     assert begun_target(run, "auto") == begun_target(run, "cuda") is not None
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the foreign CPU is an x86")
+def test_a_run_of_a_cpu_with_more_is_not_timed_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Its kernels would end the process with an illegal instruction.
+    monkeypatch.setenv("TVM_NUM_THREADS", "1")
+    later = '{"kind":"llvm","mcpu":"diamondrapids","num-cores":1}'
+    with pytest.raises(TunerError, match="diamondrapids has .* which this machine has not"):
+        bench(old_run(tmp_path / "run", later))
+    with pytest.raises(TunerError, match="which this machine has not"):
+        target_here(asked(tmp_path / "run", "llvm"))
 
 
 class TestSeeds:
