@@ -27,7 +27,6 @@ _BY_VENDOR = {
 """What a CPU may be whose model is hidden, in LLVM's words, oldest first. Only for x86: elsewhere
 LLVM reports too few features to tell one by them, and hypervisors pass the model through."""
 _CPUINFO = Path("/proc/cpuinfo")
-_X86 = "x86_64-unknown-linux-gnu"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,25 +37,23 @@ class Host:
         named: LLVM's guess, by the number of its model.
         reported: its features, see `tuner.cpu_features.Reported`.
         caches: bytes of its data caches by level.
+        triple: LLVM's, of the machine.
         model: its own name, where the system tells it.
-        vendor: who made it, `intel`, `amd` or another word; empty where it is no x86.
+        vendor: who made an x86: `intel`, `amd` or another word.
     """
 
     named: str
     reported: Reported
     caches: Mapping[int, int]
+    triple: str
     model: str = ""
     vendor: str = ""
 
     def processor(self) -> Processor:
         """What to compile for."""
-        from tvm.target import Target
-
-        triple = {"mtriple": _X86} if self.vendor else {}
 
         def features(cpu: str, more: tuple[str, ...]) -> frozenset[str]:
-            attributes = {"mattr": list(more)} if more else {}
-            return names.cpu_features(Target({"kind": "llvm", "mcpu": cpu, **attributes, **triple}))
+            return self._used({"kind": "llvm", "mcpu": cpu} | ({"mattr": [*more]} if more else {}))
 
         return processor(self.named, self.reported, features, self._others())
 
@@ -67,10 +64,8 @@ class Host:
 
     def lacks(self, target_json: str) -> tuple[str, ...]:
         """Features that code for an llvm target uses and that this CPU does not have."""
-        from tvm.target import Target
-
         config = json.loads(target_json)
-        missed = lacking(names.cpu_features(Target(config)), self.reported)
+        missed = lacking(self._used(config), self.reported)
         if "mattr" in config:
             return missed
         # Targets that name a CPU alone say nothing of what a hypervisor hides. Their runs go on: no
@@ -92,26 +87,34 @@ class Host:
         """What fingerprints said of it before they told of its features."""
         return self._called(self.named)
 
+    def _used(self, config: Mapping[str, Any]) -> frozenset[str]:
+        """What LLVM has code for a target use on such a machine."""
+        from tvm.target import Target
+
+        return names.cpu_features(Target({"mtriple": self.triple, **config}))
+
     def _called(self, kind: str) -> str:
         return f"{self.model} ({kind})" if self.model else kind
 
     def _others(self) -> tuple[str, ...]:
-        if not self.vendor:
+        if not self.triple.startswith("x86_64"):
             return ()
         every = tuple(name for known in _BY_VENDOR.values() for name in known)
         some = _BY_VENDOR.get(self.vendor, every)
-        return tuple(name for name in some if names.is_known_cpu(name, _X86))
+        return tuple(name for name in some if names.is_known_cpu(name, self.triple))
 
 
 @lru_cache(maxsize=1)
 def this_host() -> Host:
     """The machine that this process runs on."""
+    triple = names.host_triple()
     return Host(
         named=names.host_cpu(),
         reported=names.host_features(),
         caches=cache_bytes(SYSFS),
+        triple=triple,
         model=cpu_model(_CPUINFO),
-        vendor=names.host_vendor() if names.host_triple().startswith("x86_64") else "",
+        vendor=names.host_vendor() if triple.startswith("x86_64") else "",
     )
 
 

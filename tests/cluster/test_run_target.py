@@ -106,7 +106,7 @@ def test_a_run_of_a_cpu_with_more_is_not_timed_here(
     # Its kernels would end the process with an illegal instruction.
     monkeypatch.setenv("TVM_NUM_THREADS", "1")
     later = '{"kind":"llvm","mcpu":"diamondrapids","num-cores":1}'
-    with pytest.raises(TunerError, match="diamondrapids has .* which this machine has not"):
+    with pytest.raises(TunerError, match=r"diamondrapids has .* which this machine has not"):
         bench(old_run(tmp_path / "run", later))
     with pytest.raises(TunerError, match="which this machine has not"):
         target_here(asked(tmp_path / "run", "llvm"))

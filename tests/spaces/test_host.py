@@ -41,7 +41,14 @@ def host(machine: str, caches: Mapping[int, int] = SMALL, **more: bool) -> Host:
     it = DATA["machines"][machine]
     has = it["has"].split()
     reported = {feature: feature in has for feature in DATA["asked"].split()}
-    return Host(it["named"], {**reported, **more}, caches, "AMD EPYC", it["vendor"])
+    triple = "x86_64-unknown-linux-gnu"
+    return Host(it["named"], {**reported, **more}, caches, triple, "AMD EPYC", it["vendor"])
+
+
+def graviton(core: str, **more: bool) -> Host:
+    """What LLVM asks of ARM's cores is little."""
+    reported = {"neon": True, "fp-armv8": True, "lse": True, "crc": True, "aes": True, **more}
+    return Host(core, reported, LARGE, "aarch64-unknown-linux-gnu")
 
 
 def target_of(at: Host) -> str:
@@ -59,6 +66,21 @@ def test_llvm_compiles_for_what_the_processor_reports(machine: str) -> None:
         at = replace(at, reported={f: v and "avx512" not in f for f, v in at.reported.items()})
     assert of_kernels(believed) == of_kernels(at.reported)
     assert at.lacks(target_of(at)) == ()
+
+
+@on_x86
+@pytest.mark.parametrize("core", ["neoverse-n1", "neoverse-v1", "neoverse-v2"])
+def test_a_graviton_is_what_its_core_is(core: str) -> None:
+    at = graviton(core, sve=core != "neoverse-n1")
+    assert at.config() == {"mcpu": core}
+    assert at.lacks(canonical({"kind": "llvm", **at.config()})) == ()
+
+
+@on_x86
+def test_vectors_that_a_graviton_s_system_does_not_save_are_not_used() -> None:
+    at = graviton("neoverse-v1", sve=False)
+    assert at.lacks('{"kind":"llvm","mcpu":"neoverse-v1"}') == ("sve",)
+    assert at.lacks(canonical({"kind": "llvm", **at.config()})) == ()
 
 
 @on_x86
