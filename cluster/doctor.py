@@ -23,6 +23,8 @@ DISTRIBUTION = "elastic-tuner"
 LEAST_FREE_BYTES = 200 * 2**20
 COMFORTABLE_BYTES = 2 * 2**30
 _CHILD_DEADLINE_S = 60.0
+_VECTORS = ("amx-", "avx", "f16c", "fma", "neon", "sse4.2", "sve")
+"""What names of features begin with that say how wide vectors are, and of what."""
 _RAY_DEADLINE_S = 120.0
 
 _PACKAGES = Path(__file__).resolve().parents[1]
@@ -186,11 +188,15 @@ def pickling(child: Child) -> Finding:
 
 _TARGET = """
 import json
+from spaces.host import this_host
 from spaces.target import cuda_device_exists, resolve_target
-import tvm
+from tuner.cpu_features import of_kernels
+host = this_host()
 print(json.dumps({
     "target": json.loads(resolve_target("llvm")),
-    "host": tvm.target.codegen.llvm_get_system_cpu(),
+    "host": host.processor().mcpu,
+    "guess": host.named,
+    "features": of_kernels(host.reported),
     "cuda": cuda_device_exists(),
 }))
 """
@@ -209,18 +215,29 @@ def target(child: Child) -> Iterator[Finding]:
 def cpu_target(facts: dict[str, Any], *, allowed: int) -> Finding:
     """Compare the target made for this machine with its CPU and the cores allowed here."""
     mcpu, cores = facts["target"].get("mcpu"), facts["target"].get("num-cores")
-    found = f"llvm {mcpu}, {cores} cores; this process may use {allowed}"
+    found = f"llvm {mcpu}{_about_cpu(facts)}, {cores} cores; this process may use {allowed}"
     if mcpu in (None, "", "generic", "x86-64"):
         advice = (
             'LLVM does not know this CPU: give its name, --target \'{"kind":"llvm","mcpu":...}\''
         )
         return Finding("target", "warn", found, advice)
     if mcpu != facts["host"]:
-        return Finding("target", "warn", f"{found}; LLVM calls this CPU {facts['host']}")
+        return Finding("target", "warn", f"{found}; this CPU has the features of {facts['host']}")
     if not isinstance(cores, int) or cores > allowed:
         advice = "kernels would be timed on cores that are not ours; set num-cores in --target"
         return Finding("target", "fail", found, advice)
     return Finding("target", "ok", found)
+
+
+def _about_cpu(facts: dict[str, Any]) -> str:
+    """What was found of a CPU, beyond its name: what is unlike that, vectors, caches."""
+    target, guess = facts["target"], facts.get("guess", facts["host"])
+    said = [*target.get("mattr", ())]
+    if guess != facts["host"]:
+        said.append(f"by its features, LLVM guesses {guess}")
+    said += [name for name in facts.get("features", ()) if name.startswith(_VECTORS)]
+    said += [target["model"]] if "model" in target else []
+    return f" ({', '.join(said)})" if said else ""
 
 
 def allowed_cores(cgroup: Path = Path("/sys/fs/cgroup")) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +12,7 @@ from tuner.errors import TunerError
 from tuner.run_folder import RunFolder, read_run
 from tuner.similar import Seeds, gather
 from tuner.sqlite_store import SqliteStore
-from tuner.task import Task
+from tuner.task import Task, task_key
 
 NONE, AUTO = "none", "auto"
 
@@ -80,5 +80,18 @@ def seeds_for(tasks: Sequence[Task], run: RunFolder, others: Sequence[Path]) -> 
         stores = [opened(folder) for folder in folders]
         own = opened(run) if run.store.exists() else None
         known = gather(tasks, own, stores)
-        found = {task.key: known.seeds(task) for task in tasks}
+        targets = {entry.task.target for entry in known.entries}
+        found = {task.key: known.seeds(task, _elsewhere(task, targets)) for task in tasks}
     return {key: seeds for key, seeds in found.items() if seeds.known or seeds.parents}
+
+
+def _elsewhere(task: Task, targets: Iterable[str]) -> frozenset[str]:
+    """Keys of a task's program for those of other targets that take the same candidates."""
+    from spaces.cpu import takes_the_same
+    from spaces.extract import program_hash
+
+    alike = [t for t in targets if t != task.target and takes_the_same(t, task.target)]
+    if not alike:
+        return frozenset()
+    program = program_hash(task)
+    return frozenset(task_key(program, target) for target in alike)

@@ -97,13 +97,15 @@ def bench(run: Path, *, rounds: int = 0, dims: Dims = ()) -> dict[str, Any]:
         a model that has any, `shapes` is a list of such reports, and the others are its last.
 
     Raises:
-        TunerError: the run is missing or has no results, or the model has no such dimension.
+        TunerError: the run is missing or has no results, the model has no such dimension, or this
+            CPU lacks what the run's kernels use.
     """
     folder, manifest = read_run(run)
-    from spaces.target import target_cores
+    from spaces.target import refuse_other_features, target_cores
 
     # TVM reads it when its thread pool starts, which nothing has done yet in this process.
     os.environ["TVM_NUM_THREADS"] = str(target_cores(manifest.target))
+    refuse_other_features(manifest.target)
     from spaces.bench import bench as measure
     from spaces.executable import compile_module
     from spaces.inputs import make_inputs

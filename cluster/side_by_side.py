@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cluster.run_target import begun_target
 from cluster.searches import watch_search
 from tuner.errors import TunerError
 from tuner.options import TuneOptions
@@ -36,7 +37,7 @@ def parts(options: TuneOptions, devices: Sequence[Device], fresh: Path) -> list[
     """What a request is for each device.
 
     One device takes the run as the user named it. Of several each has its own below that, called
-    after the device. A run that began on one device stays with it.
+    after the device. A run that began on one device stays with it, and with its target.
 
     Args:
         fresh: where runs are that nobody named.
@@ -53,11 +54,19 @@ def parts(options: TuneOptions, devices: Sequence[Device], fresh: Path) -> list[
 
 
 def _part(options: TuneOptions, run: Path | str | None, device: Device, *, alone: bool) -> Part:
-    if run is not None:
-        below = f"{run.rstrip('/')}/{device.name}" if isinstance(run, str) else run / device.name
-        if not alone or target_of(below) is not None:
-            run = below
-    return Part(device, replace(options, run=run, target=device.target))
+    target = begun_target(run, options.target)
+    if run is not None and target is None:
+        places = [_below(run, name) for name in (device.name, device.former_name) if name]
+        there = {place: found for place in places if (found := target_of(place)) is not None}
+        if there or not alone:
+            run = next(iter(there), places[0])
+        if there:
+            target = begun_target(run, options.target)
+    return Part(device, replace(options, run=run, target=target or device.target))
+
+
+def _below(run: Path | str, name: str) -> Path | str:
+    return f"{run.rstrip('/')}/{name}" if isinstance(run, str) else run / name
 
 
 def watch_all(

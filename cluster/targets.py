@@ -38,15 +38,22 @@ class Device:
     Attributes:
         target: canonical JSON.
         fingerprint: of the machines that measure.
+        former: what the fingerprint was before it told of a CPU's features.
     """
 
     target: str
     fingerprint: str
+    former: str = ""
 
     @property
     def name(self) -> str:
         """For folders and labels."""
         return device_name(self.fingerprint)
+
+    @property
+    def former_name(self) -> str:
+        """What runs on this device were called before."""
+        return device_name(self.former)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +163,7 @@ def ready_of(
 
 def _resolve(text: str) -> _Answer:
     """On the machine that is asked."""
-    from spaces.target import device_fingerprint, fits_here, resolve_target
+    from spaces.target import device_fingerprint, fits_here, former_fingerprint, resolve_target
 
     if is_cuda(text) and not os.environ.get("CUDA_VISIBLE_DEVICES"):
         os.environ["CUDA_VISIBLE_DEVICES"] = "0"  # hidden by Ray from who takes none
@@ -167,4 +174,4 @@ def _resolve(text: str) -> _Answer:
         return _Answer(None, error)
     if not fits_here(target):
         return _Answer(None, TunerError(f"--target {text}: the cluster has {fingerprint}"))
-    return _Answer(Device(target, fingerprint))
+    return _Answer(Device(target, fingerprint, former_fingerprint(target)))

@@ -135,6 +135,7 @@ def _tune_there(
     from cluster.device_wait import Wait
     from cluster.nodes import NodeWatch
     from cluster.ray_cluster import ray_cluster
+    from cluster.run_target import begun_target
     from cluster.searches import search_at_work, start_search, watch_search
     from cluster.side_by_side import parts, watch_all
     from cluster.targets import devices_on_cluster
@@ -144,7 +145,8 @@ def _tune_there(
         if options.run is not None and (actor := search_at_work(options.run)) is not None:
             return [(options.run, watch_search(actor, watch, stop))]
         wait = Wait(NodeWatch().look, RayAutoscaler(), options.device_wait_s, stop)
-        devices = devices_on_cluster(options.target, wait)
+        begun = begun_target(options.run, options.target)
+        devices = devices_on_cluster(begun or options.target, wait)
         started_s = time.monotonic()  # a wait for machines is not the run's
         orders, searches, places = {}, {}, {}
         for part in parts(options, devices, _new_folder(options.model.source)):
@@ -153,7 +155,9 @@ def _tune_there(
                 searches[name], places[name] = (actor, float("inf")), run
                 continue
             with ThreadPoolExecutor(1, "prepare") as threads:
-                preparing = threads.submit(_prepare, part.options, tracking_uri, lambda: None)
+                preparing = threads.submit(
+                    _prepare, part.options, tracking_uri, lambda: None, part.options.target
+                )
                 prepared = _unless_stopped(preparing, stop)
             order = _order(part.options, prepared, started_s, tracking_uri, driver_pid=None)
             orders[name] = replace(order, device=part.device.fingerprint)
@@ -203,17 +207,26 @@ def _give_back_memory() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def _prepare(options: TuneOptions, tracking_uri: str, on_found: Callable[[], None]) -> _Prepared:
-    """Import and lower the model, find its tasks and what is known of them, open the folder."""
+def _prepare(
+    options: TuneOptions,
+    tracking_uri: str,
+    on_found: Callable[[], None],
+    target: str | None = None,
+) -> _Prepared:
+    """Import and lower the model, find its tasks and what is known of them, open the folder.
+
+    Args:
+        target: canonical JSON, as machines that measure resolved it; None is for this machine.
+    """
     from cluster.lessons import base_for, seeds_for
+    from cluster.run_target import target_here
     from spaces.defaults import default_candidate
     from spaces.extract import extract
     from spaces.lower import lower
     from spaces.model import load_model
-    from spaces.target import resolve_target
 
     model = load_model(options.model, on_found)
-    target = resolve_target(options.target)
+    target = target or target_here(options)
     base = base_for(options.base_model, target, tracking_uri)
     tasks = tuple(extract(lower(model.module, target), target, options.only, model.shapes))
     others = [local(other) for other in options.seeds_from]

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from pathlib import Path
+from typing import Any
 
-from spaces.target import parse_target
-
-_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
-_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-# Where the system does not tell: what small server cores have.
-_USUAL_BYTES = {1: 32 << 10, 2: 512 << 10, 3: 8 << 20}
+from spaces.cpu_caches import caches_of
+from spaces.host import this_host
+from spaces.target import parse_target, target_kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,41 +39,54 @@ class Cpu:
 
 @lru_cache(maxsize=16)
 def cpu_of(target_json: str) -> Cpu:
-    """The CPU of an llvm target; cache sizes are this machine's."""
+    """The CPU of an llvm target; where that says nothing of caches, they are this machine's."""
     from spaces import names
 
-    target = parse_target(target_json)
-    cores = int(json.loads(target_json).get("num-cores", 1))
+    config, target = json.loads(target_json), parse_target(target_json)
     if names.has_cpu_feature(target, "avx512f"):
         vector_bytes, registers = 64, 32
     elif names.has_cpu_feature(target, "avx"):
         vector_bytes, registers = 32, 16
-    elif str(json.loads(target_json).get("mtriple", names.host_triple())).startswith("aarch64"):
+    elif str(config.get("mtriple", names.host_triple())).startswith("aarch64"):
         vector_bytes, registers = 16, 32
     else:
         vector_bytes, registers = 16, 16
-    caches = _cache_bytes(_CACHES)
+    caches = caches_of(str(config.get("model", ""))) or this_host().caches
     return Cpu(
         vector_bytes=vector_bytes,
         registers=registers,
-        cores=cores,
+        cores=int(config.get("num-cores", 1)),
         l1_bytes=caches[1],
         l2_bytes=caches[2],
         l3_bytes=caches[3],
-        vnni=any(names.has_cpu_feature(target, f) for f in ("avx512vnni", "avxvnni")),
+        vnni=_sums_of_four(target, vector_bytes),
     )
 
 
-def _cache_bytes(folder: Path) -> dict[int, int]:
-    """Bytes of the data caches by level, as the system tells them."""
-    found = dict(_USUAL_BYTES)
-    for index in sorted(folder.glob("index*")):
-        try:
-            level = int((index / "level").read_text())
-            kind = (index / "type").read_text().strip()
-            size = (index / "size").read_text().strip()
-        except (OSError, ValueError):
-            continue
-        if kind != "Instruction" and level in found and size[-1:] in _UNITS:
-            found[level] = int(size[:-1]) * _UNITS[size[-1]]
-    return found
+def _sums_of_four(target: Any, vector_bytes: int) -> bool:
+    """Whether there are VNNI instructions for the widest vectors and for the narrowest."""
+    from spaces import names
+
+    wide, narrow, other = (
+        names.has_cpu_feature(target, feature) for feature in ("avx512vnni", "avx512vl", "avxvnni")
+    )
+    if vector_bytes == 64:
+        return wide and (narrow or other)
+    return other or (wide and narrow)
+
+
+def takes_the_same(one: str, other: str) -> bool:
+    """Whether what was found for one target can be tried on another as it is.
+
+    It can where kernels have the same vectors, registers and threads; how large the caches are
+    says only which of them are fast. Targets of other kinds must be equal.
+    """
+    if one == other:
+        return True
+    if not all(target_kind(target) == "llvm" for target in (one, other)):
+        return False
+    return _without_caches(cpu_of(one)) == _without_caches(cpu_of(other))
+
+
+def _without_caches(cpu: Cpu) -> Cpu:
+    return replace(cpu, l1_bytes=0, l2_bytes=0, l3_bytes=0)

@@ -91,6 +91,13 @@ def key_of(function: Any, target_json: str) -> str:
     return task_key(names.structural_hash_hex(names.normalized(function)), target_json)
 
 
+def program_hash(task: Task) -> str:
+    """What a task's key is made of, but for its target."""
+    import tvm
+
+    return names.structural_hash_hex(tvm.ir.load_json(task.module))
+
+
 def is_scheduled(function: Any) -> bool:
     """Whether a function was marked as one to leave alone."""
     return bool(names.attribute(function, names.IS_SCHEDULED) or False)

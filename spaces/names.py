@@ -262,6 +262,32 @@ def host_cpu() -> str:
     return str(codegen.llvm_get_system_cpu())
 
 
+def host_features() -> dict[str, bool]:
+    """What the processor and the operating system say is there and what not, in LLVM's words.
+
+    All that LLVM knows of on x86, some on ARM; nothing where it cannot ask.
+    """
+    import tvm_ffi
+
+    ask = tvm_ffi.get_global_func("tvm.codegen.llvm.GetHostCPUFeatures", allow_missing=True)
+    found = None if ask is None else ask()
+    return {} if found is None else {str(name): bool(there) for name, there in found.items()}
+
+
+def host_vendor() -> str:
+    """Who made this machine's x86 processor: `intel`, `amd`, or another word."""
+    from tvm.target import codegen
+
+    return str(codegen.llvm_get_system_x86_vendor())
+
+
+def cpu_features(target: Any) -> frozenset[str]:
+    """All features that LLVM has code for an llvm target use, and how it is to be tuned."""
+    from tvm.target import codegen
+
+    return frozenset(str(feature) for feature in codegen.llvm_get_cpu_features(target))
+
+
 def host_triple() -> str:
     """LLVM's triple of this machine, such as `x86_64-unknown-linux-gnu`."""
     from tvm.target import codegen

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from spaces import names
+from spaces.cpu_caches import caches_text
+from spaces.host import Host, this_host
 from tuner.errors import TunerError, UsageError
 
 _CGROUP_QUOTA = Path("/sys/fs/cgroup/cpu.max")
@@ -22,16 +24,21 @@ _CUDA_LIMITS = {
     "registers_per_block": 65536,
     "thread_warp_size": 32,
 }
+# What `resolve_target` adds to what a user wrote.
+_FILLED_IN = {"num-cores", "model", *_CUDA_LIMITS}
 
 
-def resolve_target(text: str, *, cores: int | None = None) -> str:
+def resolve_target(text: str, *, cores: int | None = None, host: Host | None = None) -> str:
     """Canonical JSON (sorted keys) of what a user asked for.
 
     Args:
         text: `auto` (cuda where this machine has a device, else llvm), `llvm`, `cuda`, a tag
             such as `nvidia/nvidia-h100`, or the JSON of a TVM target.
         cores: threads a kernel may use on a CPU, where the target does not say; None counts
-            this machine's. It is also how many threads kernels are measured with.
+            this machine's. It is also how many threads kernels are measured with. Sizes of caches
+            are this machine's, too, where the target's `model` does not say: a target of before
+            they were in it has an empty one.
+        host: the CPU that `llvm` is; None is this machine's.
 
     Raises:
         UsageError: malformed JSON, an unknown kind or option.
@@ -40,7 +47,7 @@ def resolve_target(text: str, *, cores: int | None = None) -> str:
     if text == "auto":
         text = "cuda" if cuda_device_exists() else "llvm"
     if text == "llvm":
-        config: dict[str, Any] = {"kind": "llvm", "mcpu": names.host_cpu()}
+        config: dict[str, Any] = {"kind": "llvm", **(host or this_host()).config()}
     elif text == "cuda":
         return _detected_cuda()
     else:
@@ -54,9 +61,53 @@ def resolve_target(text: str, *, cores: int | None = None) -> str:
     if config["kind"] == "llvm":
         _refuse_other_cpu(config)
         config.setdefault("num-cores", cores or usable_cores())
+        config.setdefault("model", caches_text((host or this_host()).caches))
+        config = {name: value for name, value in config.items() if name != "model" or value}
     if config["kind"] == "cuda":
         config = {**_CUDA_LIMITS, **config}
     return canonical(config)
+
+
+def asks_for(text: str, begun: str) -> bool:
+    """Whether what a user asks for is the target that a run began with.
+
+    It is where the user leaves open what that target says: all of it (`auto`), all but the kind
+    (`llvm`, `cuda`), or what a machine fills in, such as the number of threads.
+
+    Args:
+        text: as for `resolve_target`.
+        begun: canonical JSON of the run's target.
+
+    Raises:
+        UsageError: malformed JSON, an unknown kind or option.
+    """
+    if text in ("auto", begun):
+        return True
+    target = json.loads(begun)
+    if text in ("llvm", "cuda"):
+        return bool(target["kind"] == text)
+    asked = {name: value for name, value in _validated(_parse(text)).items() if value != ""}
+    said = {name: target.get(name) for name in asked}
+    return asked == said and target.keys() - asked.keys() <= _FILLED_IN
+
+
+def refuse_other_features(target_json: str, host: Host | None = None) -> None:
+    """See that a machine can run code for a target that names a CPU.
+
+    Args:
+        host: its CPU; None is this machine's.
+
+    Raises:
+        TunerError: the code would use instructions that this machine does not have.
+    """
+    if target_kind(target_json) != "llvm":
+        return
+    if missed := (host or this_host()).lacks(target_json):
+        cpu = json.loads(target_json).get("mcpu", "CPU")
+        raise TunerError(
+            f"the target's {cpu} has {', '.join(missed)}, which this machine has not: "
+            "kernels are timed where they run"
+        )
 
 
 def _refuse_other_cpu(config: dict[str, Any]) -> None:
@@ -90,7 +141,8 @@ def parse_target(target_json: str) -> Any:
     target = Target(config)
     if config["kind"] == "llvm" or target.host is not None:
         return target
-    return Target(target, host=Target({"kind": "llvm", "mcpu": names.host_cpu()}))
+    # It only launches kernels, on whatever CPU there is beside the device.
+    return Target(target, host=Target({"kind": "llvm"}))
 
 
 def target_kind(target_json: str) -> str:
@@ -129,7 +181,7 @@ def fits_here(target_json: str) -> bool:
     """Whether this machine has the device that a target names, as far as it names one."""
     config = json.loads(target_json)
     if config["kind"] == "llvm":
-        return target_cores(target_json) <= usable_cores()
+        return target_cores(target_json) <= usable_cores() and not this_host().lacks(target_json)
     try:
         found = str(device_of(target_json).compute_version).replace(".", "")
     except TunerError:
@@ -156,23 +208,37 @@ def _quota_cores(path: Path) -> int | None:
         return None
 
 
-def device_fingerprint(target_json: str) -> str:
+def device_fingerprint(target_json: str, host: Host | None = None) -> str:
     """What kernels of this target run on here: the CPU and its threads, or the GPU's name.
 
-    Timings of equal fingerprints can be compared. Where the target is a GPU that this machine
-    lacks, it is the architecture that was asked for. A CPU with fewer cores than the target has
-    threads says so.
+    Timings of equal fingerprints can be compared: CPUs with other features or caches have others.
+    Where the target is a GPU that this machine lacks, it is the architecture that was asked for. A
+    CPU with fewer cores than the target has threads says so.
+
+    Args:
+        host: the CPU that it is about; None is this machine's.
     """
     config = json.loads(target_json)
     if config["kind"] == "llvm":
-        threads, cores = target_cores(target_json), usable_cores()
-        crowded = f" on {cores}" if cores < threads else ""
-        return f"cpu {_cpu_model()} threads={threads}{crowded}"
+        return _cpu_fingerprint((host or this_host()).name, target_json)
     try:
         device = device_of(target_json)
     except TunerError:
         return f"{config['kind']} {config.get('arch', '')}".strip()
     return f"{config['kind']} {device.device_name} cc={device.compute_version}"
+
+
+def former_fingerprint(target_json: str) -> str:
+    """What `device_fingerprint` was before it told of a CPU's features; runs are called so."""
+    if target_kind(target_json) == "llvm":
+        return _cpu_fingerprint(this_host().former_name, target_json)
+    return device_fingerprint(target_json)
+
+
+def _cpu_fingerprint(cpu: str, target_json: str) -> str:
+    threads, cores = target_cores(target_json), usable_cores()
+    crowded = f" on {cores}" if cores < threads else ""
+    return f"cpu {cpu} threads={threads}{crowded}"
 
 
 def toolchain_fingerprint() -> str:
@@ -181,19 +247,6 @@ def toolchain_fingerprint() -> str:
     import tvm_ffi
 
     return f"tvm={tvm.__version__} ffi={tvm_ffi.__version__} llvm={names.llvm_version()}"
-
-
-def _cpu_model() -> str:
-    """The CPU's own name where the system tells it, with LLVM's name for its kind."""
-    model = ""
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                model = line.split(":", 1)[1].strip()
-                break
-    except OSError:
-        pass
-    return f"{model} ({names.host_cpu()})" if model else names.host_cpu()
 
 
 def _detected_cuda() -> str:

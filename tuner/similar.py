@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +31,8 @@ class Seeds:
     """What a search may begin with.
 
     Attributes:
-        known: the best candidates of the very same task, measured elsewhere: worth a trial each.
+        known: the best candidates of the very same program, measured elsewhere for a target like
+            this task's: worth a trial each.
         parents: the best of similar tasks: worth some drafts each.
     """
 
@@ -132,8 +133,13 @@ class Known:
 
     entries: tuple[Entry, ...]
 
-    def seeds(self, task: Task) -> Seeds:
-        """What a task's search may begin with. Tasks of another kind of target have no say."""
+    def seeds(self, task: Task, same: Collection[str] = ()) -> Seeds:
+        """What a task's search may begin with. Tasks of another kind of target have no say.
+
+        Args:
+            same: keys of the same program for other targets, where what was found for those can be
+                tried as it is.
+        """
         mine = signature(task.module)
         kind = _target_kind(task)
         known: dict[str, Candidate] = {}
@@ -141,7 +147,7 @@ class Known:
         for number, entry in enumerate(self.entries):
             if _target_kind(entry.task) != kind:
                 continue
-            if entry.task.key == task.key:
+            if entry.task.key == task.key or entry.task.key in same:
                 if entry.elsewhere:
                     known.update((c.key, c) for c in entry.best)
                 continue

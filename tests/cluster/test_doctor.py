@@ -89,6 +89,25 @@ def test_the_target_against_the_cpu() -> None:
     assert doctor.cpu_target(facts("skylake"), allowed=2).level == "warn"
 
 
+def test_what_was_found_of_the_cpu_is_said() -> None:
+    hidden: dict[str, object] = {
+        "target": {
+            "mcpu": "sapphirerapids",
+            "mattr": ["-amx-tile"],
+            "model": "l1=49152 l2=2097152 l3=110100480",
+            "num-cores": 2,
+        },
+        "host": "sapphirerapids",
+        "guess": "rocketlake",
+        "features": ["64bit", "avx512fp16", "bmi"],
+    }
+    finding = doctor.cpu_target(hidden, allowed=2)
+    assert finding.level == "ok"
+    for said in ("sapphirerapids", "LLVM guesses rocketlake", "-amx-tile", "avx512fp16", "l3=1101"):
+        assert said in finding.found
+    assert "bmi" not in finding.found
+
+
 @pytest.mark.parametrize(
     ("file", "text", "cores"),
     [

@@ -63,6 +63,38 @@ def test_runs_below_go_on_where_only_one_of_the_devices_is_left(tmp_path: Path) 
     assert runs(asked(tmp_path / "run"), A100) == [tmp_path / "run" / A100.name]
 
 
+class TestRunsOfBefore:
+    """Fingerprints of CPUs once said nothing of features, nor targets of caches."""
+
+    ZEN = Device(
+        '{"kind":"llvm","mcpu":"znver3","model":"l1=1 l2=2 l3=3"}',
+        "cpu AMD EPYC (znver3 71c9a538) threads=2",
+        "cpu AMD EPYC (znver3) threads=2",
+    )
+    OLD = Device('{"kind":"llvm","mcpu":"znver3"}', ZEN.former)
+
+    def asked(self, run: Path) -> TuneOptions:
+        return TuneOptions(ModelSpec("model.onnx"), target="llvm", run=run)
+
+    def test_each_goes_on_where_it_was_with_its_target(self, tmp_path: Path) -> None:
+        begin(tmp_path / self.OLD.name, self.OLD)
+        for devices in ((self.ZEN,), (self.ZEN, A100)):
+            first = parts(self.asked(tmp_path), devices, FRESH)[0]
+            assert first.options.run == tmp_path / "cpu-amd-epyc-znver3-threads-2"
+            assert first.options.target == self.OLD.target
+            assert first.device == self.ZEN
+
+    def test_a_single_one_keeps_its_target(self, tmp_path: Path) -> None:
+        begin(tmp_path / "run", self.OLD)
+        (part,) = parts(self.asked(tmp_path / "run"), (self.ZEN,), FRESH)
+        assert (part.options.run, part.options.target) == (tmp_path / "run", self.OLD.target)
+
+    def test_new_ones_are_called_after_the_features(self, tmp_path: Path) -> None:
+        (part, _) = parts(self.asked(tmp_path), (self.ZEN, A100), FRESH)
+        assert part.options.run == tmp_path / "cpu-amd-epyc-znver3-71c9a538-threads-2"
+        assert part.options.target == self.ZEN.target
+
+
 @pytest.mark.parametrize(("leaving", "number"), [(None, 16), (5.0, 0)])
 def test_of_machines_that_look_the_same_some_are_asked(leaving: float | None, number: int) -> None:
     alike = [

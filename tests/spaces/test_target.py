@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from spaces import names
 from spaces.target import (
     _quota_cores,
     cuda_device_exists,
     device_fingerprint,
+    parse_target,
     resolve_target,
     toolchain_fingerprint,
 )
@@ -93,6 +95,12 @@ def test_this_machine_s_own_triple_is_taken() -> None:
     here = f"{platform.machine()}-unknown-linux-gnu"
     target = resolve_target(f'{{"kind": "llvm", "mtriple": "{here}"}}')
     assert json.loads(target)["mtriple"] == here
+
+
+def test_what_launches_a_gpu_s_kernels_runs_beside_any_gpu() -> None:
+    # It may be compiled on a machine with another CPU.
+    host = parse_target('{"arch":"sm_90","kind":"cuda"}').host
+    assert not {"avx", "avx2", "avx512f", "sve"} & names.cpu_features(host)
 
 
 def test_a_containers_quota_limits_the_cores(tmp_path: Path) -> None:

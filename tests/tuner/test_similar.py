@@ -112,6 +112,12 @@ class TestGather:
         store.put_tasks([], {"big": candidate("default").key})
         assert gather([BIG], None, [store]).seeds(BIG).known == (candidate("c"),)
 
+    def test_so_are_those_of_the_same_program_for_a_target_that_takes_them(self) -> None:
+        old = task("old", GEMM, (512, 512, 512))
+        known = gather([BIG], None, [store_of([old], {"old": {"c": 1.0}})])
+        assert known.seeds(BIG, {"old"}) == Seeds((candidate("c"),), ())
+        assert known.seeds(BIG) == Seeds((), (candidate("c"),))
+
     def test_another_kind_of_target_has_no_say(self) -> None:
         gpu = task("gpu", GEMM, (512, 512, 512), CUDA)
         store = store_of([gpu], {"gpu": {"g": 1.0}})
