@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -439,6 +440,96 @@ def test_real_kills_lose_nothing_that_was_durable(tmp_path: Path) -> None:
         stored = [r.trial.candidate.key for r in store.scan()]
     assert set(told) <= set(stored)
     assert len(stored) == len(set(stored))
+
+
+class Stalling(MemoryPlace):
+    """A place that does not answer one kind of request until it is told to go on."""
+
+    def __init__(self, request: str) -> None:
+        super().__init__()
+        self._request = request
+        self.armed, self.reached, self.goes_on = (threading.Event() for _ in range(3))
+
+    def _stall(self, request: str) -> None:
+        if self.armed.is_set() and request == self._request and not self.reached.is_set():
+            self.reached.set()
+            assert self.goes_on.wait(30.0)
+
+    def read(self, paths: Sequence[str]) -> dict[str, bytes]:
+        self._stall("look for a newer lease" if paths[0].startswith("lease/") else "")
+        return super().read(paths)
+
+    def replace(self, path: str, data: bytes) -> None:
+        self._stall("renew the lease")
+        super().replace(path, data)
+
+    def create(self, path: str, data: bytes) -> bool:
+        self._stall("add a segment")
+        return super().create(path, data)
+
+
+@pytest.mark.parametrize("request_", ["look for a newer lease", "renew the lease", "add a segment"])
+class TestStalls:
+    """A place that stalls in the middle of something, and the end of the store meanwhile."""
+
+    def stalled(self, request: str, folder: Path) -> tuple[Stalling, SegmentStore]:
+        """A store whose thread hangs in a request, with a record that is not durable."""
+        place = Stalling(request)
+        renewing = Lease(place, patience_s=0.03)
+        store = opened(place, folder, lease=renewing, answer_s=0.05)
+        store.append(record(1))
+        store.flush()
+        place.armed.set()
+        if request == "add a segment":
+            store.append(record(2))
+            threading.Thread(target=suppressed(store.flush), daemon=True).start()
+        assert place.reached.wait(30.0)
+        if request != "add a segment":
+            store.append(record(2))
+        return place, store
+
+    def holder(self, place: Stalling) -> dict[str, Any]:
+        raw: dict[str, Any] = json.loads(place.objects["lease/00000001.json"])
+        return raw
+
+    def check(self, place: Stalling, folder: Path) -> None:
+        """Everybody can read the run, and the next writer goes on with it."""
+        epochs = {segment.epoch for _, segment in read_on(place, Position())}
+        assert epochs == {1}
+        assert place.list("lease/") == ["lease/00000001.json"]
+        assert self.holder(place)["released"]
+        with closing(opened(place, folder, "next")) as store:
+            store.append(record(2))
+            store.flush()
+            assert list(store.scan()) == [record(1), record(2)]
+        assert len(from_segments(place, folder)[0]) == 2  # type: ignore[arg-type]
+
+    def test_that_outlast_it_leave_the_run_readable(self, tmp_path: Path, request_: str) -> None:
+        place, store = self.stalled(request_, tmp_path)
+        with pytest.raises(TunerError, match="does not answer"):
+            store.close()
+        assert not self.holder(place)["released"]  # its writer lives
+        place.goes_on.set()
+        store._writer._thread.join(30.0)
+        self.check(place, tmp_path)
+
+    def test_that_end_in_time_lose_nothing(self, tmp_path: Path, request_: str) -> None:
+        place, store = self.stalled(request_, tmp_path)
+        store._writer._wait_s = 30.0
+        closed = threading.Thread(target=store.close)
+        closed.start()
+        place.goes_on.set()
+        closed.join(30.0)
+        assert len(from_segments(place, tmp_path, "reader")[0]) == 2  # type: ignore[arg-type]
+        self.check(place, tmp_path)
+
+
+def suppressed(call: Callable[[], object]) -> Callable[[], None]:
+    def quietly() -> None:
+        with suppress(TunerError):
+            call()
+
+    return quietly
 
 
 class TestTrouble:
