@@ -1,8 +1,8 @@
 """The one thread that adds segments: entries go in, and come out when they are durable.
 
 A segment is added as soon as 64 records wait, the first entry that waits is due, or somebody waits
-for it. The same thread renews the lease and, as the last thing it does, gives it back: so nothing is
-ever written with a lease that was given back, however long a place stalls. A place that fails is
+for it. The same thread renews the lease and, as the last thing it does, gives it back: so nothing
+is ever written with a lease that was given back, however long a place stalls. A place that fails is
 tried again for a while; then the error is kept, and raised to whoever asks for anything.
 """
 

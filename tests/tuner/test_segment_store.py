@@ -295,6 +295,23 @@ class TestWriters:
         assert len(place.list("damaged/")) == 1
         assert len(from_segments(place, tmp_path)[0]) == 2  # type: ignore[arg-type]
 
+    def test_what_a_newer_writer_put_in_its_place_stays(self, tmp_path: Path) -> None:
+        """One that stalls before it removes a torn segment must not remove a seal."""
+
+        class Overtaken(MemoryPlace):
+            def create(self, path: str, data: bytes) -> bool:
+                if path.startswith("damaged/") and not self.list("damaged/"):
+                    MemoryPlace.create(self, path, data)
+                    with closing(opened(self, tmp_path, "newer")) as newer:
+                        newer.append(record(2))
+                return super().create(path, data)
+
+        place = Overtaken()
+        place.objects[path_of(1)] = b"torn"
+        with pytest.raises(LeaseLost):
+            opened(place, tmp_path, "late")
+        assert from_segments(place, tmp_path)[0] == [record_line(record(2))]
+
     def test_what_else_is_there_is_refused(self, tmp_path: Path) -> None:
         place = MemoryPlace()
         place.objects[path_of(1)] = encode(Segment(1, 5, ""))
@@ -330,8 +347,9 @@ class Mortal(MemoryPlace):
     def replace(self, path: str, data: bytes) -> None:
         self._change(path, lambda: MemoryPlace.replace(self, path, data))
 
-    def delete(self, path: str) -> None:
-        self._change(path, lambda: MemoryPlace.delete(self, path))
+    def remove(self, path: str, data: bytes) -> bool:
+        removed: bool = self._change(path, lambda: MemoryPlace.remove(self, path, data))
+        return removed
 
 
 class TestKills:
