@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -20,12 +22,13 @@ from hypothesis import strategies as st
 
 from tuner.candidate import Candidate, CandidateKind
 from tuner.errors import TunerError
+from tuner.folder_lock import locked
 from tuner.lease import Lease, LeaseLost
 from tuner.place import MemoryPlace, Place
 from tuner.place_url import open_place
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.report import record_line
-from tuner.segment_index import catch_up
+from tuner.segment_index import catch_up, discard, mark
 from tuner.segment_log import Position, last_number, path_of, read_on
 from tuner.segment_store import SegmentStore
 from tuner.segments import Segment, encode, records_in
@@ -168,6 +171,74 @@ class TestRebuilding:
                 store.append(record(n), vector(n))
                 store.flush()
                 assert from_segments(place, tmp_path, "index") == told(store)
+
+
+class Died(BaseException):
+    """Killed in the middle."""
+
+
+class TestDiscarding:
+    """An index that is of no use, with a log beside it that SQLite has not taken in yet."""
+
+    @pytest.fixture
+    def old(self, tmp_path: Path) -> Path:
+        """An index of another run, as a kill leaves it."""
+        other, index = MemoryPlace(), tmp_path / "index.sqlite"
+        (tmp_path / "live").mkdir()
+        with closing(opened(other, tmp_path / "live")) as store:
+            fill(store, 5)
+            for file in (tmp_path / "live").iterdir():
+                shutil.copy(file, tmp_path)
+        assert index.with_name("index.sqlite-wal").stat().st_size > 0
+        return index
+
+    @pytest.mark.parametrize("step", range(9))
+    def test_dies_anywhere_and_nothing_of_it_is_ever_read_again(
+        self, tmp_path: Path, old: Path, monkeypatch: pytest.MonkeyPatch, step: int
+    ) -> None:
+        left = step
+
+        def mortal(call: Callable[..., Any]) -> Callable[..., Any]:
+            def called(*arguments: Any, **options: Any) -> Any:
+                nonlocal left
+                if left == 0:
+                    raise Died
+                left -= 1
+                return call(*arguments, **options)
+
+            return called
+
+        with monkeypatch.context() as patch, suppress(Died):
+            for name in ("unlink", "replace", "rename", "truncate", "fsync"):
+                patch.setattr(os, name, mortal(getattr(os, name)))
+            discard(old)
+        log = old.with_name("index.sqlite-wal")
+        if not old.exists():  # else whatever gets the name next would have it played in
+            assert not log.exists()
+        place = MemoryPlace()
+        with closing(opened(place, tmp_path, "fresh")) as store:
+            store.append(record(30))
+            truth = told(store)
+        if step and old.exists() and old.stat().st_size == 0:  # what SQLite itself makes of it
+            shutil.copytree(tmp_path, tmp_path / "copy", ignore=shutil.ignore_patterns("live"))
+            with closing(sqlite3.connect(tmp_path / "copy" / old.name)) as db:
+                assert db.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,)
+        assert from_segments(place, tmp_path, "index")[0] == truth[0]
+
+    def test_of_one_that_another_has_just_begun_does_not_happen(self, tmp_path: Path) -> None:
+        """A reader looks at the index of a writer that has not noted yet where it stands."""
+        place = MemoryPlace()
+        with closing(opened(place, tmp_path)) as store:
+            store.append(record(1))
+        begun = SqliteStore(tmp_path / "new.sqlite")
+        number = (tmp_path / "new.sqlite").stat().st_ino
+        with closing(begun), locked(tmp_path):
+            reader = threading.Thread(target=catch_up, args=(place, tmp_path / "new.sqlite"))
+            reader.start()
+            mark(begun, Position())
+        reader.join(30.0)
+        assert (tmp_path / "new.sqlite").stat().st_ino == number
+        assert from_segments(place, tmp_path, "new")[0] == [record_line(record(1))]
 
 
 class TestSegments:
