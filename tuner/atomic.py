@@ -65,6 +65,17 @@ def write_bytes(path: Path, data: bytes, *, mode: int = 0o644) -> None:
         raise
 
 
+def put_file(made: Path, path: Path) -> None:
+    """Put a file that was made beside `path` in its place, durable, whole or not at all.
+
+    Raises:
+        OSError: the disk refuses, or at `path` is a folder.
+    """
+    _sync(made)
+    made.replace(path)
+    sync_folder(path.parent)
+
+
 def put_folder(made: Path, path: Path) -> None:
     """Put a folder that was made beside `path` in place, durable with all that is in it.
 

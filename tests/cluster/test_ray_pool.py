@@ -145,18 +145,20 @@ def test_a_hanging_worker_is_killed_at_the_deadline_of_its_lease() -> None:
     pool.close()
 
 
-def test_workers_leave_before_they_are_ended_and_a_silent_one_is_not_waited_for_long(
-    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Two that are well, and one that hangs in the middle of its work."""
-    monkeypatch.setattr("cluster.ray_pool._LEAVE_S", 2.0)
+def test_workers_leave_before_they_are_ended(tmp_path: Any) -> None:
     pool = make_pool(leave=lambda handle: handle.leave.remote(str(tmp_path)))
-    pool.resize(3)
-    run(pool, lambda _: len(pool._about) == 3)
-    pool.submit("hang")
-    run(pool, lambda _: bool(pool._answers))
+    pool.resize(2)
+    run(pool, lambda _: len(pool._about) == 2)
     pool.close()
     assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_one_that_does_not_leave_is_ended_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cluster.ray_pool._LEAVE_S", 0.1)
+    pool = make_pool(leave=lambda handle: handle.work.remote("hang"))
+    pool.resize(1)
+    run(pool, lambda _: bool(pool._about))
+    pool.close()
 
 
 def test_what_a_worker_keeps_on_a_machine_without_the_run_folder_goes_with_it(
@@ -165,12 +167,13 @@ def test_what_a_worker_keeps_on_a_machine_without_the_run_folder_goes_with_it(
     """In order, or by a kill and the next worker that starts there."""
     import ray
 
+    from actors.pieces import in_pieces
     from actors.ray_actors import WorkerPlace, actor_class
 
     def started(run: str) -> Any:
         none, away = tmp_path / "none", tmp_path / "runs" / run
         place = WorkerPlace(None, none / "logs", none / "scratch", away)
-        actor = actor_class("builder").remote("b", place)
+        actor = actor_class("builder").remote("b", place, *in_pieces([]))
         ray.get(actor.beat.remote(), timeout=60)
         return actor
 

@@ -34,7 +34,7 @@ class Disk:
             self._synced(file)
         self._synced(root)
         patch.setattr(os, "fsync", self._followed(os.fsync, self._on_sync))
-        for name in ("rename", "replace", "link"):
+        for name in ("rename", "replace", "link", "unlink", "rmdir"):
             patch.setattr(os, name, self._followed(getattr(os, name)))
 
     def left(self) -> Left:
@@ -64,10 +64,17 @@ class Disk:
         if path.exists() and path.is_relative_to(self._root):
             self._synced(path)
 
+    def _forget_what_is_gone(self) -> None:
+        """Before another file gets its number."""
+        there = {path.stat().st_ino for path in (self._root, *self._root.rglob("*"))}
+        self._data = {number: data for number, data in self._data.items() if number in there}
+        self._names = {number: names for number, names in self._names.items() if number in there}
+
     def _followed(self, call: Any, note: Callable[..., None] = lambda *_, **__: None) -> Any:
         def followed(*arguments: Any, **options: Any) -> Any:
             result = call(*arguments, **options)
             note(*arguments, **options)
+            self._forget_what_is_gone()
             self.moments.append(self._now())
             return result
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.contracts.power_cut import Disk
-from tuner.atomic import NotExclusive, atomic_file, name_first, put_folder
+from tuner.atomic import NotExclusive, atomic_file, name_first, put_file, put_folder
 
 
 @pytest.fixture
@@ -39,6 +39,16 @@ def test_a_file_is_whole_before_it_has_its_name(tmp_path: Path, disk: Disk) -> N
             file.write(text)
         assert all(moment.get("file", b"") is not None for moment in disk.moments)
         assert disk.left() == {"file": text.encode()}
+
+
+def test_what_others_wrote_is_whole_before_it_takes_a_files_place(
+    tmp_path: Path, disk: Disk
+) -> None:
+    for text in (b"old", b"new"):
+        (tmp_path / "made").write_bytes(text)
+        put_file(tmp_path / "made", tmp_path / "file")
+        assert all(moment.get("file", b"") is not None for moment in disk.moments)
+        assert disk.left() == {"file": text}
 
 
 class TestTheFirstName:
