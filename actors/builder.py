@@ -113,6 +113,10 @@ class Builder:
         """Stop the child and remove what it left on disk."""
         self._child.close()
 
+    def leave(self) -> None:
+        """Remove what it keeps on disk, from any thread of a process that is about to end."""
+        self._child.leave()
+
     def _ask(self, task: Task, candidate: Candidate, deadline_s: float) -> Outcome:
         outcome = self._child.call("knows", task.key, deadline_s=deadline_s)
         if outcome == Returned(False):

@@ -4,8 +4,11 @@ A directory that all workers of a node share holds what they need to know:
 
     lock            flock: whoever holds it times a kernel
     clock           seconds frozen so far, and the section in progress
-    <pid>           one for each process that may be frozen, with the time it started
+    <pid>           one for each process that may be frozen, with the time it started and the
+                    process that registered it, whose child it is
 
+The directory is its user's alone, no file in it is followed to another place, and only processes of
+this user that are children of who registered them are stopped: nobody else can have one frozen.
 A section takes the lock, stops the process groups that are registered, and lets them go on when
 it is over. If its holder dies the kernel frees the lock, and the supervisor of each frozen
 process, who looks every tenth of a second through `watch`, thaws it. A section that runs over its
@@ -19,15 +22,19 @@ that was registered in the middle of a section is granted a little more than it 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import signal
+import stat
 import struct
 import time
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from tuner.atomic import write_bytes
+from tuner.errors import TunerError
+from tuner.own_folder import make_own
 
 _CLOCK = struct.Struct("ddd")
 """Total seconds frozen in sections that are over; start and limit of the one in progress."""
@@ -45,12 +52,15 @@ class Quiet:
     Args:
         directory: shared by all workers of the node, and of no other; made if missing.
         limit_s: longest that a section may freeze the node.
+
+    Raises:
+        TunerError: the directory is not this user's alone.
     """
 
     def __init__(self, directory: Path, *, limit_s: float = 60.0) -> None:
         self.limit_s = limit_s
         self._directory = directory
-        directory.mkdir(parents=True, exist_ok=True)
+        make_own(directory)
 
     def register(self, pid: int) -> None:
         """Let a process be frozen, with its group if it leads one.
@@ -60,7 +70,7 @@ class Quiet:
         born = _started_at(pid)
         if born is None:
             return
-        write_bytes(self._directory / str(pid), born.encode())
+        write_bytes(self._directory / str(pid), f"{born} {os.getpid()}".encode())
         if self._in_section():
             _send(pid, signal.SIGSTOP)
 
@@ -87,7 +97,9 @@ class Quiet:
             self._write_clock(self._read_clock()[0], time.monotonic(), self.limit_s)
             try:
                 for pid in self._registered():
-                    if pid not in spare and _send(pid, signal.SIGSTOP):
+                    if pid in spare or not _is_child(pid, _told(self._directory / str(pid))[1]):
+                        continue
+                    if _send(pid, signal.SIGSTOP):
                         frozen.append(pid)
                 _wait_stopped(frozen)
                 yield
@@ -126,7 +138,7 @@ class Quiet:
         """The lock, or False if it is not free in time. A descriptor of its own excludes
         other threads as well."""
         until = time.monotonic() + deadline_s
-        fd = os.open(self._directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fd = _opened(self._directory / "lock", os.O_RDWR | os.O_CREAT)
         try:
             while True:
                 try:
@@ -150,7 +162,7 @@ class Quiet:
                 continue
             pid = int(path.name)
             with contextlib.suppress(FileNotFoundError):
-                if path.read_text() == _started_at(pid):
+                if _told(path)[0] == _started_at(pid):
                     living.append(pid)
                 else:  # it ended, and its number may be another's by now
                     path.unlink()
@@ -162,9 +174,11 @@ class Quiet:
 
     def _read_clock(self) -> tuple[float, float, float]:
         try:
-            data = (self._directory / "clock").read_bytes()
+            fd = _opened(self._directory / "clock", os.O_RDONLY)
         except FileNotFoundError:
             return 0.0, 0.0, 0.0
+        with os.fdopen(fd, "rb") as file:
+            data = file.read(_CLOCK.size + 1)
         if len(data) != _CLOCK.size:
             return 0.0, 0.0, 0.0
         total_s, since_s, limit_s = _CLOCK.unpack(data)
@@ -172,7 +186,7 @@ class Quiet:
 
     def _write_clock(self, total_s: float, since_s: float, limit_s: float) -> None:
         """Only with the lock held. One small write over the old content: never seen torn."""
-        fd = os.open(self._directory / "clock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fd = _opened(self._directory / "clock", os.O_WRONLY | os.O_CREAT)
         try:
             os.pwrite(fd, _CLOCK.pack(total_s, since_s, limit_s), 0)
         finally:
@@ -183,6 +197,42 @@ class Quiet:
         total_s, since_s, limit_s = self._read_clock()
         if since_s > 0:
             self._write_clock(total_s + _elapsed(since_s, limit_s), 0.0, 0.0)
+
+
+def _opened(path: Path, flags: int) -> int:
+    """A file in the directory, and no other that a link would lead to. Raises OSError; TunerError
+    where there is a link."""
+    try:
+        return os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise TunerError(f"{path} is a link, so it is not used: remove it") from error
+        raise
+
+
+def _told(path: Path) -> tuple[str, str]:
+    """When a registered process started, and the number of who registered it; nothing where there
+    is no such file, or a link, or another user's."""
+    try:
+        fd = _opened(path, os.O_RDONLY)
+    except (OSError, TunerError):
+        return "", ""
+    with os.fdopen(fd, encoding="utf-8", errors="replace") as file:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+            return "", ""
+        born, _, by = file.read(100).partition(" ")
+        return born, by
+
+
+def _is_child(pid: int, parent: str) -> bool:
+    """Whether a process is this user's, and a child of the process with this number."""
+    fields = _stat(pid)
+    try:
+        ours = os.stat(f"/proc/{pid}").st_uid == os.geteuid()
+    except OSError:
+        return False
+    return ours and bool(fields) and fields[1] == parent
 
 
 def _elapsed(since_s: float, limit_s: float) -> float:

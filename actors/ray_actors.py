@@ -19,10 +19,12 @@ from actors.builder import Builder, Built
 from actors.pieces import joined
 from actors.quiet import Quiet
 from actors.runner import Runner
+from actors.shared_folder import SharedFolder
 from actors.space_worker import SpaceWorker
 from tuner.candidate import Candidate, Draft
 from tuner.effort import Timing
 from tuner.measure import Evaluated
+from tuner.own_folder import own_folder
 from tuner.record import Measurement
 from tuner.task import Instance, Task
 
@@ -41,7 +43,9 @@ class WorkerPlace:
         quiet: directory of the node's quiet lock; None where kernels do not run on the CPU.
         logs: what children print.
         scratch: reference outputs and the like; may be emptied at any time.
-        away: in place of the folder of these two, where a node does not have that.
+        away: in place of the folder of these two, where a node does not have that; it goes with
+            the last worker of the run there. This and `quiet` are in the user's own folder on the
+            node (`tuner.own_folder`), if they are not absolute.
     """
 
     quiet: Path | None
@@ -49,15 +53,25 @@ class WorkerPlace:
     scratch: Path
     away: Path | None = None
 
-    def on_this_node(self) -> WorkerPlace:
-        """The same for a node that may not see the run folder."""
+    def on_this_node(self) -> tuple[WorkerPlace, SharedFolder | None]:
+        """The same for a node that may not see the run folder, and what is held for it there.
+
+        Raises:
+            TunerError: a folder on the node is not this user's alone.
+        """
         if self.away is None or self.logs.parent.is_dir():
-            return self
-        return replace(self, logs=self.away / "logs", scratch=self.away / "scratch")
+            return self, None
+        folder = SharedFolder(own_folder() / self.away)
+        logs, scratch = folder.path / "logs", folder.path / "scratch"
+        return replace(self, logs=logs, scratch=scratch), folder
 
     def quiet_lock(self) -> Quiet | None:
-        """The node's quiet lock."""
-        return None if self.quiet is None else Quiet(self.quiet)
+        """The node's quiet lock.
+
+        Raises:
+            TunerError: its directory is not this user's alone.
+        """
+        return None if self.quiet is None else Quiet(own_folder() / self.quiet)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +104,19 @@ class Compiled:
 class _Alive:
     """A worker that gives signs of life."""
 
+    _worker: SpaceWorker | Builder | Runner
+    _away: SharedFolder | None
+
     @ray.method(concurrency_group="beat")  # type: ignore[untyped-decorator]
     def beat(self) -> None:
         """Answers at once, whatever the worker does meanwhile."""
+
+    @ray.method(concurrency_group="beat")  # type: ignore[untyped-decorator]
+    def leave(self) -> None:
+        """Remove what the worker keeps on its node; it is ended next."""
+        self._worker.leave()
+        if self._away is not None:
+            self._away.leave()
 
 
 def _about(device: str = "", toolchain: str = "") -> About:
@@ -103,8 +127,10 @@ def _about(device: str = "", toolchain: str = "") -> About:
 class SpaceActor(_Alive):
     """Evaluates drafts."""
 
+    _worker: SpaceWorker
+
     def __init__(self, name: str, place: WorkerPlace, *tasks: bytes) -> None:
-        place = place.on_this_node()
+        place, self._away = place.on_this_node()
         self._worker = SpaceWorker(log_dir=place.logs, quiet=place.quiet_lock(), name=name)
         self._worker.put_tasks(joined(tasks))
 
@@ -127,14 +153,16 @@ class SpaceActor(_Alive):
 class BuilderActor(_Alive):
     """Compiles candidates. Sees no GPU, so that none is touched by a compiler."""
 
+    _worker: Builder
+
     def __init__(self, name: str, place: WorkerPlace, *tasks: bytes) -> None:
         self._tasks: dict[str, Task] = {task.key: task for task in joined(tasks)}
-        place = place.on_this_node()
-        self._builder = Builder(log_dir=place.logs, quiet=place.quiet_lock(), name=name)
+        place, self._away = place.on_this_node()
+        self._worker = Builder(log_dir=place.logs, quiet=place.quiet_lock(), name=name)
 
     def ready(self) -> About:
         """Wait for the child to be warm."""
-        self._builder.ready()
+        self._worker.ready()
         return _about()
 
     @ray.method(num_returns=2)  # type: ignore[untyped-decorator]
@@ -142,7 +170,7 @@ class BuilderActor(_Alive):
         self, task_key: str, candidate: Candidate, deadline_s: float
     ) -> tuple[Compiled | Measurement, bytes]:
         """What was made, and the artifact; or how it failed, and nothing."""
-        built = self._builder.build(self._tasks[task_key], candidate, deadline_s)
+        built = self._worker.build(self._tasks[task_key], candidate, deadline_s)
         if isinstance(built, Built):
             return Compiled(built.build_s, built.sha256), built.artifact
         return built, b""
@@ -152,10 +180,12 @@ class BuilderActor(_Alive):
 class RunnerActor(_Alive):
     """Measures artifacts on one device."""
 
+    _worker: Runner
+
     def __init__(self, name: str, place: WorkerPlace, *tasks: bytes) -> None:
         self._tasks: dict[str, Task] = {task.key: task for task in joined(tasks)}
-        place = place.on_this_node()
-        self._runner = Runner(
+        place, self._away = place.on_this_node()
+        self._worker = Runner(
             target=next(iter(self._tasks.values())).target,
             log_dir=place.logs,
             scratch=place.scratch,
@@ -165,8 +195,8 @@ class RunnerActor(_Alive):
 
     def ready(self) -> About:
         """Wait for the child to be warm; the device and toolchain it measures."""
-        self._runner.ready()
-        return _about(*self._runner.about())
+        self._worker.ready()
+        return _about(*self._worker.about())
 
     def run(
         self,
@@ -184,7 +214,7 @@ class RunnerActor(_Alive):
         """
         if hashlib.sha256(artifact).hexdigest() != sha256:
             return None
-        return self._runner.run(
+        return self._worker.run(
             self._tasks[task_key],
             artifact,
             timing=timing,

@@ -152,6 +152,10 @@ class Runner:
         """Stop the child and remove what it left on disk."""
         self._child.close()
 
+    def leave(self) -> None:
+        """Remove what it keeps on disk, from any thread of a process that is about to end."""
+        self._child.leave()
+
     def _has_grown(self, fresh: bool) -> bool:
         size_bytes = self._child.rss_bytes()
         if fresh:

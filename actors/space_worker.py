@@ -105,5 +105,9 @@ class SpaceWorker:
         """Stop the child and remove what it left on disk."""
         self._child.close()
 
+    def leave(self) -> None:
+        """Remove what it keeps on disk, from any thread of a process that is about to end."""
+        self._child.leave()
+
     def _call(self, method: str, *args: object, deadline_s: float = _START_DEADLINE_S) -> Outcome:
         return self._child.call(method, *args, deadline_s=deadline_s)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
+import signal
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from actors.quiet import Quiet
+from actors.shared_folder import sweep
 from tuner.child import Child, Died, Outcome, Returned
+from tuner.folder_lock import try_lock
 
 HOARDING = {
     "MALLOC_TRIM_THRESHOLD_": str(256 << 20),
@@ -138,6 +140,18 @@ class WarmChild:
             self._folder.remove()
             self._folder = None
 
+    def leave(self) -> None:
+        """Kill the child and remove its files, from any thread of a process that is about to end.
+
+        Nothing else may be asked of it afterwards.
+        """
+        child, folder = self._child, self._folder
+        if child is not None and child.alive:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+        if folder is not None:
+            shutil.rmtree(folder.path, ignore_errors=True)
+
     def _forget(self) -> None:
         if self._quiet is not None and self._child is not None:
             self._quiet.unregister(self._child.pid)
@@ -153,14 +167,11 @@ class _Folder:
     _fd: int | None
 
     def __init__(self) -> None:
-        for stale in Path(tempfile.gettempdir()).glob(f"{_FOLDER_PREFIX}*"):
-            if (fd := _lock(stale)) is not None:
-                shutil.rmtree(stale, ignore_errors=True)
-                os.close(fd)
+        sweep(Path(tempfile.gettempdir()).glob(f"{_FOLDER_PREFIX}*"))
         for _ in range(_FOLDER_TRIES):
             self.path = Path(tempfile.mkdtemp(prefix=_FOLDER_PREFIX))
-            self._fd = _lock(self.path)
-            if self._fd is not None and self.path.exists():
+            self._fd = try_lock(self.path)
+            if self._fd is not None:
                 return  # else one who cleans up was faster, or there are no locks here
             self.remove()
         self.path, self._fd = Path(tempfile.mkdtemp(prefix=_FOLDER_PREFIX)), None
@@ -171,15 +182,3 @@ class _Folder:
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
-
-
-def _lock(folder: Path) -> int | None:
-    """A descriptor that holds the folder's lock, or None if it has an owner."""
-    with contextlib.suppress(OSError):
-        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return fd
-        except OSError:
-            os.close(fd)
-    return None

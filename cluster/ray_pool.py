@@ -21,6 +21,8 @@ _log = logging.getLogger(__name__)
 BEAT_S = 2.0
 """How often a worker is asked for a sign of life; Ray alone notices a lost machine after 15 s."""
 _FETCH_S = 10.0
+_LEAVE_S = 2.0
+"""What workers get to remove their files at the end, all of them together."""
 _REQUEUE_BEFORE_S = 5.0
 """A job that runs on a machine that leaves is given to another so long before that."""
 
@@ -66,6 +68,7 @@ class RayPool(Generic[Job]):
         refuses: why a worker that is ready cannot be used, from what it said; empty if it can.
             Who refuses sees to it that the next one is started elsewhere.
         beat: asks an actor for a sign of life; None where the pool waits for none.
+        leave: asks an actor to remove what it keeps on its machine; None where it keeps nothing.
         stop: ends an actor at once.
         suspect: told of the machine of each worker that is lost, before another is started.
         utilisation: told of what becomes of each worker.
@@ -81,6 +84,7 @@ class RayPool(Generic[Job]):
         worked_s: Callable[[Any], float | None] = lambda value: None,
         refuses: Callable[[Any], str] = lambda about: "",
         beat: Callable[[Any], Any] | None = None,
+        leave: Callable[[Any], Any] | None = None,
         stop: Callable[[Any], None] = ray.kill,
         suspect: Callable[[str], None] = lambda node: None,
         utilisation: Utilisation | None = None,
@@ -92,6 +96,7 @@ class RayPool(Generic[Job]):
         self._worked_s = worked_s
         self._refuses = refuses
         self._beat = beat
+        self._leave = leave
         self._stop = stop
         self._suspect = suspect
         self._utilisation = utilisation or Utilisation(clock)
@@ -167,7 +172,14 @@ class RayPool(Generic[Job]):
         return done
 
     def close(self) -> None:
-        """Stop all workers; what they hold is dropped."""
+        """Stop all workers; what they hold is dropped.
+
+        Those that do not answer leave their files to who starts next on their machine.
+        """
+        if self._leave is not None:
+            ready = [self._actors[name] for name in self._about if name in self._actors]
+            if leaving := [self._leave(actor) for actor in ready]:
+                ray.wait(leaving, num_returns=len(leaving), timeout=_LEAVE_S, fetch_local=False)
         for name, actor in self._actors.items():
             self._utilisation.gone(self._pool.kind, name)
             self._stop(actor)

@@ -53,6 +53,7 @@ class RaySpacePool:
             start=lambda name: self._with_model(start(name)),
             call=lambda actor, batch: actor.evaluate.remote(batch, BATCH_DEADLINE_S),
             beat=lambda actor: actor.beat.remote(),
+            leave=lambda actor: actor.leave.remote(),
             suspect=suspect,
             worked_s=lambda answer: float(answer[1]),
             utilisation=utilisation,

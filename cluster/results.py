@@ -156,6 +156,6 @@ def _open(run: Path) -> _Finished:
         )
     if not (winners or sets):
         raise TunerError(f"{run} has no results yet: nothing was measured")
-    model = load_model_copy(folder.model_dir)
+    model = load_model_copy(folder.model_dir, manifest.model_hash)
     lowered = lower(model.module, manifest.target)
     return _Finished(folder, model, manifest.target, lowered, winners, sets)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import tempfile
 import threading
 import time
 import traceback
@@ -42,6 +41,7 @@ from tuner.dynamic.kernel_set import KernelSet
 from tuner.errors import TunerError
 from tuner.learner import ProcessLearner
 from tuner.observer import Observer
+from tuner.own_folder import own_folder
 from tuner.progress import Snapshot
 from tuner.run_folder import RunFolder
 from tuner.run_lock import RunLock
@@ -65,6 +65,8 @@ _GOODBYE_S = 3.0
 """How long it answers after somebody was told of its end: others may watch it too."""
 _LINGER_S = 60.0
 """How long one that outlives its driver waits for somebody to ask how it ended."""
+_QUIET = Path("quiet")
+"""In what all runs of this user share on a node."""
 _FRUITLESS = 5
 """Deaths in a row without a single record in between, after which it is not started again."""
 
@@ -287,16 +289,9 @@ def _new_uuid(order: SearchOrder, run: RunFolder) -> Callable[[], str]:
     return lambda: run_uuid(run_place(order.url), run.read_manifest())
 
 
-def node_folder() -> Path:
-    """What all runs of this user share on a node."""
-    import getpass
-
-    return Path(tempfile.gettempdir()) / f"elastic-tuner-{getpass.getuser()}"
-
-
 def _place(order: SearchOrder, run: RunFolder) -> WorkerPlace:
-    quiet = node_folder() / "quiet" if order.cpu_target else None
-    away = node_folder() / "runs" / run_name(order.called)
+    quiet = _QUIET if order.cpu_target else None
+    away = Path("runs") / run_name(order.called)
     return WorkerPlace(quiet=quiet, logs=run.logs, scratch=run.scratch, away=away)
 
 
@@ -317,7 +312,7 @@ def _refuse_to_die_again(store: RecordStore) -> None:
 
 
 def _quiet(order: SearchOrder) -> Quiet | None:
-    return Quiet(node_folder() / "quiet") if order.cpu_target else None
+    return Quiet(own_folder() / _QUIET) if order.cpu_target else None
 
 
 def _runner_needs(cpu_target: bool, cluster: Cluster) -> dict[str, Any]:

@@ -59,6 +59,9 @@ class SlotHost:
     async def beat(self) -> None:
         """A sign of life."""
 
+    async def leave(self) -> None:
+        """It keeps nothing."""
+
     @ray.method(num_returns=2)  # type: ignore[untyped-decorator]
     async def build(self, task_key: str, candidate: Candidate, deadline_s: float) -> Any:
         """Takes as long as a build would."""

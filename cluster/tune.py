@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import logging
 import os
 import shutil
 import threading
@@ -16,7 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cluster.tune_result import TuneResult, result_of, together
+from tuner.atomic import put_folder
 from tuner.errors import TunerError
+from tuner.model_files import DamagedCopy, check_copy
 from tuner.options import DEVICE_WAIT_S, TuneOptions
 from tuner.progress import Snapshot
 from tuner.run_folder import Manifest, RunFolder, open_run
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
     from spaces.model import Model
     from tuner.candidate import Candidate
     from tuner.task import Task
+
+_log = logging.getLogger(__name__)
 
 Watch = Callable[[Snapshot], None]
 """Told how far a run is, on the thread that waits for it."""
@@ -246,8 +251,7 @@ def _opened(options: TuneOptions, model: Model, wanted: Manifest) -> tuple[RunFo
         folder = options.run or _new_folder(model.name)
     run, _ = open_run(folder, wanted)
     with RunLock(run.lock):  # refused early, and once more by the search, which keeps it
-        if not run.model_dir.exists():
-            _keep_model(model, options, run)
+        _keep_model(model, options, run)
     if remote is None:
         return run, ""
     put_model(remote)
@@ -255,13 +259,23 @@ def _opened(options: TuneOptions, model: Model, wanted: Manifest) -> tuple[RunFo
 
 
 def _keep_model(model: Model, options: TuneOptions, run: RunFolder) -> None:
-    """Copy the model into the run, whole or not at all."""
+    """Have a copy of the model in the run, whole or not at all; a damaged one is made anew."""
     from spaces.model_copy import save_model_copy
 
+    if run.model_dir.exists():
+        try:
+            return check_copy(run.model_dir, model.content_hash)
+        except DamagedCopy as damaged:
+            _log.error("%s: it is copied anew", damaged.finding)
     partial = run.model_dir.with_name("model.part")
     shutil.rmtree(partial, ignore_errors=True)
     save_model_copy(model, partial, inputs=options.model.inputs)
-    partial.rename(run.model_dir)
+    try:
+        if run.model_dir.exists():
+            shutil.rmtree(run.model_dir)
+        put_folder(partial, run.model_dir)
+    except OSError as error:
+        raise TunerError(f"cannot copy the model to {run.model_dir}: {error.strerror}") from error
 
 
 def _manifest(options: TuneOptions, model: Model, target: str) -> Manifest:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import json
-import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from spaces.extract import is_scheduled, key_of
 from spaces.intrinsics import stub_intrinsics
 from spaces.realize import InvalidCandidate, realize, task_module
 from spaces.target import parse_target
+from tuner.atomic import put_file
 from tuner.candidate import Candidate
 from tuner.errors import TunerError
 from tuner.task import Task
@@ -57,7 +57,7 @@ def export_database(
                     count += 1
             _check_written(Path(scratch), count)
             for name in (WORKLOADS, RECORDS):
-                os.replace(Path(scratch) / name, directory / name)
+                put_file(Path(scratch) / name, directory / name)
     except OSError as error:
         raise TunerError(
             f"cannot write the database to {directory}: {error.strerror or error}"

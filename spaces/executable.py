@@ -18,6 +18,7 @@ from spaces.prepack import pack_weights
 from spaces.realize import first_line
 from spaces.stack import cpu_pipeline
 from spaces.target import device_of, parse_target, target_kind
+from tuner.atomic import put_file
 from tuner.errors import TunerError
 
 Array = np.ndarray[Any, Any]
@@ -143,7 +144,7 @@ def export_library(executable: Executable, path: Path) -> None:
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         executable.library.export_library(str(scratch))
-        os.replace(scratch, path)
+        put_file(scratch, path)
     except OSError as error:
         raise TunerError(f"cannot write {path}: {error.strerror or error}") from error
     except (RuntimeError, ValueError) as error:

@@ -1,8 +1,9 @@
 """A copy of a model inside a run folder, so that the run needs the original no more.
 
 The folder holds `model.json` (what the model is called, its kind, its inputs and values for
-them), and beside it `model.onnx` (with `model.onnx.data` where it is large), `model.pt2`, or
-`module.json` with TVM's JSON of a module that a function made.
+them, checksums of the files: see `tuner.model_files`), and beside it `model.onnx` (with
+`model.onnx.data` where it is large), `model.pt2`, or `module.json` with TVM's JSON of a module that
+a function made.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from typing import Any
 from spaces.inputs import InputSpec
 from spaces.model import Model, ModelKind, import_file
 from tuner.errors import TunerError
+from tuner.model_files import DESCRIPTION, check_copy, checksums
 from tuner.options import IntRange
 from tuner.shapes import Domain, from_plain
 
 InputValues = tuple[tuple[str, "Path | IntRange"], ...]
-DESCRIPTION = "model.json"
 _FILES: dict[ModelKind, str] = {
     "onnx": "model.onnx",
     "torch": "model.pt2",
@@ -35,7 +36,8 @@ _MAX_ONE_FILE_BYTES = 1_500_000_000
 def save_model_copy(model: Model, directory: Path, *, inputs: InputValues = ()) -> None:
     """Copy a model, and the values given for its inputs, into a folder.
 
-    The description is written last: a folder that has one is complete.
+    The description is written last: a folder that has one is complete. None of it is synced to
+    the disk: `tuner.atomic.put_folder` does that, and gives the folder its name.
 
     Raises:
         TunerError: the folder cannot be written.
@@ -43,7 +45,9 @@ def save_model_copy(model: Model, directory: Path, *, inputs: InputValues = ()) 
     try:
         directory.mkdir(parents=True, exist_ok=True)
         _copy_body(model, directory / _FILES[model.kind])
-        text = json.dumps(_description(model, _copy_values(inputs, directory)), indent=1)
+        values = _copy_values(inputs, directory)
+        about = _description(model, values) | {"files": checksums(directory)}
+        text = json.dumps(about, indent=1)
         scratch = directory / f"{DESCRIPTION}.{os.getpid()}"
         scratch.write_text(text + "\n")
         os.replace(scratch, directory / DESCRIPTION)
@@ -51,15 +55,19 @@ def save_model_copy(model: Model, directory: Path, *, inputs: InputValues = ()) 
         raise TunerError(f"cannot copy the model to {directory}: {error}") from error
 
 
-def load_model_copy(directory: Path) -> Model:
+def load_model_copy(directory: Path, model_hash: str = "") -> Model:
     """The model that `save_model_copy` put into a folder; its `path` is the copy.
 
+    Args:
+        model_hash: of the run's model, as its manifest has it; empty is not compared.
+
     Raises:
-        TunerError: there is none, or it is incomplete.
+        TunerError: there is none, or it is not what was copied.
     """
     import tvm
 
     about = _read_description(directory)
+    check_copy(directory, model_hash)
     kind: ModelKind = about["kind"]
     path = directory / _FILES[kind]
     inputs = tuple(

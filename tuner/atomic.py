@@ -1,7 +1,8 @@
-"""Files that appear whole or not at all."""
+"""Files and folders that appear whole or not at all."""
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import secrets
@@ -24,6 +25,7 @@ def atomic_file(path: Path, *, replace: bool = True) -> Iterator[TextIO]:
 
     Raises:
         FileExistsError: there is a file and `replace` is false.
+        NotExclusive: `replace` is false, and the file system cannot tell who is first.
         OSError: the disk refuses, or at `path` is something else than a file.
     """
     if replace and path.exists() and not path.is_file():
@@ -39,8 +41,7 @@ def atomic_file(path: Path, *, replace: bool = True) -> Iterator[TextIO]:
         if replace:
             temporary.replace(path)
         else:
-            os.link(temporary, path)  # unlike a rename, refuses where there is a file
-            temporary.unlink()
+            name_first(temporary, path)
     except BaseException:
         with suppress(OSError):
             temporary.unlink()
@@ -52,17 +53,102 @@ def write_bytes(path: Path, data: bytes, *, mode: int = 0o644) -> None:
     """Replace a small file in one step: a reader sees the old or the new one, whole. What was
     written last may be lost with the power, unlike an `atomic_file`. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-    temporary.replace(path)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        temporary.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
 
 
-def sync_folder(folder: Path) -> None:
-    """Make new names in a folder durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
+def put_file(made: Path, path: Path) -> None:
+    """Put a file that was made beside `path` in its place, durable, whole or not at all.
+
+    Raises:
+        OSError: the disk refuses, or at `path` is a folder.
+    """
+    _sync(made)
+    made.replace(path)
+    sync_folder(path.parent)
+
+
+def put_folder(made: Path, path: Path) -> None:
+    """Put a folder that was made beside `path` in place, durable with all that is in it.
+
+    Until then nothing is at `path`, whatever happens to the machine.
+
+    Raises:
+        OSError: the disk refuses, or there is something already.
+    """
+    for folder, _, files in os.walk(made):
+        for name in files:
+            _sync(Path(folder) / name)
+        sync_folder(Path(folder))
+    made.rename(path)
+    sync_folder(path.parent)
+
+
+def name_first(temporary: Path, path: Path) -> None:
+    """Give a file its name, decided by the file system: of several who do this one succeeds.
+
+    By a hard link, which unlike a rename refuses where there is a file; where there are none
+    (FAT, exFAT, some SMB) by Linux's rename that refuses likewise. The temporary name is gone then.
+
+    Raises:
+        FileExistsError: another was first; the temporary file stays.
+        NotExclusive: the file system offers neither.
+    """
+    try:
+        os.link(temporary, path)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+    else:
+        temporary.unlink()
+        return
+    _rename_first(temporary, path)
+
+
+class NotExclusive(OSError):
+    """A file system that cannot give a whole file a name only if nobody has it."""
+
+
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+_NO_SUCH_RENAME = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
+_HERE = -100
+"""AT_FDCWD: a path is relative to the working folder."""
+_NO_REPLACE = 1
+"""RENAME_NOREPLACE of Linux."""
+
+
+def _rename_first(temporary: Path, path: Path) -> None:
+    library = ctypes.CDLL(None, use_errno=True)
+    try:
+        rename = library.renameat2
+    except AttributeError:
+        code = errno.ENOSYS
+    else:
+        names = os.fsencode(temporary), os.fsencode(path)
+        if rename(_HERE, names[0], _HERE, names[1], _NO_REPLACE) == 0:
+            return
+        code = ctypes.get_errno()
+    if code in _NO_SUCH_RENAME:
+        raise NotExclusive(code, "neither hard links nor exclusive renames", str(path))
+    raise OSError(code, os.strerror(code), str(path))
+
+
+def _sync(file: Path) -> None:
+    descriptor = os.open(file, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make new names in a folder durable."""
+    _sync(folder)

@@ -3,8 +3,9 @@
 An object is written to a hidden temporary file, synced, and then linked (or renamed) to its name,
 and the folder is synced: no reader sees half of it, and it outlives a power cut. A hard link is
 refused where there is a file, on NFS by the server itself, so of two who make an object one does.
-A file system without hard links gets files opened exclusively instead: as good against a second
-writer, but a kill in the middle leaves a torn object, as `tuner.segments` expects of the last one.
+Where there are no hard links, a rename that refuses likewise does it (`tuner.atomic.name_first`).
+A file system with neither is refused: a file that is opened exclusively and then written has its
+name before it is whole, and neither a full disk nor a successor can tell it from one at work.
 """
 
 from __future__ import annotations
@@ -16,11 +17,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tuner.atomic import sync_folder
+from tuner.atomic import NotExclusive, name_first, sync_folder
 from tuner.errors import TunerError
 from tuner.place import unreachable
-
-_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
 class FolderPlace:
@@ -39,13 +38,9 @@ class FolderPlace:
         file = self._root / path
         with self._mended(), self._temporary(file, data) as temporary:
             try:
-                os.link(temporary, file)  # unlike a rename, refuses where there is a file
+                name_first(temporary, file)
             except FileExistsError:
                 return False
-            except OSError as error:
-                if error.errno not in _NO_LINKS:
-                    raise
-                return _create_in_place(file, data)
             sync_folder(file.parent)
             return True
 
@@ -78,12 +73,20 @@ class FolderPlace:
                 ]
         return sorted(found)
 
-    def delete(self, path: str) -> None:
-        """See `Place.delete`."""
+    def remove(self, path: str, data: bytes) -> bool:
+        """See `Place.remove`."""
         file = self._root / path
+        taken = _beside(file)
         with self._mended(), suppress(FileNotFoundError):
-            file.unlink()
-            sync_folder(file.parent)
+            if file.read_bytes() != data:
+                return False
+            file.rename(taken)  # one of all who try gets it, and can look at what it got
+            if taken.read_bytes() == data:
+                taken.unlink()
+                sync_folder(file.parent)
+                return True
+            name_first(taken, file)  # another one's, put there in between: give it back
+        return False
 
     @contextmanager
     def _temporary(self, file: Path, data: bytes) -> Iterator[Path]:
@@ -92,7 +95,7 @@ class FolderPlace:
         file.parent.mkdir(parents=True, exist_ok=True)
         for folder in made:
             sync_folder(folder.parent)
-        temporary = file.with_name(f".{file.name}.{secrets.token_hex(4)}.tmp")
+        temporary = _beside(file)
         try:
             with temporary.open("xb") as stream:
                 stream.write(data)
@@ -107,22 +110,20 @@ class FolderPlace:
     def _mended(self) -> Iterator[None]:
         try:
             yield
+        except NotExclusive as error:
+            raise TunerError(
+                f"{self.name}: its file system has neither hard links nor exclusive renames, so it "
+                "cannot keep a second writer out: use another"
+            ) from error
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise TunerError(f"{self.name}: no space left there; free some") from error
             raise unreachable(self.name, error) from error
 
 
-def _create_in_place(file: Path, data: bytes) -> bool:
-    try:
-        with file.open("xb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-    except FileExistsError:
-        return False
-    sync_folder(file.parent)
-    return True
+def _beside(file: Path) -> Path:
+    """A hidden name of nobody's in the folder of a file."""
+    return file.with_name(f".{file.name}.{secrets.token_hex(4)}.tmp")
 
 
 def _unless_missing(error: OSError) -> None:

@@ -99,8 +99,9 @@ class Lease:
         self._holder = Holder(
             socket.gethostname(), _machine(), os.getpid(), secrets.token_hex(8), clock()
         )
+        self._held = False
         self.epoch = 0
-        """Number of the lease; 0 as long as there is none."""
+        """Number of the last lease taken, also when it was given back; 0 before the first."""
 
     @property
     def renew_every_s(self) -> float:
@@ -126,7 +127,7 @@ class Lease:
                 f"{self._place.name}: the storage overwrites an object that was to be made only "
                 "if there is none, so it cannot keep a second writer out: use another"
             )
-        self.epoch = last + 1
+        self.epoch, self._held = last + 1, True
         self._renewed_s = self._monotonic()
 
     def _latest(self) -> int:
@@ -156,9 +157,11 @@ class Lease:
         """Show that this process lives, if it is time to; does nothing before.
 
         Raises:
-            LeaseLost: there is a newer lease.
+            LeaseLost: there is a newer lease, or this one was given back.
             TunerError: trouble with the place; the lease may still be held.
         """
+        if not self._held:
+            raise LeaseLost(f"{self._place.name}: this process gave its right to write back")
         if self._monotonic() - self._renewed_s < self.renew_every_s:
             return
         if (newer := self._read(self.epoch + 1)) is not None:
@@ -174,9 +177,9 @@ class Lease:
         Raises:
             TunerError: trouble with the place; the lease will run out by itself.
         """
-        if self.epoch:
-            epoch, self.epoch = self.epoch, 0
-            self._place.replace(_path(epoch), _text(replace(self._holder, released=True)))
+        if self._held:
+            self._held = False
+            self._place.replace(_path(self.epoch), _text(replace(self._holder, released=True)))
 
     def _is_mine(self, number: int) -> bool:
         """Whether an attempt that was not answered took the lease all the same."""

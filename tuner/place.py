@@ -39,8 +39,8 @@ class Place(Protocol):
     def list(self, prefix: str) -> list[str]:
         """Names of all objects that begin with `prefix`, sorted. It ends with a slash."""
 
-    def delete(self, path: str) -> None:
-        """Forget an object; does nothing where there is none."""
+    def remove(self, path: str, data: bytes) -> bool:
+        """Forget an object if it is this one; False, and nothing changes, if it is not."""
 
 
 class MemoryPlace:
@@ -75,10 +75,13 @@ class MemoryPlace:
         with self._lock:
             return sorted(path for path in self.objects if path.startswith(prefix))
 
-    def delete(self, path: str) -> None:
-        """See `Place.delete`."""
+    def remove(self, path: str, data: bytes) -> bool:
+        """See `Place.remove`."""
         with self._lock:
-            self.objects.pop(path, None)
+            if self.objects.get(path) != data:
+                return False
+            del self.objects[path]
+            return True
 
 
 def unreachable(name: str, error: Exception) -> TunerError:

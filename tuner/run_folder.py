@@ -29,7 +29,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tuner.atomic import atomic_file
+from tuner.atomic import NotExclusive, atomic_file
 from tuner.errors import TunerError
 from tuner.options import MAX_KERNELS
 
@@ -249,10 +249,8 @@ def _create_manifest(run: RunFolder, wanted: Manifest) -> None:
             file.write(wanted.to_json())
     except FileExistsError:
         return  # another process was first: the caller compares
-    except OSError as error:
-        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP):
-            raise
-        run.write_manifest(wanted)  # a file system without hard links
+    except NotExclusive:
+        run.write_manifest(wanted)  # of two at the same moment the last one counts
 
 
 def _refuse_foreign_files(run: RunFolder) -> None:

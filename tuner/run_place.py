@@ -11,24 +11,33 @@
 Each machine has a working folder for it, which is a run folder (`tuner.run_folder`) whose
 `records.sqlite` is an index of the segments. It may be deleted at any time while nobody uses it:
 only logs and an MLflow database that lies in it are lost, and the latter is told everything again.
+No record is ever in there alone: the index gets it after its segment is written.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import logging
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import NAMESPACE_URL, uuid5
 
+from tuner.atomic import put_folder
 from tuner.errors import TunerError
+from tuner.folder_lock import locked
+from tuner.machine import machine_name
+from tuner.model_files import DamagedCopy, check_copy
 from tuner.mounts import MOUNTINFO, file_system, is_shared
+from tuner.own_folder import own_folder, own_folder_path
 from tuner.place import Place
 from tuner.place_url import check_url, open_place
 from tuner.run_folder import Manifest, RunFolder, manifest_from_json, refuse_other_run
+from tuner.run_lock import RunLock
 from tuner.segment_index import catch_up
 from tuner.segment_store import SegmentStore
 from tuner.sqlite_store import SqliteStore
@@ -37,6 +46,10 @@ _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _MANIFEST = "run.json"
 _MODEL = "model.json"
 _LOCAL_STORE = "records.sqlite"
+_WORKING_S = 600.0
+"""What another process gets to bring the model here."""
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +76,20 @@ class RunPlace:
         return open_place(self.url)
 
 
-def run_place(url: str, caches: Path | None = None) -> RunPlace:
+def run_place(url: str, caches: Path | None = None, mountinfo: Path = MOUNTINFO) -> RunPlace:
     """The run at a URL; nothing is opened or made.
+
+    The working folder lies on a disk of this machine, in a folder that is called after it: where
+    the cache is on a file system that several machines mount, in a temporary folder instead. One
+    that earlier versions made for all machines alike is gone on with where it is on a local disk.
 
     Args:
         caches: where the working folders of all such runs are; None is this user's cache folder.
+        mountinfo: what is mounted where, in the form of Linux.
 
     Raises:
         UsageError: the URL cannot name a run.
+        TunerError: no disk of this machine is known that could hold the working folder.
     """
     check_url(url)
     url = url.rstrip("/")
@@ -78,7 +97,24 @@ def run_place(url: str, caches: Path | None = None) -> RunPlace:
         import platformdirs
 
         caches = Path(platformdirs.user_cache_dir("elastic-tuner")) / "runs"
-    return RunPlace(url, caches / hashlib.sha256(url.encode()).hexdigest()[:16])
+    called = hashlib.sha256(url.encode()).hexdigest()[:16]
+    local = _on_a_local_disk(caches, mountinfo)
+    if local == caches and (old := RunPlace(url, caches / called)).run.manifest.exists():
+        return old
+    return RunPlace(url, local / machine_name() / called)
+
+
+def _on_a_local_disk(caches: Path, mountinfo: Path) -> Path:
+    """The folder of working folders, or one in its place where SQLite would lose data in it."""
+    if not is_shared(kind := file_system(caches, mountinfo)):
+        return caches
+    temporary = own_folder_path() / "working"
+    if is_shared(file_system(temporary, mountinfo)):
+        raise TunerError(
+            f"{caches} is on {kind}, where SQLite loses data, and so is {temporary}: "
+            "set XDG_CACHE_HOME to a folder on a disk of this machine"
+        )
+    return temporary
 
 
 def begin(remote: RunPlace, wanted: Manifest) -> None:
@@ -93,7 +129,11 @@ def begin(remote: RunPlace, wanted: Manifest) -> None:
     if place.read([_MANIFEST]).get(_MANIFEST) is None:
         place.create(_MANIFEST, wanted.to_json().encode())
     refuse_other_run(remote.url, _settle(remote, place), wanted)
-    _get_model(remote, place)
+    try:
+        _get_model(remote, place)
+    except DamagedCopy as damaged:
+        _log.error("%s: it is put there anew", damaged.finding)
+        place.remove(_MODEL, place.read([_MODEL]).get(_MODEL, b""))
     catch_up(place, remote.run.store)
 
 
@@ -177,16 +217,18 @@ def put_model(remote: RunPlace) -> None:
     Raises:
         TunerError: trouble with the place or the disk.
     """
-    place = remote.place
+    place, run = remote.place, remote.run
     if place.read([_MODEL]):
         return
-    files = {}
-    folder = remote.run.model_dir
+    files, folder = {}, run.model_dir
+    check_copy(folder, run.read_manifest().model_hash)
     try:
         for file in sorted(path for path in folder.rglob("*") if path.is_file()):
             data = file.read_bytes()
             files[file.relative_to(folder).as_posix()] = checksum = _checksum(data)
-            place.create(f"model/{checksum}", data)  # if it is there, it is this
+            path = f"model/{checksum}"
+            if not place.create(path, data) and place.read([path]).get(path) != data:
+                place.replace(path, data)  # it was damaged there
     except OSError as error:
         raise TunerError(f"cannot read {folder}: {error.strerror}") from error
     place.create(_MODEL, (json.dumps({"files": files}, indent=1) + "\n").encode())
@@ -207,14 +249,36 @@ def _settle(remote: RunPlace, place: Place) -> Manifest:
     text = place.read([_MANIFEST])[_MANIFEST].decode("utf-8", "replace")
     shared = manifest_from_json(text, where=f"{remote.url}/{_MANIFEST}")
     if _known(run) != shared:
-        try:
-            if run.root.exists():
-                shutil.rmtree(run.root)  # of a run that was at this URL before
-            run.root.mkdir(parents=True)
-        except OSError as error:
-            raise TunerError(f"cannot make {run.root} anew: {error.strerror}") from error
-        run.write_manifest(shared)
+        with _working(remote), RunLock(run.lock):
+            if _known(run) != shared:
+                _empty(run)  # of a run that was at this URL before
+                run.write_manifest(shared)
     return shared
+
+
+@contextlib.contextmanager
+def _working(remote: RunPlace) -> Iterator[None]:
+    """The working folder, made if it is missing, and nobody else who changes what it is of."""
+    if remote.work.is_relative_to(own_folder_path()):
+        own_folder()
+    try:
+        remote.run.root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise TunerError(f"cannot make {remote.run.root}: {error.strerror}") from error
+    with locked(remote.work, wait_s=_WORKING_S):
+        yield
+
+
+def _empty(run: RunFolder) -> None:
+    """Remove all that a run folder holds, for the holder of its lock, which stays."""
+    try:
+        for path in run.root.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            elif path != run.lock:
+                path.unlink()
+    except OSError as error:
+        raise TunerError(f"cannot make {run.root} anew: {error.strerror}") from error
 
 
 def _known(run: RunFolder) -> Manifest | None:
@@ -225,23 +289,45 @@ def _known(run: RunFolder) -> Manifest | None:
 
 
 def _get_model(remote: RunPlace, place: Place) -> None:
-    """Bring the copy of the model here, whole or not at all, if the place has one."""
+    """Bring the copy of the model here, whole or not at all, if the place has one.
+
+    Raises:
+        DamagedCopy: what the place has is not what was copied.
+    """
     run = remote.run
     listed = place.read([_MODEL]).get(_MODEL)
-    if listed is None or run.model_dir.exists():
+    if listed is None or _has_model(run):
         return
-    partial = run.model_dir.with_name("model.part")
-    shutil.rmtree(partial, ignore_errors=True)
+    partial = run.model_dir.with_name("model.fetched")
+    with _working(remote):
+        if _has_model(run):
+            return  # another one brought it meanwhile
+        try:
+            shutil.rmtree(partial, ignore_errors=True)
+            for name, checksum in _files(remote, listed).items():
+                data = place.read([f"model/{checksum}"]).get(f"model/{checksum}", b"")
+                if _checksum(data) != checksum:
+                    raise DamagedCopy(remote.url, f"model/{checksum} is missing or damaged")
+                (partial / name).parent.mkdir(parents=True, exist_ok=True)
+                (partial / name).write_bytes(data)
+            check_copy(partial, run.read_manifest().model_hash, where=remote.url)
+            if run.model_dir.exists():
+                shutil.rmtree(run.model_dir)  # damaged here
+            put_folder(partial, run.model_dir)
+        except OSError as error:
+            raise TunerError(f"cannot write {partial}: {error.strerror}") from error
+
+
+def _has_model(run: RunFolder) -> bool:
+    """Whether a copy of the model is here, and whole."""
+    if not run.model_dir.exists():
+        return False
     try:
-        for name, checksum in _files(remote, listed).items():
-            data = place.read([f"model/{checksum}"]).get(f"model/{checksum}", b"")
-            if _checksum(data) != checksum:
-                raise TunerError(f"{remote.url}/model/{checksum} is missing or damaged")
-            (partial / name).parent.mkdir(parents=True, exist_ok=True)
-            (partial / name).write_bytes(data)
-        partial.rename(run.model_dir)
-    except OSError as error:
-        raise TunerError(f"cannot write {partial}: {error.strerror}") from error
+        check_copy(run.model_dir, run.read_manifest().model_hash)
+    except DamagedCopy as damaged:
+        _log.error("%s: it is fetched anew", damaged.finding)
+        return False
+    return True
 
 
 def _files(remote: RunPlace, listed: bytes) -> Mapping[str, str]:

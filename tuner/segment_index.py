@@ -18,7 +18,9 @@ from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 
+from tuner.atomic import sync_folder, write_bytes
 from tuner.errors import TunerError
+from tuner.folder_lock import locked
 from tuner.place import Place
 from tuner.segment_log import Position, holds, read_on
 from tuner.segments import Alive, Begun, Ended, Entry, Measured, Segment, TasksPut
@@ -68,18 +70,19 @@ def open_index(place: Place, path: Path) -> tuple[SqliteStore, Position]:
         TunerError: trouble with the place or the local disk, or at `path` are records of a run
             that has no segments.
     """
-    at = _usable(place, path)
-    if at is None:
-        discard(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise TunerError(f"cannot make {path.parent}: {error.strerror}") from error
-    store = SqliteStore(path)
-    if at is None:
-        at = Position()
-        mark(store, at)
-    return store, at
+    with locked(path.parent):  # nobody discards what another has just begun
+        at = _usable(place, path)
+        if at is None:
+            discard(path)
+        store = SqliteStore(path)
+        if at is None:
+            at = Position()
+            mark(store, at)
+        return store, at
 
 
 def catch_up(place: Place, path: Path) -> None:
@@ -115,15 +118,29 @@ def mark(store: SqliteStore, at: Position) -> None:
 def discard(index: Path) -> None:
     """Forget an index, and what SQLite keeps beside it.
 
+    A log that is left behind would be played into whatever database has the name next; a database
+    without its log may be half of a transaction. So the database is first exchanged for an empty
+    one, for which SQLite plays no log, then the log goes, and the name last: wherever a kill or a
+    power cut comes in between, nothing of the old one is ever read again.
+
     Raises:
         TunerError: the disk refuses.
     """
     try:
-        for suffix in ("", "-wal", "-shm"):
+        if not any(file.exists() for file in _files(index)):
+            return
+        write_bytes(index, b"")
+        sync_folder(index.parent)
+        for file in reversed(_files(index)):
             with suppress(FileNotFoundError):
-                index.with_name(f"{index.name}{suffix}").unlink()
+                file.unlink()
+            sync_folder(index.parent)
     except OSError as error:
         raise TunerError(f"cannot remove {index}: {error.strerror}") from error
+
+
+def _files(index: Path) -> list[Path]:
+    return [index.with_name(f"{index.name}{suffix}") for suffix in ("", "-shm", "-wal")]
 
 
 def _usable(place: Place, path: Path) -> Position | None:

@@ -1,12 +1,13 @@
 """The chain of segments in a place: reading it on from where one was, adding to its end.
 
 The number of a segment is its name, and an object is made only if there is none: so exactly one
-segment has each number, whoever tried. A torn last segment counts as never written; it can only be
-there where a file system lacks hard links, or the disk is at fault.
+segment has each number, whoever tried. A torn last segment counts as never written; no place makes
+one, but a disk may be at fault, and earlier versions wrote in place where there are no hard links.
 """
 
 from __future__ import annotations
 
+import itertools
 import logging
 import re
 from collections.abc import Iterator
@@ -111,14 +112,24 @@ def add(place: Place, segment: Segment) -> Position | None:
 
 
 def put_aside(place: Place, number: int) -> bool:
-    """Move a torn segment out of the way, for the holder of the lease; False if it is whole."""
+    """Move a torn segment out of the way, for the holder of the lease; False if it is whole.
+
+    Only what was seen to be torn is removed, and only once a copy is kept: where a newer holder of
+    the lease has put a segment of its own there meanwhile, that one stays.
+    """
     data = place.read([path_of(number)]).get(path_of(number))
-    if data is not None:
-        try:
-            checksum_of(data)
-        except Torn:
-            kept = f"{_DAMAGED}{number:08}-{len(place.list(_DAMAGED)) + 1}.seg"
-            place.create(kept, data)
-            place.delete(path_of(number))
-            return True
+    if data is None:
+        return False
+    try:
+        checksum_of(data)
+    except Torn:
+        _keep_damaged(place, number, data)
+        return place.remove(path_of(number), data)
     return False
+
+
+def _keep_damaged(place: Place, number: int, data: bytes) -> None:
+    for n in itertools.count(1):
+        kept = f"{_DAMAGED}{number:08}-{n}.seg"
+        if place.create(kept, data) or place.read([kept]).get(kept) == data:
+            return

@@ -45,6 +45,7 @@ class SegmentStore:
         oldest_s: how long a record may wait for others to go with.
         beat_s: the same for a heartbeat.
         patience_s: how long a place that fails is tried again.
+        answer_s: what a place that stalls gets beyond that, before a wait for it is given up.
         clock: seconds that never go back.
 
     Raises:
@@ -61,6 +62,7 @@ class SegmentStore:
         oldest_s: float = 2.0,
         beat_s: float = 30.0,
         patience_s: float = 60.0,
+        answer_s: float = 30.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._place = place
@@ -71,14 +73,20 @@ class SegmentStore:
         self._closed = False
         with contextlib.ExitStack() as undo:
             self._lease.acquire()
-            undo.callback(self._give_lease_back)
+            undo.callback(self._give_unused_lease_back)
             self._index, at = open_index(place, index)
             undo.callback(self._index.close)
             at = self._seal(advance(place, self._index, at))
             undo.pop_all()
         self._begun = len(self._index.sessions())
         self._writer = SegmentWriter(
-            place, self._lease, at, self._keep, patience_s=patience_s, clock=clock
+            place,
+            self._lease,
+            at,
+            self._keep,
+            patience_s=patience_s,
+            answer_s=answer_s,
+            clock=clock,
         )
         self._lock = self._writer.lock
         self._writer.start()
@@ -246,6 +254,8 @@ class SegmentStore:
     def close(self) -> None:
         """Make everything durable, give the lease back and let go of the index.
 
+        See `SegmentWriter.close` for a place that does not answer.
+
         Raises:
             TunerError: not everything could be made durable, and nobody was told so yet.
         """
@@ -256,8 +266,7 @@ class SegmentStore:
             self._writer.close()
         finally:
             self._index.close()
-            self._give_lease_back()
 
-    def _give_lease_back(self) -> None:
+    def _give_unused_lease_back(self) -> None:
         with contextlib.suppress(TunerError):  # else it runs out by itself
             self._lease.release()

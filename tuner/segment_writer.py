@@ -1,12 +1,14 @@
 """The one thread that adds segments: entries go in, and come out when they are durable.
 
 A segment is added as soon as 64 records wait, the first entry that waits is due, or somebody waits
-for it. The same thread renews the lease. A place that fails is tried again for a while; then the
-error is kept, and raised to whoever asks for anything.
+for it. The same thread renews the lease and, as the last thing it does, gives it back: so nothing
+is ever written with a lease that was given back, however long a place stalls. A place that fails is
+tried again for a while; then the error is kept, and raised to whoever asks for anything.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
 import time
@@ -24,8 +26,6 @@ _T = TypeVar("_T")
 
 _BACKLOG = 16 * MOST_RECORDS
 """Entries that may wait while the place does not answer."""
-_SLACK_S = 30.0
-"""What the thread gets to answer beyond its own patience."""
 
 
 class SegmentWriter:
@@ -33,11 +33,12 @@ class SegmentWriter:
 
     Args:
         place: where the chain is.
-        lease: held; the caller gives it back after `close`.
+        lease: held; from `start` on it is this object's, which gives it back.
         at: the end of the chain, sealed under this lease.
         kept: told on the thread, under the lock, what became durable and where the chain ends now;
             what it raises is fatal.
         patience_s: how long a place that fails is tried again.
+        answer_s: what the thread gets to answer beyond that, before a wait for it is given up.
         clock: seconds that never go back.
     """
 
@@ -49,17 +50,20 @@ class SegmentWriter:
         kept: Callable[[Sequence[Entry], Position], None],
         *,
         patience_s: float,
+        answer_s: float = 30.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._place, self._lease, self._at, self._kept = place, lease, at, kept
+        self._epoch = lease.epoch
         self._patience_s, self._clock = patience_s, clock
+        self._wait_s = patience_s + answer_s
         self._queue: deque[tuple[Entry, float]] = deque()
         """What is not durable yet, each with when it must be on its way."""
         self._beats: dict[int, tuple[Alive, float]] = {}
         self._given = self._durable = self._urgent = 0
         """Entries ever given, those that are durable, those that somebody waits for."""
         self._error: TunerError | None = None
-        self._told = self._closing = False
+        self._told = self._closing = self._given_up = False
         self._thread = threading.Thread(target=self._work, name="segments", daemon=True)
         self.lock = threading.Condition(threading.RLock())
         """Held while the queue or what `kept` writes to changes."""
@@ -124,7 +128,11 @@ class SegmentWriter:
                 raise self._error
 
     def close(self) -> None:
-        """Make everything durable and end the thread.
+        """Make everything durable, end the thread and give the lease back.
+
+        A thread that the place keeps waiting for longer than anyone waits is left behind: it may
+        finish the one change that it is at, and makes no other. The lease stays taken until it
+        runs out by itself, or the thread comes back and gives it back.
 
         Raises:
             TunerError: not everything could be made durable, and nobody was told so yet.
@@ -136,19 +144,22 @@ class SegmentWriter:
             failed = error
         with self.lock:
             self._closing = True
+            self._given_up = failed is not None
             self.lock.notify_all()
-        self._thread.join(self._patience_s + _SLACK_S)
+        self._thread.join(self._wait_s)
+        with self.lock:
+            self._given_up = True
         if failed is not None and not told:
             raise failed
 
     def _wait(self, reached: Callable[[], bool]) -> None:
         """Wait for the thread, with the lock held once."""
-        deadline_s = self._clock() + self._patience_s + _SLACK_S
+        deadline_s = self._clock() + self._wait_s
         while not reached():
             self.check()
-            if self._clock() >= deadline_s:
+            if (left_s := deadline_s - self._clock()) <= 0:
                 raise TunerError(f"{self._place.name} does not answer: run this again later")
-            self.lock.wait(1.0)
+            self.lock.wait(min(1.0, left_s))
         self.check()
 
     def _take_beats(self) -> None:
@@ -170,6 +181,9 @@ class SegmentWriter:
             mended = TunerError(f"{self._place.name}: {type(error).__name__}: {error}")
             mended.__cause__ = error
             self._fail(mended)
+        finally:
+            with contextlib.suppress(Exception):  # the border again; then it runs out by itself
+                self._lease.release()
 
     def _fail(self, error: TunerError) -> None:
         with self.lock:
@@ -180,6 +194,8 @@ class SegmentWriter:
         """What goes into the next segment: nothing if the lease comes first, None at the end."""
         with self.lock:
             renew_s = self._clock() + self._lease.renew_every_s
+            if self._given_up:
+                return None
             while (wait_s := self._due_s() - self._clock()) > 0:
                 if self._closing:
                     return None
@@ -205,12 +221,14 @@ class SegmentWriter:
 
     def _write(self, entries: list[Entry]) -> None:
         at = self._at
-        segment = Segment(at.number + 1, self._lease.epoch, at.checksum, tuple(entries))
+        segment = Segment(at.number + 1, self._epoch, at.checksum, tuple(entries))
         added = self._retried(lambda: add(self._place, segment))
         if added is None:
             raise lost(self._place, "another process")
         self._at = added
         with self.lock:
+            if self._given_up:
+                return  # the index may be closed by now; it reads the segment later
             for _ in entries:
                 self._queue.popleft()
             self._durable += len(entries)
@@ -218,7 +236,10 @@ class SegmentWriter:
             self.lock.notify_all()
 
     def _retried(self, ask: Callable[[], _T]) -> _T:
-        """Ask a place, again where it fails, for as long as there is patience."""
+        """Ask a place, again where it fails, for as long as there is patience.
+
+        Not once nobody waits any more: what was told to fail must not come true later.
+        """
         until_s = self._clock() + self._patience_s
         pause_s = 0.1
         while True:
@@ -227,7 +248,7 @@ class SegmentWriter:
             except LeaseLost:
                 raise
             except TunerError:
-                if self._clock() + pause_s >= until_s:
+                if self._given_up or self._clock() + pause_s >= until_s:
                     raise
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, 5.0)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import shutil
+import threading
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -200,6 +202,42 @@ def test_folders_of_killed_owners_are_removed_and_others_are_left(
     first.close()
     second.close()
     assert list(temporary.iterdir()) == []
+
+
+def test_one_whose_process_is_about_to_end_leaves_nothing(
+    fake: Callable[..., Builder], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    builder = fake()
+    built(builder.build(TASK, candidate("a"), WAIT_S))
+    assert len(list(temporary.iterdir())) == 1
+    leaving = threading.Thread(target=builder.leave)
+    leaving.start()
+    leaving.join(WAIT_S)
+    assert list(temporary.iterdir()) == []
+    assert not builder._child._child.alive
+
+
+@pytest.mark.parametrize("planted", ["a link", "another user's"])
+def test_only_folders_of_ones_own_are_removed(
+    fake: Callable[..., Builder], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, planted: str
+) -> None:
+    temporary, victim = tmp_path / "tmp", tmp_path / "tmp" / "tuner-work-victim"
+    temporary.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    if planted == "a link":
+        victim = tmp_path / "victim"
+        (temporary / "tuner-work-link").symlink_to(victim)
+    elif os.geteuid() != 0:
+        pytest.skip("only root can plant what is another's")
+    victim.mkdir()
+    (victim / "file").touch()
+    if planted != "a link":
+        os.chown(victim, 12345, 12345)
+    fake().ready()
+    assert (victim / "file").exists()
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from actors.quiet import NotQuiet, Quiet
+from tuner.errors import TunerError
 
 WAIT_S = 60.0
 BUSY = "import sys\nn = 0\nwhile True:\n    n += 1\n    print(n, flush=True)"
@@ -242,3 +243,69 @@ def test_a_holder_that_is_stuck_is_overruled(busy: Busy, tmp_path: Path) -> None
         process.send_signal(signal.SIGSTOP)
         until(lambda: watch() >= 0.2 and busy.moves())
         assert watch() == pytest.approx(0.2)
+
+
+class TestPlanted:
+    """Files that are not of a worker of this user: nothing is stopped for them, or written to."""
+
+    def plant(self, folder: Path, pid: int) -> Path:
+        """What a process writes that knows how."""
+        born = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+        file = folder / "quiet" / str(pid)
+        file.write_text(f"{born} {os.getpid()}")
+        return file
+
+    def test_a_file_as_ours_stops_it(self, quiet: Quiet, busy: Busy, tmp_path: Path) -> None:
+        self.plant(tmp_path, busy.pid)
+        with quiet.section(WAIT_S):
+            assert state(busy.pid) == "T"
+
+    @pytest.mark.parametrize("by", ["", "1", f"{2**22}"])
+    def test_a_process_that_is_no_child_of_who_registered_it_goes_on(
+        self, quiet: Quiet, busy: Busy, tmp_path: Path, by: str
+    ) -> None:
+        file = self.plant(tmp_path, busy.pid)
+        file.write_text(f"{file.read_text().split()[0]} {by}")
+        with quiet.section(WAIT_S):
+            assert busy.moves()
+
+    def test_a_file_that_is_a_link_stops_nobody(
+        self, quiet: Quiet, busy: Busy, tmp_path: Path
+    ) -> None:
+        file = self.plant(tmp_path, busy.pid)
+        file.symlink_to(file.rename(tmp_path / "elsewhere"))
+        with quiet.section(WAIT_S):
+            assert busy.moves()
+        assert (tmp_path / "elsewhere").exists()
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only root can plant what is another's")
+    def test_nor_does_another_users(self, quiet: Quiet, busy: Busy, tmp_path: Path) -> None:
+        os.chown(self.plant(tmp_path, busy.pid), 12345, 12345)
+        with quiet.section(WAIT_S):
+            assert busy.moves()
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only root can start another's")
+    def test_another_users_process_goes_on(self, quiet: Quiet, tmp_path: Path) -> None:
+        process = subprocess.Popen(["sleep", "100"], user=12345, process_group=0)
+        try:
+            self.plant(tmp_path, process.pid)
+            with quiet.section(WAIT_S):
+                assert state(process.pid) != "T"
+        finally:
+            process.kill()
+            process.wait()
+
+    @pytest.mark.parametrize("name", ["clock", "lock"])
+    def test_a_link_is_not_written_through(self, quiet: Quiet, tmp_path: Path, name: str) -> None:
+        victim = tmp_path / "victim"
+        victim.write_text("precious")
+        (tmp_path / "quiet" / name).symlink_to(victim)
+        with pytest.raises(TunerError, match=f"{name} is a link") as caught:
+            quiet.section(WAIT_S).__enter__()
+        assert "\n" not in str(caught.value)
+        assert victim.read_text() == "precious"
+
+    def test_a_directory_that_is_one_is_refused(self, tmp_path: Path) -> None:
+        (tmp_path / "quiet").symlink_to(tmp_path)
+        with pytest.raises(TunerError, match="is a link"):
+            Quiet(tmp_path / "quiet")

@@ -32,6 +32,9 @@ class Odd:
             raise ValueError("odd")
         return f"did {job}"
 
+    def leave(self, folder: str) -> None:
+        open(os.path.join(folder, str(os.getpid())), "w").close()
+
 
 def _first_time(path: str) -> bool:
     try:
@@ -140,3 +143,49 @@ def test_a_hanging_worker_is_killed_at_the_deadline_of_its_lease() -> None:
     (after,) = run(pool, lambda d: len(d) >= 1)
     assert after.value == "did after"
     pool.close()
+
+
+def test_workers_leave_before_they_are_ended(tmp_path: Any) -> None:
+    pool = make_pool(leave=lambda handle: handle.leave.remote(str(tmp_path)))
+    pool.resize(2)
+    run(pool, lambda _: len(pool._about) == 2)
+    pool.close()
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_one_that_does_not_leave_is_ended_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cluster.ray_pool._LEAVE_S", 0.1)
+    pool = make_pool(leave=lambda handle: handle.work.remote("hang"))
+    pool.resize(1)
+    run(pool, lambda _: bool(pool._about))
+    pool.close()
+
+
+def test_what_a_worker_keeps_on_a_machine_without_the_run_folder_goes_with_it(
+    tmp_path: Any,
+) -> None:
+    """In order, or by a kill and the next worker that starts there."""
+    import ray
+
+    from actors.pieces import in_pieces
+    from actors.ray_actors import WorkerPlace, actor_class
+
+    def started(run: str) -> Any:
+        none, away = tmp_path / "none", tmp_path / "runs" / run
+        place = WorkerPlace(None, none / "logs", none / "scratch", away)
+        actor = actor_class("builder").remote("b", place, *in_pieces([]))
+        ray.get(actor.beat.remote(), timeout=60)
+        return actor
+
+    def there() -> set[str]:
+        return {path.name for path in (tmp_path / "runs").iterdir()}
+
+    left, killed = started("left"), started("killed")
+    assert there() == {"left", "killed"}
+    ray.get(left.leave.remote(), timeout=60)
+    assert there() == {"killed"}
+    ray.kill(killed)
+    deadline_s = time.monotonic() + 60
+    while "killed" in there():
+        assert time.monotonic() < deadline_s
+        ray.kill(started("next"))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import functools
 import os
+import resource
 import secrets
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -46,14 +49,38 @@ def on_s3(folder: Path) -> Place:
 PLACES: dict[str, Callable[[Path], Place]] = {
     "memory": lambda folder: MemoryPlace(),
     "folder": lambda folder: open_place((folder / "a run #%20").as_uri()),
+    "folder without hard links": lambda folder: open_place((folder / "run").as_uri()),
     "fsspec": on_fsspec,
     "s3": on_s3,
 }
 
 
+@pytest.fixture
+def without_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on FAT, or on many SMB servers."""
+
+    def refused(*_: Any) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refused)
+
+
 @pytest.fixture(params=PLACES)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    if request.param.endswith("without hard links"):
+        request.getfixturevalue("without_links")
     return PLACES[request.param](tmp_path)
+
+
+@contextmanager
+def files_of_at_most(size_bytes: int) -> Iterator[None]:
+    """A disk on which a file can grow so far, and a write beyond fails in the middle."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 class TestContract:
@@ -79,12 +106,17 @@ class TestContract:
             place.create(name, b"")
         assert place.list("a/") == ["a/10", "a/2", "a/c/1"]
 
-    def test_a_deleted_object_can_be_made_again(self, place: Place) -> None:
+    def test_a_removed_object_can_be_made_again(self, place: Place) -> None:
         place.create("a/1", b"first")
-        place.delete("a/1")
-        place.delete("a/1")
+        assert place.remove("a/1", b"first")
+        assert not place.remove("a/1", b"first")
         assert place.list("a/") == []
         assert place.create("a/1", b"second")
+
+    def test_only_the_object_that_was_seen_is_removed(self, place: Place) -> None:
+        place.create("a/1", b"another one's")
+        assert not place.remove("a/1", b"torn")
+        assert place.read(["a/1"]) == {"a/1": b"another one's"}
 
     def test_of_many_who_make_an_object_one_does(self, place: Place) -> None:
         start, made = threading.Barrier(8), []
@@ -115,17 +147,56 @@ class TestFolder:
         (tmp_path / "a" / ".1.77.tmp").write_bytes(b"torn")
         assert open_place(tmp_path.as_uri()).list("a/") == []
 
-    def test_makes_objects_once_without_hard_links(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        def refused(*_: Any) -> None:
-            raise OSError(errno.EPERM, "Operation not permitted")
-
-        monkeypatch.setattr(os, "link", refused)
+    @pytest.mark.usefixtures("without_links")
+    def test_makes_objects_once_without_hard_links(self, tmp_path: Path) -> None:
         place = open_place(tmp_path.as_uri())
         assert place.create("1", b"first")
         assert not place.create("1", b"second")
         assert place.read(["1"]) == {"1": b"first"}
+        assert os.listdir(tmp_path) == ["1"]
+
+    @pytest.mark.usefixtures("without_links")
+    @pytest.mark.parametrize("step", ["the temporary file", "the object"])
+    def test_a_disk_that_fills_up_leaves_nothing_torn_and_the_next_try_succeeds(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+    ) -> None:
+        place, data = open_place(tmp_path.as_uri()), bytes(100_000)
+        with monkeypatch.context() as patch:
+            if step == "the object":  # whatever is written after the temporary file
+                patch.setattr(os, "fsync", lambda _: stack.enter_context(files_of_at_most(50_000)))
+            with ExitStack() as stack:
+                if step == "the temporary file":
+                    stack.enter_context(files_of_at_most(50_000))
+                with suppress(TunerError):
+                    place.create("1", data)
+        assert os.listdir(tmp_path) in ([], ["1"])
+        assert place.read(["1"]) in ({}, {"1": data})
+        place.create("1", data)
+        assert place.read(["1"]) == {"1": data}
+
+    @pytest.mark.usefixtures("without_links")
+    def test_where_nothing_decides_who_is_first_it_is_refused(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: object())
+        with pytest.raises(TunerError, match="neither hard links nor") as caught:
+            open_place(tmp_path.as_uri()).create("1", b"x")
+        assert "\n" not in str(caught.value)
+        assert os.listdir(tmp_path) == []
+
+    def test_what_is_put_there_while_one_removes_is_given_back(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        place, rename = open_place(tmp_path.as_uri()), Path.rename
+        place.create("1", b"torn")
+
+        def late(path: Path, target: Path) -> Path:
+            path.write_bytes(b"whole")
+            return rename(path, target)
+
+        monkeypatch.setattr(Path, "rename", late)
+        assert not place.remove("1", b"torn")
+        assert place.read(["1"]) == {"1": b"whole"}
         assert os.listdir(tmp_path) == ["1"]
 
     def test_that_cannot_be_written_is_one_line(self, tmp_path: Path) -> None:

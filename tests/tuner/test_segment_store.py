@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -19,12 +22,13 @@ from hypothesis import strategies as st
 
 from tuner.candidate import Candidate, CandidateKind
 from tuner.errors import TunerError
+from tuner.folder_lock import locked
 from tuner.lease import Lease, LeaseLost
 from tuner.place import MemoryPlace, Place
 from tuner.place_url import open_place
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.report import record_line
-from tuner.segment_index import catch_up
+from tuner.segment_index import catch_up, discard, mark
 from tuner.segment_log import Position, last_number, path_of, read_on
 from tuner.segment_store import SegmentStore
 from tuner.segments import Segment, encode, records_in
@@ -169,6 +173,74 @@ class TestRebuilding:
                 assert from_segments(place, tmp_path, "index") == told(store)
 
 
+class Died(BaseException):
+    """Killed in the middle."""
+
+
+class TestDiscarding:
+    """An index that is of no use, with a log beside it that SQLite has not taken in yet."""
+
+    @pytest.fixture
+    def old(self, tmp_path: Path) -> Path:
+        """An index of another run, as a kill leaves it."""
+        other, index = MemoryPlace(), tmp_path / "index.sqlite"
+        (tmp_path / "live").mkdir()
+        with closing(opened(other, tmp_path / "live")) as store:
+            fill(store, 5)
+            for file in (tmp_path / "live").iterdir():
+                shutil.copy(file, tmp_path)
+        assert index.with_name("index.sqlite-wal").stat().st_size > 0
+        return index
+
+    @pytest.mark.parametrize("step", range(9))
+    def test_dies_anywhere_and_nothing_of_it_is_ever_read_again(
+        self, tmp_path: Path, old: Path, monkeypatch: pytest.MonkeyPatch, step: int
+    ) -> None:
+        left = step
+
+        def mortal(call: Callable[..., Any]) -> Callable[..., Any]:
+            def called(*arguments: Any, **options: Any) -> Any:
+                nonlocal left
+                if left == 0:
+                    raise Died
+                left -= 1
+                return call(*arguments, **options)
+
+            return called
+
+        with monkeypatch.context() as patch, suppress(Died):
+            for name in ("unlink", "replace", "rename", "truncate", "fsync"):
+                patch.setattr(os, name, mortal(getattr(os, name)))
+            discard(old)
+        log = old.with_name("index.sqlite-wal")
+        if not old.exists():  # else whatever gets the name next would have it played in
+            assert not log.exists()
+        place = MemoryPlace()
+        with closing(opened(place, tmp_path, "fresh")) as store:
+            store.append(record(30))
+            truth = told(store)
+        if step and old.exists() and old.stat().st_size == 0:  # what SQLite itself makes of it
+            shutil.copytree(tmp_path, tmp_path / "copy", ignore=shutil.ignore_patterns("live"))
+            with closing(sqlite3.connect(tmp_path / "copy" / old.name)) as db:
+                assert db.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,)
+        assert from_segments(place, tmp_path, "index")[0] == truth[0]
+
+    def test_of_one_that_another_has_just_begun_does_not_happen(self, tmp_path: Path) -> None:
+        """A reader looks at the index of a writer that has not noted yet where it stands."""
+        place = MemoryPlace()
+        with closing(opened(place, tmp_path)) as store:
+            store.append(record(1))
+        begun = SqliteStore(tmp_path / "new.sqlite")
+        number = (tmp_path / "new.sqlite").stat().st_ino
+        with closing(begun), locked(tmp_path):
+            reader = threading.Thread(target=catch_up, args=(place, tmp_path / "new.sqlite"))
+            reader.start()
+            mark(begun, Position())
+        reader.join(30.0)
+        assert (tmp_path / "new.sqlite").stat().st_ino == number
+        assert from_segments(place, tmp_path, "new")[0] == [record_line(record(1))]
+
+
 class TestSegments:
     def test_hold_at_most_64_records(self, tmp_path: Path) -> None:
         place = MemoryPlace()
@@ -294,6 +366,23 @@ class TestWriters:
         assert len(place.list("damaged/")) == 1
         assert len(from_segments(place, tmp_path)[0]) == 2  # type: ignore[arg-type]
 
+    def test_what_a_newer_writer_put_in_its_place_stays(self, tmp_path: Path) -> None:
+        """One that stalls before it removes a torn segment must not remove a seal."""
+
+        class Overtaken(MemoryPlace):
+            def create(self, path: str, data: bytes) -> bool:
+                if path.startswith("damaged/") and not self.list("damaged/"):
+                    MemoryPlace.create(self, path, data)
+                    with closing(opened(self, tmp_path, "newer")) as newer:
+                        newer.append(record(2))
+                return super().create(path, data)
+
+        place = Overtaken()
+        place.objects[path_of(1)] = b"torn"
+        with pytest.raises(LeaseLost):
+            opened(place, tmp_path, "late")
+        assert from_segments(place, tmp_path)[0] == [record_line(record(2))]
+
     def test_what_else_is_there_is_refused(self, tmp_path: Path) -> None:
         place = MemoryPlace()
         place.objects[path_of(1)] = encode(Segment(1, 5, ""))
@@ -329,8 +418,9 @@ class Mortal(MemoryPlace):
     def replace(self, path: str, data: bytes) -> None:
         self._change(path, lambda: MemoryPlace.replace(self, path, data))
 
-    def delete(self, path: str) -> None:
-        self._change(path, lambda: MemoryPlace.delete(self, path))
+    def remove(self, path: str, data: bytes) -> bool:
+        removed: bool = self._change(path, lambda: MemoryPlace.remove(self, path, data))
+        return removed
 
 
 class TestKills:
@@ -439,6 +529,96 @@ def test_real_kills_lose_nothing_that_was_durable(tmp_path: Path) -> None:
         stored = [r.trial.candidate.key for r in store.scan()]
     assert set(told) <= set(stored)
     assert len(stored) == len(set(stored))
+
+
+class Stalling(MemoryPlace):
+    """A place that does not answer one kind of request until it is told to go on."""
+
+    def __init__(self, request: str) -> None:
+        super().__init__()
+        self._request = request
+        self.armed, self.reached, self.goes_on = (threading.Event() for _ in range(3))
+
+    def _stall(self, request: str) -> None:
+        if self.armed.is_set() and request == self._request and not self.reached.is_set():
+            self.reached.set()
+            assert self.goes_on.wait(30.0)
+
+    def read(self, paths: Sequence[str]) -> dict[str, bytes]:
+        self._stall("look for a newer lease" if paths[0].startswith("lease/") else "")
+        return super().read(paths)
+
+    def replace(self, path: str, data: bytes) -> None:
+        self._stall("renew the lease")
+        super().replace(path, data)
+
+    def create(self, path: str, data: bytes) -> bool:
+        self._stall("add a segment")
+        return super().create(path, data)
+
+
+@pytest.mark.parametrize("request_", ["look for a newer lease", "renew the lease", "add a segment"])
+class TestStalls:
+    """A place that stalls in the middle of something, and the end of the store meanwhile."""
+
+    def stalled(self, request: str, folder: Path) -> tuple[Stalling, SegmentStore]:
+        """A store whose thread hangs in a request, with a record that is not durable."""
+        place = Stalling(request)
+        renewing = Lease(place, patience_s=0.03)
+        store = opened(place, folder, lease=renewing, answer_s=0.05)
+        store.append(record(1))
+        store.flush()
+        place.armed.set()
+        if request == "add a segment":
+            store.append(record(2))
+            threading.Thread(target=suppressed(store.flush), daemon=True).start()
+        assert place.reached.wait(30.0)
+        if request != "add a segment":
+            store.append(record(2))
+        return place, store
+
+    def holder(self, place: Stalling) -> dict[str, Any]:
+        raw: dict[str, Any] = json.loads(place.objects["lease/00000001.json"])
+        return raw
+
+    def check(self, place: Stalling, folder: Path) -> None:
+        """Everybody can read the run, and the next writer goes on with it."""
+        epochs = {segment.epoch for _, segment in read_on(place, Position())}
+        assert epochs == {1}
+        assert place.list("lease/") == ["lease/00000001.json"]
+        assert self.holder(place)["released"]
+        with closing(opened(place, folder, "next")) as store:
+            store.append(record(2))
+            store.flush()
+            assert list(store.scan()) == [record(1), record(2)]
+        assert len(from_segments(place, folder)[0]) == 2  # type: ignore[arg-type]
+
+    def test_that_outlast_it_leave_the_run_readable(self, tmp_path: Path, request_: str) -> None:
+        place, store = self.stalled(request_, tmp_path)
+        with pytest.raises(TunerError, match="does not answer"):
+            store.close()
+        assert not self.holder(place)["released"]  # its writer lives
+        place.goes_on.set()
+        store._writer._thread.join(30.0)
+        self.check(place, tmp_path)
+
+    def test_that_end_in_time_lose_nothing(self, tmp_path: Path, request_: str) -> None:
+        place, store = self.stalled(request_, tmp_path)
+        store._writer._wait_s = 30.0
+        closed = threading.Thread(target=store.close)
+        closed.start()
+        place.goes_on.set()
+        closed.join(30.0)
+        assert len(from_segments(place, tmp_path, "reader")[0]) == 2  # type: ignore[arg-type]
+        self.check(place, tmp_path)
+
+
+def suppressed(call: Callable[[], object]) -> Callable[[], None]:
+    def quietly() -> None:
+        with suppress(TunerError):
+            call()
+
+    return quietly
 
 
 class TestTrouble:

@@ -168,7 +168,7 @@ class TestChain:
     def test_with_a_gap_is_refused_by_name(self) -> None:
         place = MemoryPlace()
         chain(place, 1, 1, 1)
-        place.delete(path_of(2))
+        place.remove(path_of(2), place.objects[path_of(2)])
         with pytest.raises(TunerError, match=r"00000002\.seg is damaged \(it is missing"):
             numbers(place)
 

@@ -1,0 +1,29 @@
+"""What this machine is called where several share a folder."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import socket
+from contextlib import suppress
+from pathlib import Path
+
+_IDENTITIES = (Path("/etc/machine-id"), Path("/proc/sys/kernel/random/boot_id"))
+"""What tells machines of one name apart; the second is new with each start."""
+
+
+def machine_name(identities: tuple[Path, ...] = _IDENTITIES) -> str:
+    """Name of a folder for this machine: its host name, and a part of what it is known by.
+
+    Args:
+        identities: files, of which the first that says something counts.
+    """
+    host = socket.gethostname()
+    said = host
+    for file in identities:
+        with suppress(OSError, ValueError):
+            if found := file.read_text().strip():
+                said = f"{host} {found}"
+                break
+    name = re.sub(r"[^A-Za-z0-9_-]+", "-", host.partition(".")[0])[:40] or "machine"
+    return f"{name}-{hashlib.sha256(said.encode()).hexdigest()[:8]}"
