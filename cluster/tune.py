@@ -21,7 +21,7 @@ from tuner.options import DEVICE_WAIT_S, TuneOptions
 from tuner.progress import Snapshot
 from tuner.run_folder import Manifest, RunFolder, open_run
 from tuner.run_lock import RunLock
-from tuner.run_place import begin, local, put_model, refuse_network_disk, run_place
+from tuner.run_place import begin, local, put_model, refuse_network_disk, run_place, target_of
 
 if TYPE_CHECKING:
     from cluster.fleet import Cluster
@@ -143,6 +143,7 @@ def _tune_there(
         on_ready()
         if options.run is not None and (actor := search_at_work(options.run)) is not None:
             return [(options.run, watch_search(actor, watch, stop))]
+        _check_cheaply(options)
         wait = Wait(NodeWatch().look, RayAutoscaler(), options.device_wait_s, stop)
         devices = devices_on_cluster(options.target, wait)
         started_s = time.monotonic()  # a wait for machines is not the run's
@@ -161,6 +162,22 @@ def _tune_there(
         searches |= {n: (start_search(order), order.deadline_s) for n, order in orders.items()}
         states = watch_all(searches, watch, stop)
     return [(places[name], state) for name, state in states.items()]
+
+
+def _check_cheaply(options: TuneOptions) -> None:
+    """Look for what is missing before a machine is waited for, which may take long.
+
+    Raises:
+        TunerError: the model, one of its inputs, or another run or model that was named.
+    """
+    from cluster.lessons import check_base
+    from spaces.model import check_model
+
+    check_model(options.model)
+    check_base(options.base_model)
+    for other in options.seeds_from:
+        if target_of(other) is None:
+            raise TunerError(f"--seeds-from {other}: there is no run")
 
 
 def _let_go(actor: Any) -> None:
