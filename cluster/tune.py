@@ -9,7 +9,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -49,6 +49,8 @@ class _Prepared:
     defaults: dict[str, Candidate]
     target: str
     lessons: Lessons
+    note: str = ""
+    """On functions that are left as they are."""
 
     @property
     def place(self) -> Path | str:
@@ -119,7 +121,7 @@ def _tune_here(
                 state = watch_search(actor, watch, stop, latest_s=order.deadline_s)
             finally:
                 _let_go(actor)
-    return [(prepared.place, state)]
+    return [(prepared.place, _told(state, prepared.note))]
 
 
 def _tune_there(
@@ -147,7 +149,7 @@ def _tune_there(
         wait = Wait(NodeWatch().look, RayAutoscaler(), options.device_wait_s, stop)
         devices = devices_on_cluster(options.target, wait)
         started_s = time.monotonic()  # a wait for machines is not the run's
-        orders, searches, places = {}, {}, {}
+        orders, searches, places, notes = {}, {}, {}, {}
         for part in parts(options, devices, _new_folder(options.model.source)):
             name, run = part.device.name, part.options.run
             if run is not None and (actor := search_at_work(run)) is not None:
@@ -158,10 +160,22 @@ def _tune_there(
                 prepared = _unless_stopped(preparing, stop)
             order = _order(part.options, prepared, started_s, tracking_uri, driver_pid=None)
             orders[name] = replace(order, device=part.device.fingerprint)
-            places[name] = prepared.place
+            places[name], notes[name] = prepared.place, prepared.note
         searches |= {n: (start_search(order), order.deadline_s) for n, order in orders.items()}
         states = watch_all(searches, watch, stop)
-    return [(places[name], state) for name, state in states.items()]
+    told = _told_once(notes)
+    return [(places[name], _told(state, told.get(name, ""))) for name, state in states.items()]
+
+
+def _told_once(notes: Mapping[str, str]) -> dict[str, str]:
+    """Notes by device, each only where it is the first of its words."""
+    first = {note: name for name, note in reversed(notes.items())}
+    return {name: note for note, name in first.items()}
+
+
+def _told(state: SearchState, note: str) -> SearchState:
+    """What a search says of itself, and what was known before it began."""
+    return replace(state, warnings=(note, *state.warnings)) if note else state
 
 
 def _check_cheaply(options: TuneOptions) -> None:
@@ -224,7 +238,7 @@ def _prepare(options: TuneOptions, tracking_uri: str, on_found: Callable[[], Non
     """Import and lower the model, find its tasks and what is known of them, open the folder."""
     from cluster.lessons import base_for, seeds_for
     from spaces.defaults import default_candidate
-    from spaces.extract import extract
+    from spaces.extract import extract, left_as_they_are
     from spaces.lower import lower
     from spaces.model import load_model
     from spaces.target import resolve_target
@@ -232,11 +246,20 @@ def _prepare(options: TuneOptions, tracking_uri: str, on_found: Callable[[], Non
     model = load_model(options.model, on_found)
     target = resolve_target(options.target)
     base = base_for(options.base_model, target, tracking_uri)
-    tasks = tuple(extract(lower(model.module, target), target, options.only, model.shapes))
+    lowered = lower(model.module, target)
+    tasks = tuple(extract(lowered, target, options.only, model.shapes))
     others = [local(other) for other in options.seeds_from]
     run, url = _opened(options, model, _manifest(options, model, target))
     lessons = replace(base, seeds=seeds_for(tasks, run, others))
-    return _Prepared(run, url, tasks, {t.key: default_candidate(t) for t in tasks}, target, lessons)
+    return _Prepared(
+        run=run,
+        url=url,
+        tasks=tasks,
+        defaults={t.key: default_candidate(t) for t in tasks},
+        target=target,
+        lessons=lessons,
+        note=left_as_they_are(lowered, model.shapes),
+    )
 
 
 def _opened(options: TuneOptions, model: Model, wanted: Manifest) -> tuple[RunFolder, str]:
