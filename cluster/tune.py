@@ -9,7 +9,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -149,7 +149,8 @@ def _tune_there(
         wait = Wait(NodeWatch().look, RayAutoscaler(), options.device_wait_s, stop)
         devices = devices_on_cluster(options.target, wait)
         started_s = time.monotonic()  # a wait for machines is not the run's
-        orders, searches, places, notes = {}, {}, {}, {}
+        orders, searches, places = {}, {}, {}
+        notes: dict[str, str] = {}
         for part in parts(options, devices, _new_folder(options.model.source)):
             name, run = part.device.name, part.options.run
             if run is not None and (actor := search_at_work(run)) is not None:
@@ -167,7 +168,7 @@ def _tune_there(
     return [(places[name], _told(state, told.get(name, ""))) for name, state in states.items()]
 
 
-def _told_once(notes: Mapping[str, str]) -> dict[str, str]:
+def _told_once(notes: dict[str, str]) -> dict[str, str]:
     """Notes by device, each only where it is the first of its words."""
     first = {note: name for name, note in reversed(notes.items())}
     return {name: note for note, name in first.items()}
