@@ -54,13 +54,29 @@ def base_for(wanted: str, target: str, tracking_uri: str | None) -> Lessons:
     from tuner.base_model import family, read_base_model, refuse_misfit, registered_name
     from tuner.model_registry import fetch, registry_uri
 
-    if os.sep in wanted or wanted.endswith(".json"):
+    if _is_file(wanted):
         name, base = wanted, read_base_model(Path(wanted))
     else:
         asked = registered_name(family(target)) if wanted == AUTO else wanted
         name, base = fetch(registry_uri(tracking_uri), asked)
     refuse_misfit(base, target=target, features=FEATURE_VERSION, name=name)
     return Lessons(name, base.model)
+
+
+def check_base(wanted: str) -> None:
+    """Look for the file of a base model; whether one is registered is the registry's to say.
+
+    Raises:
+        TunerError: there is none, or it cannot be read.
+    """
+    if _is_file(wanted):
+        from tuner.base_model import read_base_model
+
+        read_base_model(Path(wanted))
+
+
+def _is_file(wanted: str) -> bool:
+    return os.sep in wanted or wanted.endswith(".json")
 
 
 def seeds_for(tasks: Sequence[Task], run: RunFolder, others: Sequence[Path]) -> dict[str, Seeds]:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _BENCHED = 6
 """Shapes of a model with symbolic dimensions, where nobody names any."""
+_BENCH_S, _LEAST_BENCH_S = 60.0, 10.0
+"""For the samples of all shapes, and of one where there are many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,7 @@ def bench(run: Path, *, rounds: int = 0, dims: Dims = ()) -> dict[str, Any]:
     # TVM reads it when its thread pool starts, which nothing has done yet in this process.
     os.environ["TVM_NUM_THREADS"] = str(target_cores(manifest.target))
     refuse_other_features(manifest.target)
+    from spaces.bench import BUDGET_S
     from spaces.bench import bench as measure
     from spaces.executable import compile_module
     from spaces.inputs import make_inputs
@@ -115,11 +118,12 @@ def bench(run: Path, *, rounds: int = 0, dims: Dims = ()) -> dict[str, Any]:
     model, values = finished.model, load_input_values(folder.model_dir)
     untuned = compile_module(finished.lowered, finished.target)
     tuned = compile_module(finished.tuned(), finished.target)
-    reports = []
-    for instance in _benched(model, dims):
+    reports, instances = [], _benched(model, dims)
+    budget_s = min(BUDGET_S, max(_LEAST_BENCH_S, _BENCH_S / len(instances)))
+    for instance in instances:
         specs = [spec.at(dict(instance)) for spec in model.inputs]
         inputs = make_inputs(specs, values, seed=0)
-        result = measure(model, untuned, tuned, inputs, rounds=rounds)
+        result = measure(model, untuned, tuned, inputs, rounds=rounds, budget_s=budget_s)
         reports.append({**result.to_json(), "shape": dict(instance)})
     return {**reports[-1], "shapes": reports if model.shapes else []}
 

@@ -24,7 +24,7 @@ from tuner.options import DEVICE_WAIT_S, TuneOptions
 from tuner.progress import Snapshot
 from tuner.run_folder import Manifest, RunFolder, open_run
 from tuner.run_lock import RunLock
-from tuner.run_place import begin, local, put_model, refuse_network_disk, run_place
+from tuner.run_place import begin, local, put_model, refuse_network_disk, run_place, target_of
 
 if TYPE_CHECKING:
     from cluster.fleet import Cluster
@@ -54,6 +54,8 @@ class _Prepared:
     defaults: dict[str, Candidate]
     target: str
     lessons: Lessons
+    note: str = ""
+    """On functions that are left as they are."""
 
     @property
     def place(self) -> Path | str:
@@ -124,7 +126,7 @@ def _tune_here(
                 state = watch_search(actor, watch, stop, latest_s=order.deadline_s)
             finally:
                 _let_go(actor)
-    return [(prepared.place, state)]
+    return [(prepared.place, _told(state, prepared.note))]
 
 
 def _tune_there(
@@ -149,11 +151,13 @@ def _tune_there(
         on_ready()
         if options.run is not None and (actor := search_at_work(options.run)) is not None:
             return [(options.run, watch_search(actor, watch, stop))]
+        _check_cheaply(options)
         wait = Wait(NodeWatch().look, RayAutoscaler(), options.device_wait_s, stop)
         begun = begun_target(options.run, options.target)
         devices = devices_on_cluster(begun or options.target, wait)
         started_s = time.monotonic()  # a wait for machines is not the run's
         orders, searches, places = {}, {}, {}
+        notes: dict[str, str] = {}
         for part in parts(options, devices, _new_folder(options.model.source)):
             name, run = part.device.name, part.options.run
             if run is not None and (actor := search_at_work(run)) is not None:
@@ -166,10 +170,38 @@ def _tune_there(
                 prepared = _unless_stopped(preparing, stop)
             order = _order(part.options, prepared, started_s, tracking_uri, driver_pid=None)
             orders[name] = replace(order, device=part.device.fingerprint)
-            places[name] = prepared.place
+            places[name], notes[name] = prepared.place, prepared.note
         searches |= {n: (start_search(order), order.deadline_s) for n, order in orders.items()}
         states = watch_all(searches, watch, stop)
-    return [(places[name], state) for name, state in states.items()]
+    told = _told_once(notes)
+    return [(places[name], _told(state, told.get(name, ""))) for name, state in states.items()]
+
+
+def _told_once(notes: dict[str, str]) -> dict[str, str]:
+    """Notes by device, each only where it is the first of its words."""
+    first = {note: name for name, note in reversed(notes.items())}
+    return {name: note for note, name in first.items()}
+
+
+def _told(state: SearchState, note: str) -> SearchState:
+    """What a search says of itself, and what was known before it began."""
+    return replace(state, warnings=(note, *state.warnings)) if note else state
+
+
+def _check_cheaply(options: TuneOptions) -> None:
+    """Look for what is missing before a machine is waited for, which may take long.
+
+    Raises:
+        TunerError: the model, one of its inputs, or another run or model that was named.
+    """
+    from cluster.lessons import check_base
+    from spaces.model import check_model
+
+    check_model(options.model)
+    check_base(options.base_model)
+    for other in options.seeds_from:
+        if target_of(other) is None:
+            raise TunerError(f"--seeds-from {other}: there is no run")
 
 
 def _let_go(actor: Any) -> None:
@@ -226,18 +258,27 @@ def _prepare(
     from cluster.lessons import base_for, seeds_for
     from cluster.run_target import target_here
     from spaces.defaults import default_candidate
-    from spaces.extract import extract
+    from spaces.extract import extract, left_as_they_are
     from spaces.lower import lower
     from spaces.model import load_model
 
     model = load_model(options.model, on_found)
     target = target or target_here(options)
     base = base_for(options.base_model, target, tracking_uri)
-    tasks = tuple(extract(lower(model.module, target), target, options.only, model.shapes))
+    lowered = lower(model.module, target)
+    tasks = tuple(extract(lowered, target, options.only, model.shapes))
     others = [local(other) for other in options.seeds_from]
     run, url = _opened(options, model, _manifest(options, model, target))
     lessons = replace(base, seeds=seeds_for(tasks, run, others))
-    return _Prepared(run, url, tasks, {t.key: default_candidate(t) for t in tasks}, target, lessons)
+    return _Prepared(
+        run=run,
+        url=url,
+        tasks=tasks,
+        defaults={t.key: default_candidate(t) for t in tasks},
+        target=target,
+        lessons=lessons,
+        note=left_as_they_are(lowered, model.shapes),
+    )
 
 
 def _opened(options: TuneOptions, model: Model, wanted: Manifest) -> tuple[RunFolder, str]:

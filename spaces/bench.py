@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,10 @@ from spaces.realize import first_line
 from spaces.target import target_cores, target_kind
 
 MIN_ROUNDS = 10
+BUDGET_S = 20.0
+"""For the samples of one comparison; see `take_rounds`."""
+_FEW = 3
+"""Samples that a slow side gets where they fit: with fewer there is no spread to speak of."""
 _SAMPLE_S = 0.02
 _MAX_RUNS = 1000
 _SLOW_RUN_S = 0.5
@@ -38,6 +43,7 @@ class BenchResult:
             onnxruntime for an ONNX model where there is one, else the unscheduled program.
         max_rel_err: that difference over the largest reference value of the same output.
         spread: for each side, the distance between the quartiles over the median.
+        samples: for each side, how many its median is of.
         reference: `onnxruntime` or `untuned`.
         note: what to know of these numbers: why there is no latency of onnxruntime for an ONNX
             model, or that the reference holds NaN or infinity, of which errors say nothing;
@@ -50,6 +56,7 @@ class BenchResult:
     max_abs_err: float
     max_rel_err: float
     spread: dict[str, float]
+    samples: dict[str, int]
     reference: str
     note: str = ""
 
@@ -62,6 +69,7 @@ class BenchResult:
             "max_abs_err": self.max_abs_err,
             "max_rel_err": self.max_rel_err,
             "spread": self.spread,
+            "samples": self.samples,
             "reference": self.reference,
             "note": self.note,
         }
@@ -69,19 +77,36 @@ class BenchResult:
 
 @dataclass(slots=True)
 class Side:
-    """One of the programs compared, and its samples so far (seconds for one run)."""
+    """One of the programs compared, and its samples so far (seconds for one run).
+
+    Attributes:
+        limit_s: its samples take no more time than this in all, but for the first.
+        run_s: what one run took when it was tried.
+    """
 
     name: str
     run: Callable[[], object]
-    limit_s: float
+    limit_s: float = math.inf
     run_s: float = 0.0
-    spent_s: float = 0.0
     samples_s: list[float] = field(default_factory=list)
 
     @property
-    def wants_more(self) -> bool:
-        """Whether another sample fits in its time; the first always does."""
-        return not self.samples_s or self.spent_s + self.run_s <= self.limit_s
+    def slow(self) -> bool:
+        """Whether one run is so long that it is a sample as it is, without a warm-up."""
+        return self.run_s >= _SLOW_RUN_S
+
+    @property
+    def cost_s(self) -> float:
+        """What another sample takes, all told."""
+        before_s = 0.0 if self.slow else _WARM_UP_S + self.run_s
+        return _COOL_DOWN_S + before_s + max(self.run_s, _SAMPLE_S)
+
+    @property
+    def most(self) -> int:
+        """Samples that fit in its own time; one always does."""
+        if self.run_s <= 0 or math.isinf(self.limit_s):
+            return sys.maxsize
+        return max(1, int(self.limit_s / self.run_s))
 
 
 def bench(
@@ -92,7 +117,7 @@ def bench(
     *,
     rounds: int = MIN_ROUNDS,
     onnx_path: Path | None = None,
-    side_limit_s: float = 20.0,
+    budget_s: float = BUDGET_S,
 ) -> BenchResult:
     """Compare a compiled model without schedules, with them, and onnxruntime.
 
@@ -105,9 +130,9 @@ def bench(
         tuned: the same with schedules.
         inputs: see `spaces.inputs.make_inputs`; of a model with symbolic dimensions, for one of
             its shapes.
-        rounds: at least ten are made.
+        rounds: at least ten are made; a side that is much slower than the others sits some out.
         onnx_path: the ONNX file to give to onnxruntime; None is the model's own.
-        side_limit_s: a side that needs longer than this gets fewer samples.
+        budget_s: for the samples of all sides, see `take_rounds`.
 
     Raises:
         TunerError: the device is missing.
@@ -116,10 +141,10 @@ def bench(
     peer, note = _peer(model, onnx_path or model.path, tuned.target, inputs)
     expected = plain.outputs() if peer is None else peer.outputs
     max_abs_err, max_rel_err = errors(fast.outputs(), expected)
-    sides = [Side("untuned", plain.run, side_limit_s), Side("tuned", fast.run, side_limit_s)]
+    sides = [Side("untuned", plain.run), Side("tuned", fast.run)]
     if peer is not None and not note:
-        sides.append(Side("onnxruntime", peer.run, side_limit_s))
-    take_rounds(sides, max(rounds, MIN_ROUNDS))
+        sides.append(Side("onnxruntime", peer.run))
+    take_rounds(sides, max(rounds, MIN_ROUNDS), budget_s=budget_s)
     ms = {side.name: 1e3 * statistics.median(side.samples_s) for side in sides}
     return BenchResult(
         untuned_ms=ms["untuned"],
@@ -128,6 +153,7 @@ def bench(
         max_abs_err=max_abs_err,
         max_rel_err=max_rel_err,
         spread={side.name: spread(side.samples_s) for side in sides},
+        samples={side.name: len(side.samples_s) for side in sides},
         reference="untuned" if peer is None else "onnxruntime",
         note="; ".join(part for part in (note, _doubt(expected)) if part),
     )
@@ -144,26 +170,65 @@ def take_rounds(
     sides: Sequence[Side],
     rounds: int,
     *,
+    budget_s: float = math.inf,
     clock: Callable[[], float] = time.perf_counter,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Fill in the sides' samples, one of each a round, the order turning with the rounds."""
+    """Fill in the sides' samples: one of each a round, the order turning with the rounds.
+
+    Args:
+        budget_s: for all samples together, the run that says how long a side takes included. A
+            side for which so many rounds are too many takes part in fewer, spread over all of
+            them. One of which not a single further run fits has that first run for its sample,
+            and leaves the others time of their own.
+    """
+    started_s = clock()
     for side in sides:
         # The first run pays for what is lazy, so a fast side's second one says how long it takes.
         side.run_s = _timed(side.run, 1, clock)
-        if side.run_s < _SLOW_RUN_S:
+        if not side.slow:
             side.run_s = _timed(side.run, 1, clock)
+    until_s = max(started_s + budget_s, clock() + budget_s / len(sides))
+    turns = list(zip(sides, shared_out(sides, rounds, until_s - clock()), strict=True))
     for number in range(rounds):
         first = number % len(sides)
-        for side in (*sides[first:], *sides[:first]):
-            if not side.wants_more:
+        for side, count in (*turns[first:], *turns[:first]):
+            if (number + 1) * count // rounds == number * count // rounds:
+                continue  # it sits this one out
+            if side.samples_s and clock() + side.cost_s > until_s:
+                continue  # the machine is slower than it was
+            _sample(side, clock, sleep)
+    for side in sides:
+        side.samples_s = side.samples_s or [side.run_s]
+
+
+def shared_out(sides: Sequence[Side], rounds: int, budget_s: float) -> list[int]:
+    """How many samples each side gets: as many as there are rounds, if they all fit.
+
+    Else one for each side, then a few for each, and then the next always to the side that had the
+    least time for its own.
+    """
+    counts, spent_s = [0] * len(sides), 0.0
+    for goal in (1, min(_FEW, rounds), rounds):
+        open_ends = {i for i, side in enumerate(sides) if counts[i] < min(goal, side.most)}
+        while open_ends:
+            i = min(open_ends, key=lambda i: ((counts[i] + 1) * sides[i].cost_s, i))
+            if spent_s + sides[i].cost_s > budget_s:
+                open_ends.discard(i)
                 continue
-            sleep(_COOL_DOWN_S)
-            if side.run_s < _SLOW_RUN_S:
-                _warm_up(side, clock)
-            runs = max(1, min(_MAX_RUNS, math.ceil(_SAMPLE_S / max(side.run_s, 1e-9))))
-            side.samples_s.append(_timed(side.run, runs, clock))
-            side.spent_s += side.samples_s[-1] * runs
+            counts[i] += 1
+            spent_s += sides[i].cost_s
+            if counts[i] >= min(goal, sides[i].most):
+                open_ends.discard(i)
+    return counts
+
+
+def _sample(side: Side, clock: Callable[[], float], sleep: Callable[[float], None]) -> None:
+    sleep(_COOL_DOWN_S)
+    if not side.slow:
+        _warm_up(side, clock)
+    runs = max(1, min(_MAX_RUNS, math.ceil(_SAMPLE_S / max(side.run_s, 1e-9))))
+    side.samples_s.append(_timed(side.run, runs, clock))
 
 
 def _warm_up(side: Side, clock: Callable[[], float]) -> None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from spaces.features import FeatureExtractor, Vector
+from spaces.guard import note
 from spaces.realize import InvalidCandidate, first_line
 from spaces.task_space import TaskSpace
 from spaces.trace_space import Point
@@ -76,6 +77,7 @@ class Evaluator:
         except InvalidCandidate as error:
             return Evaluated(draft, error=str(error)), None
         except Exception as error:  # whatever TVM's C++ side throws on an odd schedule
+            note(error, f"a draft for {self._tasks[draft.task_key].name}")
             return Evaluated(draft, error=f"{type(error).__name__}: {first_line(error)}"), None
         answer = Evaluated(
             draft,

@@ -9,7 +9,7 @@ from typing import Any
 
 from spaces import names
 from spaces.dims import closed, symbols
-from spaces.program_shapes import shapes_of
+from spaces.program_shapes import depends_on_data, shapes_of
 from tuner.errors import TunerError
 from tuner.shapes import merged, sampled
 from tuner.task import Shapes, Task, task_key
@@ -40,14 +40,15 @@ def extract(
     calls = call_counts(lowered)
     for name, count in calls.items():
         function = lowered[name]
-        if is_scheduled(function) or not count:
+        if is_scheduled(function) or not count or depends_on_data(lowered, name, shapes):
             continue
         task = task_of(function, target_json, name=name, weight=count)
         task = shaped(task, shapes_of(lowered, name, shapes))
         known = tasks.get(task.key)
         tasks[task.key] = task if known is None else _heavier(known, task)
     if not tasks:
-        raise TunerError("the model holds nothing to tune")
+        why = left_as_they_are(lowered, shapes)
+        raise TunerError("the model holds nothing to tune" + (f": {why}" if why else ""))
     if only is None:
         return list(tasks.values())
     chosen = [t for t in tasks.values() if fnmatch.fnmatchcase(t.name, only)]
@@ -56,6 +57,21 @@ def extract(
         more = ", ..." if len(tasks) > _NAMES_SHOWN else ""
         raise TunerError(f"--only {only}: no task has such a name; there are {shown}{more}")
     return chosen
+
+
+def left_as_they_are(lowered: Any, shapes: Shapes = ()) -> str:
+    """What people are told of functions that are not tuned, since nobody can say before a run what
+    shapes they meet; nothing where there are none."""
+    counts = call_counts(lowered)
+    left = [name for name, n in counts.items() if n and depends_on_data(lowered, name, shapes)]
+    if not left:
+        return ""
+    these = f"{len(left)} functions are left as they are"
+    shown = ", ".join(left[:_NAMES_SHOWN]) + (", ..." if len(left) > _NAMES_SHOWN else "")
+    return (
+        f"{'1 function is left as it is' if len(left) == 1 else these}, since shapes in there "
+        f"follow from values that only a run knows: {shown}"
+    )
 
 
 def task_of(function: Any, target_json: str, *, name: str, weight: float = 1.0) -> Task:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from spaces.guard import note
 from spaces.knob_features import KNOB_LENGTH
 from spaces.loop_nest import heaviest_nest
 from spaces.nest_features import NEST_LENGTH, nest_vector
@@ -80,7 +81,8 @@ class FeatureExtractor:
         )
         try:
             return self._extract_together(context, schedules)
-        except Exception:  # TVM raises whatever its C++ side threw, for all if one is bad
+        except Exception as error:  # TVM raises whatever its C++ side threw, for all if one is bad
+            note(error, "features of a program")
             if len(schedules) == 1:
                 return [np.zeros((0, _STORE_LENGTH), dtype=np.float32)]
         return [m for s in schedules for m in self._stores(module_json, [s])]

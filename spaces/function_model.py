@@ -57,6 +57,17 @@ def import_function(
     return module, inputs, names.structural_hash_hex(module), domain
 
 
+def check_function(source: str, args: Args = (), domain: Domain = NO_DOMAIN) -> None:
+    """Look for a function and for its arguments; it is not called.
+
+    Raises:
+        TunerError: it is missing, or does not take these.
+    """
+    where, _, name = source.rpartition(":")
+    found = _found(where, name)
+    _keywords(found, source, [*args, *_shape_vars(found, args, domain)])
+
+
 def _shape_vars(found: Any, args: Args, domain: Domain) -> list[tuple[str, ShapeVar]]:
     """Open dimensions that a function takes as arguments of their names."""
     if not inspect.isroutine(found):
@@ -116,16 +127,23 @@ def _importable(folder: Path) -> Iterator[None]:
 
 def _value(found: Any, source: str, args: Args, on_found: Callable[[], None]) -> Any:
     """The result of the call; a ready-made program stands for itself."""
+    keywords = _keywords(found, source, args)
     if not inspect.isroutine(found):
-        if args:
-            raise TunerError(f"{source} is no function, so it takes no --arg")
         return found
-    keywords = converted_args(found, source, args)
     on_found()
     try:
         return found(**keywords)
     except (Exception, SystemExit) as error:  # user code may raise anything
         raise TunerError(f"{source} failed: {_described(error)}") from error
+
+
+def _keywords(found: Any, source: str, args: Args) -> dict[str, Any]:
+    """What to call a function with; nothing for a ready-made program."""
+    if inspect.isroutine(found):
+        return converted_args(found, source, args)
+    if args:
+        raise TunerError(f"{source} is no function, so it takes no --arg")
+    return {}
 
 
 def converted_args(function: Callable[..., Any], source: str, args: Args) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from spaces.features import FEATURE_LENGTH, Matrix, Vector
+from spaces.guard import note
 from spaces.knob_features import KNOB_LENGTH, knob_vectors, shape_traits
 from spaces.knobs import (
     Columns,
@@ -162,6 +163,7 @@ class KnobSpace:
         try:
             self._template.apply(schedule, knobs)
         except Exception as error:  # TVM raises whatever its C++ side threw
+            note(error, f"a setting of {self.name}, {self._task.name}")
             raise InvalidCandidate(f"{self.name}: {first_line(error)}") from error
         payload = canonical_payload(schedule.trace)
         candidate = Candidate(CandidateKind.TRACE, payload, self.name)

@@ -14,11 +14,9 @@ from spaces import names
 from spaces.channels_last import channels_last
 from spaces.concats import put_off_concats
 from spaces.graph_rewrites import bound_takes, move_biases_into_batch_norms
+from spaces.guard import note
 from spaces.plain_shapes import with_plain_shapes
 from spaces.prepack import mark_constants
-from spaces.realize import first_line
-
-_log = logging.getLogger(__name__)
 
 
 def lower(module: Any, target: Any) -> Any:
@@ -52,7 +50,7 @@ def lower(module: Any, target: Any) -> Any:
         try:
             lowered = _programs(_tidied(channels_last(put_off_concats(prepared))))
         except Exception as error:  # TVM raises whatever its C++ side threw
-            _log.warning("layouts stay as they are: %s", first_line(error))
+            note(error, "layouts stay as they are", level=logging.WARNING)
             lowered = _programs(prepared)
         return mark_constants(with_plain_shapes(lowered))
 

@@ -48,10 +48,7 @@ def load_model(spec: ModelSpec, on_found: Callable[[], None] = lambda: None) -> 
     Raises:
         TunerError: whatever keeps it from being imported, in one line.
     """
-    kind = model_kind(spec.source)
-    if kind != "function" and spec.args:
-        raise TunerError(f"--arg {spec.args[0][0]}: only a function takes arguments")
-    domain = _domain(spec)
+    kind, domain = _kind_and_domain(spec)
     if kind == "function":
         from spaces.function_model import import_function
 
@@ -67,6 +64,32 @@ def load_model(spec: ModelSpec, on_found: Callable[[], None] = lambda: None) -> 
         module, inputs, content = import_file(path, kind, spec.shapes, domain)
     check_values(inputs, spec.inputs)
     return Model(name, kind, module, inputs, content, path, domain.shapes())
+
+
+def check_model(spec: ModelSpec) -> None:
+    """Look for what keeps a model from being read, as far as that takes no time: no function is
+    called, no graph is imported.
+
+    Raises:
+        TunerError: a file is missing, a function or one of its arguments, or weights do not match.
+    """
+    kind, domain = _kind_and_domain(spec)
+    if kind == "function":
+        from spaces.function_model import check_function
+
+        check_function(spec.source, spec.args, domain)
+    elif not Path(spec.source).is_file():
+        raise TunerError(f"{spec.source}: no such file")
+    for name, value in spec.inputs:
+        if isinstance(value, Path) and not value.is_file():
+            raise TunerError(f"--input {name}: {value}: no such file")
+
+
+def _kind_and_domain(spec: ModelSpec) -> tuple[ModelKind, Domain]:
+    kind = model_kind(spec.source)
+    if kind != "function" and spec.args:
+        raise TunerError(f"--arg {spec.args[0][0]}: only a function takes arguments")
+    return kind, _domain(spec)
 
 
 def _domain(spec: ModelSpec) -> Domain:

@@ -309,6 +309,14 @@ def keep_error_kind(kind: type[Exception]) -> None:
     tvm_ffi.register_error(kind.__name__, kind)
 
 
+def refusal_kinds() -> tuple[type[Exception], ...]:
+    """Classes of errors by which TVM says that a program cannot be done as asked."""
+    from tvm.error import InternalError, OpError
+    from tvm.s_tir import ScheduleError
+
+    return (ScheduleError, InternalError, OpError)
+
+
 def has_cpu_feature(target: Any, feature: str) -> bool:
     """Whether LLVM would use a feature, such as `avx512f`, for an llvm target."""
     from tvm.target import codegen

@@ -49,6 +49,26 @@ def shapes_of(lowered: Any, name: str, shapes: Shapes) -> Shapes:
     return sampled(merged(tuple(found)), MOST_SHAPES)
 
 
+def depends_on_data(lowered: Any, name: str, shapes: Shapes) -> bool:
+    """Whether a program meets shapes that follow from no input's, but from values that a run
+    computes: behind `NonZero`, say, or the boxes that suppression leaves.
+
+    Args:
+        name: of the program in the module.
+        shapes: instances of the model's dimensions.
+    """
+    if not names.has_relax(lowered) or not symbols(lowered[name]):
+        return False
+    known = set(symbols(lowered["main"]))
+    values = dict(shapes[0][0]) if shapes else {}
+    return any(
+        str(var.name) not in known and derived(str(var.name), values) is None
+        for given in _calls(lowered, name)
+        for dim in given.values()
+        for var in variables(dim)
+    )
+
+
 def _value(symbol: str, given: Mapping[str, Any], values: Mapping[str, int]) -> int:
     value = value_of(given[symbol], values) if symbol in given else derived(symbol, values)
     if value is None:

@@ -241,7 +241,7 @@ def test_flags_of_the_group_are_in_the_reference() -> None:
 
 TASK = Task("key", "gemm", "{}", '{"kind":"llvm"}', 2.0, 4e6)
 DEFAULT = Candidate(CandidateKind.TRACE, "[]", "test")
-COUNTS = {"failures", "statuses", "spread", "instance", "utilisation"}
+COUNTS = {"failures", "statuses", "spread", "samples", "instance", "utilisation"}
 """Objects whose own keys are data."""
 
 
@@ -314,7 +314,7 @@ def test_keys_of_a_kernel_set() -> None:
 def test_keys_of_bench() -> None:
     from spaces.bench import BenchResult
 
-    result = BenchResult(1.0, 1.0, None, 0.0, 0.0, {"tuned": 0.0}, "untuned")
+    result = BenchResult(1.0, 1.0, None, 0.0, 0.0, {"tuned": 0.0}, {"tuned": 1}, "untuned")
     report = {**result.to_json(), "shape": {"T": 5}, "shapes": []}
     assert keys(report) == rows("JSON of `bench`")
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
+from tuner import checks
+from tuner.errors import UsageError
 from tuner.record import Trial
 from tuner.task import Task
 
@@ -68,6 +72,9 @@ class Effort:
             after its first few trials.
         build_deadline_s: for one build.
         run_deadline_s: for loading, checking and timing one kernel.
+
+    Raises:
+        UsageError: a number is none of its kind, such as a budget below 0.
     """
 
     name: str
@@ -83,6 +90,21 @@ class Effort:
     gain_floor: float = 0.002
     build_deadline_s: float = 60.0
     run_deadline_s: float = 30.0
+
+    def __post_init__(self) -> None:
+        for name in ("trials_per_task", "shape_rounds", "finalist_rounds"):
+            self._ask(name, lambda number: checks.whole(number, at_least=1))
+        self._ask("finalists", lambda number: checks.whole(number, at_least=0))
+        for name in ("time_budget_s", "build_deadline_s", "run_deadline_s"):
+            self._ask(name, lambda value_s: checks.seconds(value_s, f"{value_s}s"))
+        for name in ("finalist_share", "gain_floor"):
+            self._ask(name, checks.share)
+
+    def _ask(self, name: str, check: Callable[[Any], object]) -> None:
+        try:
+            check(getattr(self, name))
+        except UsageError as error:
+            raise UsageError(f"effort {self.name}, {name}: {error}") from error
 
     @property
     def uncut(self) -> Effort:

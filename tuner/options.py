@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from tuner import checks
 from tuner.effort import EFFORTS, Effort
 from tuner.errors import UsageError
+from tuner.place_url import check_url
 
 MAX_KERNELS = 4
 """Kernels for all shapes of one program, where nothing else is said."""
 DEVICE_WAIT_S = 600.0
 """How long to wait for a machine that has room for a worker, where nothing else is said."""
+_SHOWN = 60
+"""Of a value that is refused, so many letters."""
 
 
 @dataclass(frozen=True, slots=True)
 class IntRange:
-    """Integers to draw an input from, both ends included."""
+    """Integers to draw an input from, both ends included.
+
+    Raises:
+        UsageError: they are no integers, or none is between them.
+    """
 
     low: int
     high: int
+
+    def __post_init__(self) -> None:
+        checks.integers("NAME", self.low, self.high, f"int:{self}")
+
+    def __str__(self) -> str:
+        return f"{self.low}..{self.high}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +49,9 @@ class ModelSpec:
         args: keyword arguments for a function that makes the model.
         dims: values of each symbolic dimension that stays open, ascending.
         weights: file with the weight of each shape; None weighs all alike.
+
+    Raises:
+        UsageError: a value is none of its kind, or a name is given twice; nothing is opened.
     """
 
     source: str
@@ -41,6 +60,15 @@ class ModelSpec:
     args: tuple[tuple[str, str | int | float], ...] = ()
     dims: tuple[tuple[str, tuple[int, ...]], ...] = ()
     weights: Path | None = None
+
+    def __post_init__(self) -> None:
+        _asked("source", self.source, checks.nonempty)
+        _pairs("shapes", self.shapes, _check_shape, _sizes)
+        _pairs("inputs", self.inputs, _check_input, _input_text)
+        _pairs("args", self.args, _check_argument, str)
+        _pairs("dims", self.dims, _check_dimension, _sizes)
+        if self.weights is not None:
+            _asked("weights", str(self.weights), checks.nonempty)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +93,7 @@ class TuneOptions:
             the cluster starts one, and where it does not, no wait.
 
     Raises:
-        UsageError: there is room for no kernel.
+        UsageError: a value is none of its kind; nothing is opened, and no device is looked for.
     """
 
     model: ModelSpec
@@ -85,8 +113,24 @@ class TuneOptions:
     device_wait_s: float | None = None
 
     def __post_init__(self) -> None:
-        if self.max_kernels < 1:
-            raise UsageError(f"max_kernels={self.max_kernels}: a program needs at least 1 kernel")
+        _asked("target", self.target, checks.target)
+        object.__setattr__(self, "target", self.target.strip())
+        _asked("trials", self.trials, _positive, optional=True)
+        _asked("time_budget_s", self.time_budget_s, _duration, optional=True)
+        _asked("effort", self.effort, _check_effort)
+        _asked("only", self.only, checks.nonempty, optional=True)
+        _asked("run", self.run, _check_run, optional=True)
+        _asked("seed", self.seed, lambda seed: checks.whole(seed, at_least=0))
+        _asked("address", self.address, checks.address)
+        object.__setattr__(self, "address", self.address.strip())
+        known = checks.STRATEGIES
+        _asked("strategy", self.strategy, lambda name: checks.one_of("strategy", name, known))
+        _asked("base_model", self.base_model, checks.nonempty)
+        for other in self.seeds_from:
+            _asked("seeds_from", other, _check_run)
+        _asked("max_kernels", self.max_kernels, _positive)
+        _asked("devices", self.devices, _positive, optional=True)
+        _asked("device_wait_s", self.device_wait_s, _duration, optional=True)
 
     @property
     def limit_s(self) -> float:
@@ -105,3 +149,93 @@ class TuneOptions:
     def finalists_s(self) -> float:
         """At most so much of that goes to finalists, which more trials do not make more."""
         return self.effort.finalist_share * (self.time_budget_s or self.effort.time_budget_s)
+
+
+def _asked(
+    field: str, value: object, check: Callable[[Any], object], *, optional: bool = False
+) -> None:
+    """Ask a check of a field, which a refusal then names."""
+    if optional and value is None:
+        return
+    try:
+        check(value)
+    except UsageError as error:
+        raise UsageError(f"{field}={repr(value)[:_SHOWN]}: {error}") from error
+
+
+def _pairs(
+    field: str,
+    pairs: Iterable[tuple[str, Any]],
+    check: Callable[[str, Any, str], object],
+    text: Callable[[Any], str],
+) -> None:
+    """Ask a check of each pair of a name and a value, shown as it is typed: `x=1,3`."""
+    shown = []
+    for pair in pairs:
+        if not (isinstance(pair, tuple | list) and len(pair) == 2 and isinstance(pair[0], str)):
+            raise UsageError(f"{field}: {checks.short(pair)} is no pair of a name and its value")
+        name, value = pair
+        shown.append((name, f"{name}={text(value)}"))
+        try:
+            check(name, value, shown[-1][1])
+        except UsageError as error:
+            raise UsageError(f"{field}: {error}") from error
+    try:
+        checks.each_once(shown)
+    except UsageError as error:
+        raise UsageError(f"{field}: {error}") from error
+
+
+def _sizes(sizes: Any) -> str:
+    return ",".join(map(str, sizes)) if isinstance(sizes, Iterable) else str(sizes)
+
+
+def _input_text(value: Any) -> str:
+    return f"int:{value}" if isinstance(value, IntRange) else str(value)
+
+
+def _check_shape(name: str, sizes: Any, shown: str) -> None:
+    checks.extents(name, _listed(sizes), shown)
+
+
+def _check_dimension(name: str, sizes: Any, shown: str) -> None:
+    listed = _listed(sizes)
+    if listed != list(checks.dimension(name, listed, shown)):
+        raise UsageError(f"{shown!r} is not in order: give each size once, the smallest first")
+
+
+def _listed(sizes: Any) -> list[Any]:
+    return list(sizes) if isinstance(sizes, Iterable) and not isinstance(sizes, str) else []
+
+
+def _check_input(name: str, value: Any, shown: str) -> None:
+    if isinstance(value, IntRange):
+        checks.integers(name, value.low, value.high, shown)
+    else:
+        checks.array_file(name, value, shown)
+
+
+def _check_argument(name: str, value: Any, shown: str) -> None:
+    checks.argument(name, shown)
+    if not isinstance(value, str | int | float):
+        raise UsageError(f"{shown!r} is not an argument: its value is no text and no number")
+
+
+def _check_run(run: Any) -> None:
+    if isinstance(run, Path):
+        return
+    check_url(checks.nonempty(run))
+
+
+def _check_effort(effort: Any) -> None:
+    if not isinstance(effort, Effort):
+        name = checks.one_of("effort", effort, EFFORTS)
+        raise UsageError(f"it is a name: give tuner.effort.EFFORTS[{name!r}]")
+
+
+def _positive(number: Any) -> None:
+    checks.whole(number, at_least=1)
+
+
+def _duration(value_s: Any) -> None:
+    checks.seconds(value_s, f"{value_s}s")

@@ -52,18 +52,19 @@ def _print(report: Mapping[str, Any]) -> None:
     """Latencies side by side, each with its spread and its ratio to the tuned one; the error."""
     from cluster.terminal import latency, ratio
 
-    tuned_ms, spread = report["tuned_ms"], report["spread"]
+    tuned_ms, spread, samples = report["tuned_ms"], report["spread"], report["samples"]
     rows = [
         (
             program,
             latency(report[f"{program}_ms"] / 1e3),
             f"{spread[program]:.0%}" if program in spread else "-",
+            str(samples.get(program, "-")),
             ratio(report[f"{program}_ms"] / tuned_ms) if tuned_ms else "-",
         )
         for program in _PROGRAMS
         if report[f"{program}_ms"] is not None
     ]
-    print_table("", "latency", "spread", "to tuned", rows=rows)
+    print_table("", "latency", "spread", "samples", "to tuned", rows=rows)
     if report["note"]:
         click.echo(f"onnxruntime: {report['note']}")
     against = "the untuned program" if report["reference"] == "untuned" else report["reference"]

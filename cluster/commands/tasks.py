@@ -35,8 +35,8 @@ def tasks(
     """List the tasks of MODEL and each one's share of its arithmetic, without tuning."""
     spec = model_spec(model, shapes, inputs, arguments, dims, weights)
     with nothing_on_stdout(as_json):
-        resolved, found = _extracted(spec, target, only)
-    report = task_report(resolved, found)
+        resolved, found, note = _extracted(spec, target, only)
+    report = task_report(resolved, found, note)
     if as_json:
         print_json(report)
         return
@@ -45,21 +45,30 @@ def tasks(
         for t in report["tasks"]
     ]
     print_table("task", "weight", "GFLOP", "share", rows=rows)
+    if report["note"]:
+        click.echo(report["note"])
 
 
-def _extracted(spec: ModelSpec, target: str, only: str | None) -> tuple[str, Sequence[Task]]:
-    from spaces.extract import extract
+def _extracted(spec: ModelSpec, target: str, only: str | None) -> tuple[str, Sequence[Task], str]:
+    """The target, its tasks, and what is left as it is."""
+    from spaces.extract import extract, left_as_they_are
     from spaces.lower import lower
     from spaces.model import load_model
     from spaces.target import resolve_target
 
     resolved = resolve_target(target)
     model = load_model(spec)
-    return resolved, extract(lower(model.module, resolved), resolved, only, model.shapes)
+    lowered = lower(model.module, resolved)
+    found = extract(lowered, resolved, only, model.shapes)
+    return resolved, found, left_as_they_are(lowered, model.shapes)
 
 
-def task_report(target: str, found: Sequence[Task]) -> dict[str, Any]:
-    """Tasks by their share of the model's floating-point operations, the largest first."""
+def task_report(target: str, found: Sequence[Task], note: str = "") -> dict[str, Any]:
+    """Tasks by their share of the model's floating-point operations, the largest first.
+
+    Args:
+        note: what people are told of functions that are left as they are.
+    """
     total = sum(task.weight * task.flops for task in found)
     ordered = sorted(found, key=lambda task: (-task.weight * task.flops, task.name))
     return {
@@ -74,4 +83,5 @@ def task_report(target: str, found: Sequence[Task]) -> dict[str, Any]:
             }
             for task in ordered
         ],
+        "note": note,
     }

@@ -25,6 +25,7 @@ from cluster.commands.flags import (
 )
 from cluster.commands.output import nothing_on_stdout, print_json
 from tuner import parse
+from tuner.checks import STRATEGIES
 from tuner.effort import EFFORTS
 from tuner.options import DEVICE_WAIT_S, MAX_KERNELS, TuneOptions
 from tuner.progress import Snapshot
@@ -65,7 +66,8 @@ def _efforts() -> str:
 )
 @click.option(
     "--effort",
-    type=click.Choice(list(EFFORTS)),
+    metavar="|".join(EFFORTS),
+    type=Parsed("effort", parse.effort),
     default="normal",
     show_default=True,
     help=f"How much to spend where nothing else is said. {_efforts()}",
@@ -92,7 +94,8 @@ def _efforts() -> str:
 )
 @click.option(
     "--strategy",
-    type=click.Choice(["evolutionary", "random"]),
+    metavar="|".join(STRATEGIES),
+    type=Parsed("strategy", parse.strategy),
     default="evolutionary",
     show_default=True,
     help="How candidates are found.",

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spaces.cpu import Cpu, cpu_of
+from spaces.guard import refusals
 from spaces.knobs import Columns, Costs, Knobs, Template, draw
 from spaces.realize import new_schedule, task_module
 from spaces.templates import contraction_knobs
@@ -123,9 +124,12 @@ def contraction_templates(task: Task) -> list[Template]:
     """
     module = task_module(task.module)
     cpu = cpu_of(task.target)
-    found = _found(module, task.shapes, product=False)
+    found: list[tuple[Contraction, Mapping[Instance, Sequence[int]]]] = []
+    with refusals(f"the template for contractions, {task.name}"):
+        found += _found(module, task.shapes, product=False)
     if not task.shapes:
-        found += _found(module, (), product=True)
+        with refusals(f"the template for products of another form, {task.name}"):
+            found += _found(module, (), product=True)
     templates = (
         ContractionTemplate(contraction, cpu, variant, extents)
         for variant, (contraction, extents) in enumerate(found)
@@ -144,17 +148,14 @@ def _found(
     One with symbolic dimensions is described for the largest of its shapes.
     """
     schedule = new_schedule(module)
-    try:
-        stages = tidy(schedule)
-        if stages is not None and product:
-            stages = as_product(schedule, stages)
-        if stages is None or not _is_float(schedule.get(stages.main)):
-            return []
-        extents, largest = extents_of_shapes(schedule, stages, shapes)
-        ways = describe(module["main"], schedule, stages, product=product, values=largest)
-        return [(contraction, extents) for contraction in ways]
-    except Exception:  # TVM raises whatever its C++ side threw; then the rules remain
+    stages = tidy(schedule)
+    if stages is not None and product:
+        stages = as_product(schedule, stages)
+    if stages is None or not _is_float(schedule.get(stages.main)):
         return []
+    extents, largest = extents_of_shapes(schedule, stages, shapes)
+    ways = describe(module["main"], schedule, stages, product=product, values=largest)
+    return [(contraction, extents) for contraction in ways]
 
 
 def _is_float(block: Any) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spaces import names
+from spaces.guard import Unsuitable
 from spaces.knobs import Knobs
 from spaces.templates import register_tile as k
 from spaces.templates.contraction_knobs import (
@@ -33,9 +34,9 @@ def write_contraction(schedule: Any, c: Contraction, knobs: Knobs) -> None:
     """
     stages = tidy(schedule)
     if stages is None:
-        raise ValueError("the program has no contraction of a known form")
+        raise Unsuitable("the program has no contraction of a known form")
     if c.product and (stages := as_product(schedule, stages)) is None:
-        raise ValueError("the program is no product of another form")
+        raise Unsuitable("the program is no product of another form")
     stages = _padded(schedule, c, knobs, stages)
     packed = _packed(schedule, c, knobs, stages)
     last = _own_tile(schedule, c, stages)
@@ -118,7 +119,7 @@ def _packed(schedule: Any, c: Contraction, knobs: Knobs, stages: Stages) -> list
         if packs and axis is not None:
             dim = c.axes[axis].dims[operand]
             if dim is None:
-                raise ValueError("an operand cannot be packed along this axis")
+                raise Unsuitable("an operand cannot be packed along this axis")
             schedule.transform_layout(
                 stages.main,
                 ("read", operand),

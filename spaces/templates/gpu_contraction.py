@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from spaces.guard import refusals
 from spaces.knobs import Columns, Costs, Knobs, Template
 from spaces.realize import new_schedule, task_module
 from spaces.templates import gpu_knobs
@@ -96,7 +97,9 @@ class GpuContractionTemplate:
 
 def gpu_contraction_templates(task: Task) -> list[Template]:
     """The template of a task with symbolic dimensions; empty where it is no product in float32."""
-    found = _found(task_module(task.module), task.shapes)
+    found = None
+    with refusals(f"the template for products on GPUs, {task.name}"):
+        found = _found(task_module(task.module), task.shapes)
     if found is None:
         return []
     contraction, roles, extents = found
@@ -108,17 +111,14 @@ def _found(
 ) -> tuple[Contraction, Roles, Mapping[Instance, Sequence[int]]] | None:
     """A program as rows and columns, described for the largest of its shapes."""
     schedule = new_schedule(module)
-    try:
-        stages = tidy(schedule)
-        if stages is None or not _all_floats(schedule, stages):
-            return None
-        extents, largest = extents_of_shapes(schedule, stages, shapes)
-        for way in describe(module["main"], schedule, stages, values=largest):
-            roles = gpu_knobs.roles_of(way)
-            if roles is not None:
-                return way, roles, extents
-    except Exception:  # TVM raises whatever its C++ side threw; then there is no template
+    stages = tidy(schedule)
+    if stages is None or not _all_floats(schedule, stages):
         return None
+    extents, largest = extents_of_shapes(schedule, stages, shapes)
+    for way in describe(module["main"], schedule, stages, values=largest):
+        roles = gpu_knobs.roles_of(way)
+        if roles is not None:
+            return way, roles, extents
     return None
 
 

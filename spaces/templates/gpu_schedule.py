@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from spaces.guard import Unsuitable
 from spaces.knobs import Knobs
 from spaces.templates import gpu_knobs as k
 from spaces.templates.contraction_match import Stages, tidy
@@ -32,7 +33,7 @@ def write_gpu_contraction(schedule: Any, c: Contraction, roles: Roles, knobs: Kn
     """
     stages = tidy(schedule)
     if stages is None:
-        raise ValueError("the program has no contraction of a known form")
+        raise Unsuitable("the program has no contraction of a known form")
     block = k.block_of(knobs)
     stages = _padded(schedule, c, roles, block, stages)
     fetches = [_shared(schedule, c, roles, stages, operand) for operand in range(2)]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from spaces.cpu import Cpu, cpu_of
+from spaces.guard import refusals
 from spaces.knobs import Columns, Costs, Knobs, Template
 from spaces.realize import new_schedule, task_module
 from spaces.templates import int8_knobs
@@ -56,11 +57,10 @@ def int8_templates(task: Task) -> list[Template]:
         return []
     module = task_module(task.module)
     schedule = new_schedule(module)
-    try:
+    found: list[Any] = []
+    with refusals(f"the template for products of bytes, {task.name}"):
         stages = tidy(schedule)
         found = [] if stages is None else products(module["main"], schedule, stages)
-    except Exception:  # TVM raises whatever its C++ side threw; then the rules remain
-        return []
     return [
         Int8Template(p, cpu, variant)
         for variant, p in enumerate(found)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spaces import names
+from spaces.guard import Unsuitable
 from spaces.knobs import Knobs
 from spaces.templates import register_tile as k
 from spaces.templates.contraction_match import Stages, tidy
@@ -31,7 +32,7 @@ def write_products(schedule: Any, p: Products, knobs: Knobs) -> None:
     """
     stages = tidy(schedule)
     if stages is None:
-        raise ValueError("the program has no contraction of a known form")
+        raise Unsuitable("the program has no contraction of a known form")
     stages = _padded(schedule, p, knobs, stages)
     before, packed = _packed(schedule, p, knobs, stages)
     last = _own_tile(schedule, p.contraction, stages)
@@ -106,7 +107,7 @@ def _packed(
     for operand, axis, width in wanted:
         dim, depth = c.axes[axis].dims[operand], c.axes[p.depth_axis].dims[operand]
         if dim is None or depth is None:
-            raise ValueError("an operand cannot be packed along this axis")
+            raise Unsuitable("an operand cannot be packed along this axis")
         if c.operands[operand].constant and not c.operands[operand].staged:
             # What pads a constant packs it in one go: it is one block, done ahead.
             ahead = before[operand] or schedule.cache_read(stages.main, operand, "global")

@@ -18,6 +18,7 @@ import numpy as np
 from spaces import names
 from spaces.cpu import Cpu, cpu_of
 from spaces.dims import NO_VALUES
+from spaces.guard import Unsuitable, refusals
 from spaces.knobs import Columns, Costs, Knobs, one_by_one
 from spaces.realize import new_schedule, task_module
 from spaces.templates import memory_cost
@@ -119,13 +120,14 @@ def memory_template(task: Task) -> MemoryTemplate | None:
     module = task_module(task.module)
     values = stand_in(task.shapes)
     instances = [instance for instance, _ in task.shapes]
-    try:
+    forms: Forms = ()
+    with refusals(f"the template for what is bound by memory, {task.name}"):
         inlined, optional, shapes = _forms_of(module, values, instances, keep=False)
-        forms: Forms = (inlined,)
+        forms = (inlined,)
         if optional:
             kept, _, others = _forms_of(module, values, instances, keep=True)
             forms, shapes = (inlined, kept), {i: shapes[i] + others[i] for i in instances}
-    except Exception:  # TVM raises whatever its C++ side threw; then the rules remain
+    if not forms:
         return None
     looks = [form for some in shapes.values() for form in some] or list(forms)
     if all(any(map(_is_contraction, form.stages)) for form in looks):
@@ -145,14 +147,14 @@ def _forms_of(
     """A program after inlining, whether it has stages that may be kept, and it in some shapes.
 
     Raises:
-        ValueError: it has a block that is no plain stage, or none at all.
+        Unsuitable: it has a block that is no plain stage, or none at all.
         Exception: whatever TVM throws on an odd program.
     """
     schedule, buffers = new_schedule(module), list[Any]()
     optional = inline(schedule, keep=keep, values=values)
     stages = stages_of(schedule, values, buffers)
     if not stages:
-        raise ValueError("no plain stages")
+        raise Unsuitable("no plain stages")
     form = form_of(stages)
     blocks = [schedule.get(block) for block in names.stage_blocks(schedule)]
     shapes = forms_of(form, blocks, buffers, instances)
@@ -182,11 +184,10 @@ def _working(
 
 def _applies(module: Any, knobs: Knobs, lanes: int, values: Mapping[str, int]) -> bool:
     schedule = new_schedule(module)
-    try:
+    with refusals("a choice of the template for what is bound by memory"):
         write_nests(schedule, knobs, lanes, values)
-    except Exception:  # TVM raises whatever its C++ side threw
-        return False
-    return True
+        return True
+    return False
 
 
 def _points(forms: Forms) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 
 from spaces.dims import is_open as is_symbolic
 from spaces.dims import value_of
+from spaces.guard import Unsuitable
 from spaces.templates.stages import Axis
 
 
@@ -26,7 +27,7 @@ class Loops:
         """Steps of a loop; in the shape that is looked at, where they are open."""
         steps = value_of(self.schedule.get(loop).extent, self.values)
         if steps is None:
-            raise ValueError("a loop's extent is not known")
+            raise Unsuitable("a loop's extent is not known")
         return steps
 
     def is_open(self, loop: Any) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 from spaces import names
 from spaces.dims import NO_VALUES
+from spaces.guard import Unsuitable
 from spaces.knobs import Knobs
 from spaces.prefetches import AHEAD
 from spaces.templates import memory_steps as count
@@ -36,7 +37,7 @@ def write_nests(
     inline(schedule, keep=bool(knobs["keep"]), values=values)
     stages = stages_of(schedule, values)
     if stages is None:
-        raise ValueError("a block is no plain stage")
+        raise Unsuitable("a block is no plain stage")
     blocks = names.stage_blocks(schedule)
     for nest in nests_of(stages):
         members = [blocks[n] for n in nest.stages]
@@ -131,7 +132,7 @@ class _Writer:
         parameters = list(self.schedule.mod["main"].params)
         stage = stage_of(self.schedule.get(block), parameters, [], self.values)
         if stage is None:
-            raise ValueError("a block is no plain stage")
+            raise Unsuitable("a block is no plain stage")
         return stage
 
     def _split_off_parts(self, block: Any) -> bool:
@@ -161,7 +162,7 @@ class _Writer:
             return 0, []
         places = axes_of(schedule, block, found)
         if sorted(n for n in places if n is not None) != list(range(len(stage.axes))):
-            raise ValueError("a loop moves no axis, or more than one")
+            raise Unsuitable("a loop moves no axis, or more than one")
         loops = {n: loop for n, loop in zip(places, found, strict=True) if n is not None}
         rows = [loops[n] for n in nest.rows]
         special = {*nest.rows, *nest.lane, nest.across}

@@ -18,6 +18,7 @@ import numpy as np
 from spaces import names
 from spaces.cpu import Cpu, cpu_of
 from spaces.dims import is_open, value_of
+from spaces.guard import Unsuitable, refusals
 from spaces.knobs import Columns, Costs, Knobs, Template, one_by_one
 from spaces.realize import new_schedule, task_module
 from spaces.templates.contraction_match import sums
@@ -90,16 +91,15 @@ def plain_loops(task: Task) -> Template | None:
         return None
     module = task_module(task.module)
     cpu = cpu_of(task.target)
-    try:
+    with refusals(f"the template for plain loops, {task.name}"):
         schedule = new_schedule(module)
         blocks = [schedule.get(block) for block in names.stage_blocks(schedule)]
         bits = min(names.element_bits(w.source.dtype) for b in blocks for w in b.writes)
         points = {i: _points(blocks, dict(i)) for i, _ in task.shapes}
         found = PlainLoops(cpu, cpu.lanes(max(8, bits)), points)
         found.apply(schedule, {"fused": 2, "vectors": 1})
-    except Exception:  # TVM raises whatever its C++ side threw; then nothing is to be had
-        return None
-    return found
+        return found
+    return None
 
 
 def _points(blocks: list[Any], values: Mapping[str, int]) -> float:
@@ -109,17 +109,15 @@ def _points(blocks: list[Any], values: Mapping[str, int]) -> float:
 
 def _inlined(schedule: Any, block: Any) -> None:
     """Work a stage into those that read it, where TVM can."""
-    try:
+    with refusals("a stage of plain loops that stays one"):
         schedule.compute_inline(block)
-    except Exception:  # TVM raises whatever its C++ side threw; then it stays a stage
-        return
 
 
 def _write(schedule: Any, block: Any, knobs: Knobs, lanes: int) -> None:
     loops = list(schedule.get_loops(block))
     kinds = [int(axis.iter_type) for axis in schedule.get(block).iter_vars]
     if len(loops) != len(kinds) or set(kinds) - {names.SPATIAL, names.REDUCED}:
-        raise ValueError("a stage is no plain loop nest")
+        raise Unsuitable("a stage is no plain loop nest")
     spatial = [x for x, kind in zip(loops, kinds, strict=True) if kind == names.SPATIAL]
     summed = [x for x, kind in zip(loops, kinds, strict=True) if kind == names.REDUCED]
     if not spatial:

@@ -390,6 +390,7 @@ def test_bench_as_json_and_for_people(
         "max_abs_err": 1e-6,
         "max_rel_err": float("nan"),
         "spread": {"untuned": 0.02, "tuned": 0.013},
+        "samples": {"untuned": 3, "tuned": 10},
         "reference": "untuned",
         "note": "not installed",
         "shape": {},
@@ -402,9 +403,9 @@ def test_bench_as_json_and_for_people(
     assert json.loads(capsys.readouterr().out) == {**report, "max_rel_err": None}
     assert run(["bench", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].split() == ["latency", "spread", "to", "tuned"]
-    assert lines[1].split() == ["untuned", "434", "ms", "2%", "20.0x"]
-    assert lines[2].split() == ["tuned", "21.7", "ms", "1%", "1.00x"]
+    assert lines[0].split() == ["latency", "spread", "samples", "to", "tuned"]
+    assert lines[1].split() == ["untuned", "434", "ms", "2%", "3", "20.0x"]
+    assert lines[2].split() == ["tuned", "21.7", "ms", "1%", "10", "1.00x"]
     assert lines[3] == "onnxruntime: not installed"
     assert lines[4].endswith("to that of the untuned program: 1e-06, relative nan")
     assert "mlflow" in lines[-1]

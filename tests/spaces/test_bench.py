@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import sys
@@ -11,6 +12,8 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from spaces.bench import Side, bench, errors, spread, take_rounds
@@ -38,8 +41,11 @@ class Bed:
 
         return Side(name, run, limit_s)
 
-    def rounds(self, sides: list[Side], rounds: int) -> None:
-        take_rounds(sides, rounds, clock=lambda: self.now, sleep=lambda _: None)
+    def rounds(self, sides: list[Side], rounds: int, budget_s: float = math.inf) -> None:
+        def clock() -> float:
+            return self.now
+
+        take_rounds(sides, rounds, budget_s=budget_s, clock=clock, sleep=lambda _: None)
 
 
 def test_rounds_take_one_sample_of_each_side_in_turning_order() -> None:
@@ -65,6 +71,79 @@ def test_a_slow_side_gets_fewer_samples_but_at_least_one() -> None:
     slow, slower, fast = bed.side("s", 4.0, 10.0), bed.side("t", 60.0, 10.0), bed.side("f", 0.01)
     bed.rounds([slow, slower, fast], 10)
     assert [len(s.samples_s) for s in (slow, slower, fast)] == [2, 1, 10]
+
+
+def counts(*sides: Side) -> list[int]:
+    return [len(side.samples_s) for side in sides]
+
+
+def test_a_side_hundreds_of_times_slower_gets_fewer_rounds_within_the_budget() -> None:
+    bed = Bed()
+    untuned, tuned, peer = bed.side("u", 2.0), bed.side("t", 0.004), bed.side("o", 0.005)
+    bed.rounds([untuned, tuned, peer], 10, budget_s=20.0)
+    assert counts(untuned, tuned, peer) == [6, 10, 10]
+    assert 15.0 < bed.now <= 20.0
+    turns = [name for name, _ in itertools.groupby(bed.diary[5:])]
+    between = "".join(turns).strip("u").split("u")
+    assert all(between), "its rounds are spread over those of the others"
+
+
+def test_a_slow_side_has_a_few_samples_wherever_they_fit() -> None:
+    bed = Bed()
+    slow, fast = bed.side("s", 4.0), bed.side("f", 0.01)
+    bed.rounds([slow, fast], 10, budget_s=17.5)
+    assert counts(slow, fast)[0] == 3
+    assert counts(slow, fast)[1] >= 3
+    assert spread(slow.samples_s) == 0.0
+    assert bed.now <= 17.5
+
+
+def test_one_run_beyond_the_budget_is_the_sample_and_the_others_have_time_of_their_own() -> None:
+    bed = Bed()
+    endless, fast = bed.side("e", 50.0), bed.side("f", 0.01)
+    bed.rounds([endless, fast], 10, budget_s=10.0)
+    assert endless.samples_s == [50.0]
+    assert bed.diary.count("e") == 1
+    assert counts(fast) == [10]
+
+
+def test_sides_of_one_speed_share_a_budget_that_is_too_small_alike() -> None:
+    bed = Bed()
+    sides = [bed.side(name, 1.0) for name in "abc"]
+    bed.rounds(sides, 10, budget_s=16.0)
+    assert counts(*sides) == [4, 4, 4]
+
+
+def test_a_machine_that_becomes_slow_does_not_make_the_comparison_long() -> None:
+    bed = Bed()
+    side = bed.side("a", 1.0)
+
+    def run() -> None:
+        bed.now += 1.0 if bed.now < 1.0 else 5.0
+
+    side.run = run
+    bed.rounds([side], 10, budget_s=12.0)
+    assert side.samples_s == [5.0, 5.0, 5.0]
+
+
+@given(
+    runs_s=st.lists(st.floats(1e-4, 100.0), min_size=1, max_size=4),
+    budget_s=st.floats(0.1, 100.0),
+)
+@settings(max_examples=50)
+def test_whatever_the_sides_all_have_a_sample_and_the_budget_holds(
+    runs_s: list[float], budget_s: float
+) -> None:
+    bed = Bed()
+    sides = [bed.side(str(i), run_s) for i, run_s in enumerate(runs_s)]
+    bed.rounds(sides, 10, budget_s=budget_s)
+    tried_s = sum(run_s if run_s >= 0.5 else 2 * run_s for run_s in runs_s)
+    assert min(counts(*sides)) >= 1
+    slower = sorted(sides, key=lambda side: side.run_s)
+    assert counts(*slower) == sorted(counts(*sides), reverse=True)
+    # A warm-up ends with the run that is going on, and a sample is whole.
+    slack_s = sum(min(run_s, 0.5) for run_s in runs_s)
+    assert bed.now <= max(budget_s, tried_s + budget_s / len(sides)) + 10 * slack_s
 
 
 def test_errors_are_absolute_and_relative_to_the_largest_value() -> None:
@@ -119,6 +198,7 @@ def test_an_onnx_model_is_compared_with_onnxruntime(tmp_path: Path) -> None:
     assert result.onnxruntime_ms > 0
     assert 0 <= result.max_rel_err < 1e-5
     assert set(result.spread) == {"untuned", "tuned", "onnxruntime"}
+    assert result.samples == {"untuned": 10, "tuned": 10, "onnxruntime": 10}
     assert result.to_json()["tuned_ms"] == result.tuned_ms
 
 

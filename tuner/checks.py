@@ -1,0 +1,190 @@
+"""What a request may hold: the same checks, in the same words, whichever door it comes in by.
+
+`tuner.parse` asks them of what was typed, `tuner.options` of what a program gives. Each raises
+`UsageError` with one line; `shown` is what that line calls the value, as a user would write it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import operator
+import re
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+from typing import Any, TypeGuard
+
+from tuner.errors import UsageError
+
+TARGET_KINDS = ("llvm", "cuda")
+"""Kinds of target that have a space."""
+STRATEGIES = ("evolutionary", "random")
+"""How candidates are found, see `tuner.strategies`."""
+LARGEST = 2**31 - 1
+MOST_VALUES = 1 << 16
+"""Of one dimension."""
+DIMENSIONS = "write for example T=1..128, M=16..2048:16 or T=5,24,43"
+INPUTS = "write NAME=FILE.npy or NAME=int:LO..HI"
+_LONGEST_S = 366 * 86400.0
+_HOST_PORT = re.compile(r"(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):(?P<port>[0-9]{1,5})")
+
+
+def whole(value: object, *, at_least: int) -> int:
+    """A whole number up to 2147483647."""
+    number = _integer(value)
+    if number is None or not at_least <= number <= LARGEST:
+        raise UsageError(f"{str(value)!r} is not a whole number from {at_least} to {LARGEST}")
+    return number
+
+
+def seconds(value: object, shown: str) -> float:
+    """A duration: more than none, at most 366 days."""
+    if not _number(value) or not 0 <= value < math.inf:
+        raise UsageError(f"{shown!r} is not a duration: write for example 90s, 20m, 1h30m or 2d")
+    if not 0 < value <= _LONGEST_S:
+        raise UsageError(f"{shown!r} is out of range: a duration is more than 0s and at most 366d")
+    return float(value)
+
+
+def one_of(what: str, value: object, known: Collection[str]) -> str:
+    """One of some names."""
+    if not isinstance(value, str) or value not in known:
+        *most, last = known
+        raise UsageError(f"unknown {what} {short(value)}: write {', '.join(most)} or {last}")
+    return value
+
+
+def target(text: object) -> str:
+    """`auto`, a kind with a space, or the JSON object of a TVM target of such a kind."""
+    word = text.strip() if isinstance(text, str) else ""
+    if word == "auto" or word in TARGET_KINDS:
+        return word
+    kinds = " or ".join(TARGET_KINDS)
+    if not word.startswith("{"):
+        raise UsageError(f"unknown target {short(text)}: write auto, {kinds}, or a target as JSON")
+    try:
+        raw = json.loads(word)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"the target is not JSON ({error}): {short(text)}") from error
+    if raw.get("kind") not in TARGET_KINDS:
+        kind = short(raw.get("kind", "missing"))
+        raise UsageError(f"the target's kind is {kind}; it must be {kinds}")
+    cores = raw.get("num-cores", 1)
+    if type(cores) is not int or not 1 <= cores <= LARGEST:
+        raise UsageError(f"the target's num-cores is {short(cores)}; it must be 1 or more")
+    return json.dumps(raw, sort_keys=True)
+
+
+def address(text: object) -> str:
+    """`auto`, `local`, or `HOST:PORT` of a Ray cluster."""
+    word = text.strip() if isinstance(text, str) else ""
+    if word in ("auto", "local"):
+        return word
+    match = _HOST_PORT.fullmatch(word)
+    if not match or not 1 <= int(match["port"]) <= 65535:
+        shown = str(text)
+        raise UsageError(
+            f"{shown!r} is no address: write auto, local or HOST:PORT of a Ray cluster"
+        )
+    return word
+
+
+def nonempty(text: object) -> str:
+    """Text with something in it, such as a glob, a path or a name."""
+    if not isinstance(text, str):
+        raise UsageError(f"{short(text)} is no text")
+    if not text.strip() or "\0" in text:
+        raise UsageError("it is empty; leave it out or give it a value")
+    if any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise UsageError(f"{text!r} is not valid UTF-8")
+    return text
+
+
+def extents(name: str, sizes: Sequence[object], shown: str) -> tuple[int, ...]:
+    """The shape of an input."""
+    numbers = [_integer(size) for size in sizes]
+    if not name.strip() or not numbers or None in numbers:
+        raise UsageError(f"{shown!r} is not a shape: write for example INPUT=1,3,224,224")
+    shape = tuple(number for number in numbers if number is not None)
+    if not all(1 <= size <= LARGEST for size in shape):
+        raise UsageError(f"{shown!r} has an extent outside 1 to {LARGEST}")
+    return shape
+
+
+def dimension(name: str, values: Sequence[object], shown: str) -> tuple[int, ...]:
+    """The sizes of a symbolic dimension: each once, in order."""
+    numbers = [_integer(value) for value in values]
+    if not name.strip() or not numbers or None in numbers:
+        raise UsageError(f"{shown!r} is no dimension: {DIMENSIONS}")
+    sizes = tuple(sorted({number for number in numbers if number is not None}))
+    if not 1 <= sizes[0] <= sizes[-1] <= LARGEST:
+        raise UsageError(f"{shown!r} has a size outside 1 to {LARGEST}")
+    if len(sizes) > MOST_VALUES:
+        raise UsageError(f"{shown!r} has more than {MOST_VALUES} values: give it a step")
+    return sizes
+
+
+def integers(name: str, low: object, high: object, shown: str) -> tuple[int, int]:
+    """The range that an input's integers are drawn from."""
+    least, most = _integer(low), _integer(high)
+    if not name.strip():
+        raise UsageError(f"{shown!r} is not an input: {INPUTS}")
+    if least is None or most is None or least > most:
+        raise UsageError(f"{shown!r} is not a range of integers: write NAME=int:LO..HI, LO <= HI")
+    return least, most
+
+
+def array_file(name: str, path: object, shown: str) -> Path:
+    """The file with an input's value."""
+    if not name.strip() or not str(path):
+        raise UsageError(f"{shown!r} is not an input: {INPUTS}")
+    if not isinstance(path, str | Path) or not str(path).endswith(".npy"):
+        raise UsageError(f"{shown!r} names no .npy file: {INPUTS}")
+    return Path(path)
+
+
+def argument(name: str, shown: str) -> str:
+    """The name of a function's argument."""
+    if not name.strip().isidentifier():
+        raise UsageError(f"{shown!r} is not an argument: write for example m=512")
+    return name.strip()
+
+
+def each_once(named: Iterable[tuple[str, str]]) -> None:
+    """Names of which none is there twice, since one of the two would be lost.
+
+    Args:
+        named: each name, and what is shown of it.
+    """
+    seen: set[str] = set()
+    for name, shown in named:
+        if name in seen:
+            raise UsageError(f"{name!r} is given twice; the second is {shown!r}")
+        seen.add(name)
+
+
+def share(value: object) -> float:
+    """A part of the whole: from 0 to 1."""
+    if not _number(value) or not 0 <= value <= 1:
+        raise UsageError(f"{short(value)} is no share: it is from 0 to 1")
+    return float(value)
+
+
+def short(value: object) -> str:
+    """A value as a message shows it."""
+    text = str(value)
+    return repr(text if len(text) <= 60 else f"{text[:60]}...")
+
+
+def _number(value: object) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _integer(value: Any) -> int | None:
+    """A whole number as one, whatever kind of integer it is; None for anything else."""
+    if isinstance(value, bool | str):
+        return None
+    try:
+        return operator.index(value)
+    except TypeError:
+        return None
