@@ -101,9 +101,10 @@ def bench(run: Path, *, rounds: int = 0, dims: Dims = ()) -> dict[str, Any]:
     """
     folder, manifest = read_run(run)
     from spaces.target import target_cores
+    from spaces.threads import thread_variables
 
-    # TVM reads it when its thread pool starts, which nothing has done yet in this process.
-    os.environ["TVM_NUM_THREADS"] = str(target_cores(manifest.target))
+    # TVM reads them when its thread pool starts, which nothing has done yet in this process.
+    os.environ.update(thread_variables(target_cores(manifest.target)))
     from spaces.bench import bench as measure
     from spaces.executable import compile_module
     from spaces.inputs import make_inputs
