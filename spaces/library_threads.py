@@ -50,10 +50,17 @@ def bring_along(library: Any) -> None:
     Raises:
         RuntimeError: there is no C compiler, or it does not compile it.
     """
-    compiled = library.mod
-    while compiled.kind != "llvm":  # a graph's executable holds the programs' code
-        (compiled,) = (m for m in compiled.imports if m.kind in ("llvm", "relax.VMExecutable"))
-    compiled.import_module(_object())
+    code = _code(library.mod)
+    assert code is not None
+    code.import_module(_object())
+
+
+def _code(module: Any) -> Any:
+    """What holds the programs' code: the module itself, or of a graph's one that it imports."""
+    if module.kind == "llvm":
+        return module
+    found = (_code(part) for part in module.imports)
+    return next((code for code in found if code is not None), None)
 
 
 def _asking_pass(threads: int) -> Any:
