@@ -33,7 +33,7 @@ from typing import Any
 from actors.builder import Builder, Built
 from actors.runner import Runner
 from benchmarks import our_side
-from benchmarks.command import Rows, cores_of, fresh, say, workplace
+from benchmarks.command import Rows, cores_of, say, workplace
 from benchmarks.figures import ratio, spread
 from benchmarks.versus_onnxruntime import model_file
 from tuner import parse
@@ -283,7 +283,8 @@ def _written_inputs(run: Path, library: Path, instance: Instance) -> Path:
     folder, _ = read_run(run)
     specs = [spec.at(dict(instance)) for spec in load_model_copy(folder.model_dir).inputs]
     arrays = make_inputs(specs, load_input_values(folder.model_dir), seed=0)
-    path = fresh(library.parent, f"{library.stem}-inputs.npz")
+    sizes = [str(size) for _, size in instance]
+    path = library.with_name("-".join([library.stem, *sizes, "inputs.npz"]))
     np.savez(path, *arrays)
     return path
 

@@ -15,6 +15,7 @@
 #include <tvm/ffi/c_api.h>
 
 #ifdef __linux__
+#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -160,25 +161,46 @@ static void set_up(int tuned, Cpus *cpus) {
   if (!told) complain_of_fewer_than(threads);
 }
 
-static void use_threads(int tuned) {
+/* In a forked process the pool is there and its threads are not: a kernel that waited for them
+ * would do so for ever. With one CPU TVM runs it in the calling thread. */
+static void do_without_pool(Cpus *cpus) {
+  configure(ALL_CPUS_FOR_ALL, 1, cpus, 1);
+  sched_setaffinity(0, cpus->bytes, cpus->set);
+}
+
+static int forks; /* how often the process was forked from one that had set up threads */
+static void count_fork(void) { ++forks; }
+static void watch_forks(void) { pthread_atfork(NULL, NULL, count_fork); }
+
+static void use_threads(int tuned, int has_lost_pool) {
+  static pthread_once_t watched = PTHREAD_ONCE_INIT;
   if (!TVMFFIFunctionGetGlobal || !TVMFFIFunctionCall || !TVMFFIErrorMoveFromRaised ||
       !TVMFFIObjectDecRef)
     return;
+  pthread_once(&watched, watch_forks);
   Cpus *cpus = (Cpus *)malloc(sizeof *cpus);
   if (cpus == NULL) return;
-  if (read_cpus(cpus) > 0) set_up(tuned, cpus);
+  if (read_cpus(cpus) > 0) {
+    if (has_lost_pool)
+      do_without_pool(cpus);
+    else
+      set_up(tuned, cpus);
+  }
   if (cpus->set != NULL) CPU_FREE(cpus->set);
   free(cpus);
 }
-#else
-static void use_threads(int tuned) { (void)tuned; }
-#endif
 
 __attribute__((visibility("hidden"))) int tuner_use_threads(int tuned) {
-  static __thread char ready;
-  if (!ready) {
-    ready = 1;
-    use_threads(tuned);
+  static __thread int ready; /* one more than `forks` was */
+  if (ready != forks + 1) {
+    use_threads(tuned, ready != 0);
+    ready = forks + 1;
   }
   return 0;
 }
+#else
+__attribute__((visibility("hidden"))) int tuner_use_threads(int tuned) {
+  (void)tuned;
+  return 0;
+}
+#endif

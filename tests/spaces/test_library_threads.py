@@ -50,7 +50,7 @@ TUNED = min(2, allowed_cores())
 """What the libraries are tuned for; less where this process has fewer CPUs."""
 
 DRIVER = '''
-import json, os, sys, threading
+import json, os, signal, sys, threading
 
 import tvm  # the code that is run here imports it again; its threads start with the first kernel
 
@@ -64,8 +64,14 @@ def use(code, where):
         worker = threading.Thread(target=lambda: use(code, ""))
         worker.start()
         return worker.join()
-    given = {"ALLOWED": free}
+    given = {}
     exec(code, given)
+    if where == "in a fork":
+        if os.fork() == 0:
+            signal.alarm(60)
+            use(code, "")
+            os._exit(0)
+        return os.wait()
     added = {t: cpus for t, cpus in threads().items() if t not in before}
     facts = {
         "threads": tvm.runtime.num_threads(),
@@ -109,6 +115,7 @@ SCENARIOS = [
     scenario("bound", GEMM, TVM_BIND_THREADS="1"),
     scenario("one CPU", GEMM, cpus=ALLOWED[-1:]),
     scenario("in a thread", GEMM, where="in a thread"),
+    scenario("in a fork", GEMM, where="in a fork"),
     scenario("two libraries", f"{GEMM}\n{MODEL}\ndel output"),
     scenario("one tuned for fewer first", f"{library('single.so')}\n{GEMM}"),
 ]
@@ -236,6 +243,12 @@ def test_bound_threads_have_a_cpu_each_of_those_that_the_process_may_use(
     seen: dict[str, dict[str, Any]],
 ) -> None:
     assert seen["bound"]["workers"] == [[cpu] for cpu in ALLOWED[1:TUNED]]
+
+
+def test_a_forked_process_does_without_the_threads_that_it_has_not(
+    seen: dict[str, dict[str, Any]],
+) -> None:
+    assert seen["in a fork"]["workers"] == []
 
 
 def test_results_are_right_with_any_number_of_threads(seen: dict[str, dict[str, Any]]) -> None:
