@@ -24,7 +24,7 @@ import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,31 +79,50 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     rows = Rows(options.out, settings)
     with workplace(options.run) as folder:
         for program in options.program or PROGRAMS:
-            if not rows.has({"program": program}):
-                for found in _compared(program, options, target, folder):
+            sizes: list[Instance] = [()]
+            if program == "dynamic":
+                sizes = [(("M", size),) for size in _SIZES]
+            key = {"program": program}
+            missing = [i for i in sizes if not rows.has({**key, "shape": _text(i)})]
+            try:
+                for found in _compared(program, missing, options, target, folder):
                     rows.add(found)
+            except TunerError as error:
+                rows.add({**key, "shape": "", "failure": str(error)})
     return rows.finish(summary(rows.rows))
 
 
+def _text(instance: Instance) -> str:
+    return ", ".join(f"{name}={size}" for name, size in instance)
+
+
 def _compared(
-    program: str, options: argparse.Namespace, target: str, folder: Path
-) -> list[dict[str, Any]]:
-    """The rows of one program: one, or one for each of the sizes of its open dimension."""
+    program: str,
+    instances: Sequence[Instance],
+    options: argparse.Namespace,
+    target: str,
+    folder: Path,
+) -> Iterator[dict[str, Any]]:
+    """A row of a program for each shape, as it is there.
+
+    Raises:
+        TunerError: there is no more to come.
+    """
+    if not instances:
+        return
     say(f"{program}: tuning")
     model, budget = _model(program, options, folder)
     limit_s = parse.duration_s(options.limit)
     settings = {**budget, "target": target, "seed": options.seed, "limit_s": limit_s}
     tuned = our_side.tune_once(model, folder / program, **settings)
     if tuned.failure:
-        return [{"program": program, "failure": tuned.failure}]
+        raise TunerError(tuned.failure)
     from cluster.results import export_library
 
     library = folder / f"{program}.so"
     export_library(tuned.folder, library)
-    instances: list[Instance] = [()]
-    if program == "dynamic":
-        instances = [(("M", size),) for size in _SIZES]
-    return [_row(program, tuned.folder, library, i, options.processes) for i in instances]
+    for instance in instances:
+        yield _row(program, tuned.folder, library, instance, options.processes)
 
 
 def _model(
@@ -123,8 +142,8 @@ def _model(
 def _row(
     program: str, run: Path, library: Path, instance: Instance, processes: int
 ) -> dict[str, Any]:
-    """Samples of all sides, in turns."""
-    said = ", ".join(f"{name}={size}" for name, size in instance)
+    """Samples of all sides, in turns. Raises TunerError."""
+    said = _text(instance)
     say(f"{program} {said}: {processes} times each")
     winners = winners_of(run, instance)
     rerun = _Rerun(run, winners)
@@ -148,12 +167,9 @@ def _row(
         "user": as_user,
     }
     samples_ms: dict[str, list[float]] = {name: [] for name in SIDES}
-    try:
-        for number in range(processes):
-            for side in turned(SIDES, number):
-                samples_ms[side].append(sides[side]())
-    except TunerError as error:
-        return {"program": program, "shape": said, "failure": str(error)}
+    for number in range(processes):
+        for side in turned(SIDES, number):
+            samples_ms[side].append(sides[side]())
     recorded_ms = 1e3 * sum(w.latency_s * w.weight for w in winners)
     return row(program, said, samples_ms, recorded_ms, threads)
 
