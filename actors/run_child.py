@@ -56,7 +56,7 @@ class Timed:
 
 
 class RunChild:
-    """Holds one device. Made in a process of its own, with TVM_NUM_THREADS set.
+    """Holds one device. Made in a process of its own, with `thread_variables` set.
 
     Args:
         target: canonical JSON of the target, which names the device.

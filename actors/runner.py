@@ -13,6 +13,7 @@ from actors.quiet import NotQuiet, Quiet
 from actors.run_child import Checked, Timed
 from actors.warm_child import HOARDING, WarmChild, killed
 from spaces.target import target_cores, target_kind
+from spaces.threads import thread_variables
 from tuner.child import DeadlinePassed, Died, MemoryExceeded, Outcome, Raised, Returned
 from tuner.effort import Timing
 from tuner.record import Measurement, Status
@@ -231,7 +232,7 @@ def _environment(threads: int | None) -> dict[str, str]:
         return HOARDING
     return {
         **HOARDING,
-        "TVM_NUM_THREADS": str(threads),
+        **thread_variables(threads),
         "OMP_NUM_THREADS": str(threads),
         "TVM_THREAD_POOL_SPIN_COUNT": str(_SPINS),
     }

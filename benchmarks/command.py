@@ -151,10 +151,11 @@ def _kept(out: Path, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
 def cores_of(target: str) -> tuple[str, int]:
     """Canonical JSON of a CPU target, and the threads that kernels use."""
     from spaces.target import resolve_target, target_cores, target_kind
+    from spaces.threads import thread_variables
 
     resolved = resolve_target(target)
     if target_kind(resolved) != "llvm":
         raise TunerError("this compares on a CPU: give an llvm target")
     cores = target_cores(resolved)
-    os.environ["TVM_NUM_THREADS"] = str(cores)
+    os.environ.update(thread_variables(cores))
     return resolved, cores

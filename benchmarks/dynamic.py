@@ -37,6 +37,7 @@ from benchmarks.our_side import OurRun
 from benchmarks.race import Contestant, Library, NumpyMatmul, Ours, run_race
 from cluster.kernel_sets import kernel_set
 from cluster.results import export_library
+from spaces.threads import thread_variables
 from tuner import parse
 from tuner.child import Child, Returned
 from tuner.dynamic.kernel_set import KernelSet
@@ -271,7 +272,7 @@ def weighed(shapes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def _checked(library: Path, program: str, cores: int, chosen: KernelSet) -> dict[str, Any]:
     """Errors over all sizes, and the cost of the decision."""
     sizes = [*range(301), *_BEYOND]
-    env = {"TVM_NUM_THREADS": str(cores), "OPENBLAS_NUM_THREADS": str(cores)}
+    env = {**thread_variables(cores), "OPENBLAS_NUM_THREADS": str(cores)}
     with Child("benchmarks.dynamic_check:Checker", (library, program), env=env) as child:
         child.ready(_READY_S)
         errors = child.call("errors", sizes, deadline_s=_CHECK_LIMIT_S)

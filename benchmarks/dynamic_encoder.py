@@ -25,6 +25,7 @@ from benchmarks.dynamic import DIETCODE, sizes_alone
 from benchmarks.figures import ratio, spread
 from benchmarks.our_side import OurRun
 from cluster.results import export_library
+from spaces.threads import thread_variables
 from tuner import parse
 from tuner.child import Child, Returned
 from tuner.errors import TunerError
@@ -146,7 +147,7 @@ def _errors(together: OurRun, folder: Path, cores: int) -> dict[str, float] | st
 
 
 def _in_child(folder: Path, cores: int, call: str, *arguments: Any) -> Any:
-    env = dict.fromkeys(("TVM_NUM_THREADS", "OMP_NUM_THREADS"), str(cores))
+    env = {**thread_variables(cores), "OMP_NUM_THREADS": str(cores)}
     log = folder / "race.log"
     with Child("benchmarks.dynamic_encoder:Racer", (cores,), env=env, log=log) as child:
         outcome = child.ready(_READY_S)

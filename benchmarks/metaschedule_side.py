@@ -17,6 +17,7 @@ from benchmarks.metaschedule_child import DATABASE, EVENTS, Order
 from benchmarks.our_side import SKIP, memory_mb
 from benchmarks.process_tree import Watched, watch
 from benchmarks.suites import Workload
+from spaces.threads import thread_variables
 from tuner.effort import Timing
 
 _ROOT = Path(__file__).parent.parent
@@ -108,7 +109,7 @@ def tune(order: Order, *, cores: int, limit_s: float) -> TheirRun:
     folder = Path(order.folder)
     folder.mkdir(parents=True)
     path = os.pathsep.join([str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    env = {**os.environ, "TVM_NUM_THREADS": str(cores), "PYTHONPATH": path}
+    env = {**os.environ, **thread_variables(cores), "PYTHONPATH": path}
     (folder / DATABASE).mkdir()
     command = [sys.executable, "-m", "benchmarks.metaschedule_child", order.to_json()]
     watched = watch(command, env=env, limit_s=limit_s, cwd=str(folder))

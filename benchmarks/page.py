@@ -34,6 +34,7 @@ _SAYS = {
     "memory_bound": "Memory-bound programs against a copy (`benchmarks.memory_bound`)",
     "dynamic": "One tuning for all sizes against one for each (`benchmarks.dynamic`)",
     "dynamic_encoder": "The same for a transformer's layer (`benchmarks.dynamic_encoder`)",
+    "as_user": "What a run measured and what a user of its library gets (`benchmarks.as_user`)",
     "fleet": "A fleet that grows, shrinks and breaks (`benchmarks.fleet`)",
 }
 
@@ -130,6 +131,19 @@ _COLUMNS: dict[str, Columns] = {
         ("ours / ours", "unrest"),
         ("s to tune alone", "alone_wall_s"),
         ("trials alone", "alone_trials"),
+        ("failure", "failure"),
+    ),
+    "as_user": (
+        ("program", "program"),
+        ("sizes", "shape"),
+        ("as a run ms", "run_ms"),
+        ("tuner bench ms", "bench_ms"),
+        ("a user's process ms", "user_ms"),
+        ("user / run", "user_over_run"),
+        ("user / bench", "user_over_bench"),
+        ("apart", "apart"),
+        ("recorded ms", "recorded_ms"),
+        ("threads", "threads"),
         ("failure", "failure"),
     ),
     "fleet": (

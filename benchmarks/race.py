@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from spaces.threads import thread_variables
 from tuner.candidate import Candidate
 from tuner.child import Child, Returned
 from tuner.task import Task
@@ -267,8 +268,8 @@ def run_race(
         limit_s: for all of it; after that it is a failure.
         cache: folder of references that are known already.
     """
-    variables = ("TVM_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
-    env = dict.fromkeys(variables, str(cores))
+    others = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+    env = {**thread_variables(cores), **dict.fromkeys(others, str(cores))}
     with Child("benchmarks.race:Racer", env=env, log=log) as child:
         outcome = child.ready(_READY_S)
         if isinstance(outcome, Returned):

@@ -104,9 +104,10 @@ def bench(run: Path, *, rounds: int = 0, dims: Dims = ()) -> dict[str, Any]:
     """
     folder, manifest = read_run(run)
     from spaces.target import refuse_other_features, target_cores
+    from spaces.threads import thread_variables
 
-    # TVM reads it when its thread pool starts, which nothing has done yet in this process.
-    os.environ["TVM_NUM_THREADS"] = str(target_cores(manifest.target))
+    # TVM reads them when its thread pool starts, which nothing has done yet in this process.
+    os.environ.update(thread_variables(target_cores(manifest.target)))
     refuse_other_features(manifest.target)
     from spaces.bench import BUDGET_S
     from spaces.bench import bench as measure

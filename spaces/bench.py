@@ -122,8 +122,8 @@ def bench(
     """Compare a compiled model without schedules, with them, and onnxruntime.
 
     Rounds are interleaved: each takes one sample of each side, in turning order. All sides use
-    the target's number of threads; TVM reads its own from TVM_NUM_THREADS, which the caller sets
-    before TVM is loaded.
+    the target's number of threads; of TVM's the caller tells it with
+    `spaces.threads.thread_variables`, before the first kernel runs.
 
     Args:
         untuned: no schedules applied.

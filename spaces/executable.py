@@ -14,10 +14,11 @@ import numpy as np
 
 from spaces import names
 from spaces.cpu_passes import before_compile
+from spaces.library_threads import bring_along, pipeline_with_threads, runs_in_parallel
 from spaces.prepack import pack_weights
 from spaces.realize import first_line
 from spaces.stack import cpu_pipeline
-from spaces.target import device_of, parse_target, target_kind
+from spaces.target import device_of, parse_target, target_cores, target_kind
 from tuner.atomic import put_file
 from tuner.errors import TunerError
 
@@ -71,9 +72,14 @@ def compile_module(lowered: Any, target_json: str) -> Executable:
         lowered = pack_weights(lowered)
         if target_kind(target_json) == "llvm":
             lowered, passes = before_compile(lowered), cpu_pipeline()
+        asks = target_kind(target_json) == "llvm" and runs_in_parallel(lowered)
+        if asks:
+            passes = pipeline_with_threads(passes, target_cores(target_json))
         if target_kind(target_json) in _GPU_KINDS:
             lowered = _default_scheduled(lowered, target)
         library = tvm.compile(lowered, target=target, relax_pipeline=pipeline, tir_pipeline=passes)
+        if asks:
+            bring_along(library)
     except (RuntimeError, ValueError, TypeError) as error:
         raise TunerError(f"the module does not compile: {first_line(error)}") from error
     return Executable(library, target_json, programs)

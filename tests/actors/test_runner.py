@@ -489,8 +489,12 @@ def test_the_target_says_how_many_threads_run(
     )
     try:
         assert run(made, kernels["good"], matmul).status is Status.OK
+        threads = Path(f"/proc/{made._child.pid}/task").iterdir()
+        bound = [os.sched_getaffinity(int(t.name)) != os.sched_getaffinity(0) for t in threads]
     finally:
         made.close()
+    assert len(bound) >= 2
+    assert not any(bound), "a thread that is bound shares its CPU with one that is not"
 
 
 @pytest.mark.tvm
