@@ -98,10 +98,10 @@ def run_place(url: str, caches: Path | None = None, mountinfo: Path = MOUNTINFO)
 
         caches = Path(platformdirs.user_cache_dir("elastic-tuner")) / "runs"
     called = hashlib.sha256(url.encode()).hexdigest()[:16]
-    local = _on_a_local_disk(caches, mountinfo)
-    if local == caches and (old := RunPlace(url, caches / called)).run.manifest.exists():
+    folders = _on_a_local_disk(caches, mountinfo)
+    if folders == caches and (old := RunPlace(url, caches / called)).run.manifest.exists():
         return old
-    return RunPlace(url, local / machine_name() / called)
+    return RunPlace(url, folders / machine_name() / called)
 
 
 def _on_a_local_disk(caches: Path, mountinfo: Path) -> Path:

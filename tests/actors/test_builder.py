@@ -211,13 +211,13 @@ def test_one_whose_process_is_about_to_end_leaves_nothing(
     temporary.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(temporary))
     builder = fake()
-    built(builder.build(TASK, candidate("a"), WAIT_S))
+    pid, _ = built(builder.build(TASK, candidate("a"), WAIT_S))
     assert len(list(temporary.iterdir())) == 1
     leaving = threading.Thread(target=builder.leave)
     leaving.start()
     leaving.join(WAIT_S)
     assert list(temporary.iterdir()) == []
-    assert not builder._child._child.alive
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)  # its child ends, too
 
 
 @pytest.mark.parametrize("planted", ["a link", "another user's"])

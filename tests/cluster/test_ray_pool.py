@@ -169,6 +169,7 @@ def test_what_a_worker_keeps_on_a_machine_without_the_run_folder_goes_with_it(
 
     from actors.pieces import in_pieces
     from actors.ray_actors import WorkerPlace, actor_class
+    from tuner.folder_lock import try_lock
 
     def started(run: str) -> Any:
         none, away = tmp_path / "none", tmp_path / "runs" / run
@@ -180,12 +181,14 @@ def test_what_a_worker_keeps_on_a_machine_without_the_run_folder_goes_with_it(
     def there() -> set[str]:
         return {path.name for path in (tmp_path / "runs").iterdir()}
 
-    left, killed = started("left"), started("killed")
-    assert there() == {"left", "killed"}
-    ray.get(left.leave.remote(), timeout=60)
-    assert there() == {"killed"}
+    killed = started("killed")
     ray.kill(killed)
     deadline_s = time.monotonic() + 60
-    while "killed" in there():
+    while (lock := try_lock(tmp_path / "runs" / "killed")) is None:
         assert time.monotonic() < deadline_s
-        ray.kill(started("next"))
+        time.sleep(0.05)
+    os.close(lock)
+    left = started("left")
+    assert there() == {"left"}
+    ray.get(left.leave.remote(), timeout=60)
+    assert there() == set()
