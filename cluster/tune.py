@@ -265,6 +265,8 @@ def _prepare(options: TuneOptions, tracking_uri: str, on_found: Callable[[], Non
 
 def _opened(options: TuneOptions, model: Model, wanted: Manifest) -> tuple[RunFolder, str]:
     """The run folder, with the model in it, and the URL of the run if it has one."""
+    from spaces.model_copy import is_outdated
+
     remote = None
     if isinstance(options.run, str):
         remote = run_place(options.run)
@@ -274,7 +276,7 @@ def _opened(options: TuneOptions, model: Model, wanted: Manifest) -> tuple[RunFo
         folder = options.run or _new_folder(model.name)
     run, _ = open_run(folder, wanted)
     with RunLock(run.lock):  # refused early, and once more by the search, which keeps it
-        if not run.model_dir.exists():
+        if not run.model_dir.exists() or is_outdated(run.model_dir):
             _keep_model(model, options, run)
     if remote is None:
         return run, ""
@@ -289,6 +291,7 @@ def _keep_model(model: Model, options: TuneOptions, run: RunFolder) -> None:
     partial = run.model_dir.with_name("model.part")
     shutil.rmtree(partial, ignore_errors=True)
     save_model_copy(model, partial, inputs=options.model.inputs)
+    shutil.rmtree(run.model_dir, ignore_errors=True)  # one that is not read any more
     partial.rename(run.model_dir)
 
 

@@ -37,6 +37,8 @@ _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _MANIFEST = "run.json"
 _MODEL = "model.json"
 _LOCAL_STORE = "records.sqlite"
+_ARCHIVE = "model.pt2"
+"""In a model's copy of older versions, where it was PyTorch's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,11 +176,15 @@ def refuse_network_disk(folder: Path, mountinfo: Path = MOUNTINFO) -> None:
 def put_model(remote: RunPlace) -> None:
     """Keep the working folder's copy of the model with the run, unless one is there.
 
+    One that holds an archive of PyTorch, as those of older versions do, gives way to one that does
+    not: such an archive is not read any more, see `spaces.model_copy`.
+
     Raises:
         TunerError: trouble with the place or the disk.
     """
     place = remote.place
-    if place.read([_MODEL]):
+    listed = place.read([_MODEL]).get(_MODEL)
+    if listed is not None and (_ARCHIVE not in _files(remote, listed) or _has_archive(remote.run)):
         return
     files = {}
     folder = remote.run.model_dir
@@ -189,7 +195,11 @@ def put_model(remote: RunPlace) -> None:
             place.create(f"model/{checksum}", data)  # if it is there, it is this
     except OSError as error:
         raise TunerError(f"cannot read {folder}: {error.strerror}") from error
-    place.create(_MODEL, (json.dumps({"files": files}, indent=1) + "\n").encode())
+    description = (json.dumps({"files": files}, indent=1) + "\n").encode()
+    if listed is None:
+        place.create(_MODEL, description)
+    else:
+        place.replace(_MODEL, description)
 
 
 def run_uuid(remote: RunPlace, manifest: Manifest) -> str:
@@ -228,20 +238,28 @@ def _get_model(remote: RunPlace, place: Place) -> None:
     """Bring the copy of the model here, whole or not at all, if the place has one."""
     run = remote.run
     listed = place.read([_MODEL]).get(_MODEL)
-    if listed is None or run.model_dir.exists():
+    if listed is None:
+        return
+    files = _files(remote, listed)
+    if run.model_dir.exists() and (_ARCHIVE in files or not _has_archive(run)):
         return
     partial = run.model_dir.with_name("model.part")
     shutil.rmtree(partial, ignore_errors=True)
     try:
-        for name, checksum in _files(remote, listed).items():
+        for name, checksum in files.items():
             data = place.read([f"model/{checksum}"]).get(f"model/{checksum}", b"")
             if _checksum(data) != checksum:
                 raise TunerError(f"{remote.url}/model/{checksum} is missing or damaged")
             (partial / name).parent.mkdir(parents=True, exist_ok=True)
             (partial / name).write_bytes(data)
+        shutil.rmtree(run.model_dir, ignore_errors=True)
         partial.rename(run.model_dir)
     except OSError as error:
         raise TunerError(f"cannot write {partial}: {error.strerror}") from error
+
+
+def _has_archive(run: RunFolder) -> bool:
+    return (run.model_dir / _ARCHIVE).exists()
 
 
 def _files(remote: RunPlace, listed: bytes) -> Mapping[str, str]:
