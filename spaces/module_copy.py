@@ -7,6 +7,7 @@ are parameters of "main" in the JSON.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,6 @@ def load_module(path: Path) -> Any:
         TunerError: a file is missing, or it is none such.
     """
     import tvm
-    from tvm.relax.transform import BindParams
 
     beside = path.with_suffix(PARAMS)
     try:
@@ -50,7 +50,7 @@ def load_module(path: Path) -> Any:
         if not beside.exists():
             return module
         weights = tvm.runtime.load_param_dict_from_file(str(beside))
-        return BindParams("main", dict(weights))(module)
+        return _with_weights(module, dict(weights))
     except (OSError, ValueError, RuntimeError, TypeError) as error:
         raise TunerError(f"{path}: not a module that TVM can read: {first_line(error)}") from error
 
@@ -61,7 +61,7 @@ def _without_weights(module: Any) -> tuple[Any, dict[str, Any]]:
         return module, {}
     import tvm
     from tvm import relax
-    from tvm.ir import GenericConst, IRModule
+    from tvm.ir import GenericConst
     from tvm_ffi import structural_map
 
     main = module["main"]
@@ -80,14 +80,41 @@ def _without_weights(module: Any) -> tuple[Any, dict[str, Any]]:
             found[place] = (relax.Var(f"{prefix}{len(found)}", constant.ty), tensor)
         return found[place][0]
 
-    body = structural_map(main.body, (GenericConst, parameter))
+    made = structural_map(main, (GenericConst, parameter))
     if not found:
         return module, {}
-    params = [*main.params, *(var for var, _ in found.values())]
-    bare = IRModule(module.functions, attrs=module.attrs, global_infos=module.global_infos)
-    made = relax.Function(params, body, main.ret_ty, main.is_pure, main.attrs)
-    bare.update_func(bare.get_global_var("main"), made)
+    params = [*made.params, *(var for var, _ in found.values())]
+    bare = _with_main(module, made, params)
     return bare, {str(var.name): tensor for var, tensor in found.values()}
+
+
+def _with_weights(module: Any, weights: Mapping[str, Any]) -> Any:
+    """A module with the last parameters of its graph bound to weights.
+
+    TVM's own `BindParams` would derive types anew, and the module would not be the one it was.
+    """
+    from tvm.ir import GenericConst, Var
+    from tvm_ffi import structural_map
+
+    main = module["main"]
+    bound = {v: GenericConst(weights[v.name], v.ty) for v in main.params if v.name in weights}
+    params = [param for param in main.params if param not in bound]
+    bare = _with_main(module, main, params)["main"]
+    return _with_main(
+        module, structural_map(bare, (Var, lambda var: bound.get(var, var))), params=None
+    )
+
+
+def _with_main(module: Any, main: Any, params: Sequence[Any] | None) -> Any:
+    """A module with another graph, of other parameters if they are given."""
+    from tvm import relax
+    from tvm.ir import IRModule
+
+    if params is not None:
+        main = relax.Function(params, main.body, main.ret_ty, main.is_pure, main.attrs)
+    made = IRModule(module.functions, attrs=module.attrs, global_infos=module.global_infos)
+    made.update_func(made.get_global_var("main"), main)
+    return made
 
 
 def _bytes(tensor: Any) -> int:
