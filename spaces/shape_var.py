@@ -36,7 +36,7 @@ class ShapeVar:
         if not name.isidentifier():
             raise TunerError(f"{name!r} cannot be the name of a dimension")
         self.name = name
-        sizes = list(values)
+        sizes: list[Any] = list(values)
         for size in sizes:
             if not isinstance(size, Integral) or not 1 <= size <= LARGEST:
                 raise TunerError(f"dimension {name} cannot have the size {size}")
