@@ -38,7 +38,7 @@ class ShapeVar:
         self.name = name
         sizes: list[Any] = list(values)
         for size in sizes:
-            if not isinstance(size, Integral) or not 1 <= size <= LARGEST:
+            if not isinstance(size, Integral) or not 1 <= int(size) <= LARGEST:
                 raise TunerError(f"dimension {name} cannot have the size {size}")
         self.values = tuple(sorted({int(size) for size in sizes}))
         self.var = Var(name, dtype)
