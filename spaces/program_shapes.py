@@ -56,9 +56,8 @@ def depending_on_data(lowered: Any, shapes: Shapes) -> frozenset[str]:
     Args:
         shapes: instances of the model's dimensions.
     """
-    if not names.has_relax(lowered):
-        return frozenset()
-    known = set(symbols(lowered["main"]))
+    graphs = [f for f in lowered.functions.values() if names.is_relax_function(f)]
+    known = {name for graph in graphs for name in symbols(graph)}
     values = dict(shapes[0][0]) if shapes else {}
     return frozenset(
         name
