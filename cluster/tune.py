@@ -300,10 +300,11 @@ def _opened(options: TuneOptions, model: Model, wanted: Manifest) -> tuple[RunFo
 
 
 def _keep_model(model: Model, options: TuneOptions, run: RunFolder) -> None:
-    """Have a copy of the model in the run, whole or not at all; a damaged one is made anew."""
-    from spaces.model_copy import save_model_copy
+    """Have a copy of the model in the run, whole or not at all; one that is damaged, or is not read
+    any more, is made anew."""
+    from spaces.model_copy import is_outdated, save_model_copy
 
-    if run.model_dir.exists():
+    if run.model_dir.exists() and not is_outdated(run.model_dir):
         try:
             return check_copy(run.model_dir, model.content_hash)
         except DamagedCopy as damaged:

@@ -77,7 +77,7 @@ class Evaluator:
         except InvalidCandidate as error:
             return Evaluated(draft, error=str(error)), None
         except Exception as error:  # whatever TVM's C++ side throws on an odd schedule
-            note(error, f"a draft for {self._tasks[draft.task_key].name}")
+            note(error, f"a draft for {draft.task_key}")
             return Evaluated(draft, error=f"{type(error).__name__}: {first_line(error)}"), None
         answer = Evaluated(
             draft,

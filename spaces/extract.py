@@ -9,7 +9,7 @@ from typing import Any
 
 from spaces import names
 from spaces.dims import closed, symbols
-from spaces.program_shapes import depends_on_data, shapes_of
+from spaces.program_shapes import depending_on_data, shapes_of
 from tuner.errors import TunerError
 from tuner.shapes import merged, sampled
 from tuner.task import Shapes, Task, task_key
@@ -37,10 +37,10 @@ def extract(
         TunerError: `only` matches no task, or there is nothing to tune.
     """
     tasks: dict[str, Task] = {}
-    calls = call_counts(lowered)
+    calls, left = call_counts(lowered), depending_on_data(lowered, shapes)
     for name, count in calls.items():
         function = lowered[name]
-        if is_scheduled(function) or not count or depends_on_data(lowered, name, shapes):
+        if is_scheduled(function) or not count or name in left:
             continue
         task = task_of(function, target_json, name=name, weight=count)
         task = shaped(task, shapes_of(lowered, name, shapes))
@@ -62,8 +62,8 @@ def extract(
 def left_as_they_are(lowered: Any, shapes: Shapes = ()) -> str:
     """What people are told of functions that are not tuned, since nobody can say before a run what
     shapes they meet; nothing where there are none."""
-    counts = call_counts(lowered)
-    left = [name for name, n in counts.items() if n and depends_on_data(lowered, name, shapes)]
+    known = depending_on_data(lowered, shapes)
+    left = [name for name in call_counts(lowered) if name in known]
     if not left:
         return ""
     these = f"{len(left)} functions are left as they are"

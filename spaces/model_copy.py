@@ -2,8 +2,12 @@
 
 The folder holds `model.json` (what the model is called, its kind, its inputs and values for
 them, checksums of the files: see `tuner.model_files`), and beside it `model.onnx` (with
-`model.onnx.data` where it is large), `model.pt2`, or `module.json` with TVM's JSON of a module that
-a function made.
+`model.onnx.data` where it is large), or `module.json` and `module.params` with a module of TVM: what
+a function made, or what was imported from PyTorch.
+
+Whoever can write to a run may put anything there, so nothing in it is read by something that runs
+code. Archives of PyTorch are: reading one unpickles what is in it and evaluates its expressions.
+Copies of older versions hold one. It is never opened, and is replaced when the run goes on.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ from typing import Any
 
 from spaces.inputs import InputSpec
 from spaces.model import Model, ModelKind, import_file
+from spaces.module_copy import load_module, save_module
 from tuner.errors import TunerError
 from tuner.model_files import DESCRIPTION, check_copy, checksums
 from tuner.options import IntRange
@@ -25,10 +30,12 @@ from tuner.shapes import Domain, from_plain
 InputValues = tuple[tuple[str, "Path | IntRange"], ...]
 _FILES: dict[ModelKind, str] = {
     "onnx": "model.onnx",
-    "torch": "model.pt2",
+    "torch": "module.json",
     "function": "module.json",
 }
-_FORMAT = 1
+_FORMATS: dict[ModelKind, int] = {"onnx": 1, "torch": 2, "function": 2}
+"""Of 1 a model of PyTorch was its archive, and a function's module had its weights in the JSON."""
+_ARCHIVE_FORMAT = 1
 _MAX_ONE_FILE_BYTES = 1_500_000_000
 """A protobuf cannot hold more than 2 GB."""
 
@@ -64,9 +71,13 @@ def load_model_copy(directory: Path, model_hash: str = "") -> Model:
     Raises:
         TunerError: there is none, or it is not what was copied.
     """
-    import tvm
-
     about = _read_description(directory)
+    if _is_archive(about):
+        raise TunerError(
+            f"{directory} holds the model as an archive of PyTorch, as older versions kept it, and "
+            "reading one may run code that is in it: go on with the run once, tuner tune MODEL.pt2 "
+            "--run DIR --trials 1, which replaces the copy by one that is safe to read"
+        )
     check_copy(directory, model_hash)
     kind: ModelKind = about["kind"]
     path = directory / _FILES[kind]
@@ -75,11 +86,8 @@ def load_model_copy(directory: Path, model_hash: str = "") -> Model:
         for i in about["inputs"]
     )
     shapes = from_plain(about.get("shapes", ()))
-    if kind == "function":
-        try:
-            module = tvm.ir.load_json(path.read_text())
-        except (OSError, ValueError, RuntimeError) as error:
-            raise TunerError(f"{path}: not a module that TVM can read: {error}") from error
+    if kind != "onnx":
+        module = load_module(path)
         return Model(about["name"], kind, module, inputs, about["content_hash"], None, shapes)
     largest: dict[str, int] = {}
     for instance, _ in shapes:
@@ -88,6 +96,18 @@ def load_model_copy(directory: Path, model_hash: str = "") -> Model:
     domain = Domain(tuple((name, (value,)) for name, value in largest.items()))
     module, _, _ = import_file(path, kind, static, domain)
     return Model(about["name"], kind, module, inputs, about["content_hash"], path, shapes)
+
+
+def is_outdated(directory: Path) -> bool:
+    """Whether a folder holds a copy that is not read any more, and is to be replaced."""
+    try:
+        return _is_archive(_read_description(directory))
+    except TunerError:
+        return False
+
+
+def _is_archive(about: dict[str, Any]) -> bool:
+    return bool(about["kind"] == "torch" and about["format"] == _ARCHIVE_FORMAT)
 
 
 def load_input_values(directory: Path) -> InputValues:
@@ -105,14 +125,19 @@ def _read_description(directory: Path) -> dict[str, Any]:
         about = json.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise TunerError(f"{directory} holds no readable copy of a model: {error}") from error
-    if not isinstance(about, dict) or about.get("format") != _FORMAT:
+    if not isinstance(about, dict) or about.get("format") not in _known_formats(about):
         raise TunerError(f"{path} was written by another version of the tuner")
     return about
 
 
+def _known_formats(about: dict[str, Any]) -> tuple[int, ...]:
+    newest = {str(kind): number for kind, number in _FORMATS.items()}
+    return tuple(range(1, newest.get(str(about.get("kind")), 0) + 1))
+
+
 def _description(model: Model, values: list[Any]) -> dict[str, Any]:
     return {
-        "format": _FORMAT,
+        "format": _FORMATS[model.kind],
         "name": model.name,
         "kind": model.kind,
         "content_hash": model.content_hash,
@@ -140,14 +165,10 @@ def _copy_values(inputs: Sequence[tuple[str, Path | IntRange]], directory: Path)
 
 
 def _copy_body(model: Model, path: Path) -> None:
-    if model.path is None:
-        import tvm
-
-        path.write_text(tvm.ir.save_json(model.module))
-    elif model.kind == "onnx":
+    if model.kind == "onnx" and model.path is not None:
         _copy_onnx(model.path, path)
     else:
-        _copy_file(model.path, path)
+        save_module(model.module, path)
 
 
 def _copy_onnx(source: Path, path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from spaces import names
@@ -49,23 +49,22 @@ def shapes_of(lowered: Any, name: str, shapes: Shapes) -> Shapes:
     return sampled(merged(tuple(found)), MOST_SHAPES)
 
 
-def depends_on_data(lowered: Any, name: str, shapes: Shapes) -> bool:
-    """Whether a program meets shapes that follow from no input's, but from values that a run
-    computes: behind `NonZero`, say, or the boxes that suppression leaves.
+def depending_on_data(lowered: Any, shapes: Shapes) -> frozenset[str]:
+    """Programs that meet shapes which follow from no input's, but from values that a run computes:
+    behind `NonZero`, say, or the boxes that a suppression leaves.
 
     Args:
-        name: of the program in the module.
         shapes: instances of the model's dimensions.
     """
-    if not names.has_relax(lowered) or not symbols(lowered[name]):
-        return False
-    known = set(symbols(lowered["main"]))
+    graphs = [f for f in lowered.functions.values() if names.is_relax_function(f)]
+    known = {name for graph in graphs for name in symbols(graph)}
     values = dict(shapes[0][0]) if shapes else {}
-    return any(
-        str(var.name) not in known and derived(str(var.name), values) is None
-        for given in _calls(lowered, name)
+    return frozenset(
+        name
+        for name, given in _all_calls(lowered)
         for dim in given.values()
         for var in variables(dim)
+        if str(var.name) not in known and derived(str(var.name), values) is None
     )
 
 
@@ -84,13 +83,17 @@ def _value(symbol: str, given: Mapping[str, Any], values: Mapping[str, int]) -> 
 
 def _calls(lowered: Any, name: str) -> list[dict[str, Any]]:
     """For each call of a program: what its symbols stand for in the graph."""
-    found: list[dict[str, Any]] = []
+    return [given for _, given in _all_calls(lowered, name)]
+
+
+def _all_calls(lowered: Any, only: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each call of a program, or of one of them: its name, and what its symbols stand for."""
     for call in tir_calls(lowered):
-        if str(call.args[0].name_hint) == name:
+        name = str(call.args[0].name_hint)
+        if only in ("", name):
             outputs = list(getattr(call.ty, "fields", None) or [call.ty])
             types = [*(a.ty for a in call.args[1].fields), *outputs]
-            found.append(_bound(lowered[name], types))
-    return found
+            yield name, _bound(lowered[name], types)
 
 
 def _bound(function: Any, types: list[Any]) -> dict[str, Any]:

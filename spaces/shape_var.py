@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
+from tuner.checks import LARGEST
 from tuner.errors import TunerError
 from tuner.shapes import shape_text
 from tuner.task import Instance
-
-_LARGEST = 2**31 - 1
 
 
 class ShapeVar:
@@ -36,10 +36,11 @@ class ShapeVar:
         if not name.isidentifier():
             raise TunerError(f"{name!r} cannot be the name of a dimension")
         self.name = name
-        self.values = tuple(sorted(set(values)))
-        for value in self.values:
-            if not 1 <= value <= _LARGEST:
-                raise TunerError(f"dimension {name} cannot have the size {value}")
+        sizes: list[Any] = list(values)
+        for size in sizes:
+            if not isinstance(size, Integral) or not 1 <= int(size) <= LARGEST:
+                raise TunerError(f"dimension {name} cannot have the size {size}")
+        self.values = tuple(sorted({int(size) for size in sizes}))
         self.var = Var(name, dtype)
 
     def __tvm_ffi_object__(self) -> Any:

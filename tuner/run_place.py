@@ -46,6 +46,8 @@ _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _MANIFEST = "run.json"
 _MODEL = "model.json"
 _LOCAL_STORE = "records.sqlite"
+_ARCHIVE = "model.pt2"
+"""In a model's copy of older versions, where it was PyTorch's."""
 _WORKING_S = 600.0
 """What another process gets to bring the model here."""
 
@@ -214,11 +216,15 @@ def refuse_network_disk(folder: Path, mountinfo: Path = MOUNTINFO) -> None:
 def put_model(remote: RunPlace) -> None:
     """Keep the working folder's copy of the model with the run, unless one is there.
 
+    One that holds an archive of PyTorch, as those of older versions do, gives way to one that does
+    not: such an archive is not read any more, see `spaces.model_copy`.
+
     Raises:
         TunerError: trouble with the place or the disk.
     """
     place, run = remote.place, remote.run
-    if place.read([_MODEL]):
+    listed = place.read([_MODEL]).get(_MODEL)
+    if listed is not None and (_ARCHIVE not in _files(remote, listed) or _has_archive(run)):
         return
     files, folder = {}, run.model_dir
     check_copy(folder, run.read_manifest().model_hash)
@@ -231,7 +237,11 @@ def put_model(remote: RunPlace) -> None:
                 place.replace(path, data)  # it was damaged there
     except OSError as error:
         raise TunerError(f"cannot read {folder}: {error.strerror}") from error
-    place.create(_MODEL, (json.dumps({"files": files}, indent=1) + "\n").encode())
+    description = (json.dumps({"files": files}, indent=1) + "\n").encode()
+    if listed is None:
+        place.create(_MODEL, description)
+    else:
+        place.replace(_MODEL, description)
 
 
 def run_uuid(remote: RunPlace, manifest: Manifest) -> str:
@@ -296,15 +306,18 @@ def _get_model(remote: RunPlace, place: Place) -> None:
     """
     run = remote.run
     listed = place.read([_MODEL]).get(_MODEL)
-    if listed is None or _has_model(run):
+    if listed is None:
+        return
+    files = _files(remote, listed)
+    if _has_model(run, files):
         return
     partial = run.model_dir.with_name("model.fetched")
     with _working(remote):
-        if _has_model(run):
+        if _has_model(run, files):
             return  # another one brought it meanwhile
         try:
             shutil.rmtree(partial, ignore_errors=True)
-            for name, checksum in _files(remote, listed).items():
+            for name, checksum in files.items():
                 data = place.read([f"model/{checksum}"]).get(f"model/{checksum}", b"")
                 if _checksum(data) != checksum:
                     raise DamagedCopy(remote.url, f"model/{checksum} is missing or damaged")
@@ -318,9 +331,9 @@ def _get_model(remote: RunPlace, place: Place) -> None:
             raise TunerError(f"cannot write {partial}: {error.strerror}") from error
 
 
-def _has_model(run: RunFolder) -> bool:
-    """Whether a copy of the model is here, and whole."""
-    if not run.model_dir.exists():
+def _has_model(run: RunFolder, files: Mapping[str, str]) -> bool:
+    """Whether a copy of the model is here that is whole, and no older than one of these files."""
+    if not run.model_dir.exists() or (_has_archive(run) and _ARCHIVE not in files):
         return False
     try:
         check_copy(run.model_dir, run.read_manifest().model_hash)
@@ -328,6 +341,10 @@ def _has_model(run: RunFolder) -> bool:
         _log.error("%s: it is fetched anew", damaged.finding)
         return False
     return True
+
+
+def _has_archive(run: RunFolder) -> bool:
+    return (run.model_dir / _ARCHIVE).exists()
 
 
 def _files(remote: RunPlace, listed: bytes) -> Mapping[str, str]:

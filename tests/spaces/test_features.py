@@ -114,8 +114,10 @@ class TestExtractor:
 
 def _refusing(extract: Any, bad: Any) -> Any:
     def refuse(context: Any, schedules: Any) -> Any:
+        from tvm.error import InternalError
+
         if any(s is bad for s in schedules):
-            raise RuntimeError("cannot be lowered")
+            raise InternalError("cannot be lowered")
         return extract(context, schedules)
 
     return refuse

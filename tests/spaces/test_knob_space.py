@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from spaces.guard import Unsuitable
 from spaces.knob_space import KnobSpace
 from spaces.knobs import Columns, Costs, Knobs, draw, nudge, one_by_one, recall, setting
 from spaces.realize import InvalidCandidate, realize
@@ -36,7 +37,7 @@ class Splits:
 
     def apply(self, schedule: Any, knobs: Knobs) -> None:
         if knobs["by"] == 2:
-            raise ValueError("two is refused\nsecond line")
+            raise Unsuitable("two is refused\nsecond line")
         (block,) = schedule.get_child_blocks(schedule.get_sblock("root"))
         loop = schedule.get_loops(block)[0]
         schedule.split(loop, [None, knobs["by"]])

@@ -6,6 +6,7 @@ Skipped without PyTorch, which is an optional extra.
 from __future__ import annotations
 
 import json
+import pickle
 import warnings
 import zipfile
 from collections.abc import Callable
@@ -539,3 +540,67 @@ def test_an_operator_that_nobody_registered_is_named(tmp_path: Path) -> None:
             new.writestr(part, old.read(part).replace(b"ops.acme.", b"ops.nope."))
     said = refusal(renamed)
     assert "PyTorch here does not know operator nope.frobnicate.default (node frobnicate)" in said
+
+
+class Planted:
+    """Makes a folder when it is unpickled."""
+
+    def __init__(self, ran: Path) -> None:
+        self.ran = ran
+
+    def __reduce__(self) -> Any:
+        return Path.mkdir, (self.ran,)
+
+
+def with_planted(path: Path, ran: Path) -> None:
+    """Have an archive's weights, constants and sample inputs say that they are pickles, and be."""
+    planted = pickle.dumps(Planted(ran))
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    for name, data in members.items():
+        if name.endswith("weights_config.json"):
+            config = json.loads(data)
+            for weight in config["config"].values():
+                weight["use_pickle"] = True
+            members[name] = json.dumps(config).encode()
+        elif "/data/weights/" in name or name.endswith("sample_inputs/model.pt"):
+            members[name] = planted
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+
+
+def test_an_archive_in_the_place_of_a_copy_is_not_opened(tmp_path: Path) -> None:
+    path = write_archive(tmp_path / "net.pt2", mlp(), torch.zeros(4, 16))
+    copy = tmp_path / "copy"
+    save_model_copy(load(path), copy)
+    assert not list(copy.glob("*.pt2"))
+    about = json.loads((copy / "model.json").read_text())
+    assert about["format"] == 2
+
+    ran = tmp_path / "ran"
+    with_planted(path, ran)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(Exception):  # noqa: B017, PT011
+            torch.export.load(str(path))
+    assert ran.exists(), "PyTorch's loader runs what is planted, so the test can fail"
+    ran.rmdir()
+
+    path.rename(copy / "model.pt2")
+    (copy / "model.json").write_text(json.dumps({**about, "format": 1}))
+    with pytest.raises(TunerError, match="archive of PyTorch, as older versions kept it"):
+        load_model_copy(copy)
+    (copy / "model.json").write_text(json.dumps(about))
+    assert load_model_copy(copy).kind == "torch"
+    assert not ran.exists()
+
+
+def test_a_copy_of_tied_weights_has_them_once(tmp_path: Path) -> None:
+    from tvm_ffi import structural_equal
+
+    path = write_archive(tmp_path / "net.pt2", Embedded(), torch.zeros(4, 16, dtype=torch.int64))
+    model = load(path)
+    save_model_copy(model, tmp_path / "copy")
+    assert structural_equal(load_model_copy(tmp_path / "copy").module, model.module)
+    assert (tmp_path / "copy" / "module.params").stat().st_size < 2 * 50 * 16 * 4
