@@ -2,8 +2,8 @@
 
 The folder holds `model.json` (what the model is called, its kind, its inputs and values for
 them, checksums of the files: see `tuner.model_files`), and beside it `model.onnx` (with
-`model.onnx.data` where it is large), or `module.json` and `module.params` with a module of TVM: what
-a function made, or what was imported from PyTorch.
+`model.onnx.data` where it is large), or `module.json` and `module.params` with a module of TVM:
+what a function made, or what was imported from PyTorch.
 
 Whoever can write to a run may put anything there, so nothing in it is read by something that runs
 code. Archives of PyTorch are: reading one unpickles what is in it and evaluates its expressions.
