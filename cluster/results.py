@@ -105,13 +105,13 @@ def bench(run: Path, *, rounds: int = 0, dims: Dims = ()) -> dict[str, Any]:
     # TVM reads it when its thread pool starts, which nothing has done yet in this process.
     os.environ["TVM_NUM_THREADS"] = str(target_cores(manifest.target))
     from spaces.bench import bench as measure
-    from spaces.executable import compile_module
+    from spaces.executable import compile_module, compile_plainly
     from spaces.inputs import make_inputs
     from spaces.model_copy import load_input_values
 
     finished = _open(run)
     model, values = finished.model, load_input_values(folder.model_dir)
-    untuned = compile_module(finished.lowered, finished.target)
+    untuned = compile_plainly(finished.lowered, finished.target)
     tuned = compile_module(finished.tuned(), finished.target)
     reports = []
     for instance in _benched(model, dims):

@@ -101,7 +101,7 @@ def bench(
     before TVM is loaded.
 
     Args:
-        untuned: no schedules applied.
+        untuned: no schedules applied, compiled by none of the passes that `tuned` went through.
         tuned: the same with schedules.
         inputs: see `spaces.inputs.make_inputs`; of a model with symbolic dimensions, for one of
             its shapes.

@@ -20,6 +20,10 @@ from spaces.tile_sums import with_tile_sums
 from spaces.transposes import with_transposes
 from spaces.whole_tiles import with_whole_tiles
 
+VERSION = 1
+"""Of the passes: goes up when a program may become other code than before, by another list of
+passes or by what one of them does. It is part of the toolchain that records name."""
+
 
 def without_aliases(function: Any) -> Any:
     """A PrimFunc of one tensor, which promises that no other shares its memory.
@@ -46,7 +50,8 @@ CPU_PASSES: tuple[Callable[[Any], Any], ...] = (
     with_reciprocals,
     vectorised_math,
 )
-"""From a PrimFunc to one that computes the same, in order. `spaces.pipeline` has the version."""
+"""From a PrimFunc to one that computes the same, in order. After those of TVM that follow comes
+`spaces.stack.on_stack`, and `VERSION` is of that one, too."""
 
 
 def before_compile(module: Any) -> Any:
