@@ -13,6 +13,7 @@ import math
 from typing import Any
 
 from spaces import names
+from spaces.float_ranges import float_range
 
 _WIDE = "int64"
 _MOST = 2**31 - 1
@@ -78,13 +79,8 @@ def _computes_within_32_bits(function: Any) -> bool:
     from tvm.sym import Analyzer
 
     analyzer = Analyzer()
-
-    def bind(variable: Any, low: Any, extent: Any) -> None:
-        analyzer.bind(variable, tvm.ir.Range.from_min_extent(low, extent))
-
-    def block(node: Any) -> None:
-        for axis in node.iter_vars:
-            bind(axis.var, axis.dom.min, axis.dom.extent)
+    rounds = _bind_all(function, analyzer)
+    body = _with_bounded_casts(function.body, analyzer) if rounds else function.body
 
     def value(node: Any) -> Any:
         if not _is_wide(node):
@@ -100,17 +96,64 @@ def _computes_within_32_bits(function: Any) -> bool:
         return tvm_ffi.VisitInterrupt(node) if seen else None
 
     growing = (tirx.Add, tirx.Sub, tirx.Mul, tirx.Div, tirx.FloorDiv, tirx.Cast, tirx.Ramp)
-    refused = tvm_ffi.structural_walk(
-        function.body,
-        [
-            (tirx.For, lambda loop: bind(loop.loop_var, loop.min, loop.extent)),
-            (tvm.s_tir.SBlock, block),
-            (tvm.ir.Call, call),
-            ((*growing, tvm.ir.Var, tirx.IntImm), value),
-        ],
-        order="pre",
-    )
-    return refused is None
+    kinds = [(tvm.ir.Call, call), ((*growing, tvm.ir.Var, tirx.IntImm), value)]
+    return tvm_ffi.structural_walk(body, kinds) is None
+
+
+def _bind_all(function: Any, analyzer: Any) -> bool:
+    """Tell an analyzer between which numbers loops and axes run, outer before inner; gives whether
+    the program makes wide integers of floats."""
+    import tvm
+    import tvm_ffi
+    from tvm import tirx
+
+    rounds: list[Any] = []
+
+    def bind(variable: Any, low: Any, extent: Any) -> None:
+        analyzer.bind(variable, tvm.ir.Range.from_min_extent(low, extent))
+
+    def block(node: Any) -> None:
+        for axis in node.iter_vars:
+            bind(axis.var, axis.dom.min, axis.dom.extent)
+
+    def cast(node: Any) -> None:
+        if _is_of_float(node):
+            rounds.append(node)
+
+    kinds = [
+        (tirx.For, lambda loop: bind(loop.loop_var, loop.min, loop.extent)),
+        (tvm.s_tir.SBlock, block),
+        (tirx.Cast, cast),
+    ]
+    tvm_ffi.structural_walk(function.body, kinds, order="pre")
+    return bool(rounds)
+
+
+def _with_bounded_casts(body: Any, analyzer: Any) -> Any:
+    """A program to look at, with variables of known bounds where floats become integers: of those
+    that were computed from indices, as a resize does it."""
+    import tvm
+    from tvm import tirx
+    from tvm_ffi import structural_mutate
+
+    def bounds(node: Any) -> tuple[float, float]:
+        known = analyzer.const_int_bound(node)
+        exact = known.min_value > -(2**62) and known.max_value < 2**62
+        return (known.min_value, known.max_value) if exact else (-math.inf, math.inf)
+
+    def cast(node: Any, mutator: Any) -> Any:
+        found = float_range(node.value, bounds) if _is_of_float(node) else None
+        if found is None:
+            return mutator.default_mutate(node)
+        low, high = math.floor(found[0]), math.ceil(found[1])
+        if low < _LEAST or high > _MOST:
+            return node
+        variable = tirx.Var("rounded", node.ty)
+        least, count = (tirx.const(n, _WIDE) for n in (low, high - low + 1))
+        analyzer.bind(variable, tvm.ir.Range.from_min_extent(least, count))
+        return variable
+
+    return structural_mutate(body, [(tirx.Cast, cast)])
 
 
 _BLIND = frozenset(
@@ -128,5 +171,12 @@ _BLIND = frozenset(
 """Calls that give the same for the same numbers, however many bits these have."""
 
 
+def _is_of_float(cast: Any) -> bool:
+    return _is_wide(cast) and "float" in str(cast.value.ty.dtype)
+
+
 def _is_wide(expression: Any) -> bool:
-    return str(getattr(getattr(expression, "ty", None), "dtype", "")).startswith(_WIDE)
+    from tvm.ir import PrimType
+
+    kind = getattr(expression, "ty", None)
+    return isinstance(kind, PrimType) and str(kind.dtype).startswith(_WIDE)

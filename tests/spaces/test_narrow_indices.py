@@ -32,7 +32,9 @@ def wide(number: int) -> Any:
 
 
 def f32(value: Any) -> Any:
-    return value.astype("float32")
+    from tvm import tirx
+
+    return tirx.const(value, "float32") if isinstance(value, float) else value.astype("float32")
 
 
 def chosen(condition: Any, value: Any) -> Any:
@@ -51,6 +53,22 @@ def least(a: Any, b: Any) -> Any:
     from tvm import tirx
 
     return tirx.min(a, b)
+
+
+def greatest(a: Any, b: Any) -> Any:
+    from tvm import tirx
+
+    return tirx.max(a, b)
+
+
+def floor(value: Any) -> Any:
+    from tvm import tirx
+
+    return tirx.floor(value)
+
+
+def i64(value: Any) -> Any:
+    return value.astype("int64")
 
 
 def ones_of(number: Any) -> Any:
@@ -98,6 +116,16 @@ PROGRAMS: dict[str, tuple[Array, Element, Array]] = {
         X,
         lambda x, i: x[(i * wide(1000003) // wide(4093)) % wide(1000)],
         X[(AT * 1000003 // 4093) % 1000],
+    ),
+    "what_was_a_float": (
+        X,
+        lambda x, i: x[i64(floor(f32(i) * f32(1e6))) // wide(2**20) % wide(100)],
+        X[np.floor(AT.astype("float32") * np.float32(1e6)).astype("int64") // 2**20 % 100],
+    ),
+    "a_float_of_data": (
+        X,
+        lambda x, i: x[least(greatest(i64(x[i] * f32(4e9)), wide(0)), wide(N - 1))],
+        np.full(N, X[-1]),
     ),
     "unsigned_data": (
         U,
@@ -152,6 +180,7 @@ def test_what_surely_fits_is_narrowed() -> None:
         lambda x, i: x[i] * f32(i * wide(1003) - wide(7)),
         lambda x, i: chosen(i * wide(3) < wide(N), x[i]),
         lambda x, i: x[(i * wide(7) + wide(3)) % wide(N)],
+        lambda x, i: x[least(i64(floor(f32(i) * f32(0.5) + f32(0.25))) + wide(1), wide(9))],
     ):
         assert loop_types(with_narrow_indices(program(X, element))) == {"int32"}
 
