@@ -25,6 +25,11 @@ def rung_of(generation: int, number: int) -> int:
     return generation * _RUNGS + number
 
 
+def generation_of(rung: int) -> int:
+    """Which generation a re-timing is of."""
+    return rung // _RUNGS
+
+
 def round_of(rung: int) -> int:
     """Which round of its generation a re-timing is of; 0 of the search."""
     return rung % _RUNGS
@@ -32,17 +37,17 @@ def round_of(rung: int) -> int:
 
 def is_of(rung: int, generation: int) -> bool:
     """Whether a record of this rung is one of the search, or a re-timing of the generation."""
-    return rung == 0 or rung // _RUNGS == generation
+    return rung == 0 or generation_of(rung) == generation
 
 
 def first_rung(records: Iterable[Record]) -> int:
     """The least rung of the newest generation that any of the records is of."""
-    return max((r.trial.rung // _RUNGS for r in records), default=0) * _RUNGS + 1
+    return rung_of(max((generation_of(r.trial.rung) for r in records), default=0), 1)
 
 
 def of_newest(records: Sequence[Record]) -> list[Record]:
     """Records of the search, and of re-timings the newest generation's."""
-    newest = first_rung(records) // _RUNGS
+    newest = generation_of(first_rung(records))
     return [r for r in records if is_of(r.trial.rung, newest)]
 
 
@@ -55,6 +60,6 @@ def generation_for(records: Iterable[Record], toolchain: str) -> int:
         toolchain: empty where it is not known, which starts no generation.
     """
     again = [r for r in records if r.trial.rung]
-    newest = first_rung(again) // _RUNGS
+    newest = generation_of(first_rung(again))
     known = {r.provenance.toolchain for r in again if is_of(r.trial.rung, newest)} - {""}
     return newest + 1 if toolchain and known and toolchain not in known else newest
