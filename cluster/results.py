@@ -111,13 +111,13 @@ def bench(run: Path, *, rounds: int = 0, dims: Dims = ()) -> dict[str, Any]:
     refuse_other_features(manifest.target)
     from spaces.bench import BUDGET_S
     from spaces.bench import bench as measure
-    from spaces.executable import compile_module
+    from spaces.executable import compile_module, compile_plainly
     from spaces.inputs import make_inputs
     from spaces.model_copy import load_input_values
 
     finished = _open(run)
     model, values = finished.model, load_input_values(folder.model_dir)
-    untuned = compile_module(finished.lowered, finished.target)
+    untuned = compile_plainly(finished.lowered, finished.target)
     tuned = compile_module(finished.tuned(), finished.target)
     reports, instances = [], _benched(model, dims)
     budget_s = min(BUDGET_S, max(_LEAST_BENCH_S, _BENCH_S / len(instances)))

@@ -126,7 +126,7 @@ def bench(
     `spaces.threads.thread_variables`, before the first kernel runs.
 
     Args:
-        untuned: no schedules applied.
+        untuned: no schedules applied, compiled by none of the passes that `tuned` went through.
         tuned: the same with schedules.
         inputs: see `spaces.inputs.make_inputs`; of a model with symbolic dimensions, for one of
             its shapes.

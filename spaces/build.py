@@ -28,9 +28,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spaces.cpu_passes import before_compile
+from spaces.pipeline import tir_pipeline
 from spaces.prepack import COMPUTE, PREPACK, Packing, split
-from spaces.stack import cpu_pipeline
 from spaces.target import parse_target
 from spaces.templates.gpu_resources import check_launch
 
@@ -56,25 +55,32 @@ def build_artifact(module: Any, target: Any) -> bytes:
             registers or shared memory than its device has.
         Exception: whatever the compiler threw; TVM does not say what that may be.
     """
-    import tvm
-
     target = parse_target(target) if isinstance(target, str) else target
-    parts = split(module) if [gv.name_hint for gv in module.functions] == [COMPUTE] else None
-    module = module if parts is None else parts.module
-    passes = "default"
-    if str(target.kind) == "llvm":
-        module, passes = before_compile(module), cpu_pipeline()
-    with tvm.transform.PassContext(config=_TRUSTING):
-        library = tvm.compile(module, target=target, tir_pipeline=passes).mod
+    library, packing = compile_kernel(module, target)
     with tempfile.TemporaryDirectory(prefix="build-") as folder:
         members = {_HOST: _host_library(library, Path(folder))}
     sources = [m.inspect_source("cuda") for m in library.imports if m.kind == "cuda"]
     if sources:
         members[_DEVICE] = _compile_cuda("".join(sources), target)
         check_launch(members[_DEVICE], str(target))
-    if parts is not None:
-        members[_PACKING] = parts.packing.to_json().encode()
+    if packing is not None:
+        members[_PACKING] = packing.to_json().encode()
     return _pack(members)
+
+
+def compile_kernel(module: Any, target: Any) -> tuple[Any, Packing | None]:
+    """What `build_artifact` puts into an artifact: a `tvm.runtime.Module`, and how it packs.
+
+    Args:
+        target: a `tvm.target.Target`.
+    """
+    import tvm
+
+    parts = split(module) if [gv.name_hint for gv in module.functions] == [COMPUTE] else None
+    module = module if parts is None else parts.module
+    with tvm.transform.PassContext(config=_TRUSTING):
+        library = tvm.compile(module, target=target, tir_pipeline=tir_pipeline(target)).mod
+    return library, None if parts is None else parts.packing
 
 
 @dataclass(frozen=True, slots=True)

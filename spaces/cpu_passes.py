@@ -6,11 +6,12 @@ program as it was.
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
 from typing import Any
 
 from spaces import names
 from spaces.fast_math import vectorised_math
+from spaces.narrow_indices import with_narrow_indices
 from spaces.positive_sizes import for_positive_sizes
 from spaces.prefetches import with_prefetches
 from spaces.ragged_ends import with_ragged_ends
@@ -19,15 +20,42 @@ from spaces.tile_sums import with_tile_sums
 from spaces.transposes import with_transposes
 from spaces.whole_tiles import with_whole_tiles
 
-_MOST = 2**31 - 1
+VERSION = 1
+"""Of the passes: goes up when a program may become other code than before, by another list of
+passes or by what one of them does. It is part of the toolchain that records name."""
+
+
+def without_aliases(function: Any) -> Any:
+    """A PrimFunc of one tensor, which promises that no other shares its memory.
+
+    TVM makes such to compute symbolic shapes. One that promises nothing has LLVM doubt the promises
+    of all others of its module: matrix products become four times slower.
+    """
+    tensors = [param for param in function.params if names.param_dims(param) is not None]
+    return function.with_attr(names.NO_ALIAS, True) if len(tensors) <= 1 else function
+
+
+CPU_PASSES: tuple[Callable[[Any], Any], ...] = (
+    without_aliases,
+    for_positive_sizes,
+    with_prefetches,
+    with_tile_sums,
+    with_whole_tiles,
+    with_transposes,
+    with_ragged_ends,
+    # Indices become 32-bit integers: TVM 0.27 forgets the hints to split off the ragged end of a
+    # loop when it narrows a loop's variable itself, and then tests for the end in every lane.
+    with_narrow_indices,
+    # Divisions by what all lanes share become products, and exponentials arithmetic.
+    with_reciprocals,
+    vectorised_math,
+)
+"""From a PrimFunc to one that computes the same, in order. After those of TVM that follow comes
+`spaces.stack.on_stack`, and `VERSION` is of that one, too."""
 
 
 def before_compile(module: Any) -> Any:
     """A module that computes the same, in code that LLVM makes more of.
-
-    Indices become 32-bit integers: TVM 0.27 forgets the hints to split off the ragged end of a
-    loop when it narrows a loop's variable itself, and then tests for the end in every lane.
-    Divisions by what all lanes share become products, and exponentials arithmetic.
 
     Args:
         module: for an llvm target; scheduled or not. Functions that are no tensor programs stay.
@@ -44,55 +72,6 @@ def before_compile(module: Any) -> Any:
 
 
 def _prepared(function: Any) -> Any:
-    function = with_tile_sums(with_prefetches(for_positive_sizes(function)))
-    function = with_whole_tiles(function)
-    function = with_ragged_ends(with_transposes(function))
-    return vectorised_math(with_reciprocals(_narrowed(function)))
-
-
-def _narrowed(function: Any) -> Any:
-    from tvm.ir import IRModule
-    from tvm.tirx.transform import ForceNarrowIndexToInt32
-
-    if not _narrows(function):
-        return function
-    try:
-        return ForceNarrowIndexToInt32()(IRModule({"main": function}))["main"]
-    except Exception:  # TVM raises whatever its C++ side threw; wide indices are slower, not wrong
-        return function
-
-
-def _narrows(function: Any) -> bool:
-    """Whether only indices are wide, and all of them can be narrowed.
-
-    The pass would narrow tensors of wide integers as well, and it leaves the offsets of buffers
-    that an intrinsic matches as they are, which then meet narrow ones.
-    """
-    import tvm
-    import tvm_ffi
-
-    found: list[Any] = list(function.params)
-    matched: list[Any] = []
-
-    def look(block: Any) -> None:
-        found.extend(block.alloc_buffers)
-        matched.extend(block.match_buffers)
-
-    tvm_ffi.structural_walk(
-        function.body,
-        [
-            (tvm.s_tir.SBlock, look),
-            (tvm.ir.TensorLoad, lambda load: found.append(load.source)),
-            (tvm.tirx.BufferStore, lambda store: found.append(store.buffer)),
-        ],
-    )
-    if matched:
-        return False
-    for tensor in found:
-        shape = names.param_shape(tensor)
-        if shape is None or names.param_dtype(tensor) in ("int64", "uint64"):
-            return False
-        sizes = [n for n in shape if isinstance(n, int)]
-        if len(sizes) < len(shape) or math.prod(sizes) > _MOST:
-            return False
-    return True
+    for prepare in CPU_PASSES:
+        function = prepare(function)
+    return function

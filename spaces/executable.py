@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 
 from spaces import names
-from spaces.cpu_passes import before_compile
 from spaces.library_threads import bring_along, pipeline_with_threads, runs_in_parallel
+from spaces.pipeline import tir_pipeline
 from spaces.prepack import pack_weights
 from spaces.realize import first_line
-from spaces.stack import cpu_pipeline
 from spaces.target import device_of, parse_target, target_cores, target_kind
 from tuner.atomic import put_file
 from tuner.errors import TunerError
@@ -49,20 +48,32 @@ def compile_module(lowered: Any, target_json: str) -> Executable:
     Constant weights are packed here where schedules ask for it (`spaces.prepack`): what is
     compiled holds them packed, and does not pack them when it runs.
     On a GPU, programs without a schedule get TVM's default ones, since they could not run
-    otherwise. Nothing is fused or changed again.
+    otherwise. Nothing is fused or changed again. On a CPU it brings along what gives its kernels
+    the target's threads (`spaces.library_threads`).
 
     Raises:
         TunerError: the compiler refused it.
     """
+    threads = target_cores(target_json) if target_kind(target_json) == "llvm" else 0
+    return _compiled(lowered, target_json, tir_pipeline(target_json), threads)
+
+
+def compile_plainly(lowered: Any, target_json: str) -> Executable:
+    """Compile a lowered module without schedules by TVM's own passes alone: what others are
+    compared with must not go through the passes that are judged by it.
+
+    Raises:
+        TunerError: the compiler refused it.
+    """
+    return _compiled(lowered, target_json, "default", 0)
+
+
+def _compiled(lowered: Any, target_json: str, passes: str, threads: int) -> Executable:
     import tvm
 
     target = parse_target(target_json)
     programs: tuple[tuple[str, int], ...] = ()
-    pipeline: Any = None
-    passes = "default"
-    if names.has_relax(lowered):
-        pipeline = _without_aliases()
-    else:
+    if not names.has_relax(lowered):
         programs = tuple(
             (str(names.attribute(f, names.GLOBAL_SYMBOL) or name), len(f.params))
             for name, f in names.prim_funcs(lowered)
@@ -70,42 +81,19 @@ def compile_module(lowered: Any, target_json: str) -> Executable:
         )
     try:
         lowered = pack_weights(lowered)
-        if target_kind(target_json) == "llvm":
-            lowered, passes = before_compile(lowered), cpu_pipeline()
-        asks = target_kind(target_json) == "llvm" and runs_in_parallel(lowered)
-        if asks:
-            passes = pipeline_with_threads(passes, target_cores(target_json))
         if target_kind(target_json) in _GPU_KINDS:
             lowered = _default_scheduled(lowered, target)
-        library = tvm.compile(lowered, target=target, relax_pipeline=pipeline, tir_pipeline=passes)
+        asks = threads > 0 and runs_in_parallel(lowered)
+        if asks:
+            passes = pipeline_with_threads(passes, threads)
+        library = tvm.compile(
+            lowered, target=target, relax_pipeline=names.BUILD_PIPELINE, tir_pipeline=passes
+        )
         if asks:
             bring_along(library)
     except (RuntimeError, ValueError, TypeError) as error:
         raise TunerError(f"the module does not compile: {first_line(error)}") from error
     return Executable(library, target_json, programs)
-
-
-def _without_aliases() -> Any:
-    """The pipeline that builds a graph, after which all of its programs promise `noalias`.
-
-    Those that TVM makes to compute symbolic shapes do not, and one that does not has LLVM doubt
-    the promises of all others of its module: matrix products become four times slower.
-    """
-    from tvm import relax
-    from tvm.ir import IRModule
-    from tvm.ir.transform import module_pass
-
-    build = relax.get_pipeline(names.BUILD_PIPELINE)
-
-    def promised(module: Any, _context: Any) -> Any:
-        built = build(module)
-        result = IRModule(built.functions, attrs=built.attrs)
-        for name, function in names.prim_funcs(built):
-            var = result.get_global_var(name)
-            result.update_func(var, function.with_attr(names.NO_ALIAS, True))
-        return result
-
-    return module_pass(promised, opt_level=0, name="BuildWithoutAliases")
 
 
 def _default_scheduled(lowered: Any, target: Any) -> Any:

@@ -29,11 +29,11 @@ def lower(module: Any, target: Any) -> Any:
     these are fused. Reshapes of intermediate values are kept as such, since they cost nothing at
     run time. On a CPU, programs say in `layout_free_buffers` which of their operands are
     constants. Build the result with the Relax pipeline `default_build`: TVM's default one would
-    fuse it once more.
+    fuse it once more; and with `tuner.tir_pipeline`, which makes the code that was measured.
 
     Args:
         module: an IRModule with a Relax function "main". One with tensor programs only comes
-            back as it is, each function with its name as global symbol.
+            back as it is, each function with its name as global symbol. All promise `noalias`.
         target: a TVM target, or canonical JSON of one.
     """
     if not names.has_relax(module):
@@ -46,13 +46,13 @@ def lower(module: Any, target: Any) -> Any:
     with target, PassContext(opt_level=3):
         prepared = _prepared(module)
         if str(target.kind) != "llvm":
-            return with_plain_shapes(_programs(prepared))
+            return _without_aliases(with_plain_shapes(_programs(prepared)))
         try:
             lowered = _programs(_tidied(channels_last(put_off_concats(prepared))))
         except Exception as error:  # TVM raises whatever its C++ side threw
             note(error, "layouts stay as they are", level=logging.WARNING)
             lowered = _programs(prepared)
-        return mark_constants(with_plain_shapes(lowered))
+        return mark_constants(_without_aliases(with_plain_shapes(lowered)))
 
 
 def _prepared(module: Any) -> Any:
@@ -108,15 +108,31 @@ def _programs(module: Any) -> Any:
     return Sequential(passes)(module)
 
 
-def _with_symbols(module: Any) -> Any:
-    """Tensor programs under their own names in a compiled library."""
+def _without_aliases(module: Any) -> Any:
+    """A graph's tensor programs, each with the promise that its tensors share no memory: a graph
+    gives each result memory of its own."""
     from tvm.ir import IRModule
 
-    return IRModule(
-        {
-            name: function
-            if names.attribute(function, names.GLOBAL_SYMBOL)
-            else function.with_attr(names.GLOBAL_SYMBOL, name)
-            for name, function in names.prim_funcs(module)
-        }
-    )
+    result = IRModule(module.functions, attrs=module.attrs, global_infos=module.global_infos)
+    for name, function in names.prim_funcs(module):
+        var = result.get_global_var(name)
+        result.update_func(var, function.with_attr(names.NO_ALIAS, True))
+    return result
+
+
+def _with_symbols(module: Any) -> Any:
+    """Tensor programs under their own names in a compiled library.
+
+    Those that are to be scheduled promise what they are timed with: that no two tensors share
+    memory. What is scheduled already stays as it is.
+    """
+    from tvm.ir import IRModule
+
+    def changed(name: Any, function: Any) -> Any:
+        if not names.attribute(function, names.GLOBAL_SYMBOL):
+            function = function.with_attr(names.GLOBAL_SYMBOL, name)
+        if names.attribute(function, names.IS_SCHEDULED):
+            return function
+        return function.with_attr(names.NO_ALIAS, True)
+
+    return IRModule({name: changed(name, function) for name, function in names.prim_funcs(module)})

@@ -9,38 +9,12 @@ the first store is dead and the memory is free.
 from __future__ import annotations
 
 import math
-from functools import cache
 from typing import Any
 
 from spaces import names
 
-_PIPELINE = "tuner-cpu"
 _MOST_BYTES = 16 << 10
 """A part of the first cache; the stacks of TVM's threads have megabytes."""
-
-
-@cache
-def cpu_pipeline() -> str:
-    """The name by which TVM knows the passes that a CPU's programs are compiled with: its own, and
-    one more."""
-    from tvm.ir.transform import Sequential
-    from tvm.tirx import get_tir_pipeline, register_tir_pipeline
-
-    def made() -> tuple[Any, Any, Any]:
-        passes, host, device = get_tir_pipeline("default")
-        return passes, lambda: Sequential([_on_stack_pass(), host()]), device
-
-    register_tir_pipeline(_PIPELINE, made)
-    return _PIPELINE
-
-
-def _on_stack_pass() -> Any:
-    from tvm.tirx.transform import prim_func_pass
-
-    def changed(function: Any, _module: Any, _context: Any) -> Any:
-        return on_stack(function)
-
-    return prim_func_pass(changed, opt_level=0, name="OnStack")
 
 
 def on_stack(function: Any) -> Any:

@@ -26,6 +26,7 @@ DOORS = {
     "tuner/__init__.py": {
         "cluster.tune",
         "spaces.lower",
+        "spaces.pipeline",
         "spaces.shape_var.DynamicProgram",
         "spaces.shape_var.ShapeVar",
     },

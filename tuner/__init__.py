@@ -12,12 +12,14 @@ __all__ = [
     "UsageError",
     "__version__",
     "lower",
+    "tir_pipeline",
     "tune",
 ]
 
 if TYPE_CHECKING:
     from cluster.tune import tune
     from spaces.lower import lower
+    from spaces.pipeline import tir_pipeline
     from spaces.shape_var import DynamicProgram, ShapeVar
     from tuner.errors import TunerError, UsageError
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 _LAZY = {
     "tune": "cluster.tune",
     "lower": "spaces.lower",
+    "tir_pipeline": "spaces.pipeline",
     "ShapeVar": "spaces.shape_var",
     "DynamicProgram": "spaces.shape_var",
     "TunerError": "tuner.errors",

@@ -136,11 +136,11 @@ def refuse_misfit(base: BaseModel, *, target: str, features: str, name: str) -> 
 
 
 def training_set(stores: Iterable[RecordStore], *, columns: int) -> Examples:
-    """All measured candidates of several runs, each task of each run and device a group.
+    """All measured candidates of several runs, each task of each run, device and toolchain a group.
 
     Times of different runs are not compared with each other: a group is what one run measured of
-    one task on one device. Records without features, or with a vector of another length than
-    `columns`, are left out, and so are groups with less than two rows.
+    one task on one device with one toolchain. Records without features, or with a vector of another
+    length than `columns`, are left out, and so are groups with less than two rows.
 
     Raises:
         TunerError: nothing is left.
@@ -167,16 +167,18 @@ def together(parts: Sequence[Examples]) -> Examples:
 def _groups(store: RecordStore, columns: int) -> Iterator[Examples]:
     for task in store.tasks():
         features = store.features(task.key)
-        by_device: dict[str, Dataset] = {}
+        by_device: dict[tuple[str, str], Dataset] = {}
         for record in store.scan(task.key):
             vector = features.get(record.trial.candidate.key)
             if vector is not None and len(vector) == columns:
-                by_device.setdefault(record.provenance.device, Dataset()).add(record, vector)
+                device, toolchain = record.provenance.device, record.provenance.toolchain
+                by_device.setdefault((device, toolchain), Dataset()).add(record, vector)
         # What failed before it reached a device is of no device: it goes with the largest.
-        homeless = by_device.pop("", None) if len(by_device) > 1 else None
+        homeless = [by_device.pop(d) for d in list(by_device) if not d[0] and len(by_device) > 1]
         groups = sorted((d.snapshot() for d in by_device.values()), key=len, reverse=True)
-        if homeless is not None and len(homeless):
-            groups[0] = groups[0].with_more(homeless.snapshot())
+        for more in homeless:
+            if len(more):
+                groups[0] = groups[0].with_more(more.snapshot())
         yield from groups
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from tuner.candidate import Candidate
 from tuner.effort import Effort
+from tuner.generations import round_of, rung_of
 from tuner.progress import TaskProgress
 from tuner.record import Record, Trial
 from tuner.shapes import MEASURED_SHAPES
@@ -30,7 +31,7 @@ class Contention:
     one pair differ. What the search alone measured makes nobody lose: it may have been luck.
 
     Args:
-        records: what is known of the tasks.
+        records: what is known of the tasks; of re-timings, those of one generation.
     """
 
     def __init__(self, records: Iterable[Record]) -> None:
@@ -57,7 +58,7 @@ class Contention:
         """Whether a trial can still change who is the fastest."""
         own_s = self._own_s.get((trial.task_key, trial.candidate.key, trial.instance))
         fastest_s = self._fastest_s.get((trial.task_key, trial.instance))
-        if trial.rung <= 1 or own_s is None or fastest_s is None:
+        if round_of(trial.rung) <= 1 or own_s is None or fastest_s is None:
             return True
         return own_s <= self._reach * fastest_s
 
@@ -101,6 +102,7 @@ def schedule(
     tasks: Iterable[tuple[TaskProgress, Sequence[tuple[Candidate, Instance]]]],
     rounds: Callable[[Task], int],
     stored: Callable[[Trial], bool],
+    generation: int = 0,
 ) -> Iterator[Trial]:
     """Re-timing trials, interleaved: every round times each finalist of each task once, and of
     a task with many shapes once on each of them.
@@ -111,6 +113,7 @@ def schedule(
     Args:
         rounds: how often each finalist of a task is timed.
         stored: whether a trial has its record already, from an earlier session.
+        generation: of the re-timings, see `tuner.generations`.
     """
 
     def share(entry: tuple[TaskProgress, Sequence[tuple[Candidate, Instance]]]) -> float:
@@ -118,9 +121,10 @@ def schedule(
 
     ordered = sorted(tasks, key=share)
     most = max((rounds(progress.task) for progress, _ in ordered), default=0)
-    for rung in range(1, most + 1):
+    for number in range(1, most + 1):
+        rung = rung_of(generation, number)
         for progress, chosen in ordered:
-            if rung > rounds(progress.task):
+            if number > rounds(progress.task):
                 continue
             for candidate, instance in chosen:
                 trial = Trial(progress.task.key, candidate, instance, rung)

@@ -127,12 +127,12 @@ class Knowledge:
                 found.append((progress, [pair for pair in pairs if pair[1] in measured]))
         return found
 
-    def closings(self, rounds: int) -> list[Trial]:
+    def closings(self, rounds: int, generation: int = 0) -> list[Trial]:
         """See `tuner.dynamic.closings.closings`; for the kernels that were chosen, as of now."""
         found: list[Trial] = []
         for task_key, progress in self.progress.items():
             if (chosen := self._kernel_set(task_key)) is not None:
-                found.extend(closings(progress.task, chosen, rounds))
+                found.extend(closings(progress.task, chosen, rounds, generation))
         return [trial for trial in found if not self.has(trial)]
 
     def _kernel_set(self, task_key: str) -> KernelSet | None:

@@ -50,7 +50,7 @@ _SPENDS_BUDGET = frozenset(
 class Trial:
     """The unit of work: one candidate of one task, on one instance, at one rung.
 
-    Rung 0 is the search; rungs from 1 up are re-timings of finalists.
+    Rung 0 is the search; rungs from 1 up are re-timings of finalists, see `tuner.generations`.
     """
 
     task_key: str

@@ -18,6 +18,7 @@ from typing import Any, TypedDict
 
 from tuner.atomic import atomic_file
 from tuner.errors import TunerError
+from tuner.generations import first_rung
 from tuner.progress import fold
 from tuner.record import Record, Status
 from tuner.store import RecordStore
@@ -220,20 +221,21 @@ def choose_best(store: RecordStore, task_key: str) -> Record | None:
     """The winner of a task: the record that its candidate was timed with last, or None.
 
     Re-timings decide where there are any: the lowest median over all re-timings of a candidate
-    wins, the default schedule included. A candidate found since then wins without one if the
-    search timed it faster than all that were timed again. Where nothing was timed again, the
-    fastest of the search wins.
+    wins, the default schedule included; of those made with several toolchains, the newest count. A
+    candidate found since then wins without one if the search timed it faster than all that were
+    timed again. Where nothing was timed again, the fastest of the search wins.
 
     The default wins over whatever is not faster than it, like compared with like: re-timings
     where both have them, search with search otherwise. A candidate that ever failed when it was
     timed again, be it by a wrong output or a crash, never wins.
     """
-    keys = dict.fromkeys(r.trial.candidate.key for r in store.scan(task_key, min_rung=1))
+    first = first_rung(store.scan(task_key, min_rung=1))
+    keys = dict.fromkeys(r.trial.candidate.key for r in store.scan(task_key, min_rung=first))
     # One whose every re-timing was lost with its worker is as if it had none.
     retimed = {
         key: timings
         for key in keys
-        if (timings := _Timings.of(store, task_key, key)).retimed or timings.spoiled
+        if (timings := _Timings.of(store, task_key, key, first)).retimed or timings.spoiled
     }
     sound = [t for t in retimed.values() if not t.spoiled]
     winner = min(sound, key=lambda t: t.retimed_s or math.inf, default=None)
@@ -242,9 +244,9 @@ def choose_best(store: RecordStore, task_key: str) -> Record | None:
     for record in store.best(task_key, len(retimed) + 1):
         if record.trial.candidate.key not in retimed:
             if record.latency_s is not None and record.latency_s < to_beat_s:
-                winner = _Timings.of(store, task_key, record.trial.candidate.key)
+                winner = _Timings.of(store, task_key, record.trial.candidate.key, first)
             break
-    default = _Timings.of(store, task_key, store.defaults().get(task_key))
+    default = _Timings.of(store, task_key, store.defaults().get(task_key), first)
     if winner is None or not winner.beats(default):
         winner = default if default.last is not None else winner
     return winner.last if winner else None
@@ -265,11 +267,16 @@ class _Timings:
     spoiled: bool = False
 
     @classmethod
-    def of(cls, store: RecordStore, task_key: str, candidate_key: str | None) -> _Timings:
+    def of(
+        cls, store: RecordStore, task_key: str, candidate_key: str | None, first: int = 1
+    ) -> _Timings:
+        """Those that a store holds, re-timings from rung `first` on."""
         timings = cls()
         if candidate_key is None:
             return timings
         for record in store.scan(task_key, candidate_key=candidate_key):
+            if 0 < record.trial.rung < first:
+                continue
             if record.trial.rung > 0 and record.measurement.status not in _INNOCENT:
                 timings.spoiled = True
             if record.latency_s is None:

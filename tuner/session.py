@@ -19,6 +19,7 @@ from tuner.allocator import priorities, view
 from tuner.candidate import Candidate
 from tuner.effort import Effort
 from tuner.finalists import Contention, finalists, most_retimings, schedule
+from tuner.generations import generation_for, is_of
 from tuner.knowledge import Knowledge
 from tuner.learner import Learner
 from tuner.measure import Measurer, SpacePool
@@ -78,6 +79,8 @@ class Session:
         tasks: to tune.
         defaults: the default candidate of each task, measured before anything else.
         store: holds earlier sessions' records, and gets each new one before anyone hears of it.
+        toolchain: that kernels are compiled with; finalists that were timed with another one are
+            timed again. Empty where it is not known.
         clock: seconds that never go back, for deadlines; `wall` is for people.
     """
 
@@ -92,6 +95,7 @@ class Session:
         effort: Effort,
         make_search: SearchMaker,
         seed: int,
+        toolchain: str = "",
         observers: Sequence[Observer] = (),
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
@@ -100,6 +104,7 @@ class Session:
         self._store = store
         self._limits = limits
         self._effort = effort
+        self._toolchain = toolchain
         self._observers = observers
         self._clock = clock
         self._wall = wall
@@ -269,15 +274,17 @@ class Session:
         self._account()
         until_s = min(self._limits.deadline_s, self._clock() + self._limits.finalists_s)
         chosen = [(p, self._finalists(key)) for key, p in self._known.progress.items()]
-        contention = Contention(r for key in self._searches for r in self._store.scan(key))
-        rounds = schedule(chosen, self._effort.rounds_of, self._known.has)
+        new = generation_for(self._store.scan(min_rung=1), self._toolchain)
+        known = (r for key in self._searches for r in self._store.scan(key))
+        contention = Contention(r for r in known if is_of(r.trial.rung, new))
+        rounds = schedule(chosen, self._effort.rounds_of, self._known.has, new)
         self._retime(rounds, contention, until_s)
         # Each time may change who is chosen for which shape; a pair that is must have been timed.
-        while left := tuple(schedule(self._known.serving(), lambda _: 1, self._known.has)):
+        while left := tuple(schedule(self._known.serving(), lambda _: 1, self._known.has, new)):
             if self._stop.is_set() or self._clock() >= until_s:
                 return
             self._retime(left, contention, until_s)
-        self._retime(self._known.closings(self._effort.shape_rounds), contention, until_s)
+        self._retime(self._known.closings(self._effort.shape_rounds, new), contention, until_s)
 
     def _retime(self, trials: Iterable[Trial], contention: Contention, until_s: float) -> None:
         """Time finalists again in order, but for those that are out of contention by then."""

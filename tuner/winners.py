@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from tuner.candidate import Candidate
 from tuner.dynamic.kernel_set import KernelSet
+from tuner.generations import of_newest
 from tuner.record import Record
 from tuner.report import choose_best, record_line
 from tuner.store import RecordStore
@@ -45,7 +46,7 @@ def _best_of_shapes(
 ) -> list[Record]:
     fastest: dict[Instance, Record] = {}
     counting: dict[tuple[Instance, Candidate], Record] = {}
-    for record in store.scan(task_key):
+    for record in of_newest(list(store.scan(task_key))):
         if record.latency_s is None:
             continue
         instance, candidate = record.trial.instance, record.trial.candidate

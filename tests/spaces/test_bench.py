@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from spaces.bench import Side, bench, errors, spread, take_rounds
-from spaces.executable import compile_module
+from spaces.executable import compile_module, compile_plainly
 from spaces.inputs import make_inputs
 from spaces.lower import lower
 from spaces.model import Model, load_model
@@ -186,7 +186,7 @@ def small_onnx(path: Path) -> Model:
 def compared(model: Model, tuned: Any = None, inputs: Any = None) -> Any:
     os.environ.setdefault("TVM_NUM_THREADS", "1")
     lowered = lower(model.module, LLVM)
-    plain, fast = compile_module(lowered, LLVM), compile_module(tuned or lowered, LLVM)
+    plain, fast = compile_plainly(lowered, LLVM), compile_module(tuned or lowered, LLVM)
     return bench(model, plain, fast, inputs or make_inputs(model.inputs))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from spaces.stack import cpu_pipeline
+from spaces.pipeline import tir_pipeline
 
 pytestmark = pytest.mark.tvm
 
@@ -35,7 +35,7 @@ def compiled(module: Any) -> Any:
     from spaces.target import parse_target, resolve_target
 
     target = parse_target(resolve_target("llvm", cores=1))
-    return tvm.compile(module, target=target, tir_pipeline=cpu_pipeline())
+    return tvm.compile(module, target=target, tir_pipeline=tir_pipeline(target))
 
 
 @pytest.mark.parametrize(

@@ -83,6 +83,15 @@ class TestTrainingSet:
         examples = training_set([one, other], columns=4)
         assert np.bincount(examples.groups).tolist() == [3, 2, 2, 2]
 
+    def test_what_another_toolchain_made_is_another_group(self) -> None:
+        store = store_of(*(("a", n, ok(n + 1.0), "x") for n in range(3)))
+        for n in range(3, 5):
+            trial = Trial("a", Candidate(CandidateKind.TRACE, f"[{n}]", "test"))
+            record = Record(trial, ok(n + 1.0), Provenance("w", "x", "newer"))
+            store.append(record, np.full(4, n, dtype=np.float32))
+        examples = training_set([store], columns=4)
+        assert np.bincount(examples.groups).tolist() == [3, 2]
+
     def test_a_failure_without_a_device_goes_with_the_others(self) -> None:
         store = store_of(("a", 0, ok(1.0), "x"), ("a", 1, ok(2.0), "x"), ("a", 2, FAILED, ""))
         examples = training_set([store], columns=4)

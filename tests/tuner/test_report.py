@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from tuner.candidate import Candidate, CandidateKind
 from tuner.errors import TunerError
+from tuner.generations import rung_of
 from tuner.progress import fold
 from tuner.record import Measurement, Provenance, Record, Status, Trial, record_from_json
 from tuner.report import best_report, choose_best, export_records, record_line, status_report
@@ -111,6 +112,18 @@ class TestChooseBest:
         retimed = [record(1, 2.0), record(1, 2.0, rung=1)]
         assert winner(*retimed, record(2, 1.0)) == record(2, 1.0)
         assert winner(*retimed, record(2, 2.5)) == retimed[1]
+
+    def test_of_retimings_with_several_toolchains_the_newest_decide(self) -> None:
+        old = [record(1, 1.0, rung=1), record(2, 2.0, rung=1), record(1, 1.0, rung=2)]
+        new = [record(1, 4.0, rung=rung_of(1, 1)), record(2, 3.0, rung=rung_of(1, 1))]
+        search = [record(DEFAULT, 9.0), record(1, 1.0), record(2, 2.0)]
+        assert winner(*search, *old) == old[-1]
+        assert winner(*search, *old, *new) == new[-1]
+
+    def test_a_failure_with_an_older_toolchain_is_forgiven(self) -> None:
+        old = record(1, rung=1, status=Status.WRONG)
+        new = record(1, 1.0, rung=rung_of(1, 1))
+        assert winner(record(DEFAULT, 9.0), record(1, 1.0), old, new) == new
 
     def test_other_tasks_do_not_matter(self) -> None:
         assert winner(record(1, 2.0), record(2, 1.0, task="s")) == record(1, 2.0)

@@ -32,8 +32,9 @@ from tuner.effort import Effort
 from tuner.learner import InlineLearner
 from tuner.measure import Features
 from tuner.progress import Snapshot
-from tuner.record import Measurement, Record, Status, Trial, TrialKey
+from tuner.record import Measurement, Provenance, Record, Status, Trial, TrialKey
 from tuner.replay import Recorded, RecordedSpace, ReplayMeasurer, ReplaySpacePool, VirtualClock
+from tuner.report import choose_best
 from tuner.session import Ended, Limits, Machines, Session
 from tuner.store import MemoryStore, RecordStore
 from tuner.strategies import search_maker
@@ -64,6 +65,19 @@ def recorded_space(tasks: Sequence[str], size: int) -> RecordedSpace:
     }
 
 
+class CompiledWith(ReplayMeasurer):
+    """Says in each record which toolchain it is of."""
+
+    def __init__(
+        self, toolchain: str, spaces: RecordedSpace, *, slots: int, clock: VirtualClock
+    ) -> None:
+        super().__init__(spaces, slots=slots, clock=clock)
+        self._provenance = Provenance("worker", "device", toolchain)
+
+    def collect(self, timeout_s: float) -> list[Record]:
+        return [replace(r, provenance=self._provenance) for r in super().collect(timeout_s)]
+
+
 def make_session(
     spaces: RecordedSpace,
     store: RecordStore,
@@ -73,6 +87,7 @@ def make_session(
     weights: dict[str, float] | None = None,
     observers: Sequence[Watcher] = (),
     strategy: str = "evolutionary",
+    toolchain: str = "",
 ) -> Session:
     clock = VirtualClock()
     tasks = [
@@ -84,7 +99,7 @@ def make_session(
         tasks,
         {t.key: candidate(t.key, 0) for t in tasks},
         machines=Machines(
-            ReplayMeasurer(spaces, slots=4, clock=clock),
+            CompiledWith(toolchain, spaces, slots=4, clock=clock),
             ReplaySpacePool(spaces),
             InlineLearner(model="tuner.random_model:RandomModel", clock=clock),
         ),
@@ -93,6 +108,7 @@ def make_session(
         effort=EFFORT,
         make_search=search_maker(strategy),
         seed=7,
+        toolchain=toolchain,
         observers=observers,
         clock=clock,
         wall=clock,
@@ -168,6 +184,29 @@ def test_a_run_that_goes_on_measures_nothing_again_and_counts_what_was_spent() -
     assert after[: len(before)] == before
     assert len(after) == len(set(after))
     assert sum(r.measurement.status.spends_budget for r in searched(store)) == 70
+
+
+def test_a_run_that_goes_on_with_another_toolchain_times_its_finalists_again() -> None:
+    slow, fast = recorded_space(["a"], 120), recorded_space(["a"], 120)
+    for number in range(60, 71):  # other passes make the best of them worse
+        row = slow["a"][number]
+        samples_s = tuple(2 * s for s in row.measurement.samples_s)
+        slow["a"][number] = replace(row, measurement=replace(row.measurement, samples_s=samples_s))
+    store = MemoryStore()
+    run(make_session(fast, store, trials=60, toolchain="passes=1"))
+    before = choose_best(store, "a")
+    told = list(store.scan())
+    run(make_session(fast, store, trials=60, toolchain="passes=1"))
+    assert list(store.scan()) == told
+    run(make_session(slow, store, trials=60, toolchain="passes=2"))
+    again = list(store.scan())[len(told) :]
+    assert before is not None
+    assert Counter(r.trial.candidate for r in again)[before.trial.candidate] == 2  # rounds
+    assert {r.provenance.toolchain for r in again} == {"passes=2"}
+    after = choose_best(store, "a")
+    assert after is not None
+    assert after.provenance.toolchain == "passes=2"
+    assert after.latency_s == min(r.latency_s for r in again if r.latency_s is not None)
 
 
 def test_a_run_that_goes_on_remembers_programs_and_failures() -> None:

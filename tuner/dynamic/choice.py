@@ -16,6 +16,7 @@ from tuner.dynamic.kernels import Kernel, Kernels
 from tuner.dynamic.residuals import Floats
 from tuner.dynamic.selection import select
 from tuner.dynamic.tree import Tree, grow, leaves, pick, renumbered
+from tuner.generations import of_newest
 from tuner.record import Record
 from tuner.task import Instance, Task
 
@@ -40,6 +41,7 @@ def choose_kernels(
         None where nothing of use was measured.
     """
     everything = [r for r in records if r.trial.task_key == task.key and r.trial.instance]
+    everything = of_newest(everything)
     copies = closed_times(everything)
     mine = [r for r in everything if r.trial.candidate.kind is not CandidateKind.CLOSED]
     candidates = dict.fromkeys(r.trial.candidate for r in mine)

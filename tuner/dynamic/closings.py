@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from tuner.candidate import Candidate, CandidateKind, closed_for, opened
 from tuner.dynamic.kernel_set import KernelSet
+from tuner.generations import rung_of
 from tuner.record import Record, Status, Trial
 from tuner.task import Instance, Task
 
@@ -28,19 +29,21 @@ Copies = Mapping[tuple[str, Instance], tuple[Candidate, float]]
 """Copies and their best times, by the key of the kernel that each is of, and its shape."""
 
 
-def closings(task: Task, chosen: KernelSet, rounds: int) -> Iterator[Trial]:
+def closings(task: Task, chosen: KernelSet, rounds: int, generation: int = 0) -> Iterator[Trial]:
     """Trials of copies that may pay, each next to one of the kernel that it is of.
 
     Only for CPUs: nothing else was measured.
 
     Args:
         rounds: how often each is timed, above the rungs of the finalists.
+        generation: of the re-timings, see `tuner.generations`.
     """
     if json.loads(task.target)["kind"] != "llvm":
         return
     short = [s for s in chosen.shapes if s.measured and s.latency_s <= _SHORT_S]
     short = sorted(short, key=lambda s: s.latency_s)[:_MOST]
-    for rung in range(rounds + 1, 2 * rounds + 1):
+    for number in range(rounds + 1, 2 * rounds + 1):
+        rung = rung_of(generation, number)
         for shape in short:
             kernel = chosen.kernels[shape.kernel]
             for candidate in (kernel, closed_for(kernel, shape.instance)):

@@ -11,6 +11,7 @@ import numpy as np
 
 from tuner.candidate import Candidate
 from tuner.dynamic.residuals import Floats, Places, Residuals
+from tuner.generations import generation_of, is_of
 from tuner.measure import Evaluated, OnShapes
 from tuner.record import Record, Status
 from tuner.task import Instance, Shapes
@@ -138,7 +139,7 @@ class Kernels:
         pair, rung = (number, place), record.trial.rung
         if rung < self._rungs.get(pair, 0):
             return
-        if rung and self._rungs.get(pair):
+        if self._rungs.get(pair) and is_of(self._rungs[pair], generation_of(rung)):
             seconds = min(seconds, self._times_s[pair])
         self._times_s[pair], self._rungs[pair] = seconds, rung
         if not rung or number in self._dropped:

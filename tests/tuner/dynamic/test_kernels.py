@@ -12,6 +12,7 @@ import pytest
 from tests.tuner.dynamic.kernel_world import shape
 from tuner.candidate import Candidate, CandidateKind, Draft
 from tuner.dynamic.kernels import Kernel, Kernels, kernel_of
+from tuner.generations import rung_of
 from tuner.measure import Evaluated, OnShapes
 from tuner.record import Measurement, Record, Status, Trial
 
@@ -140,6 +141,13 @@ def test_a_kernel_that_came_later_is_predicted_as_well() -> None:
 def test_nothing_asked_is_nothing_answered() -> None:
     latencies_s, spreads = kernels().forecast([], [0, 1])
     assert latencies_s.shape == spreads.shape == (0, 2)
+
+
+def test_a_time_of_another_toolchain_is_forgotten_and_not_the_better_of_two() -> None:
+    table = kernels()
+    for rung, seconds in ((0, 3.0), (1, 1.0), (rung_of(1, 1), 2.5), (rung_of(1, 2), 2.0)):
+        table.observe(record(0, 16, seconds, rung=rung))
+    assert table.time_s(0, 1) == 2.0
 
 
 def test_a_time_of_a_higher_rung_takes_the_place_of_one_of_the_search() -> None:
