@@ -38,6 +38,7 @@ class Knowledge:
         progress: of each task.
         dataset: what cost models learn from.
         new_records: how many came in.
+        spent: trials that count against the budget, those of earlier sessions too.
         chosen_s: what the kernels take that tasks with many shapes got.
     """
 
@@ -53,6 +54,7 @@ class Knowledge:
         self.progress = fold(tasks, {k: c.key for k, c in defaults.items()}, ())
         self.dataset = Dataset()
         self.new_records = 0
+        self.spent = 0
         self.chosen_s: dict[str, float] = {}
         self._store = store
         self._observers = observers
@@ -144,11 +146,6 @@ class Knowledge:
         return self._sets[task_key]
 
     @property
-    def spent(self) -> int:
-        """Trials that count against the budget, those of earlier sessions too."""
-        return sum(p.spent for p in self.progress.values())
-
-    @property
     def exhausted(self) -> bool:
         """Whether no search has anything left to try."""
         return all(search.exhausted for search in self.searches.values())
@@ -194,7 +191,10 @@ class Knowledge:
         self._sets.pop(record.trial.task_key, None)
         if record.measurement.error:
             self._errors[record.measurement.error.splitlines()[0]] += 1
-        self.progress[record.trial.task_key].observe(record)
+        progress = self.progress[record.trial.task_key]
+        self.spent -= progress.spent
+        progress.observe(record)
+        self.spent += progress.spent
         self.searches[record.trial.task_key].observe([record])
         if features is not None and not record.trial.instance:
             self.dataset.add(record, features)  # kernels of many shapes have a model of their own
