@@ -18,7 +18,7 @@ import ray
 from actors.builder import Builder, Built
 from actors.pieces import joined
 from actors.quiet import Quiet
-from actors.runner import Runner
+from actors.runner import Learned, Runner
 from actors.space_worker import SpaceWorker
 from tuner.candidate import Candidate, Draft
 from tuner.effort import Timing
@@ -88,11 +88,20 @@ class Compiled:
 
 
 class _Alive:
-    """A worker that gives signs of life."""
+    """A worker that gives signs of life.
+
+    Args:
+        place: of which it takes the node's quiet lock.
+    """
+
+    def __init__(self, place: WorkerPlace) -> None:
+        self._quiet = place.quiet_lock()
 
     @ray.method(concurrency_group="beat")  # type: ignore[untyped-decorator]
-    def beat(self) -> None:
-        """Answers at once, whatever the worker does meanwhile."""
+    def beat(self) -> float:
+        """Answers at once, whatever the worker does meanwhile: seconds that its node spent frozen
+        so far, which count against nobody's deadline."""
+        return self._quiet.frozen_s() if self._quiet is not None else 0.0
 
 
 def _about(device: str = "", toolchain: str = "") -> About:
@@ -104,8 +113,9 @@ class SpaceActor(_Alive):
     """Evaluates drafts."""
 
     def __init__(self, name: str, place: WorkerPlace, *tasks: bytes) -> None:
+        super().__init__(place)
         place = place.on_this_node()
-        self._worker = SpaceWorker(log_dir=place.logs, quiet=place.quiet_lock(), name=name)
+        self._worker = SpaceWorker(log_dir=place.logs, quiet=self._quiet, name=name)
         self._worker.put_tasks(joined(tasks))
 
     def ready(self) -> About:
@@ -128,9 +138,10 @@ class BuilderActor(_Alive):
     """Compiles candidates. Sees no GPU, so that none is touched by a compiler."""
 
     def __init__(self, name: str, place: WorkerPlace, *tasks: bytes) -> None:
+        super().__init__(place)
         self._tasks: dict[str, Task] = {task.key: task for task in joined(tasks)}
         place = place.on_this_node()
-        self._builder = Builder(log_dir=place.logs, quiet=place.quiet_lock(), name=name)
+        self._builder = Builder(log_dir=place.logs, quiet=self._quiet, name=name)
 
     def ready(self) -> About:
         """Wait for the child to be warm."""
@@ -153,13 +164,14 @@ class RunnerActor(_Alive):
     """Measures artifacts on one device."""
 
     def __init__(self, name: str, place: WorkerPlace, *tasks: bytes) -> None:
+        super().__init__(place)
         self._tasks: dict[str, Task] = {task.key: task for task in joined(tasks)}
         place = place.on_this_node()
         self._runner = Runner(
             target=next(iter(self._tasks.values())).target,
             log_dir=place.logs,
             scratch=place.scratch,
-            quiet=place.quiet_lock(),
+            quiet=self._quiet,
             name=name,
         )
 
@@ -167,6 +179,10 @@ class RunnerActor(_Alive):
         """Wait for the child to be warm; the device and toolchain it measures."""
         self._runner.ready()
         return _about(*self._runner.about())
+
+    def learn(self, task_key: str, instance: Instance, deadline_s: float) -> Learned:
+        """Make the reference of a task, for one shape where there are several."""
+        return self._runner.learn(self._tasks[task_key], instance, deadline_s)
 
     def run(
         self,
@@ -178,7 +194,7 @@ class RunnerActor(_Alive):
         deadline_s: float,
         instance: Instance = (),
     ) -> Measurement | None:
-        """Check and time an artifact, for one shape where there are several.
+        """Check and time an artifact, for one shape where there are several; after `learn`.
 
         None if it is not what was built: then it was not loaded.
         """

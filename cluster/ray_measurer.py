@@ -10,7 +10,9 @@ from typing import Any
 
 import ray
 
+from actors.builder import longest_build_s
 from actors.ray_actors import Compiled
+from actors.runner import Learned, longest_learn_s, longest_run_s
 from cluster.fleet import Crew, Node
 from cluster.pool import Pool
 from cluster.ray_pool import Done, RayPool, policy
@@ -18,10 +20,10 @@ from tuner.effort import Effort
 from tuner.errors import TunerError
 from tuner.options import DEVICE_WAIT_S
 from tuner.record import Measurement, Provenance, Record, Status, Trial
+from tuner.task import Instance
 from tuner.utilisation import BUILDER, RUNNER, Utilisation
 
 _GRACE_S = 45.0
-"""What a worker gets beyond its own deadlines before it counts as hung itself."""
 _BUILT_AHEAD = 2
 _BUILT_KEPT = 512
 """Artifacts of some ten kilobytes each, for kernels that will be measured again."""
@@ -73,6 +75,7 @@ class RayMeasurer:
     Args:
         device: that is measured on; empty is that of the first runner that is ready.
         device_wait_s: how long to wait for a machine that has room for a worker.
+        grace_s: what a worker gets beyond its own deadlines before it counts as hung itself.
         utilisation: told of what becomes of each worker.
         wall: seconds since the epoch, for records.
     """
@@ -84,6 +87,7 @@ class RayMeasurer:
         effort: Effort,
         device: str = "",
         device_wait_s: float = DEVICE_WAIT_S,
+        grace_s: float = _GRACE_S,
         utilisation: Utilisation | None = None,
         wall: Callable[[], float] = time.time,
     ) -> None:
@@ -93,9 +97,11 @@ class RayMeasurer:
         self._wall = wall
         self._built: OrderedDict[tuple[str, str], tuple[Any, Compiled]] = OrderedDict()
         self._artifacts: dict[int, Any] = {}
+        self._refused: list[Record] = []
         self._device, self._unlike = device, starters.unlike
-        build_lease_s = 2 * effort.build_deadline_s + _GRACE_S
-        run_lease_s = 2 * effort.run_deadline_s + _GRACE_S
+        build_lease_s = longest_build_s(effort.build_deadline_s) + grace_s
+        run_lease_s = longest_run_s(effort.run_deadline_s) + grace_s
+        learn_lease_s = longest_learn_s(effort.reference_deadline_s) + grace_s
         self._builders: RayPool[BuildJob] = RayPool(
             Pool(BUILDER, lambda job: build_lease_s, limits),
             start=starters.builder,
@@ -107,14 +113,16 @@ class RayMeasurer:
             utilisation=utilisation,
         )
         self._runners: RayPool[RunJob] = RayPool(
-            Pool(RUNNER, lambda job: run_lease_s, limits),
+            Pool(RUNNER, lambda job: run_lease_s, limits, _needs, learn_lease_s),
             start=starters.runner,
             beat=lambda actor: actor.beat.remote(),
             stop=starters.stop,
             suspect=starters.suspect,
             refuses=self._other_device,
             call=self._call_run,
-            worked_s=lambda measurement: measurement.run_s if measurement else None,
+            prepare=self._call_learn,
+            unprepared=_no_reference,
+            worked_s=_run_s,
             utilisation=utilisation,
         )
 
@@ -149,6 +157,9 @@ class RayMeasurer:
     def submit(self, trials: Sequence[Trial], cutoff_s: float | None = None) -> None:
         """Take trials; a finalist, or a kernel for another shape, is not built again."""
         for trial in trials:
+            if error := self._runners.state.refused(_reference_of(trial)):
+                self._refused.append(self._unchecked(trial, error))
+                continue
             artifact = self._built.get((trial.task_key, trial.candidate.key))
             if artifact is not None:
                 self._built.move_to_end((trial.task_key, trial.candidate.key))
@@ -163,11 +174,14 @@ class RayMeasurer:
             TunerError: no builder or no runner will ever start.
         """
         refs = [*self._builders.pending(), *self._runners.pending()]
+        records, self._refused = self._refused, []
+        if records:
+            timeout_s = 0.0
         if refs:
             ray.wait(refs, num_returns=1, timeout=timeout_s, fetch_local=False)
         else:
             time.sleep(timeout_s)
-        records = [
+        records += [
             record
             for built in self._builders.step()
             if (record := self._take_built(built)) is not None
@@ -212,6 +226,10 @@ class RayMeasurer:
             job.trial.instance,
         )
 
+    def _call_learn(self, actor: Any, job: RunJob) -> Any:
+        key, instance = _reference_of(job.trial)
+        return actor.learn.remote(key, instance, self._effort.reference_deadline_s)
+
     def _take_built(self, done: Done[BuildJob]) -> Record | None:
         """Pass a built trial on to the runners, or give the record of one that failed."""
         job = done.job
@@ -231,6 +249,8 @@ class RayMeasurer:
     def _take_run(self, done: Done[RunJob]) -> Record | None:
         """The record of a trial; None if its artifact is lost and it is built once more."""
         job = done.job
+        if done.unprepared:
+            return self._unchecked(job.trial, done.lost)
         missing = done.missing or (done.value is None and not done.lost)
         if missing and done.attempt < self._attempts:
             self._built.pop((job.trial.task_key, job.trial.candidate.key), None)
@@ -246,6 +266,10 @@ class RayMeasurer:
         measurement = Measurement(Status.LOST, error=why)
         return self._record(trial, measurement, done, attempt=done.attempt)
 
+    def _unchecked(self, trial: Trial, error: str) -> Record:
+        measurement = Measurement(Status.UNCHECKED, error=error)
+        return Record(trial, measurement, time_s=self._wall())
+
     def _record(
         self, trial: Trial, measurement: Measurement, done: Done[Any], *, attempt: int
     ) -> Record:
@@ -258,3 +282,28 @@ class RayMeasurer:
 def _build_s(outcome: Compiled | Measurement) -> float:
     """Seconds of building in a builder's answer, good or bad."""
     return outcome.build_s
+
+
+def _reference_of(trial: Trial) -> tuple[str, Instance]:
+    """What a runner must have before it can check a trial: its task's reference on its shape."""
+    return trial.task_key, trial.instance
+
+
+def _needs(job: RunJob) -> tuple[str, Instance]:
+    return _reference_of(job.trial)
+
+
+def _no_reference(answer: Learned | Measurement | None) -> str:
+    """Why a runner has no reference, in its answer."""
+    if isinstance(answer, Learned):
+        return f"reference output: {answer.error}" if answer.error else ""
+    if answer is None or answer.status is not Status.UNCHECKED:
+        return ""
+    return answer.error
+
+
+def _run_s(answer: Learned | Measurement | None) -> float | None:
+    """Seconds of running in a runner's answer."""
+    if isinstance(answer, Learned):
+        return answer.learn_s
+    return answer.run_s if answer is not None else None

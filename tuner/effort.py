@@ -68,6 +68,8 @@ class Effort:
             after its first few trials.
         build_deadline_s: for one build.
         run_deadline_s: for loading, checking and timing one kernel.
+        reference_deadline_s: for what a task computes on one shape, which outputs are compared
+            with. Its program is unscheduled; a machine has it once.
     """
 
     name: str
@@ -83,6 +85,7 @@ class Effort:
     gain_floor: float = 0.002
     build_deadline_s: float = 60.0
     run_deadline_s: float = 30.0
+    reference_deadline_s: float = 600.0
 
     @property
     def uncut(self) -> Effort:

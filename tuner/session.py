@@ -24,7 +24,7 @@ from tuner.learner import Learner
 from tuner.measure import Measurer, SpacePool
 from tuner.observer import FittedModel, Observer
 from tuner.progress import Snapshot, gain, rows
-from tuner.record import Record, Trial, TrialKey
+from tuner.record import Record, Status, Trial, TrialKey
 from tuner.search import ChoosesFinalists, SearchMaker
 from tuner.second_looks import SecondLooks
 from tuner.shapes import measured_shapes
@@ -131,6 +131,11 @@ class Session:
         """The run as it was a moment ago."""
         return self._snapshot
 
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Which tasks nothing was measured of, or no more, and why."""
+        return tuple(self._known.left_out.values())
+
     # The loop.
 
     def run(self) -> Ended:
@@ -211,7 +216,7 @@ class Session:
     def _views(self) -> Iterator[TaskView]:
         flying = Counter(key.task_key for key in self._in_flight)
         for key, p in self._known.progress.items():
-            yield view(p, in_flight=flying[key], is_open=not self._searches[key].exhausted)
+            yield view(p, in_flight=flying[key], is_open=self._known.is_open(key))
 
     def _cutoff_s(self, trial: Trial) -> float | None:
         best_s = self._known.progress[trial.task_key].bests.get(trial.instance)
@@ -224,8 +229,17 @@ class Session:
     def _take_records(self, records: Sequence[Record]) -> list[Record]:
         """Keep records, then tell of them; each trial's first answer is the one that counts. Gives
         those that did."""
-        settled = [self._second_looks.settle(r) for r in records if not self._again(r)]
+        checked = [r for r in records if not self._leaves_out(r)]
+        settled = [self._second_looks.settle(r) for r in checked if not self._again(r)]
         return self._known.keep(settled)
+
+    def _leaves_out(self, record: Record) -> bool:
+        """Whether a trial, and so its task, came to nothing that could be kept."""
+        if record.measurement.status is not Status.UNCHECKED:
+            return False
+        self._in_flight.pop(record.trial.key, None)
+        self._known.leave_out(record)
+        return True
 
     def _again(self, record: Record) -> bool:
         """Whether a trial that came in is measured once more."""
