@@ -38,7 +38,14 @@ def total() -> Any:
     return te.create_prim_func([x, topi.sum(x, axis=0)])
 
 
-@pytest.mark.parametrize("program", [product, convolution, softmax, total])
+def columns() -> Any:
+    from tvm import te, topi
+
+    x = te.placeholder((40, 3, 5), name="x")
+    return te.create_prim_func([x, topi.sum(x, axis=0)])
+
+
+@pytest.mark.parametrize("program", [product, convolution, softmax, total, columns])
 def test_the_result_is_the_same_to_the_last_bit(program: Any) -> None:
     import tvm
 
@@ -64,3 +71,14 @@ def test_the_sum_of_a_product_is_outside_of_its_columns() -> None:
     text = interchanged(names.normalized(product())).script()
     assert "_init" in text
     assert "_update" in text
+
+
+@pytest.mark.parametrize("program", [product, convolution, softmax, columns])
+def test_all_loops_but_those_of_sums_are_spread_over_threads(program: Any) -> None:
+    from spaces import names
+    from spaces.interchange import interchanged
+    from spaces.realize import new_schedule
+
+    module = names.normalized(program())
+    stages = names.stage_blocks(new_schedule(module))
+    assert interchanged(module).script().count("T.parallel(") == len(stages)
