@@ -24,6 +24,7 @@ from tuner.task import Instance
 from tuner.utilisation import BUILDER, RUNNER, Utilisation
 
 _GRACE_S = 45.0
+"""What a worker gets beyond its own deadlines before it counts as hung itself."""
 _BUILT_AHEAD = 2
 _BUILT_KEPT = 512
 """Artifacts of some ten kilobytes each, for kernels that will be measured again."""
@@ -69,13 +70,35 @@ class Starters:
     unlike: Callable[[str], None] = lambda node: None
 
 
+@dataclass(frozen=True, slots=True)
+class Leases:
+    """How long workers may hold their jobs, time that their machines are frozen not counted.
+
+    Attributes:
+        learn_s: to make the reference of a task.
+    """
+
+    build_s: float
+    run_s: float
+    learn_s: float
+
+    @classmethod
+    def of(cls, effort: Effort) -> Leases:
+        """No shorter than the workers' own deadlines: who keeps those is never lost."""
+        return cls(
+            longest_build_s(effort.build_deadline_s) + _GRACE_S,
+            longest_run_s(effort.run_deadline_s) + _GRACE_S,
+            longest_learn_s(effort.reference_deadline_s) + _GRACE_S,
+        )
+
+
 class RayMeasurer:
     """Builds on builder actors and measures on runner actors.
 
     Args:
         device: that is measured on; empty is that of the first runner that is ready.
         device_wait_s: how long to wait for a machine that has room for a worker.
-        grace_s: what a worker gets beyond its own deadlines before it counts as hung itself.
+        leases: None is what the effort's deadlines take.
         utilisation: told of what becomes of each worker.
         wall: seconds since the epoch, for records.
     """
@@ -87,7 +110,7 @@ class RayMeasurer:
         effort: Effort,
         device: str = "",
         device_wait_s: float = DEVICE_WAIT_S,
-        grace_s: float = _GRACE_S,
+        leases: Leases | None = None,
         utilisation: Utilisation | None = None,
         wall: Callable[[], float] = time.time,
     ) -> None:
@@ -99,11 +122,9 @@ class RayMeasurer:
         self._artifacts: dict[int, Any] = {}
         self._refused: list[Record] = []
         self._device, self._unlike = device, starters.unlike
-        build_lease_s = longest_build_s(effort.build_deadline_s) + grace_s
-        run_lease_s = longest_run_s(effort.run_deadline_s) + grace_s
-        learn_lease_s = longest_learn_s(effort.reference_deadline_s) + grace_s
+        leases = leases or Leases.of(effort)
         self._builders: RayPool[BuildJob] = RayPool(
-            Pool(BUILDER, lambda job: build_lease_s, limits),
+            Pool(BUILDER, lambda job: leases.build_s, limits),
             start=starters.builder,
             beat=lambda actor: actor.beat.remote(),
             stop=starters.stop,
@@ -113,7 +134,7 @@ class RayMeasurer:
             utilisation=utilisation,
         )
         self._runners: RayPool[RunJob] = RayPool(
-            Pool(RUNNER, lambda job: run_lease_s, limits, _needs, learn_lease_s),
+            Pool(RUNNER, lambda job: leases.run_s, limits, _needs, leases.learn_s),
             start=starters.runner,
             beat=lambda actor: actor.beat.remote(),
             stop=starters.stop,

@@ -231,6 +231,36 @@ def test_a_run_where_nothing_gives_a_time_says_why() -> None:
     assert again.snapshot().message == ""
 
 
+def unchecked(task: str, size: int) -> list[Recorded]:
+    """A space of a task whose reference cannot be made."""
+    nothing = Measurement(Status.UNCHECKED, error="reference output: no answer within 600 s")
+    return [Recorded(r.candidate, r.features, nothing) for r in recorded_space(task, size)[task]]
+
+
+def test_a_task_that_nothing_can_be_checked_of_is_named_once_and_left_out(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    spaces = {**recorded_space("a", 100), "b": unchecked("b", 100)}
+    store = MemoryStore()
+    session = make_session(spaces, store, trials=40)
+    assert run(session) == "trials"
+    assert {r.trial.task_key for r in store.scan()} == {"a"}
+    assert sum(r.measurement.status.spends_budget for r in searched(store)) == 40
+    said = "task name-b is left out: reference output: no answer within 600 s"
+    assert session.left_out == (said,)
+    assert session.snapshot().message == said
+    assert [m for m in caplog.messages if "name-b" in m] == [said]
+
+
+def test_where_no_task_can_be_checked_the_session_is_over_and_the_next_asks_again() -> None:
+    store = MemoryStore()
+    session = make_session({"b": unchecked("b", 30)}, store, trials=40)
+    assert run(session) == "done"
+    assert not list(store.scan())
+    run(make_session(recorded_space("b", 30), store, trials=20))
+    assert candidate("b", 0) in [r.trial.candidate for r in searched(store)]
+
+
 class Starved:
     """A search that waits for candidates for ever, and counts how often it is looked at."""
 
