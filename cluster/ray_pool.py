@@ -256,7 +256,7 @@ class RayPool(Generic[Job]):
             return
         self._utilisation.answered(self._pool.kind, name, 0.0 if missing else self._worked_s(value))
         if not missing and (why := self._unprepared(value)):
-            _log.warning("%s: %s", name, why)
+            _log.info("%s: %s", name, why)
             self._carry_out(self._pool.on_unprepared(lease, why, self._clock()))
             return
         answered, commands = self._pool.on_answer(lease, self._clock())
