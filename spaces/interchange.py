@@ -22,7 +22,8 @@ def interchanged(module: Any) -> Any:
     """A module that computes exactly the same, its reductions outside of its innermost loops and
     its outermost loops in parallel.
 
-    Blocks whose loops are not simply their axes stay as they are.
+    Blocks whose loops are not simply their axes stay as they are, and so do those that may write an
+    element more than once: the last to write it must be the same.
     """
     schedule = new_schedule(module)
     for block in names.stage_blocks(schedule):
@@ -40,7 +41,7 @@ def _interchange(schedule: Any, block: Any) -> None:
         return
     sums = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == names.REDUCED]
     others = [loop for loop, kind in zip(loops, kinds, strict=True) if kind != names.REDUCED]
-    if not others:
+    if not others or not _writes_once(schedule.get(block)):
         return
     # With few steps before the last loop, that is spread too, and the sums stay inside.
     inner = others[-1:] if _steps(schedule, others[:-1]) >= _ENOUGH else []
@@ -49,6 +50,14 @@ def _interchange(schedule: Any, block: Any) -> None:
     schedule.parallel(schedule.fuse(*outer))
     if sums and inner:
         schedule.decompose_reduction(block, sums[0])
+
+
+def _writes_once(block: Any) -> bool:
+    """Whether other elements are written in each step: each axis but those of sums is an index."""
+    long = [v for v in block.iter_vars if names.known_int(v.dom.extent) != 1]
+    axes = [v.var for v in long if int(v.iter_type) != names.REDUCED]
+    indices = [[dim.min for dim in written.region] for written in block.writes]
+    return all(any(axis.same_as(index) for index in each) for axis in axes for each in indices)
 
 
 def _steps(schedule: Any, loops: list[Any]) -> int:
