@@ -12,7 +12,7 @@ from actors.memory import memory_bytes
 from actors.quiet import NotQuiet, Quiet
 from actors.run_child import Checked, Timed
 from actors.warm_child import HOARDING, WarmChild, killed
-from spaces.target import target_cores, target_kind
+from spaces.target import target_cores, target_kind, usable_cores
 from tuner.child import DeadlinePassed, Died, MemoryExceeded, Outcome, Raised, Returned
 from tuner.effort import Timing
 from tuner.record import Measurement, Status
@@ -271,9 +271,10 @@ def _hopeless_s(cutoff_s: float) -> float:
 
 
 def _environment(threads: int | None) -> dict[str, str]:
-    """Variables of the child; `threads` is None where kernels do not run on the CPU."""
+    """Variables of the child; `threads` is None where kernels do not run on the CPU, which is then
+    free to compute references."""
     if threads is None:
-        return HOARDING
+        return {**HOARDING, "TVM_NUM_THREADS": str(usable_cores())}
     return {
         **HOARDING,
         "TVM_NUM_THREADS": str(threads),
