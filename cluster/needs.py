@@ -2,8 +2,9 @@
 
 The first to make something does so alone: as long as nobody has, it may turn out that nobody can,
 and the others have better things to do meanwhile. Once it was made by one, each makes its own.
-What a worker says it cannot make is refused for good. It is also refused once it was lost too
-often with those who made it.
+What a worker then says it cannot make is refused for good. It is also refused once it was lost too
+often with those who were the first to make it. What was made once is never refused: who fails at it
+later only fails the job that it was for.
 """
 
 from __future__ import annotations
@@ -41,6 +42,10 @@ class Needs:
         state = self._states.get(need)
         return state.refused if state is not None else ""
 
+    def made(self, need: Hashable) -> bool:
+        """Whether somebody has made it."""
+        return self._of(need).made
+
     def begin(self, need: Hashable) -> None:
         """A worker makes it from now on."""
         self._of(need).makers += 1
@@ -49,21 +54,22 @@ class Needs:
         """It was made."""
         state = self._of(need)
         state.makers -= 1
-        state.made, state.losses = True, 0
+        state.made = True
 
     def lose(self, need: Hashable, reason: str) -> None:
         """It was lost with the worker that made it."""
         state = self._of(need)
         state.makers -= 1
         state.losses += 1
-        if state.losses >= self._attempts:
-            state.refused = state.refused or f"lost {state.losses} times: {reason}"
+        if state.losses >= self._attempts and not state.made:
+            state.refused = f"lost {state.losses} times: {reason}"
 
     def refuse(self, need: Hashable, reason: str) -> None:
         """A worker said that it cannot make it."""
         state = self._of(need)
         state.makers -= 1
-        state.refused = state.refused or reason
+        if not state.made:
+            state.refused = reason
 
     def _of(self, need: Hashable) -> _State:
         return self._states.setdefault(need, _State())

@@ -215,15 +215,11 @@ class Pool(Generic[Job]):
         if answered is None:
             return []
         need = self.needs(answered.job)
-        commands: list[Command[Job]] = []
         if answered.prepares:
             self._needs.refuse(need, reason)
-            self._queue.appendleft((answered.job, answered.attempt))
-            commands += self._give_up_on(need)
-        else:
-            self._workers[answered.worker].has.discard(need)
-            commands += self._try_again(answered, reason, unprepared=True)
-        return commands + self._settle(now_s)
+        self._workers[answered.worker].has.discard(need)
+        commands = self._try_again(answered, reason, unprepared=True)
+        return [*commands, *self._settle(now_s)]
 
     def tick(self, now_s: float) -> list[Command[Job]]:
         """Time passes: deadlines of leases and of starts, and workers that fell silent."""
@@ -278,12 +274,9 @@ class Pool(Generic[Job]):
         if worker.lease is None:
             return []
         lease = self._leases.pop(worker.lease)
-        if not lease.prepares:
-            return self._try_again(lease, reason)
-        need = self.needs(lease.job)
-        self._needs.lose(need, reason)
-        self._queue.appendleft((lease.job, lease.attempt))
-        return self._give_up_on(need)
+        if lease.prepares:
+            self._needs.lose(self.needs(lease.job), reason)
+        return self._try_again(lease, reason)
 
     def _release(self, number: int, now_s: float) -> Lease[Job] | None:
         """A worker is done with its lease; None if that no longer stands."""
@@ -297,19 +290,19 @@ class Pool(Generic[Job]):
     def _try_again(
         self, lease: Lease[Job], reason: str, *, unprepared: bool = False
     ) -> list[Command[Job]]:
-        """Put a job that came to nothing back in front, unless that was its last attempt."""
-        if lease.attempt >= self.policy.attempts:
+        """Put a job that came to nothing back in front, unless that was its last attempt, or there
+        is no hope for it and for all that need the same."""
+        need = self.needs(lease.job)
+        first_to_make = lease.prepares and not self._needs.made(need)
+        attempt = lease.attempt + (not first_to_make)
+        if attempt > self.policy.attempts:
             return [GiveUp(lease.job, lease.attempt, reason, unprepared)]
-        self._queue.appendleft((lease.job, lease.attempt + 1))
-        return []
-
-    def _give_up_on(self, need: Hashable) -> list[Command[Job]]:
-        """Of the jobs that wait for it, if nobody can make it."""
-        if not (reason := self._needs.refused(need)):
+        self._queue.appendleft((lease.job, attempt))
+        if not (hopeless := self._needs.refused(need)):
             return []
-        hopeless = [(job, n) for job, n in self._queue if self.needs(job) == need]
+        given_up = [(job, n) for job, n in self._queue if self.needs(job) == need]
         self._queue = deque(held for held in self._queue if self.needs(held[0]) != need)
-        return [GiveUp(job, attempt, reason, unprepared=True) for job, attempt in hopeless]
+        return [GiveUp(job, n, hopeless, unprepared=True) for job, n in given_up]
 
     def _note_failed_start(self, now_s: float, *, hopeless: bool) -> None:
         """The next one may wait a little longer each time; and where none is ready that may mean
