@@ -12,7 +12,6 @@ import pytest
 
 from benchmarks.fleet.local import LocalFleet, local_fleet
 from cluster.pool import Pool, PoolPolicy
-from cluster.ray_pool import RayPool
 
 pytestmark = [pytest.mark.ray, pytest.mark.long]
 
@@ -41,6 +40,8 @@ def fleet() -> Iterator[LocalFleet]:
 
 def test_answers_of_a_machine_that_is_cut_off_hold_nobody_up(fleet: LocalFleet) -> None:
     import ray
+
+    from cluster.ray_pool import RayPool  # Ray is imported once it knows to stay on loopback
 
     ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
     node = fleet.add({"CPU": 1, "far": FAR_WORKERS})
