@@ -36,6 +36,11 @@ class Built:
     sha256: str
 
 
+def longest_build_s(deadline_s: float) -> float:
+    """How long `Builder.build` may take with this deadline, time spent frozen not counted."""
+    return 2 * (_START_DEADLINE_S + deadline_s)
+
+
 class Builder:
     """Builds candidates one at a time. Used by one thread, which must live as long as it does.
 

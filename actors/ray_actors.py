@@ -18,7 +18,7 @@ import ray
 from actors.builder import Builder, Built
 from actors.pieces import joined
 from actors.quiet import Quiet
-from actors.runner import Runner
+from actors.runner import Learned, Runner
 from actors.shared_folder import SharedFolder
 from actors.space_worker import SpaceWorker
 from tuner.candidate import Candidate, Draft
@@ -102,14 +102,23 @@ class Compiled:
 
 
 class _Alive:
-    """A worker that gives signs of life."""
+    """A worker that gives signs of life.
+
+    Args:
+        place: of which it takes the node's quiet lock.
+    """
+
+    def __init__(self, place: WorkerPlace) -> None:
+        self._quiet = place.quiet_lock()
 
     _worker: SpaceWorker | Builder | Runner
     _away: SharedFolder | None
 
     @ray.method(concurrency_group="beat")  # type: ignore[untyped-decorator]
-    def beat(self) -> None:
-        """Answers at once, whatever the worker does meanwhile."""
+    def beat(self) -> float:
+        """Answers at once, whatever the worker does meanwhile: seconds that its node spent frozen
+        so far, which count against nobody's deadline."""
+        return self._quiet.frozen_s() if self._quiet is not None else 0.0
 
     @ray.method(concurrency_group="beat")  # type: ignore[untyped-decorator]
     def leave(self) -> None:
@@ -130,8 +139,9 @@ class SpaceActor(_Alive):
     _worker: SpaceWorker
 
     def __init__(self, name: str, place: WorkerPlace, *tasks: bytes) -> None:
+        super().__init__(place)
         place, self._away = place.on_this_node()
-        self._worker = SpaceWorker(log_dir=place.logs, quiet=place.quiet_lock(), name=name)
+        self._worker = SpaceWorker(log_dir=place.logs, quiet=self._quiet, name=name)
         self._worker.put_tasks(joined(tasks))
 
     def ready(self) -> About:
@@ -156,9 +166,10 @@ class BuilderActor(_Alive):
     _worker: Builder
 
     def __init__(self, name: str, place: WorkerPlace, *tasks: bytes) -> None:
+        super().__init__(place)
         self._tasks: dict[str, Task] = {task.key: task for task in joined(tasks)}
         place, self._away = place.on_this_node()
-        self._worker = Builder(log_dir=place.logs, quiet=place.quiet_lock(), name=name)
+        self._worker = Builder(log_dir=place.logs, quiet=self._quiet, name=name)
 
     def ready(self) -> About:
         """Wait for the child to be warm."""
@@ -183,13 +194,14 @@ class RunnerActor(_Alive):
     _worker: Runner
 
     def __init__(self, name: str, place: WorkerPlace, *tasks: bytes) -> None:
+        super().__init__(place)
         self._tasks: dict[str, Task] = {task.key: task for task in joined(tasks)}
         place, self._away = place.on_this_node()
         self._worker = Runner(
             target=next(iter(self._tasks.values())).target,
             log_dir=place.logs,
             scratch=place.scratch,
-            quiet=place.quiet_lock(),
+            quiet=self._quiet,
             name=name,
         )
 
@@ -197,6 +209,10 @@ class RunnerActor(_Alive):
         """Wait for the child to be warm; the device and toolchain it measures."""
         self._worker.ready()
         return _about(*self._worker.about())
+
+    def learn(self, task_key: str, instance: Instance, deadline_s: float) -> Learned:
+        """Make the reference of a task, for one shape where there are several."""
+        return self._worker.learn(self._tasks[task_key], instance, deadline_s)
 
     def run(
         self,
@@ -208,7 +224,7 @@ class RunnerActor(_Alive):
         deadline_s: float,
         instance: Instance = (),
     ) -> Measurement | None:
-        """Check and time an artifact, for one shape where there are several.
+        """Check and time an artifact, for one shape where there are several; after `learn`.
 
         None if it is not what was built: then it was not loaded.
         """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from actors.memory import memory_bytes
 from actors.quiet import NotQuiet, Quiet
 from actors.run_child import Checked, Timed
 from actors.warm_child import HOARDING, WarmChild, killed
-from spaces.target import target_cores, target_kind
+from spaces.target import target_cores, target_kind, usable_cores
 from spaces.threads import thread_variables
 from tuner.child import DeadlinePassed, Died, MemoryExceeded, Outcome, Raised, Returned
 from tuner.effort import Timing
@@ -21,7 +21,6 @@ from tuner.task import Instance, Task
 
 _START_DEADLINE_S = 120.0
 _DEVICE_ERROR = "CUDA"
-_REFERENCE_DEADLINE_S = 600.0
 _RECYCLE_GROWTH_BYTES = 600 << 20
 """A child that is this much larger than after its first trial has only fragments of the memory of
 others; some 400 trials of small kernels make them. A task whose tensors alone are larger does not
@@ -36,6 +35,29 @@ _HOPELESS = 8.0
 _HOPELESS_FLOOR_S = 0.1
 """A first run that took more than this many cutoffs, and this long, is not timed at all: a
 machine that is not quiet does not make a kernel that much slower."""
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """What became of the reference of a task.
+
+    Attributes:
+        error: why there is none; empty if there is.
+        learn_s: seconds it took, without those spent frozen.
+    """
+
+    error: str
+    learn_s: float
+
+
+def longest_learn_s(deadline_s: float) -> float:
+    """How long `Runner.learn` may take with this deadline, time spent frozen not counted."""
+    return 2 * (_START_DEADLINE_S + deadline_s)
+
+
+def longest_run_s(deadline_s: float) -> float:
+    """How long `Runner.run` may take with this deadline, time spent frozen not counted."""
+    return 2 * (_START_DEADLINE_S + 2 * deadline_s)
 
 
 class Runner:
@@ -61,12 +83,10 @@ class Runner:
         quiet: Quiet | None = None,
         name: str = "runner",
         memory_limit_bytes: int | None = None,
-        reference_deadline_s: float = _REFERENCE_DEADLINE_S,
         recycle_growth_bytes: int = _RECYCLE_GROWTH_BYTES,
         child: str = _CHILD,
     ) -> None:
         self._quiet = quiet
-        self._reference_deadline_s = reference_deadline_s
         self._recycle_growth_bytes = recycle_growth_bytes
         self._lean_bytes = 0
         self._section_s = 0.0
@@ -103,6 +123,35 @@ class Runner:
         device, toolchain = outcome.value
         return device, toolchain
 
+    def learn(self, task: Task, instance: Instance, deadline_s: float) -> Learned:
+        """Make the reference of a task: what it computes, which outputs are compared with.
+
+        It may take long, since nobody has optimised that program yet. `run` only looks up what was
+        made here, so call this first. A failure in a child that ran kernels before is tried once
+        more in a fresh one.
+
+        Args:
+            instance: the shape, of a task with symbolic dimensions.
+            deadline_s: of time not spent frozen.
+
+        Raises:
+            RuntimeError: there is no child to make it, which is no fault of the task.
+        """
+        elapsed_s = self._child.stopwatch()
+        tries = 0
+        while True:
+            tries += 1
+            self.ready()
+            fresh = self._child.fresh
+            outcome = self._learn(task, instance, deadline_s)
+            if isinstance(outcome, Returned):
+                return Learned("", elapsed_s())
+            self._child.replace()
+            if killed(outcome, tries):
+                continue
+            if fresh or not _may_be_anothers(outcome):
+                return Learned(str(outcome), elapsed_s())
+
     def run(
         self,
         task: Task,
@@ -122,12 +171,12 @@ class Runner:
 
         Args:
             cutoff_s: a kernel slower than this is CENSORED with the one sample it gave.
-            deadline_s: for loading, checking and timing, of time not spent frozen; the reference
-                of a task and the wait for quiet have deadlines of their own.
+            deadline_s: for loading, checking and timing, of time not spent frozen; as long again
+                for finding the reference that `learn` made.
             instance: the shape to measure, of a task with symbolic dimensions.
 
         Returns:
-            OK, CENSORED, RUN_FAILED, WRONG or TIMEOUT.
+            OK, CENSORED, RUN_FAILED, WRONG or TIMEOUT; UNCHECKED where there is no reference.
         """
         tries = 0
         while True:
@@ -173,11 +222,11 @@ class Runner:
         deadline_s: float,
     ) -> Outcome | Measurement:
         """What became of it: a measurement, or the outcome of the call that ended it."""
-        outcome = self._learn(task, instance)
+        outcome = self._learn(task, instance, deadline_s)
         if isinstance(outcome, Died) and outcome.from_outside:
             return outcome
         if not isinstance(outcome, Returned):
-            return _failed(f"reference output: {outcome}")
+            return Measurement(Status.UNCHECKED, error=f"reference output: {outcome}")
         elapsed_s = self._child.stopwatch()
         # What has no time to beat may be an unscheduled program. That must not run twice.
         alone = self._quietly if cutoff_s is None else self._child.call
@@ -199,12 +248,12 @@ class Runner:
         timed: Timed = outcome.value
         return Measurement(Status.CENSORED if timed.censored else Status.OK, timed.samples_s)
 
-    def _learn(self, task: Task, instance: Instance) -> Outcome:
+    def _learn(self, task: Task, instance: Instance, deadline_s: float) -> Outcome:
         """Make sure the child has the task's reference, which no candidate is blamed for."""
-        outcome = self._child.call("knows", task.key, instance, deadline_s=_START_DEADLINE_S)
+        outcome = self._child.call("knows", task.key, instance, deadline_s=deadline_s)
         if outcome != Returned(False):
             return outcome
-        return self._child.call("learn", task, instance, deadline_s=self._reference_deadline_s)
+        return self._child.call("learn", task, instance, deadline_s=deadline_s)
 
     def _quietly(self, name: str, *args: Any, deadline_s: float) -> Outcome:
         """A call while nothing else runs. Its deadline cannot be longer than the node may be
@@ -227,9 +276,10 @@ def _hopeless_s(cutoff_s: float) -> float:
 
 
 def _environment(threads: int | None) -> dict[str, str]:
-    """Variables of the child; `threads` is None where kernels do not run on the CPU."""
+    """Variables of the child; `threads` is None where kernels do not run on the CPU, which is then
+    free to compute references."""
     if threads is None:
-        return HOARDING
+        return {**HOARDING, "TVM_NUM_THREADS": str(usable_cores())}
     return {
         **HOARDING,
         **thread_variables(threads),

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tuner.candidate import Candidate, Draft
-from tuner.effort import Timing
+from tuner.effort import EFFORTS, Timing
+from tuner.errors import TunerError
 from tuner.measure import Evaluated
 from tuner.record import Measurement, Record, Trial
 from tuner.run_lock import RunLock
@@ -208,7 +209,7 @@ def bench(task: Task, work: Path, cores: int) -> Iterator[Bench]:
     """Workers and journal of one task.
 
     Raises:
-        TunerError: another process records it.
+        TunerError: another process records it, or its reference output cannot be made.
     """
     folder = work / f"{task.name}-{task.key}"
     folder.mkdir(parents=True, exist_ok=True)
@@ -224,6 +225,9 @@ def _working(task: Task, folder: Path, cores: int) -> Iterator[Bench]:
     hands = [Hand(task, folder, n) for n in range(cores)]
     runner = Runner(target=task.target, log_dir=folder, scratch=folder)
     try:
+        runner.ready()
+        if error := runner.learn(task, (), EFFORTS["max"].reference_deadline_s).error:
+            raise TunerError(f"the reference output of {task.name}: {error}")
         yield Bench(task, hands, runner, journal)
     finally:
         runner.close()

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import select
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from itertools import islice
 from typing import Any
 
 import ray
@@ -21,11 +25,51 @@ DEVICES = (GPU, MEASURE)
 """Ray's names of what kernels are measured on."""
 
 
-def reach(address: str, port: int) -> bool:
-    """Whether a machine's Ray takes a connection."""
+_ASKED_AT_ONCE = 256
+"""The others are next: each takes a descriptor, and a process may have few."""
+
+Address = tuple[str, int]
+
+
+def reach(addresses: Collection[Address], timeout_s: float = _REACH_S) -> set[Address]:
+    """Those at which a machine's Ray takes a connection.
+
+    All are asked at the same time, so a hundred that are silent take as long as one. One that this
+    process has no socket for counts as reached: nothing speaks against it.
+    """
+    until_s = time.monotonic() + timeout_s
+    reached: set[Address] = set()
+    asked: dict[int, tuple[Address, socket.socket]] = {}
+    answers = select.poll()
+    with contextlib.ExitStack() as stack:
+        for address in addresses:
+            try:
+                connection = stack.enter_context(_unconnected(address))
+            except OSError:
+                reached.add(address)
+                continue
+            if _begins(connection, address):
+                asked[connection.fileno()] = address, connection
+                answers.register(connection, select.POLLOUT)
+        while asked and (left_s := until_s - time.monotonic()) > 0:
+            for fd, _ in answers.poll(left_s * 1e3):
+                answers.unregister(fd)
+                address, connection = asked.pop(fd)
+                if connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0:
+                    reached.add(address)
+    return reached
+
+
+def _unconnected(address: Address) -> socket.socket:
+    connection = socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET)
+    connection.setblocking(False)
+    return connection
+
+
+def _begins(connection: socket.socket, address: Address) -> bool:
+    """Whether a connection can be begun: there is such a name, and a way to it."""
     try:
-        with socket.create_connection((address, port), timeout=_REACH_S):
-            return True
+        return connection.connect_ex(address) in (0, errno.EINPROGRESS)
     except OSError:
         return False
 
@@ -44,14 +88,14 @@ class NodeWatch:
     a run measures on count as machines without any.
 
     Args:
-        reach: whether a machine's Ray takes a connection, by address and port.
+        reach: which of some addresses, each with its port, take a connection.
         alive: what Ray knows.
         clock: seconds that never go back; `wall` seconds since the epoch.
     """
 
     def __init__(
         self,
-        reach: Callable[[str, int], bool] = reach,
+        reach: Callable[[Collection[Address]], set[Address]] = reach,
         alive: Callable[[], dict[str, Mapping[str, Any]]] = alive,
         *,
         clock: Callable[[], float] = time.monotonic,
@@ -107,15 +151,22 @@ class NodeWatch:
         self._suspects &= alive.keys()
         self._gone = {n: asked_s for n, asked_s in self._gone.items() if n in alive}
         now_s = self._clock()
-        again = {n for n, asked_s in self._gone.items() if now_s - asked_s >= _ASK_AGAIN_S}
-        for node in self._suspects | again:
-            found = alive[node]
-            if self._reach(found["NodeManagerAddress"], found["NodeManagerPort"]):
+        lately = {n for n, asked_s in self._gone.items() if now_s - asked_s < _ASK_AGAIN_S}
+        self._suspects -= lately
+        asked = list(islice(self._suspects | (self._gone.keys() - lately), _ASKED_AT_ONCE))
+        addresses = {node: _address(alive[node]) for node in asked}
+        reached = self._reach(addresses.values()) if addresses else set()
+        for node, address in addresses.items():
+            if address in reached:
                 self._gone.pop(node, None)
             else:
                 self._gone[node] = now_s
-        self._suspects.clear()
+        self._suspects.difference_update(asked)
         return {node: found for node, found in alive.items() if node not in self._gone}
+
+
+def _address(found: Mapping[str, Any]) -> Address:
+    return found["NodeManagerAddress"], found["NodeManagerPort"]
 
 
 def _leaves_in_s(deadline_ms: int, now_s: float) -> float:

@@ -12,6 +12,13 @@ deadline, costs that lease and nothing else: the job goes back to the front of t
 attempt counted, and is given up after the last one. An answer to a lease that no longer stands is
 dropped, so an answer counts once.
 
+Some jobs need something that a worker makes first, such as the reference output of a task. That is
+a lease of its own, with a deadline of its own; the job waits in it and loses no attempt by it. See
+`cluster.needs` for who makes what, and when it is given up.
+
+Time that a worker's machine spent frozen counts against no lease (see `actors.quiet`): signs of
+life say how much it was.
+
 A worker whose machine will leave gets no more jobs and is stopped once it has none. It does not
 count among those that are wanted, so another is started in its place at once.
 """
@@ -20,85 +27,18 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Generic, TypeVar
+
+from cluster.needs import Needs
+from cluster.pool_commands import Assign, Command, GiveUp, KillWorker, Prepare, StartWorker
+from cluster.worker_life import TRANSITIONS, Lease, Worker, WorkerEvent, WorkerState
 
 Job = TypeVar("Job")
 
-
-class WorkerState(Enum):
-    """Where a worker is in its life."""
-
-    STARTING = "starting"
-    IDLE = "idle"
-    BUSY = "busy"
-    GONE = "gone"
-
-
-class WorkerEvent(Enum):
-    """What can happen to a worker."""
-
-    READY = "ready"
-    GIVEN = "given"
-    ANSWERED = "answered"
-    LOST = "lost"
-
-
-TRANSITIONS: dict[tuple[WorkerState, WorkerEvent], WorkerState] = {
-    (WorkerState.STARTING, WorkerEvent.READY): WorkerState.IDLE,
-    (WorkerState.STARTING, WorkerEvent.LOST): WorkerState.GONE,
-    (WorkerState.IDLE, WorkerEvent.GIVEN): WorkerState.BUSY,
-    (WorkerState.IDLE, WorkerEvent.LOST): WorkerState.GONE,
-    (WorkerState.BUSY, WorkerEvent.ANSWERED): WorkerState.IDLE,
-    (WorkerState.BUSY, WorkerEvent.LOST): WorkerState.GONE,
-}
-
-
 _LONGEST_PAUSE_S = 30.0
 _READY = (WorkerState.IDLE, WorkerState.BUSY)
-
-
-@dataclass(frozen=True, slots=True)
-class StartWorker:
-    """Command: start a worker under this name."""
-
-    worker: str
-
-
-@dataclass(frozen=True, slots=True)
-class KillWorker:
-    """Command: stop this worker, whatever it does.
-
-    Attributes:
-        reason: what is wrong with it; empty where it is only not needed any more.
-    """
-
-    worker: str
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Assign(Generic[Job]):
-    """Command: give a job to a worker; its answer must name the lease."""
-
-    lease: int
-    worker: str
-    job: Job
-    attempt: int
-
-
-@dataclass(frozen=True, slots=True)
-class GiveUp(Generic[Job]):
-    """Command: tell whoever submitted the job that it was lost too often."""
-
-    job: Job
-    attempts: int
-    reason: str
-
-
-Command = StartWorker | KillWorker | Assign[Job] | GiveUp[Job]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,37 +62,23 @@ class PoolPolicy:
 
 
 @dataclass(slots=True)
-class _Worker:
-    state: WorkerState = WorkerState.STARTING
-    since_s: float = 0.0
-    heard_s: float = 0.0
-    lease: int | None = None
-    leaving: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Lease(Generic[Job]):
-    """A job in a worker's hands."""
-
-    job: Job
-    attempt: int
-    worker: str
-    deadline_s: float
-
-
-@dataclass(slots=True)
 class Pool(Generic[Job]):
     """Workers of one kind, the jobs that wait for them, and the leases they hold.
 
     Args:
         kind: what the workers are called.
         lease_s: how long a worker may hold a job.
+        needs: what a worker must have made before it gets a job; None is nothing.
+        prepare_s: how long it may take to make that.
     """
 
     kind: str
     lease_s: Callable[[Job], float]
     policy: PoolPolicy = PoolPolicy()
-    _workers: dict[str, _Worker] = field(default_factory=dict)
+    needs: Callable[[Job], Hashable | None] = lambda job: None
+    prepare_s: float = math.inf
+    _needs: Needs = field(init=False)
+    _workers: dict[str, Worker] = field(default_factory=dict)
     _queue: deque[tuple[Job, int]] = field(default_factory=deque)
     _leases: dict[int, Lease[Job]] = field(default_factory=dict)
     _wanted: int = 0
@@ -164,6 +90,9 @@ class Pool(Generic[Job]):
     _ranks: Mapping[str, int] = field(default_factory=dict)
     _pauses: int = 0
     _no_start_before_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._needs = Needs(self.policy.attempts)
 
     @property
     def ready(self) -> int:
@@ -205,8 +134,14 @@ class Pool(Generic[Job]):
         Args:
             attempt: that it is at, where earlier ones were lost elsewhere.
         """
+        if reason := self.refused(self.needs(job)):
+            return [GiveUp(job, attempt, reason, unprepared=True)]
         self._queue.append((job, attempt))
         return self._settle(now_s)
+
+    def refused(self, need: Hashable | None) -> str:
+        """Why nobody can make what jobs need; empty where that is not known."""
+        return self._needs.refused(need)
 
     def on_ready(self, worker: str, now_s: float) -> list[Command[Job]]:
         """A worker started."""
@@ -217,10 +152,20 @@ class Pool(Generic[Job]):
         self._failed_starts = self._pauses = 0
         return self._settle(now_s)
 
-    def on_heard(self, worker: str, now_s: float) -> None:
-        """A worker gave a sign of life."""
-        if worker in self._workers:
-            self._workers[worker].heard_s = now_s
+    def on_heard(self, worker: str, now_s: float, frozen_s: float | None = None) -> None:
+        """A worker gave a sign of life.
+
+        Args:
+            frozen_s: what its machine spent frozen so far, on a clock that only goes up.
+        """
+        if worker not in self._workers:
+            return
+        heard = self._workers[worker]
+        heard.heard_s = now_s
+        if frozen_s is not None:
+            heard.frozen_s = frozen_s
+            if heard.frozen_before_s is None:
+                heard.frozen_before_s = frozen_s
 
     def silent(self, since_s: float) -> list[str]:
         """Ready workers that were last heard of at that time, or before."""
@@ -249,19 +194,41 @@ class Pool(Generic[Job]):
         return self._settle(now_s)
 
     def on_answer(self, lease: int, now_s: float) -> tuple[Lease[Job] | None, list[Command[Job]]]:
-        """A lease was answered. None for the lease if it no longer stands: drop the answer."""
-        answered = self._leases.pop(lease, None)
+        """A lease was answered. None where there is nothing to deliver: the lease no longer stands,
+        so drop the answer; or what its job needs was made, and the job comes now."""
+        answered = self._release(lease, now_s)
         if answered is None:
             return None, []
-        self._workers[answered.worker].lease = None
-        self._workers[answered.worker].heard_s = now_s
-        self._move(answered.worker, WorkerEvent.ANSWERED, now_s)
-        return answered, self._settle(now_s)
+        if not answered.prepares:
+            return answered, self._settle(now_s)
+        worker, need = self._workers[answered.worker], self.needs(answered.job)
+        self._needs.end(need)
+        worker.has.add(need)
+        self._queue.appendleft((answered.job, answered.attempt))
+        first = [] if worker.leaving else self._give(answered.worker, now_s)
+        return None, [*first, *self._settle(now_s)]
+
+    def on_unprepared(self, lease: int, reason: str, now_s: float) -> list[Command[Job]]:
+        """A worker answered that it does not have what the job needs: it could not make it, or it
+        had made it and has lost it since."""
+        answered = self._release(lease, now_s)
+        if answered is None:
+            return []
+        need = self.needs(answered.job)
+        if answered.prepares:
+            self._needs.refuse(need, reason)
+        self._workers[answered.worker].has.discard(need)
+        commands = self._try_again(answered, reason, unprepared=True)
+        return [*commands, *self._settle(now_s)]
 
     def tick(self, now_s: float) -> list[Command[Job]]:
         """Time passes: deadlines of leases and of starts, and workers that fell silent."""
         self._excuse_silence(now_s)
-        late = [lease.worker for lease in self._leases.values() if now_s >= lease.deadline_s]
+        late = [
+            lease.worker
+            for lease in self._leases.values()
+            if now_s >= lease.deadline_s + self._workers[lease.worker].excused_s
+        ]
         silent = [
             name
             for name, w in self._workers.items()
@@ -307,10 +274,35 @@ class Pool(Generic[Job]):
         if worker.lease is None:
             return []
         lease = self._leases.pop(worker.lease)
-        if lease.attempt >= self.policy.attempts:
-            return [GiveUp(lease.job, lease.attempt, reason)]
-        self._queue.appendleft((lease.job, lease.attempt + 1))
-        return []
+        if lease.prepares:
+            self._needs.lose(self.needs(lease.job), reason)
+        return self._try_again(lease, reason)
+
+    def _release(self, number: int, now_s: float) -> Lease[Job] | None:
+        """A worker is done with its lease; None if that no longer stands."""
+        answered = self._leases.pop(number, None)
+        if answered is not None:
+            self._workers[answered.worker].lease = None
+            self._workers[answered.worker].heard_s = now_s
+            self._move(answered.worker, WorkerEvent.ANSWERED, now_s)
+        return answered
+
+    def _try_again(
+        self, lease: Lease[Job], reason: str, *, unprepared: bool = False
+    ) -> list[Command[Job]]:
+        """Put a job that came to nothing back in front, unless that was its last attempt, or there
+        is no hope for it and for all that need the same."""
+        need = self.needs(lease.job)
+        first_to_make = lease.prepares and not self._needs.made(need)
+        attempt = lease.attempt + (not first_to_make)
+        if attempt > self.policy.attempts:
+            return [GiveUp(lease.job, lease.attempt, reason, unprepared)]
+        self._queue.appendleft((lease.job, attempt))
+        if not (hopeless := self._needs.refused(need)):
+            return []
+        given_up = [(job, n) for job, n in self._queue if self.needs(job) == need]
+        self._queue = deque(held for held in self._queue if self.needs(held[0]) != need)
+        return [GiveUp(job, n, hopeless, unprepared=True) for job, n in given_up]
 
     def _note_failed_start(self, now_s: float, *, hopeless: bool) -> None:
         """The next one may wait a little longer each time; and where none is ready that may mean
@@ -328,7 +320,7 @@ class Pool(Generic[Job]):
         while may_start and self._staying < self._wanted and not self.broken:
             self._next_worker += 1
             name = f"{self.kind}-{self._next_worker}"
-            self._workers[name] = _Worker(since_s=now_s)
+            self._workers[name] = Worker(since_s=now_s)
             commands.append(StartWorker(name))
         for name in self._spare():
             commands.append(KillWorker(name))
@@ -337,7 +329,7 @@ class Pool(Generic[Job]):
             if not self._queue:
                 break
             if worker.state is WorkerState.IDLE:
-                commands.append(self._assign(name, now_s))
+                commands += self._give(name, now_s)
         return commands
 
     @property
@@ -364,14 +356,25 @@ class Pool(Generic[Job]):
         self._move(name, WorkerEvent.LOST, now_s)
         del self._workers[name]
 
-    def _assign(self, name: str, now_s: float) -> Assign[Job]:
-        job, attempt = self._queue.popleft()
-        self._next_lease += 1
-        self._move(name, WorkerEvent.GIVEN, now_s)
-        self._workers[name].lease = self._next_lease
-        deadline_s = now_s + self.lease_s(job)
-        self._leases[self._next_lease] = Lease(job, attempt, name, deadline_s)
-        return Assign(self._next_lease, name, job, attempt)
+    def _give(self, name: str, now_s: float) -> list[Command[Job]]:
+        """Give an idle worker the first job that it can take, or make ready for."""
+        worker = self._workers[name]
+        for place, (job, attempt) in enumerate(self._queue):
+            need = self.needs(job)
+            prepares = need is not None and need not in worker.has
+            if prepares and not self._needs.may_begin(need):
+                continue
+            del self._queue[place]
+            self._next_lease += 1
+            self._move(name, WorkerEvent.GIVEN, now_s)
+            worker.lease, worker.frozen_before_s = self._next_lease, worker.frozen_s
+            deadline_s = now_s + (self.prepare_s if prepares else self.lease_s(job))
+            self._leases[worker.lease] = Lease(job, attempt, name, deadline_s, prepares)
+            if prepares:
+                self._needs.begin(need)
+                return [Prepare(worker.lease, name, job)]
+            return [Assign(worker.lease, name, job, attempt)]
+        return []
 
     def _move(self, name: str, event: WorkerEvent, now_s: float) -> None:
         worker = self._workers[name]

@@ -10,7 +10,9 @@ from typing import Any
 
 import ray
 
+from actors.builder import longest_build_s
 from actors.ray_actors import Compiled
+from actors.runner import Learned, longest_learn_s, longest_run_s
 from cluster.fleet import Crew, Node
 from cluster.pool import Pool
 from cluster.ray_pool import Done, RayPool, policy
@@ -18,6 +20,7 @@ from tuner.effort import Effort
 from tuner.errors import TunerError
 from tuner.options import DEVICE_WAIT_S
 from tuner.record import Measurement, Provenance, Record, Status, Trial
+from tuner.task import Instance
 from tuner.utilisation import BUILDER, RUNNER, Utilisation
 
 _GRACE_S = 45.0
@@ -67,12 +70,35 @@ class Starters:
     unlike: Callable[[str], None] = lambda node: None
 
 
+@dataclass(frozen=True, slots=True)
+class Leases:
+    """How long workers may hold their jobs, time that their machines are frozen not counted.
+
+    Attributes:
+        learn_s: to make the reference of a task.
+    """
+
+    build_s: float
+    run_s: float
+    learn_s: float
+
+    @classmethod
+    def of(cls, effort: Effort) -> Leases:
+        """No shorter than the workers' own deadlines: who keeps those is never lost."""
+        return cls(
+            longest_build_s(effort.build_deadline_s) + _GRACE_S,
+            longest_run_s(effort.run_deadline_s) + _GRACE_S,
+            longest_learn_s(effort.reference_deadline_s) + _GRACE_S,
+        )
+
+
 class RayMeasurer:
     """Builds on builder actors and measures on runner actors.
 
     Args:
         device: that is measured on; empty is that of the first runner that is ready.
         device_wait_s: how long to wait for a machine that has room for a worker.
+        leases: None is what the effort's deadlines take.
         utilisation: told of what becomes of each worker.
         wall: seconds since the epoch, for records.
     """
@@ -84,6 +110,7 @@ class RayMeasurer:
         effort: Effort,
         device: str = "",
         device_wait_s: float = DEVICE_WAIT_S,
+        leases: Leases | None = None,
         utilisation: Utilisation | None = None,
         wall: Callable[[], float] = time.time,
     ) -> None:
@@ -93,11 +120,11 @@ class RayMeasurer:
         self._wall = wall
         self._built: OrderedDict[tuple[str, str], tuple[Any, Compiled]] = OrderedDict()
         self._artifacts: dict[int, Any] = {}
+        self._refused: list[Record] = []
         self._device, self._unlike = device, starters.unlike
-        build_lease_s = 2 * effort.build_deadline_s + _GRACE_S
-        run_lease_s = 2 * effort.run_deadline_s + _GRACE_S
+        leases = leases or Leases.of(effort)
         self._builders: RayPool[BuildJob] = RayPool(
-            Pool(BUILDER, lambda job: build_lease_s, limits),
+            Pool(BUILDER, lambda job: leases.build_s, limits),
             start=starters.builder,
             beat=lambda actor: actor.beat.remote(),
             leave=lambda actor: actor.leave.remote(),
@@ -108,7 +135,7 @@ class RayMeasurer:
             utilisation=utilisation,
         )
         self._runners: RayPool[RunJob] = RayPool(
-            Pool(RUNNER, lambda job: run_lease_s, limits),
+            Pool(RUNNER, lambda job: leases.run_s, limits, _needs, leases.learn_s),
             start=starters.runner,
             beat=lambda actor: actor.beat.remote(),
             leave=lambda actor: actor.leave.remote(),
@@ -116,7 +143,9 @@ class RayMeasurer:
             suspect=starters.suspect,
             refuses=self._other_device,
             call=self._call_run,
-            worked_s=lambda measurement: measurement.run_s if measurement else None,
+            prepare=self._call_learn,
+            unprepared=_no_reference,
+            worked_s=_run_s,
             utilisation=utilisation,
         )
 
@@ -151,6 +180,9 @@ class RayMeasurer:
     def submit(self, trials: Sequence[Trial], cutoff_s: float | None = None) -> None:
         """Take trials; a finalist, or a kernel for another shape, is not built again."""
         for trial in trials:
+            if error := self._runners.state.refused(_reference_of(trial)):
+                self._refused.append(self._unchecked(trial, error))
+                continue
             artifact = self._built.get((trial.task_key, trial.candidate.key))
             if artifact is not None:
                 self._built.move_to_end((trial.task_key, trial.candidate.key))
@@ -165,11 +197,14 @@ class RayMeasurer:
             TunerError: no builder or no runner will ever start.
         """
         refs = [*self._builders.pending(), *self._runners.pending()]
+        records, self._refused = self._refused, []
+        if records:
+            timeout_s = 0.0
         if refs:
             ray.wait(refs, num_returns=1, timeout=timeout_s, fetch_local=False)
         else:
             time.sleep(timeout_s)
-        records = [
+        records += [
             record
             for built in self._builders.step()
             if (record := self._take_built(built)) is not None
@@ -214,6 +249,10 @@ class RayMeasurer:
             job.trial.instance,
         )
 
+    def _call_learn(self, actor: Any, job: RunJob) -> Any:
+        key, instance = _reference_of(job.trial)
+        return actor.learn.remote(key, instance, self._effort.reference_deadline_s)
+
     def _take_built(self, done: Done[BuildJob]) -> Record | None:
         """Pass a built trial on to the runners, or give the record of one that failed."""
         job = done.job
@@ -233,6 +272,8 @@ class RayMeasurer:
     def _take_run(self, done: Done[RunJob]) -> Record | None:
         """The record of a trial; None if its artifact is lost and it is built once more."""
         job = done.job
+        if done.unprepared:
+            return self._unchecked(job.trial, done.lost)
         missing = done.missing or (done.value is None and not done.lost)
         if missing and done.attempt < self._attempts:
             self._built.pop((job.trial.task_key, job.trial.candidate.key), None)
@@ -248,6 +289,10 @@ class RayMeasurer:
         measurement = Measurement(Status.LOST, error=why)
         return self._record(trial, measurement, done, attempt=done.attempt)
 
+    def _unchecked(self, trial: Trial, error: str) -> Record:
+        measurement = Measurement(Status.UNCHECKED, error=error)
+        return Record(trial, measurement, time_s=self._wall())
+
     def _record(
         self, trial: Trial, measurement: Measurement, done: Done[Any], *, attempt: int
     ) -> Record:
@@ -260,3 +305,28 @@ class RayMeasurer:
 def _build_s(outcome: Compiled | Measurement) -> float:
     """Seconds of building in a builder's answer, good or bad."""
     return outcome.build_s
+
+
+def _reference_of(trial: Trial) -> tuple[str, Instance]:
+    """What a runner must have before it can check a trial: its task's reference on its shape."""
+    return trial.task_key, trial.instance
+
+
+def _needs(job: RunJob) -> tuple[str, Instance]:
+    return _reference_of(job.trial)
+
+
+def _no_reference(answer: Learned | Measurement | None) -> str:
+    """Why a runner has no reference, in its answer."""
+    if isinstance(answer, Learned):
+        return f"reference output: {answer.error}" if answer.error else ""
+    if answer is None or answer.status is not Status.UNCHECKED:
+        return ""
+    return answer.error
+
+
+def _run_s(answer: Learned | Measurement | None) -> float | None:
+    """Seconds of running in a runner's answer."""
+    if isinstance(answer, Learned):
+        return answer.learn_s
+    return answer.run_s if answer is not None else None

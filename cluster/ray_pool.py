@@ -5,14 +5,15 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 import ray
 from ray.exceptions import ObjectLostError, RayError
 
 from cluster.fleet import Node
-from cluster.pool import Assign, Command, GiveUp, KillWorker, Pool, PoolPolicy, StartWorker
+from cluster.pool import Pool, PoolPolicy
+from cluster.pool_commands import Assign, Command, GiveUp, KillWorker, Prepare, StartWorker
 from tuner.utilisation import Utilisation
 
 Job = TypeVar("Job")
@@ -21,6 +22,7 @@ _log = logging.getLogger(__name__)
 BEAT_S = 2.0
 """How often a worker is asked for a sign of life; Ray alone notices a lost machine after 15 s."""
 _FETCH_S = 10.0
+"""An answer that does not come over from its machine by then is lost with it."""
 _LEAVE_S = 2.0
 """What workers get to remove their files at the end, all of them together."""
 _REQUEUE_BEFORE_S = 5.0
@@ -40,7 +42,9 @@ class Done(Generic[Job]):
     Attributes:
         value: what the worker answered; None if the job was given up.
         lost: why it was given up; empty if it was answered.
-        missing: whether what the job needs was lost with another machine; its worker is well.
+        missing: whether what the job was to be given was lost with another machine; its worker is
+            well.
+        unprepared: whether it was given up since no worker can make what it needs.
         worker: name of the worker that answered.
         about: what that worker said of itself when it became ready.
     """
@@ -52,6 +56,7 @@ class Done(Generic[Job]):
     worker: str = ""
     about: Any = None
     missing: bool = False
+    unprepared: bool = False
 
 
 class RayPool(Generic[Job]):
@@ -64,6 +69,9 @@ class RayPool(Generic[Job]):
         pool: decides.
         start: makes the actor of a worker's name; it must answer `ready()`.
         call: starts a job on an actor and gives the reference to its answer.
+        prepare: starts making what a job needs on an actor, likewise.
+        unprepared: why a worker does not have what a job needs, from its answer to either call;
+            empty if it has.
         worked_s: seconds of its own work that a worker's answer tells of; None where it does not.
         refuses: why a worker that is ready cannot be used, from what it said; empty if it can.
             Who refuses sees to it that the next one is started elsewhere.
@@ -81,6 +89,8 @@ class RayPool(Generic[Job]):
         *,
         start: Callable[[str], Any],
         call: Callable[[Any, Job], Any],
+        prepare: Callable[[Any, Job], Any] | None = None,
+        unprepared: Callable[[Any], str] = lambda value: "",
         worked_s: Callable[[Any], float | None] = lambda value: None,
         refuses: Callable[[Any], str] = lambda about: "",
         beat: Callable[[Any], Any] | None = None,
@@ -92,7 +102,7 @@ class RayPool(Generic[Job]):
     ) -> None:
         self._pool = pool
         self._start = start
-        self._call = call
+        self._call, self._prepare, self._unprepared = call, prepare, unprepared
         self._worked_s = worked_s
         self._refuses = refuses
         self._beat = beat
@@ -107,6 +117,7 @@ class RayPool(Generic[Job]):
         self._started_s: dict[str, float] = {}
         self._answers: dict[Any, tuple[int, str]] = {}
         self._beats: dict[Any, str] = {}
+        self._coming: dict[Any, float] = {}
         self._beaten_s = float("-inf")
         self._worked: set[str] = set()
         self._done: list[Done[Job]] = []
@@ -151,8 +162,9 @@ class RayPool(Generic[Job]):
                 self._carry_out(self._pool.on_leaving(name, self._clock()))
 
     def pending(self) -> list[Any]:
-        """References that something is expected on, for a wait over several pools."""
-        return [*self._starting, *self._answers]
+        """References that something is expected on, for a wait over several pools. What has been
+        answered and is on its way is not among them: nobody knows when it comes."""
+        return [ref for ref in (*self._starting, *self._answers) if ref not in self._coming]
 
     def tell_all(self, send: Callable[[Any], object]) -> None:
         """Send every actor that has started something without waiting for an answer."""
@@ -162,14 +174,38 @@ class RayPool(Generic[Job]):
     def step(self) -> list[Done[Job]]:
         """Take in what has happened; never waits."""
         self._listen()
-        refs = [*self.pending(), *self._beats]
-        if refs:
-            ready, _ = ray.wait(refs, num_returns=len(refs), timeout=0, fetch_local=False)
-            for ref in ready:
-                self._take(ref)
+        arrived = self._arrived()
+        for ref in (ref for ref, (value, lost) in arrived if lost and value is None):
+            # All of them before any is replaced, which asks who can be reached.
+            self._suspect(getattr(self._about.get(self._whose(ref)), "node", ""))
+        for ref, (value, lost) in arrived:
+            self._take(ref, value, lost)
         self._carry_out(self._pool.tick(self._clock()))
         done, self._done = self._done, []
         return done
+
+    def _arrived(self) -> list[tuple[Any, tuple[Any, str]]]:
+        """References with their outcomes. What is not on this machine yet is on its way from now
+        on, all of it at once, and for so long; nothing waits for it here."""
+        refs = [*self._starting, *self._answers, *self._beats]
+        if not refs:
+            return []
+        ready, _ = ray.wait(refs, num_returns=len(refs), timeout=0, fetch_local=False)
+        if not ready:
+            return []
+        here, away = ray.wait(ready, num_returns=len(ready), timeout=0, fetch_local=True)
+        now_s = self._clock()
+        self._coming = {ref: self._coming.get(ref, now_s) for ref in away}
+        late = [ref for ref, since_s in self._coming.items() if now_s - since_s >= _FETCH_S]
+        why = f"its answer did not come within {_FETCH_S:g} s"
+        until_s = now_s + _FETCH_S
+        arrived = [(ref, _outcome(ref, until_s - self._clock())) for ref in here]
+        return [*arrived, *((ref, (None, why)) for ref in late)]
+
+    def _whose(self, ref: Any) -> str:
+        """Name of the worker that a reference is of; empty if it is of none any more."""
+        held = self._answers.get(ref)
+        return held[1] if held else self._starting.get(ref) or self._beats.get(ref, "")
 
     def close(self) -> None:
         """Stop all workers; what they hold is dropped.
@@ -187,6 +223,7 @@ class RayPool(Generic[Job]):
         self._starting.clear()
         self._answers.clear()
         self._beats.clear()
+        self._coming.clear()
 
     def _listen(self) -> None:
         """Ask all who have been silent for a while for a sign of life, unless they owe one."""
@@ -199,10 +236,9 @@ class RayPool(Generic[Job]):
             if name not in owing:
                 self._beats[self._beat(self._actors[name])] = name
 
-    def _take(self, ref: Any) -> None:
+    def _take(self, ref: Any, value: Any, lost: str) -> None:
         if ref in self._starting:
             name = self._starting.pop(ref)
-            value, lost = _outcome(ref)
             if lost:
                 self._lose(name, lost)
             elif why := self._refuses(value):
@@ -218,21 +254,23 @@ class RayPool(Generic[Job]):
             return
         if ref in self._beats:
             name = self._beats.pop(ref)
-            _, lost = _outcome(ref)
             if lost:
                 self._lose(name, lost)
             else:
-                self._pool.on_heard(name, self._clock())
+                self._pool.on_heard(name, self._clock(), value)
             return
         if ref not in self._answers:
             return  # its lease ended while this round of answers was taken in
         lease, name = self._answers.pop(ref)
-        value, lost = _outcome(ref)
         missing = isinstance(value, ObjectLostError)
         if lost and not missing:
             self._lose(name, lost)
             return
         self._utilisation.answered(self._pool.kind, name, 0.0 if missing else self._worked_s(value))
+        if not missing and (why := self._unprepared(value)):
+            _log.info("%s: %s", name, why)
+            self._carry_out(self._pool.on_unprepared(lease, why, self._clock()))
+            return
         answered, commands = self._pool.on_answer(lease, self._clock())
         if answered is not None:
             about = self._about.get(name)
@@ -260,15 +298,22 @@ class RayPool(Generic[Job]):
                     _log.warning("%s ended: %s", command.worker, command.reason)
                     self._suspect(getattr(self._about.get(command.worker), "node", ""))
                 self._forget(command.worker)
-            elif isinstance(command, Assign):
-                if command.worker not in self._worked:
-                    self._worked.add(command.worker)
-                    _log.info("%s first lease", command.worker)
-                ref = self._call(self._actors[command.worker], command.job)
-                self._answers[ref] = (command.lease, command.worker)
-                self._utilisation.given(self._pool.kind, command.worker)
+            elif isinstance(command, Assign | Prepare):
+                self._hand_over(command)
             elif isinstance(command, GiveUp):
-                self._done.append(Done(command.job, command.attempts, lost=command.reason))
+                given_up = Done(command.job, command.attempts, lost=command.reason)
+                self._done.append(replace(given_up, unprepared=command.unprepared))
+
+    def _hand_over(self, command: Assign[Job] | Prepare[Job]) -> None:
+        """Give a worker its lease."""
+        if command.worker not in self._worked:
+            self._worked.add(command.worker)
+            _log.info("%s first lease", command.worker)
+        call = self._call if isinstance(command, Assign) else self._prepare
+        assert call is not None, "a pool with needs has a call that meets them"
+        ref = call(self._actors[command.worker], command.job)
+        self._answers[ref] = (command.lease, command.worker)
+        self._utilisation.given(self._pool.kind, command.worker)
 
     def _forget(self, name: str) -> None:
         actor = self._actors.pop(name, None)
@@ -282,15 +327,15 @@ class RayPool(Generic[Job]):
             self._stop(actor)
 
 
-def _outcome(ref: Any) -> tuple[Any, str]:
-    """The value behind a reference that is ready, or why there is none.
+def _outcome(ref: Any, timeout_s: float) -> tuple[Any, str]:
+    """The value behind a reference that is ready and here, or why there is none.
 
     An exception of the worker's own code counts as its loss too: workers answer failures as
     values, so it is in a state that nobody planned. That what a call was to be given is lost is
     no fault of the worker: then the value is that error.
     """
     try:
-        return ray.get(ref, timeout=_FETCH_S), ""
+        return ray.get(ref, timeout=max(0.0, timeout_s)), ""
     except (RayError, TimeoutError) as error:
         cause = getattr(error, "cause", None) or error
         lines = str(cause).strip().splitlines() or [type(cause).__name__]

@@ -150,7 +150,9 @@ class SearchHost:
                 )
                 if self._stop.is_set():
                     self._session.stop()
-                return self._session.run()
+                ended = self._session.run()
+                self._warnings += self._session.left_out
+                return ended
 
     @contextlib.contextmanager
     def _tracked(self, run: RunFolder, store: RecordStore) -> Iterator[Observer]:

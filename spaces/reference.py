@@ -35,6 +35,7 @@ import numpy.typing as npt
 
 from spaces import names
 from spaces.interchange import interchanged
+from spaces.target import parse_target, resolve_target
 
 Array = npt.NDArray[Any]
 
@@ -248,15 +249,24 @@ def _draw(arg: Argument, random: np.random.Generator, limits: tuple[float, float
     return random.integers(low_int, high_int, arg.shape).astype(dtype)
 
 
+def compiled(module: Any) -> Any:
+    """A module without a schedule, in an order of loops that does not take minutes, for all that
+    this machine's CPU has and on all threads: a `tvm.runtime.Executable`.
+
+    Every sum still adds its terms in order, and nothing is done to the code but what TVM does to
+    any: it goes through none of the passes whose results it judges.
+    """
+    import tvm
+
+    return tvm.compile(interchanged(module), target=parse_target(resolve_target("llvm")))
+
+
 _Computed = tuple[int, bool, dict[int, Array]]
 """Number of the input range, whether old contents of outputs come through, outputs."""
 
 
 def _compute(module: Any, args: tuple[Argument, ...], seed: str) -> _Computed:
-    import tvm
-
-    # In an order of loops that does not take minutes; every sum still adds its terms in order.
-    library = tvm.compile(interchanged(module), target=tvm.target.Target({"kind": "llvm"}))
+    library = compiled(module)
     best: _Computed | None = None
     fewest = math.inf
     for number, limits in enumerate(_RANGES):

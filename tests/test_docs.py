@@ -351,6 +351,9 @@ def test_efforts() -> None:
     for effort in EFFORTS.values():
         said = f"{effort.build_deadline_s:g} s and a kernel's loading, checking and timing "
         assert said + f"{effort.run_deadline_s:g} s" in section("Efforts").replace("\n", " ")
+        assert f"It may take {effort.reference_deadline_s:g} s" in section(
+            "How kernels are measured"
+        )
         assert f"below {effort.gain_floor:.1%}".replace("%", " %") in section("Efforts")
 
 

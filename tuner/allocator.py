@@ -16,8 +16,9 @@ many, and is then left alone until nothing else is left. Its share grows as the 
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tuner.progress import TaskProgress
 
@@ -59,6 +60,10 @@ def view(progress: TaskProgress, *, in_flight: int, is_open: bool) -> TaskView:
     )
 
 
+Place = tuple[int, float, float]
+"""Where a task stands: who has the smallest is served next."""
+
+
 def priorities(views: Iterable[TaskView], *, first_trials: int, gain_floor: float) -> list[str]:
     """Keys of the open tasks, the one to serve next first.
 
@@ -66,20 +71,56 @@ def priorities(views: Iterable[TaskView], *, first_trials: int, gain_floor: floa
         first_trials: what every task gets before any gets more.
         gain_floor: share of the model's time below which a task is left alone.
     """
-    everything = list(views)
-    known = [v for v in everything if v.best_s is not None]
-    total_s = sum(v.weight * (v.best_s or 0.0) for v in known)
-    best_rate = max((v.flops / v.best_s for v in known if v.best_s), default=0.0)
+    rule = _Rule(list(views), first_trials, gain_floor)
+    return [v.key for v in sorted(rule.open, key=rule.place)]
 
-    def order(v: TaskView) -> tuple[int, float, float]:
+
+class Turns:
+    """Whose turn it is, while trials are given out one by one; see `priorities`.
+
+    A trial that is given out changes the place of its own task and of no other, so all of them are
+    looked at once and not for each trial.
+    """
+
+    def __init__(self, views: Iterable[TaskView], *, first_trials: int, gain_floor: float) -> None:
+        self._rule = _Rule(list(views), first_trials, gain_floor)
+        self._heap = [(self._rule.place(v), i, v) for i, v in enumerate(self._rule.open)]
+        heapq.heapify(self._heap)
+
+    @property
+    def first(self) -> str | None:
+        """Key of the task to serve next; None where there is none."""
+        return self._heap[0][2].key if self._heap else None
+
+    def served(self) -> None:
+        """The first was given a trial."""
+        _, i, v = self._heap[0]
+        v = replace(v, trials=v.trials + 1)
+        heapq.heapreplace(self._heap, (self._rule.place(v), i, v))
+
+    def passed(self) -> None:
+        """The first has nothing to propose for now."""
+        heapq.heappop(self._heap)
+
+
+class _Rule:
+    """The rule, with what it takes from all tasks together."""
+
+    def __init__(self, views: Sequence[TaskView], first_trials: int, gain_floor: float) -> None:
+        known = [v for v in views if v.best_s is not None]
+        self.open = [v for v in views if v.open]
+        self._total_s = sum(v.weight * (v.best_s or 0.0) for v in known)
+        self._best_rate = max((v.flops / v.best_s for v in known if v.best_s), default=0.0)
+        self._first_trials, self._gain_floor = first_trials, gain_floor
+
+    def place(self, v: TaskView) -> Place:
+        total_s = self._total_s
         share = v.weight * (v.best_s or 0.0) / total_s if total_s else 1.0
-        if v.best_s is not None and share < gain_floor:
-            return (1 if v.trials < first_trials // 2 else 3, v.trials, -share)
-        if v.trials < first_trials:
+        if v.best_s is not None and share < self._gain_floor:
+            return (1 if v.trials < self._first_trials // 2 else 3, v.trials, -share)
+        if v.trials < self._first_trials:
             return (0, v.trials, -share)
-        return (2, -_gradient(v, best_rate, total_s), 0.0)
-
-    return [v.key for v in sorted((v for v in everything if v.open), key=order)]
+        return (2, -_gradient(v, self._best_rate, total_s), 0.0)
 
 
 def _gradient(v: TaskView, best_rate: float, total_s: float) -> float:

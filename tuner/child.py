@@ -288,14 +288,22 @@ class Child:
         until = time.monotonic() + timeout_s
         while True:
             left_s = max(0.0, until - time.monotonic())
-            writers = [self._to_child] if self._outgoing else []
-            readable, writable, _ = select.select([self._from_child], writers, [], left_s)
-            if writable:
+            ready = self._ready_ends(left_s)
+            if self._to_child in ready:
                 self._send()
-            if readable and (outcome := self._receive()) is not None:
+            if self._from_child in ready and (outcome := self._receive()) is not None:
                 return outcome
             if left_s <= 0:
                 return None
+
+    def _ready_ends(self, timeout_s: float) -> set[int]:
+        """The ends that bytes can be moved at, or that were closed. `select` knows no descriptor
+        beyond 1,023, and a large fleet has more of them."""
+        ends = select.poll()
+        ends.register(self._from_child, select.POLLIN)
+        if self._outgoing:
+            ends.register(self._to_child, select.POLLOUT)
+        return {fd for fd, _ in ends.poll(timeout_s * 1e3)}
 
     def _send(self) -> None:
         try:

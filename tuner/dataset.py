@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from tuner.cost_model import Flags, Floats, Groups
 from tuner.measure import Features
@@ -32,6 +33,13 @@ class Examples:
     def bounds(self) -> Flags:
         """`censored` as an array in any case."""
         return np.zeros(len(self), dtype=np.bool_) if self.censored is None else self.censored
+
+    def only(self, rows: npt.NDArray[np.intp]) -> Examples:
+        """Some of these rows, by their numbers; themselves where it is all of them."""
+        if len(rows) == len(self):
+            return self
+        bounds = self.bounds[rows]
+        return Examples(self.features[rows], self.latencies_s[rows], self.groups[rows], bounds)
 
     def with_more(self, more: Examples) -> Examples:
         """These rows, then others."""

@@ -72,6 +72,8 @@ class Effort:
             after its first few trials.
         build_deadline_s: for one build.
         run_deadline_s: for loading, checking and timing one kernel.
+        reference_deadline_s: for what a task computes on one shape, which outputs are compared
+            with. Its program is unscheduled; a machine has it once.
 
     Raises:
         UsageError: a number is none of its kind, such as a budget below 0.
@@ -90,12 +92,14 @@ class Effort:
     gain_floor: float = 0.002
     build_deadline_s: float = 60.0
     run_deadline_s: float = 30.0
+    reference_deadline_s: float = 600.0
 
     def __post_init__(self) -> None:
         for name in ("trials_per_task", "shape_rounds", "finalist_rounds"):
             self._ask(name, lambda number: checks.whole(number, at_least=1))
         self._ask("finalists", lambda number: checks.whole(number, at_least=0))
-        for name in ("time_budget_s", "build_deadline_s", "run_deadline_s"):
+        deadlines = ("build_deadline_s", "run_deadline_s", "reference_deadline_s")
+        for name in ("time_budget_s", *deadlines):
             self._ask(name, lambda value_s: checks.seconds(value_s, f"{value_s}s"))
         for name in ("finalist_share", "gain_floor"):
             self._ask(name, checks.share)

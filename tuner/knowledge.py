@@ -38,7 +38,9 @@ class Knowledge:
         progress: of each task.
         dataset: what cost models learn from.
         new_records: how many came in.
+        spent: trials that count against the budget, those of earlier sessions too.
         chosen_s: what the kernels take that tasks with many shapes got.
+        left_out: why nothing is measured of a task any more, by its key.
     """
 
     def __init__(
@@ -53,7 +55,9 @@ class Knowledge:
         self.progress = fold(tasks, {k: c.key for k, c in defaults.items()}, ())
         self.dataset = Dataset()
         self.new_records = 0
+        self.spent = 0
         self.chosen_s: dict[str, float] = {}
+        self.left_out: dict[str, str] = {}
         self._store = store
         self._observers = observers
         self._seen: set[TrialKey] = set()
@@ -81,6 +85,20 @@ class Knowledge:
         """Whether a record contradicts what its search expected."""
         search = self.searches[record.trial.task_key]
         return isinstance(search, Doubts) and search.doubts(record)
+
+    def leave_out(self, record: Record) -> None:
+        """Give up on a task of which nothing can be checked, and say so once.
+
+        The record says nothing of its candidate and is not kept: the next session asks again.
+        """
+        trial = record.trial
+        if trial.task_key in self.left_out:
+            return
+        shape = " ".join(f"{name}={size}" for name, size in trial.instance)
+        where = f", on {shape}" if shape else ""
+        said = f"task {self.progress[trial.task_key].task.name}{where} is left out: "
+        self.left_out[trial.task_key] = said + record.measurement.error
+        _log.warning("%s", self.left_out[trial.task_key])
 
     def keep(self, records: Sequence[Record]) -> list[Record]:
         """Keep records, then tell of them; each trial's first answer is the one that counts. Gives
@@ -120,7 +138,7 @@ class Knowledge:
         """Of each task with many shapes, the kernels that were chosen, as of now, each with those
         shapes that it is chosen for among the ones that are measured."""
         found = []
-        for task_key, progress in self.progress.items():
+        for task_key, progress in self._checked():
             if (chosen := self._kernel_set(task_key)) is not None:
                 measured = {instance for instance, _ in measured_shapes(progress.task.shapes)}
                 pairs = [(chosen.kernels[s.kernel], s.instance) for s in chosen.shapes]
@@ -130,10 +148,14 @@ class Knowledge:
     def closings(self, rounds: int, generation: int = 0) -> list[Trial]:
         """See `tuner.dynamic.closings.closings`; for the kernels that were chosen, as of now."""
         found: list[Trial] = []
-        for task_key, progress in self.progress.items():
+        for task_key, progress in self._checked():
             if (chosen := self._kernel_set(task_key)) is not None:
                 found.extend(closings(progress.task, chosen, rounds, generation))
         return [trial for trial in found if not self.has(trial)]
+
+    def _checked(self) -> list[tuple[str, TaskProgress]]:
+        """Tasks that more can be measured of."""
+        return [(k, p) for k, p in self.progress.items() if k not in self.left_out]
 
     def _kernel_set(self, task_key: str) -> KernelSet | None:
         search = self.searches[task_key]
@@ -144,14 +166,13 @@ class Knowledge:
         return self._sets[task_key]
 
     @property
-    def spent(self) -> int:
-        """Trials that count against the budget, those of earlier sessions too."""
-        return sum(p.spent for p in self.progress.values())
-
-    @property
     def exhausted(self) -> bool:
         """Whether no search has anything left to try."""
-        return all(search.exhausted for search in self.searches.values())
+        return not any(map(self.is_open, self.searches))
+
+    def is_open(self, task_key: str) -> bool:
+        """Whether more trials of a task may come."""
+        return task_key not in self.left_out and not self.searches[task_key].exhausted
 
     @property
     def estimate_accuracy(self) -> float | None:
@@ -160,7 +181,11 @@ class Knowledge:
 
     @property
     def complaint(self) -> str:
-        """Why nothing came of anything so far; empty where something did."""
+        """Why nothing came of anything so far, or nothing will of some task; empty where something
+        did."""
+        if self.left_out:
+            first, *others = self.left_out.values()
+            return first + (f"; and {len(others)} more" if others else "")
         if self._errors and all(p.so_far_s is None for p in self.progress.values()):
             (reason, count), *_ = self._errors.most_common(1)
             return f"no trial gave a time so far; {count} failed: {reason}"
@@ -194,7 +219,10 @@ class Knowledge:
         self._sets.pop(record.trial.task_key, None)
         if record.measurement.error:
             self._errors[record.measurement.error.splitlines()[0]] += 1
-        self.progress[record.trial.task_key].observe(record)
+        progress = self.progress[record.trial.task_key]
+        self.spent -= progress.spent
+        progress.observe(record)
+        self.spent += progress.spent
         self.searches[record.trial.task_key].observe([record])
         if features is not None and not record.trial.instance:
             self.dataset.add(record, features)  # kernels of many shapes have a model of their own

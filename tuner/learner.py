@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from tuner.child import Child, DeadlinePassed, Outcome, Returned
+from tuner.child import Child, DeadlinePassed, MemoryExceeded, Outcome, Returned
 from tuner.dataset import Dataset
-from tuner.fitter import Fit, Fitter
+from tuner.fitter import MOST_ROWS, Fit, Fitter
 from tuner.observer import FittedModel
 
 _log = logging.getLogger(__name__)
@@ -24,6 +24,8 @@ _MIN_PAIRS = 28
 _EXCHANGE_S = 0.002
 """How long a poll may move bytes to a child: rows are megabytes and a pipe holds little."""
 _LONGEST_REST_S = 60.0
+_LEAST_ROWS = 1_000
+"""A fit on so few does not fail for their number."""
 
 
 class Learner(Protocol):
@@ -189,7 +191,8 @@ class ProcessLearner:
     newest rows wait for the next.
 
     A child that dies, raises or misses a deadline is replaced after a pause that grows with
-    each failure in a row; the loop goes on with the model it has. A child is killed when the
+    each failure in a row; the loop goes on with the model it has. Where a fit took too long, or too
+    much memory, the next ones take half as many rows. A child is killed when the
     thread that made it ends, so one thread must make, use and close this. Implements `Learner`.
 
     Args:
@@ -200,6 +203,7 @@ class ProcessLearner:
         last_version: version of the newest model of earlier sessions.
         deadline_s: for one fit, and for a child to become ready.
         memory_limit_bytes: at which the child is killed.
+        least_rows: a fit on no more than these is always tried on all of them again.
         log: file that gets what the child prints.
         frozen_s: seconds the machine's children spent frozen so far; not counted in deadlines.
         on_start: called with the process id of each new child.
@@ -215,6 +219,7 @@ class ProcessLearner:
         last_version: int = 0,
         deadline_s: float = 60.0,
         memory_limit_bytes: int | None = None,
+        least_rows: int = _LEAST_ROWS,
         log: Path | None = None,
         frozen_s: Callable[[], float] = lambda: 0.0,
         on_start: Callable[[int], object] = lambda pid: None,
@@ -225,6 +230,7 @@ class ProcessLearner:
         self._base = self._pace.begin_with(base)
         self._deadline_s = deadline_s
         self._memory_limit_bytes = memory_limit_bytes
+        self._most_rows, self._least_rows = MOST_ROWS, least_rows
         self._log = log
         self._frozen_s = frozen_s
         self._on_start = on_start
@@ -236,6 +242,7 @@ class ProcessLearner:
         self._rest_until_s = clock()
         self._sent = 0
         self._busy = self._ready = False
+        self._fitting_rows = 0
         self._frozen_before_s = 0.0
 
     def offer(self, dataset: Dataset) -> None:
@@ -283,7 +290,7 @@ class ProcessLearner:
     @property
     def fitting(self) -> bool:
         """Whether a fit is in progress now."""
-        return self._busy and self._ready
+        return self._child is not None and self._busy and self._ready
 
     def _advance(self) -> None:
         """Begin whatever is due and possible now."""
@@ -294,7 +301,9 @@ class ProcessLearner:
                 self._start_child()
         elif not self._busy and self._pace.due(len(self._dataset)):
             self._begin()
-            self._child.start_call("fit", self._sent, self._dataset.snapshot(self._sent))
+            self._fitting_rows = min(len(self._dataset), self._most_rows)
+            new = self._dataset.snapshot(self._sent)
+            self._child.start_call("fit", self._sent, new, self._most_rows)
 
     def _start_child(self) -> None:
         self._child = Child(
@@ -322,8 +331,17 @@ class ProcessLearner:
 
     def _drop_child(self, outcome: Outcome) -> None:
         _log.warning("learner: %s", outcome)
+        if self.fitting and isinstance(outcome, DeadlinePassed | MemoryExceeded):
+            self._take_fewer_rows()
         if self._child is not None:
             self._child.close()
             self._child = None
         self._failures += 1
         self._rest_until_s = self._clock() + min(2.0**self._failures, _LONGEST_REST_S)
+
+    def _take_fewer_rows(self) -> None:
+        """A fit on all that there is may never come to its end: half of it is better than none."""
+        if self._fitting_rows <= self._least_rows:
+            return
+        self._most_rows = max(self._least_rows, self._fitting_rows // 2)
+        _log.warning("learner: from now on it fits on %d rows at most", self._most_rows)

@@ -16,7 +16,10 @@ Features = npt.NDArray[np.float32]
 
 
 class Measurer(Protocol):
-    """Builds and measures trials somewhere. Every submitted trial comes back as one record."""
+    """Builds and measures trials somewhere. Every submitted trial comes back as one record.
+
+    Where a task's reference output cannot be worked out, each of its trials comes back UNCHECKED.
+    """
 
     def free(self) -> int:
         """How many more trials can be put to work now; changes as machines come and go."""

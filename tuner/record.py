@@ -33,6 +33,9 @@ class Status(StrEnum):
     """It ran past its deadline and was killed."""
     LOST = "lost"
     """The workers that held it vanished, as often as is allowed."""
+    UNCHECKED = "unchecked"
+    """Nobody can say whether it is right: what its task computes could not be worked out. Says
+    nothing of the candidate, so it is not kept."""
 
     @property
     def spends_budget(self) -> bool:

@@ -11,11 +11,11 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from tuner.allocator import priorities, view
+from tuner.allocator import TaskView, Turns, priorities, view
 from tuner.candidate import Candidate
 from tuner.effort import Effort
 from tuner.finalists import Contention, finalists, most_retimings, schedule
@@ -25,7 +25,7 @@ from tuner.learner import Learner
 from tuner.measure import Measurer, SpacePool
 from tuner.observer import FittedModel, Observer
 from tuner.progress import Snapshot, gain, rows
-from tuner.record import Record, Trial, TrialKey
+from tuner.record import Record, Status, Trial, TrialKey
 from tuner.search import ChoosesFinalists, SearchMaker
 from tuner.second_looks import SecondLooks
 from tuner.shapes import measured_shapes
@@ -136,6 +136,11 @@ class Session:
         """The run as it was a moment ago."""
         return self._snapshot
 
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Which tasks nothing was measured of, or no more, and why."""
+        return tuple(self._known.left_out.values())
+
     # The loop.
 
     def run(self) -> Ended:
@@ -182,24 +187,30 @@ class Session:
         if self._seeds:
             return
         self._phase = "search"
-        starved: set[str] = set()
+        views, floor = self._views(), self._effort.gain_floor
+        turns = Turns(views, first_trials=_FIRST_TRIALS, gain_floor=floor)
         while measurer.free() > 0 and self._budget_left() > 0:
-            task_key = next((k for k in self._order() if k not in starved), None)
-            if task_key is None:
+            if (trial := self._next(turns)) is None:
                 return
+            self._submit(trial, cutoff_s=self._cutoff_s(trial))
+
+    def _next(self, turns: Turns) -> Trial | None:
+        """The trial to measure next; None where no task has one."""
+        while (task_key := turns.first) is not None:
             proposed = self._searches[task_key].propose(1)
             if not proposed:
-                starved.add(task_key)
-                continue
-            trial = proposed[0]
-            if not self._known.has(trial) and trial.key not in self._in_flight:
-                self._submit(trial, cutoff_s=self._cutoff_s(trial))
+                turns.passed()
+            elif not self._known.has(proposed[0]) and proposed[0].key not in self._in_flight:
+                turns.served()
+                return proposed[0]
+        return None
 
     def _give_drafts(self) -> None:
         """Order candidates for the tasks that come next."""
         pool = self._machines.space_pool
         served = 0
-        for task_key in self._order():
+        views, floor = self._views(), self._effort.gain_floor
+        for task_key in priorities(views, first_trials=_FIRST_TRIALS, gain_floor=floor):
             if served >= _DRAFTED_TASKS or pool.free() <= 0:
                 return
             drafts = self._searches[task_key].drafts(pool.free())
@@ -207,13 +218,10 @@ class Session:
                 pool.submit(drafts)
                 served += 1
 
-    def _order(self) -> list[str]:
+    def _views(self) -> Iterator[TaskView]:
         flying = Counter(key.task_key for key in self._in_flight)
-        views = (
-            view(p, in_flight=flying[key], is_open=not self._searches[key].exhausted)
-            for key, p in self._known.progress.items()
-        )
-        return priorities(views, first_trials=_FIRST_TRIALS, gain_floor=self._effort.gain_floor)
+        for key, p in self._known.progress.items():
+            yield view(p, in_flight=flying[key], is_open=self._known.is_open(key))
 
     def _cutoff_s(self, trial: Trial) -> float | None:
         best_s = self._known.progress[trial.task_key].bests.get(trial.instance)
@@ -226,8 +234,17 @@ class Session:
     def _take_records(self, records: Sequence[Record]) -> list[Record]:
         """Keep records, then tell of them; each trial's first answer is the one that counts. Gives
         those that did."""
-        settled = [self._second_looks.settle(r) for r in records if not self._again(r)]
+        checked = [r for r in records if not self._leaves_out(r)]
+        settled = [self._second_looks.settle(r) for r in checked if not self._again(r)]
         return self._known.keep(settled)
+
+    def _leaves_out(self, record: Record) -> bool:
+        """Whether a trial, and so its task, came to nothing that could be kept."""
+        if record.measurement.status is not Status.UNCHECKED:
+            return False
+        self._in_flight.pop(record.trial.key, None)
+        self._known.leave_out(record)
+        return True
 
     def _again(self, record: Record) -> bool:
         """Whether a trial that came in is measured once more."""

@@ -53,6 +53,8 @@ class Leash:
         """`parent` is the process to live as long as; `stdin` the pipe from it."""
         self._parent = parent
         self._stdin = stdin
+        self._ends = select.poll()
+        self._ends.register(stdin, select.POLLIN)
         self.winding_up = False
         self.orphan = False
 
@@ -60,7 +62,7 @@ class Leash:
         """Look at the parent, waiting at most so long for a word from it."""
         if self.winding_up or self.orphan:
             time.sleep(timeout_s)
-        elif select.select([self._stdin], [], [], timeout_s)[0]:
+        elif self._ends.poll(timeout_s * 1e3):
             self.winding_up = bool(os.read(self._stdin, 1))
             self.orphan = not self.winding_up
         if os.getppid() != self._parent:

@@ -31,6 +31,10 @@ class Fake:
     def knows(self, key, instance): return (key, instance) in self.known
     def learn(self, task, instance):
         if task.name == "hang": time.sleep(1000)
+        if task.name == "crash": os.abort()
+        if task.name.startswith("killed") and not os.path.exists(task.name.split()[1]):
+            open(task.name.split()[1], "w").close()
+            os.kill(os.getpid(), signal.SIGKILL)
         self.known.add((task.key, instance))
     def prepare(self, key, instance, artifact):
         self.ran += 1
@@ -195,11 +199,40 @@ def test_a_long_run_without_a_time_to_beat_is_the_only_one_and_quiet(
     assert quiet.frozen_s() >= 1.1
 
 
-def test_a_reference_that_hangs_is_told_apart(fake: Callable[..., Runner]) -> None:
-    task = Task("1" * 16, "hang", "", TARGET)
-    measured = run(fake(reference_deadline_s=0.3), b"good", task)
-    assert measured.status is Status.RUN_FAILED
+def test_a_reference_has_a_deadline_of_its_own_and_its_failure_a_reason(
+    fake: Callable[..., Runner],
+) -> None:
+    runner = fake()
+    runner.ready()
+    hangs = Task("1" * 16, "hang", "", TARGET)
+    assert runner.learn(hangs, (), 0.3).error == "no answer within 0.3 s"
+    assert runner.learn(TASK, (), WAIT_S).error == ""
+    pid(run(runner, b"good"))
+
+
+def test_a_run_without_a_reference_says_nothing_of_the_artifact(
+    fake: Callable[..., Runner],
+) -> None:
+    runner = fake()
+    runner.ready()
+    measured = run(runner, b"good", Task("1" * 16, "hang", "", TARGET), deadline_s=0.3)
+    assert measured.status is Status.UNCHECKED
     assert measured.error == "reference output: no answer within 0.3 s"
+
+
+def test_a_reference_whose_child_a_stranger_kills_is_made_again(
+    fake: Callable[..., Runner], tmp_path: Path
+) -> None:
+    task = Task("2" * 16, f"killed {tmp_path / 'death'}", "", TARGET)
+    assert fake().learn(task, (), WAIT_S).error == ""
+    assert (tmp_path / "death").exists()
+
+
+def test_a_reference_that_crashes_in_a_fresh_child_is_told_with_its_signal(
+    fake: Callable[..., Runner],
+) -> None:
+    task = Task("3" * 16, "crash", "", TARGET)
+    assert fake().learn(task, (), WAIT_S).error == "killed by SIGABRT"
 
 
 # With real kernels from here on.

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import resource
 import socket
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import pytest
 
-from cluster.nodes import NodeWatch, reach
+from cluster.nodes import Address, NodeWatch, reach
 
 pytestmark = pytest.mark.ray
 
@@ -19,7 +21,7 @@ class World:
     def __init__(self, *ids: str) -> None:
         self.known = list(ids)
         self.silent: set[int] = set()
-        self.asked: list[int] = []
+        self.asked: list[set[int]] = []
         self.now_s = 0.0
 
     def alive(self) -> dict[str, Mapping[str, Any]]:
@@ -34,9 +36,9 @@ class World:
             if name in self.known
         }
 
-    def reach(self, address: str, port: int) -> bool:
-        self.asked.append(port)
-        return port not in self.silent
+    def reach(self, addresses: Collection[Address]) -> set[Address]:
+        self.asked.append({port for _, port in addresses})
+        return {address for address in addresses if address[1] not in self.silent}
 
 
 def watch_of(world: World) -> NodeWatch:
@@ -67,7 +69,7 @@ def test_a_suspect_that_answers_stays() -> None:
     watch.suspect("a")
     assert seen(watch) == ["a", "b"]
     assert watch.avoid() == {}
-    assert world.asked == [0]
+    assert world.asked == [{0}]
 
 
 def test_a_suspect_that_does_not_answer_is_gone_at_once_and_avoided() -> None:
@@ -103,11 +105,59 @@ def test_one_that_ray_knows_to_be_gone_needs_no_avoiding() -> None:
     assert watch.avoid() == {}
 
 
-def test_a_machine_can_be_reached_where_somebody_listens() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port = listening.getsockname()[1]
-        assert reach("127.0.0.1", port)
-    assert not reach("127.0.0.1", port)
+def test_all_suspects_are_asked_at_once() -> None:
+    """Each that is silent takes half a second."""
+    world = World(*"abcdef")
+    watch = watch_of(world)
+    world.silent = {0, 1, 2, 3}
+    for name in "abcde":
+        watch.suspect(name)
+    assert seen(watch) == ["e", "f"]
+    assert world.asked == [{0, 1, 2, 3, 4}]
+
+
+def test_one_that_was_silent_a_moment_ago_is_not_asked_for_each_worker_that_it_lost() -> None:
+    world = World("a", "b")
+    watch = watch_of(world)
+    world.silent = {0}
+    for _ in range(3):
+        watch.suspect("a")
+        assert seen(watch) == ["b"]
+    assert world.asked == [{0}]
+
+
+def silent_server(stack: contextlib.ExitStack) -> Address:
+    """An address that answers no more connections: nobody takes those that wait."""
+    server = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+    address: Address = server.getsockname()
+    for _ in range(8):
+        waiting = stack.enter_context(socket.socket())
+        waiting.setblocking(False)
+        waiting.connect_ex(address)
+    return address
+
+
+def test_machines_are_reached_where_somebody_listens() -> None:
+    with contextlib.ExitStack() as stack:
+        silent = [silent_server(stack) for _ in range(20)]
+        good = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)]
+        listening = {server.getsockname() for server in good}
+        with socket.create_server(("127.0.0.1", 0)) as closed:
+            refusing = closed.getsockname()
+        unknown = ("no-such-machine.invalid", 1)
+        assert reach([*silent, *listening, refusing, unknown]) == listening
+
+
+def test_who_has_no_socket_left_to_ask_with_suspects_nobody() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        refusing = closed.getsockname()
+    assert reach([refusing]) == set()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    try:
+        assert reach([refusing]) == {refusing}
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_one_with_unlike_devices_counts_without_them_and_gets_no_runner() -> None:

@@ -38,7 +38,14 @@ def total() -> Any:
     return te.create_prim_func([x, topi.sum(x, axis=0)])
 
 
-@pytest.mark.parametrize("program", [product, convolution, softmax, total])
+def columns() -> Any:
+    from tvm import te, topi
+
+    x = te.placeholder((40, 3, 5), name="x")
+    return te.create_prim_func([x, topi.sum(x, axis=0)])
+
+
+@pytest.mark.parametrize("program", [product, convolution, softmax, total, columns])
 def test_the_result_is_the_same_to_the_last_bit(program: Any) -> None:
     import tvm
 
@@ -64,3 +71,36 @@ def test_the_sum_of_a_product_is_outside_of_its_columns() -> None:
     text = interchanged(names.normalized(product())).script()
     assert "_init" in text
     assert "_update" in text
+
+
+@pytest.mark.parametrize("program", [product, convolution, softmax, columns])
+def test_all_loops_but_those_of_sums_are_spread_over_threads(program: Any) -> None:
+    from spaces import names
+    from spaces.interchange import interchanged
+    from spaces.realize import new_schedule
+
+    module = names.normalized(program())
+    stages = names.stage_blocks(new_schedule(module))
+    assert interchanged(module).script().count("T.parallel(") == len(stages)
+
+
+def test_a_program_that_writes_an_element_more_than_once_is_left_alone() -> None:
+    from tvm.script import tirx as T
+
+    from spaces import names
+    from spaces.interchange import interchanged
+
+    @T.prim_func(s_tir=True)
+    def scatter(
+        I: T.Buffer((64,), "int32"),  # noqa: E741
+        X: T.Buffer((64, 4), "float32"),
+        O: T.Buffer((64, 4), "float32"),  # noqa: E741
+    ):
+        T.func_attr({"global_symbol": "main", "tirx.noalias": True})
+        for i, j in T.grid(64, 4):
+            with T.sblock("O"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                O[I[vi], vj] = X[vi, vj]
+
+    module = names.normalized(scatter)
+    assert interchanged(module).script() == module.script()

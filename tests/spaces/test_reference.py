@@ -59,6 +59,17 @@ def test_references_that_need_positive_inputs_get_them() -> None:
     assert np.allclose(known.outputs[2], np.log(known.initial[0]) + known.initial[1], atol=1e-5)
 
 
+def test_references_are_computed_on_all_threads_and_with_what_the_cpu_has(matmul: Task) -> None:
+    import tvm
+
+    from spaces import names
+    from spaces.reference import compiled
+
+    code = compiled(tvm.ir.load_json(matmul.module)).mod.inspect_source("ll")
+    assert "ParallelLaunch" in code
+    assert f'"target-cpu"="{names.host_cpu()}"' in code
+
+
 def test_references_are_the_same_from_the_cache(matmul: Task, tmp_path: Path) -> None:
     import tvm
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuner.allocator import TaskView, priorities
+from tuner.allocator import TaskView, Turns, priorities
 
 
 def task(
@@ -86,3 +87,22 @@ views = st.builds(
 def test_every_open_task_is_somewhere_in_the_order(tasks: list[TaskView]) -> None:
     keys = priorities(tasks, first_trials=8, gain_floor=0.01)
     assert sorted(keys) == sorted(t.key for t in tasks if t.open)
+
+
+@given(st.lists(views, max_size=6, unique_by=lambda v: v.key), st.lists(st.booleans(), max_size=40))
+def test_turns_are_what_the_order_would_be_if_it_were_made_anew_for_each_trial(
+    tasks: list[TaskView], proposes: list[bool]
+) -> None:
+    rules = {"first_trials": 8, "gain_floor": 0.01}
+    turns, starved = Turns(tasks, **rules), set[str]()  # type: ignore[arg-type]
+    for has_one in proposes:
+        anew = [k for k in priorities(tasks, **rules) if k not in starved]  # type: ignore[arg-type]
+        assert turns.first == (anew[0] if anew else None)
+        if not anew:
+            break
+        if has_one:
+            turns.served()
+            tasks = [replace(t, trials=t.trials + (t.key == anew[0])) for t in tasks]
+        else:
+            turns.passed()
+            starved.add(anew[0])

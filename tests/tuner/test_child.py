@@ -105,6 +105,46 @@ def test_it_answers_calls_on_one_object(child: Child) -> None:
     assert call(child, "count") == Returned(2)
 
 
+CROWDED = """
+import os, resource
+from tuner.child import Child, Returned
+from tuner.tracker_process import Leash
+
+most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, most), most))
+while os.dup(0) < 1100:
+    pass
+with Child("child_work:Work") as child:
+    assert child.ready(60.0) == Returned(None)
+    large = b"x" * (1 << 20)
+    assert child.call("echo", large, deadline_s=60.0) == Returned(large)
+stdin, parent = os.pipe()
+leash = Leash(os.getppid(), stdin)
+leash.wait(0.0)
+assert not leash.winding_up
+os.write(parent, b"!")
+leash.wait(60.0)
+assert leash.winding_up
+print(stdin)
+"""
+
+
+def test_it_serves_a_process_with_thousands_of_open_files(tmp_path: Path) -> None:
+    """As the search of a large fleet is: each connection is a descriptor."""
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    crowded = subprocess.run(
+        [sys.executable, "-c", CROWDED],
+        env={**os.environ, "PYTHONPATH": path},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        check=False,
+    )
+    assert crowded.stderr == ""
+    assert int(crowded.stdout) > 1024
+
+
 def test_its_environment_is_set_at_its_start() -> None:
     with Child("child_work:Work", env={"CHILD_FLAVOUR": "mint"}) as child:
         assert child.ready(WAIT_S) == Returned(None)

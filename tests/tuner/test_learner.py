@@ -15,7 +15,7 @@ import pytest
 from tuner.candidate import Candidate, CandidateKind
 from tuner.child import DeadlinePassed
 from tuner.dataset import Dataset, Examples
-from tuner.fitter import Fitter
+from tuner.fitter import MOST_ROWS, Fitter
 from tuner.learner import Accuracy, FitPolicy, InlineLearner, Learner, ProcessLearner
 from tuner.observer import FittedModel
 from tuner.record import Measurement, Record, Status, Trial
@@ -174,6 +174,22 @@ def test_a_fitter_that_lost_rows_says_so() -> None:
         Fitter(RANDOM, 0).fit(16, rows)
 
 
+def test_a_model_is_fitted_and_judged_on_a_bounded_number_of_rows(flag: Path) -> None:
+    import odd_models  # type: ignore[import-not-found]
+
+    dataset = Dataset()
+    grow(dataset, 5_000, columns=2)
+    rows = dataset.snapshot()
+    many = rows
+    for _ in range(7):
+        many = many.with_more(rows)
+    fitter = Fitter("odd_models:Counting", 0)
+    assert fitter.fit(0, rows).records == 5_000
+    assert fitter.fit(5_000, many).records == 45_000
+    assert odd_models.Counting.fitted == [5_000, MOST_ROWS]
+    assert max(odd_models.Counting.asked) <= 2_000
+
+
 ODD_MODELS = """
     import os, signal, sys, time
     from pathlib import Path
@@ -200,6 +216,23 @@ ODD_MODELS = """
     class Raising(Odd):
         def misbehave(self):
             raise RuntimeError("no")
+
+    class Counting(RandomModel):
+        "Notes how many rows it is given, and asked about."
+        fitted, asked = [], []
+        def fit(self, features, latencies_s, groups, censored=None):
+            super().fit(features, latencies_s, groups, censored)
+            self.fitted.append(len(features))
+        def predict(self, features):
+            self.asked.append(len(features))
+            return super().predict(features)
+
+    class TooSlow(RandomModel):
+        "Never comes to an end with many rows."
+        def fit(self, features, latencies_s, groups, censored=None):
+            super().fit(features, latencies_s, groups, censored)
+            if len(features) > 60:
+                time.sleep(600)
 
     class Slow(RandomModel):
         def fit(self, features, latencies_s, groups, censored=None):
@@ -302,6 +335,29 @@ class TestProcessLearner:
             clock.ahead_s += 1000.0
             frozen[0] += 1000.0
             assert wait(learner, dataset).records == 16
+        finally:
+            learner.close()
+
+    def test_a_fit_on_too_many_rows_is_tried_on_half_of_them_until_it_ends(
+        self, flag: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        clock, dataset = Clock(), Dataset()
+        learner = ProcessLearner(
+            model="odd_models:TooSlow", policy=EAGER, least_rows=20, clock=clock
+        )
+        try:
+            grow(dataset, 200)
+            for _ in range(2):  # 200 rows, 100 rows
+                while not learner.fitting:
+                    learner.offer(dataset)
+                    assert learner.poll() is None
+                    time.sleep(0.005)
+                clock.ahead_s += 61.0
+                wait_until_gone(learner, dataset)
+                clock.ahead_s += 60.0
+            assert wait(learner, dataset).records == 200
+            said = [m for m in caplog.messages if "at most" in m]
+            assert [m.split()[-4] for m in said] == ["100", "50"]
         finally:
             learner.close()
 

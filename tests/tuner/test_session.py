@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -24,17 +24,18 @@ from tests.tuner.dynamic.kernel_world import (
     world_kernel,
     world_task,
 )
-from tuner.candidate import Candidate, CandidateKind, opened
+from tuner.candidate import Candidate, CandidateKind, Draft, opened
 from tuner.dynamic.choice import choose_kernels
 from tuner.dynamic.kernel_set import KernelSet
 from tuner.dynamic.search import KernelSearchSettings
 from tuner.effort import Effort
 from tuner.learner import InlineLearner
-from tuner.measure import Features
+from tuner.measure import Evaluated, Features
 from tuner.progress import Snapshot
 from tuner.record import Measurement, Provenance, Record, Status, Trial, TrialKey
 from tuner.replay import Recorded, RecordedSpace, ReplayMeasurer, ReplaySpacePool, VirtualClock
 from tuner.report import choose_best
+from tuner.search import SearchMaker
 from tuner.session import Ended, Limits, Machines, Session
 from tuner.store import MemoryStore, RecordStore
 from tuner.strategies import search_maker
@@ -88,6 +89,7 @@ def make_session(
     observers: Sequence[Watcher] = (),
     strategy: str = "evolutionary",
     toolchain: str = "",
+    make_search: SearchMaker | None = None,
 ) -> Session:
     clock = VirtualClock()
     tasks = [
@@ -106,7 +108,7 @@ def make_session(
         store=store,
         limits=Limits(trials, time_s, 0.1 * time_s),
         effort=EFFORT,
-        make_search=search_maker(strategy),
+        make_search=make_search or search_maker(strategy),
         seed=7,
         toolchain=toolchain,
         observers=observers,
@@ -266,6 +268,70 @@ def test_a_run_where_nothing_gives_a_time_says_why() -> None:
     again = make_session(recorded_space("a", 20), MemoryStore(), trials=60)
     run(again)
     assert again.snapshot().message == ""
+
+
+def unchecked(task: str, size: int) -> list[Recorded]:
+    """A space of a task whose reference cannot be made."""
+    nothing = Measurement(Status.UNCHECKED, error="reference output: no answer within 600 s")
+    return [Recorded(r.candidate, r.features, nothing) for r in recorded_space(task, size)[task]]
+
+
+def test_a_task_that_nothing_can_be_checked_of_is_named_once_and_left_out(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    spaces = {**recorded_space("a", 100), "b": unchecked("b", 100)}
+    store = MemoryStore()
+    session = make_session(spaces, store, trials=40)
+    assert run(session) == "trials"
+    assert {r.trial.task_key for r in store.scan()} == {"a"}
+    assert sum(r.measurement.status.spends_budget for r in searched(store)) == 40
+    said = "task name-b is left out: reference output: no answer within 600 s"
+    assert session.left_out == (said,)
+    assert session.snapshot().message == said
+    assert [m for m in caplog.messages if "name-b" in m] == [said]
+
+
+def test_where_no_task_can_be_checked_the_session_is_over_and_the_next_asks_again() -> None:
+    store = MemoryStore()
+    session = make_session({"b": unchecked("b", 30)}, store, trials=40)
+    assert run(session) == "done"
+    assert not list(store.scan())
+    run(make_session(recorded_space("b", 30), store, trials=20))
+    assert candidate("b", 0) in [r.trial.candidate for r in searched(store)]
+
+
+class Starved:
+    """A search that waits for candidates for ever, and counts how often it is looked at."""
+
+    asked = proposed = 0
+
+    def drafts(self, n: int) -> list[Draft]:
+        return []
+
+    def absorb(self, evaluated: Iterable[Evaluated]) -> None:
+        pass
+
+    def propose(self, n: int) -> list[Trial]:
+        Starved.proposed += 1
+        return []
+
+    def observe(self, records: Iterable[Record]) -> None:
+        pass
+
+    @property
+    def exhausted(self) -> bool:
+        Starved.asked += 1
+        return False
+
+
+def test_tasks_that_wait_for_candidates_are_looked_at_once_and_not_once_for_each_other() -> None:
+    spaces = recorded_space([f"task {n}" for n in range(40)], 1)
+    session = make_session(
+        spaces, MemoryStore(), trials=1000, time_s=60.0, make_search=lambda task, seed: Starved()
+    )
+    assert run(session) == "time"
+    assert Starved.proposed > 10 * len(spaces), "too few rounds to tell"
+    assert Starved.asked < 4 * Starved.proposed
 
 
 def test_stop_while_finalists_are_timed_is_the_end_s_reason() -> None:
