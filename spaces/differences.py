@@ -45,8 +45,11 @@ def _of_floats(
     allowed = np.zeros_like(want) if bound is None else np.atleast_1d(bound)
     same = np.where(finite, near, (got == want) | (np.isnan(got) & np.isnan(want)))
     # What may be larger than the type can hold may have become infinite.
-    same |= finite & np.isinf(got) & (np.sign(got) == np.sign(want)) & (
-        np.abs(want) + allowed > largest
+    same |= (
+        finite
+        & np.isinf(got)
+        & (np.sign(got) == np.sign(want))
+        & (np.abs(want) + allowed > largest)
     )
     if same.all():
         return None
@@ -54,7 +57,9 @@ def _of_floats(
     if special.any():
         at = _first(special)
         count = f"{int(special.sum())} of {special.size} elements"
-        return f"{count} are not the NaN or infinity they should be, at {at} {got[at]} != {want[at]}"
+        return (
+            f"{count} are not the NaN or infinity they should be, at {at} {got[at]} != {want[at]}"
+        )
     broken = finite & ~np.isfinite(got) & ~same
     if broken.any():
         return f"{int(broken.sum())} of {broken.size} elements are not finite, at {_first(broken)}"

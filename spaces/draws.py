@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spaces import names
+from spaces import names, nodes
 from spaces.numbers import is_float, limits_of, numpy_dtype
 
 Array = npt.NDArray[Any]
@@ -258,14 +258,11 @@ class _Program:
         """For each parameter whose elements index a tensor, by themselves or by way of others:
         the smallest extent that they index."""
         bounds: dict[int, int] = {}
-
-        def found(i: int, extent: int) -> None:
-            bounds[i] = min(extent, bounds.get(i, extent))
-
-        for index, extent in self._indexed:
-            self._trace(_loaded(index), lambda i, extent=extent: found(i, extent), lambda _: True)
-        for shift in self._seconds("LShift", "RShift"):
-            self._trace(_loaded(shift), lambda i: found(i, _SHIFTS), lambda _: True)
+        sources = [(_loaded(index), extent) for index, extent in self._indexed]
+        sources += [(_loaded(shift), _SHIFTS) for shift in self._seconds("LShift", "RShift")]
+        for tensors, extent in sources:
+            for i in self._trace(tensors, lambda _: True):
+                bounds[i] = min(extent, bounds.get(i, extent))
         return bounds
 
     def positive(self) -> set[int]:
@@ -274,7 +271,7 @@ class _Program:
         found: set[int] = set()
         for value in (*self._under_roots(), *self._seconds("Div", "Mod", "FloorDiv", "FloorMod")):
             if not _calls(value):
-                self._trace(_loaded(value), found.add, self._is_elementwise)
+                found |= self._trace(_loaded(value), self._is_elementwise)
         return found
 
     def largest_integer(self, bits: int) -> int:
@@ -323,23 +320,18 @@ class _Program:
         _walk(self._function.body, (looked_at, lambda node: found.append(node.b)))
         return found
 
-    def _trace(
-        self, sources: list[Any], found: Callable[[int], object], passes: Callable[[Any], bool]
-    ) -> None:
-        """Tell the parameters that tensors are made of, through stores that let one pass."""
+    def _trace(self, sources: Sequence[Any], passes: Callable[[Any], bool]) -> set[int]:
+        """Positions of the parameters that tensors are made of, through stores that let pass."""
         seen: list[Any] = []
         waiting = list(sources)
         while waiting:
             source = waiting.pop()
-            if any(source.same_as(known) for known in seen):
+            if nodes.is_among(source, seen):
                 continue
             seen.append(source)
-            for i, param in enumerate(self._function.params):
-                if param.same_as(source):
-                    found(i)
-            for store in self._stores:
-                if store.buffer.same_as(source) and passes(store):
-                    waiting += _loaded(store.value)
+            made = [store for store in self._stores if store.buffer.same_as(source)]
+            waiting += [t for store in made if passes(store) for t in _loaded(store.value)]
+        return {i for i, p in enumerate(self._function.params) if nodes.is_among(p, seen)}
 
     def _is_elementwise(self, store: Any) -> bool:
         """Whether a store is no step of a sum and calls nothing."""

@@ -7,9 +7,9 @@ type's `eps` in each operation, so `eps` is what one operation counts:
 
     a + b, a * b   the operands' errors, propagated to first order, and eps of the result
     a / b          the same and 2 eps, since divisions become products with reciprocals
-    exp(a), ...    what it gives at either end of what `a` may be, and eps for the result; on the way
-                   4 of float32's eps of `a` and 8 of the result, which is what vectorised formulas
-                   and a GPU's intrinsics lose
+    exp(a), ...    what it gives at either end of what `a` may be, and eps of the result; on the
+                   way 4 of float32's eps of `a` and 8 of the result, which is what vectorised
+                   formulas and a GPU's intrinsics lose
     max, select    that of either operand; where the condition may turn out otherwise, both
     round(a), ...  one step, but only where `a` may lie on either side of where it rounds
                    otherwise; what the step is worth after it follows from what is done with it
@@ -28,6 +28,7 @@ model of Higham and Mary, "A New Approach to Probabilistic Rounding Error Analys
 Comput. 41(5), 2019; to carry bounds along with values is Wilkinson's running error analysis
 (Higham, "Accuracy and Stability of Numerical Algorithms", 3.3).
 
+Sums and products of whole numbers that a float type holds are exact, which quantised values are.
 What a program computes without any rounding, as copies, maxima and integers, has no bound here: it
 must be equal.
 """
@@ -40,14 +41,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from spaces import names, nodes
-from spaces.numbers import eps_of, is_float
+from spaces.numbers import eps_of, is_float, smallest_of
 
 _SUMS = 2.0
 _CALLS, _ARGUMENTS, _QUOTIENTS = 8.0, 4.0, 2.0
 _SMALL = ("float16", "bfloat16", "float8")
 _ROUNDINGS = ("round", "nearbyint", "floor", "ceil", "trunc", "rint")
 _FLAT = ("sin", "cos", "tan")
+_FORMULAS = ("tanh", "sigmoid", "erf", "sinh", "cosh", "asin", "acos", "atan", "asinh", "atanh")
+"""Functions that TVM writes out in their own type, as tanh by exponentials: some operations, and
+near zero the difference of two numbers near 1."""
+_OPERATIONS = 4.0
 _MOST_PASSES = 20
+_LARGEST = 3e38
 
 
 class Unbounded(Exception):
@@ -127,7 +133,10 @@ def with_bounds(function: Any, written: Sequence[int]) -> Bounded:
     state = _State(*_types(function))
     for _ in range(_MOST_PASSES):
         state.changed = False
-        body = _Rewriter(state).of(function.body)
+        rewriter = _Rewriter(state)
+        body = rewriter.of(function.body)
+        if rewriter.integral != state.integral:
+            state.integral, state.changed = rewriter.integral, True
         if not state.changed:
             break
     else:
@@ -171,6 +180,7 @@ class _State:
     wide: str
     can_name: bool
     shadows: dict[int, Shadow] = field(default_factory=dict)
+    integral: dict[int, bool] = field(default_factory=dict)
     changed: bool = False
 
     def of(self, tensor: Any) -> Shadow | None:
@@ -208,13 +218,20 @@ class _State:
 
 
 class _Rewriter:
-    """Statements with those that keep shadows up to date before them."""
+    """Statements with those that keep shadows up to date before them.
+
+    Attributes:
+        integral: of the tensors that are stored to, which hold nothing but whole numbers.
+    """
 
     def __init__(self, state: _State) -> None:
         self._state = state
         self._errors = _Errors(state)
         self._loops: list[Any] = []
         self._sums: list[int | None] = []
+        self._written: list[Any] = []
+        self._values: dict[int, Any] = {}
+        self.integral: dict[int, bool] = {}
 
     def of(self, body: Any) -> Any:
         import tvm
@@ -257,11 +274,13 @@ class _Rewriter:
             for axis in node.iter_vars
             if int(axis.iter_type) == names.REDUCED
         ]
+        outside, self._written = self._written, [region.source for region in node.writes]
         self._sums.append(math.prod(extents) if extents else None)
         try:
             made = mutator.default_mutate(node)
         finally:
             self._sums.pop()
+            self._written = outside
         buffers = list(made.alloc_buffers)
         own = [t for b in buffers if (s := self._state.of(b)) is not None for t in s.tensors]
         return nodes.changed_block(
@@ -291,7 +310,8 @@ class _Rewriter:
     def _bind(self, node: Any) -> Any:
         from tvm.tirx import Bind, SeqStmt
 
-        bound = self._errors.whole(node.value)
+        self._values[hash(node.var)] = node.value
+        bound = self._errors.finite(node.value)
         if bound is None:
             return node
         known = self._errors.remember(node.var)
@@ -300,15 +320,20 @@ class _Rewriter:
     def _store(self, node: Any) -> Any:
         from tvm.tirx import BufferStore, SeqStmt
 
-        term = _term(node)
+        key = hash(node.buffer)
+        self.integral[key] = self.integral.get(key, True) and self._errors.is_integral(node.value)
+        value = self._values.get(hash(node.value), node.value)
+        term = _term(node, value)
+        if value is not node.value and any(nodes.is_among(t, self._written) for t in loaded(term)):
+            term = None  # what it is made of may have changed since the variable got its value
         if term is not None:
-            before = self._added(node, term)
+            before = self._added(node, term, nodes_type(value) == "Sub")
         else:
             before = self._replaced(node)
         stores = [BufferStore(tensor, value, node.indices) for tensor, value in before]
         return SeqStmt([*stores, node]) if stores else node
 
-    def _added(self, node: Any, term: Any) -> list[tuple[Any, Any]]:
+    def _added(self, node: Any, term: Any, negative: bool) -> list[tuple[Any, Any]]:
         """Updates of the shadow of what a term is added to."""
         error = self._errors.of(term)
         shadow = self._state.sums(node.buffer, self._terms(node), error.rounding)
@@ -317,20 +342,19 @@ class _Rewriter:
         if error.drift is not None:
             updates.append((shadow.drift, error.drift))
         if shadow.exact is not None:
-            signed = value if nodes_type(node.value) != "Sub" else value * _f(-1.0, self._state)
+            signed = value * _f(-1.0, self._state) if negative else value
             updates.append((shadow.exact, signed))
         return [(t, _load(t, node.indices) + more) for t, more in updates]
 
     def _replaced(self, node: Any) -> list[tuple[Any, Any]]:
         """New contents of the shadow of what gets a new value."""
-        bound = self._errors.whole(node.value)
+        bound = self._errors.finite(node.value)
         known = self._state.of(node.buffer)
         if bound is None and known is None:
             return []
         shadow = known or self._state.drifts(node.buffer)
         zero = _f(0.0, self._state)
-        finite = bound if bound is None else self._errors.where_finite(node.value, bound)
-        updates = [(shadow.drift, zero if finite is None else finite)]
+        updates = [(shadow.drift, zero if bound is None else bound)]
         if shadow.squares is not None:
             updates.append((shadow.squares, zero))
         if shadow.exact is not None:
@@ -387,24 +411,39 @@ class _Errors:
         error: _Error = rule(self, value)
         return error
 
+    def is_integral(self, value: Any) -> bool:
+        """Whether a value is a whole number, of whatever type."""
+        kind = nodes_type(value)
+        if not is_float(_dtype(value)) or (kind == "Call" and operator_of(value) in _ROUNDINGS):
+            return True
+        if kind == "FloatImm":
+            return float(value.value).is_integer()
+        if kind == "TensorLoad":
+            return self._state.integral.get(hash(value.source), False)
+        if kind == "Cast":
+            return self.is_integral(value.value)
+        if kind in ("Add", "Sub", "Mul", "Max", "Min"):
+            return self.is_integral(value.a) and self.is_integral(value.b)
+        if kind == "Select":
+            return self.is_integral(value.true_value) and self.is_integral(value.false_value)
+        return False
+
     def widened(self, value: Any) -> Any:
         """A value in the type of bounds."""
         return value.astype(self._state.wide)
 
-    def where_finite(self, value: Any, bound: Any) -> Any:
-        """A bound, 0 where the value is NaN or infinite: there the same is asked."""
+    def finite(self, value: Any) -> Any | None:
+        """Like `whole`; 0 where the value is NaN or infinite, for which the same is asked."""
         from tvm.tirx import Select, max_value
 
-        if not is_float(_dtype(value)):
+        bound = self.whole(value)
+        if bound is None or not is_float(_dtype(value)):
             return bound
         most = max_value(self._state.wide)
         return Select(_abs(self.widened(value)) <= most, bound, _f(0.0, self._state))
 
     def _rounded(self, value: Any, rounding: float) -> Any | None:
-        if not rounding:
-            return None
-        size = self.where_finite(value, _abs(self.widened(value)))
-        return size * _f(rounding, self._state)
+        return self._size(value) * _f(rounding, self._state) if rounding else None
 
     def _loaded(self, load: Any) -> _Error:
         shadow = self._state.of(load.source)
@@ -436,11 +475,23 @@ class _Errors:
         if not is_float(after):
             return error
         exact = eps_of(after) <= eps_of(before) if is_float(before) else _holds(after, before)
-        return error if exact else _Error(error.drift, error.rounding + eps_of(after))
+        return error if exact else self._result(value, error.drift, error.rounding)
+
+    def _result(self, value: Any, drift: Any, rounding: float = 0.0) -> _Error:
+        """What an operation errs by with its own rounding: none of a whole number that is held."""
+        from tvm.tirx import Select
+
+        eps = _eps(value)
+        if not eps or not self.is_integral(value):
+            return _Error(drift, rounding + eps)
+        size = self._size(value)
+        zero = _f(0.0, self._state)
+        own = Select(size <= _f(2 / eps, self._state), zero, size * _f(eps, self._state))
+        return _Error(_both(drift, own, lambda a, b: a + b), rounding)
 
     def _sum(self, value: Any) -> _Error:
         drift = _both(self.whole(value.a), self.whole(value.b), lambda a, b: a + b)
-        return _Error(drift, _eps(value))
+        return self._result(value, drift)
 
     def _product(self, value: Any) -> _Error:
         a, b = self.of(value.a), self.of(value.b)
@@ -448,8 +499,8 @@ class _Errors:
         right = None if b.drift is None else b.drift * self._size(value.a)
         drift = _both(left, right, lambda x, y: x + y)
         if a.drift is not None and b.drift is not None:
-            drift = drift + a.drift * b.drift
-        return _Error(drift, a.rounding + b.rounding + _eps(value))
+            drift = drift + _renamed(a.drift) * _renamed(b.drift)
+        return self._result(value, drift, a.rounding + b.rounding)
 
     def _quotient(self, value: Any) -> _Error:
         a, b = self.of(value.a), self.of(value.b)
@@ -486,7 +537,7 @@ class _Errors:
     def _extreme(self, value: Any) -> _Error:
         from tvm.tirx import Max
 
-        return _Error(_both(self.whole(value.a), self.whole(value.b), Max))
+        return _Error(_both(self.finite(value.a), self.finite(value.b), Max))
 
     def _comparison(self, value: Any) -> _Error:
         from tvm.tirx import Select
@@ -521,7 +572,8 @@ class _Errors:
         sure = if_then_else(condition, a, b) if lazy else Select(condition, a, b)
         if unsure is None:
             return _Error(sure)
-        apart = _abs(self.widened(left) - self.widened(right)) + Max(a, b)
+        apart = _abs(self.widened(left) - self.widened(right))
+        apart = apart + Max(_renamed(a), _renamed(b))
         return _Error(Select(unsure > zero, apart, sure))
 
     def _call(self, value: Any) -> _Error:
@@ -555,7 +607,11 @@ class _Errors:
             else:
                 moved = self._moved(value.op, arguments, i, spread)
             drift = _both(drift, moved, lambda a, b: a + b)
-        return _Error(drift, _CALLS * eps + eps_of(_dtype(value)))
+        own = eps_of(_dtype(value))
+        if name not in _FORMULAS:
+            return _Error(drift, _CALLS * eps + own)
+        near_zero = _f(own if name != "sigmoid" else smallest_of(_dtype(value)), self._state)
+        return _Error(drift + near_zero, _CALLS * eps + _OPERATIONS * own)
 
     def _stepped(self, argument: Any, function: Any) -> _Error:
         """A function that is constant but for its steps, of what may lie beside one."""
@@ -587,7 +643,14 @@ class _Errors:
         return Let(x, arguments[i], Let(by, spread, both(x, by)))
 
     def _size(self, value: Any) -> Any:
-        return self.where_finite(value, _abs(self.widened(value)))
+        """How large a value is, never infinite: times no error that is none. What is made of
+        infinity is told apart in the end, see `finite`."""
+        from tvm.tirx import Min, max_value
+
+        if nodes_type(value) == "FloatImm":
+            return _f(min(abs(float(value.value)), _LARGEST), self._state)
+        size = _abs(self.widened(value))
+        return Min(size, max_value(self._state.wide)) if is_float(_dtype(value)) else size
 
 
 _RULES: dict[str, Any] = {
@@ -613,12 +676,23 @@ _RULES: dict[str, Any] = {
 }
 
 
-def _term(store: Any) -> Any | None:
-    """What a store adds to what is there, where it does that and these are floats."""
+def loaded(expression: Any) -> list[Any]:
+    """The tensors that an expression reads, none of None."""
+    import tvm_ffi
+    from tvm.ir import TensorLoad
+
+    found: list[Any] = []
+    if expression is not None:
+        visit = (TensorLoad, lambda load: found.append(load.source))
+        tvm_ffi.structural_walk(expression, visit)
+    return found
+
+
+def _term(store: Any, value: Any) -> Any | None:
+    """What a store adds to what is there, where its value does that and these are floats."""
     from tvm.ir import TensorLoad
     from tvm_ffi import structural_equal
 
-    value = store.value
     kind = nodes_type(value)
     if kind not in ("Add", "Sub") or not is_float(_dtype(value)):
         return None
@@ -653,6 +727,19 @@ def nodes_use(indices: Sequence[Any], variable: Any) -> bool:
 def _holds(after: str, before: str) -> bool:
     """Whether a float type holds all values of an integer type."""
     return names.element_bits(before) <= round(-math.log2(eps_of(after))) + 1
+
+
+def _renamed(expression: Any) -> Any:
+    """The same once more: no variable may have two places in a program that give it a value."""
+    from tvm.tirx import Let, Var
+    from tvm_ffi import structural_mutate
+
+    def name(node: Any, mutator: Any) -> Any:
+        node = mutator.default_mutate(node)
+        fresh = Var(str(node.var.name), node.var.ty)
+        return Let(fresh, node.value, nodes.replaced(node.body, [(node.var, fresh)]))
+
+    return structural_mutate(expression, [(Let, name)])
 
 
 def _both(a: Any, b: Any, join: Any) -> Any:

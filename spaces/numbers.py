@@ -36,3 +36,8 @@ def limits_of(dtype: str) -> Any:
 def eps_of(dtype: str) -> float:
     """Distance from 1 to the next larger number of a float type."""
     return float(limits_of(dtype).eps)
+
+
+def smallest_of(dtype: str) -> float:
+    """Smallest positive number of a float type that has all its digits."""
+    return float(limits_of(dtype).smallest_normal)

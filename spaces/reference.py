@@ -35,7 +35,6 @@ from spaces.draws import (
     draw,
     ranges,
     thresholds_of,
-    written_positions,
 )
 from spaces.error_bounds import Bounded, Unbounded, with_bounds
 from spaces.interchange import interchanged
@@ -192,9 +191,7 @@ class _Program:
             _log.warning("errors are bounded coarsely: %s", first_line(error))
             self._library = tvm.compile(module, target=target)
 
-    def run(
-        self, contents: Sequence[Array]
-    ) -> tuple[dict[int, Array], dict[int, Array | None]]:
+    def run(self, contents: Sequence[Array]) -> tuple[dict[int, Array], dict[int, Array | None]]:
         """Outputs and their bounds."""
         import tvm
 
@@ -331,4 +328,3 @@ def _load(path: Path, args: tuple[Argument, ...]) -> list[_Computed] | None:
     except (OSError, KeyError, ValueError, zipfile.BadZipFile):
         return None
     return found or None
-
