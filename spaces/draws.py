@@ -276,11 +276,12 @@ class _Program:
 
     def largest_integer(self, bits: int) -> int:
         """Size of integers of which a product of two and the longest sum stay in what holds them:
-        32 bits, or their own type where that is wider."""
-        room = max(bits, 32) - 2
+        32 bits, or their own type where that is wider. Where nothing is multiplied there is room
+        for a few more terms."""
+        wide = max(bits, 32)
         if self._multiplies():
-            return math.isqrt((1 << room) // self._terms())
-        return (1 << room) // self._terms()
+            return math.isqrt((1 << (wide - 2)) // self._terms())
+        return (1 << (wide - 4)) // self._terms()
 
     def _terms(self) -> int:
         longest = 1

@@ -36,10 +36,11 @@ from spaces.draws import (
     ranges,
     thresholds_of,
 )
-from spaces.error_bounds import Bounded, Unbounded, with_bounds
+from spaces.error_bounds import Bounded, with_bounds
 from spaces.interchange import interchanged
 from spaces.numbers import eps_of, is_float, limits_of, numpy_dtype
 from spaces.realize import first_line
+from spaces.shadows import Unbounded
 
 _log = logging.getLogger(__name__)
 _FORMAT = 2
