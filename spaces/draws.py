@@ -115,9 +115,9 @@ def _drawn(
         return _floats(arg, random, values, thresholds)
     dtype = numpy_dtype(arg.dtype)
     if dtype.kind == "b":
-        return random.integers(0, 2, arg.shape).astype(dtype)
+        return np.asarray(random.integers(0, 2, arg.shape)).astype(dtype)
     low, high = _integer_limits(arg, values.integers)
-    drawn = random.integers(low, high, arg.shape, endpoint=True)
+    drawn = np.asarray(random.integers(low, high, arg.shape, endpoint=True))
     if not arg.bound:
         edges = (*_integer_limits(arg, 0), min(max(0, low), high), low, high)
         _place(drawn, dict.fromkeys(edges), random)
@@ -142,9 +142,7 @@ def _floats(
 ) -> Array:
     low = max(values.low, _POSITIVE) if arg.positive else values.low
     wide = np.float64 if arg.dtype == "float64" else np.float32
-    drawn = random.random(arg.shape, dtype=wide)
-    drawn *= values.size - low
-    drawn += low
+    drawn = np.asarray(random.random(arg.shape, dtype=wide) * wide(values.size - low) + wide(low))
     edges = [low, values.size]
     if low < 0:
         edges += [0.0, -0.0, *(sign * t for t in thresholds for sign in (1, -1))]
