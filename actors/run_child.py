@@ -123,7 +123,7 @@ class RunChild:
             kept_bytes -= dropped.size_bytes
 
     def prepare(self, task_key: str, instance: Instance, artifact: bytes) -> Checked:
-        """Load an artifact, run it on each draw, compare. It stays loaded for `time`.
+        """Load an artifact, run it on each draw, compare. It stays loaded for `time`, on the last.
 
         One that passed twice on this shape is loaded and no more; a slow one is run on one draw,
         and on the other when it comes again. Constant operands that it takes in another layout are
@@ -136,11 +136,10 @@ class RunChild:
         loaded = load_kernel(artifact)
         self._loaded = loaded.module
         pair = (task_key, instance, hashlib.sha256(artifact).digest())
-        passed = self._passed.get(pair, 0)
+        passed, timed_on, first_s = self._passed.get(pair, 0), known.cases[-1], 0.0
         if passed >= _CHECKS:
-            self._feed(loaded, known.cases[-1])
+            self._feed(loaded, timed_on)
             return Checked("", 0.0)
-        first_s = 0.0
         for case in known.cases[passed:] + known.cases[:passed]:
             self._feed(loaded, case)
             run_s = self._run_once()
@@ -149,6 +148,8 @@ class RunChild:
                 return Checked(error, first_s)
             if run_s > _BOTH_S:
                 break
+        if case is not timed_on:
+            self._feed(loaded, timed_on)
         self._note_passed(pair)
         return Checked("", first_s)
 

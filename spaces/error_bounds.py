@@ -74,6 +74,7 @@ def with_bounds(function: Any, written: Sequence[int]) -> Bounded:
     """
     from tvm.tirx import PrimFunc
 
+    names.keep_error_kind(Unbounded)
     state = State(_wide(function))
     for _ in range(_MOST_PASSES):
         state.changed = False

@@ -18,6 +18,8 @@ _FORMULAS = ("tanh", "sigmoid", "erf", "sinh", "cosh", "asin", "acos", "atan", "
 """Functions that TVM writes out in their own type, as tanh by exponentials: some operations, and
 near zero the difference of two numbers near 1."""
 _LARGEST = 3e38
+_DEEPEST = 3
+"""Of functions in functions in one expression: each says its argument several times over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,7 @@ class Errors:
     def __init__(self, state: State) -> None:
         self._state = state
         self._variables: dict[int, Any] = {}
+        self._depth = 0
 
     def remember(self, variable: Any) -> Any:
         """The variable that holds the bound of another."""
@@ -265,7 +268,7 @@ class Errors:
             if not is_float(dtype_of(argument)) or kind_of(argument) == "FloatImm":
                 continue
             spread = self._rounded(argument, _ARGUMENTS * eps)
-            spread = _both(self.whole(argument), spread, lambda a, b: a + b)
+            spread = _both(self._inside(argument), spread, lambda a, b: a + b)
             if name in _FLAT:
                 moved = spread + number(_CALLS * eps, self._state)
             else:
@@ -279,14 +282,23 @@ class Errors:
 
     def _stepped(self, argument: Any, function: Any) -> Error:
         """A function that is constant but for its steps, of what may lie beside one."""
-        spread = self.whole(argument)
+        spread = self._inside(argument)
         if spread is None or self.is_integral(argument):
             return Error(spread)
         return Error(self._moved(function, [self.widened(argument)], 0, spread))
 
+    def _inside(self, argument: Any) -> Any | None:
+        """The bound of a function's argument."""
+        if self._depth == _DEEPEST:
+            raise Unbounded("functions of functions of functions")
+        self._depth += 1
+        bound = self.whole(argument)
+        self._depth -= 1
+        return bound
+
     def _moved(self, function: Any, arguments: Sequence[Any], i: int, spread: Any) -> Any:
         """By how much a function changes at most where an argument is off by as much as told."""
-        from tvm.tirx import Max, Select, call_intrin
+        from tvm.tirx import Max, call_intrin
 
         wide, zero = self._state.wide, number(0.0, self._state)
 
@@ -295,8 +307,7 @@ class Errors:
             return call_intrin(wide, function, *given)
 
         def change(x: Any, moved: Any) -> Any:
-            apart = _abs(at(moved) - at(x))
-            return Select(apart >= zero, apart, zero)  # at NaN there is nothing to tell
+            return Max(_abs(at(moved) - at(x)), zero)  # which is 0 at NaN, in TVM
 
         # Said several times over: TVM 0.27 does not look into a `Let` when it writes bfloat16 out
         # as integers, and at times binds its variable twice while it simplifies.

@@ -104,6 +104,29 @@ def test_each_element_has_a_bound_of_what_was_added_up_for_it(matmul: Task) -> N
         assert "largest error" in error
 
 
+def test_what_nobody_can_follow_has_a_coarse_bound() -> None:
+    """As functions of functions of functions, whose bounds would grow with each."""
+    import tvm
+    from tvm import te
+
+    from spaces.reference import reference
+
+    def nested(a: Any, b: Any) -> Any:
+        def element(i: Any, j: Any) -> Any:
+            value = a[i, j]
+            for _ in range(5):
+                value = te.tanh(value + b[i, j])
+            return value
+
+        return te.compute((N, N), element, name="C")
+
+    for known in reference(tvm.ir.load_json(_task(nested, "nested").module), "nested").cases:
+        want, bound = known.outputs[2], known.bounds[2]
+        assert bound is not None
+        rms = math.sqrt(float(np.mean(np.square(want.astype(np.float64)))))
+        assert bound == pytest.approx(np.finfo(np.float32).eps * 32 * (np.abs(want) + rms))
+
+
 def test_indices_stay_inside_what_they_index() -> None:
     import tvm
     from tvm.script import tirx as T
