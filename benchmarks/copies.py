@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.race import Ready
 
 if TYPE_CHECKING:
-    from spaces.reference import Argument, Reference
+    from spaces.draws import Argument
+    from spaces.reference import Case
 
 LARGE_BYTES = 512 << 20
 """More than any cache holds."""
@@ -46,7 +47,7 @@ class Copy:
         """The way, and whether it is the large one."""
         return f"large {self.way}" if self.footprint else self.way
 
-    def enter(self, known: Reference) -> Ready:
+    def enter(self, known: Case) -> Ready:
         """Have both halves in memory, written once."""
         import numpy as np
 
@@ -63,7 +64,7 @@ class Copy:
 
 def footprint_bytes(arguments: tuple[Argument, ...]) -> int:
     """Bytes of all inputs and outputs together: what a program has to move at least."""
-    from spaces.reference import numpy_dtype
+    from spaces.numbers import numpy_dtype
 
     return sum(math.prod(a.shape) * numpy_dtype(a.dtype).itemsize for a in arguments)
 

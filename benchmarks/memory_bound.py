@@ -79,7 +79,7 @@ def copies(target: str, cores: int) -> list[Copy]:
 def moved_bytes(workload: Workload) -> int:
     """What a program moves at least. Imports TVM."""
     from benchmarks.copies import footprint_bytes
-    from spaces.reference import arguments
+    from spaces.draws import arguments
 
     return footprint_bytes(arguments(workload.prim_func()))
 

@@ -18,7 +18,7 @@ from tuner.child import Child, Returned
 from tuner.task import Task
 
 if TYPE_CHECKING:
-    from spaces.reference import Reference
+    from spaces.reference import Case
 
 _READY_S = 120.0
 _SIDE_LIMIT_S = 30.0
@@ -45,7 +45,7 @@ class Contestant(Protocol):
     def name(self) -> str:
         """By which its samples are known."""
 
-    def enter(self, known: Reference) -> Ready:
+    def enter(self, known: Case) -> Ready:
         """Make it ready to run on these arguments."""
 
 
@@ -73,7 +73,7 @@ class Ours:
     candidate: Candidate
     name: str = "ours"
 
-    def enter(self, known: Reference) -> Ready:
+    def enter(self, known: Case) -> Ready:
         """Build and load it."""
         import tvm
 
@@ -99,7 +99,7 @@ class MetaSchedules:
     target: str
     name: str = "metaschedule"
 
-    def enter(self, known: Reference) -> Ready:
+    def enter(self, known: Case) -> Ready:
         """Find, build and load it."""
         import tvm
 
@@ -154,7 +154,7 @@ class Library:
     symbol: str
     name: str
 
-    def enter(self, known: Reference) -> Ready:
+    def enter(self, known: Case) -> Ready:
         """Load it."""
         import tvm
 
@@ -171,7 +171,7 @@ class NumpyMatmul:
     transpose_b: bool = False
     name: str = "blas"
 
-    def enter(self, known: Reference) -> Ready:
+    def enter(self, known: Case) -> Ready:
         """Have the operands aligned as TVM's are, and transposed views where needed."""
         import numpy as np
 
@@ -188,7 +188,7 @@ class OtherProgram:
     ours: Ours
     name: str
 
-    def enter(self, known: Reference) -> Ready:
+    def enter(self, known: Case) -> Ready:
         """Compare with its own reference here, since the race knows another.
 
         Raises:
@@ -196,15 +196,15 @@ class OtherProgram:
         """
         import tvm
 
-        from spaces.reference import difference, reference
+        from spaces.reference import reference
 
         task = self.ours.task
-        mine = reference(tvm.ir.load_json(task.module), task.key)
+        mine = reference(tvm.ir.load_json(task.module), task.key).cases[-1]
         ready = self.ours.enter(mine)
         ready.run()
         assert ready.output is not None
         last = len(mine.arguments) - 1
-        if wrong := difference(ready.output(), mine.outputs[last], mine.rtol):
+        if wrong := mine.wrong(last, ready.output()):
             raise ArithmeticError(wrong)
         return Ready(ready.run, None)
 
@@ -231,7 +231,7 @@ class Racer:
         from spaces.bench import Side, take_rounds
         from spaces.reference import reference
 
-        known = reference(tvm.ir.load_json(task.module), task.key, cache)
+        known = reference(tvm.ir.load_json(task.module), task.key, cache).cases[-1]
         sides, failed = [], {}
         for contestant in contestants:
             try:
@@ -281,7 +281,7 @@ def run_race(
     return Race("", samples_s, failed)
 
 
-def _tensors(known: Reference) -> list[Any]:
+def _tensors(known: Case) -> list[Any]:
     import tvm
 
     return [tvm.runtime.tensor(known.fresh(i)) for i in range(len(known.arguments))]
@@ -298,11 +298,9 @@ def aligned(array: Any) -> Any:
     return copy
 
 
-def _wrong(ready: Ready, known: Reference) -> str | None:
-    from spaces.reference import difference
-
+def _wrong(ready: Ready, known: Case) -> str | None:
     ready.run()
     if ready.output is None:
         return None
     last = len(known.arguments) - 1
-    return difference(ready.output(), known.outputs[last], known.rtol)
+    return known.wrong(last, ready.output())

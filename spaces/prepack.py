@@ -199,7 +199,7 @@ def _one_call(function: Any) -> Any:
 
 def _written_last(function: Any) -> int:
     """How many parameters are outputs: the last ones, as in every program of a graph."""
-    from spaces.reference import written_positions
+    from spaces.draws import written_positions
 
     number, written = len(function.params), written_positions(function)
     count = len(written)

@@ -1,26 +1,20 @@
-"""What a task's program computes: seeded inputs, the unscheduled program's outputs, and when
-the output of a schedule counts as equal.
+"""What a task's program computes: seeded inputs, the unscheduled program's outputs, and by how much
+the outputs of a schedule may differ from them.
 
-Floats are drawn from [-1, 1); where that gives outputs that are not finite (logarithms, roots),
-from [0.1, 1), and the better of the two is kept. Integers are small; those that index a tensor
-stay inside it. Outputs start as garbage, so what a schedule forgets to write is seen; only where
-the program itself lets old contents through do they start as seeded data.
+Programs are run on two draws (`spaces.draws`). Outputs start as garbage, so what a schedule
+forgets to write is seen; only where the program itself lets old contents through do they start as
+seeded data. How far an element may be off follows from what was added up and rounded on the way to
+it (`spaces.error_bounds`); of programs that do what is not known there from
 
-Two outputs are equal when every element is within `rtol * (|want| + rms(want))`, where `rms` is
-over the tensor and
+    eps * (32 + 8 * sqrt(K)) * (|want| + rms(want))
 
-    rtol = eps * (32 + 8 * sqrt(K))
-
-`eps` is that of the coarsest float type the program stores anything in. `K` is the number of
-terms a reduction adds up, summed over its blocks: rounding errors of a reordered sum of K random
-terms grow as sqrt(K), while losing a single term changes the sum by about 1 part in sqrt(K) of
-its size, which is far more. 32 covers what vectorised or fast intrinsics differ in. Integers
-must be equal. Where the reference is not finite nothing is asked.
+with `eps` of the coarsest float type that the program stores anything in, K the number of terms
+that its reductions add up, and `rms` over the tensor. `spaces.differences` compares.
 """
 
 from __future__ import annotations
 
-import hashlib
+import logging
 import math
 import os
 import tempfile
@@ -31,61 +25,76 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from spaces import names
+from spaces.differences import difference
+from spaces.draws import (
+    Argument,
+    Array,
+    arguments,
+    draw,
+    ranges,
+    thresholds_of,
+)
+from spaces.error_bounds import Bounded, with_bounds
 from spaces.interchange import interchanged
+from spaces.numbers import eps_of, is_float, limits_of, numpy_dtype
+from spaces.realize import first_line
+from spaces.shadows import Unbounded
 from spaces.target import parse_target, resolve_target
 
-Array = npt.NDArray[Any]
-
-_FORMAT = 1
-"""Part of a cached reference's file name: goes up when inputs or outputs change meaning."""
-_RANGES = ((-1.0, 1.0), (0.1, 1.0))
+_log = logging.getLogger(__name__)
+_FORMAT = 2
+"""Part of a cached reference's file name: goes up when inputs, outputs or bounds change meaning."""
 
 
 @dataclass(frozen=True, slots=True)
-class Argument:
-    """A parameter of a tensor program.
-
-    Attributes:
-        written: the program stores to it: an output.
-        bound: for integers that index tensors, the smallest extent they index; 0 for others.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: str
-    written: bool
-    bound: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Reference:
-    """What goes in and what must come out.
+class Case:
+    """What goes in and what must come out, of one draw.
 
     Attributes:
         arguments: of the program, in order.
         initial: contents of each argument before the run; None is garbage.
         outputs: contents of the written arguments after it, by position.
-        rtol: see the module.
+        bounds: by how much each element of these may differ; None is not at all.
     """
 
     arguments: tuple[Argument, ...]
     initial: tuple[Array | None, ...]
     outputs: dict[int, Array]
-    rtol: float
+    bounds: dict[int, Array | None]
 
     @property
     def size_bytes(self) -> int:
-        """Memory that inputs and outputs take."""
-        known = [a for a in (*self.initial, *self.outputs.values()) if a is not None]
-        return sum(a.nbytes for a in known)
+        """Memory that all of it takes."""
+        known = (*self.initial, *self.outputs.values(), *self.bounds.values())
+        return sum(a.nbytes for a in known if a is not None)
 
     def fresh(self, position: int) -> Array:
         """Contents for an argument before a run."""
         known = self.initial[position]
         return garbage(self.arguments[position]) if known is None else known
+
+    def wrong(self, position: int, got: Array) -> str | None:
+        """Why what came out at a position is wrong, in one line; None if it is not."""
+        return difference(got, self.outputs[position], self.bounds[position])
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """What a program computes.
+
+    Attributes:
+        cases: the wide draw and the moderate one.
+    """
+
+    arguments: tuple[Argument, ...]
+    cases: tuple[Case, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory that all of it takes."""
+        return sum(case.size_bytes for case in self.cases)
 
 
 def reference(module: Any, seed: str, cache: Path | None = None) -> Reference:
@@ -100,37 +109,22 @@ def reference(module: Any, seed: str, cache: Path | None = None) -> Reference:
     """
     function = module["main"]
     args = arguments(function)
-    rtol = relative_tolerance(function)
     path = cache / f"reference-{_FORMAT}-{seed}.npz" if cache else None
     stored = _load(path, args) if path else None
     if stored is None:
         stored = _compute(module, args, seed)
         if path:
             _save(path, stored)
-    number, keeps, outputs = stored
-    initial = _inputs(args, seed, _RANGES[number])
-    kept = tuple(
-        None if arg.written and not keeps else data for arg, data in zip(args, initial, strict=True)
-    )
-    return Reference(args, kept, outputs, rtol)
-
-
-def arguments(function: Any) -> tuple[Argument, ...]:
-    """Parameters of a PrimFunc.
-
-    Raises:
-        ValueError: one is no tensor, or its shape is not known.
-    """
-    written, bounds = written_positions(function), _index_bounds(function)
-    found = []
-    for i, param in enumerate(function.params):
-        shape = names.param_shape(param)
-        if shape is None or not all(isinstance(n, int) for n in shape):
-            raise ValueError(f"parameter {param.name} is no tensor of known shape")
-        dims = tuple(int(n) for n in shape)
-        dtype = names.param_dtype(param)
-        found.append(Argument(str(param.name), dims, dtype, i in written, bounds.get(i, 0)))
-    return tuple(found)
+    thresholds = thresholds_of(function)
+    cases = []
+    for number, (tried, computed) in enumerate(zip(ranges(function), stored, strict=True)):
+        initial = draw(args, f"{seed}/{number}", tried[computed.range], thresholds)
+        kept = tuple(
+            None if arg.written and not computed.keeps else data
+            for arg, data in zip(args, initial, strict=True)
+        )
+        cases.append(Case(args, kept, computed.outputs, computed.bounds))
+    return Reference(args, tuple(cases))
 
 
 def garbage(argument: Argument) -> Array:
@@ -144,55 +138,13 @@ def garbage(argument: Argument) -> Array:
     return raw.view(dtype).reshape(argument.shape)
 
 
-def difference(got: Array, want: Array, rtol: float) -> str | None:
-    """Why two outputs differ, with the size of the error, in one line; None if they do not."""
-    if got.dtype.kind in "iub":
-        wrong = got != want
-        if not wrong.any():
-            return None
-        at = tuple(int(i) for i in np.argwhere(wrong)[0])
-        return (
-            f"{int(wrong.sum())} of {wrong.size} integers differ, at {at} {got[at]} != {want[at]}"
-        )
-    if _surely_equal(got, want, rtol):
-        return None
-    exact, computed = want.astype(np.float64), got.astype(np.float64)
-    finite = np.isfinite(exact)
-    if not finite.any():
-        return None
-    broken = finite & ~np.isfinite(computed)
-    if broken.any():
-        return f"{int(broken.sum())} of {broken.size} elements are not finite"
-    size = np.abs(np.where(finite, exact, 0.0))
-    rms = math.sqrt(float(np.mean(np.square(size[finite]))))
-    error = np.where(finite, np.abs(computed - exact), 0.0)
-    over = error > rtol * (size + rms)
-    if not over.any():
-        return None
-    at = tuple(int(i) for i in np.unravel_index(np.argmax(error), error.shape))
-    return (
-        f"largest error {error[at]:.3g} at {at}: {computed[at]:.6g} instead of {exact[at]:.6g}; "
-        f"{int(over.sum())} of {over.size} elements are off by more than {rtol:.2g}"
-    )
+def relative_tolerance(function: Any, written: Sequence[int]) -> float:
+    """Of a program whose errors nobody can follow, see the module.
 
-
-def _surely_equal(got: Array, want: Array, rtol: float) -> bool:
-    """Whether floats are so near to each other that nothing more needs to be looked at.
-
-    Takes a tenth of the time of the rule itself, of which it is the strictest case.
+    Args:
+        written: positions of its outputs.
     """
-    if got.dtype != want.dtype or want.dtype not in (np.float32, np.float64) or not want.size:
-        return False
-    flat = want.ravel()
-    with np.errstate(all="ignore"):
-        rms = math.sqrt(float(np.dot(flat, flat)) / flat.size)
-        error = float(np.abs(got.ravel() - flat).max())
-    return math.isfinite(rms) and error <= 0.5 * rtol * rms  # NaN is never less
-
-
-def relative_tolerance(function: Any) -> float:
-    """`rtol` of the module's rule for this program."""
-    terms, dtypes = 0, [names.param_dtype(p) for p in function.params]
+    terms, dtypes = 0, [names.param_dtype(function.params[i]) for i in written]
     for block in names.sblocks(function):
         extents = [
             names.known_int(axis.dom.extent) or 1
@@ -201,105 +153,145 @@ def relative_tolerance(function: Any) -> float:
         ]
         terms += math.prod(extents) if extents else 0
         dtypes += [names.param_dtype(buffer) for buffer in block.alloc_buffers]
-    eps = max((_eps(dtype) for dtype in dtypes if is_float(dtype)), default=0.0)
+    eps = max((eps_of(dtype) for dtype in dtypes if is_float(dtype)), default=0.0)
     return eps * (32 + 8 * math.sqrt(terms))
 
 
-def is_float(dtype: str) -> bool:
-    """Whether a TVM element type is a floating point number."""
-    return "float" in dtype
+@dataclass(frozen=True, slots=True)
+class _Computed:
+    """What came of one draw.
+
+    Attributes:
+        range: number of the range that was taken.
+        keeps: whether old contents of outputs come through.
+    """
+
+    range: int
+    keeps: bool
+    outputs: dict[int, Array]
+    bounds: dict[int, Array | None]
 
 
-def numpy_dtype(dtype: str) -> np.dtype[Any]:
-    """The numpy type of a TVM element type; the small floats come from `ml_dtypes`."""
-    try:
-        return np.dtype(dtype)
-    except TypeError:
-        import ml_dtypes
+class _Program:
+    """The unscheduled program, compiled, with bounds where they are known."""
 
-        kind: np.dtype[Any] = np.dtype(getattr(ml_dtypes, dtype))
-        return kind
+    def __init__(self, module: Any, args: tuple[Argument, ...]) -> None:
+        import tvm
+
+        self.args = args
+        # In an order of loops that does not take minutes; every sum still adds its terms in order.
+        module = interchanged(module)
+        written = [i for i, arg in enumerate(args) if arg.written]
+        self._rtol = relative_tolerance(module["main"], written)
+        self._bounded: Bounded | None = None
+        try:
+            bounded = with_bounds(module["main"], written)
+            self._library = compiled(tvm.IRModule({"main": bounded.function}))
+            self._bounded = bounded
+        except (Unbounded, tvm.error.InternalError) as error:
+            _log.warning("errors are bounded coarsely: %s", first_line(error))
+            self._library = compiled(module)
+
+    def run(self, contents: Sequence[Array]) -> tuple[dict[int, Array], dict[int, Array | None]]:
+        """Outputs and their bounds."""
+        import tvm
+
+        tensors = [tvm.runtime.tensor(data) for data in contents]
+        extra = [tvm.runtime.tensor(data) for data in self._shadows(contents)]
+        self._library["main"](*tensors, *extra)
+        outputs = {i: tensors[i].numpy() for i, arg in enumerate(self.args) if arg.written}
+        return outputs, self._bounds(outputs, [tensor.numpy() for tensor in extra])
+
+    def _shadows(self, contents: Sequence[Array]) -> list[Array]:
+        """What bounds are before a run: of exact contents."""
+        if self._bounded is None:
+            return []
+        made = []
+        for i, shadow in self._bounded.shadows.items():
+            for tensor in shadow.tensors:
+                if tensor is shadow.exact:
+                    made.append(contents[i].astype(self._bounded.wide))
+                else:
+                    made.append(np.zeros(contents[i].shape, self._bounded.wide))
+        return made
+
+    def _bounds(self, outputs: dict[int, Array], extra: list[Array]) -> dict[int, Array | None]:
+        if self._bounded is None:
+            return {i: self._coarse(output) for i, output in outputs.items()}
+        bounds: dict[int, Array | None] = dict.fromkeys(outputs)
+        for i, shadow in self._bounded.shadows.items():
+            count = len(shadow.tensors)
+            parts, extra = extra[:count], extra[count:]
+            with np.errstate(all="ignore"):
+                total = outputs[i].astype(self._bounded.wide)
+                bound = shadow.bound(total, parts, np.sqrt, np.abs)
+                bound[np.isnan(bound)] = np.inf
+            bounds[i] = bound + _least(self.args[i].dtype)
+        return bounds
+
+    def _coarse(self, output: Array) -> Array | None:
+        if output.dtype.kind in "iub":
+            return None
+        size = np.abs(output.astype(np.float64))
+        size[~np.isfinite(size)] = 0.0
+        bound: Array = self._rtol * (size + math.sqrt(float(np.mean(np.square(size)))))
+        return bound
 
 
-def _eps(dtype: str) -> float:
-    kind = numpy_dtype(dtype)
-    if kind.kind == "f":
-        return float(np.finfo(kind).eps)
-    import ml_dtypes
-
-    return float(ml_dtypes.finfo(kind).eps)  # type: ignore[no-untyped-call]
-
-
-def _inputs(args: Sequence[Argument], seed: str, limits: tuple[float, float]) -> list[Array]:
-    """Seeded contents of every argument, outputs too."""
-    digest = hashlib.sha256(seed.encode()).digest()
-    random = np.random.default_rng(int.from_bytes(digest[:8], "big"))
-    return [_draw(arg, random, limits) for arg in args]
-
-
-def _draw(arg: Argument, random: np.random.Generator, limits: tuple[float, float]) -> Array:
-    dtype = numpy_dtype(arg.dtype)
-    if is_float(arg.dtype):
-        low, high = limits
-        drawn = random.random(arg.shape, dtype=np.float32) * (high - low) + low
-        return drawn.astype(dtype)
-    low_int, high_int = (0, arg.bound) if arg.bound else (-4, 5)
-    if dtype.kind in "ub":
-        low_int, high_int = 0, 2 if dtype.kind == "b" else max(high_int, 1)
-    return random.integers(low_int, high_int, arg.shape).astype(dtype)
+def _least(dtype: str) -> float:
+    """What numbers that are too small for a float type err by, whatever they are."""
+    if not is_float(dtype):
+        return 0.0
+    limits = limits_of(dtype)
+    # Formulas for vectors give no subnormals in float32, see `spaces.fast_math`.
+    flushed = limits.smallest_normal if dtype == "float32" else limits.smallest_subnormal
+    return 2 * float(flushed)
 
 
 def compiled(module: Any) -> Any:
-    """A module without a schedule, in an order of loops that does not take minutes, for all that
-    this machine's CPU has and on all threads: a `tvm.runtime.Executable`.
+    """A module without a schedule, compiled for all that this machine's CPU has: a
+    `tvm.runtime.Executable`.
 
-    Every sum still adds its terms in order, and nothing is done to the code but what TVM does to
-    any: it goes through none of the passes whose results it judges.
+    Nothing is done to the code but what TVM does to any: it goes through none of the passes whose
+    results it judges.
     """
     import tvm
 
-    return tvm.compile(interchanged(module), target=parse_target(resolve_target("llvm")))
+    return tvm.compile(module, target=parse_target(resolve_target("llvm")))
 
 
-_Computed = tuple[int, bool, dict[int, Array]]
-"""Number of the input range, whether old contents of outputs come through, outputs."""
-
-
-def _compute(module: Any, args: tuple[Argument, ...], seed: str) -> _Computed:
-    library = compiled(module)
-    best: _Computed | None = None
-    fewest = math.inf
-    for number, limits in enumerate(_RANGES):
-        inputs = _inputs(args, seed, limits)
-        keeps, outputs = _outputs(library, args, inputs)
-        broken = sum(int((~np.isfinite(o.astype(np.float64))).sum()) for o in outputs.values())
-        if broken < fewest:
-            best, fewest = (number, keeps, outputs), broken
-        if broken == 0:
-            break
-    assert best is not None
-    return best
+def _compute(module: Any, args: tuple[Argument, ...], seed: str) -> list[_Computed]:
+    program = _Program(module, args)
+    thresholds = thresholds_of(module["main"])
+    found = []
+    for case, tried in enumerate(ranges(module["main"])):
+        best: _Computed | None = None
+        fewest = math.inf
+        for number, values in enumerate(tried):
+            inputs = draw(args, f"{seed}/{case}", values, thresholds)
+            keeps, outputs, bounds = _outputs(program, inputs)
+            broken = sum(int((~np.isfinite(o.astype(np.float64))).sum()) for o in outputs.values())
+            if broken < fewest:
+                best, fewest = _Computed(number, keeps, outputs, bounds), broken
+            if broken == 0:
+                break
+        assert best is not None
+        found.append(best)
+    return found
 
 
 def _outputs(
-    library: Any, args: tuple[Argument, ...], inputs: Sequence[Array]
-) -> tuple[bool, dict[int, Array]]:
-    """Outputs of one run, and whether what lay in them before comes through."""
+    program: _Program, inputs: Sequence[Array]
+) -> tuple[bool, dict[int, Array], dict[int, Array | None]]:
+    """Whether what lay in outputs before a run comes through, and what one run gives."""
+    args = program.args
     blank = [garbage(a) if a.written else data for a, data in zip(args, inputs, strict=True)]
-    first = _run(library, args, blank)
+    first, bounds = program.run(blank)
     if all(is_float(args[i].dtype) and np.isfinite(o).all() for i, o in first.items()):
-        return False, first  # no NaN of the garbage is left
-    second = _run(library, args, inputs)
+        return False, first, bounds  # no NaN of the garbage is left
+    second, bounds = program.run(inputs)
     same = all(_bits(first[i]) == _bits(second[i]) for i in first)
-    return not same, second
-
-
-def _run(library: Any, args: tuple[Argument, ...], contents: Sequence[Array]) -> dict[int, Array]:
-    import tvm
-
-    tensors = [tvm.runtime.tensor(data) for data in contents]
-    library["main"](*tensors)
-    return {i: tensors[i].numpy() for i, arg in enumerate(args) if arg.written}
+    return not same, second, bounds
 
 
 def _bits(array: Array) -> bytes:
@@ -311,74 +303,41 @@ def _bits(array: Array) -> bytes:
     return exact.tobytes()
 
 
-def _save(path: Path, computed: _Computed) -> None:
+def _save(path: Path, computed: Sequence[_Computed]) -> None:
     """Write whole or not at all; an unwritable cache costs time and nothing else."""
-    number, keeps, outputs = computed
-    raw = {f"output{i}": np.frombuffer(o.tobytes(), np.uint8) for i, o in outputs.items()}
+    raw: dict[str, Array] = {"meta": np.array([[c.range, int(c.keeps)] for c in computed])}
+    for case, known in enumerate(computed):
+        for i, output in known.outputs.items():
+            raw[f"output{case}-{i}"] = np.frombuffer(output.tobytes(), np.uint8)
+        for i, bound in known.bounds.items():
+            if bound is not None:
+                raw[f"bound{case}-{i}"] = bound
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".part", delete=False) as file:
-            np.savez(file, allow_pickle=False, meta=np.array([number, int(keeps)]), **raw)
+            np.savez(file, allow_pickle=False, **raw)
         os.replace(file.name, path)
     except OSError:
         return
 
 
-def _load(path: Path, args: tuple[Argument, ...]) -> _Computed | None:
+def _load(path: Path, args: tuple[Argument, ...]) -> list[_Computed] | None:
+    written = [(i, arg) for i, arg in enumerate(args) if arg.written]
+    found = []
     try:
         with np.load(path, allow_pickle=False) as stored:
-            number, keeps = (int(n) for n in stored["meta"])
-            outputs = {
-                i: stored[f"output{i}"].view(numpy_dtype(arg.dtype)).reshape(arg.shape)
-                for i, arg in enumerate(args)
-                if arg.written
-            }
+            for case, (number, keeps) in enumerate(stored["meta"]):
+                outputs = {
+                    i: stored[f"output{case}-{i}"].view(numpy_dtype(arg.dtype)).reshape(arg.shape)
+                    for i, arg in written
+                }
+                bounds = {
+                    i: stored[name].reshape(arg.shape)
+                    if (name := f"bound{case}-{i}") in stored
+                    else None
+                    for i, arg in written
+                }
+                found.append(_Computed(int(number), bool(keeps), outputs, bounds))
     except (OSError, KeyError, ValueError, zipfile.BadZipFile):
         return None
-    return number, bool(keeps), outputs
-
-
-def written_positions(function: Any) -> set[int]:
-    """Positions of the parameters that a PrimFunc stores to."""
-    import tvm
-    import tvm_ffi
-
-    stored: list[Any] = []
-    visit = (tvm.tirx.BufferStore, lambda store: stored.append(store.buffer))
-    tvm_ffi.structural_walk(function.body, visit)
-    for block in names.sblocks(function):
-        stored += [region.source for region in block.writes]
-    return {i for i, p in enumerate(function.params) if any(p.same_as(b) for b in stored)}
-
-
-def _index_bounds(function: Any) -> dict[int, int]:
-    """For each parameter whose elements index a tensor: the smallest extent that they index."""
-    import tvm
-    import tvm_ffi
-
-    bounds: dict[int, int] = {}
-
-    def look(access: Any) -> None:
-        store = isinstance(access, tvm.tirx.BufferStore)
-        buffer = access.buffer if store else access.source
-        for index, extent in zip(access.indices, names.param_dims(buffer) or (), strict=False):
-            size = names.known_int(extent) or 1
-            for source in _loaded(index):
-                for i, param in enumerate(function.params):
-                    if param.same_as(source):
-                        bounds[i] = min(size, bounds.get(i, size))
-
-    kinds = (tvm.ir.TensorLoad, tvm.tirx.BufferStore)
-    tvm_ffi.structural_walk(function.body, (kinds, look))
-    return bounds
-
-
-def _loaded(index: Any) -> list[Any]:
-    """The tensors that an index expression reads."""
-    import tvm
-    import tvm_ffi
-
-    found: list[Any] = []
-    visit = (tvm.ir.TensorLoad, lambda load: found.append(load.source))
-    tvm_ffi.structural_walk(index, visit)
-    return found
+    return found or None

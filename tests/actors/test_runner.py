@@ -494,6 +494,56 @@ def test_what_passed_twice_is_not_checked_again(
             assert "largest error" in checked("short").error
 
 
+def _clipped(high: float) -> Any:
+    """A program that clips below at 0 and above at a limit."""
+    import tvm
+    from tvm import te, topi
+
+    a = te.placeholder((N, N), name="A")
+    return tvm.IRModule({"main": te.create_prim_func([a, topi.clip(a, 0.0, high)])})
+
+
+@pytest.fixture(scope="module")
+def relu6() -> Task:
+    import tvm
+
+    return Task("relu6", "relu6", tvm.ir.save_json(_clipped(6.0)), TARGET)
+
+
+@pytest.mark.tvm
+def test_a_fault_that_shows_on_one_draw_only_is_found(runner: Runner, relu6: Task) -> None:
+    from spaces.build import build_artifact
+
+    assert run(runner, build_artifact(_clipped(6.0), TARGET), relu6).status is Status.OK
+    measured = run(runner, build_artifact(_clipped(60.0), TARGET), relu6)
+    assert measured.status is Status.WRONG
+    assert "instead of 6" in measured.error
+
+
+@pytest.mark.tvm
+def test_a_slow_kernel_is_checked_on_the_draws_in_turn(
+    tmp_path: Path, relu6: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from actors import run_child
+    from spaces.build import build_artifact
+
+    looked_at: list[float] = []
+
+    def look(case: Any, tensors: Any) -> str:
+        looked_at.append(float(tensors[0].numpy().max()))
+        return how_wrong(case, tensors)
+
+    how_wrong = run_child.how_wrong
+    monkeypatch.setattr(run_child, "how_wrong", look)
+    monkeypatch.setattr(run_child, "_BOTH_S", 0.0)  # slower than that is any
+    child = run_child.RunChild(TARGET, None, tmp_path)
+    child.learn(relu6, ())
+    artifact = build_artifact(_clipped(6.0), TARGET)
+    assert [child.prepare(relu6.key, (), artifact).error for _ in range(3)] == ["", "", ""]
+    wide, moderate = looked_at
+    assert wide > 6 > moderate
+
+
 @pytest.mark.tvm
 def test_what_is_no_artifact_fails(runner: Runner, matmul: Task) -> None:
     measured = run(runner, b"no library", matmul)
@@ -548,5 +598,5 @@ def test_nothing_is_left_on_disk_but_logs_and_references(
         made.close()
     assert os.listdir(temporary) == []
     assert [p.name for p in (tmp_path / "scratch" / "references").iterdir()] == [
-        "reference-1-matmul.npz"
+        "reference-2-matmul.npz"
     ]

@@ -13,8 +13,8 @@ from benchmarks.copies import WAYS, Copy, footprint_bytes
 from benchmarks.race import MetaSchedules, NumpyMatmul, Ours, Racer, run_race
 from benchmarks.suites import Workload, defaults, gemm_shape, workload
 from spaces.defaults import default_candidate
+from spaces.draws import arguments
 from spaces.extract import task_of
-from spaces.reference import arguments
 from tuner.candidate import Candidate
 from tuner.task import Task
 

@@ -10,10 +10,10 @@ import numpy as np
 
 from spaces.build import build_artifact, load_kernel
 from spaces.dims import closed
+from spaces.draws import arguments
 from spaces.knob_space import KnobSpace
 from spaces.knobs import Template
 from spaces.realize import task_module
-from spaces.reference import arguments
 from tuner.task import Task
 
 Array = np.ndarray[Any, Any]

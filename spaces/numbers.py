@@ -1,0 +1,43 @@
+"""Element types of tensors, as NumPy knows them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+def is_float(dtype: str) -> bool:
+    """Whether a TVM element type is a floating point number."""
+    return "float" in dtype
+
+
+def numpy_dtype(dtype: str) -> np.dtype[Any]:
+    """The NumPy type of a TVM element type; the small floats come from `ml_dtypes`."""
+    try:
+        return np.dtype(dtype)
+    except TypeError:
+        import ml_dtypes
+
+        kind: np.dtype[Any] = np.dtype(getattr(ml_dtypes, dtype))
+        return kind
+
+
+def limits_of(dtype: str) -> Any:
+    """What `numpy.finfo` tells of a float type, of the small ones too."""
+    kind = numpy_dtype(dtype)
+    if kind.kind == "f":
+        return np.finfo(kind)
+    import ml_dtypes
+
+    return ml_dtypes.finfo(kind)  # type: ignore[no-untyped-call]
+
+
+def eps_of(dtype: str) -> float:
+    """Distance from 1 to the next larger number of a float type."""
+    return float(limits_of(dtype).eps)
+
+
+def smallest_of(dtype: str) -> float:
+    """Smallest positive number of a float type that has all its digits."""
+    return float(limits_of(dtype).smallest_normal)
