@@ -17,7 +17,8 @@ from typing import Any
 
 import psutil
 
-from cluster.ray_cluster import ENVIRONMENT, LOOPBACK
+from cluster.loopback import LOOPBACK, on_loopback
+from cluster.ray_cluster import ENVIRONMENT
 
 _GONE_S = 10.0
 _ROUNDS = 5
@@ -42,6 +43,8 @@ class LocalFleet:
     def __init__(self, head: Mapping[str, float]) -> None:
         os.environ.update(ALONE)
         os.environ.pop("RAY_ADDRESS", None)
+        self._alone = contextlib.ExitStack()
+        self._alone.enter_context(on_loopback())
         from ray.cluster_utils import Cluster
 
         self._temporary = tempfile.TemporaryDirectory(prefix="fleet-", ignore_cleanup_errors=True)
@@ -130,6 +133,7 @@ class LocalFleet:
             self._cluster.shutdown()
         kill(doomed)
         self._temporary.cleanup()
+        self._alone.close()
 
 
 @contextlib.contextmanager
