@@ -21,7 +21,8 @@ import psutil
 
 from benchmarks.command import say, workplace
 from benchmarks.fleet.autoscaled import autoscaled
-from benchmarks.fleet.local import ALONE, driver, kill, tune_gemm
+from benchmarks.fleet.guard import kill
+from benchmarks.fleet.local import ALONE, driver, tune_gemm
 from tuner.record import Record
 from tuner.run_folder import RunFolder
 from tuner.sqlite_store import SqliteStore

@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.fleet.local import MARK, end_marked, marked
+from benchmarks.fleet.guard import MARK, end_marked, marked
 from cluster.loopback import LOOPBACK
 from cluster.ray_cluster import ENVIRONMENT
 from tests.cluster.sockets import listeners

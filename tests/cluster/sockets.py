@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import psutil
 
-from benchmarks.fleet.local import marked
+from benchmarks.fleet.guard import marked
 from cluster.loopback import is_loopback
 
 _LOOK_EVERY_S = 0.1

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.fleet.local import MARK
+from benchmarks.fleet.guard import MARK
 from cluster import doctor
 from cluster.cli import run
 from cluster.doctor import Answer, Finding, ask_child

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from benchmarks.fleet.local import MARK, marked
+from benchmarks.fleet.guard import MARK, marked
 from cluster.loopback import LOOPBACK
 from cluster.ray_cluster import keeps_to_loopback, ray_cluster, refuse_silence
 from tests.cluster.sockets import listeners, tree

@@ -18,7 +18,7 @@ import numpy as np
 import psutil
 import pytest
 
-from benchmarks.fleet.local import MARK, marked
+from benchmarks.fleet.guard import MARK, marked
 from tests.cluster.sockets import Seen, watched
 
 pytestmark = [pytest.mark.tvm, pytest.mark.ray, pytest.mark.slow]
@@ -237,12 +237,22 @@ class Killed:
     trials: list[tuple[Any, ...]]
 
 
+def wait_for_quiet(mark: str) -> None:
+    """Wait until a kernel is timed, and all else is frozen."""
+    (tracker,) = (p for p in marked(mark) if "tuner.tracker_process" in p.cmdline())
+    deadline_s = time.monotonic() + 60
+    while tracker.status() != psutil.STATUS_STOPPED:
+        assert time.monotonic() < deadline_s, "nothing is timed"
+        time.sleep(0.001)
+
+
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
     run, mark = tmp_path_factory.mktemp("killed") / "run", uuid.uuid4().hex
     with watched(mark) as seen:
         process = start(run, mark=mark)
         refused = tuner("tune", *MODEL, "--target", "llvm", "--run", str(run))
+        wait_for_quiet(mark)
     process.send_signal(signal.SIGKILL)
     process.communicate()
     return Killed(run, mark, seen, refused, trial_keys(run))
