@@ -177,7 +177,7 @@ def test_ray_is_started_and_joined_in_one_file() -> None:
         file.relative_to(ROOT).as_posix()
         for file in files
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("ray.init", "init")
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "ray.init"
     }
     assert found == {"cluster/ray_cluster.py"}
 
