@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 
 import psutil
 
-from benchmarks.fleet.guard import marked
+from benchmarks.fleet.guard import MARK, marked
 from cluster.loopback import is_loopback
 
-_LOOK_EVERY_S = 0.1
+_LOOK_EVERY_S = 0.25
 
 
 @dataclass(frozen=True, order=True)
@@ -61,13 +61,13 @@ class Seen:
 
 
 @contextlib.contextmanager
-def watched(mark: str) -> Iterator[Seen]:
-    """All listeners of processes with this mark, for the length of a block."""
+def watched(mark: str, *, name: str = MARK) -> Iterator[Seen]:
+    """All listeners of processes with this mark in variable `name`, for the length of a block."""
     seen, over = Seen(), threading.Event()
 
     def look() -> None:
         while not over.wait(_LOOK_EVERY_S):
-            seen.listeners |= listeners(marked(mark))
+            seen.listeners |= listeners(marked(mark, name=name))
 
     thread = threading.Thread(target=look)
     thread.start()
