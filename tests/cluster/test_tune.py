@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -237,9 +238,15 @@ class Killed:
     trials: list[tuple[Any, ...]]
 
 
+def is_tracker(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.Error):  # it has just ended
+        return "tuner.tracker_process" in process.cmdline()
+    return False
+
+
 def wait_for_quiet(mark: str) -> None:
     """Wait until a kernel is timed, and all else is frozen."""
-    (tracker,) = (p for p in marked(mark) if "tuner.tracker_process" in p.cmdline())
+    (tracker,) = (p for p in marked(mark) if is_tracker(p))
     deadline_s = time.monotonic() + 60
     while tracker.status() != psutil.STATUS_STOPPED:
         assert time.monotonic() < deadline_s, "nothing is timed"
