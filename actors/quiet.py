@@ -10,9 +10,11 @@ A directory that all workers of a node share holds what they need to know:
 The directory is its user's alone, no file in it is followed to another place, and only processes of
 this user that are children of who registered them are stopped: nobody else can have one frozen.
 A section takes the lock, stops the process groups that are registered, and lets them go on when
-it is over. If its holder dies the kernel frees the lock, and the supervisor of each frozen
-process, who looks every tenth of a second through `watch`, thaws it. A section that runs over its
-limit is broken in the same way: a stopped or wedged holder cannot keep a node frozen.
+it is over. If its holder dies the kernel frees the lock, and the first supervisor of a frozen
+process who looks, every tenth of a second through `watch`, thaws all there are, those of other
+runs too. A section that runs over its limit is broken in the same way: a stopped or wedged holder
+cannot keep a node frozen. Who registers a process that may outlive him sees to it that it goes on
+without him: a child is killed with its supervisor, `tuner.tracking` has somebody wake the tracker.
 
 Frozen time is counted on the system's monotonic clock, which all processes of a machine share,
 so that supervisors can add it to their deadlines. It is counted whole for everybody: a process
@@ -60,6 +62,7 @@ class Quiet:
     def __init__(self, directory: Path, *, limit_s: float = 60.0) -> None:
         self.limit_s = limit_s
         self._directory = directory
+        self._mine: set[int] = set()
         make_own(directory)
 
     def register(self, pid: int) -> None:
@@ -70,12 +73,14 @@ class Quiet:
         born = _started_at(pid)
         if born is None:
             return
+        self._mine.add(pid)
         write_bytes(self._directory / str(pid), f"{born} {os.getpid()}".encode())
         if self._in_section():
             _send(pid, signal.SIGSTOP)
 
     def unregister(self, pid: int) -> None:
         """Forget a process; harmless if it is not known."""
+        self._mine.discard(pid)
         (self._directory / str(pid)).unlink(missing_ok=True)
 
     @contextlib.contextmanager
@@ -105,7 +110,8 @@ class Quiet:
                 yield
             finally:
                 self._settle_clock()
-                for pid in self._registered():
+                # One that was killed meanwhile is not registered any more; its group may live.
+                for pid in {*frozen, *self._registered()}:
                     _send(pid, signal.SIGCONT)
 
     def frozen_s(self) -> float:
@@ -113,22 +119,27 @@ class Quiet:
         total_s, since_s, limit_s = self._read_clock()
         return total_s + _elapsed(since_s, limit_s)
 
-    def thaw_if_abandoned(self, pid: int) -> None:
-        """Let a process go on if the section that froze it lost its holder or ran over."""
+    def thaw_if_abandoned(self) -> None:
+        """Let all processes go on if the section that froze them lost its holder or ran over."""
         _, since_s, limit_s = self._read_clock()
         overrun = since_s > 0 and _elapsed(since_s, limit_s) >= limit_s
         with self._locked(0.0) as held:
             if held:
                 self._settle_clock()
-            if (held or overrun) and _is_stopped(pid):
-                _send(pid, signal.SIGCONT)
+            for pid in self._registered() if held or overrun else ():
+                if _is_stopped(pid):
+                    _send(pid, signal.SIGCONT)
 
-    def watch(self, pid: int) -> Callable[[], float]:
-        """For who waits for a process: `frozen_s` that also thaws it where that is due."""
+    def watch(self, pid: int | None = None) -> Callable[[], float]:
+        """For who waits for a process: `frozen_s` that also thaws it where that is due.
+
+        Args:
+            pid: the process; None means each that was registered through this object.
+        """
 
         def frozen_s() -> float:
-            if _is_stopped(pid):
-                self.thaw_if_abandoned(pid)
+            if any(_is_stopped(one) for one in (tuple(self._mine) if pid is None else (pid,))):
+                self.thaw_if_abandoned()
             return self.frozen_s()
 
         return frozen_s
@@ -155,17 +166,21 @@ class Quiet:
             os.close(fd)
 
     def _registered(self) -> list[int]:
-        """Registered processes that live; files of those that do not are removed."""
+        """Registered processes that live; files of those that do not are removed, and what those
+        had started goes on, which nobody else would see to."""
         living = []
         for path in self._directory.iterdir():
             if not path.name.isdigit():
                 continue
             pid = int(path.name)
             with contextlib.suppress(FileNotFoundError):
-                if _told(path)[0] == _started_at(pid):
+                born = _started_at(pid)
+                if _told(path)[0] == born:
                     living.append(pid)
-                else:  # it ended, and its number may be another's by now
-                    path.unlink()
+                    continue
+                if born is None:  # else its number is another's by now, and of no group of its
+                    _send(pid, signal.SIGCONT)
+                path.unlink()
         return living
 
     def _in_section(self) -> bool:
@@ -264,15 +279,12 @@ def _is_stopped(pid: int) -> bool:
 
 
 def _send(pid: int, number: signal.Signals) -> bool:
-    """Signal a process, and its group where it leads one; False if it is gone."""
-    try:
-        if os.getpgid(pid) == pid:
-            os.killpg(pid, number)
-        else:
-            os.kill(pid, number)
-    except (ProcessLookupError, PermissionError):
-        return False
-    return True
+    """Signal a process, with the group that it leads or led; False if there is nobody."""
+    for send in (os.killpg, os.kill):  # a group keeps its number after its leader has gone
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            send(pid, number)
+            return True
+    return False
 
 
 def _wait_stopped(pids: Collection[int]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import logging
 import os
 import socket
@@ -11,14 +10,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from cluster.lean_head import lean_head
+from cluster.loopback import LOOPBACK, is_loopback, on_loopback, refuse_elsewhere
 from tuner.errors import TunerError
 
 if TYPE_CHECKING:
     import psutil
 
-# For all its name, this is what makes every listener of a local cluster bind to 127.0.0.1 on
-# Linux; `_node_ip_address` does not. Other machines do not reach such a process.
-LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 # Ray reads these when it starts, on every cluster that we use.
 ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -45,19 +42,25 @@ def ray_cluster(address: str, *, measure_slots: int = 1) -> Iterator[None]:
         measure_slots: how many kernels an embedded cluster may time at once.
 
     Raises:
-        TunerError: no cluster answers there, or none can be started.
+        TunerError: no cluster answers there, none can be started, or this process is connected
+            to one already.
     """
-    for name, value in environment_for(_named(address)).items():
+    for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-    import ray
-
     embedded = is_embedded(address)
-    try:
-        _connect(address, embedded, measure_slots)
-        yield
-    finally:
-        with _no_process_left(embedded):
-            ray.shutdown()
+    with on_loopback() if keeps_to_loopback(address) else contextlib.nullcontext():
+        import ray
+
+        if ray.is_initialized():  # by whoever called us: that one is not ours to shut down
+            raise TunerError(
+                "this process is connected to a Ray cluster already: call ray.shutdown() first"
+            )
+        try:
+            _connect(address, embedded, measure_slots)
+            yield
+        finally:
+            with _no_process_left(embedded):
+                ray.shutdown()
 
 
 def is_embedded(address: str) -> bool:
@@ -73,6 +76,7 @@ def _connect(address: str, embedded: bool, measure_slots: int) -> None:
             # "local" and not nothing: a stale address file of a dead cluster would be tried.
             with lean_head():
                 ray.init("local", **_local_settings(measure_slots))
+            refuse_elsewhere()
         else:
             refuse_silence(address, timeout_s=_CONNECT_S)
             ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
@@ -119,18 +123,16 @@ def _raylets(embedded: bool) -> list[psutil.Process]:
     return found
 
 
-def environment_for(address: str) -> dict[str, str]:
-    """What a process that uses the cluster at `local` or `HOST:PORT` needs in its environment."""
-    return {**ENVIRONMENT, **(LOOPBACK if _on_loopback(address) else {})}
+def keeps_to_loopback(address: str) -> bool:
+    """Whether this process and a cluster speak on loopback only, which no other machine reaches.
 
-
-def _on_loopback(address: str) -> bool:
-    """Whether a cluster is one of this machine alone."""
-    host, _ = _host_and_port(address)
-    try:
-        return address == "local" or host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    A cluster that is there may be on this machine's loopback and on others' networks too: a user
+    says so by `RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=1`. One of our own never is.
+    """
+    if is_embedded(address):
+        return True
+    chosen = {name: os.environ.get(name, value) for name, value in LOOPBACK.items()}
+    return chosen == LOOPBACK and is_loopback(_host_and_port(_named(address))[0])
 
 
 def _named(address: str) -> str:

@@ -338,7 +338,7 @@ def _learner(order: SearchOrder, run: RunFolder) -> ProcessLearner:
         seed=order.seed,
         base=order.base_model,
         log=log,
-        frozen_s=quiet.frozen_s,
+        frozen_s=quiet.watch(),
         on_start=quiet.register,
     )
 

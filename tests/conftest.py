@@ -1,16 +1,21 @@
 """Property tests draw the same examples each time, so that a passing revision goes on passing.
 
-`make fuzz` draws others. None has a deadline: a busy machine is no defect.
+`make fuzz` draws others. None has a deadline: a busy machine is no defect. However a process of
+tests ends, what it started ends with it.
 """
 
 from __future__ import annotations
 
 import os
+import subprocess
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from benchmarks.fleet.guard import start_guard
 
 os.environ["TUNER_STRICT"] = "1"  # a mistake of ours in a template is none that tests pass over
 settings.register_profile("steady", derandomize=True, deadline=None)
@@ -18,6 +23,23 @@ settings.register_profile("fuzz", derandomize=False, print_blob=True, deadline=N
 settings.load_profile("steady")
 
 _HERE = Path(__file__).parent
+_MARK = "TUNER_TESTS_MARK"
+_GUARD = pytest.StashKey[subprocess.Popen[bytes]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Ray heads and drivers of tests would outlive one that is killed."""
+    mark = uuid.uuid4().hex
+    config.stash[_GUARD] = start_guard(mark, name=_MARK)
+    os.environ[_MARK] = mark
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Its own end is the guard's, too."""
+    guard = config.stash[_GUARD]
+    assert guard.stdin is not None
+    guard.stdin.close()
+    guard.wait()
 
 
 @pytest.fixture(autouse=True)

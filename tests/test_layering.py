@@ -171,6 +171,18 @@ def test_some_libraries_are_known_to_one_file_only(found: list[Import]) -> None:
     assert in_more_than_one_file(found) == []
 
 
+def test_ray_is_started_and_joined_in_one_file() -> None:
+    """The one that keeps it on loopback; elsewhere Ray would take whatever address it likes."""
+    files = [f for name in (*ORDER, "benchmarks", "examples") for f in (ROOT / name).rglob("*.py")]
+    found = {
+        file.relative_to(ROOT).as_posix()
+        for file in files
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "ray.init"
+    }
+    assert found == {"cluster/ray_cluster.py"}
+
+
 def test_no_modules_import_each_other_in_a_circle(found: list[Import]) -> None:
     assert cycle(ROOT, found) == []
 

@@ -3,7 +3,8 @@
 Started by `tuner.tracking.TrackerProcess` it follows the spool while its parent lives. A byte on
 standard input says that the session is over: it pushes what is left and exits; the parent holds
 the deadline and may kill it at any moment. If the parent is gone without a word it pushes for a
-few seconds more, then leaves the rest for the next start.
+few seconds more, then leaves the rest for the next start. It may be stopped while its parent is
+killed: who waits for its lock wakes it.
 
 By hand, `--drain SECONDS` pushes what an earlier session left behind.
 """
@@ -126,11 +127,14 @@ def _on_alarm(_signal: int, _frame: FrameType | None) -> None:
 
 
 @contextlib.contextmanager
-def sole_tracker(path: Path, go_on: Callable[[], bool], *, thaw: bool) -> Iterator[bool]:
+def sole_tracker(path: Path, go_on: Callable[[], bool], *, parent: int) -> Iterator[bool]:
     """Hold the run's tracker lock; gives False where `go_on` said to stop waiting for it.
 
-    With `thaw`, whoever holds it is woken: a tracker that was stopped while its session was
-    killed would hold it for ever.
+    A tracker that was stopped while its session was killed would hold it for ever, and is woken.
+
+    Args:
+        parent: the session that this tracker works for, and which holds the run, so that whoever
+            has the lock is of an earlier one; 0 for none.
     """
     with path.open("a+") as file:
         held = False
@@ -141,19 +145,26 @@ def sole_tracker(path: Path, go_on: Callable[[], bool], *, thaw: bool) -> Iterat
             except OSError:
                 if not go_on():
                     break
-                if thaw:
-                    _thaw(path)
+                _thaw(path, orphans_only=not parent)
         if held:
             file.truncate(0)
-            file.write(str(os.getpid()))
+            file.write(f"{os.getpid()} {parent}")
             file.flush()
         yield held
 
 
-def _thaw(path: Path) -> None:
+def _thaw(path: Path, *, orphans_only: bool) -> None:
+    """Wake the tracker that holds the lock; that of a living session is stopped for a reason."""
     # It may be only just starting, or have just gone: the lock will tell.
     with contextlib.suppress(OSError, ValueError):
-        os.kill(int(path.read_text()), signal.SIGCONT)
+        pid, *parent = map(int, path.read_text().split())
+        if not orphans_only or [_parent_of(pid)] != parent:
+            os.kill(pid, signal.SIGCONT)
+
+
+def _parent_of(pid: int) -> int:
+    stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    return int(stat.rpartition(")")[2].split()[1])
 
 
 def _run(run_dir: Path, *, parent: int, drain_s: float) -> bool:
@@ -169,7 +180,7 @@ def _run(run_dir: Path, *, parent: int, drain_s: float) -> bool:
         leash.wait(_RETRY_S)
         return not leash.orphan
 
-    with sole_tracker(paths.lock, go_on, thaw=leash is not None) as held:
+    with sole_tracker(paths.lock, go_on, parent=parent) as held:
         progress = load_progress(paths, target.identity)
         if not held:
             _log.warning("another tracker is at work on this run")
@@ -201,8 +212,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.environ.update(quiet_environment())
     signal.signal(signal.SIGALRM, _on_alarm)
     if args.parent:
-        # Ctrl-C goes to the whole group; this one ends when its parent says so.
+        # Ctrl-C goes to the whole group; this one ends when its parent says so. The kernel hangs
+        # up on a group whose leader was killed while this one was stopped.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
         os.nice(10)
     terminal = os.dup(sys.stdout.fileno())
     log = os.open(paths.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)

@@ -39,6 +39,14 @@ __all__ = [
 ]
 
 _SCHEMES = ("http", "https", "sqlite", "postgresql", "mysql", "mssql", "databricks")
+_WAKE = """
+trap '' HUP INT TERM
+read -r over && exit
+tries=150
+while [ $tries -gt 0 ] && kill -CONT "$0" 2>/dev/null; do sleep 1; tries=$((tries - 1)); done
+"""
+"""A shell that waits for a line, which says that all is over. If its input ends without one, who
+held the other end was killed: it wakes the process `$0` until that is gone."""
 _REAP_S = 0.5
 """Kept back from a deadline, to end a process that will not end by itself."""
 
@@ -62,13 +70,21 @@ class TrackerProcess:
     """The process that empties a run's spool while the session goes on.
 
     It may be stopped and continued with signals at any time, and killed: what it pushed is
-    noted, the rest is still in the spool. None of the methods raises.
+    noted, the rest is still in the spool. If this process is killed while it is stopped, somebody
+    wakes it, so that it sees that it is alone. None of the methods raises.
     """
 
-    def __init__(self, run_dir: Path, process: subprocess.Popen[bytes] | None, error: str) -> None:
+    def __init__(
+        self,
+        run_dir: Path,
+        process: subprocess.Popen[bytes] | None,
+        waker: subprocess.Popen[bytes] | None,
+        error: str,
+    ) -> None:
         """Use `start`."""
         self._run_dir = run_dir
         self._process = process
+        self._waker = waker
         self._error = error
 
     @classmethod
@@ -83,8 +99,8 @@ class TrackerProcess:
             Target(uri, experiment).save(paths)
             process = _spawn(run_dir, "--parent", str(os.getpid()), stdin=subprocess.PIPE)
         except OSError as error:
-            return cls(run_dir, None, f"the tracker cannot start: {error}")
-        return cls(run_dir, process, "")
+            return cls(run_dir, None, None, f"the tracker cannot start: {error}")
+        return cls(run_dir, process, _start_waker(process.pid), "")
 
     @property
     def pid(self) -> int | None:
@@ -106,6 +122,10 @@ class TrackerProcess:
                 with contextlib.suppress(OSError):
                     process.stdin.close()
             _end_by(process, deadline)
+        waker, self._waker = self._waker, None
+        if waker is not None:
+            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+                waker.communicate(b"over\n", _REAP_S)
         outcome = _outcome(self._run_dir, self._error)
         left_s = deadline - time.monotonic()
         if outcome.pending and left_s > 2 * _REAP_S:
@@ -140,6 +160,19 @@ def _spawn(run_dir: Path, *arguments: str, stdin: int) -> subprocess.Popen[bytes
             bufsize=0,
             env={**os.environ, **quiet_environment(), "PYTHONPATH": path},
         )
+
+
+def _start_waker(pid: int) -> subprocess.Popen[bytes] | None:
+    """Have a process woken if we are killed; None where there is no shell to do it."""
+    try:
+        return subprocess.Popen(
+            ["/bin/sh", "-c", _WAKE, str(pid)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+    except OSError:
+        return None
 
 
 def _end_by(process: subprocess.Popen[bytes], deadline: float) -> None:

@@ -17,7 +17,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.fleet.local import ALONE, MARK, end_marked
+from benchmarks.fleet.guard import MARK, end_marked, start_guard
+from benchmarks.fleet.local import ALONE
 from tuner.errors import TunerError
 
 _START_S = 90.0
@@ -61,11 +62,12 @@ def autoscaled(
             ),
             f"--num-cpus={int(head.get('CPU', 0))}",
         ]
-        try:
-            _start(command, environment)
-            yield f"127.0.0.1:{_PORT}"
-        finally:
-            end_marked(mark)
+        with start_guard(mark):  # it leaves this process: nothing else would end with it
+            try:
+                _start(command, environment)
+                yield f"127.0.0.1:{_PORT}"
+            finally:
+                end_marked(mark)
 
 
 def _start(command: list[str], environment: Mapping[str, str]) -> None:

@@ -21,7 +21,9 @@ import psutil
 
 from benchmarks.command import say, workplace
 from benchmarks.fleet.autoscaled import autoscaled
-from benchmarks.fleet.local import ALONE, driver, kill, tune_gemm
+from benchmarks.fleet.guard import kill
+from benchmarks.fleet.local import ALONE, driver, tune_gemm
+from cluster.ray_cluster import ray_cluster
 from tuner.record import Record
 from tuner.run_folder import RunFolder
 from tuner.sqlite_store import SqliteStore
@@ -40,15 +42,13 @@ def flags(parser: argparse.ArgumentParser) -> None:
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Tune, and look at the machines meanwhile."""
-    os.environ.update(ALONE)  # which Ray reads when it is imported
-    import ray
-
+    os.environ.update(ALONE)
     with (
         workplace(options.run) as folder,
         autoscaled({"CPU": 1}, _WORKER, least=1, most=_MOST, idle_s=_IDLE_S) as address,
+        ray_cluster(address),
     ):
         run = folder / "run"
-        ray.init(address, log_to_driver=False)
         started_s, started_wall_s = time.monotonic(), time.time()
         search = driver(
             address, tune_gemm(options.size, run, trials=options.trials), out=folder / "log"
@@ -59,7 +59,6 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             back = _shrunk(timeline, started_s)
         finally:
             kill([search])
-            ray.shutdown()
         said = (folder / "log").read_text(errors="replace").strip()[-300:]
         records = _records(run) if code == 0 else []
     machines = [count for _, count in timeline]

@@ -20,7 +20,8 @@ from typing import Any
 import psutil
 
 from benchmarks.command import say, workplace
-from benchmarks.fleet.local import driver, kill, local_fleet, tune_gemm
+from benchmarks.fleet.guard import kill
+from benchmarks.fleet.local import driver, local_fleet, tune_gemm
 from tuner.errors import TunerError
 from tuner.run_folder import RunFolder
 

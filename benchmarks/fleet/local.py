@@ -17,13 +17,11 @@ from typing import Any
 
 import psutil
 
-from cluster.ray_cluster import ENVIRONMENT, LOOPBACK
+from benchmarks.fleet.guard import kill
+from cluster.loopback import LOOPBACK, on_loopback
+from cluster.ray_cluster import ENVIRONMENT
 
-_GONE_S = 10.0
-_ROUNDS = 5
 _OBJECT_STORE_BYTES = 128 << 20
-MARK = "TUNER_FLEET_MARK"
-"""Variable that all processes of a cluster inherit, so that they are found again."""
 ALONE = {
     **ENVIRONMENT,
     **LOOPBACK,
@@ -42,6 +40,8 @@ class LocalFleet:
     def __init__(self, head: Mapping[str, float]) -> None:
         os.environ.update(ALONE)
         os.environ.pop("RAY_ADDRESS", None)
+        self._alone = contextlib.ExitStack()
+        self._alone.enter_context(on_loopback())
         from ray.cluster_utils import Cluster
 
         self._temporary = tempfile.TemporaryDirectory(prefix="fleet-", ignore_cleanup_errors=True)
@@ -130,6 +130,7 @@ class LocalFleet:
             self._cluster.shutdown()
         kill(doomed)
         self._temporary.cleanup()
+        self._alone.close()
 
 
 @contextlib.contextmanager
@@ -140,32 +141,6 @@ def local_fleet(head: Mapping[str, float]) -> Iterator[LocalFleet]:
         yield fleet
     finally:
         fleet.close()
-
-
-def kill(processes: Sequence[psutil.Process]) -> None:
-    """End processes at once, each by its own number, and wait until they are gone."""
-    for process in processes:
-        with contextlib.suppress(psutil.Error):
-            process.kill()
-    psutil.wait_procs(processes, timeout=_GONE_S)
-
-
-def marked(mark: str) -> list[psutil.Process]:
-    """Processes that inherited this mark, this one aside."""
-    found = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            if process.pid != os.getpid() and process.environ().get(MARK) == mark:
-                found.append(process)
-    return found
-
-
-def end_marked(mark: str) -> None:
-    """End all processes with this mark, those as well that they start while they are ended."""
-    for _ in range(_ROUNDS):
-        if not (found := marked(mark)):
-            return
-        kill(found)
 
 
 def tune_gemm(size: int, run: Path | str, *, trials: int, time_budget: str = "1h") -> list[str]:

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.command import say, workplace
-from benchmarks.fleet.local import driver, kill, local_fleet, tune_gemm
+from benchmarks.fleet.guard import kill
+from benchmarks.fleet.local import driver, local_fleet, tune_gemm
 from tuner.errors import TunerError
 from tuner.run_folder import RunFolder
 from tuner.sqlite_store import SqliteStore

@@ -12,7 +12,8 @@ from typing import Any
 
 import psutil
 
-from benchmarks.fleet.local import LocalFleet, kill
+from benchmarks.fleet.guard import kill
+from benchmarks.fleet.local import LocalFleet
 from benchmarks.process_tree import kind_of
 from cluster.spot_notice import Notice, drain, find_raylet
 

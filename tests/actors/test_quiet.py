@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
 import subprocess
@@ -82,6 +83,18 @@ def busy(tmp_path: Path) -> Iterator[Busy]:
     made.stop()
 
 
+@pytest.fixture
+def subreaper() -> Iterator[None]:
+    """Orphans become this process's. Of others the kernel itself lets a stopped group go on."""
+    prctl, set_child_subreaper = ctypes.CDLL(None).prctl, 36
+    assert prctl(set_child_subreaper, 1, 0, 0, 0) == 0
+    yield
+    prctl(set_child_subreaper, 0, 0, 0, 0)
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
 @contextlib.contextmanager
 def holder(directory: Path, limit_s: float = 60.0) -> Iterator[subprocess.Popen[bytes]]:
     """Another process inside a section."""
@@ -115,6 +128,44 @@ def test_what_a_process_started_stands_still_with_it(quiet: Quiet, tmp_path: Pat
         quiet.register(parent.pid)
         with quiet.section(WAIT_S):
             assert not parent.moves()
+        until(parent.moves)
+    finally:
+        parent.stop()
+
+
+def test_what_a_killed_process_had_started_goes_on(
+    quiet: Quiet, tmp_path: Path, subreaper: None
+) -> None:
+    """A linker, say, of a builder's child that is killed for its memory."""
+    code = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {BUSY!r}])"
+    parent = Busy(tmp_path / "grandchild.out", code)
+    quiet.register(parent.pid)
+    try:
+        with quiet.section(WAIT_S):
+            os.kill(parent.pid, signal.SIGKILL)
+            parent.process.wait()
+            assert not parent.moves()
+        until(parent.moves)
+        with holder(tmp_path / "quiet"):
+            assert parent.moves(), "it is of no process that is registered"
+    finally:
+        parent.stop()
+
+
+def test_what_a_killed_process_had_started_goes_on_without_the_holder(
+    quiet: Quiet, tmp_path: Path, subreaper: None
+) -> None:
+    code = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {BUSY!r}])"
+    parent = Busy(tmp_path / "grandchild.out", code)
+    quiet.register(parent.pid)
+    try:
+        with holder(tmp_path / "quiet") as process:
+            os.kill(parent.pid, signal.SIGKILL)
+            parent.process.wait()
+            process.kill()
+            process.wait()
+        assert not parent.moves()
+        quiet.thaw_if_abandoned()
         until(parent.moves)
     finally:
         parent.stop()
@@ -233,6 +284,26 @@ def test_a_killed_holder_leaves_nothing_frozen(quiet: Quiet, busy: Busy, tmp_pat
     settled = watch()
     time.sleep(0.02)
     assert watch() == settled, "the clock of a dead section stands"
+
+
+@pytest.mark.parametrize("by_number", [True, False])
+def test_who_notices_that_the_holder_was_killed_thaws_all(
+    quiet: Quiet, busy: Busy, tmp_path: Path, by_number: bool
+) -> None:
+    """Others have nobody who watches: a tracker whose session was killed as well."""
+    forsaken = Busy(tmp_path / "forsaken.out")
+    try:
+        Quiet(tmp_path / "quiet").register(forsaken.pid)
+        quiet.register(busy.pid)
+        watch = quiet.watch(busy.pid if by_number else None)
+        with holder(tmp_path / "quiet") as process:
+            assert not forsaken.moves()
+            process.kill()
+            process.wait()
+            until(lambda: watch() >= 0 and busy.moves())
+            until(forsaken.moves)
+    finally:
+        forsaken.stop()
 
 
 def test_a_holder_that_is_stuck_is_overruled(busy: Busy, tmp_path: Path) -> None:

@@ -17,10 +17,10 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
-
-from benchmarks.fleet.local import MARK, end_marked, marked
-from cluster.ray_cluster import ENVIRONMENT, LOOPBACK
+from benchmarks.fleet.guard import MARK, end_marked, marked
+from cluster.loopback import LOOPBACK
+from cluster.ray_cluster import ENVIRONMENT
+from tests.cluster.sockets import listeners
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -67,8 +67,10 @@ def ray_head() -> Iterator[dict[str, str]]:
         try:
             wait_until_started(head, log)
             wait_for_jobs_server(dashboard)
-            assert set(listeners(mark)) <= {"127.0.0.1", "::1"}
+            assert listeners(marked(mark))
+            refuse_outside(mark)
             yield environment
+            refuse_outside(mark)  # all that was at work meanwhile, too
         finally:
             head.send_signal(signal.SIGTERM)
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -101,10 +103,6 @@ def wait_for_jobs_server(port: int) -> None:
             time.sleep(0.2)
 
 
-def listeners(mark: str) -> Iterator[str]:
-    """Addresses that processes with this mark accept connections on."""
-    for process in marked(mark):
-        with contextlib.suppress(psutil.Error):
-            for line in process.net_connections("tcp"):
-                if line.status == psutil.CONN_LISTEN:
-                    yield line.laddr.ip.removeprefix("::ffff:")
+def refuse_outside(mark: str) -> None:
+    """Look where processes with this mark listen."""
+    assert [one for one in listeners(marked(mark)) if one.outside] == []

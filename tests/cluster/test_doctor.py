@@ -10,14 +10,17 @@ import shutil
 import signal
 import sys
 import threading
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from benchmarks.fleet.guard import MARK
 from cluster import doctor
 from cluster.cli import run
 from cluster.doctor import Answer, Finding, ask_child
+from tests.cluster.sockets import watched
 
 
 def levels(findings: Iterator[Finding]) -> list[tuple[str, str]]:
@@ -205,8 +208,13 @@ def test_this_machine(tmp_path: Path) -> None:
 
 @pytest.mark.ray
 @pytest.mark.slow
-def test_ray_starts_here() -> None:
-    assert doctor.ray(ask_child, full=True).level == "ok"
+def test_ray_starts_here_on_loopback_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    mark = uuid.uuid4().hex
+    monkeypatch.setenv(MARK, mark)
+    with watched(mark) as seen:
+        assert doctor.ray(ask_child, full=True).level == "ok"
+    assert {"raylet", "gcs_server"} <= {one.process for one in seen.listeners}
+    assert seen.outside == []
 
 
 def test_the_child_is_gone_after_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from cluster.ray_cluster import ENVIRONMENT, LOOPBACK
+from cluster.loopback import LOOPBACK
+from cluster.ray_cluster import ENVIRONMENT
 from tests.cluster.fleet_configs import (
     FOLDER,
     KUBERAY,

@@ -3,26 +3,37 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import uuid
 from pathlib import Path
 
 import pytest
 
+from tests.cluster.sockets import watched
+
 pytestmark = [pytest.mark.tvm, pytest.mark.ray, pytest.mark.slow]
 
 _ROOT = Path(__file__).parents[2]
+_MARK = "TUNER_SCENARIO_MARK"
 
 
 def scenario(*arguments: str) -> dict[str, object]:
-    """What `python -m benchmarks.fleet` prints, whatever it thinks of it."""
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.fleet", *arguments, "--json"],
-        cwd=_ROOT,
-        capture_output=True,
-        text=True,
-        timeout=280,
-    )
+    """What `python -m benchmarks.fleet` prints, whatever it thinks of it. Nobody may listen on more
+    than loopback meanwhile."""
+    mark = uuid.uuid4().hex
+    with watched(mark, name=_MARK) as seen:
+        done = subprocess.run(
+            [sys.executable, "-m", "benchmarks.fleet", *arguments, "--json"],
+            cwd=_ROOT,
+            capture_output=True,
+            text=True,
+            timeout=280,
+            env={**os.environ, _MARK: mark},
+        )
+    assert {"raylet", "gcs_server"} <= {one.process for one in seen.listeners}
+    assert seen.outside == []
     assert done.stdout.startswith("{"), done.stderr[-2000:]
     found: dict[str, object] = json.loads(done.stdout)
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -9,14 +10,19 @@ import sqlite3
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 
+from benchmarks.fleet.guard import MARK, marked
 from tests.cluster.outside import seen_outside
+from tests.cluster.sockets import Seen, watched
 
 pytestmark = [pytest.mark.tvm, pytest.mark.ray, pytest.mark.slow]
 
@@ -226,13 +232,14 @@ def test_a_whole_network_is_tuned_compared_with_onnxruntime_and_exported(tmp_pat
     assert machine["main"](tvm.runtime.tensor(x)).shape == (1, 10)
 
 
-def start(run: Path, *more: str) -> subprocess.Popen[str]:
-    command = ["tune", *MODEL, "--target", "llvm", "--run", str(run), "--trials", "5000", *more]
+def start(run: Path, *, mark: str = "") -> subprocess.Popen[str]:
+    command = ["tune", *MODEL, "--target", "llvm", "--run", str(run), "--trials", "5000"]
     process = subprocess.Popen(
         [sys.executable, "-m", "tuner", *command],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        env={**os.environ, MARK: mark},
     )
     deadline_s = time.monotonic() + 90
     while time.monotonic() < deadline_s:
@@ -243,20 +250,68 @@ def start(run: Path, *more: str) -> subprocess.Popen[str]:
     pytest.fail(f"nothing was measured: {process.communicate()[0]}")
 
 
-def test_a_killed_run_is_taken_over_and_no_trial_is_measured_twice(tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    process = start(run)
-    refused = tuner("tune", *MODEL, "--target", "llvm", "--run", str(run))
-    assert refused.returncode == 1
-    assert "in use by process" in refused.stderr
+@dataclass(frozen=True)
+class Killed:
+    """A run that was killed at work: what was seen before, and what was left."""
+
+    run: Path
+    mark: str
+    seen: Seen
+    refused: subprocess.CompletedProcess[str]
+    trials: list[tuple[Any, ...]]
+
+
+def is_tracker(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.Error):  # it has just ended
+        return "tuner.tracker_process" in process.cmdline()
+    return False
+
+
+def wait_for_quiet(mark: str) -> None:
+    """Wait until a kernel is timed, and all else is frozen."""
+    (tracker,) = (p for p in marked(mark) if is_tracker(p))
+    deadline_s = time.monotonic() + 60
+    while tracker.status() != psutil.STATUS_STOPPED:
+        assert time.monotonic() < deadline_s, "nothing is timed"
+        time.sleep(0.001)
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
+    run, mark = tmp_path_factory.mktemp("killed") / "run", uuid.uuid4().hex
+    with watched(mark) as seen:
+        process = start(run, mark=mark)
+        refused = tuner("tune", *MODEL, "--target", "llvm", "--run", str(run))
+        wait_for_quiet(mark)
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    killed = trial_keys(run)
-    went_on = tune(run, "--trials", str(len(killed) + 10))
+    return Killed(run, mark, seen, refused, trial_keys(run))
+
+
+def test_a_run_at_work_is_refused_to_others(killed: Killed) -> None:
+    assert killed.refused.returncode == 1
+    assert "in use by process" in killed.refused.stderr
+
+
+def test_a_run_listens_on_loopback_only(killed: Killed) -> None:
+    """All of its processes, from the first to the last: Ray's, the workers, the tracker."""
+    who = " ".join(sorted({one.process for one in killed.seen.listeners}))
+    for process in ("gcs_server", "raylet", "ray::SearchHost", "ray::Runner", "ray::Builder"):
+        assert process in who
+    assert killed.seen.outside == []
+
+
+def test_a_killed_run_is_taken_over_and_no_trial_is_measured_twice(killed: Killed) -> None:
+    went_on = tune(killed.run, "--trials", str(len(killed.trials) + 10))
     assert went_on["ended"] == "trials"
-    keys = trial_keys(run)
-    assert set(killed) <= set(keys)
+    keys = trial_keys(killed.run)
+    assert set(killed.trials) <= set(keys)
     assert len(set(keys)) == len(keys)
+
+
+def test_a_killed_run_leaves_no_process(killed: Killed) -> None:
+    _, alive = psutil.wait_procs(marked(killed.mark), timeout=30)
+    assert [process.cmdline() for process in alive] == []
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from benchmarks.fleet.local import LocalFleet, local_fleet, tune_gemm
+from tests.cluster.sockets import listeners, tree
 from tuner.run_folder import RunFolder
 from tuner.sqlite_store import SqliteStore
 
@@ -84,3 +85,11 @@ def test_each_goes_on_by_itself_and_on_its_own_machine(
     assert "parts" not in again
     assert again["trials"] == 12
     assert len(devices(run)) == 1
+
+
+def test_a_fleet_on_this_machine_listens_on_loopback_only(
+    fleet: LocalFleet, both: dict[str, Any]
+) -> None:
+    found = listeners([*fleet.processes(), *tree()])
+    assert {"raylet", "gcs_server"} <= {one.process for one in found}
+    assert [one for one in found if one.outside] == []

@@ -7,11 +7,13 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tuner.candidate import Candidate, CandidateKind
@@ -318,6 +320,54 @@ def dead_uri() -> str:
         return f"http://127.0.0.1:{taken.getsockname()[1]}"
 
 
+@contextmanager
+def session(run_dir: Path, uri: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """A process that tracks a run, and the number of its tracker; to be killed."""
+    observer = open_observer(run_dir, Clock())
+    observer.on_start([CONV])
+    observer.close(RunStatus.FINISHED)
+    program = (
+        "import sys; from pathlib import Path; from tuner.tracking import TrackerProcess\n"
+        "tracker = TrackerProcess.start(Path(sys.argv[1]), sys.argv[2])\n"
+        "print(tracker.pid, flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(run_dir), uri],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        yield process, int(process.stdout.readline())
+
+
+@contextmanager
+def draining(run_dir: Path, for_s: float = 60.0) -> Iterator[subprocess.Popen[bytes]]:
+    """Somebody drains a run by hand."""
+    command = [sys.executable, "-m", "tuner.tracker_process", str(run_dir), "--drain", str(for_s)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        yield process
+        process.kill()
+
+
+def state(pid: int) -> str:
+    """A process's state as a letter; `-` once it is gone."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    return "-"
+
+
+def holds_lock(pid: int, run_dir: Path) -> bool:
+    lock = TrackingPaths(run_dir).lock
+    return lock.exists() and str(pid) in lock.read_text().split()
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """The test's own time limit ends this."""
+    waiting = threading.Event()
+    while not condition():
+        waiting.wait(0.05)
+
+
 class TestProcess:
     def test_a_server_that_hangs_costs_the_session_only_its_deadline(
         self, tmp_path: Path, hanging_server: str
@@ -349,28 +399,40 @@ class TestProcess:
     def test_a_tracker_outlives_its_session_only_for_moments(
         self, tmp_path: Path, dead_uri: str
     ) -> None:
-        observer = open_observer(tmp_path, Clock())
-        observer.on_start([CONV])
-        observer.close(RunStatus.FINISHED)
-        program = (
-            "import sys; from pathlib import Path; from tuner.tracking import TrackerProcess\n"
-            "tracker = TrackerProcess.start(Path(sys.argv[1]), sys.argv[2])\n"
-            "print(tracker.pid, flush=True); sys.stdin.read()"
-        )
-        with subprocess.Popen(
-            [sys.executable, "-c", program, str(tmp_path), dead_uri],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        ) as session:
-            assert session.stdout is not None
-            pid = int(session.stdout.readline())
-            os.kill(pid, signal.SIGSTOP)  # as while a kernel is timed
-            session.kill()
-        os.kill(pid, signal.SIGCONT)
-        tracker = Path(f"/proc/{pid}/stat")
-        waiting = threading.Event()
-        while tracker.exists() and ") Z " not in tracker.read_text():
-            waiting.wait(0.1)  # the test's own time limit ends this
+        """Even one that was stopped, as while a kernel is timed, when its session was killed."""
+        with session(tmp_path, dead_uri) as (killed, tracker):
+            os.kill(tracker, signal.SIGSTOP)
+            killed.kill()
+        wait_until(lambda: state(tracker) in "-Z")
+
+    def test_draining_wakes_a_tracker_that_nobody_else_will(
+        self, tmp_path: Path, dead_uri: str
+    ) -> None:
+        with session(tmp_path, dead_uri) as (killed, tracker):
+            wait_until(lambda: holds_lock(tracker, tmp_path))
+            os.kill(tracker, signal.SIGSTOP)
+            for child in psutil.Process(killed.pid).children():
+                if child.pid != tracker:
+                    child.kill()  # who would have woken it
+            killed.kill()
+        assert state(tracker) == "T"
+        try:
+            with draining(tmp_path):
+                wait_until(lambda: state(tracker) != "T")
+        finally:
+            os.kill(tracker, signal.SIGKILL)
+
+    def test_draining_leaves_the_tracker_of_a_living_session_stopped(
+        self, tmp_path: Path, dead_uri: str
+    ) -> None:
+        with session(tmp_path, dead_uri) as (living, tracker):
+            wait_until(lambda: holds_lock(tracker, tmp_path))
+            os.kill(tracker, signal.SIGSTOP)
+            with draining(tmp_path, for_s=1.2) as drained:
+                assert drained.wait() == 1
+            assert "another tracker" in TrackingPaths(tmp_path).log.read_text()
+            assert state(tracker) == "T"
+            living.kill()
 
     def test_draining_by_hand_needs_a_run(self, tmp_path: Path) -> None:
         done = subprocess.run(
