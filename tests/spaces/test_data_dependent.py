@@ -21,7 +21,7 @@ from spaces.model import Model, load_model
 from spaces.realize import canonical_payload, new_schedule, task_module
 from tuner.candidate import Candidate, CandidateKind
 from tuner.errors import TunerError
-from tuner.options import ModelSpec
+from tuner.options import ModelSpec, TuneOptions
 from tuner.task import Task
 
 pytestmark = pytest.mark.tvm
@@ -180,3 +180,17 @@ def test_the_command_says_it_once(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert capsys.readouterr().out.count("2 functions are left as they are") == 1
     assert run(["tasks", path, "--target", LLVM, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["note"].startswith("2 functions")
+
+
+def test_a_run_says_it_among_its_warnings(tmp_path: Path) -> None:
+    from cluster.search_order import SearchState
+    from cluster.tune import _prepare, _told, _told_once
+
+    spec = found_pixels(tmp_path / "net.onnx")
+    options = TuneOptions(spec, target=LLVM, run=tmp_path / "run")
+    note = _prepare(options, "", lambda: None).note
+    assert note.startswith("2 functions are left as they are")
+    state = SearchState(None, "trials", warnings=("another",))
+    assert _told(state, note).warnings == (note, "another")
+    assert _told(state, "") is state
+    assert _told_once({"a": note, "b": note, "c": ""}) == {"a": note, "c": ""}
