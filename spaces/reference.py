@@ -188,7 +188,7 @@ class _Program:
             bounded = with_bounds(module["main"], written)
             self._library = compiled(tvm.IRModule({"main": bounded.function}))
             self._bounded = bounded
-        except (Unbounded, tvm.error.InternalError) as error:
+        except (Unbounded, RuntimeError, TypeError, ValueError) as error:  # TVM's, of what it made
             _log.warning("errors are bounded coarsely: %s", first_line(error))
             self._library = compiled(module)
 
