@@ -198,6 +198,7 @@ import numpy as np
 machine = tvm.relax.VirtualMachine(library, tvm.cpu())
 output = machine["main"](tvm.runtime.tensor(np.ones((1, 3, 224, 224), "float32")))
 assert np.isfinite(output.numpy()).all()
+assert tvm.get_global_func("runtime.NumThreads")() == int(target.attrs["num-cores"])
 """
     run_program(tuned, program("MetaScheduleApplyDatabase") + values)
 
