@@ -125,25 +125,19 @@ def plain_environment() -> dict[str, str]:
     return {k: v for k, v in os.environ.items() if not k.startswith(told)}
 
 
-def tuner(folder: Path, *words: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "tuner", *words],
-        cwd=folder,
-        env=plain_environment(),
-        capture_output=True,
-        text=True,
-        timeout=400,
-        check=False,
-    )
-    assert done.returncode == 0, f"tuner {shlex.join(words)}\n{done.stderr}"
-    return done.stdout
+def tuner(folder: Path, *words: str) -> None:
+    run(folder, "-m", "tuner", *words)
 
 
 def run_program(folder: Path, text: str, *, without: tuple[str, ...] = ()) -> None:
     """Run a program of the README in a process of its own that cannot import some packages."""
     blocked = f"import sys; sys.modules.update(dict.fromkeys({without!r}))\n"
+    run(folder, "-c", blocked + text)
+
+
+def run(folder: Path, *words: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", blocked + text],
+        [sys.executable, *words],
         cwd=folder,
         env=plain_environment(),
         capture_output=True,
@@ -151,7 +145,7 @@ def run_program(folder: Path, text: str, *, without: tuple[str, ...] = ()) -> No
         timeout=400,
         check=False,
     )
-    assert done.returncode == 0, f"{text}\n{done.stderr}"
+    assert done.returncode == 0, f"{shlex.join(words)}\n{done.stderr}"
 
 
 def test_the_commands_about_a_model_work_in_the_order_they_are_shown(tuned: Path) -> None:
