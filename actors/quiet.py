@@ -127,8 +127,8 @@ class Quiet:
             if held:
                 self._settle_clock()
             for pid in self._registered() if held or overrun else ():
-                if _is_stopped(pid):
-                    _send(pid, signal.SIGCONT)
+                # One that does not look stopped may have a stop on its way, on a busy machine.
+                _send(pid, signal.SIGCONT)
 
     def watch(self, pid: int | None = None) -> Callable[[], float]:
         """For who waits for a process: `frozen_s` that also thaws it where that is due.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import onnx
 import pytest
 
 from cluster.tune import _keep_model
@@ -15,7 +16,10 @@ from tuner.model_files import check_copy
 from tuner.options import ModelSpec, TuneOptions
 from tuner.run_folder import RunFolder
 
-WEIGHTS = b"weights" * 1000
+_WEIGHTS = onnx.helper.make_tensor("w", onnx.TensorProto.UINT8, [7000], b"weights" * 1000, raw=True)
+NETWORK = onnx.helper.make_model(
+    onnx.helper.make_graph([], "net", [], [], [_WEIGHTS])
+).SerializeToString()
 
 
 @pytest.fixture
@@ -26,9 +30,9 @@ def run(tmp_path: Path) -> RunFolder:
 
 def keep(run: RunFolder) -> None:
     """What a session does when it begins."""
-    original = run.root.parent / "net.pt2"
-    original.write_bytes(WEIGHTS)
-    model = Model("net", "torch", None, (), "0123456789abcdef", original)
+    original = run.root.parent / "net.onnx"
+    original.write_bytes(NETWORK)
+    model = Model("net", "onnx", None, (), "0123456789abcdef", original)
     _keep_model(model, TuneOptions(ModelSpec(str(original))), run)
 
 
@@ -38,7 +42,7 @@ def test_a_power_cut_leaves_the_whole_model_or_none(
     disk = Disk(run.root, monkeypatch)
     keep(run)
     whole = {file.name: file.read_bytes() for file in run.model_dir.iterdir()}
-    assert whole["model.pt2"] == WEIGHTS
+    assert whole["model.onnx"] == NETWORK
     named = {f"model/{name}": data for name, data in whole.items()}
     for moment in disk.moments:
         assert {n: d for n, d in moment.items() if n.startswith("model/")} in ({}, named)
@@ -47,28 +51,28 @@ def test_a_power_cut_leaves_the_whole_model_or_none(
 
 @pytest.mark.parametrize(
     ("torn", "old"),
-    [(b"", False), (WEIGHTS[:-1], False), (b"x" * len(WEIGHTS), False), (b"", True)],
+    [(b"", False), (NETWORK[:-1], False), (b"x" * len(NETWORK), False), (b"", True)],
 )
 def test_a_torn_one_is_refused_and_made_anew_by_who_has_the_model(
     run: RunFolder, torn: bytes, old: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     keep(run)
-    (run.model_dir / "model.pt2").write_bytes(torn)
+    (run.model_dir / "model.onnx").write_bytes(torn)
     if old:  # copies of earlier versions have no checksums
         about = json.loads((run.model_dir / "model.json").read_text())
         del about["files"]
         (run.model_dir / "model.json").write_text(json.dumps(about))
-    with pytest.raises(TunerError, match=r"damaged \(model\.pt2 is .*run `tuner tune`") as caught:
+    with pytest.raises(TunerError, match=r"damaged \(model\.onnx is .*run `tuner tune`") as caught:
         check_copy(run.model_dir)
     assert "\n" not in str(caught.value)
     keep(run)
     assert "it is copied anew" in caplog.text
     check_copy(run.model_dir, "0123456789abcdef")
-    assert (run.model_dir / "model.pt2").read_bytes() == WEIGHTS
+    assert (run.model_dir / "model.onnx").read_bytes() == NETWORK
 
 
 def test_a_whole_one_stays(run: RunFolder) -> None:
     keep(run)
-    before = (run.model_dir / "model.pt2").stat().st_ino
+    before = (run.model_dir / "model.onnx").stat().st_ino
     keep(run)
-    assert (run.model_dir / "model.pt2").stat().st_ino == before
+    assert (run.model_dir / "model.onnx").stat().st_ino == before

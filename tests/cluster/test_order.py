@@ -30,9 +30,12 @@ Ordered = Callable[[TuneOptions], SearchOrder]
 
 
 @pytest.fixture
-def ordered(monkeypatch: pytest.MonkeyPatch) -> Ordered:
+def ordered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Ordered:
     """Tunes where a machine comes after seven minutes, and gives the order."""
     from cluster import ray_cluster, searches, side_by_side, targets, tune
+
+    monkeypatch.chdir(tmp_path)
+    Path("m.onnx").touch()  # it is looked for before the wait, and read after it
 
     orders: list[SearchOrder] = []
     now_s = [0.0]
@@ -54,6 +57,7 @@ def ordered(monkeypatch: pytest.MonkeyPatch) -> Ordered:
         target=TARGET,
         lessons=lessons,
         place=Path("run"),
+        note="",
     )
     clock = SimpleNamespace(monotonic=lambda: now_s[0], strftime=time.strftime)
     monkeypatch.setattr(tune, "time", clock)

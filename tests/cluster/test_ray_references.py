@@ -42,6 +42,9 @@ class Quick:
     def beat(self) -> float:
         return 0.0
 
+    def leave(self) -> None:
+        """Keeps nothing on its machine."""
+
     def build(self, task_key: str, candidate: Any, deadline_s: float) -> tuple[Any, bytes]:
         from actors.ray_actors import Compiled
 

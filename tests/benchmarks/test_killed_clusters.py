@@ -45,10 +45,17 @@ def test_what_a_killed_process_started_ends_with_it(number: signal.Signals) -> N
         process_group=0,
     ) as process:
         assert process.stdout is not None
-        assert process.stdout.readline() == b"started\n"
-        started = marked(mark, name=NAME)
-        assert [p.name() for p in started] == ["sleep"]
-        os.killpg(process.pid, number)
+        try:
+            assert process.stdout.readline() == b"started\n"
+            until_s = time.monotonic() + 60.0
+            while True:
+                started = marked(mark, name=NAME)
+                if [p.name() for p in started] == ["sleep"]:
+                    break
+                assert time.monotonic() < until_s, started  # the shell becomes it
+                time.sleep(0.01)
+        finally:
+            os.killpg(process.pid, number)
     _, alive = psutil.wait_procs(started, timeout=60)
     assert alive == []
 
