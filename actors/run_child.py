@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from spaces.build import Kernel
     from spaces.reference import Case, Reference
 
-_REFERENCES_BYTES = 256 << 20
+_REFERENCES_BYTES = 768 << 20
 """Of references that are kept at hand; the last one always is."""
 _CHECKS = 2
 """So often an artifact is checked on one shape, with all draws unless it is slow: what comes out

@@ -162,11 +162,12 @@ class Errors:
 
     def _product(self, value: Any) -> Error:
         a, b = self.of(value.a), self.of(value.b)
-        left = None if a.drift is None else a.drift * self._size(value.b)
+        # Each operand's bound is said once: a product of products would say it twice as often each
+        # time.
+        size = _both(self._size(value.b), b.drift, lambda x, y: x + y)
+        left = None if a.drift is None else a.drift * size
         right = None if b.drift is None else b.drift * self._size(value.a)
         drift = _both(left, right, lambda x, y: x + y)
-        if a.drift is not None and b.drift is not None:
-            drift = drift + a.drift * b.drift
         return self._result(value, drift, a.rounding + b.rounding)
 
     def _quotient(self, value: Any) -> Error:
@@ -239,6 +240,9 @@ class Errors:
         sure = if_then_else(condition, a, b) if lazy else Select(condition, a, b)
         if unsure is None:
             return Error(sure)
+        if lazy and any(_reads(side) for side in (left, right)):
+            # The condition may be what keeps an index inside of its tensor.
+            raise Unbounded("what is read only under a condition that may turn out otherwise")
         apart = _abs(self.widened(left) - self.widened(right))
         apart = apart + Max(a, b)
         return Error(Select(unsure > zero, apart, sure))
@@ -351,6 +355,15 @@ _RULES: dict[str, Any] = {
 def operator_of(call: Any) -> str:
     """What a call calls, without the dialect: `exp`; empty where it is no operator."""
     return str(getattr(call.op, "name", "")).rpartition(".")[2]
+
+
+def _reads(expression: Any) -> bool:
+    """Whether an expression reads a tensor."""
+    import tvm_ffi
+    from tvm.ir import TensorLoad
+
+    visit = (TensorLoad, tvm_ffi.VisitInterrupt)
+    return tvm_ffi.structural_walk(expression, visit) is not None
 
 
 def kind_of(node: Any) -> str:

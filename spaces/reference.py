@@ -14,6 +14,7 @@ that its reductions add up, and `rms` over the tensor. `spaces.differences` comp
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import os
@@ -46,6 +47,8 @@ from spaces.target import parse_target, resolve_target
 _log = logging.getLogger(__name__)
 _FORMAT = 2
 """Part of a cached reference's file name: goes up when inputs, outputs or bounds change meaning."""
+_AT_ONCE = 1 << 20
+"""Elements whose bounds are made at once: what that takes beside them is many times as much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +203,8 @@ class _Program:
         extra = [tvm.runtime.tensor(data) for data in self._shadows(contents)]
         self._library["main"](*tensors, *extra)
         outputs = {i: tensors[i].numpy() for i, arg in enumerate(self.args) if arg.written}
-        return outputs, self._bounds(outputs, [tensor.numpy() for tensor in extra])
+        del tensors  # large tasks are many times the memory of their tensors as it is
+        return outputs, self._bounds(outputs, [np.from_dlpack(tensor) for tensor in extra])
 
     def _shadows(self, contents: Sequence[Array]) -> list[Array]:
         """What bounds are before a run: of exact contents."""
@@ -221,12 +225,17 @@ class _Program:
         bounds: dict[int, Array | None] = dict.fromkeys(outputs)
         for i, shadow in self._bounded.shadows.items():
             count = len(shadow.tensors)
-            parts, extra = extra[:count], extra[count:]
-            with np.errstate(all="ignore"):
-                total = outputs[i].astype(self._bounded.wide)
-                bound = shadow.bound(total, parts, np.sqrt, np.abs)
-                bound[np.isnan(bound)] = np.inf
-            bounds[i] = bound + _least(self.args[i].dtype)
+            parts, extra = [tensor.reshape(-1) for tensor in extra[:count]], extra[count:]
+            flat = outputs[i].reshape(-1)
+            bound = np.empty(flat.shape, self._bounded.wide)
+            for start in range(0, flat.size, _AT_ONCE):
+                some = slice(start, start + _AT_ONCE)
+                with np.errstate(all="ignore"):
+                    total = flat[some].astype(self._bounded.wide)
+                    told = shadow.bound(total, [part[some] for part in parts], np.sqrt, np.abs)
+                told[np.isnan(told)] = np.inf
+                bound[some] = told + _least(self.args[i].dtype)
+            bounds[i] = bound.reshape(outputs[i].shape)
         return bounds
 
     def _coarse(self, output: Array) -> Array | None:
@@ -270,14 +279,22 @@ def _compute(module: Any, args: tuple[Argument, ...], seed: str) -> list[_Comput
         for number, values in enumerate(tried):
             inputs = draw(args, f"{seed}/{case}", values, thresholds)
             keeps, outputs, bounds = _outputs(program, inputs)
-            broken = sum(int((~np.isfinite(o.astype(np.float64))).sum()) for o in outputs.values())
+            broken = sum(_broken(output) for output in outputs.values())
             if broken < fewest:
-                best, fewest = _Computed(number, keeps, outputs, bounds), broken
+                best = _Computed(number, keeps, outputs, bounds)
+            elif broken == fewest:
+                break  # what is not finite does not depend on the range, as in a mask of -inf
+            fewest = min(broken, fewest)
             if broken == 0:
                 break
         assert best is not None
         found.append(best)
     return found
+
+
+def _broken(output: Array) -> int:
+    """How many elements are NaN or infinite."""
+    return 0 if output.dtype.kind in "iub" else int((~np.isfinite(output)).sum())
 
 
 def _outputs(
@@ -312,13 +329,14 @@ def _save(path: Path, computed: Sequence[_Computed]) -> None:
         for i, bound in known.bounds.items():
             if bound is not None:
                 raw[f"bound{case}-{i}"] = bound
-    try:
+    with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".part", delete=False) as file:
-            np.savez(file, allow_pickle=False, **raw)
-        os.replace(file.name, path)
-    except OSError:
-        return
+            try:
+                np.savez(file, allow_pickle=False, **raw)
+                os.replace(file.name, path)
+            except OSError:  # a full disk, which must not stay so for this
+                os.unlink(file.name)
 
 
 def _load(path: Path, args: tuple[Argument, ...]) -> list[_Computed] | None:
@@ -338,6 +356,6 @@ def _load(path: Path, args: tuple[Argument, ...]) -> list[_Computed] | None:
                     for i, arg in written
                 }
                 found.append(_Computed(int(number), bool(keeps), outputs, bounds))
-    except (OSError, KeyError, ValueError, zipfile.BadZipFile):
+    except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile):
         return None
     return found or None

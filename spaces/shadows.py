@@ -11,6 +11,8 @@ from spaces.numbers import eps_of
 
 _SUMS = 2.0
 """Bound of a sum in an order that nobody knows, see `spaces.error_bounds`."""
+_UNDERFLOWS = 2e-19
+"""Of terms that are smaller the squares are none in float32, or next to none."""
 _SMALL = ("float16", "bfloat16", "float8")
 
 
@@ -56,7 +58,8 @@ class Shadow:
             return drift
         squares, *exact = rest
         order = sqrt((total * total * (1 / 3) + squares * (1 / 6)) * float(self.terms))
-        whole = drift + order * (_SUMS * self.eps)
+        tiny = _UNDERFLOWS * self.terms * (self.eps + self.roughness)
+        whole = drift + order * (_SUMS * self.eps) + tiny
         if self.roughness:
             whole = whole + sqrt(squares * float(self.terms)) * self.roughness
         return whole + size(exact[0] - total) * 2.0 if exact else whole

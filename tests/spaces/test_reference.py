@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -65,13 +66,13 @@ def test_references_that_need_positive_inputs_get_them() -> None:
 def test_references_are_computed_on_all_threads_and_with_what_the_cpu_has(matmul: Task) -> None:
     import tvm
 
-    from spaces import names
+    from spaces.host import this_host
     from spaces.interchange import interchanged
     from spaces.reference import compiled
 
     code = compiled(interchanged(tvm.ir.load_json(matmul.module))).mod.inspect_source("ll")
     assert "ParallelLaunch" in code
-    assert f'"target-cpu"="{names.host_cpu()}"' in code
+    assert f'"target-cpu"="{this_host().config()["mcpu"]}"' in code
 
 
 def test_references_are_the_same_from_the_cache(matmul: Task, tmp_path: Path) -> None:
@@ -88,9 +89,10 @@ def test_references_are_the_same_from_the_cache(matmul: Task, tmp_path: Path) ->
         assert np.array_equal(one.outputs[2], two.outputs[2])
         assert np.array_equal(one.bounds[2], two.bounds[2])
         assert all(np.array_equal(one.fresh(i), two.fresh(i)) for i in range(2))
-    file.write_bytes(b"torn")
-    mended = reference(module, "seed", tmp_path)
-    assert np.array_equal(made.cases[0].outputs[2], mended.cases[0].outputs[2])
+    for torn in (b"torn", b"", file.read_bytes()[:-100]):
+        file.write_bytes(torn)
+        mended = reference(module, "seed", tmp_path)
+        assert np.array_equal(made.cases[0].outputs[2], mended.cases[0].outputs[2])
     other = reference(module, "another seed")
     assert not np.array_equal(made.cases[0].outputs[2], other.cases[0].outputs[2])
 
@@ -137,6 +139,115 @@ def test_what_nobody_can_follow_has_a_coarse_bound() -> None:
         assert bound is not None
         rms = math.sqrt(float(np.mean(np.square(want.astype(np.float64)))))
         assert bound == pytest.approx(np.finfo(np.float32).eps * 32 * (np.abs(want) + rms))
+
+
+def test_a_full_disk_costs_the_cache_and_leaves_nothing(
+    matmul: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import tvm
+
+    from spaces import reference as referring
+
+    def full(file: Any, **_: Any) -> None:
+        file.write(b"some")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(referring.np, "savez", full)
+    made = referring.reference(tvm.ir.load_json(matmul.module), "seed", tmp_path)
+    assert len(made.cases) == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_infinite_on_any_range_is_looked_for_on_two(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As a mask of -inf. A range is run twice, since old contents might come through."""
+    import tvm
+    from tvm import te
+
+    from spaces import reference as referring
+
+    def masked(a: Any, b: Any) -> Any:
+        low = tvm.tirx.const(-math.inf, "float32")
+        return te.compute(
+            (N, N), lambda i, j: tvm.tirx.Select(j <= i, a[i, j] + b[i, j], low), name="C"
+        )
+
+    runs = []
+    run = referring._Program.run
+    monkeypatch.setattr(
+        referring._Program, "run", lambda self, contents: (runs.append(1), run(self, contents))[1]
+    )
+    task = _task(masked, "masked")
+    for known in referring.reference(tvm.ir.load_json(task.module), "masked").cases:
+        assert np.isneginf(known.outputs[2]).sum() == N * (N - 1) // 2
+    assert len(runs) == 2 * 2 * 2
+
+
+def test_nothing_is_read_that_a_condition_keeps_from_being_read() -> None:
+    """A bound of either side would read beyond the tensor where the condition is false."""
+    import tvm
+    from tvm import te
+
+    from spaces.reference import reference
+
+    def sampled(a: Any, b: Any) -> Any:
+        def element(i: Any, j: Any) -> Any:
+            where = a[i, j] * 3.0 + 7.0
+            inside = tvm.tirx.all(where >= 0.0, where < float(N))
+            read = b[i, tvm.tirx.Cast("int32", where)]
+            return tvm.tirx.if_then_else(inside, read, tvm.tirx.const(0.0, "float32"))
+
+        return te.compute((N, N), element, name="C")
+
+    module = tvm.ir.load_json(_task(sampled, "sampled").module)
+    for one, two in zip(reference(module, "s").cases, reference(module, "s").cases, strict=True):
+        assert np.array_equal(one.bounds[2], two.bounds[2])
+        want = one.outputs[2]
+        rms = math.sqrt(float(np.mean(np.square(want.astype(np.float64)))))
+        assert one.bounds[2] == pytest.approx(np.finfo(np.float32).eps * 32 * (abs(want) + rms))
+
+
+def test_the_bound_of_products_of_products_grows_with_their_number_alone() -> None:
+    import tvm
+    from tvm import te
+
+    from spaces.error_bounds import with_bounds
+
+    def length(degree: int) -> int:
+        def polynomial(a: Any, b: Any) -> Any:
+            def element(i: Any, j: Any) -> Any:
+                x = a[i, j] * b[i, j]
+                value = x
+                for power in range(degree):
+                    value = value * x + float(power)
+                return value
+
+            return te.compute((N, N), element, name="C")
+
+        module = tvm.ir.load_json(_task(polynomial, "polynomial").module)
+        return len(with_bounds(module["main"], [2]).function.script())
+
+    assert length(12) - length(8) < 2.5 * (length(8) - length(4))
+
+
+def test_tiny_terms_may_be_added_up_in_any_order() -> None:
+    import tvm
+    from tvm import te
+
+    from spaces.reference import reference
+
+    def tiny(a: Any, b: Any) -> Any:
+        k = te.reduce_axis((0, N), name="k")
+        scale = tvm.tirx.const(1e-22, "float32")
+        return te.compute((N, N), lambda i, j: te.sum(a[i, k] * scale * b[k, j], axis=k), name="C")
+
+    for known in reference(tvm.ir.load_json(_task(tiny, "tiny").module), "tiny").cases:
+        a, b = known.fresh(0) * np.float32(1e-22), known.fresh(1)
+        other = np.zeros((N, N), np.float32)
+        for k in reversed(range(N)):
+            other += a[:, k : k + 1] * b[k]
+        assert known.wrong(2, other) is None
 
 
 def test_indices_stay_inside_what_they_index() -> None:
