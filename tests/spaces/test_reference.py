@@ -217,7 +217,7 @@ def test_the_bound_of_products_of_products_grows_with_their_number_alone() -> No
     def length(degree: int) -> int:
         def polynomial(a: Any, b: Any) -> Any:
             def element(i: Any, j: Any) -> Any:
-                x = a[i, j] * b[i, j]
+                x = a[i, j] * b[i, j] + b[i, j]
                 value = x
                 for power in range(degree):
                     value = value * x + float(power)
@@ -239,11 +239,11 @@ def test_tiny_terms_may_be_added_up_in_any_order() -> None:
 
     def tiny(a: Any, b: Any) -> Any:
         k = te.reduce_axis((0, N), name="k")
-        scale = tvm.tirx.const(1e-22, "float32")
+        scale = tvm.tirx.const(1e-28, "float32")
         return te.compute((N, N), lambda i, j: te.sum(a[i, k] * scale * b[k, j], axis=k), name="C")
 
     for known in reference(tvm.ir.load_json(_task(tiny, "tiny").module), "tiny").cases:
-        a, b = known.fresh(0) * np.float32(1e-22), known.fresh(1)
+        a, b = known.fresh(0) * np.float32(1e-28), known.fresh(1)
         other = np.zeros((N, N), np.float32)
         for k in reversed(range(N)):
             other += a[:, k : k + 1] * b[k]
