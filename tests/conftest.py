@@ -6,6 +6,7 @@ tests ends, what it started ends with it.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import uuid
@@ -24,6 +25,8 @@ settings.load_profile("steady")
 
 _HERE = Path(__file__).parent
 _MARK = "TUNER_TESTS_MARK"
+_GUARD_S = 60.0
+"""What it gets to end what is left; longer only where somebody else holds its line."""
 _GUARD = pytest.StashKey[subprocess.Popen[bytes]]()
 
 
@@ -39,6 +42,9 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     guard = config.stash[_GUARD]
     assert guard.stdin is not None
     guard.stdin.close()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        guard.wait(_GUARD_S)
+    guard.kill()
     guard.wait()
 
 
@@ -55,6 +61,7 @@ def same_cores() -> Iterator[None]:
     os.sched_setaffinity(0, mine)
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks who stays together
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Say what stays together where tests run in several processes: a file, and all of Ray's.
 
