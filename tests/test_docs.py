@@ -451,6 +451,13 @@ def number(module: str, name: str) -> float:
     raise AssertionError(f"{module} has no {name}")
 
 
+def test_the_demo_takes_as_long_as_it_says() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    assert "\nDEMO_BUDGET ?= 10m\n" in makefile
+    assert "--time-budget $(DEMO_BUDGET)" in makefile
+    assert "tunes squeezenet for at most 10 minutes" in (ROOT / "README.md").read_text()
+
+
 def test_metrics_of_a_fleet() -> None:
     source = (ROOT / "cluster" / "metrics.py").read_text()
     made = set(re.findall(r'_gauge\("(\w+)"', source))
