@@ -33,6 +33,7 @@ from tuner.observer import FittedModel
 from tuner.progress import Snapshot, TaskRow
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.report import status_report
+from tuner.run_folder import RunFolder
 from tuner.spool import Artifact, Metrics, read_lines
 from tuner.spool_observer import RunStatus, SpoolObserver
 from tuner.store import MemoryStore
@@ -425,6 +426,8 @@ PLACES = {"reference": REFERENCE, "fleet": ROOT / "docs" / "fleet.md"}
         ("fleet", "come after three minutes", "cluster.fleet", "_PATIENCE_S", 180.0),
         ("fleet", "for a quarter of an hour", "cluster.fleet", "_FULL_S", 900.0),
         ("fleet", "half a minute passes", "cluster.fleet", "_LET_GO_S", 30.0),
+        ("reference", "about twice a second", "cluster.tune", "_WATCH_S", 0.5),
+        ("fleet", "at least every two seconds", "cluster.ray_pool", "BEAT_S", 2.0),
         ("reference", "take turns for ten rounds", "spaces.bench", "MIN_ROUNDS", 10),
     ],
 )
@@ -449,6 +452,13 @@ def number(module: str, name: str) -> float:
                 if isinstance(one, ast.Name) and one.id == name:
                     return float(ast.literal_eval(value))
     raise AssertionError(f"{module} has no {name}")
+
+
+def test_files_of_a_run_folder() -> None:
+    run = RunFolder(Path("run"))
+    names = [name for name, kind in vars(RunFolder).items() if isinstance(kind, property)]
+    tops = {getattr(run, name).relative_to(run.root).parts[0] for name in names}
+    assert tops == {name.rstrip("/") for name in rows("The run folder")}
 
 
 def test_the_demo_takes_as_long_as_it_says() -> None:

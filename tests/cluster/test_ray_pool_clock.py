@@ -13,7 +13,7 @@ import pytest
 
 import cluster.ray_pool
 from actors.ray_actors import About
-from cluster.nodes import Node
+from cluster.fleet import Node
 from cluster.pool import Pool, PoolPolicy
 from cluster.ray_pool import BEAT_S, RayPool
 
