@@ -33,6 +33,7 @@ from tuner.observer import FittedModel
 from tuner.progress import Snapshot, TaskRow
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.report import status_report
+from tuner.run_folder import RunFolder
 from tuner.spool import Artifact, Metrics, read_lines
 from tuner.spool_observer import RunStatus, SpoolObserver
 from tuner.store import MemoryStore
@@ -394,3 +395,93 @@ def test_metrics_and_artifacts(tmp_path: Path) -> None:
     files = {e.path.partition("/")[0] for e in entries if isinstance(e, Artifact)}
     assert {"records", "cost_model", "kernels"} <= files
     assert all(f"`{name}" in text for name in files)
+
+
+PLACES = {"reference": REFERENCE, "fleet": ROOT / "docs" / "fleet.md"}
+
+
+@pytest.mark.parametrize(
+    ("doc", "said", "module", "name", "value"),
+    [
+        ("reference", "default 4", "tuner.options", "MAX_KERNELS", 4),
+        ("fleet", "waits ten minutes", "tuner.options", "DEVICE_WAIT_S", 600.0),
+        ("reference", "every task gets eight trials", "tuner.session", "_FIRST_TRIALS", 8),
+        ("reference", "At most 16 of a task's shapes", "tuner.shapes", "MEASURED_SHAPES", 16),
+        ("reference", "within 1.2 times of its best", "tuner.finalists", "_CONTENDER", 1.2),
+        ("reference", "within 1.05 to 1.2 times", "tuner.finalists", "_LEAST", 1.05),
+        ("reference", "take less than 20 us", "tuner.dynamic.closings", "_SHORT_S", 20e-6),
+        ("reference", "of the two fastest shapes", "tuner.dynamic.closings", "_MOST", 2),
+        ("reference", "at most 0.97 of the time", "tuner.dynamic.closings", "_GAIN", 0.97),
+        ("reference", "more than 2.5 standard", "tuner.dynamic.search", "_DOUBTED", 2.5),
+        ("reference", "and by a fifth", "tuner.dynamic.search", "_LEAST_DOUBTED", 0.2),
+        ("reference", "at most 64 records each", "tuner.segments", "MOST_RECORDS", 64),
+        ("reference", "takes more than half a second", "actors.run_child", "_BOTH_S", 0.5),
+        ("reference", "slower than twice the limit", "actors.run_child", "_HOPELESS", 2.0),
+        ("reference", "and than 20 ms", "actors.run_child", "_HOPELESS_FLOOR_S", 0.02),
+        ("reference", "as long as four samples", "actors.run_child", "_SINGLY", 4),
+        ("reference", "slower than eight times that", "actors.runner", "_HOPELESS", 8.0),
+        ("reference", "more than a tenth of a second", "actors.runner", "_HOPELESS_FLOOR_S", 0.1),
+        ("reference", "The four best schedules", "tuner.similar", "_EACH", 4),
+        ("fleet", "as long as 32 trials are left", "cluster.fleet", "_TRIALS_PER_RUNNER", 32),
+        ("fleet", "come after three minutes", "cluster.fleet", "_PATIENCE_S", 180.0),
+        ("fleet", "for a quarter of an hour", "cluster.fleet", "_FULL_S", 900.0),
+        ("fleet", "half a minute passes", "cluster.fleet", "_LET_GO_S", 30.0),
+        ("reference", "about twice a second", "cluster.tune", "_WATCH_S", 0.5),
+        ("fleet", "at least every two seconds", "cluster.ray_pool", "BEAT_S", 2.0),
+        ("reference", "take turns for ten rounds", "spaces.bench", "MIN_ROUNDS", 10),
+    ],
+)
+def test_what_is_in_words_is_what_the_program_has(
+    doc: str, said: str, module: str, name: str, value: float
+) -> None:
+    """Where this fails, change the sentence too, and this table with it."""
+    assert said in " ".join(PLACES[doc].read_text().split())
+    assert number(module, name) == value
+
+
+def number(module: str, name: str) -> float:
+    """A module's constant, read without what importing it takes."""
+    tree = ast.parse((ROOT / f"{module.replace('.', '/')}.py").read_text())
+    for node in tree.body:
+        if isinstance(node, ast.Assign):
+            target = node.targets[0]
+            both = isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple)
+            left = target.elts if both else [target]  # type: ignore[attr-defined]
+            right = node.value.elts if both else [node.value]  # type: ignore[attr-defined]
+            for one, value in zip(left, right, strict=True):
+                if isinstance(one, ast.Name) and one.id == name:
+                    return float(ast.literal_eval(value))
+    raise AssertionError(f"{module} has no {name}")
+
+
+def test_files_of_a_run_folder() -> None:
+    run = RunFolder(Path("run"))
+    names = [name for name, kind in vars(RunFolder).items() if isinstance(kind, property)]
+    tops = {getattr(run, name).relative_to(run.root).parts[0] for name in names}
+    assert tops == {name.rstrip("/") for name in rows("The run folder")}
+
+
+def test_the_demo_takes_as_long_as_it_says() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    assert "\nDEMO_BUDGET ?= 10m\n" in makefile
+    assert "--time-budget $(DEMO_BUDGET)" in makefile
+    assert "tunes squeezenet for at most 10 minutes" in (ROOT / "README.md").read_text()
+
+
+def test_metrics_of_a_fleet() -> None:
+    source = (ROOT / "cluster" / "metrics.py").read_text()
+    made = set(re.findall(r'_gauge\("(\w+)"', source))
+    fleet = (ROOT / "docs" / "fleet.md").read_text()
+    assert made
+    assert {f"ray_tuner_{name}" for name in made} == set(re.findall(r"`(ray_tuner_\w+)`", fleet))
+
+
+WRITES_FILES = {"export", "restore"}
+
+
+def test_commands_whose_answer_a_program_will_read_take_json() -> None:
+    flags = {n: {o for p in c.params for o in p.opts} for n, c in cli.commands.items()}
+    assert all("--debug" in known for known in flags.values())
+    assert {name for name, known in flags.items() if "--json" not in known} == WRITES_FILES
+    for name in flags:
+        assert run([name, "--help"]) == 0

@@ -7,6 +7,7 @@ late is a dependency all the same.
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections import defaultdict
@@ -190,6 +191,19 @@ def test_no_modules_import_each_other_in_a_circle(found: list[Import]) -> None:
 def test_each_door_is_used(found: list[Import]) -> None:
     used = {(one.file, name) for one in found if is_door(one) for name in DOORS[one.file]}
     assert used == {(file, name) for file, names in DOORS.items() for name in names}
+
+
+LISTENS = re.compile(
+    r"\.listen\(|create_server|start_(unix_)?server|\b(socketserver|(http|xmlrpc)\.server)\b"
+)
+
+
+@pytest.mark.parametrize("package", ORDER)
+def test_nothing_of_ours_opens_a_port(package: str) -> None:
+    """What listens is Ray's, and kept on loopback elsewhere."""
+    files = sorted((ROOT / package).rglob("*.py"))
+    assert files
+    assert [file for file in files if LISTENS.search(file.read_text())] == []
 
 
 def test_importing_the_command_line_stays_light() -> None:

@@ -40,6 +40,11 @@ class Fake:
         self.ran += 1
         self.word = artifact.decode()
         if self.word == "large": self.kept = bytearray(os.urandom(1) * (200 << 20))
+        if self.word == "grow":
+            self.kept = []
+            while True:
+                self.kept.append(bytearray(os.urandom(1) * (1 << 20)))
+                time.sleep(0.001)
         if self.word == "crash if used" and self.ran > 1: os.abort()
         if self.word == "poisoned if used" and self.ran > 1:
             raise RuntimeError("CUDA: an illegal memory access was encountered")
@@ -120,6 +125,15 @@ def test_a_child_that_has_grown_is_replaced_but_not_one_that_was_as_large_at_fir
     second = pid(run(runner, b"large"))
     assert second != first
     assert pid(run(runner, b"large")) == second
+
+
+def test_a_child_that_uses_more_than_half_of_the_memory_there_is_is_killed(
+    fake: Callable[..., Runner], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("actors.runner.memory_bytes", lambda: 400 << 20)
+    measured = run(fake(), b"grow")
+    assert measured.status is Status.RUN_FAILED
+    assert measured.error.endswith("of 200 MB")
 
 
 def test_a_crash_in_a_used_child_is_tried_again_in_a_fresh_one(

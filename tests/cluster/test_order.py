@@ -95,6 +95,13 @@ def test_room_for_workers_is_waited_for_also_where_the_user_said_nothing(ordered
     assert ordered(replace(ASKED, device_wait_s=30.0)).device_wait_s == 30.0
 
 
+def test_python_says_itself_where_the_record_of_the_search_goes(
+    ordered: Ordered, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+    assert not ordered(ASKED).tracking_uri
+
+
 def test_an_order_is_kept_for_its_search_and_for_nobody_else(
     ordered: Ordered, tmp_path: Path
 ) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 import cluster.ray_pool
 from actors.ray_actors import About
+from cluster.fleet import Node
 from cluster.pool import Pool, PoolPolicy
 from cluster.ray_pool import BEAT_S, RayPool
 
@@ -150,3 +151,24 @@ def test_signs_of_life_say_how_much_of_a_lease_was_frozen(world: World) -> None:
         assert pool.step() == []
     answer(world, "job 0")
     assert [d.value for d in pool.step()] == ["job 0"]
+
+
+def test_what_runs_five_seconds_before_a_machine_leaves_is_given_to_another(world: World) -> None:
+    pool: RayPool[str] = RayPool(
+        Pool("worker", lambda job: 600.0),
+        start=world.start,
+        call=world.call,
+        beat=world.beat,
+        stop=lambda actor: None,
+        clock=lambda: world.now_s,
+    )
+    pool.resize(1)
+    pool.step()
+    pool.submit("job")
+    first = world.calls["job"]
+    pool.on_nodes([Node("node of worker-1", {}, leaves_in_s=30.0)])
+    pool.step()
+    assert world.calls["job"] is first, "it may finish"
+    pool.on_nodes([Node("node of worker-1", {}, leaves_in_s=5.0)])
+    pool.step()
+    assert world.calls["job"] is not first

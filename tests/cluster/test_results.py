@@ -50,3 +50,39 @@ def test_a_database_lacks_the_tasks_with_open_dimensions(
     wrote, left_out = capsys.readouterr().out.splitlines()
     assert wrote.startswith("wrote ")
     assert left_out.startswith("left out open: a database holds one schedule for a program")
+
+
+@pytest.mark.tvm
+@pytest.mark.parametrize(("shapes", "budget_s"), [(1, 20.0), (3, 20.0), (4, 15.0), (12, 10.0)])
+def test_a_comparison_has_20_seconds_and_all_shapes_60_but_10_each(
+    shapes: int, budget_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import spaces.bench
+    import spaces.executable
+    import spaces.inputs
+    import spaces.model_copy
+    import spaces.target
+    import spaces.threads
+
+    given: list[float] = []
+
+    def measure(*_: Any, budget_s: float, **__: Any) -> Any:
+        given.append(budget_s)
+        return SimpleNamespace(to_json=dict)
+
+    model = SimpleNamespace(shapes=(), inputs=())
+    finished = SimpleNamespace(model=model, lowered=None, target="{}", tuned=lambda: None)
+    folder, manifest = SimpleNamespace(model_dir=tmp_path), SimpleNamespace(target="{}")
+    monkeypatch.setattr(results, "read_run", lambda _: (folder, manifest))
+    monkeypatch.setattr(results, "_open", lambda _: finished)
+    monkeypatch.setattr(results, "_benched", lambda *_: [()] * shapes)
+    monkeypatch.setattr(spaces.bench, "bench", measure)
+    monkeypatch.setattr(spaces.executable, "compile_module", lambda *_: None)
+    monkeypatch.setattr(spaces.executable, "compile_plainly", lambda *_: None)
+    monkeypatch.setattr(spaces.inputs, "make_inputs", lambda *_, **__: [])
+    monkeypatch.setattr(spaces.model_copy, "load_input_values", lambda _: ())
+    monkeypatch.setattr(spaces.target, "refuse_other_features", lambda _: None)
+    monkeypatch.setattr(spaces.target, "target_cores", lambda _: 1)
+    monkeypatch.setattr(spaces.threads, "thread_variables", lambda _: {})
+    results.bench(tmp_path)
+    assert given == [budget_s] * shapes

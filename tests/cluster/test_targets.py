@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from cluster.targets import ready_of
+from cluster import targets
+from cluster.targets import Device, ready_of
+from tuner.errors import TunerError
 
 pytestmark = pytest.mark.ray
 
@@ -43,3 +46,19 @@ def test_a_question_can_be_stopped(answers: list[list[str]]) -> None:
     stop.set()
     with pytest.raises(KeyboardInterrupt):
         ready_of(["a"], 1, 1e9, stop)
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"), [("llvm", ("other", "one")), ('{"kind":"llvm"}', ("other",))]
+)
+def test_a_kind_is_each_unlike_device_and_a_target_the_most_frequent_that_fits(
+    target: str, expected: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = (Device(target, name, name) for name in ("one", "other"))
+    no_such = targets._Answer(None, TunerError("no such device"))
+    answers = [targets._Answer(one), no_such, targets._Answer(other), targets._Answer(other)]
+    monkeypatch.setattr(targets, "machines_for", lambda asked, wait: (asked, []))
+    monkeypatch.setattr(targets, "_ask", lambda *_: answers)
+    wait: Any = SimpleNamespace(stop=threading.Event())
+    found = targets.devices_on_cluster(target, wait)
+    assert tuple(device.fingerprint for device in found) == expected

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import os
 import sys
@@ -203,6 +204,22 @@ def test_an_onnx_model_is_compared_with_onnxruntime(tmp_path: Path) -> None:
 
 
 @pytest.mark.tvm
+def test_onnxruntime_has_the_targets_number_of_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    given: list[tuple[int, int]] = []
+    session = onnxruntime.InferenceSession
+
+    def opened(path: str, options: Any, **more: Any) -> Any:
+        given.append((options.intra_op_num_threads, options.inter_op_num_threads))
+        return session(path, options, **more)
+
+    monkeypatch.setattr(onnxruntime, "InferenceSession", opened)
+    compared(small_onnx(tmp_path / "net.onnx"))
+    assert given == [(json.loads(LLVM)["num-cores"], 1)]
+
+
 def test_a_wrong_tuned_module_shows(tmp_path: Path) -> None:
     model = small_onnx(tmp_path / "net.onnx")
     (tmp_path / "other").mkdir()

@@ -169,6 +169,15 @@ def test_a_module_can_be_named_instead_of_a_path(
         sys.modules.pop("my_models", None)
 
 
+def test_a_files_own_folder_can_be_imported_from(tmp_path: Path) -> None:
+    (tmp_path / "beside_it.py").write_text((EXAMPLES / "gemm.py").read_text())
+    (tmp_path / "model.py").write_text("from beside_it import gemm\n")
+    try:
+        assert load_model(ModelSpec(f"{tmp_path / 'model.py'}:gemm")).inputs[0].name == "A"
+    finally:
+        sys.modules.pop("beside_it", None)
+
+
 BROKEN = """
 def number(): return 7
 def boom(size: int): raise RuntimeError("first\\nsecond")

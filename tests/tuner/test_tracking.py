@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import threading
@@ -19,7 +20,7 @@ import pytest
 from tuner.candidate import Candidate, CandidateKind
 from tuner.dynamic.kernel_set import KernelSet, ShapeTimes
 from tuner.dynamic.tree import Leaf, Split
-from tuner.mlflow_sink import redacted
+from tuner.mlflow_sink import Target, redacted
 from tuner.observer import FittedModel, Observer
 from tuner.progress import Snapshot, TaskRow
 from tuner.record import Measurement, Record, Status, Trial, record_from_json
@@ -475,6 +476,13 @@ class TestUri:
         uri = dead_uri.replace("://", "://me:secret@")
         assert "secret" not in check_uri(uri) + open_command(Path("runs/demo"), uri)
         assert redacted("at http://a:b@h/x") == "at http://***@h/x"
+
+    def test_one_with_a_password_is_kept_for_its_owner_alone(self, tmp_path: Path) -> None:
+        paths = TrackingPaths(tmp_path)
+        Target("http://me:secret@127.0.0.1:5000").save(paths)
+        holding = [path for path in tmp_path.rglob("*") if path.is_file()]
+        assert holding == [paths.target]
+        assert stat.S_IMODE(paths.target.stat().st_mode) == 0o600
 
     def test_the_command_that_opens_the_page(self) -> None:
         assert open_command(Path("runs/demo"), "") == (
