@@ -272,7 +272,8 @@ class RayMeasurer:
     def _take_run(self, done: Done[RunJob]) -> Record | None:
         """The record of a trial; None if its artifact is lost and it is built once more."""
         job = done.job
-        if done.unprepared:
+        # Where others could make it, it was only this trial that found nobody who could.
+        if done.unprepared and self._runners.state.refused(_reference_of(job.trial)):
             return self._unchecked(job.trial, done.lost)
         missing = done.missing or (done.value is None and not done.lost)
         if missing and done.attempt < self._attempts:

@@ -164,12 +164,12 @@ class SearchHost:
             )
         except OSError as error:
             raise TunerError(f"cannot write to {run.root}: {error.strerror}") from error
-        tracker = TrackerProcess.start(run.root, order.tracking_uri)
         quiet = _quiet(order)
-        if quiet is not None and tracker.pid is not None:
-            quiet.register(tracker.pid)
+        tracker = TrackerProcess.start(run.root, order.tracking_uri)
         status = RunStatus.FAILED
         try:
+            if quiet is not None and tracker.pid is not None:
+                quiet.register(tracker.pid)
             yield _CatchingUp(spool, store)
             status = RunStatus.KILLED if self._stop.is_set() else RunStatus.FINISHED
         finally:

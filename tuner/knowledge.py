@@ -138,7 +138,7 @@ class Knowledge:
         """Of each task with many shapes, the kernels that were chosen, as of now, each with those
         shapes that it is chosen for among the ones that are measured."""
         found = []
-        for task_key, progress in self._checked():
+        for task_key, progress in self.checked():
             if (chosen := self._kernel_set(task_key)) is not None:
                 measured = {instance for instance, _ in measured_shapes(progress.task.shapes)}
                 pairs = [(chosen.kernels[s.kernel], s.instance) for s in chosen.shapes]
@@ -148,12 +148,12 @@ class Knowledge:
     def closings(self, rounds: int, generation: int = 0) -> list[Trial]:
         """See `tuner.dynamic.closings.closings`; for the kernels that were chosen, as of now."""
         found: list[Trial] = []
-        for task_key, progress in self._checked():
+        for task_key, progress in self.checked():
             if (chosen := self._kernel_set(task_key)) is not None:
                 found.extend(closings(progress.task, chosen, rounds, generation))
         return [trial for trial in found if not self.has(trial)]
 
-    def _checked(self) -> list[tuple[str, TaskProgress]]:
+    def checked(self) -> list[tuple[str, TaskProgress]]:
         """Tasks that more can be measured of."""
         return [(k, p) for k, p in self.progress.items() if k not in self.left_out]
 

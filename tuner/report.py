@@ -240,9 +240,16 @@ def choose_best(store: RecordStore, task_key: str) -> Record | None:
     sound = [t for t in retimed.values() if not t.spoiled]
     winner = min(sound, key=lambda t: t.retimed_s or math.inf, default=None)
     to_beat_s = min((t.search_s for t in sound if t.search_s is not None), default=math.inf)
-    # Among one more than were timed again is one that was not, if there is any.
-    for record in store.best(task_key, len(retimed) + 1):
-        if record.trial.candidate.key not in retimed:
+    # One that failed with an older toolchain has to be timed again before it is believed.
+    failed = {
+        r.trial.candidate.key
+        for r in store.scan(task_key, min_rung=1)
+        if r.measurement.status not in _INNOCENT
+    }
+    out = {*retimed, *failed}
+    # Among one more than are out is one that is not, if there is any.
+    for record in store.best(task_key, len(out) + 1):
+        if record.trial.candidate.key not in out:
             if record.latency_s is not None and record.latency_s < to_beat_s:
                 winner = _Timings.of(store, task_key, record.trial.candidate.key, first)
             break

@@ -240,8 +240,12 @@ def put_model(remote: RunPlace) -> None:
     description = (json.dumps({"files": files}, indent=1) + "\n").encode()
     if listed is None:
         place.create(_MODEL, description)
-    else:
-        place.replace(_MODEL, description)
+        return
+    place.replace(_MODEL, description)
+    for checksum in {*_files(remote, listed).values()} - {*files.values()}:
+        path = f"model/{checksum}"
+        for old in place.read([path]).values():
+            place.remove(path, old)
 
 
 def run_uuid(remote: RunPlace, manifest: Manifest) -> str:
@@ -329,6 +333,8 @@ def _get_model(remote: RunPlace, place: Place) -> None:
             put_folder(partial, run.model_dir)
         except OSError as error:
             raise TunerError(f"cannot write {partial}: {error.strerror}") from error
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
 
 
 def _has_model(run: RunFolder, files: Mapping[str, str]) -> bool:

@@ -290,7 +290,7 @@ class Session:
         self._phase = "finalists"
         self._account()
         until_s = min(self._limits.deadline_s, self._clock() + self._limits.finalists_s)
-        chosen = [(p, self._finalists(key)) for key, p in self._known.progress.items()]
+        chosen = [(p, self._finalists(key)) for key, p in self._known.checked()]
         new = generation_for(self._store.scan(min_rung=1), self._toolchain)
         known = (r for key in self._searches for r in self._store.scan(key))
         contention = Contention(r for r in known if is_of(r.trial.rung, new))
@@ -308,7 +308,8 @@ class Session:
         queue = deque(trials)
         while (queue or self._in_flight) and not self._stop.is_set() and self._clock() < until_s:
             while queue and self._machines.measurer.free() > 0:
-                if contention.holds(trial := queue.popleft()):
+                trial = queue.popleft()
+                if contention.holds(trial) and trial.task_key not in self._known.left_out:
                     self._submit(trial, cutoff_s=None)
             self._to_retime = len(queue)
             for record in self._take_records(self._machines.measurer.collect(_WAIT_S)):

@@ -167,5 +167,9 @@ def test_a_run_that_goes_on_replaces_the_archive(make: Make, tmp_path: Path, ran
     folder = RunFolder(Path(where)) if found is None else RunFolder(fetch(found, model=True))
     assert load_model_copy(folder.model_dir).kind == "torch"
     assert not (folder.model_dir / "model.pt2").exists()
+    if found is not None:
+        assert len(found.place.list("model/")) == len(list(folder.model_dir.iterdir())), (
+            "nothing is left of the archive"
+        )
     assert run(["export", where, "--lib", str(tmp_path / "net.so")]) == 0
     assert not ran.exists()

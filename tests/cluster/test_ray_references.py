@@ -108,6 +108,23 @@ def test_one_that_takes_every_worker_with_it_is_the_end_of_its_task_alone(
     assert record.measurement.status is Status.OK
 
 
+def test_who_alone_cannot_make_one_that_others_made_costs_a_trial_and_not_the_task(
+    referring: Referring,
+) -> None:
+    """A machine with less memory joined later, say, and was free three times in a row."""
+    from actors.ray_actors import Compiled
+    from cluster.ray_measurer import RayMeasurer, RunJob
+    from cluster.ray_pool import Done
+
+    (made,) = referring.measure("plain", 20)
+    assert isinstance(referring.measurer, RayMeasurer)
+    job = RunJob(made.trial, None, None, Compiled(0.1, "hash"))
+    given_up = Done(job, 3, lost="no memory", unprepared=True)
+    record = referring.measurer._take_run(given_up)
+    assert record is not None
+    assert (record.measurement.status, record.measurement.error) == (Status.LOST, "no memory")
+
+
 def test_leases_are_no_shorter_than_what_workers_allow_themselves(tmp_path: Path) -> None:
     from actors.runner import longest_learn_s, longest_run_s
     from cluster.ray_measurer import Leases

@@ -125,6 +125,13 @@ class TestChooseBest:
         new = record(1, 1.0, rung=rung_of(1, 1))
         assert winner(record(DEFAULT, 9.0), record(1, 1.0), old, new) == new
 
+    def test_one_that_failed_with_an_older_toolchain_does_not_win_by_its_search(self) -> None:
+        """The run was stopped before its turn came again."""
+        old = [record(1, rung=1, status=Status.WRONG), record(2, 2.0, rung=1)]
+        new = record(2, 2.0, rung=rung_of(1, 1))
+        search = [record(DEFAULT, 9.0), record(1, 1.0), record(2, 2.0)]
+        assert winner(*search, *old, new) == new
+
     def test_other_tasks_do_not_matter(self) -> None:
         assert winner(record(1, 2.0), record(2, 1.0, task="s")) == record(1, 2.0)
 
