@@ -318,6 +318,7 @@ def test_the_copy_of_an_older_version_is_read(tmp_path: Path) -> None:
     (tmp_path / "module.params").unlink()
     (tmp_path / "module.json").write_text(tvm.ir.save_json(model.module))
     about = json.loads((tmp_path / "model.json").read_text())
+    del about["files"]  # there were no checksums
     (tmp_path / "model.json").write_text(json.dumps({**about, "format": 1}))
     assert structural_equal(load_model_copy(tmp_path).module, model.module)
 

@@ -412,6 +412,7 @@ class TestProcess:
         with session(tmp_path, dead_uri) as (killed, tracker):
             wait_until(lambda: holds_lock(tracker, tmp_path))
             os.kill(tracker, signal.SIGSTOP)
+            wait_until(lambda: state(tracker) == "T")
             for child in psutil.Process(killed.pid).children():
                 if child.pid != tracker:
                     child.kill()  # who would have woken it
