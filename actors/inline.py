@@ -100,6 +100,10 @@ class InlineMeasurer:
             self._in_flight -= len(records)
             return records
 
+    def toolchain(self) -> str:
+        """See `tuner.measure.Measurer`; the provenance's."""
+        return self._provenance.toolchain
+
     def close(self) -> None:
         """Stop both threads and their children; what is in flight is finished first, at most
         one build and one run, or dropped."""

@@ -12,7 +12,8 @@ from actors.memory import memory_bytes
 from actors.quiet import NotQuiet, Quiet
 from actors.run_child import Checked, Timed
 from actors.warm_child import HOARDING, WarmChild, killed
-from spaces.target import target_cores, target_kind, usable_cores
+from spaces.cores import usable_cores
+from spaces.target import target_cores, target_kind
 from spaces.threads import thread_variables
 from tuner.child import DeadlinePassed, Died, MemoryExceeded, Outcome, Raised, Returned
 from tuner.effort import Timing

@@ -173,7 +173,7 @@ def _time(runner: Runner, task: Task, artifact: bytes) -> float:
 
 def main() -> None:
     """Run the test and print it."""
-    from spaces.target import usable_cores
+    from spaces.cores import usable_cores
 
     parser = argparse.ArgumentParser(description="A/A test of the quiet lock.")
     parser.add_argument("--rounds", type=int, default=15)

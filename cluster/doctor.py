@@ -19,6 +19,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from spaces.cores import allowed_cores
+
 DISTRIBUTION = "elastic-tuner"
 LEAST_FREE_BYTES = 200 * 2**20
 COMFORTABLE_BYTES = 2 * 2**30
@@ -238,33 +240,6 @@ def _about_cpu(facts: dict[str, Any]) -> str:
     said += [name for name in facts.get("features", ()) if name.startswith(_VECTORS)]
     said += [target["model"]] if "model" in target else []
     return f" ({', '.join(said)})" if said else ""
-
-
-def allowed_cores(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
-    """Cores that affinity and the control group's quota leave to this process."""
-    affinity = getattr(os, "sched_getaffinity", None)
-    cores = len(affinity(0)) if affinity else os.cpu_count() or 1
-    for quota in (_quota(cgroup / "cpu.max"), _quota_v1(cgroup / "cpu")):
-        if quota is not None:
-            cores = min(cores, max(1, int(quota)))
-    return cores
-
-
-def _quota(path: Path) -> float | None:
-    try:
-        limit, period = path.read_text().split()
-        return None if limit == "max" else float(limit) / float(period)
-    except (OSError, ValueError):
-        return None
-
-
-def _quota_v1(folder: Path) -> float | None:
-    try:
-        limit = float((folder / "cpu.cfs_quota_us").read_text())
-        period = float((folder / "cpu.cfs_period_us").read_text())
-    except (OSError, ValueError):
-        return None
-    return limit / period if limit > 0 and period > 0 else None
 
 
 def cuda(tvm_sees_one: bool) -> Iterator[Finding]:

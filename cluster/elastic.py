@@ -68,6 +68,10 @@ class ElasticMeasurer:
         self._adapt()
         return self._measurer.collect(timeout_s)
 
+    def toolchain(self) -> str | None:
+        """See `tuner.measure.Measurer`."""
+        return self._measurer.toolchain()
+
     def close(self) -> None:
         """Stop the builders and runners; trials in flight are dropped."""
         self._measurer.close()

@@ -217,6 +217,7 @@ class Pool(Generic[Job]):
         need = self.needs(answered.job)
         if answered.prepares:
             self._needs.refuse(need, reason)
+            self._workers[answered.worker].failed_at.add(need)
         self._workers[answered.worker].has.discard(need)
         commands = self._try_again(answered, reason, unprepared=True)
         return [*commands, *self._settle(now_s)]
@@ -362,7 +363,7 @@ class Pool(Generic[Job]):
         for place, (job, attempt) in enumerate(self._queue):
             need = self.needs(job)
             prepares = need is not None and need not in worker.has
-            if prepares and not self._needs.may_begin(need):
+            if prepares and not self._may_make(name, need):
                 continue
             del self._queue[place]
             self._next_lease += 1
@@ -375,6 +376,16 @@ class Pool(Generic[Job]):
                 return [Prepare(worker.lease, name, job)]
             return [Assign(worker.lease, name, job, attempt)]
         return []
+
+    def _may_make(self, name: str, need: Hashable | None) -> bool:
+        """Whether a worker should make what a job needs: one that could not leaves it to those
+        that may."""
+        if need in self._workers[name].failed_at and any(
+            w.state in _READY and not w.leaving and need not in w.failed_at
+            for w in self._workers.values()
+        ):
+            return False
+        return self._needs.may_begin(need)
 
     def _move(self, name: str, event: WorkerEvent, now_s: float) -> None:
         worker = self._workers[name]

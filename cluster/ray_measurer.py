@@ -122,6 +122,7 @@ class RayMeasurer:
         self._artifacts: dict[int, Any] = {}
         self._refused: list[Record] = []
         self._device, self._unlike = device, starters.unlike
+        self._toolchain: str | None = None
         leases = leases or Leases.of(effort)
         self._builders: RayPool[BuildJob] = RayPool(
             Pool(BUILDER, lambda job: leases.build_s, limits),
@@ -217,6 +218,10 @@ class RayMeasurer:
                 raise TunerError(pool.broken)
         return records
 
+    def toolchain(self) -> str | None:
+        """See `tuner.measure.Measurer`: that of the runner that became ready last."""
+        return self._toolchain
+
     def close(self) -> None:
         """Stop the workers; trials in flight are dropped."""
         self._builders.close()
@@ -226,6 +231,7 @@ class RayMeasurer:
         """Why a runner is none for this run: timings of unlike devices cannot be compared."""
         self._device = self._device or about.device
         if about.device == self._device:
+            self._toolchain = about.toolchain
             return ""
         self._unlike(about.node)
         return f"its device is {about.device}"

@@ -145,7 +145,6 @@ class SearchHost:
                         max_kernels=order.max_kernels,
                     ),
                     seed=order.seed,
-                    toolchain=order.toolchain,
                     observers=[_in_time(each, store) for each in (observer, self._metrics)],
                 )
                 if self._stop.is_set():

@@ -41,7 +41,6 @@ class SearchOrder:
         base_model: what the cost model begins with; None is nothing.
         seeds: what searches may begin with, by task key.
         max_kernels: that may serve all shapes of a task with symbolic dimensions.
-        toolchain: fingerprint of what kernels are compiled with; empty is not known.
         url: of the run, where it lives away from this machine; `run` is then its working folder.
     """
 
@@ -64,7 +63,6 @@ class SearchOrder:
     base_model: bytes | None = None
     seeds: Mapping[str, Seeds] = field(default_factory=dict)
     max_kernels: int = MAX_KERNELS
-    toolchain: str = ""
     url: str = ""
 
     @property

@@ -369,7 +369,7 @@ def _order(
     driver_pid: int | None,
 ) -> SearchOrder:
     from cluster.search_order import SearchOrder
-    from spaces.target import target_kind, toolchain_fingerprint
+    from spaces.target import target_kind
 
     effort = options.effort
     trials = options.trials or effort.trials_per_task * len(prepared.tasks)
@@ -402,7 +402,6 @@ def _order(
         base_model=prepared.lessons.model,
         seeds=prepared.lessons.seeds,
         max_kernels=options.max_kernels,
-        toolchain=toolchain_fingerprint(),
         devices=options.devices,
         device_wait_s=DEVICE_WAIT_S if options.device_wait_s is None else options.device_wait_s,
     )

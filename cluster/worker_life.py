@@ -48,6 +48,7 @@ class Worker:
         lease: that it holds.
         leaving: its machine will be gone before long.
         has: what it has made of what jobs need.
+        failed_at: what of it it could not make.
         frozen_s: what its machine spent frozen so far; None as long as nobody said.
         frozen_before_s: the same, when its lease began.
     """
@@ -58,6 +59,7 @@ class Worker:
     lease: int | None = None
     leaving: bool = False
     has: set[Hashable] = field(default_factory=set)
+    failed_at: set[Hashable] = field(default_factory=set)
     frozen_s: float | None = None
     frozen_before_s: float | None = None
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from spaces.derived_dims import derived
+from spaces.numbers import numpy_dtype
 from tuner.errors import TunerError
 from tuner.options import IntRange
 
@@ -172,17 +173,6 @@ def make_inputs(
         rng = np.random.default_rng([seed, zlib.crc32(spec.name.encode())])
         arrays.append(_drawn(spec, value, rng))
     return arrays
-
-
-def numpy_dtype(name: str) -> np.dtype[Any]:
-    """NumPy's type of a TVM type, of the 8- and 16-bit floats too."""
-    try:
-        return np.dtype("bool" if name in ("uint1", "boolean") else name)
-    except TypeError:
-        import ml_dtypes
-
-        narrow: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
-        return narrow
 
 
 def _drawn(

@@ -15,7 +15,7 @@ def is_float(dtype: str) -> bool:
 def numpy_dtype(dtype: str) -> np.dtype[Any]:
     """The NumPy type of a TVM element type; the small floats come from `ml_dtypes`."""
     try:
-        return np.dtype(dtype)
+        return np.dtype("bool" if dtype in ("uint1", "boolean") else dtype)
     except TypeError:
         import ml_dtypes
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from pathlib import Path
 from typing import Any
 
 from spaces import names
+from spaces.cores import usable_cores
 from spaces.cpu_caches import caches_text
 from spaces.host import Host, this_host
 from tuner.errors import TunerError, UsageError
 
-_CGROUP_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 # What TVM writes into every exported target, and what says nothing where it is the default.
 _NOISE = ("tag", "keys")
 # What every CUDA device since sm_50 allows a block. A bare target says nothing of it, and the
@@ -188,24 +187,6 @@ def fits_here(target_json: str) -> bool:
         return False
     digits = "".join(c for c in str(config.get("arch", "")) if c.isdigit())
     return digits in ("", found)
-
-
-def usable_cores() -> int:
-    """Physical cores this process may use: of the machine, its affinity and its CPU quota."""
-    import psutil
-
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    physical = psutil.cpu_count(logical=False) or allowed or 1
-    return max(1, min(physical, allowed or 1, _quota_cores(_CGROUP_QUOTA) or physical))
-
-
-def _quota_cores(path: Path) -> int | None:
-    """Whole cores of a container's CPU quota; None where there is none."""
-    try:
-        quota, period = path.read_text().split()
-        return None if quota == "max" else max(1, int(quota) // int(period))
-    except (OSError, ValueError):
-        return None
 
 
 def device_fingerprint(target_json: str, host: Host | None = None) -> str:

@@ -30,6 +30,10 @@ class Measurer(Protocol):
     def collect(self, timeout_s: float) -> list[Record]:
         """Records that are ready, waiting at most `timeout_s` for the first."""
 
+    def toolchain(self) -> str | None:
+        """Fingerprint of what kernels are compiled with where they are measured; None as long as
+        no machine has said so."""
+
     def close(self) -> None:
         """Stop the workers. Trials in flight are dropped without a record."""
 

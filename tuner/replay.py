@@ -114,6 +114,10 @@ class ReplayMeasurer:
         where = Provenance("replay", "recorded", "recorded")
         return [Record(trial, measurement, where, 1, self._clock.now_s)]
 
+    def toolchain(self) -> str:
+        """That of recorded measurements."""
+        return "recorded"
+
     def close(self) -> None:
         """Drop what is in flight."""
         self._ends.clear()

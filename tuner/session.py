@@ -79,8 +79,6 @@ class Session:
         tasks: to tune.
         defaults: the default candidate of each task, measured before anything else.
         store: holds earlier sessions' records, and gets each new one before anyone hears of it.
-        toolchain: that kernels are compiled with; finalists that were timed with another one are
-            timed again. Empty where it is not known.
         clock: seconds that never go back, for deadlines; `wall` is for people.
     """
 
@@ -95,7 +93,6 @@ class Session:
         effort: Effort,
         make_search: SearchMaker,
         seed: int,
-        toolchain: str = "",
         observers: Sequence[Observer] = (),
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
@@ -104,7 +101,6 @@ class Session:
         self._store = store
         self._limits = limits
         self._effort = effort
-        self._toolchain = toolchain
         self._observers = observers
         self._clock = clock
         self._wall = wall
@@ -291,7 +287,8 @@ class Session:
         self._account()
         until_s = min(self._limits.deadline_s, self._clock() + self._limits.finalists_s)
         chosen = [(p, self._finalists(key)) for key, p in self._known.checked()]
-        new = generation_for(self._store.scan(min_rung=1), self._toolchain)
+        toolchain = self._toolchain(until_s) if chosen else ""
+        new = generation_for(self._store.scan(min_rung=1), toolchain)
         known = (r for key in self._searches for r in self._store.scan(key))
         contention = Contention(r for r in known if is_of(r.trial.rung, new))
         rounds = schedule(chosen, self._effort.rounds_of, self._known.has, new)
@@ -302,6 +299,14 @@ class Session:
                 return
             self._retime(left, contention, until_s)
         self._retime(self._known.closings(self._effort.shape_rounds, new), contention, until_s)
+
+    def _toolchain(self, until_s: float) -> str:
+        """What finalists are compiled with now; empty where no machine said so in time."""
+        while (told := self._machines.measurer.toolchain()) is None:
+            if self._stop.is_set() or self._clock() >= until_s:
+                return ""
+            self._take_records(self._machines.measurer.collect(_WAIT_S))
+        return told
 
     def _retime(self, trials: Iterable[Trial], contention: Contention, until_s: float) -> None:
         """Time finalists again in order, but for those that are out of contention by then."""

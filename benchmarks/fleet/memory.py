@@ -158,6 +158,10 @@ class MeasuresAtOnce:
             for trial, cutoff_s in held
         ]
 
+    def toolchain(self) -> str:
+        """That of its records."""
+        return "simulated"
+
     def close(self) -> None:
         """Nothing to stop."""
 

@@ -58,6 +58,10 @@ class AtOnce:
         where = Provenance("slot", "simulated", "simulated")
         return [Record(trial, measurement, where, 1, time.time()) for trial in held]
 
+    def toolchain(self) -> str:
+        """That of its records."""
+        return "simulated"
+
     def close(self) -> None:
         """Nothing to stop."""
 

@@ -111,29 +111,6 @@ def test_what_was_found_of_the_cpu_is_said() -> None:
     assert "bmi" not in finding.found
 
 
-@pytest.mark.parametrize(
-    ("file", "text", "cores"),
-    [
-        ("cpu.max", "150000 100000", 1),
-        ("cpu.max", "50000 100000", 1),
-        ("cpu.max", "max 100000", None),
-        ("cpu.max", "nonsense", None),
-        ("nosuch", "", None),
-    ],
-)
-def test_cores_under_a_quota(file: str, text: str, cores: int | None, tmp_path: Path) -> None:
-    unlimited = doctor.allowed_cores(tmp_path)
-    (tmp_path / file).write_text(text)
-    assert doctor.allowed_cores(tmp_path) == (unlimited if cores is None else cores)
-
-
-def test_cores_under_an_old_quota(tmp_path: Path) -> None:
-    (tmp_path / "cpu").mkdir()
-    (tmp_path / "cpu" / "cpu.cfs_quota_us").write_text("100000\n")
-    (tmp_path / "cpu" / "cpu.cfs_period_us").write_text("100000\n")
-    assert doctor.allowed_cores(tmp_path) == 1
-
-
 def test_a_compiler_that_cannot_link(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", f"{sys.executable} -c 'import sys; sys.exit(1)'")
     assert doctor.host_compiler().level == "fail"

@@ -111,11 +111,23 @@ def test_what_was_made_once_is_not_given_up_for_all_since_others_fail_at_it() ->
     p.resize(2, 2.0)
     p.on_ready("runner-2", 3.0)
     assert p.submit("a-2", 4.0) == [Prepare(3, "runner-2", "a-2")]
-    assert p.on_unprepared(3, "too slow", 5.0) == [Prepare(4, "runner-2", "a-2")]
-    assert GiveUp("a-2", 2, "node died") in p.on_lost("runner-2", "node died", 6.0)
+    assert p.on_unprepared(3, "too slow", 5.0) == []
+    answered, commands = p.on_answer(2, 6.0)
+    assert answered is not None
+    assert commands == [Assign(4, "runner-1", "a-2", 2)]
     assert p.refused("a") == ""
-    assert p.on_answer(2, 7.0)[0] is not None
-    assert p.submit("a-3", 8.0) == [Assign(5, "runner-1", "a-3", 1)]
+
+
+def test_who_could_not_make_it_tries_again_only_where_nobody_else_may() -> None:
+    p = with_workers(1, attempts=3)
+    p.submit("a-1", 0.0)
+    p.on_answer(1, 1.0)
+    p.resize(2, 2.0)
+    p.on_ready("runner-2", 3.0)
+    p.submit("a-2", 4.0)
+    p.on_unprepared(3, "too slow", 5.0)
+    lost = p.on_lost("runner-1", "node died", 6.0)
+    assert lost == [StartWorker("runner-3"), Prepare(4, "runner-2", "a-1")]
 
 
 def test_who_starts_later_makes_its_own() -> None:

@@ -17,9 +17,10 @@ from cluster.lessons import seeds_for
 from cluster.results import bench
 from cluster.run_target import begun_target, target_here
 from cluster.tune import _prepare
+from spaces.cores import usable_cores
 from spaces.cpu_caches import caches_text
 from spaces.host import this_host
-from spaces.target import canonical, resolve_target, usable_cores
+from spaces.target import canonical, resolve_target
 from tuner.errors import TunerError
 from tuner.options import ModelSpec, TuneOptions
 from tuner.run_folder import RunFolder, read_run

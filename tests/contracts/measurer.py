@@ -93,6 +93,12 @@ class MeasurerContract:
         records = measuring.collect_all(3)
         assert {r.trial.rung for r in records} == {0, 1, 2}
 
+    def test_it_says_what_kernels_are_compiled_with(self, measuring: Measuring) -> None:
+        measuring.wait_until_free()
+        measuring.measurer.submit([Trial(measuring.task_key, measuring.good[0])])
+        (record,) = measuring.collect_all(1)
+        assert measuring.measurer.toolchain() == record.provenance.toolchain
+
     def test_slots_are_taken_and_given_back(self, measuring: Measuring) -> None:
         measuring.wait_until_free()
         before = measuring.measurer.free()

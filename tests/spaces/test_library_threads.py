@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from cluster.doctor import allowed_cores
 from spaces import names
 from spaces.apply import apply_best
+from spaces.cores import allowed_cores
 from spaces.executable import compile_module, export_library
 from spaces.extract import extract
 from spaces.knob_space import KnobSpace

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from spaces.inputs import numpy_dtype
 from spaces.module_copy import load_module, save_module
+from spaces.numbers import numpy_dtype
 from tuner.errors import TunerError
 
 pytestmark = pytest.mark.tvm

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import platform
-from pathlib import Path
 
 import pytest
 
 from spaces import names
 from spaces.target import (
-    _quota_cores,
     cuda_device_exists,
     device_fingerprint,
     parse_target,
@@ -101,14 +99,6 @@ def test_what_launches_a_gpu_s_kernels_runs_beside_any_gpu() -> None:
     # It may be compiled on a machine with another CPU.
     host = parse_target('{"arch":"sm_90","kind":"cuda"}').host
     assert not {"avx", "avx2", "avx512f", "sve"} & names.cpu_features(host)
-
-
-def test_a_containers_quota_limits_the_cores(tmp_path: Path) -> None:
-    quota = tmp_path / "cpu.max"
-    assert _quota_cores(quota) is None
-    for text, cores in (("max 100000", None), ("250000 100000", 2), ("50000 100000", 1)):
-        quota.write_text(text)
-        assert _quota_cores(quota) == cores
 
 
 def test_fingerprints_name_the_device_and_the_versions() -> None:

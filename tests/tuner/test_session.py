@@ -75,6 +75,9 @@ class CompiledWith(ReplayMeasurer):
         super().__init__(spaces, slots=slots, clock=clock)
         self._provenance = Provenance("worker", "device", toolchain)
 
+    def toolchain(self) -> str:
+        return self._provenance.toolchain
+
     def collect(self, timeout_s: float) -> list[Record]:
         return [replace(r, provenance=self._provenance) for r in super().collect(timeout_s)]
 
@@ -110,7 +113,6 @@ def make_session(
         effort=EFFORT,
         make_search=make_search or search_maker(strategy),
         seed=7,
-        toolchain=toolchain,
         observers=observers,
         clock=clock,
         wall=clock,

@@ -183,6 +183,9 @@ class WorldMeasurer:
             return []
         return [replace(measured(self._flying.popleft()), attempt=1, time_s=self._clock.now_s)]
 
+    def toolchain(self) -> str:
+        return ""
+
     def close(self) -> None:
         self._flying.clear()
 
