@@ -214,8 +214,7 @@ def _delivered() -> list[Goal]:
     return [
         Goal("a run's figure, `tuner bench`'s and a new process's: furthest apart", "as_user",
              at("summary.apart"), _MOST, 0.10,
-             "the matrix product of 2 ms; a network and three open sizes are 2 to 9 % apart, and "
-             "each side's own medians differ by as much on this machine"),
+             "on a machine with busy neighbours 2 to 12 %, as each side's own medians differ there"),
     ]  # fmt: skip
 
 
