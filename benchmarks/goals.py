@@ -214,7 +214,7 @@ def _delivered() -> list[Goal]:
     return [
         Goal("a run's figure, `tuner bench`'s and a new process's: furthest apart", "as_user",
              at("summary.apart"), _MOST, 0.10,
-             "on a machine with busy neighbours 2 to 12 %, as each side's own medians differ there"),
+             "with busy neighbours 2 to 12 %, as each side's own medians differ then"),
     ]  # fmt: skip
 
 

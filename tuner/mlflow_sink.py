@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tuner.run_folder import RunFolder
 from tuner.sink import Gone, Refused, SinkError, Unavailable
 from tuner.spool import (
     Artifact,
@@ -68,7 +69,7 @@ def load_target(paths: TrackingPaths) -> Target:
 
 def tracking_uri(run_dir: Path, uri: str) -> str:
     """The URI MLflow is given."""
-    return uri or f"sqlite:///{run_dir.absolute() / 'mlflow.db'}"
+    return uri or f"sqlite:///{RunFolder(run_dir.absolute()).mlflow_db}"
 
 
 def redacted(text: str) -> str:

@@ -76,6 +76,11 @@ class RunFolder:
         return self.tracking_dir / "spool.jsonl"
 
     @property
+    def mlflow_db(self) -> Path:
+        """MLflow's database, where no server was named."""
+        return self.root / "mlflow.db"
+
+    @property
     def artifacts(self) -> Path:
         """MLflow's artifacts, where no server was named."""
         return self.root / "mlartifacts"

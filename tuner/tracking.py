@@ -24,6 +24,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from tuner.mlflow_sink import Target, load_target, quiet_environment, redacted
+from tuner.run_folder import RunFolder
 from tuner.spool import TrackingPaths
 from tuner.spool_observer import RunStatus, SpoolObserver
 from tuner.spool_progress import count_pending, load_progress
@@ -253,5 +254,5 @@ def open_command(run_dir: Path, uri: str = "") -> str:
     """The command (or the address) that opens MLflow's page on a run."""
     if uri.startswith(("http://", "https://")):
         return redacted(uri)
-    store = redacted(uri) if uri else f"sqlite:///{run_dir / 'mlflow.db'}"
+    store = redacted(uri) if uri else f"sqlite:///{RunFolder(run_dir).mlflow_db}"
     return f"mlflow ui --backend-store-uri {shlex.quote(store)} --port 5000"
