@@ -95,7 +95,8 @@ class RunChild:
 
     def about(self) -> tuple[str, str]:
         """Fingerprints of the device and of the toolchain."""
-        from spaces.target import device_fingerprint, toolchain_fingerprint
+        from spaces.target import device_fingerprint
+        from spaces.toolchain import toolchain_fingerprint
 
         return device_fingerprint(self._target), toolchain_fingerprint()
 

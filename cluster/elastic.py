@@ -7,16 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from cluster.fleet import (
-    Cluster,
-    Crew,
-    Growth,
-    Need,
-    Reserve,
-    amount,
-    crew,
-    keeping_order,
-)
+from cluster.fleet import Cluster, Crew, Growth, Need, Reserve, amount, crew, keeping_order
 from cluster.ray_measurer import RayMeasurer
 from cluster.ray_space import RaySpacePool
 from tuner.record import Record, Trial

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from ray.util.metrics import Gauge
 
+from tuner.cost_model import FittedModel
 from tuner.dynamic.kernel_set import KernelSet
-from tuner.observer import FittedModel
 from tuner.progress import Snapshot
 from tuner.record import Record
 from tuner.task import Task

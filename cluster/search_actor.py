@@ -29,12 +29,7 @@ from cluster.metrics import RunMetrics
 from cluster.nodes import NodeWatch
 from cluster.ray_measurer import RayMeasurer, Starters
 from cluster.ray_space import RaySpacePool
-from cluster.search_names import (
-    run_name,
-    searches,
-    share_of_cpus,
-    share_of_devices,
-)
+from cluster.search_names import run_name, searches, share_of_cpus, share_of_devices
 from cluster.search_order import SearchOrder, SearchState, kept
 from tuner.after_durable import AfterDurable
 from tuner.dynamic.kernel_set import KernelSet

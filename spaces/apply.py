@@ -9,7 +9,8 @@ from typing import Any
 from spaces import names
 from spaces.apply_sets import apply_sets
 from spaces.extract import is_scheduled, key_of, task_of
-from spaces.realize import InvalidCandidate, realize
+from spaces.realize import realize
+from spaces.schedules import InvalidCandidate
 from tuner.candidate import Candidate
 from tuner.dynamic.kernel_set import KernelSet
 from tuner.errors import TunerError

@@ -11,7 +11,8 @@ from spaces.defaults import default_candidate
 from spaces.dispatch import dispatched
 from spaces.graph import builder_without, with_tir_calls
 from spaces.prepack import COMPUTE, PREPACK, Packing, split
-from spaces.realize import InvalidCandidate, new_schedule, realize, task_module
+from spaces.realize import realize
+from spaces.schedules import InvalidCandidate, new_schedule, task_module
 from spaces.target import target_kind
 from tuner.dynamic.kernel_set import KernelSet
 from tuner.errors import TunerError

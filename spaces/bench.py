@@ -16,8 +16,8 @@ import numpy as np
 from spaces.executable import Array, Executable, LoadedModel
 from spaces.inputs import InputSpec
 from spaces.model import Model
-from spaces.realize import first_line
 from spaces.target import target_cores, target_kind
+from tuner.errors import first_line
 
 MIN_ROUNDS = 10
 BUDGET_S = 20.0

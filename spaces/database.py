@@ -12,7 +12,8 @@ from typing import Any
 from spaces import names
 from spaces.extract import is_scheduled, key_of
 from spaces.intrinsics import stub_intrinsics
-from spaces.realize import InvalidCandidate, realize, task_module
+from spaces.realize import realize
+from spaces.schedules import InvalidCandidate, task_module
 from spaces.target import parse_target
 from tuner.atomic import put_file
 from tuner.candidate import Candidate

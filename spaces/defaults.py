@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from spaces.realize import DEFAULT_SPACE, canonical_payload, new_schedule, task_module
+from spaces.realize import DEFAULT_SPACE
+from spaces.schedules import canonical_payload, new_schedule, task_module
 from spaces.target import parse_target
 from tuner.candidate import Candidate, CandidateKind
 from tuner.task import Task

@@ -10,11 +10,12 @@ import numpy as np
 
 from spaces.features import FeatureExtractor, Vector
 from spaces.guard import note
-from spaces.realize import InvalidCandidate, first_line
+from spaces.schedules import InvalidCandidate
 from spaces.task_space import TaskSpace
 from spaces.trace_space import Point
 from tuner.candidate import Candidate, Draft
 from tuner.cost_model import CostModel
+from tuner.errors import first_line
 from tuner.measure import Evaluated
 from tuner.task import Task
 

@@ -16,10 +16,9 @@ from spaces import names
 from spaces.library_threads import bring_along, pipeline_with_threads, runs_in_parallel
 from spaces.pipeline import tir_pipeline
 from spaces.prepack import pack_weights
-from spaces.realize import first_line
 from spaces.target import device_of, parse_target, target_cores, target_kind
 from tuner.atomic import put_file
-from tuner.errors import TunerError
+from tuner.errors import TunerError, first_line
 
 Array = np.ndarray[Any, Any]
 _LIBRARY_SUFFIXES = (".so", ".tar", ".dylib", ".dll")

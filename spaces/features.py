@@ -74,7 +74,7 @@ class FeatureExtractor:
         """TVM's features: a row for each store of each program; no rows where it refused."""
         from tvm.s_tir import meta_schedule as ms
 
-        from spaces.realize import task_module
+        from spaces.schedules import task_module
 
         context = ms.TuneContext(
             task_module(module_json), target=self._target, rand_state=1, num_threads=1

@@ -14,10 +14,9 @@ from typing import Any
 
 from spaces import names
 from spaces.inputs import InputSpec, Shape
-from spaces.realize import first_line
 from spaces.relax_inputs import close_shapes
 from spaces.shape_var import DynamicProgram, ShapeVar
-from tuner.errors import TunerError
+from tuner.errors import TunerError, first_line
 from tuner.shapes import NO_DOMAIN, Domain
 
 Args = Sequence[tuple[str, "str | int | float | ShapeVar"]]

@@ -11,7 +11,8 @@ import logging
 import os
 
 from spaces import names
-from spaces.realize import InvalidCandidate, first_line
+from spaces.schedules import InvalidCandidate
+from tuner.errors import first_line
 
 STRICT = "TUNER_STRICT"
 """Environment variable: where it is set, as in the tests, a mistake of ours ends what it is in."""

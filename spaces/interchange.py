@@ -13,7 +13,7 @@ from typing import Any
 
 from spaces import names
 from spaces.guard import refusals
-from spaces.realize import new_schedule
+from spaces.schedules import new_schedule
 
 _ENOUGH = 8
 """Where the loops but the last have so many steps, they are enough to spread."""

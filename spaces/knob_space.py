@@ -26,16 +26,11 @@ from spaces.knobs import (
     recall,
     remember,
 )
-from spaces.realize import (
-    InvalidCandidate,
-    canonical_payload,
-    first_line,
-    new_schedule,
-    task_module,
-)
+from spaces.schedules import InvalidCandidate, canonical_payload, new_schedule, task_module
 from spaces.trace_space import Point, code_hash
 from tuner.candidate import Candidate, CandidateKind, Draft
 from tuner.dynamic.kernels import Kernel
+from tuner.errors import first_line
 from tuner.measure import OnShapes
 from tuner.task import Instance, Task
 

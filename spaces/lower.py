@@ -13,10 +13,10 @@ from typing import Any
 from spaces import names
 from spaces.channels_last import channels_last
 from spaces.concats import put_off_concats
+from spaces.constants import mark_constants
 from spaces.graph_rewrites import bound_takes, move_biases_into_batch_norms
 from spaces.guard import note
 from spaces.plain_shapes import with_plain_shapes
-from spaces.prepack import mark_constants
 
 
 def lower(module: Any, target: Any) -> Any:

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from spaces import names
-from spaces.realize import first_line
-from tuner.errors import TunerError
+from tuner.errors import TunerError, first_line
 
 PARAMS = ".params"
 _LEAST_BYTES = 1024

@@ -13,8 +13,7 @@ from spaces import names
 from spaces.dims import NO_VALUES
 from spaces.hush import hushed
 from spaces.inputs import InputSpec, Shape, check_names, fix_shape, opened
-from spaces.realize import first_line
-from tuner.errors import TunerError
+from tuner.errors import TunerError, first_line
 
 _STANDARD_DOMAINS = ("", "ai.onnx")
 Declared = dict[str, "list[int | str] | None"]

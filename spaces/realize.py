@@ -7,39 +7,20 @@ from functools import lru_cache
 from typing import Any
 
 from spaces.rules import RULES_PREFIX, RuleSet, make_rules
+from spaces.schedules import InvalidCandidate, new_schedule, task_module
 from spaces.vnni_registry import register_named
 from tuner.candidate import Candidate, CandidateKind, opened
+from tuner.errors import first_line
 from tuner.task import Task
 
 DEFAULT_SPACE = "default"
 """Space of default schedules."""
-
-_MAX_TVM_SEED = 2**31 - 1
-
-
-class InvalidCandidate(Exception):
-    """A schedule primitive or a post-processor refused the candidate. One line."""
-
-
-@lru_cache(maxsize=128)
-def task_module(module_json: str) -> Any:
-    """The IRModule of a task; parsed once for each text."""
-    import tvm
-
-    return tvm.ir.load_json(module_json)
 
 
 @lru_cache(maxsize=128)
 def task_rules(module_json: str, target_json: str) -> RuleSet:
     """The rules of a task; made once."""
     return make_rules(task_module(module_json), target_json)
-
-
-def new_schedule(module: Any, seed: int = 1) -> Any:
-    """An untouched schedule of a module, its random choices drawn from `seed`."""
-    from tvm.s_tir import Schedule
-
-    return Schedule(module, seed=1 + seed % (_MAX_TVM_SEED - 1), error_render_level="none")
 
 
 def realize(task: Task, candidate: Candidate) -> Any:
@@ -88,31 +69,9 @@ def postprocess(schedule: Any, rules: RuleSet) -> None:
             raise InvalidCandidate(f"refused by {_name(postproc)}")
 
 
-def canonical_payload(trace: Any) -> str:
-    """A trace as canonical text: post-processing and dead code removed."""
-    return json.dumps(trace.simplified(True).as_json(), separators=(",", ":"), default=_plain)
-
-
-def _plain(value: Any) -> int | float | str:
-    """TVM leaves its own constants in a trace's JSON."""
-    from tvm.tirx import FloatImm, IntImm
-
-    if isinstance(value, IntImm):
-        return int(value.value)
-    if isinstance(value, FloatImm):
-        return float(value.value)
-    raise TypeError(f"{type(value).__name__} in the JSON of a trace")
-
-
 def trace_text(task: Task, candidate: Candidate) -> str:
     """What a candidate does, as readable Python."""
     return "\n".join(realize(task, candidate).trace.as_python())
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of an error that says something, at most 200 characters."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[0] if lines else type(error).__name__)[:200]
 
 
 def _name(postproc: Any) -> str:

@@ -29,20 +29,13 @@ import numpy as np
 
 from spaces import names
 from spaces.differences import difference
-from spaces.draws import (
-    Argument,
-    Array,
-    arguments,
-    draw,
-    ranges,
-    thresholds_of,
-)
+from spaces.draws import Argument, Array, arguments, draw, ranges, thresholds_of
 from spaces.error_bounds import Bounded, with_bounds
 from spaces.interchange import interchanged
 from spaces.numbers import eps_of, is_float, limits_of, numpy_dtype
-from spaces.realize import first_line
 from spaces.shadows import Unbounded
 from spaces.target import parse_target, resolve_target
+from tuner.errors import first_line
 
 _log = logging.getLogger(__name__)
 _FORMAT = 2

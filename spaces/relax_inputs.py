@@ -8,14 +8,7 @@ from typing import Any
 
 from spaces import names
 from spaces.dims import symbols
-from spaces.inputs import (
-    InputSpec,
-    Shape,
-    check_dims,
-    check_names,
-    fix_shape,
-    opened,
-)
+from spaces.inputs import InputSpec, Shape, check_dims, check_names, fix_shape, opened
 from spaces.plain_shapes import declared_shape, with_plain_inputs, with_plain_shapes
 from spaces.program_inputs import meanings, program_inputs
 from spaces.wide_indices import with_wide_indices

@@ -222,17 +222,6 @@ def _cpu_fingerprint(cpu: str, target_json: str) -> str:
     return f"cpu {cpu} threads={threads}{crowded}"
 
 
-def toolchain_fingerprint() -> str:
-    """Versions that change a kernel, that of our own passes among them."""
-    import tvm
-    import tvm_ffi
-
-    from spaces.cpu_passes import VERSION
-
-    stock = f"tvm={tvm.__version__} ffi={tvm_ffi.__version__} llvm={names.llvm_version()}"
-    return f"{stock} passes={VERSION}"
-
-
 def _detected_cuda() -> str:
     if not cuda_device_exists():
         raise TunerError(

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from spaces.hush import hushed
-from spaces.realize import first_line
-from tuner.errors import TunerError
+from tuner.errors import TunerError, first_line
 
 _TRAINED_NORMS = ("_native_batch_norm_legit_functional.default", "_native_batch_norm_legit.default")
 _PROGRAM_FILES = ("models/model.json", "serialized_exported_program.json")

@@ -11,12 +11,11 @@ from typing import Any
 from spaces import names
 from spaces.hush import hushed
 from spaces.inputs import InputSpec, Shape
-from spaces.realize import first_line
 from spaces.relax_inputs import close_shapes
 from spaces.torch_archive import core_program, listed, operators, read_archive
 from spaces.torch_dims import check_named, with_named_dims
 from spaces.torch_products import product_converters
-from tuner.errors import TunerError
+from tuner.errors import TunerError, first_line
 from tuner.shapes import NO_DOMAIN, Domain
 
 

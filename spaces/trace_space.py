@@ -8,16 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from spaces.features import Vector
-from spaces.realize import (
-    InvalidCandidate,
-    canonical_payload,
-    first_line,
-    new_schedule,
-    postprocess,
-    task_module,
-    task_rules,
-)
+from spaces.realize import postprocess, task_rules
+from spaces.schedules import InvalidCandidate, canonical_payload, new_schedule, task_module
 from tuner.candidate import Candidate, CandidateKind, Draft
+from tuner.errors import first_line
 from tuner.measure import OnShapes
 from tuner.task import Task
 

@@ -25,11 +25,11 @@ from cluster.doctor import Finding
 from cluster.kernel_sets import described
 from cluster.tune_result import TuneResult
 from tuner.candidate import Candidate, CandidateKind
+from tuner.cost_model import FittedModel
 from tuner.dynamic.fallback import SLOWER
 from tuner.dynamic.kernel_set import KernelSet, ShapeTimes
 from tuner.dynamic.tree import Leaf
 from tuner.effort import EFFORTS, Timing
-from tuner.observer import FittedModel
 from tuner.progress import Snapshot, TaskRow
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.report import status_report

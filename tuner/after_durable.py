@@ -6,8 +6,9 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Protocol
 
+from tuner.cost_model import FittedModel
 from tuner.dynamic.kernel_set import KernelSet
-from tuner.observer import FittedModel, Observer
+from tuner.observer import Observer
 from tuner.progress import Snapshot
 from tuner.record import Record, TrialKey
 from tuner.task import Task

@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float32]
-Groups = npt.NDArray[np.int32]
-Flags = npt.NDArray[np.bool_]
+from tuner.arrays import Flags, Floats32, Ints32
+
+
+@dataclass(frozen=True, slots=True)
+class FittedModel:
+    """A cost model that was just fitted.
+
+    Attributes:
+        version: counts up from 1 within a run.
+        model: the model as bytes.
+        records: how many records it was fitted on.
+        pairwise_accuracy: share of pairs that the previous model ordered rightly among the
+            candidates it had not seen; None where there were too few.
+        fit_s: seconds the fit took.
+    """
+
+    version: int
+    model: bytes
+    records: int
+    pairwise_accuracy: float | None
+    fit_s: float
 
 
 class CostModel(Protocol):
@@ -17,9 +35,9 @@ class CostModel(Protocol):
 
     def fit(
         self,
-        features: Floats,
-        latencies_s: Floats,
-        groups: Groups,
+        features: Floats32,
+        latencies_s: Floats32,
+        groups: Ints32,
         censored: Flags | None = None,
     ) -> None:
         """Learn from measured candidates.
@@ -32,7 +50,7 @@ class CostModel(Protocol):
                 nobody knows how much more. None is nowhere.
         """
 
-    def predict(self, features: Floats) -> Floats:
+    def predict(self, features: Floats32) -> Floats32:
         """One score for each row; higher is better, comparable within a task."""
 
     def dump(self) -> bytes:
@@ -43,7 +61,7 @@ class CostModel(Protocol):
 
 
 def ordered_pairs(
-    scores: Floats, latencies_s: Floats, groups: Groups, censored: Flags | None = None
+    scores: Floats32, latencies_s: Floats32, groups: Ints32, censored: Flags | None = None
 ) -> tuple[float, float]:
     """How many pairs within a group, of different latency, the scores order rightly; of how many.
 
@@ -63,7 +81,7 @@ def ordered_pairs(
 
 
 def pairwise_accuracy(
-    scores: Floats, latencies_s: Floats, groups: Groups, censored: Flags | None = None
+    scores: Floats32, latencies_s: Floats32, groups: Ints32, censored: Flags | None = None
 ) -> float | None:
     """Share of pairs within a group, of known order, that the scores order rightly.
 

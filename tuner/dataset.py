@@ -6,10 +6,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from tuner.cost_model import Flags, Floats, Groups
-from tuner.measure import Features
+from tuner.arrays import Features, Flags, Floats32, Ints32, Rows
 from tuner.record import Record, Status
 
 
@@ -21,9 +19,9 @@ class Examples:
         censored: where a latency is only a lower bound; None is nowhere.
     """
 
-    features: Floats
-    latencies_s: Floats
-    groups: Groups
+    features: Floats32
+    latencies_s: Floats32
+    groups: Ints32
     censored: Flags | None = None
 
     def __len__(self) -> int:
@@ -34,7 +32,7 @@ class Examples:
         """`censored` as an array in any case."""
         return np.zeros(len(self), dtype=np.bool_) if self.censored is None else self.censored
 
-    def only(self, rows: npt.NDArray[np.intp]) -> Examples:
+    def only(self, rows: Rows) -> Examples:
         """Some of these rows, by their numbers; themselves where it is all of them."""
         if len(rows) == len(self):
             return self

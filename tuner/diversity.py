@@ -6,9 +6,8 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
-from tuner.measure import Features
+from tuner.arrays import Features, Floats
 
 _REACH = 0.4
 """Of the typical distance between candidates: what is within is a neighbour."""
@@ -16,8 +15,6 @@ _SAMPLE = 32
 """Rows that the typical distance is taken from: it need not be exact, and comes once a trial."""
 _DIGITS = 4
 """Sums of floats differ between machines in their last digits, and choices must not."""
-
-_Doubles = npt.NDArray[np.float64]
 
 
 def crowding(waiting: Sequence[Features], taken: Sequence[Features]) -> list[float]:
@@ -49,17 +46,17 @@ def crowding(waiting: Sequence[Features], taken: Sequence[Features]) -> list[flo
     return [round(float(max(row)), _DIGITS) for row in near]
 
 
-def _typical(rows: _Doubles) -> float:
+def _typical(rows: Floats) -> float:
     """Median square of the distance between two different rows; 0 where there are none."""
     rows = rows[:: math.ceil(len(rows) / _SAMPLE)]
     apart = _squares(rows, rows)[np.triu_indices(len(rows), 1)]
     return float(np.median(apart)) if len(apart) else 0.0
 
 
-def _squares(a: _Doubles, b: _Doubles) -> _Doubles:
+def _squares(a: Floats, b: Floats) -> Floats:
     """Squares of the distances between rows; what rounding leaves of none is none."""
     products = (a**2).sum(axis=1)[:, None] + (b**2).sum(axis=1)[None, :]
     # Not by BLAS, whose threads would spin on while a kernel is timed.
-    squares: _Doubles = products - 2 * np.einsum("ik,jk->ij", a, b)
+    squares: Floats = products - 2 * np.einsum("ik,jk->ij", a, b)
     squares[squares <= 1e-9 * np.maximum(products, 1.0)] = 0.0
     return squares

@@ -19,3 +19,9 @@ class UsageError(TunerError):
     """The request itself is malformed: no file or device had to be looked at to see it."""
 
     exit_code = 2
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error that says something, at most 200 characters."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[0] if lines else type(error).__name__)[:200]

@@ -17,9 +17,10 @@ from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from tuner.arrays import Features
 from tuner.candidate import Candidate, Draft
 from tuner.diversity import crowding
-from tuner.measure import Evaluated, Features
+from tuner.measure import Evaluated
 from tuner.record import Record, Trial
 from tuner.search import Freshness, stream
 from tuner.similar import Seeds

@@ -17,37 +17,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any
 
-from tuner.errors import TunerError, UsageError
+from tuner.errors import TunerError
 from tuner.place import unreachable
-
-DRIVERS = {
-    "s3": "s3fs",
-    "s3a": "s3fs",
-    "gs": "gcsfs",
-    "gcs": "gcsfs",
-    "abfs": "adlfs",
-    "abfss": "adlfs",
-    "az": "adlfs",
-    "memory": "",
-}
-"""Schemes that can hold a run, and the package that each needs beside fsspec."""
+from tuner.urls import DRIVERS, check_url
 
 _creating = threading.Lock()
 """The file system in memory looks first and writes then; within a process this makes it one."""
-
-
-def check_url(url: str) -> None:
-    """Refuse a URL whose scheme cannot hold a run, or that names no folder; nothing is imported.
-
-    Raises:
-        UsageError: it is such a URL.
-    """
-    scheme, _, path = url.partition("://")
-    if scheme not in DRIVERS:
-        known = ", ".join(f"{known}://" for known in ("file", "s3", "gs", "abfs"))
-        raise UsageError(f"a run cannot live on {scheme}:// (but on {known}): mount it instead")
-    if not path.strip("/"):
-        raise UsageError(f"{url!r} names no folder: write for example {scheme}://bucket/run")
 
 
 class FsspecPlace:

@@ -7,12 +7,13 @@ from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from tuner.arrays import Features
 from tuner.candidate import Candidate
 from tuner.dataset import Dataset
 from tuner.dynamic.closings import closings
 from tuner.dynamic.kernel_set import KernelSet
 from tuner.estimates import EstimateQuality
-from tuner.measure import Evaluated, Features
+from tuner.measure import Evaluated
 from tuner.observer import Observer
 from tuner.progress import TaskProgress, fold
 from tuner.record import Record, Trial, TrialKey

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Protocol
 
 from tuner.child import Child, DeadlinePassed, MemoryExceeded, Outcome, Returned
+from tuner.cost_model import FittedModel
 from tuner.dataset import Dataset
 from tuner.fitter import MOST_ROWS, Fit, Fitter
-from tuner.observer import FittedModel
 
 _log = logging.getLogger(__name__)
 

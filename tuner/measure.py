@@ -6,13 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-import numpy as np
-import numpy.typing as npt
-
+from tuner.arrays import Features
 from tuner.candidate import Candidate, Draft
 from tuner.record import Record, Trial
-
-Features = npt.NDArray[np.float32]
 
 
 class Measurer(Protocol):

@@ -3,33 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
+from tuner.cost_model import FittedModel
 from tuner.dynamic.kernel_set import KernelSet
 from tuner.progress import Snapshot
 from tuner.record import Record
 from tuner.task import Task
-
-
-@dataclass(frozen=True, slots=True)
-class FittedModel:
-    """A cost model that was just fitted.
-
-    Attributes:
-        version: counts up from 1 within a run.
-        model: the model as bytes.
-        records: how many records it was fitted on.
-        pairwise_accuracy: share of pairs that the previous model ordered rightly among the
-            candidates it had not seen; None where there were too few.
-        fit_s: seconds the fit took.
-    """
-
-    version: int
-    model: bytes
-    records: int
-    pairwise_accuracy: float | None
-    fit_s: float
 
 
 class Observer(Protocol):

@@ -10,7 +10,7 @@ from typing import Any
 from tuner import checks
 from tuner.effort import EFFORTS, Effort
 from tuner.errors import UsageError
-from tuner.place_url import check_url
+from tuner.urls import check_url
 
 MAX_KERNELS = 4
 """Kernels for all shapes of one program, where nothing else is said."""

@@ -6,7 +6,7 @@ import hashlib
 
 import numpy as np
 
-from tuner.cost_model import Flags, Floats, Groups
+from tuner.arrays import Flags, Floats32, Ints32
 
 
 class RandomModel:
@@ -21,21 +21,21 @@ class RandomModel:
 
     def fit(
         self,
-        features: Floats,
-        latencies_s: Floats,
-        groups: Groups,
+        features: Floats32,
+        latencies_s: Floats32,
+        groups: Ints32,
         censored: Flags | None = None,
     ) -> None:
         """Learn nothing."""
         self._fitted = True
 
-    def predict(self, features: Floats) -> Floats:
+    def predict(self, features: Floats32) -> Floats32:
         """A number in [0, 1) for each row, the same for equal rows; zeros before `fit`."""
         if not self._fitted:
             return np.zeros(len(features), dtype=np.float32)
         return np.array([self._score(row) for row in features], dtype=np.float32)
 
-    def _score(self, row: Floats) -> float:
+    def _score(self, row: Floats32) -> float:
         data = row.astype(np.float32).tobytes()
         digest = hashlib.blake2b(data, digest_size=4, key=str(self._seed).encode()).digest()
         return int.from_bytes(digest, "big") / 2**32

@@ -20,8 +20,8 @@ from zipfile import BadZipFile
 import numpy as np
 import numpy.typing as npt
 
+from tuner.arrays import Floats32
 from tuner.candidate import Candidate, CandidateKind
-from tuner.cost_model import Floats
 from tuner.dataset import Examples
 from tuner.errors import TunerError
 from tuner.record import Measurement, Status
@@ -81,11 +81,11 @@ class Recording:
     device: str
     features: str
     rows: tuple[Row, ...]
-    vectors: Floats
+    vectors: Floats32
     default: Measurement | None = None
     refused: tuple[int, int] = (0, 0)
     payloads: Mapping[str, str] = field(default_factory=dict)
-    exact: Mapping[str, Floats] = field(default_factory=dict)
+    exact: Mapping[str, Floats32] = field(default_factory=dict)
 
     @property
     def best_s(self) -> float:
@@ -255,7 +255,7 @@ def _older(data: Mapping[str, Any], stem: str) -> Recording:
     )
 
 
-def _coded(vectors: Floats) -> tuple[Floats, Any, Any, Any, Any]:
+def _coded(vectors: Floats32) -> tuple[Floats32, Any, Any, Any, Any]:
     """A matrix as its first row, the columns that change, and their codes and levels."""
     constant = vectors[0] if len(vectors) else np.zeros(vectors.shape[1], dtype=np.float32)
     columns = np.flatnonzero((vectors != constant).any(axis=0)) if len(vectors) else np.zeros(0)
@@ -277,8 +277,8 @@ def _coded(vectors: Floats) -> tuple[Floats, Any, Any, Any, Any]:
     )
 
 
-def _decoded(data: Mapping[str, Any]) -> Floats:
-    vectors: Floats = np.tile(data["constant"], (len(data["keys"]), 1))
+def _decoded(data: Mapping[str, Any]) -> Floats32:
+    vectors: Floats32 = np.tile(data["constant"], (len(data["keys"]), 1))
     ends = np.cumsum(data["counts"].astype(int))
     for column, codes, end, count in zip(
         data["columns"], data["codes"], ends, data["counts"], strict=True

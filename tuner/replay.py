@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
+from tuner.arrays import Features, Ints
 from tuner.candidate import Candidate, Draft
 from tuner.cost_model import CostModel
-from tuner.measure import Evaluated, Features
+from tuner.measure import Evaluated
 from tuner.record import Measurement, Provenance, Record, Status, Trial
 
 _NEIGHBOURS = 12
@@ -259,7 +259,7 @@ class _Map:
         return self._nearest[place]
 
 
-def _ranks(features: npt.NDArray[np.float32]) -> npt.NDArray[np.int64]:
+def _ranks(features: Features) -> Ints:
     """Each column as whole numbers from 0 to `_SPREAD` in the order of its values."""
     ranks = np.zeros(features.shape, dtype=np.int64)
     for column in range(features.shape[1]):

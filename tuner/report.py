@@ -7,20 +7,20 @@ known is None. Nothing here is NaN or infinite.
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from tuner.atomic import atomic_file
 from tuner.errors import TunerError
 from tuner.generations import first_rung
 from tuner.progress import fold
 from tuner.record import Record, Status
+from tuner.record_lines import record_line
 from tuner.store import RecordStore
 from tuner.task import Task
 from tuner.utilisation import total
@@ -343,24 +343,6 @@ def export_records(store: RecordStore, file: Path) -> int:
     except OSError as error:
         raise TunerError(f"cannot write {file}: {error.strerror or error}") from error
     return n
-
-
-def record_line(record: Record) -> str:
-    """One record as one line of strict JSON: NaN and infinities become strings."""
-    return json.dumps(strict(record.to_json()), allow_nan=False)
-
-
-def strict(value: Any) -> Any:
-    """Plain data with NaN and the infinities as strings, which strict JSON does not have."""
-    match value:
-        case float() if not math.isfinite(value):
-            return str(value)
-        case dict():
-            return {key: strict(inner) for key, inner in value.items()}
-        case list():
-            return [strict(inner) for inner in value]
-        case _:
-            return value
 
 
 def _spent(statuses: dict[Status, int]) -> int:

@@ -35,12 +35,13 @@ from tuner.model_files import DamagedCopy, check_copy
 from tuner.mounts import MOUNTINFO, file_system, is_shared
 from tuner.own_folder import own_folder, own_folder_path
 from tuner.place import Place
-from tuner.place_url import check_url, open_place
+from tuner.place_url import open_place
 from tuner.run_folder import Manifest, RunFolder, manifest_from_json, refuse_other_run
 from tuner.run_lock import RunLock
 from tuner.segment_index import catch_up
 from tuner.segment_store import SegmentStore
 from tuner.sqlite_store import SqliteStore
+from tuner.urls import check_url
 
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _MANIFEST = "run.json"

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from tuner.arrays import Rows
 from tuner.dataset import Examples
-
-Rows = npt.NDArray[np.intp]
 
 
 def sample_rows(examples: Examples, most: int, rng: np.random.Generator) -> Rows:

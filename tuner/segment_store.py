@@ -20,9 +20,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from tuner.arrays import Features
 from tuner.errors import TunerError
 from tuner.lease import Lease, lost
-from tuner.measure import Features
 from tuner.place import Place
 from tuner.record import Record, Status, TrialKey
 from tuner.segment_index import advance, mark, open_index, replay

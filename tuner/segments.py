@@ -33,10 +33,10 @@ from typing import Any
 
 import numpy as np
 
+from tuner.arrays import Features
 from tuner.errors import TunerError
-from tuner.measure import Features
 from tuner.record import Record, record_from_plain
-from tuner.report import strict
+from tuner.record_lines import strict
 from tuner.shapes import from_plain
 from tuner.task import Task
 from tuner.utilisation import SlotSeconds

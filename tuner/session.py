@@ -17,13 +17,14 @@ from typing import Literal
 
 from tuner.allocator import TaskView, Turns, priorities, view
 from tuner.candidate import Candidate
+from tuner.cost_model import FittedModel
 from tuner.effort import Effort
 from tuner.finalists import Contention, finalists, most_retimings, schedule
 from tuner.generations import generation_for, is_of
 from tuner.knowledge import Knowledge
 from tuner.learner import Learner
 from tuner.measure import Measurer, SpacePool
-from tuner.observer import FittedModel, Observer
+from tuner.observer import Observer
 from tuner.progress import Snapshot, gain, rows
 from tuner.record import Record, Status, Trial, TrialKey
 from tuner.search import ChoosesFinalists, SearchMaker

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tuner.arrays import Floats
 from tuner.errors import UsageError
 from tuner.task import Instance, Shapes
 
@@ -177,7 +178,7 @@ def sampled(shapes: Shapes, most: int) -> Shapes:
     return tuple((shapes[i][0], float(w)) for i, w in zip(kept, weights, strict=True))
 
 
-def _places(instances: Sequence[Instance]) -> npt.NDArray[np.float64]:
+def _places(instances: Sequence[Instance]) -> Floats:
     """Shapes as points of the unit cube: of each value the mean of its rank among those of its
     dimension and of its logarithm. From 1 to 2 is as far as from 64 to 128, but fewer are there."""
     values = np.array([[value for _, value in instance] for instance in instances])
@@ -187,12 +188,12 @@ def _places(instances: Sequence[Instance]) -> npt.NDArray[np.float64]:
     return np.stack(columns, axis=1)
 
 
-def _in_unit(column: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+def _in_unit(column: npt.NDArray[Any]) -> Floats:
     low, spread = column.min(), np.ptp(column)
     return np.asarray((column - low) / (spread if spread > 0 else 1), dtype=np.float64)
 
 
-def _spread(places: npt.NDArray[np.float64], most: int) -> list[int]:
+def _spread(places: Floats, most: int) -> list[int]:
     """Indices of points far from one another: always the one furthest from those before it."""
     kept = [len(places) - 1]
     distance = np.full(len(places), np.inf)

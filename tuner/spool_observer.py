@@ -15,9 +15,9 @@ from pathlib import Path
 from uuid import uuid4
 
 from tuner.atomic import write_bytes
+from tuner.cost_model import FittedModel
 from tuner.dynamic.kernel_set import KernelSet
 from tuner.dynamic.tree import tree_text
-from tuner.observer import FittedModel
 from tuner.progress import Snapshot, fold
 from tuner.record import Record, Status
 from tuner.record_chunks import RecordChunks

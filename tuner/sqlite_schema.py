@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
+from tuner.arrays import Features
 from tuner.candidate import Candidate, CandidateKind
-from tuner.measure import Features
 from tuner.record import Measurement, Provenance, Record, Status, Trial, TrialKey
 from tuner.shapes import from_plain
 from tuner.task import Shapes, Task

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from tuner import sqlite_schema as schema
+from tuner.arrays import Features
 from tuner.errors import TunerError
-from tuner.measure import Features
 from tuner.record import Record, Status, TrialKey
 from tuner.store import SessionSpan, as_vector
 from tuner.task import Task

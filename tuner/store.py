@@ -18,7 +18,7 @@ from typing import Protocol
 
 import numpy as np
 
-from tuner.measure import Features
+from tuner.arrays import Features
 from tuner.record import Record, Status, TrialKey
 from tuner.task import Task
 from tuner.utilisation import SlotSeconds, total

@@ -10,7 +10,8 @@ from tuner.candidate import Candidate
 from tuner.dynamic.kernel_set import KernelSet
 from tuner.generations import of_newest
 from tuner.record import Record
-from tuner.report import choose_best, record_line
+from tuner.record_lines import record_line
+from tuner.report import choose_best
 from tuner.store import RecordStore
 from tuner.task import Instance
 

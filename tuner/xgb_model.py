@@ -6,9 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from tuner.cost_model import Flags, Floats, Groups
+from tuner.arrays import Flags, Floats32, Ints32
 
 _ROUNDS = 300
 _FURTHER_ROUNDS = 200
@@ -62,9 +61,9 @@ class XgbModel:
 
     def fit(
         self,
-        features: Floats,
-        latencies_s: Floats,
-        groups: Groups,
+        features: Floats32,
+        latencies_s: Floats32,
+        groups: Ints32,
         censored: Flags | None = None,
     ) -> None:
         """Learn from measured candidates; forgets what was learned before, the base aside.
@@ -100,11 +99,11 @@ class XgbModel:
             obj=objective,
         )
 
-    def predict(self, features: Floats) -> Floats:
+    def predict(self, features: Floats32) -> Floats32:
         """One score for each row; higher is better, comparable within a task."""
         if self._booster is None or len(features) == 0:
             return np.zeros(len(features), dtype=np.float32)
-        scores: Floats = self._booster.inplace_predict(np.asarray(features, dtype=np.float32))
+        scores: Floats32 = self._booster.inplace_predict(np.asarray(features, dtype=np.float32))
         return scores.astype(np.float32)
 
     def dump(self) -> bytes:
@@ -129,15 +128,15 @@ class XgbModel:
 
 
 def _one_sided(
-    merits: Floats, weights: Floats, bounded: Flags
-) -> Callable[[Floats, Any], tuple[Floats, Floats]]:
+    merits: Floats32, weights: Floats32, bounded: Flags
+) -> Callable[[Floats32, Any], tuple[Floats32, Floats32]]:
     """Gradient and curvature of the squared error, where a bound is met by all that is below it.
 
     A candidate that was cut off has at most its merit: a prediction of less is as good as right,
     so it pulls no further; one of more is pushed down to the bound.
     """
 
-    def objective(predicted: Floats, _data: Any) -> tuple[Floats, Floats]:
+    def objective(predicted: Floats32, _data: Any) -> tuple[Floats32, Floats32]:
         error = predicted - merits
         error[bounded & (error < 0)] = 0.0
         return weights * error, weights
@@ -145,7 +144,7 @@ def _one_sided(
     return objective
 
 
-def log_merits(latencies_s: Floats, groups: Groups, censored: Flags | None = None) -> Floats:
+def log_merits(latencies_s: Floats32, groups: Ints32, censored: Flags | None = None) -> Floats32:
     """What is learned of each row: minus the logarithm of its slowness within its task, bounded.
 
     Zero is the best of a task. A failure (no finite, positive time) is at the bound. Rows of a
@@ -166,5 +165,5 @@ def log_merits(latencies_s: Floats, groups: Groups, censored: Flags | None = Non
     return merits
 
 
-def _ran(latencies_s: Floats) -> npt.NDArray[np.bool_]:
+def _ran(latencies_s: Floats32) -> Flags:
     return np.isfinite(latencies_s) & (latencies_s > 0)

@@ -13,12 +13,12 @@ from pathlib import Path
 import psutil
 
 from tuner.candidate import Candidate, CandidateKind, Draft
+from tuner.cost_model import FittedModel
 from tuner.dataset import Dataset
 from tuner.dynamic.kernel_set import KernelSet
 from tuner.effort import EFFORTS
 from tuner.learner import Learner
 from tuner.measure import Evaluated, Measurer, SpacePool
-from tuner.observer import FittedModel
 from tuner.progress import Snapshot
 from tuner.record import Record, Trial
 from tuner.run_folder import RunFolder

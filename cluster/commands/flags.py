@@ -14,7 +14,7 @@ import click
 from tuner import parse
 from tuner.errors import UsageError
 from tuner.options import ModelSpec
-from tuner.place_url import check_url, is_url
+from tuner.urls import check_url, is_url
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from spaces.cpu import Cpu, cpu_of
 from spaces.guard import refusals
 from spaces.knobs import Columns, Costs, Knobs, Template, draw
-from spaces.realize import new_schedule, task_module
+from spaces.schedules import new_schedule, task_module
 from spaces.templates import contraction_knobs
 from spaces.templates import register_tile as k
 from spaces.templates.contraction_match import describe, extents_of_shapes, tidy

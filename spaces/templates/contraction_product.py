@@ -16,13 +16,7 @@ from typing import Any
 
 from spaces import names
 from spaces.affine import quotient_of, read_index
-from spaces.templates.contraction_match import (
-    Stages,
-    ancestors,
-    factors,
-    keeps_shape,
-    producer_of,
-)
+from spaces.templates.contraction_match import Stages, ancestors, factors, keeps_shape, producer_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from spaces.guard import refusals
 from spaces.knobs import Columns, Costs, Knobs, Template
-from spaces.realize import new_schedule, task_module
+from spaces.schedules import new_schedule, task_module
 from spaces.templates import gpu_knobs
 from spaces.templates.contraction_match import Stages, describe, extents_of_shapes, tidy
 from spaces.templates.contraction_shape import Contraction, over_shapes

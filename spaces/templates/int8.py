@@ -8,7 +8,7 @@ from typing import Any
 from spaces.cpu import Cpu, cpu_of
 from spaces.guard import refusals
 from spaces.knobs import Columns, Costs, Knobs, Template
-from spaces.realize import new_schedule, task_module
+from spaces.schedules import new_schedule, task_module
 from spaces.templates import int8_knobs
 from spaces.templates.contraction_match import tidy
 from spaces.templates.int8_schedule import write_products

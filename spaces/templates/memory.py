@@ -20,7 +20,7 @@ from spaces.cpu import Cpu, cpu_of
 from spaces.dims import NO_VALUES
 from spaces.guard import Unsuitable, refusals
 from spaces.knobs import Columns, Costs, Knobs, one_by_one
-from spaces.realize import new_schedule, task_module
+from spaces.schedules import new_schedule, task_module
 from spaces.templates import memory_cost
 from spaces.templates.memory_cost import Form, form_of
 from spaces.templates.memory_inline import inline

@@ -20,7 +20,7 @@ from spaces.cpu import Cpu, cpu_of
 from spaces.dims import is_open, value_of
 from spaces.guard import Unsuitable, refusals
 from spaces.knobs import Columns, Costs, Knobs, Template, one_by_one
-from spaces.realize import new_schedule, task_module
+from spaces.schedules import new_schedule, task_module
 from spaces.templates.contraction_match import sums
 from tuner.task import Instance, Task
 

@@ -255,7 +255,8 @@ def real_task() -> Task:
 
 
 def untouched(task: Task) -> Candidate:
-    from spaces.realize import DEFAULT_SPACE, canonical_payload, new_schedule, task_module
+    from spaces.realize import DEFAULT_SPACE
+    from spaces.schedules import canonical_payload, new_schedule, task_module
 
     schedule = new_schedule(task_module(task.module))
     return candidate(canonical_payload(schedule.trace), DEFAULT_SPACE)
@@ -282,7 +283,8 @@ def test_a_candidate_becomes_an_artifact_that_loads(real_task: Task, tmp_path: P
 
 def bound(task: Task) -> Candidate:
     """Every element by a GPU thread of its own."""
-    from spaces.realize import DEFAULT_SPACE, canonical_payload, new_schedule, task_module
+    from spaces.realize import DEFAULT_SPACE
+    from spaces.schedules import canonical_payload, new_schedule, task_module
 
     schedule = new_schedule(task_module(task.module))
     i, j, _ = schedule.get_loops(schedule.get_sblock("C"))

@@ -200,7 +200,7 @@ def check_schedules(name: str, count: int) -> None:
     from actors.run_child import how_wrong
     from spaces.build import build_artifact, load_kernel
     from spaces.extract import task_of
-    from spaces.realize import InvalidCandidate
+    from spaces.schedules import InvalidCandidate
     from spaces.task_space import TaskSpace
     from tuner.candidate import Draft
 

@@ -50,7 +50,8 @@ def measurer(task: Task, tmp_path: Path) -> Iterator[InlineMeasurer]:
 
 def trials(task: Task) -> list[Trial]:
     """The untouched schedule, searched and timed again, and one that cannot be realised."""
-    from spaces.realize import DEFAULT_SPACE, canonical_payload, new_schedule, task_module
+    from spaces.realize import DEFAULT_SPACE
+    from spaces.schedules import canonical_payload, new_schedule, task_module
 
     payload = canonical_payload(new_schedule(task_module(task.module)).trace)
     good = Candidate(CandidateKind.TRACE, payload, DEFAULT_SPACE)

@@ -465,7 +465,7 @@ def test_a_kernel_that_packs_a_constant_ahead_is_checked_and_timed(runner: Runne
 
     from spaces import names
     from spaces.build import build_artifact, load_kernel
-    from spaces.realize import new_schedule, task_module
+    from spaces.schedules import new_schedule, task_module
 
     task = _task(_matmul, "packed")
     function = task_module(task.module)["main"].with_attr(names.LAYOUT_FREE, [1])

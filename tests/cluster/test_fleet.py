@@ -5,17 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.fleet import (
-    Cluster,
-    Crew,
-    Growth,
-    Need,
-    Node,
-    Reserve,
-    Share,
-    crew,
-    keeping_order,
-)
+from cluster.fleet import Cluster, Crew, Growth, Need, Node, Reserve, Share, crew, keeping_order
 
 CPU_NODE = Node("a", {"CPU": 8.0, "measure": 1.0})
 GPU_NODE = Node("g", {"CPU": 4.0, "GPU": 2.0})

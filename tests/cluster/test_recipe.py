@@ -23,8 +23,9 @@ from spaces.lower import lower
 from spaces.model import Model, load_model
 from spaces.model_copy import save_model_copy
 from spaces.prepack import packs
-from spaces.realize import InvalidCandidate, realize, task_module
+from spaces.realize import realize
 from spaces.reference import reference
+from spaces.schedules import InvalidCandidate, task_module
 from spaces.target import parse_target, resolve_target
 from spaces.task_space import TaskSpace
 from spaces.threads import thread_variables

@@ -8,13 +8,7 @@ from pathlib import Path
 import pytest
 
 from cluster.fleet import Share
-from cluster.search_names import (
-    run_name,
-    search_name,
-    search_of,
-    share_of_cpus,
-    share_of_devices,
-)
+from cluster.search_names import run_name, search_name, search_of, share_of_cpus, share_of_devices
 
 
 def test_the_same_folder_has_one_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from spaces.dims import closed
 from spaces.draws import arguments
 from spaces.knob_space import KnobSpace
 from spaces.knobs import Template
-from spaces.realize import task_module
+from spaces.schedules import task_module
 from tuner.task import Task
 
 Array = np.ndarray[Any, Any]

@@ -16,8 +16,9 @@ from spaces.extract import task_of
 from spaces.knob_space import KnobSpace
 from spaces.knobs import Template, recall
 from spaces.prepack import packs
-from spaces.realize import InvalidCandidate, realize, task_module
+from spaces.realize import realize
 from spaces.reference import reference
+from spaces.schedules import InvalidCandidate, task_module
 from spaces.target import resolve_target
 from spaces.templates.contraction import contraction_templates
 from spaces.trace_space import Point, code_hash

@@ -18,7 +18,7 @@ from spaces.extract import extract, left_as_they_are
 from spaces.inputs import make_inputs
 from spaces.lower import lower
 from spaces.model import Model, load_model
-from spaces.realize import canonical_payload, new_schedule, task_module
+from spaces.schedules import canonical_payload, new_schedule, task_module
 from tuner.candidate import Candidate, CandidateKind
 from tuner.errors import TunerError
 from tuner.options import ModelSpec, TuneOptions

@@ -19,7 +19,7 @@ from spaces.inputs import make_inputs
 from spaces.lower import lower
 from spaces.model import load_model
 from spaces.prepack import pack_weights
-from spaces.realize import InvalidCandidate
+from spaces.schedules import InvalidCandidate
 from spaces.target import parse_target
 from spaces.trace_space import TraceSpace
 from tuner.candidate import Candidate, CandidateKind, Draft

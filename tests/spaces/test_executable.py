@@ -11,12 +11,7 @@ import pytest
 
 from spaces import names
 from spaces.apply import apply_best
-from spaces.executable import (
-    _default_scheduled,
-    compile_module,
-    export_library,
-    run_once,
-)
+from spaces.executable import _default_scheduled, compile_module, export_library, run_once
 from spaces.extract import extract
 from spaces.inputs import make_inputs
 from spaces.lower import lower

@@ -42,7 +42,7 @@ def task(kind: str, target: str = LLVM) -> Task:
 
 
 def sampled(what: Task, count: int) -> list[Any]:
-    from spaces.realize import InvalidCandidate
+    from spaces.schedules import InvalidCandidate
     from spaces.trace_space import TraceSpace
 
     space, rng, schedules = TraceSpace(what), random.Random(0), []
@@ -57,7 +57,7 @@ def sampled(what: Task, count: int) -> list[Any]:
 
 def tiled() -> Any:
     """A GEMM of 64 with loops i0 j0 k0 k1 i1 j1: i0 parallel over 16 pieces, j1 of 8 lanes."""
-    from spaces.realize import new_schedule, task_module
+    from spaces.schedules import new_schedule, task_module
 
     schedule = new_schedule(task_module(task("gemm").module))
     block = schedule.get_child_blocks(schedule.get_sblock("root"))[0]
@@ -151,7 +151,7 @@ class TestLoopNest:
         assert nest.accesses[1].distinct[2] == 64
 
     def test_a_program_without_loops_has_none(self) -> None:
-        from spaces.realize import task_module
+        from spaces.schedules import task_module
 
         assert heaviest_nest(task_module(task("scalar").module)["main"]) is None
 

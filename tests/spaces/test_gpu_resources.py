@@ -12,7 +12,7 @@ import pytest
 
 from actors.build_child import BuildChild
 from spaces.extract import task_of
-from spaces.realize import canonical_payload, new_schedule, task_module
+from spaces.schedules import canonical_payload, new_schedule, task_module
 from spaces.target import resolve_target
 from spaces.templates.gpu_device import gpu_of
 from spaces.templates.gpu_resources import KernelUse, check_launch, kernel_uses, too_much

@@ -13,7 +13,7 @@ from spaces.extract import extract
 from spaces.guard import STRICT, Unsuitable, is_refusal, refusals
 from spaces.lower import lower
 from spaces.model import load_model
-from spaces.realize import new_schedule, task_module
+from spaces.schedules import new_schedule, task_module
 from spaces.templates.choose import templates_of
 from tuner.options import ModelSpec
 from tuner.task import Task

@@ -23,7 +23,8 @@ from spaces.defaults import default_candidate
 from spaces.extract import extract, task_of
 from spaces.features import FeatureExtractor
 from spaces.knob_space import KnobSpace
-from spaces.realize import realize, task_module
+from spaces.realize import realize
+from spaces.schedules import task_module
 from spaces.target import resolve_target
 from spaces.templates.choose import templates_of
 from spaces.templates.int8 import int8_templates

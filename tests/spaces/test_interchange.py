@@ -77,7 +77,7 @@ def test_the_sum_of_a_product_is_outside_of_its_columns() -> None:
 def test_all_loops_but_those_of_sums_are_spread_over_threads(program: Any) -> None:
     from spaces import names
     from spaces.interchange import interchanged
-    from spaces.realize import new_schedule
+    from spaces.schedules import new_schedule
 
     module = names.normalized(program())
     stages = names.stage_blocks(new_schedule(module))

@@ -11,7 +11,8 @@ import pytest
 from spaces.guard import Unsuitable
 from spaces.knob_space import KnobSpace
 from spaces.knobs import Columns, Costs, Knobs, draw, nudge, one_by_one, recall, setting
-from spaces.realize import InvalidCandidate, realize
+from spaces.realize import realize
+from spaces.schedules import InvalidCandidate
 from spaces.trace_space import code_hash
 from tests.contracts.programs import gemm_task
 from tuner.candidate import Candidate, CandidateKind, Draft

@@ -323,7 +323,7 @@ def test_templates_are_tried_in_order() -> None:
 
 def test_writing_candidates_down_leaves_the_task_as_it_was() -> None:
     """All schedules of a task start from one module in memory."""
-    from spaces.realize import task_module
+    from spaces.schedules import task_module
 
     (task,) = tasks_of([(1, 1, 33)], CASES["softmax-last"][0], "float32", CPU)
     template = memory_template(task)

@@ -10,9 +10,10 @@ import pytest
 
 from spaces import cpu_passes, names
 from spaces.pipeline import tir_pipeline
-from spaces.realize import new_schedule
+from spaces.schedules import new_schedule
 from spaces.stack import on_stack
-from spaces.target import parse_target, toolchain_fingerprint
+from spaces.target import parse_target
+from spaces.toolchain import toolchain_fingerprint
 
 pytestmark = pytest.mark.tvm
 

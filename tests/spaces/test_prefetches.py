@@ -62,7 +62,7 @@ def test_one_pass_has_nothing_to_fetch_ahead() -> None:
 
 
 def test_a_mark_where_nothing_is_read_twice_is_taken_off() -> None:
-    from spaces.realize import new_schedule, task_module
+    from spaces.schedules import new_schedule, task_module
 
     schedule = new_schedule(task_module(row_task(8, 64, "relu").module))
     (block,) = (schedule.get_sblock(name) for name in ("compute",))

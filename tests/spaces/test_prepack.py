@@ -17,8 +17,9 @@ from spaces.executable import compile_module, run_once
 from spaces.extract import extract
 from spaces.lower import lower
 from spaces.prepack import Packing, pack_weights, split
-from spaces.realize import canonical_payload, new_schedule, realize, task_module
+from spaces.realize import realize
 from spaces.reference import reference
+from spaces.schedules import canonical_payload, new_schedule, task_module
 from spaces.target import parse_target
 from tuner.candidate import Candidate, CandidateKind
 from tuner.task import Task

@@ -18,7 +18,8 @@ from spaces.knob_features import TRAITS, HasShapeTraits, HasTraits
 from spaces.knob_space import KnobSpace
 from spaces.knobs import PadsShapes, ShapedTemplate, recall
 from spaces.prepack import PREPACK, split
-from spaces.realize import realize, task_module
+from spaces.realize import realize
+from spaces.schedules import task_module
 from spaces.target import resolve_target
 from spaces.task_space import TaskSpace
 from spaces.templates import register_tile as k

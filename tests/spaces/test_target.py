@@ -8,13 +8,8 @@ import platform
 import pytest
 
 from spaces import names
-from spaces.target import (
-    cuda_device_exists,
-    device_fingerprint,
-    parse_target,
-    resolve_target,
-    toolchain_fingerprint,
-)
+from spaces.target import cuda_device_exists, device_fingerprint, parse_target, resolve_target
+from spaces.toolchain import toolchain_fingerprint
 from tuner.errors import TunerError, UsageError
 
 pytestmark = pytest.mark.tvm

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from spaces.extract import task_of
-from spaces.realize import InvalidCandidate
+from spaces.schedules import InvalidCandidate
 from spaces.target import resolve_target
 from spaces.task_space import TaskSpace
 from tuner.candidate import Candidate, CandidateKind, Draft

@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spaces.defaults import default_candidate
-from spaces.realize import DEFAULT_SPACE, InvalidCandidate, realize, trace_text
+from spaces.realize import DEFAULT_SPACE, realize, trace_text
+from spaces.schedules import InvalidCandidate
 from spaces.trace_space import TraceSpace, code_hash
 from tests.contracts.programs import gemm_task
 from tuner.candidate import Candidate, CandidateKind, Draft

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spaces.realize import new_schedule, task_module
+from spaces.schedules import new_schedule, task_module
 from spaces.trace_space import code_hash
 from spaces.unchecked import Unchecked
 from tests.contracts.programs import gemm_task

@@ -7,7 +7,7 @@ from typing import Any
 
 from tuner.after_durable import AfterDurable
 from tuner.candidate import Candidate, CandidateKind
-from tuner.observer import FittedModel
+from tuner.cost_model import FittedModel
 from tuner.record import Measurement, Record, Status, Trial, TrialKey
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tuner.cost_model import CostModel, Floats, Groups, pairwise_accuracy
+from tuner.arrays import Floats, Groups
+from tuner.cost_model import CostModel, pairwise_accuracy
 from tuner.random_model import RandomModel
 from tuner.xgb_model import XgbModel, log_merits
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tuner.arrays import Features
 from tuner.diversity import crowding
-from tuner.measure import Features
 
 
 def vector(*values: float) -> Features:

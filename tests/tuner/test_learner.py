@@ -14,10 +14,10 @@ import pytest
 
 from tuner.candidate import Candidate, CandidateKind
 from tuner.child import DeadlinePassed
+from tuner.cost_model import FittedModel
 from tuner.dataset import Dataset, Examples
 from tuner.fitter import MOST_ROWS, Fitter
 from tuner.learner import Accuracy, FitPolicy, InlineLearner, Learner, ProcessLearner
-from tuner.observer import FittedModel
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.xgb_model import XgbModel
 

@@ -24,7 +24,7 @@ from tuner.errors import TunerError
 from tuner.mlflow_records import fetch_records
 from tuner.mlflow_sink import MlflowSink, Target, quiet_environment, tracking_uri
 from tuner.record import Measurement, Record, Status, Trial
-from tuner.report import record_line
+from tuner.record_lines import record_line
 from tuner.restore import Restored, restore
 from tuner.sink import Gone, Refused, Unavailable
 from tuner.spool import (

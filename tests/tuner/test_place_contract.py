@@ -19,7 +19,8 @@ import pytest
 
 from tuner.errors import TunerError, UsageError
 from tuner.place import MemoryPlace, Place
-from tuner.place_url import is_url, open_place
+from tuner.place_url import open_place
+from tuner.urls import is_url
 
 
 def on_fsspec(folder: Path) -> Place:

@@ -17,7 +17,8 @@ from tuner.errors import TunerError
 from tuner.generations import rung_of
 from tuner.progress import fold
 from tuner.record import Measurement, Provenance, Record, Status, Trial, record_from_json
-from tuner.report import best_report, choose_best, export_records, record_line, status_report
+from tuner.record_lines import record_line
+from tuner.report import best_report, choose_best, export_records, status_report
 from tuner.store import MemoryStore
 from tuner.task import Task
 

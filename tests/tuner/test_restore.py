@@ -9,7 +9,8 @@ import pytest
 from tuner.candidate import Candidate, CandidateKind
 from tuner.errors import TunerError
 from tuner.record import Measurement, Record, Status, Trial
-from tuner.report import export_records, record_line
+from tuner.record_lines import record_line
+from tuner.report import export_records
 from tuner.restore import Restored, restore
 from tuner.spool_observer import RunStatus, SpoolObserver
 from tuner.store import MemoryStore

@@ -27,7 +27,7 @@ from tuner.lease import Lease, LeaseLost
 from tuner.place import MemoryPlace, Place
 from tuner.place_url import open_place
 from tuner.record import Measurement, Record, Status, Trial
-from tuner.report import record_line
+from tuner.record_lines import record_line
 from tuner.segment_index import catch_up, discard, mark
 from tuner.segment_log import Position, last_number, path_of, read_on
 from tuner.segment_store import SegmentStore

@@ -18,7 +18,7 @@ from tuner.errors import TunerError
 from tuner.place import MemoryPlace
 from tuner.place_url import open_place
 from tuner.record import Measurement, Record, Status, Trial, record_from_json
-from tuner.report import record_line
+from tuner.record_lines import record_line
 from tuner.segment_index import replay
 from tuner.segment_log import Position, add, holds, path_of, put_aside, read_on
 from tuner.segments import (

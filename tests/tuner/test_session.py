@@ -24,13 +24,14 @@ from tests.tuner.dynamic.kernel_world import (
     world_kernel,
     world_task,
 )
+from tuner.arrays import Features
 from tuner.candidate import Candidate, CandidateKind, Draft, opened
 from tuner.dynamic.choice import choose_kernels
 from tuner.dynamic.kernel_set import KernelSet
 from tuner.dynamic.search import KernelSearchSettings
 from tuner.effort import Effort
 from tuner.learner import InlineLearner
-from tuner.measure import Evaluated, Features
+from tuner.measure import Evaluated
 from tuner.progress import Snapshot
 from tuner.record import Measurement, Provenance, Record, Status, Trial, TrialKey
 from tuner.replay import Recorded, RecordedSpace, ReplayMeasurer, ReplaySpacePool, VirtualClock

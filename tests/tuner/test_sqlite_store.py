@@ -19,7 +19,7 @@ import pytest
 from tuner.candidate import Candidate, CandidateKind
 from tuner.errors import TunerError
 from tuner.record import Measurement, Record, Status, Trial, record_from_json
-from tuner.report import record_line
+from tuner.record_lines import record_line
 from tuner.sqlite_store import SqliteStore
 from tuner.task import Task
 

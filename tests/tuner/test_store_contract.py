@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tuner.arrays import Features
 from tuner.candidate import Candidate, CandidateKind
-from tuner.measure import Features
 from tuner.place import MemoryPlace
 from tuner.record import Measurement, Provenance, Record, Status, Trial
 from tuner.segment_store import SegmentStore

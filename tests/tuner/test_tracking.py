@@ -18,10 +18,11 @@ import psutil
 import pytest
 
 from tuner.candidate import Candidate, CandidateKind
+from tuner.cost_model import FittedModel
 from tuner.dynamic.kernel_set import KernelSet, ShapeTimes
 from tuner.dynamic.tree import Leaf, Split
 from tuner.mlflow_sink import Target, redacted
-from tuner.observer import FittedModel, Observer
+from tuner.observer import Observer
 from tuner.progress import Snapshot, TaskRow
 from tuner.record import Measurement, Record, Status, Trial, record_from_json
 from tuner.spool import Artifact, End, Entry, Metrics, Start, TaskEntry, TrackingPaths, read_lines

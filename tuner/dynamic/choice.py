@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from tuner.arrays import Floats
 from tuner.candidate import Candidate, CandidateKind
 from tuner.dynamic.closings import Copies, closed_times, pays
 from tuner.dynamic.fallback import with_fallback
 from tuner.dynamic.guards import guard_s
 from tuner.dynamic.kernel_set import KernelSet, ShapeTimes
 from tuner.dynamic.kernels import Kernel, Kernels
-from tuner.dynamic.residuals import Floats
 from tuner.dynamic.selection import select
 from tuner.dynamic.tree import Tree, grow, leaves, pick, renumbered
 from tuner.generations import of_newest

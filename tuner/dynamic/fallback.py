@@ -13,17 +13,13 @@ from dataclasses import replace
 from math import prod
 
 import numpy as np
-import numpy.typing as npt
 
-from tuner.dynamic.residuals import Floats
+from tuner.arrays import Flags, Floats, Ints
 from tuner.dynamic.tree import Leaf, Split, Tree, leaves, pick
 from tuner.task import Instance
 
 SLOWER = 0.1
 """By this part at most the smallest shape may be slower than with the kernel best for it."""
-
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 
 def smallest(instances: Sequence[Instance]) -> int:
@@ -77,7 +73,7 @@ def _alike(tree: Tree, one: Instance, other: Instance) -> bool:
     return True
 
 
-def _bounds(values: Ints, gains: Mask, place: int) -> list[int]:
+def _bounds(values: Ints, gains: Flags, place: int) -> list[int]:
     """The largest sizes up to which all shapes gain, the one at a place among them: those of the
     shape that has most of them below it."""
     boxes = [(values <= corner).all(axis=1) for corner in values]

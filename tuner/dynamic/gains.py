@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tuner.dynamic.residuals import Floats
+from tuner.arrays import Floats
 
 
 def saved(latencies_s: Floats, spreads: Floats, now_s: Floats) -> Floats:

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tuner.arrays import Floats, Ints
 from tuner.candidate import Candidate
-from tuner.dynamic.residuals import Floats, Places, Residuals
+from tuner.dynamic.residuals import Residuals
 from tuner.generations import generation_of, is_of
 from tuner.measure import Evaluated, OnShapes
 from tuner.record import Record, Status
@@ -207,7 +208,7 @@ class Kernels:
             costs[row, column], spreads[row, column] = known_s, 0.0
         return costs, spreads
 
-    def _grid(self, numbers: Sequence[int], places: Sequence[int]) -> tuple[Places, Places]:
+    def _grid(self, numbers: Sequence[int], places: Sequence[int]) -> tuple[Ints, Ints]:
         """All pairs of some kernels, as rows of what was learned, and some shapes."""
         rows = np.array([self._rows[n] for n in numbers], dtype=np.int64)
         shapes = np.asarray(places, dtype=np.int64)

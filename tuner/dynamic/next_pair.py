@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from tuner.arrays import Floats
 from tuner.dynamic.gains import saved, spared
 from tuner.dynamic.kernels import Kernels
-from tuner.dynamic.residuals import Floats
 from tuner.dynamic.rivals import LEAST
 from tuner.dynamic.selection import select, select_each
 

@@ -28,10 +28,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
-Places = npt.NDArray[np.int64]
+from tuner.arrays import Floats, Ints
 
 _TRAITS, _KERNELS, _SHAPES = 3.4, 0.85, 0.15
 """Variances that pairs have in common, for each of what measured errors have: by their traits, by
@@ -94,7 +92,7 @@ class Residuals:
         self._inverse = np.linalg.inv(np.linalg.cholesky(shared + np.diag(own)))
         self._weights = self._inverse.T @ (self._inverse @ (values - self._mean))
 
-    def predict(self, kernels: Places, places: Places) -> tuple[Floats, Floats]:
+    def predict(self, kernels: Ints, places: Ints) -> tuple[Floats, Floats]:
         """Mean and standard deviation of the error of some pairs, as logarithms."""
         across = self._covariance(kernels, places)
         explained = self._inverse @ across.T
@@ -102,11 +100,11 @@ class Residuals:
         left = self._variance * whole - np.square(explained).sum(axis=0)
         return self._mean + across @ self._weights, np.sqrt(np.maximum(left, 0.0))
 
-    def means(self, kernels: Places, places: Places) -> Floats:
+    def means(self, kernels: Ints, places: Ints) -> Floats:
         """Mean of the error of some pairs, without what their deviation takes."""
         return np.asarray(self._mean + self._covariance(kernels, places) @ self._weights)
 
-    def _covariance(self, kernels: Places, places: Places) -> Floats:
+    def _covariance(self, kernels: Ints, places: Ints) -> Floats:
         """Of some pairs with those that were measured: one row each."""
         known = np.ix_(kernels, self._kernels)
         here = _likeness(self._traits[kernels, places], self._traits[self._kernels, self._places])

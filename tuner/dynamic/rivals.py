@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tuner.arrays import Floats
 from tuner.dynamic.gains import saved
-from tuner.dynamic.residuals import Floats
 
 LEAST = 3e-3
 """A kernel that is expected to gain less than this part is worth no second look."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tuner.dynamic.residuals import Floats
+from tuner.arrays import Floats
 
 _WORTH = 1e-3
 """A kernel that makes the loss smaller by less than this is not worth its code."""

@@ -13,9 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from tuner.dynamic.residuals import Floats
+from tuner.arrays import Floats, Ints
 
 _LEAF = 0.002
 """What another leaf must save, as a share of the loss."""
@@ -42,9 +41,7 @@ class Split:
 Tree = Leaf | Split
 
 
-def grow(
-    dims: Sequence[str], shapes: npt.NDArray[np.int64], costs: Floats, *, leaf: float = _LEAF
-) -> Tree:
+def grow(dims: Sequence[str], shapes: Ints, costs: Floats, *, leaf: float = _LEAF) -> Tree:
     """The tree of least cost.
 
     Args:
@@ -59,7 +56,7 @@ def grow(
     return _greedy(dims, shapes, costs, penalty)
 
 
-def _along(dim: str, values: npt.NDArray[np.int64], costs: Floats, penalty: float) -> Tree:
+def _along(dim: str, values: Ints, costs: Floats, penalty: float) -> Tree:
     """The best partition of one dimension, as a balanced tree."""
     order = np.argsort(values, kind="stable")
     values, costs = values[order], costs[:, order]
@@ -96,9 +93,7 @@ def _balanced(dim: str, pieces: list[tuple[int, int]]) -> Tree:
     return Split(dim, bound, _balanced(dim, pieces[:half]), _balanced(dim, pieces[half:]))
 
 
-def _greedy(
-    dims: Sequence[str], shapes: npt.NDArray[np.int64], costs: Floats, penalty: float
-) -> Tree:
+def _greedy(dims: Sequence[str], shapes: Ints, costs: Floats, penalty: float) -> Tree:
     totals = costs.sum(axis=1)
     leaf = Leaf(int(totals.argmin()))
     least, chosen = float(totals.min()) - penalty, None
@@ -119,7 +114,7 @@ def _greedy(
     )
 
 
-def _places(values: npt.NDArray[np.int64]) -> list[int]:
+def _places(values: Ints) -> list[int]:
     """Where a dimension can be split: at most so many of its values, the last one not among
     them."""
     known = np.unique(values)[:-1]

@@ -1,0 +1,44 @@
+"""Schedules of a task's program, and the text of their traces."""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from typing import Any
+
+_MAX_TVM_SEED = 2**31 - 1
+
+
+class InvalidCandidate(Exception):
+    """A schedule primitive or a post-processor refused the candidate. One line."""
+
+
+@lru_cache(maxsize=128)
+def task_module(module_json: str) -> Any:
+    """The IRModule of a task; parsed once for each text."""
+    import tvm
+
+    return tvm.ir.load_json(module_json)
+
+
+def new_schedule(module: Any, seed: int = 1) -> Any:
+    """An untouched schedule of a module, its random choices drawn from `seed`."""
+    from tvm.s_tir import Schedule
+
+    return Schedule(module, seed=1 + seed % (_MAX_TVM_SEED - 1), error_render_level="none")
+
+
+def canonical_payload(trace: Any) -> str:
+    """A trace as canonical text: post-processing and dead code removed."""
+    return json.dumps(trace.simplified(True).as_json(), separators=(",", ":"), default=_plain)
+
+
+def _plain(value: Any) -> int | float | str:
+    """TVM leaves its own constants in a trace's JSON."""
+    from tvm.tirx import FloatImm, IntImm
+
+    if isinstance(value, IntImm):
+        return int(value.value)
+    if isinstance(value, FloatImm):
+        return float(value.value)
+    raise TypeError(f"{type(value).__name__} in the JSON of a trace")
