@@ -33,8 +33,9 @@ class BuildChild:
     def __init__(self) -> None:
         import tvm  # noqa: F401
 
-        import spaces.build
-        import spaces.realize  # noqa: F401
+        from spaces import (
+            realize,  # noqa: F401
+        )
 
         self._tasks: OrderedDict[str, Task] = OrderedDict()
 

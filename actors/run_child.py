@@ -77,8 +77,9 @@ class RunChild:
     def __init__(self, target: str, threads: int | None, scratch: Path) -> None:
         import tvm
 
-        import spaces.build
-        import spaces.reference  # noqa: F401
+        from spaces import (
+            reference,  # noqa: F401
+        )
         from spaces.target import device_of
 
         actual = tvm.runtime.num_threads()

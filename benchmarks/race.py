@@ -215,8 +215,9 @@ class Racer:
     def __init__(self) -> None:
         import tvm  # noqa: F401
 
-        import spaces.bench
-        import spaces.reference  # noqa: F401
+        from spaces import (
+            reference,  # noqa: F401
+        )
 
     def race(
         self,

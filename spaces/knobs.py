@@ -119,17 +119,17 @@ def every(template: Template) -> Columns:
 def nudge(template: Template, knobs: Knobs, number: int, rng: np.random.Generator) -> Columns:
     """Settings near a known one: mostly one knob changed, mostly to a neighbouring value."""
     choices = template.choices
-    names = [name for name, values in choices.items() if len(values) > 1]
+    several = [name for name, values in choices.items() if len(values) > 1]
     columns = {
         name: np.full(number, knobs.get(name, values[0]), dtype=np.int64)
         for name, values in choices.items()
     }
-    if not names:
+    if not several:
         return columns
     counts = 1 + rng.choice(len(_CHANGED), p=_CHANGED, size=number)
     # Each row of places is a permutation, so just as many are below the count.
-    places = rng.random((number, len(names))).argsort(axis=1)
-    for column, name in enumerate(names):
+    places = rng.random((number, len(several))).argsort(axis=1)
+    for column, name in enumerate(several):
         rows = np.flatnonzero(places[:, column] < counts)
         columns[name][rows] = _neighbours(choices[name], knobs.get(name), len(rows), rng)
     return columns

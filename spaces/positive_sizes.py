@@ -110,13 +110,13 @@ def _with_rests_named(expression: Any) -> tuple[Any, _Loops]:
     from tvm_ffi import structural_equal, structural_mutate
 
     rests: _Loops = []
-    nodes: list[Any] = []
+    copies: list[Any] = []
 
     def rest(node: Any, _mutator: Any) -> Any:
-        for (var, _), known in zip(rests, nodes, strict=True):
+        for (var, _), known in zip(rests, copies, strict=True):
             if structural_equal(node, known, map_free_vars=False):
                 return var
-        nodes.append(node)
+        copies.append(node)
         rests.append((tvm.tirx.Var("rest", node.ty), node.b))
         return rests[-1][0]
 

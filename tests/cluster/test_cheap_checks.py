@@ -23,8 +23,7 @@ class Waited(Exception):
 @pytest.fixture(autouse=True)
 def _cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A cluster that has no machine, and would be waited for."""
-    import cluster.ray_cluster
-    import cluster.targets
+    from cluster import ray_cluster, targets
 
     def wait(*_: Any) -> None:
         raise Waited
@@ -32,8 +31,8 @@ def _cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     Path("models.py").write_text(MODELS)
     Path("there.onnx").write_bytes(b"it is not opened")
-    monkeypatch.setattr(cluster.ray_cluster, "ray_cluster", lambda _: contextlib.nullcontext())
-    monkeypatch.setattr(cluster.targets, "devices_on_cluster", wait)
+    monkeypatch.setattr(ray_cluster, "ray_cluster", lambda _: contextlib.nullcontext())
+    monkeypatch.setattr(targets, "devices_on_cluster", wait)
 
 
 def tuned(model: ModelSpec, **options: Any) -> None:

@@ -47,10 +47,10 @@ def watch_of(world: World) -> NodeWatch:
 
 @pytest.fixture(autouse=True)
 def no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    import cluster.nodes
+    from cluster import nodes
 
-    monkeypatch.setattr(cluster.nodes, "_draining", dict)
-    monkeypatch.setattr(cluster.nodes, "_grows", lambda: False)
+    monkeypatch.setattr(nodes, "_draining", dict)
+    monkeypatch.setattr(nodes, "_grows", lambda: False)
 
 
 def seen(watch: NodeWatch) -> list[str]:

@@ -44,7 +44,7 @@ def ordered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Ordered:
     def cluster(address: str) -> Iterator[None]:
         yield
 
-    def devices(target: str, wait: Any) -> tuple[targets.Device, ...]:
+    def arrived(target: str, wait: Any) -> tuple[targets.Device, ...]:
         now_s[0] = COMES_S
         return (targets.Device(TARGET, "cpu x"),)
 
@@ -65,7 +65,7 @@ def ordered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Ordered:
     monkeypatch.setattr(searches, "search_at_work", lambda run: None)
     monkeypatch.setattr(searches, "start_search", orders.append)
     monkeypatch.setattr(side_by_side, "watch_all", lambda found, *_: dict.fromkeys(found, DONE))
-    monkeypatch.setattr(targets, "devices_on_cluster", devices)
+    monkeypatch.setattr(targets, "devices_on_cluster", arrived)
     monkeypatch.setattr(tune, "_prepare", lambda *_: prepared)
     monkeypatch.setattr(tune, "_unless_stopped", lambda preparing, stop: prepared)
 

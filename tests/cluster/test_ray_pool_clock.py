@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-import cluster.ray_pool
 from actors.ray_actors import About
+from cluster import ray_pool
 from cluster.fleet import Node
 from cluster.pool import Pool, PoolPolicy
 from cluster.ray_pool import BEAT_S, RayPool
@@ -74,7 +74,7 @@ class World:
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     made = World()
-    monkeypatch.setattr(cluster.ray_pool, "ray", made)
+    monkeypatch.setattr(ray_pool, "ray", made)
     return made
 
 

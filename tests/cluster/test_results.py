@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-import spaces.database
 from cluster import results
 from cluster.cli import run
+from spaces import database
 from tuner.candidate import Candidate, CandidateKind
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.task import Task
@@ -34,7 +34,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def write(directory: Path, entries: Any, *, lowered: Any) -> None:
         names.extend(task.name for task, _, _ in entries)
 
-    monkeypatch.setattr(spaces.database, "export_database", write)
+    monkeypatch.setattr(database, "export_database", write)
     return names
 
 
@@ -57,12 +57,7 @@ def test_a_database_lacks_the_tasks_with_open_dimensions(
 def test_a_comparison_has_20_seconds_and_all_shapes_60_but_10_each(
     shapes: int, budget_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import spaces.bench
-    import spaces.executable
-    import spaces.inputs
-    import spaces.model_copy
-    import spaces.target
-    import spaces.threads
+    from spaces import bench, executable, inputs, model_copy, target, threads
 
     given: list[float] = []
 
@@ -76,13 +71,13 @@ def test_a_comparison_has_20_seconds_and_all_shapes_60_but_10_each(
     monkeypatch.setattr(results, "read_run", lambda _: (folder, manifest))
     monkeypatch.setattr(results, "_open", lambda _: finished)
     monkeypatch.setattr(results, "_benched", lambda *_: [()] * shapes)
-    monkeypatch.setattr(spaces.bench, "bench", measure)
-    monkeypatch.setattr(spaces.executable, "compile_module", lambda *_: None)
-    monkeypatch.setattr(spaces.executable, "compile_plainly", lambda *_: None)
-    monkeypatch.setattr(spaces.inputs, "make_inputs", lambda *_, **__: [])
-    monkeypatch.setattr(spaces.model_copy, "load_input_values", lambda _: ())
-    monkeypatch.setattr(spaces.target, "refuse_other_features", lambda _: None)
-    monkeypatch.setattr(spaces.target, "target_cores", lambda _: 1)
-    monkeypatch.setattr(spaces.threads, "thread_variables", lambda _: {})
+    monkeypatch.setattr(bench, "bench", measure)
+    monkeypatch.setattr(executable, "compile_module", lambda *_: None)
+    monkeypatch.setattr(executable, "compile_plainly", lambda *_: None)
+    monkeypatch.setattr(inputs, "make_inputs", lambda *_, **__: [])
+    monkeypatch.setattr(model_copy, "load_input_values", lambda _: ())
+    monkeypatch.setattr(target, "refuse_other_features", lambda _: None)
+    monkeypatch.setattr(target, "target_cores", lambda _: 1)
+    monkeypatch.setattr(threads, "thread_variables", lambda _: {})
     results.bench(tmp_path)
     assert given == [budget_s] * shapes

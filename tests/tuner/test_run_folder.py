@@ -47,13 +47,13 @@ class TestFolder:
         assert list(tmp_path.iterdir()) == []
 
     def test_every_file_at_the_top_is_in_the_documented_layout(self, tmp_path: Path) -> None:
-        import tuner.run_folder
+        from tuner import run_folder
 
         run = RunFolder(tmp_path)
         for name, kind in vars(RunFolder).items():
             if isinstance(kind, property):
                 top = getattr(run, name).relative_to(tmp_path).parts[0]
-                assert f"\n      {top}" in (tuner.run_folder.__doc__ or "")
+                assert f"\n      {top}" in (run_folder.__doc__ or "")
 
     def test_a_new_folder_is_made_with_its_parents(self, tmp_path: Path) -> None:
         run, manifest = open_run(tmp_path / "runs" / "demo", WANTED)
