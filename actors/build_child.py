@@ -33,9 +33,8 @@ class BuildChild:
     def __init__(self) -> None:
         import tvm  # noqa: F401
 
-        from spaces import (
-            realize,  # noqa: F401
-        )
+        import spaces.codegen.artifact
+        import spaces.design_space.realize  # noqa: F401
 
         self._tasks: OrderedDict[str, Task] = OrderedDict()
 
@@ -53,8 +52,8 @@ class BuildChild:
 
     def build(self, task_key: str, candidate: Candidate) -> BuildAnswer:
         """Realise and compile one candidate of a task it knows."""
-        from spaces.build import build_artifact
-        from spaces.realize import realize
+        from spaces.codegen.artifact import build_artifact
+        from spaces.design_space.realize import realize
 
         task = self._tasks[task_key]
         try:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from actors.build_child import BuildAnswer
-from actors.quiet import Quiet
+from actors.quiet_lock import Quiet
 from actors.warm_child import HOARDING, WarmChild, killed
 from tuner.candidate import Candidate
-from tuner.child import Died, MemoryExceeded, Outcome, Returned
+from tuner.process.child import Died, MemoryExceeded, Outcome, Returned
 from tuner.record import Measurement, Status
 from tuner.task import Task
 
@@ -136,7 +136,8 @@ def _environment() -> dict[str, str]:
     env = {
         "CUDA_VISIBLE_DEVICES": "",
         "TVM_NUM_THREADS": "1",
-        # CUDA code stays source until `spaces.build` compiles it, on machines with a device too.
+        # CUDA code stays source until `spaces.codegen.artifact` compiles it, on machines with a
+        # device too.
         "TVM_COMPILE_FORCE_FALLBACK": "1",
         **HOARDING,
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spaces.evaluate import Evaluator
+from spaces.design_space.evaluate import Evaluator
 from tuner.candidate import Draft
 from tuner.measure import Evaluated
 from tuner.task import Task

@@ -2,7 +2,7 @@
 
 Each holds the plain class that does the work and says what it needs of a node. `ready()` answers
 once its child process is warm, with the device and toolchain it speaks for. The tasks of its run
-come in pieces, see `actors.pieces`.
+come in pieces, see `actors.chunked_args`.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from typing import Any
 import ray
 
 from actors.builder import Builder, Built
-from actors.pieces import joined
-from actors.quiet import Quiet
+from actors.chunked_args import joined
+from actors.quiet_lock import Quiet
 from actors.runner import Learned, Runner
 from actors.shared_folder import SharedFolder
 from actors.space_worker import SpaceWorker
 from tuner.candidate import Candidate, Draft
 from tuner.effort import Timing
+from tuner.files.own_folder import own_folder
 from tuner.measure import Evaluated
-from tuner.own_folder import own_folder
 from tuner.record import Measurement
 from tuner.task import Instance, Task
 
@@ -45,7 +45,7 @@ class WorkerPlace:
         scratch: reference outputs and the like; may be emptied at any time.
         away: in place of the folder of these two, where a node does not have that; it goes with
             the last worker of the run there. This and `quiet` are in the user's own folder on the
-            node (`tuner.own_folder`), if they are not absolute.
+            node (`tuner.files.own_folder`), if they are not absolute.
     """
 
     quiet: Path | None

@@ -16,8 +16,8 @@ from tuner.task import Instance, Task
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from spaces.build import Kernel
-    from spaces.reference import Case, Reference
+    from spaces.check.reference import Case, Reference
+    from spaces.codegen.artifact import Kernel
 
 _REFERENCES_BYTES = 768 << 20
 """Of references that are kept at hand; the last one always is."""
@@ -77,10 +77,9 @@ class RunChild:
     def __init__(self, target: str, threads: int | None, scratch: Path) -> None:
         import tvm
 
-        from spaces import (
-            reference,  # noqa: F401
-        )
-        from spaces.target import device_of
+        import spaces.check.reference
+        import spaces.codegen.artifact  # noqa: F401
+        from spaces.targets.target import device_of
 
         actual = tvm.runtime.num_threads()
         if threads is not None and actual != threads:
@@ -96,8 +95,8 @@ class RunChild:
 
     def about(self) -> tuple[str, str]:
         """Fingerprints of the device and of the toolchain."""
-        from spaces.target import device_fingerprint
-        from spaces.toolchain import toolchain_fingerprint
+        from spaces.passes.toolchain import toolchain_fingerprint
+        from spaces.targets.target import device_fingerprint
 
         return device_fingerprint(self._target), toolchain_fingerprint()
 
@@ -112,8 +111,8 @@ class RunChild:
         """Compute the reference of a task for one shape, or find it in the scratch folder."""
         import tvm
 
-        from spaces.dims import closed
-        from spaces.reference import reference
+        from spaces.check.reference import reference
+        from spaces.ir.symbolic import closed
 
         module = closed(tvm.ir.load_json(task.module), dict(instance))
         seed = "-".join([task.key, *(f"{name}{value}" for name, value in instance)])
@@ -131,7 +130,7 @@ class RunChild:
         and on the other when it comes again. Constant operands that it takes in another layout are
         packed first, which is no part of the run: a compiled model does it when it is made.
         """
-        from spaces.build import load_kernel
+        from spaces.codegen.artifact import load_kernel
 
         known = self._references[task_key, instance]
         self.drop()

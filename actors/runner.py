@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from actors.memory import memory_bytes
-from actors.quiet import NotQuiet, Quiet
+from actors.memory_limit import memory_bytes
+from actors.quiet_lock import NotQuiet, Quiet
 from actors.run_child import Checked, Timed
 from actors.warm_child import HOARDING, WarmChild, killed
-from spaces.cores import usable_cores
-from spaces.target import target_cores, target_kind
-from spaces.threads import thread_variables
-from tuner.child import DeadlinePassed, Died, MemoryExceeded, Outcome, Raised, Returned
+from spaces.targets.cores import usable_cores
+from spaces.targets.target import target_cores, target_kind
+from spaces.targets.threads import thread_variables
 from tuner.effort import Timing
+from tuner.process.child import DeadlinePassed, Died, MemoryExceeded, Outcome, Raised, Returned
 from tuner.record import Measurement, Status
 from tuner.task import Instance, Task
 

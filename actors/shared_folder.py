@@ -13,8 +13,8 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from tuner.folder_lock import try_lock
-from tuner.own_folder import make_own
+from tuner.files.folder_lock import try_lock
+from tuner.files.own_folder import make_own
 
 _TRIES = 50
 _RETRY_S = 0.1

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from actors.quiet import Quiet
+from actors.quiet_lock import Quiet
 from actors.warm_child import HOARDING, WarmChild
 from tuner.candidate import Draft
-from tuner.child import Outcome, Raised, Returned
 from tuner.measure import Evaluated
+from tuner.process.child import Outcome, Raised, Returned
 from tuner.task import Task
 
 _START_DEADLINE_S = 120.0
 _RECYCLE_RSS_BYTES = 700 << 20
 _MEMORY_LIMIT_BYTES = 4 << 30
-_CHILD = "spaces.evaluate:make_evaluator"
+_CHILD = "spaces.design_space.evaluate:make_evaluator"
 
 
 class SpaceWorker:

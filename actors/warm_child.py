@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from actors.quiet import Quiet
+from actors.quiet_lock import Quiet
 from actors.shared_folder import sweep
-from tuner.child import Child, Died, Outcome, Returned
-from tuner.folder_lock import try_lock
+from tuner.files.folder_lock import try_lock
+from tuner.process.child import Child, Died, Outcome, Returned
 
 HOARDING = {
     "MALLOC_TRIM_THRESHOLD_": str(256 << 20),
@@ -40,7 +40,7 @@ class WarmChild:
     """One child after another, made by the same factory.
 
     Its temporary files lie in a folder of its own that goes with it, however it ends. Used by
-    one thread, which must live as long as it does (see `tuner.child`).
+    one thread, which must live as long as it does (see `tuner.process.child`).
 
     Args:
         factory: `module:callable` and `args` for it.

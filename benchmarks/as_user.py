@@ -36,12 +36,12 @@ from benchmarks import our_side
 from benchmarks.command import Rows, cores_of, say, workplace
 from benchmarks.figures import ratio, spread
 from benchmarks.versus_onnxruntime import model_file
-from tuner import parse
+from cluster.console import parse
 from tuner.candidate import Candidate
 from tuner.effort import EFFORTS
 from tuner.errors import TunerError
 from tuner.record import Status
-from tuner.run_folder import read_run
+from tuner.runs.folder import read_run
 from tuner.task import Instance, Task
 
 _ROOT = Path(__file__).parent.parent
@@ -117,7 +117,7 @@ def _compared(
     tuned = our_side.tune_once(model, folder / program, **settings)
     if tuned.failure:
         raise TunerError(tuned.failure)
-    from cluster.results import export_library
+    from cluster.driver.export import export_library
 
     library = folder / f"{program}.so"
     export_library(tuned.folder, library)
@@ -228,9 +228,9 @@ def winners_of(run: Path, instance: Instance) -> list[Winner]:
     Raises:
         TunerError: one of the tasks has none.
     """
-    from cluster.kernel_sets import kernel_set
-    from tuner.report import choose_best
-    from tuner.sqlite_store import SqliteStore
+    from cluster.driver.kernel_sets import kernel_set
+    from tuner.report.report import choose_best
+    from tuner.storage.sqlite_store import SqliteStore
 
     folder, manifest = read_run(run)
     found = []
@@ -293,8 +293,8 @@ def _written_inputs(run: Path, library: Path, instance: Instance) -> Path:
     """A file with the inputs that `tuner bench` takes."""
     import numpy as np
 
-    from spaces.inputs import make_inputs
-    from spaces.model_copy import load_input_values, load_model_copy
+    from spaces.frontends.inputs import make_inputs
+    from spaces.frontends.model_copy import load_input_values, load_model_copy
 
     folder, _ = read_run(run)
     specs = [spec.at(dict(instance)) for spec in load_model_copy(folder.model_dir).inputs]

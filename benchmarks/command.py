@@ -14,8 +14,8 @@ from typing import Any
 
 from benchmarks.machine import about
 from benchmarks.suites import Workload
-from tuner.atomic import atomic_file
 from tuner.errors import TunerError, UsageError
+from tuner.files.atomic import atomic_file
 
 MIN_ROUNDS = 20
 """Kernels are timed side by side for at least as many."""
@@ -150,8 +150,8 @@ def _kept(out: Path, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def cores_of(target: str) -> tuple[str, int]:
     """Canonical JSON of a CPU target, and the threads that kernels use."""
-    from spaces.target import resolve_target, target_cores, target_kind
-    from spaces.threads import thread_variables
+    from spaces.targets.target import resolve_target, target_cores, target_kind
+    from spaces.targets.threads import thread_variables
 
     resolved = resolve_target(target)
     if target_kind(resolved) != "llvm":

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.race import Ready
 
 if TYPE_CHECKING:
-    from spaces.draws import Argument
-    from spaces.reference import Case
+    from spaces.check.draws import Argument
+    from spaces.check.reference import Case
 
 LARGE_BYTES = 512 << 20
 """More than any cache holds."""
@@ -64,7 +64,7 @@ class Copy:
 
 def footprint_bytes(arguments: tuple[Argument, ...]) -> int:
     """Bytes of all inputs and outputs together: what a program has to move at least."""
-    from spaces.numbers import numpy_dtype
+    from spaces.ir.element_types import numpy_dtype
 
     return sum(math.prod(a.shape) * numpy_dtype(a.dtype).itemsize for a in arguments)
 
@@ -74,7 +74,7 @@ def _loop(count: int, cores: int, target: str) -> Ready:
     import tvm
     from tvm import te
 
-    from spaces.target import parse_target
+    from spaces.targets.target import parse_target
 
     a = te.placeholder((count,), name="A")
     b = te.compute((count,), lambda i: a[i], name="B")

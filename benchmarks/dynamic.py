@@ -35,17 +35,17 @@ from benchmarks.command import Rows, common_flags, cores_of, run_main, say, work
 from benchmarks.figures import ratio, spread
 from benchmarks.our_side import OurRun
 from benchmarks.race import Contestant, Library, NumpyMatmul, Ours, run_race
-from cluster.kernel_sets import kernel_set
-from cluster.results import export_library
-from spaces.threads import thread_variables
-from tuner import parse
-from tuner.child import Child, Returned
-from tuner.dynamic.kernel_set import KernelSet
+from cluster.console import parse
+from cluster.driver.export import export_library
+from cluster.driver.kernel_sets import kernel_set
+from spaces.targets.threads import thread_variables
 from tuner.errors import TunerError
-from tuner.report import choose_best
-from tuner.run_folder import RunFolder
+from tuner.kernel_set import KernelSet
+from tuner.process.child import Child, Returned
+from tuner.report.report import choose_best
+from tuner.runs.folder import RunFolder
 from tuner.shapes import joint, measured_shapes, sampled
-from tuner.sqlite_store import SqliteStore
+from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Instance, Task
 
 PROGRAMS = ("dense", "scores", "mixed")

@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks.dynamic_programs import DEPTH, HEADS, HIDDEN, WIDTH
 from benchmarks.race import aligned
-from tuner.dynamic.tree import Tree
+from tuner.dispatch_tree import Tree
 
 _RED_ZONE = 1024
 _PATTERN = 12345.0
@@ -57,8 +57,8 @@ class Checker:
         from tvm.ir import IRModule
 
         from benchmarks.dynamic_programs import open_program
-        from spaces.dispatch import dispatched
-        from spaces.plain_shapes import with_plain_shapes
+        from spaces.deploy.dispatch import dispatched
+        from spaces.lowering.plain_shapes import with_plain_shapes
 
         nothing = tvm.tirx.Evaluate(tvm.tirx.const(0, "int32"))
         # The tree speaks of the dimensions that the tuner sees.

@@ -24,11 +24,11 @@ from benchmarks.command import Rows, common_flags, cores_of, run_main, say, work
 from benchmarks.dynamic import DIETCODE, sizes_alone
 from benchmarks.figures import ratio, spread
 from benchmarks.our_side import OurRun
-from cluster.results import export_library
-from spaces.threads import thread_variables
-from tuner import parse
-from tuner.child import Child, Returned
+from cluster.console import parse
+from cluster.driver.export import export_library
+from spaces.targets.threads import thread_variables
 from tuner.errors import TunerError
+from tuner.process.child import Child, Returned
 
 _OTHERS = (1, 2, 7, 31, 97, 127, 131, 200)
 _READY_S = 120.0
@@ -96,9 +96,9 @@ def _write(path: Path, length: int | None) -> None:
 
 
 def _task_count(model: Path, dims: str, target: str) -> int:
-    from spaces.extract import extract
-    from spaces.lower import lower
-    from spaces.model import load_model
+    from spaces.frontends.model import load_model
+    from spaces.lowering.extract_tasks import extract
+    from spaces.lowering.lower import lower
     from tuner.options import ModelSpec
 
     spec = ModelSpec(str(model), dims=(parse.dimension(dims),) if dims else ())
@@ -170,7 +170,7 @@ class Racer:
         self, libraries: Mapping[str, Path], model: Path, length: int, rounds: int
     ) -> dict[str, list[float]]:
         """Samples in seconds by side."""
-        from spaces.bench import Side, take_rounds
+        from spaces.deploy.bench import Side, take_rounds
 
         x = _tokens(length)
         calls = {name: _call(path, x) for name, path in libraries.items()}
@@ -182,7 +182,7 @@ class Racer:
 
     def errors(self, library: Path, model: Path, lengths: Sequence[int]) -> dict[str, float]:
         """Largest difference over the largest value of onnxruntime's output, by length."""
-        from spaces.bench import errors
+        from spaces.deploy.bench import errors
 
         session = self._session(model)
         found = {}

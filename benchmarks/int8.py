@@ -23,7 +23,7 @@ from benchmarks.figures import ratio, spread, summed_up
 from benchmarks.our_side import OurRun, race_of_winner
 from benchmarks.race import OtherProgram, Ours, Race
 from benchmarks.suites import Workload, gemm_shape, workload
-from tuner import parse
+from cluster.console import parse
 from tuner.errors import UsageError
 
 _SHAPES = ("128,128,128", "512,512,512", "509,331,203", "1024,1024,1024")

@@ -8,8 +8,8 @@ from typing import Any
 
 def about() -> dict[str, Any]:
     """The device and the toolchain, as records name them, and Python's version."""
-    from spaces.target import device_fingerprint, resolve_target
-    from spaces.toolchain import toolchain_fingerprint
+    from spaces.passes.toolchain import toolchain_fingerprint
+    from spaces.targets.target import device_fingerprint, resolve_target
 
     return {
         "device": device_fingerprint(resolve_target("llvm")),

@@ -30,7 +30,7 @@ from benchmarks.figures import ratio, spread, summed_up
 from benchmarks.our_side import OurRun, race_of_winner
 from benchmarks.race import Race
 from benchmarks.suites import Workload, parsed, suite
-from tuner import parse
+from cluster.console import parse
 from tuner.errors import UsageError
 
 
@@ -79,7 +79,7 @@ def copies(target: str, cores: int) -> list[Copy]:
 def moved_bytes(workload: Workload) -> int:
     """What a program moves at least. Imports TVM."""
     from benchmarks.copies import footprint_bytes
-    from spaces.draws import arguments
+    from spaces.check.draws import arguments
 
     return footprint_bytes(arguments(workload.prim_func()))
 

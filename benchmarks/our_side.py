@@ -16,9 +16,9 @@ from benchmarks.process_tree import Seen, Watched, watch
 from benchmarks.race import Contestant, Ours, Race, run_race
 from benchmarks.suites import Workload
 from tuner.record import Record, Status
-from tuner.report import BestReport, best_report, choose_best
-from tuner.run_folder import RunFolder
-from tuner.sqlite_store import SqliteStore
+from tuner.report.report import BestReport, best_report, choose_best
+from tuner.runs.folder import RunFolder
+from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task
 
 _RACE_LIMIT_S = 900.0

@@ -28,17 +28,17 @@ _TERM_S = 15.0
 _KEPT_OUTPUT = 2000
 
 _FACTORIES = {
-    "spaces.evaluate": "space child",
+    "spaces.design_space.evaluate": "space child",
     "actors.build_child": "builder child",
     "actors.run_child": "runner child",
-    "tuner.fitter": "fitter",
+    "tuner.cost_models.fitter": "fitter",
 }
 _TITLES = {
     "ray::SearchHost": "search actor",
     "ray::SpaceActor": "space actor",
     "ray::BuilderActor": "builder actor",
     "ray::RunnerActor": "runner actor",
-    "tuner.tracker_process": "tracker",
+    "tuner.tracking.tracker_process": "tracker",
     "gcs_server": "ray",
     "raylet": "ray",
     "ray::": "ray",

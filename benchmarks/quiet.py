@@ -20,11 +20,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from actors.quiet import Quiet
+from actors.quiet_lock import Quiet
 from actors.runner import Runner
 from benchmarks.machine import about
-from tuner.child import Child, Returned
 from tuner.effort import EFFORTS
+from tuner.process.child import Child, Returned
 from tuner.record import Status
 from tuner.task import Task
 
@@ -44,7 +44,7 @@ class BusyBuilder:
         """How many builds it managed."""
         import tvm
 
-        from spaces.build import build_artifact
+        from spaces.codegen.artifact import build_artifact
 
         module, count = tvm.ir.load_json(self._task.module), 0
         until = time.monotonic() + seconds
@@ -105,8 +105,8 @@ def fixed_kernel(cores: int) -> tuple[Task, bytes]:
     import tvm
     from tvm import te
 
-    from spaces.build import build_artifact
-    from spaces.target import resolve_target
+    from spaces.codegen.artifact import build_artifact
+    from spaces.targets.target import resolve_target
 
     target = resolve_target("llvm", cores=cores)
     a = te.placeholder((_SIZE, _SIZE), name="A")
@@ -173,7 +173,7 @@ def _time(runner: Runner, task: Task, artifact: bytes) -> float:
 
 def main() -> None:
     """Run the test and print it."""
-    from spaces.cores import usable_cores
+    from spaces.targets.cores import usable_cores
 
     parser = argparse.ArgumentParser(description="A/A test of the quiet lock.")
     parser.add_argument("--rounds", type=int, default=15)

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from spaces.threads import thread_variables
+from spaces.targets.threads import thread_variables
 from tuner.candidate import Candidate
-from tuner.child import Child, Returned
+from tuner.process.child import Child, Returned
 from tuner.task import Task
 
 if TYPE_CHECKING:
-    from spaces.reference import Case
+    from spaces.check.reference import Case
 
 _READY_S = 120.0
 _SIDE_LIMIT_S = 30.0
@@ -77,8 +77,8 @@ class Ours:
         """Build and load it."""
         import tvm
 
-        from spaces.build import build_artifact, load_kernel
-        from spaces.realize import realize
+        from spaces.codegen.artifact import build_artifact, load_kernel
+        from spaces.design_space.realize import realize
 
         module = realize(self.task, self.candidate).mod
         kernel = load_kernel(build_artifact(module, self.task.target))
@@ -103,8 +103,8 @@ class MetaSchedules:
         """Find, build and load it."""
         import tvm
 
-        from spaces.prepack import split
-        from spaces.target import parse_target
+        from spaces.codegen.prepack import split
+        from spaces.targets.target import parse_target
 
         module = self._module()
         parts = split(module)
@@ -196,7 +196,7 @@ class OtherProgram:
         """
         import tvm
 
-        from spaces.reference import reference
+        from spaces.check.reference import reference
 
         task = self.ours.task
         mine = reference(tvm.ir.load_json(task.module), task.key).cases[-1]
@@ -215,9 +215,8 @@ class Racer:
     def __init__(self) -> None:
         import tvm  # noqa: F401
 
-        from spaces import (
-            reference,  # noqa: F401
-        )
+        import spaces.check.reference
+        import spaces.deploy.bench  # noqa: F401
 
     def race(
         self,
@@ -229,8 +228,8 @@ class Racer:
         """Samples, and why some take no part."""
         import tvm
 
-        from spaces.bench import Side, take_rounds
-        from spaces.reference import reference
+        from spaces.check.reference import reference
+        from spaces.deploy.bench import Side, take_rounds
 
         known = reference(tvm.ir.load_json(task.module), task.key, cache).cases[-1]
         sides, failed = [], {}

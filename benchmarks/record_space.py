@@ -2,13 +2,13 @@
 
     python -m benchmarks.record_space [--candidates 2000] [--cores 2] [--out DIR] [TASK ...]
 
-Writes `benchmarks/recordings/TASK.npz` (see `tuner.recording`), which search policies are compared
-on and cost models judged by, without a device. Candidates are what the tuner proposes, through its
-own workers: fresh samples first, then mutations of the best so far, so that the neighbourhood of
-the best is dense; failures are kept. In turns, as many processes as `--cores` make and build a
-batch, then each kernel is checked and timed alone, briefly, and one slower than 12 times the best
-is cut off. In the end the fastest and some others are timed again, interleaved. Then, for tasks
-with similar ones in DIR, some mutations of those tasks' best are recorded as well.
+Writes `benchmarks/recordings/TASK.npz` (see `tuner.replay.recording`), which search policies are
+compared on and cost models judged by, without a device. Candidates are what the tuner proposes,
+through its own workers: fresh samples first, then mutations of the best so far, so that the
+neighbourhood of the best is dense; failures are kept. In turns, as many processes as `--cores` make
+and build a batch, then each kernel is checked and timed alone, briefly, and one slower than 12
+times the best is cut off. In the end the fastest and some others are timed again, interleaved.
+Then, for tasks with similar ones in DIR, some mutations of those tasks' best are recorded as well.
 
 What was measured is kept in `--work`: after a kill, the same command goes on. Prints one JSON
 object: for each task its failures, how long it took, and the share of pairs that a second timing
@@ -34,10 +34,10 @@ import numpy as np
 from benchmarks.programs import PROGRAMS, program
 from benchmarks.recorder import AGAIN, ROUNDS, Bench, bench
 from tuner.candidate import Candidate, CandidateKind, Draft
-from tuner.cost_model import pairwise_accuracy
+from tuner.cost_models.base import pairwise_accuracy
 from tuner.record import Measurement, Status
-from tuner.recording import Recording, Row, load, save
-from tuner.similar import signature, similarity
+from tuner.replay.recording import Recording, Row, load, save
+from tuner.search.transfer import signature, similarity
 from tuner.task import Task
 
 RECORDINGS = Path(__file__).parent / "recordings"
@@ -116,7 +116,7 @@ def _best_of(recording: Recording) -> list[Candidate]:
 
 def recording_of(at: Bench, default: Measurement) -> Recording:
     """All that the journal holds, as one recording."""
-    from spaces.target import device_fingerprint
+    from spaces.targets.target import device_fingerprint
 
     store, task = at.journal.store, at.task
     vectors = store.features(task.key)
@@ -164,14 +164,14 @@ def recording_of(at: Bench, default: Measurement) -> Recording:
 
 
 def _features_version() -> str:
-    from spaces.features import FEATURE_VERSION
+    from spaces.features.vectors import FEATURE_VERSION
 
     return FEATURE_VERSION
 
 
 def measure_default(at: Bench) -> Measurement:
     """The task's default schedule, built and timed like any other."""
-    from spaces.defaults import default_candidate
+    from spaces.design_space.default_schedule import default_candidate
 
     (built,) = at.hands[0].build([default_candidate(at.task)]).result()
     return at.time(built, AGAIN, cutoff=False)
@@ -227,8 +227,8 @@ def main(argv: Sequence[str]) -> int:
     options = parser.parse_args(argv)
     if unknown := [name for name in options.tasks if name not in PROGRAMS]:
         parser.error(f"{unknown[0]} is no task: there are {', '.join(PROGRAMS)}")
-    from spaces.extract import task_of
-    from spaces.target import resolve_target
+    from spaces.lowering.extract_tasks import task_of
+    from spaces.targets.target import resolve_target
 
     options.out.mkdir(parents=True, exist_ok=True)
     target = resolve_target("llvm", cores=options.cores)

@@ -18,8 +18,8 @@ from tuner.effort import EFFORTS, Timing
 from tuner.errors import TunerError
 from tuner.measure import Evaluated
 from tuner.record import Measurement, Record, Trial
-from tuner.run_lock import RunLock
-from tuner.sqlite_store import SqliteStore
+from tuner.runs.lock import RunLock
+from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task
 
 if TYPE_CHECKING:

@@ -34,21 +34,21 @@ from typing import Any
 
 import numpy as np
 
-from tuner import base_model
 from tuner.candidate import Candidate
-from tuner.cost_model import CostModel
-from tuner.dataset import Examples
+from tuner.cost_models import pretrained
+from tuner.cost_models.base import CostModel
+from tuner.cost_models.dataset import Examples
+from tuner.cost_models.learner import XGB_MODEL, InlineLearner
+from tuner.cost_models.random_model import RandomModel
 from tuner.effort import EFFORTS
 from tuner.errors import TunerError
-from tuner.learner import XGB_MODEL, InlineLearner
-from tuner.random_model import RandomModel
 from tuner.record import Measurement, Status
-from tuner.recording import Recording, fingerprint, load, stand_in
-from tuner.replay import Recorded, ReplayMeasurer, ReplaySpacePool, VirtualClock
-from tuner.session import Limits, Machines, Session
-from tuner.similar import Entry, Known, Seeds, signature
-from tuner.store import MemoryStore
-from tuner.strategies import no_seeds, search_maker
+from tuner.replay.recording import Recording, fingerprint, load, stand_in
+from tuner.replay.replay import Recorded, ReplayMeasurer, ReplaySpacePool, VirtualClock
+from tuner.search.registry import no_seeds, search_maker
+from tuner.search.transfer import Entry, Known, Seeds, signature
+from tuner.session.session import Limits, Machines, Session
+from tuner.storage.base import MemoryStore
 from tuner.task import Task
 
 ROOT = Path(__file__).parents[1]
@@ -58,10 +58,11 @@ _SLOTS = 3
 _SEEDS_OF_A_TASK = 4
 _ROWS_OF_A_TASK = 600
 """Of each recording, that a base model learns from: about what a run measures of a task."""
-_RANDOM_MODEL = "tuner.random_model:RandomModel"
+_RANDOM_MODEL = "tuner.cost_models.random_model:RandomModel"
 _FOREVER_S = 1e9
 _GUIDED = "kernel:"
-"""Names of spaces where a draft is chosen among many settings (see `spaces.knob_space`)."""
+"""Names of spaces where a draft is chosen among many settings (see
+`spaces.design_space.knob_space`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +119,7 @@ class Lessons:
         """A model trained on the other tasks; trained once."""
         if name not in self.models:
             others = [r for n, r in sorted(self.recordings.items()) if n != name]
-            self.models[name] = base_model.train(_together(others))
+            self.models[name] = pretrained.train(_together(others))
         return self.models[name]
 
     def seeds(self, task: Task) -> Seeds:
@@ -156,7 +157,7 @@ def _together(recordings: Sequence[Recording]) -> Examples:
         )
     if not parts:
         raise TunerError("a base model needs recordings of other tasks")
-    return base_model.together(parts)
+    return pretrained.together(parts)
 
 
 def run(recording: Recording, policy: Policy, lessons: Lessons, *, trials: int, seed: int) -> Curve:
@@ -193,7 +194,7 @@ def run(recording: Recording, policy: Policy, lessons: Lessons, *, trials: int, 
 
 
 def _loaded(learns: bool, data: bytes) -> CostModel:
-    from tuner.xgb_model import XgbModel
+    from tuner.cost_models.xgb import XgbModel
 
     model: CostModel = XgbModel(0) if learns else RandomModel(0)
     model.load(data)

@@ -24,7 +24,7 @@ from benchmarks.machine import about
 from benchmarks.throughput import EXAMPLE
 from tuner.errors import TunerError
 from tuner.record import TrialKey
-from tuner.sqlite_store import SqliteStore
+from tuner.storage.sqlite_store import SqliteStore
 
 _SETTLE_S = 4.0
 

@@ -37,7 +37,7 @@ class Worker(Protocol):
 
 def measure(rounds: int) -> dict[str, Any]:
     """Seconds, by what starts."""
-    from spaces.target import resolve_target
+    from spaces.targets.target import resolve_target
 
     target = resolve_target("llvm")
     with tempfile.TemporaryDirectory() as name:

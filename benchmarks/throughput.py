@@ -23,7 +23,7 @@ from typing import Any
 import psutil
 
 from benchmarks.machine import about
-from tuner.sqlite_store import SqliteStore
+from tuner.storage.sqlite_store import SqliteStore
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "gemm.py"
 _SAMPLE_S = 0.5
@@ -82,7 +82,7 @@ def _kinds(root: psutil.Process) -> Iterator[tuple[str, psutil.Process]]:
             continue
         if "SearchHost" in command or "SearchHost" in title:
             yield "search", process
-        elif "tuner.child_main" in command:
+        elif "tuner.process.child_main" in command:
             yield f"child of {_parent_kind(process)}", process
 
 

@@ -28,7 +28,7 @@ from benchmarks.figures import ratio, spread, summed_up
 from benchmarks.our_side import OurRun, race_of_winner
 from benchmarks.race import NumpyMatmul, Race
 from benchmarks.suites import Workload, gemm_shape, suite
-from tuner import parse
+from cluster.console import parse
 
 _USUAL_TRIALS = 256
 

@@ -54,7 +54,7 @@ from benchmarks.metaschedule_side import TheirRun
 from benchmarks.our_side import OurRun, race_of_winner
 from benchmarks.race import MetaSchedules, Race
 from benchmarks.suites import Workload, parsed, suite
-from tuner import parse
+from cluster.console import parse
 from tuner.effort import EFFORTS
 
 _TIMES = {

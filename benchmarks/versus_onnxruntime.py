@@ -27,11 +27,11 @@ from typing import Any
 from benchmarks import our_side
 from benchmarks.command import common_flags, cores_of, finished, run_main, say, workplace
 from benchmarks.figures import quotient
-from tuner import parse
-from tuner.child import Child, Returned
+from cluster.console import parse
 from tuner.errors import TunerError, UsageError
-from tuner.report import BestOfTask
-from tuner.run_folder import RunFolder
+from tuner.process.child import Child, Returned
+from tuner.report.report import BestOfTask
+from tuner.runs.folder import RunFolder
 
 _ROOT = Path(__file__).parent.parent
 _NETWORKS = ("squeezenet", "resnet50")
@@ -45,7 +45,7 @@ class Bencher:
 
     def bench(self, run: Path, rounds: int) -> dict[str, Any]:
         """What `tuner bench` reports."""
-        from cluster.results import bench
+        from cluster.driver.export import bench
 
         return bench(run, rounds=rounds)
 

@@ -21,12 +21,12 @@ from cluster.commands.bench import bench
 from cluster.commands.best import best
 from cluster.commands.doctor import doctor
 from cluster.commands.export import export
-from cluster.commands.flags import Border, debug_flag
 from cluster.commands.restore import restore
 from cluster.commands.status import status
 from cluster.commands.tasks import tasks
 from cluster.commands.train import models, train
 from cluster.commands.tune import tune
+from cluster.console.flags import Border, debug_flag
 from tuner import __version__
 from tuner.errors import TunerError
 

@@ -16,21 +16,21 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cluster.tune_result import TuneResult, result_of, together
-from tuner.atomic import put_folder
+from cluster.driver.tune_result import TuneResult, result_of, together
 from tuner.errors import TunerError
-from tuner.model_files import DamagedCopy, check_copy
+from tuner.files.atomic import put_folder
 from tuner.options import DEVICE_WAIT_S, TuneOptions
-from tuner.progress import Snapshot
-from tuner.run_folder import Manifest, RunFolder, open_run
-from tuner.run_lock import RunLock
-from tuner.run_place import begin, local, put_model, refuse_network_disk, run_place, target_of
+from tuner.runs.folder import Manifest, RunFolder, open_run
+from tuner.runs.lock import RunLock
+from tuner.runs.model_files import DamagedCopy, check_copy
+from tuner.runs.remote import begin, local, put_model, refuse_network_disk, run_place, target_of
+from tuner.session.progress import Snapshot
 
 if TYPE_CHECKING:
-    from cluster.fleet import Cluster
-    from cluster.lessons import Lessons
-    from cluster.search_order import SearchOrder, SearchState
-    from spaces.model import Model
+    from cluster.driver.warm_start import Lessons
+    from cluster.scaling.scaling_policy import Cluster
+    from cluster.search.job import SearchOrder, SearchState
+    from spaces.frontends.model import Model
     from tuner.candidate import Candidate
     from tuner.task import Task
 
@@ -84,8 +84,8 @@ def tune(
     Raises:
         TunerError: the request cannot be met; the text says why, in one line.
     """
-    from cluster.ray_cluster import is_embedded
-    from tuner.tracking import check_uri
+    from cluster.ray_workers.ray_cluster import is_embedded
+    from tuner.tracking.tracker import check_uri
 
     warning = check_uri(tracking_uri or "")
     if not isinstance(options.run, str):
@@ -106,9 +106,9 @@ def _tune_here(
     on_ready: Callable[[], None],
 ) -> list[tuple[Path | str, SearchState]]:
     """Tune on an embedded cluster, which starts while the model is read, and ends with us."""
-    from cluster.nodes import NodeWatch
-    from cluster.ray_cluster import ray_cluster
-    from cluster.searches import start_search, watch_search
+    from cluster.ray_workers.nodes import NodeWatch
+    from cluster.ray_workers.ray_cluster import ray_cluster
+    from cluster.search.client import start_search, watch_search
 
     started_s = time.monotonic()
     with ThreadPoolExecutor(1, "prepare") as threads:
@@ -138,14 +138,14 @@ def _tune_there(
 ) -> list[tuple[Path | str, SearchState]]:
     """Tune on a cluster that others share, for each unlike device of it. Where a search of such a
     run is at work there already, for a driver that is gone, watch that."""
-    from cluster.autoscaler import RayAutoscaler
-    from cluster.device_wait import Wait
-    from cluster.nodes import NodeWatch
-    from cluster.ray_cluster import ray_cluster
-    from cluster.run_target import begun_target
-    from cluster.searches import search_at_work, start_search, watch_search
-    from cluster.side_by_side import parts, watch_all
-    from cluster.targets import devices_on_cluster
+    from cluster.driver.device_wait import Wait
+    from cluster.driver.devices import devices_on_cluster
+    from cluster.driver.multi_device import parts, watch_all
+    from cluster.driver.run_target import begun_target
+    from cluster.ray_workers.autoscaler import RayAutoscaler
+    from cluster.ray_workers.nodes import NodeWatch
+    from cluster.ray_workers.ray_cluster import ray_cluster
+    from cluster.search.client import search_at_work, start_search, watch_search
 
     with ray_cluster(options.address):
         on_ready()
@@ -194,8 +194,8 @@ def _check_cheaply(options: TuneOptions) -> None:
     Raises:
         TunerError: the model, one of its inputs, or another run or model that was named.
     """
-    from cluster.lessons import check_base
-    from spaces.model import check_model
+    from cluster.driver.warm_start import check_base
+    from spaces.frontends.model import check_model
 
     check_model(options.model)
     check_base(options.base_model)
@@ -255,12 +255,12 @@ def _prepare(
     Args:
         target: canonical JSON, as machines that measure resolved it; None is for this machine.
     """
-    from cluster.lessons import base_for, seeds_for
-    from cluster.run_target import target_here
-    from spaces.defaults import default_candidate
-    from spaces.extract import extract, left_as_they_are
-    from spaces.lower import lower
-    from spaces.model import load_model
+    from cluster.driver.run_target import target_here
+    from cluster.driver.warm_start import base_for, seeds_for
+    from spaces.design_space.default_schedule import default_candidate
+    from spaces.frontends.model import load_model
+    from spaces.lowering.extract_tasks import extract, left_as_they_are
+    from spaces.lowering.lower import lower
 
     model = load_model(options.model, on_found)
     target = target or target_here(options)
@@ -302,7 +302,7 @@ def _opened(options: TuneOptions, model: Model, wanted: Manifest) -> tuple[RunFo
 def _keep_model(model: Model, options: TuneOptions, run: RunFolder) -> None:
     """Have a copy of the model in the run, whole or not at all; one that is damaged, or is not read
     any more, is made anew."""
-    from spaces.model_copy import is_outdated, save_model_copy
+    from spaces.frontends.model_copy import is_outdated, save_model_copy
 
     if run.model_dir.exists() and not is_outdated(run.model_dir):
         try:
@@ -353,8 +353,8 @@ def _refuse_missing_device(target: str, cluster: Cluster) -> None:
     Raises:
         TunerError: the cluster has no such device.
     """
-    from cluster.fleet import GPU, amount
-    from spaces.target import target_kind
+    from cluster.scaling.scaling_policy import GPU, amount
+    from spaces.targets.target import target_kind
 
     if target_kind(target) == "cuda" and amount(cluster.nodes, GPU) < 1:
         raise TunerError("this machine has no CUDA device to measure on")
@@ -368,8 +368,8 @@ def _order(
     *,
     driver_pid: int | None,
 ) -> SearchOrder:
-    from cluster.search_order import SearchOrder
-    from spaces.target import target_kind
+    from cluster.search.job import SearchOrder
+    from spaces.targets.target import target_kind
 
     effort = options.effort
     trials = options.trials or effort.trials_per_task * len(prepared.tasks)

@@ -21,23 +21,23 @@ from cluster.cli import cli, run
 from cluster.commands.best import best_with_traces
 from cluster.commands.tasks import task_report
 from cluster.commands.tune import _report as tune_report
-from cluster.doctor import Finding
-from cluster.kernel_sets import described
-from cluster.tune_result import TuneResult
+from cluster.console.doctor_checks import Finding
+from cluster.driver.kernel_sets import described
+from cluster.driver.tune_result import TuneResult
 from tuner.candidate import Candidate, CandidateKind
-from tuner.cost_model import FittedModel
-from tuner.dynamic.fallback import SLOWER
-from tuner.dynamic.kernel_set import KernelSet, ShapeTimes
-from tuner.dynamic.tree import Leaf
+from tuner.cost_models.base import FittedModel
+from tuner.dispatch_tree import Leaf
 from tuner.effort import EFFORTS, Timing
-from tuner.progress import Snapshot, TaskRow
+from tuner.kernel_set import KernelSet, ShapeTimes
 from tuner.record import Measurement, Record, Status, Trial
-from tuner.report import status_report
-from tuner.run_folder import RunFolder
-from tuner.spool import Artifact, Metrics, read_lines
-from tuner.spool_observer import RunStatus, SpoolObserver
-from tuner.store import MemoryStore
+from tuner.report.report import status_report
+from tuner.runs.folder import RunFolder
+from tuner.search.dynamic.small_shape_fallback import SLOWER
+from tuner.session.progress import Snapshot, TaskRow
+from tuner.storage.base import MemoryStore
 from tuner.task import Task
+from tuner.tracking.spool import Artifact, Metrics, read_lines
+from tuner.tracking.spool_observer import RunStatus, SpoolObserver
 from tuner.utilisation import BUILDER, BUSY, RUNNER, SPACE, STARTING, WAITING, Idle
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -313,7 +313,7 @@ def test_keys_of_a_kernel_set() -> None:
 
 
 def test_keys_of_bench() -> None:
-    from spaces.bench import BenchResult
+    from spaces.deploy.bench import BenchResult
 
     result = BenchResult(1.0, 1.0, None, 0.0, 0.0, {"tuned": 0.0}, {"tuned": 1}, "untuned")
     report = {**result.to_json(), "shape": {"T": 5}, "shapes": []}
@@ -323,7 +323,9 @@ def test_keys_of_bench() -> None:
 def test_keys_of_doctor(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("cluster.doctor.examine", lambda **_: iter([Finding("disk", "ok", "60")]))
+    monkeypatch.setattr(
+        "cluster.console.doctor_checks.examine", lambda **_: iter([Finding("disk", "ok", "60")])
+    )
     assert run(["doctor", "--json"]) == 0
     assert keys(json.loads(capsys.readouterr().out)) == rows("JSON of `doctor`")
 
@@ -405,30 +407,78 @@ PLACES = {"reference": REFERENCE, "fleet": ROOT / "docs" / "fleet.md"}
     [
         ("reference", "default 4", "tuner.options", "MAX_KERNELS", 4),
         ("fleet", "waits ten minutes", "tuner.options", "DEVICE_WAIT_S", 600.0),
-        ("reference", "every task gets eight trials", "tuner.session", "_FIRST_TRIALS", 8),
+        ("reference", "every task gets eight trials", "tuner.session.session", "_FIRST_TRIALS", 8),
         ("reference", "At most 16 of a task's shapes", "tuner.shapes", "MEASURED_SHAPES", 16),
-        ("reference", "within 1.2 times of its best", "tuner.finalists", "_CONTENDER", 1.2),
-        ("reference", "within 1.05 to 1.2 times", "tuner.finalists", "_LEAST", 1.05),
-        ("reference", "take less than 20 us", "tuner.dynamic.closings", "_SHORT_S", 20e-6),
-        ("reference", "of the two fastest shapes", "tuner.dynamic.closings", "_MOST", 2),
-        ("reference", "at most 0.97 of the time", "tuner.dynamic.closings", "_GAIN", 0.97),
-        ("reference", "more than 2.5 standard", "tuner.dynamic.search", "_DOUBTED", 2.5),
-        ("reference", "and by a fifth", "tuner.dynamic.search", "_LEAST_DOUBTED", 0.2),
-        ("reference", "at most 64 records each", "tuner.segments", "MOST_RECORDS", 64),
+        ("reference", "within 1.2 times of its best", "tuner.session.finalists", "_CONTENDER", 1.2),
+        ("reference", "within 1.05 to 1.2 times", "tuner.session.finalists", "_LEAST", 1.05),
+        (
+            "reference",
+            "take less than 20 us",
+            "tuner.search.dynamic.specialization",
+            "_SHORT_S",
+            20e-6,
+        ),
+        (
+            "reference",
+            "of the two fastest shapes",
+            "tuner.search.dynamic.specialization",
+            "_MOST",
+            2,
+        ),
+        (
+            "reference",
+            "at most 0.97 of the time",
+            "tuner.search.dynamic.specialization",
+            "_GAIN",
+            0.97,
+        ),
+        (
+            "reference",
+            "more than 2.5 standard",
+            "tuner.search.dynamic.kernel_search",
+            "_DOUBTED",
+            2.5,
+        ),
+        (
+            "reference",
+            "and by a fifth",
+            "tuner.search.dynamic.kernel_search",
+            "_LEAST_DOUBTED",
+            0.2,
+        ),
+        (
+            "reference",
+            "at most 64 records each",
+            "tuner.storage.segments.format",
+            "MOST_RECORDS",
+            64,
+        ),
         ("reference", "takes more than half a second", "actors.run_child", "_BOTH_S", 0.5),
         ("reference", "slower than twice the limit", "actors.run_child", "_HOPELESS", 2.0),
         ("reference", "and than 20 ms", "actors.run_child", "_HOPELESS_FLOOR_S", 0.02),
         ("reference", "as long as four samples", "actors.run_child", "_SINGLY", 4),
         ("reference", "slower than eight times that", "actors.runner", "_HOPELESS", 8.0),
         ("reference", "more than a tenth of a second", "actors.runner", "_HOPELESS_FLOOR_S", 0.1),
-        ("reference", "The four best schedules", "tuner.similar", "_EACH", 4),
-        ("fleet", "as long as 32 trials are left", "cluster.fleet", "_TRIALS_PER_RUNNER", 32),
-        ("fleet", "come after three minutes", "cluster.fleet", "_PATIENCE_S", 180.0),
-        ("fleet", "for a quarter of an hour", "cluster.fleet", "_FULL_S", 900.0),
-        ("fleet", "half a minute passes", "cluster.fleet", "_LET_GO_S", 30.0),
+        ("reference", "The four best schedules", "tuner.search.transfer", "_EACH", 4),
+        (
+            "fleet",
+            "as long as 32 trials are left",
+            "cluster.scaling.scaling_policy",
+            "_TRIALS_PER_RUNNER",
+            32,
+        ),
+        (
+            "fleet",
+            "come after three minutes",
+            "cluster.scaling.scaling_policy",
+            "_PATIENCE_S",
+            180.0,
+        ),
+        ("fleet", "for a quarter of an hour", "cluster.scaling.scaling_policy", "_FULL_S", 900.0),
+        ("fleet", "half a minute passes", "cluster.scaling.scaling_policy", "_LET_GO_S", 30.0),
         ("reference", "about twice a second", "cluster.tune", "_WATCH_S", 0.5),
-        ("fleet", "at least every two seconds", "cluster.ray_pool", "BEAT_S", 2.0),
-        ("reference", "take turns for ten rounds", "spaces.bench", "MIN_ROUNDS", 10),
+        ("fleet", "at least every two seconds", "cluster.ray_workers.ray_pool", "BEAT_S", 2.0),
+        ("reference", "take turns for ten rounds", "spaces.deploy.bench", "MIN_ROUNDS", 10),
     ],
 )
 def test_what_is_in_words_is_what_the_program_has(
@@ -469,7 +519,7 @@ def test_the_demo_takes_as_long_as_it_says() -> None:
 
 
 def test_metrics_of_a_fleet() -> None:
-    source = (ROOT / "cluster" / "metrics.py").read_text()
+    source = (ROOT / "cluster" / "ray_workers" / "metrics.py").read_text()
     made = set(re.findall(r'_gauge\("(\w+)"', source))
     fleet = (ROOT / "docs" / "fleet.md").read_text()
     assert made

@@ -26,10 +26,10 @@ ORDER = ("tuner", "spaces", "actors", "cluster")
 DOORS = {
     "tuner/__init__.py": {
         "cluster.tune",
-        "spaces.lower",
-        "spaces.pipeline",
-        "spaces.shape_var.DynamicProgram",
-        "spaces.shape_var.ShapeVar",
+        "spaces.lowering.lower",
+        "spaces.passes.pipeline",
+        "spaces.frontends.shape_var.DynamicProgram",
+        "spaces.frontends.shape_var.ShapeVar",
     },
     "tuner/__main__.py": {"cluster.cli"},
 }
@@ -49,6 +49,42 @@ HEAVY = {
     *{"numpy", "scipy", "pandas", "sqlalchemy", "rich", "psutil", "fsspec"},
 }
 """What must not be paid for by `tuner --help`."""
+
+
+ROOMS = {
+    "tuner": (
+        "nouns",
+        ("process", "files"),
+        "storage",
+        ("search", "cost_models", "runs"),
+        ("session", "replay"),
+        ("report", "tracking"),
+    ),
+    "spaces": (
+        ("ir", "intrinsics"),
+        "targets",
+        ("check", "passes", "lowering"),
+        ("templates", "codegen", "frontends"),
+        "features",
+        "design_space",
+        "deploy",
+    ),
+    "actors": ("nouns",),
+    "cluster": (
+        "scaling",
+        "ray_workers",
+        "search",
+        ("driver", "console"),
+        "tune",
+        "commands",
+        "cli",
+    ),
+}
+"""The rooms of each package, from the ground up; those of one floor do not know of each other. The
+modules of a package that are in no room are its nouns, which all of its rooms may use; of the
+cluster's, each is a room by itself."""
+MOST_MODULES, LEAST_MODULES = 16, 2
+"""In one folder."""
 
 
 @dataclass(frozen=True, order=True)
@@ -153,6 +189,38 @@ def cycle(root: Path, found: list[Import]) -> list[str]:
     return []
 
 
+def room_of(module: str) -> str:
+    """The room of a module of a package that has rooms."""
+    package, *inner = module.split(".")
+    if len(inner) > 1 and inner[0] in _floors(package):
+        return inner[0]
+    return inner[0] if package == "cluster" else "nouns"
+
+
+def _floors(package: str) -> dict[str, int]:
+    """The floor of each room."""
+    return {
+        room: floor
+        for floor, rooms in enumerate(ROOMS[package])
+        for room in ((rooms,) if isinstance(rooms, str) else rooms)
+    }
+
+
+def upstairs(found: list[Import]) -> list[Import]:
+    """Imports of a room from one that is not above it, in the same package; the doors aside."""
+    wrong = []
+    for one in found:
+        package = one.file.partition("/")[0]
+        floors = _floors(package)
+        own = room_of(one.file.removesuffix(".py").replace("/", "."))
+        if one.top != package or own not in floors or is_door(one):
+            continue
+        other = room_of(one.module)
+        if other != own and other in floors and floors[other] >= floors[own]:
+            wrong.append(one)
+    return wrong
+
+
 @pytest.fixture(scope="module")
 def found() -> list[Import]:
     imports = all_imports(ROOT)
@@ -181,11 +249,35 @@ def test_ray_is_started_and_joined_in_one_file() -> None:
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "ray.init"
     }
-    assert found == {"cluster/ray_cluster.py"}
+    assert found == {"cluster/ray_workers/ray_cluster.py"}
 
 
 def test_no_modules_import_each_other_in_a_circle(found: list[Import]) -> None:
     assert cycle(ROOT, found) == []
+
+
+def test_no_room_imports_one_that_is_not_below_it(found: list[Import]) -> None:
+    assert [str(one) for one in upstairs(found)] == []
+
+
+@pytest.mark.parametrize("package", ORDER)
+def test_each_folder_is_a_room_that_is_named_here(package: str) -> None:
+    folders = {f.name for f in (ROOT / package).iterdir() if (f / "__init__.py").exists()}
+    nouns = {"nouns", "tune", "cli"}
+    assert folders == _floors(package).keys() - nouns
+
+
+def test_folders_are_neither_full_nor_nearly_empty() -> None:
+    sizes = {
+        folder.relative_to(ROOT).as_posix(): len([*folder.glob("[!_]*.py")])
+        for name in ORDER
+        for folder in (ROOT / name, *(ROOT / name).rglob("*"))
+        if (folder / "__init__.py").exists()
+    }
+    assert len(sizes) > len(ORDER)
+    assert {n: size for n, size in sizes.items() if size > MOST_MODULES} == {}
+    within = {name: size for name, size in sizes.items() if name not in ORDER}
+    assert {n: size for n, size in within.items() if size < LEAST_MODULES} == {}
 
 
 def test_each_door_is_used(found: list[Import]) -> None:
@@ -248,7 +340,7 @@ def tree(root: Path, files: dict[str, str]) -> list[Import]:
         "from cluster import tune",
         "from cluster.tune import tune",
         "def f():\n    from actors import builder",
-        "import importlib\nimportlib.import_module('spaces.lower')",
+        "import importlib\nimportlib.import_module('spaces.lowering.lower')",
         "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import spaces",
     ],
 )
@@ -265,10 +357,26 @@ def tree_elsewhere(tmp_path: Path, text: str) -> list[Import]:
     return tree(other, {"cluster/a.py": text})
 
 
+@pytest.mark.parametrize(
+    ("file", "text", "wrong"),
+    [
+        ("spaces/ir/a.py", "from spaces.passes import pipeline", True),
+        ("spaces/check/a.py", "def f():\n    from spaces.passes.pipeline import g", True),
+        ("tuner/task.py", "import tuner.storage.base", True),
+        ("cluster/tune.py", "from cluster.commands.tune import run", True),
+        ("spaces/passes/a.py", "from spaces.ir import rewrite", False),
+        ("spaces/templates/int8/a.py", "from spaces.templates.contraction import shape", False),
+        ("tuner/storage/base.py", "from tuner.task import Task", False),
+    ],
+)
+def test_a_way_upstairs_is_found(file: str, text: str, wrong: bool, tmp_path: Path) -> None:
+    assert len(upstairs(tree(tmp_path, {file: text}))) == wrong
+
+
 def test_a_door_opens_on_one_thing_only(tmp_path: Path) -> None:
-    text = "from cluster.tune import tune\nfrom cluster.pool import Pool\n"
+    text = "from cluster.tune import tune\nfrom cluster.scaling.pool import Pool\n"
     found = tree(tmp_path, {"tuner/__init__.py": text})
-    assert [one.module for one in to_the_right(found)] == ["cluster.pool.Pool"]
+    assert [one.module for one in to_the_right(found)] == ["cluster.scaling.pool.Pool"]
 
 
 def test_a_foreign_library_is_found(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from benchmarks.record_space import agreement
 from benchmarks.recorder import Drawn, Journal
 from tuner.record import Status
-from tuner.recording import Recording, Row
+from tuner.replay.recording import Recording, Row
 from tuner.task import Task
 
 DRAWN = [

@@ -25,7 +25,7 @@ from benchmarks.replay import (
     run,
 )
 from tuner.errors import TunerError
-from tuner.recording import Recording, fingerprint, load
+from tuner.replay.recording import Recording, fingerprint, load
 
 ROOT = Path(__file__).parents[1]
 GOLDEN: dict[str, Any] = json.loads((ROOT / "tests/golden/replay-curves.json").read_text())

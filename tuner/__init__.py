@@ -18,19 +18,19 @@ __all__ = [
 
 if TYPE_CHECKING:
     from cluster.tune import tune
-    from spaces.lower import lower
-    from spaces.pipeline import tir_pipeline
-    from spaces.shape_var import DynamicProgram, ShapeVar
+    from spaces.frontends.shape_var import DynamicProgram, ShapeVar
+    from spaces.lowering.lower import lower
+    from spaces.passes.pipeline import tir_pipeline
     from tuner.errors import TunerError, UsageError
 
 # Resolved when first used, so that `import tuner` stays light and the packages to the right of
 # this one are not its dependencies: the two doors are the layering test's named exceptions.
 _LAZY = {
     "tune": "cluster.tune",
-    "lower": "spaces.lower",
-    "tir_pipeline": "spaces.pipeline",
-    "ShapeVar": "spaces.shape_var",
-    "DynamicProgram": "spaces.shape_var",
+    "lower": "spaces.lowering.lower",
+    "tir_pipeline": "spaces.passes.pipeline",
+    "ShapeVar": "spaces.frontends.shape_var",
+    "DynamicProgram": "spaces.frontends.shape_var",
     "TunerError": "tuner.errors",
     "UsageError": "tuner.errors",
 }

@@ -1,7 +1,8 @@
 """What a request may hold: the same checks, in the same words, whichever door it comes in by.
 
-`tuner.parse` asks them of what was typed, `tuner.options` of what a program gives. Each raises
-`UsageError` with one line; `shown` is what that line calls the value, as a user would write it.
+`cluster.console.parse` asks them of what was typed, `tuner.options` of what a program gives. Each
+raises `UsageError` with one line; `shown` is what that line calls the value, as a user would write
+it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tuner.errors import UsageError
 TARGET_KINDS = ("llvm", "cuda")
 """Kinds of target that have a space."""
 STRATEGIES = ("evolutionary", "random")
-"""How candidates are found, see `tuner.strategies`."""
+"""How candidates are found, see `tuner.search.registry`."""
 LARGEST = 2**31 - 1
 MOST_VALUES = 1 << 16
 """Of one dimension."""

@@ -81,7 +81,7 @@ class TuneOptions:
         time_budget_s: wall time from the start; see `limit_s` for None.
         only: glob on task names; None is all of them.
         run: the run folder, or as text the URL of a run that several machines see (see
-            `tuner.run_place`); None is a new folder under `runs/`.
+            `tuner.runs.remote`); None is a new folder under `runs/`.
         address: `auto`, `local` or `HOST:PORT` of a Ray cluster.
         strategy: `evolutionary`, or `random` for replaying traces with random decisions.
         base_model: what the cost model begins with: `none`, `auto` (the registered model of the

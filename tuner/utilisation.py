@@ -46,7 +46,7 @@ def idle_reasons(phase: str, *, in_flight: int, free: int, budget_left: int) -> 
     """Why slots without a job have none, by kind.
 
     Args:
-        phase: of the session, as in `tuner.progress.Snapshot`.
+        phase: of the session, as in `tuner.session.progress.Snapshot`.
         in_flight: trials submitted and not answered.
         free: trials that would be taken now, after all that the search had were submitted.
         budget_left: trials that may still be submitted.

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from benchmarks.fleet import chaos, grow, join, scale, share, slots
 from benchmarks.machine import about
-from tuner.atomic import atomic_file
 from tuner.errors import TunerError
+from tuner.files.atomic import atomic_file
 
 SCENARIOS = {
     "chaos": chaos,

@@ -25,13 +25,13 @@ import psutil
 from benchmarks.command import say, workplace
 from benchmarks.fleet.local import driver, local_fleet, tune_gemm
 from benchmarks.fleet.strikes import KINDS, NODE, NODES, Strikes
-from tuner.place_url import open_place
 from tuner.record import Record, Status
-from tuner.run_folder import RunFolder
-from tuner.run_place import run_place
-from tuner.segment_log import Position, read_on
-from tuner.segments import Measured
-from tuner.sqlite_store import SqliteStore
+from tuner.runs.folder import RunFolder
+from tuner.runs.remote import run_place
+from tuner.storage.objects.url import open_place
+from tuner.storage.segments.format import Measured
+from tuner.storage.segments.log import Position, read_on
+from tuner.storage.sqlite_store import SqliteStore
 
 HEAD = {"CPU": 1}
 _LIMIT_S = 3600.0

@@ -13,20 +13,20 @@ from pathlib import Path
 import psutil
 
 from tuner.candidate import Candidate, CandidateKind, Draft
-from tuner.cost_model import FittedModel
-from tuner.dataset import Dataset
-from tuner.dynamic.kernel_set import KernelSet
+from tuner.cost_models.base import FittedModel
+from tuner.cost_models.dataset import Dataset
+from tuner.cost_models.learner import Learner
 from tuner.effort import EFFORTS
-from tuner.learner import Learner
+from tuner.kernel_set import KernelSet
 from tuner.measure import Evaluated, Measurer, SpacePool
-from tuner.progress import Snapshot
 from tuner.record import Record, Trial
-from tuner.run_folder import RunFolder
-from tuner.search import SearchMaker
-from tuner.session import Limits, Machines, Session
-from tuner.sqlite_store import SqliteStore
+from tuner.runs.folder import RunFolder
+from tuner.search.base import SearchMaker
+from tuner.session.progress import Snapshot
+from tuner.session.session import Limits, Machines, Session
+from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task
-from tuner.tracking import RunStatus, SpoolObserver
+from tuner.tracking.tracker import RunStatus, SpoolObserver
 from tuner.utilisation import Utilisation
 
 _PAYLOAD = "x" * 400

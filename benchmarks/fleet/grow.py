@@ -23,10 +23,10 @@ from benchmarks.command import say, workplace
 from benchmarks.fleet.autoscaled import autoscaled
 from benchmarks.fleet.guard import kill
 from benchmarks.fleet.local import ALONE, driver, tune_gemm
-from cluster.ray_cluster import ray_cluster
+from cluster.ray_workers.ray_cluster import ray_cluster
 from tuner.record import Record
-from tuner.run_folder import RunFolder
-from tuner.sqlite_store import SqliteStore
+from tuner.runs.folder import RunFolder
+from tuner.storage.sqlite_store import SqliteStore
 
 _WORKER = {"CPU": 2, "measure": 1}
 _MOST, _IDLE_S = 3, 6.0

@@ -23,7 +23,7 @@ from benchmarks.command import say, workplace
 from benchmarks.fleet.guard import kill
 from benchmarks.fleet.local import driver, local_fleet, tune_gemm
 from tuner.errors import TunerError
-from tuner.run_folder import RunFolder
+from tuner.runs.folder import RunFolder
 
 NODE = {"CPU": 1, "measure": 1}
 _MOST_S = 10.0

@@ -18,8 +18,8 @@ from typing import Any
 import psutil
 
 from benchmarks.fleet.guard import kill
-from cluster.loopback import LOOPBACK, on_loopback
-from cluster.ray_cluster import ENVIRONMENT
+from cluster.ray_workers.loopback import LOOPBACK, on_loopback
+from cluster.ray_workers.ray_cluster import ENVIRONMENT
 
 _OBJECT_STORE_BYTES = 128 << 20
 ALONE = {

@@ -1,9 +1,9 @@
 """What a search's process keeps of each record and of the time: a run with made-up workers.
 
 Search, cost model, dataset, store and spool are the real ones, on six tasks that were recorded (see
-`tuner.recording`). What workers do is made up: a draft is answered at once by a candidate that
-nobody had before, whose program text is as long as a real one's, and which is described and timed
-as one that was recorded. Such a space never ends, and neither TVM nor a device is needed.
+`tuner.replay.recording`). What workers do is made up: a draft is answered at once by a candidate
+that nobody had before, whose program text is as long as a real one's, and which is described and
+timed as one that was recorded. Such a space never ends, and neither TVM nor a device is needed.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ import psutil
 from benchmarks.command import say
 from benchmarks.fleet.core import Sought, run_core
 from tuner.candidate import Candidate, CandidateKind, Draft
-from tuner.learner import ProcessLearner
+from tuner.cost_models.learner import ProcessLearner
 from tuner.measure import Evaluated
 from tuner.record import Measurement, Provenance, Record, Status, Trial
-from tuner.recording import Recording, load
-from tuner.strategies import search_maker
+from tuner.replay.recording import Recording, load
+from tuner.search.registry import search_maker
 
 RECORDINGS = Path(__file__).parents[1] / "recordings"
 _GUIDED = "kernel:"

@@ -103,8 +103,8 @@ def saturation(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _fleets(slots: Sequence[int], folder: Path) -> list[dict[str, Any]]:
     from benchmarks.fleet.simulated import run_simulated
-    from cluster.ray_cluster import ray_cluster
-    from cluster.simulated import Pace
+    from cluster.ray_workers.ray_cluster import ray_cluster
+    from cluster.ray_workers.simulated import Pace
 
     rows = []
     with ray_cluster("local"):

@@ -16,8 +16,8 @@ from benchmarks.command import say, workplace
 from benchmarks.fleet.guard import kill
 from benchmarks.fleet.local import driver, local_fleet, tune_gemm
 from tuner.errors import TunerError
-from tuner.run_folder import RunFolder
-from tuner.sqlite_store import SqliteStore
+from tuner.runs.folder import RunFolder
+from tuner.storage.sqlite_store import SqliteStore
 from tuner.utilisation import RUNNER, STARTING, total
 
 NODE = {"CPU": 1, "measure": 1}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks.fleet.core import Went, run_core
-from cluster.fleet import Crew
-from cluster.ray_measurer import RayMeasurer
-from cluster.simulated import Pace, SimulatedFleet
+from cluster.ray_workers.ray_measurer import RayMeasurer
+from cluster.ray_workers.simulated import Pace, SimulatedFleet
+from cluster.scaling.scaling_policy import Crew
 from tuner.effort import EFFORTS
 from tuner.utilisation import Utilisation
 

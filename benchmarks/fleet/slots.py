@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks.command import workplace
-from tuner.progress import Snapshot
+from tuner.session.progress import Snapshot
 from tuner.utilisation import BUILDER, BUSY, RUNNER, Idle, shares
 
 _SLOTS, _BUILDERS = 16, 96
@@ -31,8 +31,8 @@ def flags(parser: argparse.ArgumentParser) -> None:
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Run and read the utilisation."""
     from benchmarks.fleet.simulated import run_simulated
-    from cluster.ray_cluster import ray_cluster
-    from cluster.simulated import Pace
+    from cluster.ray_workers.ray_cluster import ray_cluster
+    from cluster.ray_workers.simulated import Pace
 
     with workplace(None) as folder, ray_cluster("local"):
         pace = Pace(_RUN_S, _BUILD_S, _SLOW_SHARE, _SLOW_S)

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cluster.commands.flags import address_flag, debug_flag, json_flag, run_argument
-from cluster.commands.output import nothing_on_stdout, print_json
 from cluster.commands.tune import Watch, before, show_tuning
+from cluster.console.flags import address_flag, debug_flag, json_flag, run_argument
+from cluster.console.output import nothing_on_stdout, print_json
 from tuner.errors import TunerError, UsageError
 
 if TYPE_CHECKING:
-    from cluster.search_order import SearchState
-    from cluster.tune_result import TuneResult
+    from cluster.driver.tune_result import TuneResult
+    from cluster.search.job import SearchState
 
 _LOOKING = "looking for the search"
 
@@ -37,8 +37,8 @@ def attach(run: Path | str, address: str, details: bool, as_json: bool) -> int:
     """
 
     def work(watch: Watch, stop: threading.Event, on_ready: Callable[[], None]) -> TuneResult:
-        from cluster.searches import watch_search
-        from cluster.tune_result import result_of
+        from cluster.driver.tune_result import result_of
+        from cluster.search.client import watch_search
 
         uri = os.environ.get("MLFLOW_TRACKING_URI") or ""
         with _search_of(run, address) as (search, known):
@@ -55,7 +55,7 @@ def attach(run: Path | str, address: str, details: bool, as_json: bool) -> int:
 @debug_flag
 def stop(run: Path | str, address: str, as_json: bool) -> None:
     """End the search of the run in DIR in order: what was measured is kept."""
-    from cluster.searches import stop_search
+    from cluster.search.client import stop_search
 
     with nothing_on_stdout(as_json), _search_of(run, address) as (search, known):
         state = stop_search(search, known)
@@ -76,9 +76,9 @@ def _search_of(run: Path | str, address: str) -> Iterator[tuple[Any, SearchState
         UsageError: the address names no cluster that others could use.
         TunerError: there is no cluster, or nothing works on this run there.
     """
-    from cluster.ray_cluster import is_embedded, ray_cluster
-    from cluster.searches import answering_search
-    from tuner.run_folder import runs_below
+    from cluster.ray_workers.ray_cluster import is_embedded, ray_cluster
+    from cluster.search.client import answering_search
+    from tuner.runs.folder import runs_below
 
     if is_embedded(address):
         raise UsageError(

@@ -9,10 +9,10 @@ from typing import Any
 
 import click
 
-from cluster.commands.flags import debug_flag, json_flag, run_argument
-from cluster.commands.output import nothing_on_stdout, print_json, print_table
 from cluster.commands.runs import folder_of
-from tuner import parse
+from cluster.console import parse
+from cluster.console.flags import debug_flag, json_flag, run_argument
+from cluster.console.output import nothing_on_stdout, print_json, print_table
 
 _PROGRAMS = ("untuned", "tuned", "onnxruntime")
 
@@ -31,7 +31,7 @@ _PROGRAMS = ("untuned", "tuned", "onnxruntime")
 def bench(run: Path | str, dims: tuple[str, ...], as_json: bool) -> None:
     """Time the model of DIR untuned, tuned and in onnxruntime, and compare the outputs."""
     with nothing_on_stdout(as_json):
-        from cluster.results import bench as measure
+        from cluster.driver.export import bench as measure
 
         folder = folder_of(run, model=True)
         report = measure(folder, dims=parse.distinct(dims, parse.dimension))
@@ -42,7 +42,7 @@ def bench(run: Path | str, dims: tuple[str, ...], as_json: bool) -> None:
         if shape["shape"]:
             click.echo(", ".join(f"{name}={size}" for name, size in shape["shape"].items()))
         _print(shape)
-    from tuner.tracking import open_command
+    from tuner.tracking.tracker import open_command
 
     command = open_command(folder, os.environ.get("MLFLOW_TRACKING_URI", ""))
     click.echo(f"The record of the search: {command}")
@@ -50,7 +50,7 @@ def bench(run: Path | str, dims: tuple[str, ...], as_json: bool) -> None:
 
 def _print(report: Mapping[str, Any]) -> None:
     """Latencies side by side, each with its spread and its ratio to the tuned one; the error."""
-    from cluster.terminal import latency, ratio
+    from cluster.console.terminal import latency, ratio
 
     tuned_ms, spread, samples = report["tuned_ms"], report["spread"], report["samples"]
     rows = [

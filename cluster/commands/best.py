@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cluster.commands.flags import TEXT, debug_flag, json_flag, run_argument
-from cluster.commands.output import nothing_on_stdout, print_json, print_table
 from cluster.commands.runs import folder_of, opened_store
+from cluster.console.flags import TEXT, debug_flag, json_flag, run_argument
+from cluster.console.output import nothing_on_stdout, print_json, print_table
 
 _SHAPES_SHOWN = 24
 
 if TYPE_CHECKING:
-    from tuner.store import RecordStore
+    from tuner.storage.base import RecordStore
 
 
 @click.command(short_help="The best schedule of each task.")
@@ -28,7 +28,7 @@ def best(run: Path | str, task: str | None, as_json: bool) -> None:
 
     A task with symbolic dimensions has a few kernels, and a tree that says which shape takes which.
     """
-    from tuner.run_folder import read_run
+    from tuner.runs.folder import read_run
 
     with nothing_on_stdout(as_json):
         folder = folder_of(run)
@@ -43,16 +43,17 @@ def best(run: Path | str, task: str | None, as_json: bool) -> None:
 def best_with_traces(
     store: RecordStore, task: str | None, max_kernels: int
 ) -> list[dict[str, Any]]:
-    """The rows of `tuner.report.best_report`, each with the winner's `trace` as Python text.
+    """The rows of `tuner.report.report.best_report`, each with the winner's `trace` as Python text.
 
     Those of tasks with symbolic dimensions have `kernel_set` besides, see
-    `cluster.kernel_sets.described`; it is None for others, or where nothing was measured yet.
+    `cluster.driver.kernel_sets.described`; it is None for others, or where nothing was measured
+    yet.
 
     Raises:
         TunerError: there is no such task.
     """
-    from cluster.kernel_sets import described, kernel_set
-    from tuner.report import best_report, choose_best
+    from cluster.driver.kernel_sets import described, kernel_set
+    from tuner.report.report import best_report, choose_best
 
     known = {t.name: t for t in store.tasks()}
     sets = {
@@ -68,7 +69,7 @@ def best_with_traces(
         winner = None if found.shapes else choose_best(store, found.key)
         trace = None
         if winner is not None:
-            from spaces.realize import trace_text
+            from spaces.design_space.realize import trace_text
 
             trace = trace_text(found, winner.trial.candidate)
         told = described(found, sets[found.key]) if found.key in sets else None
@@ -128,7 +129,7 @@ def shapes_to_show(shapes: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any
 
 
 def _print(rows: list[dict[str, Any]]) -> None:
-    from cluster.terminal import latency, ratio
+    from cluster.console.terminal import latency, ratio
 
     for row in rows:
         if row["trace"] is not None:

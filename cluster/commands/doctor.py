@@ -6,8 +6,8 @@ import os
 
 import click
 
-from cluster.commands.flags import debug_flag, json_flag
-from cluster.commands.output import nothing_on_stdout, print_json
+from cluster.console.flags import debug_flag, json_flag
+from cluster.console.output import nothing_on_stdout, print_json
 
 
 @click.command(short_help="Check this machine and its versions.")
@@ -16,7 +16,7 @@ from cluster.commands.output import nothing_on_stdout, print_json
 @debug_flag
 def doctor(full: bool, as_json: bool) -> int:
     """Check versions, the compiler, the target, disk, Ray and MLflow. Exit 1 if one fails."""
-    from cluster.doctor import examine
+    from cluster.console.doctor_checks import examine
 
     with nothing_on_stdout(as_json):
         findings = []

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from cluster.commands.flags import PATH, debug_flag, run_argument
 from cluster.commands.runs import folder_of, opened_store
+from cluster.console.flags import PATH, debug_flag, run_argument
 from tuner.errors import UsageError
 
 
@@ -31,14 +31,14 @@ def export(
     if sum(out is not None for out in (library, database, records)) != 1:
         raise UsageError("tuner export needs exactly one of --lib, --database and --records")
     if library is not None:
-        from cluster.results import export_library
-        from cluster.terminal import size
+        from cluster.console.terminal import size
+        from cluster.driver.export import export_library
 
         export_library(folder_of(run, model=True), library)
         click.echo(f"wrote {library}: {size(library.stat().st_size)}")
     elif database is not None:
-        from cluster.results import export_database
-        from cluster.terminal import listed
+        from cluster.console.terminal import listed
+        from cluster.driver.export import export_database
 
         left_out = export_database(folder_of(run, model=True), database)
         click.echo(f"wrote {database}/database_workload.json and database_tuning_record.json")
@@ -48,7 +48,7 @@ def export(
                 "program, not the kernels of one with open dimensions; --lib has them all"
             )
     elif records is not None:
-        from tuner.report import export_records
+        from tuner.report.report import export_records
 
         with opened_store(run) as store:
             count = export_records(store, records)

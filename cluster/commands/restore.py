@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cluster.commands.flags import PATH, TEXT, debug_flag, run_argument
 from cluster.commands.runs import folder_of
+from cluster.console.flags import PATH, TEXT, debug_flag, run_argument
 from tuner.errors import UsageError
 
 if TYPE_CHECKING:
-    from tuner.restore import Restored
+    from tuner.storage.restore import Restored
 
 
 @click.command(short_help="Bring records back from files or MLflow.")
@@ -42,12 +42,12 @@ def restore(run: Path | str, files: tuple[Path, ...], run_id: str | None) -> Non
 
 
 def _restored(run: Path | str, files: tuple[Path, ...], run_id: str | None) -> Restored:
-    from tuner.mlflow_records import fetch_records
-    from tuner.mlflow_sink import tracking_uri
-    from tuner.restore import restore as bring_back
-    from tuner.run_folder import read_run
-    from tuner.run_lock import RunLock
-    from tuner.run_place import open_store
+    from tuner.runs.folder import read_run
+    from tuner.runs.lock import RunLock
+    from tuner.runs.remote import open_store
+    from tuner.storage.restore import restore as bring_back
+    from tuner.tracking.mlflow_records import fetch_records
+    from tuner.tracking.mlflow_sink import tracking_uri
 
     folder, _ = read_run(folder_of(run))
     url = run if isinstance(run, str) else ""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tuner.sqlite_store import SqliteStore
+    from tuner.storage.sqlite_store import SqliteStore
 
 
 def folder_of(run: Path | str, *, model: bool = False) -> Path:
@@ -20,7 +20,7 @@ def folder_of(run: Path | str, *, model: bool = False) -> Path:
     Raises:
         TunerError: there is no run at the URL, or it cannot be read.
     """
-    from tuner.run_place import local
+    from tuner.runs.remote import local
 
     return local(run, model=model)
 
@@ -33,8 +33,8 @@ def opened_store(run: Path | str) -> Iterator[SqliteStore]:
         TunerError: the run is missing, damaged, of another schema version or without records.
     """
     from tuner.errors import TunerError
-    from tuner.run_folder import read_run
-    from tuner.sqlite_store import SqliteStore
+    from tuner.runs.folder import read_run
+    from tuner.storage.sqlite_store import SqliteStore
 
     folder, _ = read_run(folder_of(run))
     if not folder.store.exists():

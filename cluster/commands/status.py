@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cluster.commands.flags import debug_flag, json_flag, run_argument
-from cluster.commands.output import print_json, print_table
 from cluster.commands.runs import folder_of, opened_store
+from cluster.console.flags import debug_flag, json_flag, run_argument
+from cluster.console.output import print_json, print_table
 
 if TYPE_CHECKING:
-    from tuner.report import StatusReport
+    from tuner.report.report import StatusReport
 
 
 @click.command(short_help="How a run stands.")
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 @debug_flag
 def status(run: Path | str, as_json: bool) -> None:
     """Show the tasks of the run in DIR: trials, failures by kind, best latency so far."""
-    from cluster.kernel_sets import chosen_s
-    from tuner.report import status_report
-    from tuner.run_folder import read_run
+    from cluster.driver.kernel_sets import chosen_s
+    from tuner.report.report import status_report
+    from tuner.runs.folder import read_run
 
     folder = folder_of(run)
     with opened_store(folder) as store:
@@ -38,7 +38,7 @@ def status(run: Path | str, as_json: bool) -> None:
 
 
 def _print(report: StatusReport) -> None:
-    from cluster.terminal import duration, latency, ratio, utilisation
+    from cluster.console.terminal import duration, latency, ratio, utilisation
 
     rows = []
     for task in report["tasks"]:

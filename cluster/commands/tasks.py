@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cluster.commands.flags import debug_flag, json_flag, model_arguments, model_spec
-from cluster.commands.output import nothing_on_stdout, print_json, print_table
+from cluster.console.flags import debug_flag, json_flag, model_arguments, model_spec
+from cluster.console.output import nothing_on_stdout, print_json, print_table
 from tuner.options import ModelSpec
 
 if TYPE_CHECKING:
@@ -51,10 +51,10 @@ def tasks(
 
 def _extracted(spec: ModelSpec, target: str, only: str | None) -> tuple[str, Sequence[Task], str]:
     """The target, its tasks, and what is left as it is."""
-    from spaces.extract import extract, left_as_they_are
-    from spaces.lower import lower
-    from spaces.model import load_model
-    from spaces.target import resolve_target
+    from spaces.frontends.model import load_model
+    from spaces.lowering.extract_tasks import extract, left_as_they_are
+    from spaces.lowering.lower import lower
+    from spaces.targets.target import resolve_target
 
     resolved = resolve_target(target)
     model = load_model(spec)

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cluster.commands.flags import PATH, RUN, TEXT, debug_flag, json_flag
-from cluster.commands.output import nothing_on_stdout, print_json, print_table
 from cluster.commands.runs import folder_of
+from cluster.console.flags import PATH, RUN, TEXT, debug_flag, json_flag
+from cluster.console.output import nothing_on_stdout, print_json, print_table
 from tuner.errors import TunerError, UsageError
 
 if TYPE_CHECKING:
-    from tuner.base_model import BaseModel
-    from tuner.model_registry import Version
+    from tuner.cost_models.pretrained import BaseModel
+    from tuner.tracking.mlflow_models import Version
 
 _URI = "MLFLOW_TRACKING_URI"
 
@@ -61,11 +61,11 @@ def train_on(runs: tuple[Path, ...]) -> BaseModel:
         TunerError: a run is missing or of another family, or nothing can be learned from them.
     """
     from cluster.commands.runs import opened_store
-    from spaces.features import FEATURE_LENGTH, FEATURE_VERSION
-    from tuner import base_model
-    from tuner.run_folder import read_run
+    from spaces.features.vectors import FEATURE_LENGTH, FEATURE_VERSION
+    from tuner.cost_models import pretrained
+    from tuner.runs.folder import read_run
 
-    families = {base_model.family(read_run(run)[1].target): run for run in runs}
+    families = {pretrained.family(read_run(run)[1].target): run for run in runs}
     if len(families) > 1:
         raise TunerError(
             f"these runs are for different families of targets ({', '.join(sorted(families))}): "
@@ -73,14 +73,14 @@ def train_on(runs: tuple[Path, ...]) -> BaseModel:
         )
     with ExitStack() as stack:
         stores = [stack.enter_context(opened_store(run)) for run in dict.fromkeys(runs)]
-        examples = base_model.training_set(stores, columns=FEATURE_LENGTH)
-    return base_model.BaseModel(
-        model=base_model.train(examples),
+        examples = pretrained.training_set(stores, columns=FEATURE_LENGTH)
+    return pretrained.BaseModel(
+        model=pretrained.train(examples),
         family=next(iter(families)),
         features=FEATURE_VERSION,
         tasks=len(set(examples.groups.tolist())),
         records=len(examples),
-        accuracy=base_model.accuracy_on_others(examples),
+        accuracy=pretrained.accuracy_on_others(examples),
         created_s=time.time(),
     )
 
@@ -88,13 +88,13 @@ def train_on(runs: tuple[Path, ...]) -> BaseModel:
 def _keep(base: BaseModel, name: str | None, out: Path | None) -> str:
     """Where it is kept: `NAME:VERSION`, or the file."""
     if out is not None:
-        from tuner.atomic import atomic_file
+        from tuner.files.atomic import atomic_file
 
         with atomic_file(out) as file:
             file.write(base.to_json())
         return str(out)
-    from tuner.base_model import registered_name
-    from tuner.model_registry import register, registry_uri
+    from tuner.cost_models.pretrained import registered_name
+    from tuner.tracking.mlflow_models import register, registry_uri
 
     name = name or registered_name(base.family)
     version = register(registry_uri(os.environ.get(_URI)), name, base)
@@ -118,7 +118,7 @@ def train_report(base: BaseModel, kept: str) -> dict[str, Any]:
 @debug_flag
 def models(as_json: bool) -> None:
     """List base models, newest first below each name."""
-    from tuner.model_registry import registry_uri, versions
+    from tuner.tracking.mlflow_models import registry_uri, versions
 
     with nothing_on_stdout(as_json):
         found = versions(registry_uri(os.environ.get(_URI)))

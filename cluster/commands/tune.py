@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cluster.commands.flags import (
+from cluster.console import parse
+from cluster.console.flags import (
     RUN,
     TEXT,
     Parsed,
@@ -23,15 +24,14 @@ from cluster.commands.flags import (
     model_arguments,
     model_spec,
 )
-from cluster.commands.output import nothing_on_stdout, print_json
-from tuner import parse
+from cluster.console.output import nothing_on_stdout, print_json
 from tuner.checks import STRATEGIES
 from tuner.effort import EFFORTS
 from tuner.options import DEVICE_WAIT_S, MAX_KERNELS, TuneOptions
-from tuner.progress import Snapshot
+from tuner.session.progress import Snapshot
 
 if TYPE_CHECKING:
-    from cluster.tune_result import TuneResult
+    from cluster.driver.tune_result import TuneResult
 
 _READING = "reading the model, finding its tasks, starting workers"
 _ENDED = {
@@ -205,8 +205,8 @@ def show_tuning(work: Work, first: Snapshot, *, details: bool, as_json: bool) ->
 
 def _watched(work: Work, first: Snapshot, *, details: bool) -> tuple[TuneResult | None, int]:
     """Tune, shown on standard output as it is now; None if a signal came before the search."""
-    from cluster.signals import StopSignals
-    from cluster.terminal import screen_for
+    from cluster.console.signals import StopSignals
+    from cluster.console.terminal import screen_for
 
     stop = threading.Event()
     with StopSignals(stop) as signals, closing(screen_for(sys.stdout, details=details)) as screen:
@@ -267,7 +267,7 @@ def _report(result: TuneResult) -> dict[str, Any]:
 
 
 def _summary(result: TuneResult) -> None:
-    from cluster.terminal import ratio
+    from cluster.console.terminal import ratio
 
     for part in result.parts:
         _summary(part)

@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from spaces import names
-from spaces.cpu import Cpu, cpu_of
-from spaces.dims import is_open, value_of
-from spaces.guard import Unsuitable, refusals
-from spaces.knobs import Columns, Costs, Knobs, Template, one_by_one
-from spaces.schedules import new_schedule, task_module
-from spaces.templates.contraction_match import sums
+from spaces.ir import tvm_compat
+from spaces.ir.guard import Unsuitable, refusals
+from spaces.ir.schedules import new_schedule, task_module
+from spaces.ir.symbolic import is_open, value_of
+from spaces.targets.cpu import Cpu, cpu_of
+from spaces.templates.base import Columns, Costs, Knobs, Template, one_by_one
+from spaces.templates.contraction.match import sums
 from tuner.task import Instance, Task
 
 _VERSION = 1
@@ -55,7 +55,7 @@ class PlainLoops:
         return _CHOICES
 
     def at(self, instance: Instance) -> PlainLoops:
-        """See `spaces.knobs.ShapedTemplate`."""
+        """See `spaces.templates.base.ShapedTemplate`."""
         shaped = copy.copy(self)
         shaped._looked_at = self._points[instance]
         return shaped
@@ -64,11 +64,11 @@ class PlainLoops:
         return one_by_one(columns, lambda knobs: self._cost_s(knobs, self._looked_at))
 
     def shape_costs_s(self, knobs: Knobs) -> Costs:
-        """See `spaces.knobs.ShapedTemplate`."""
+        """See `spaces.templates.base.ShapedTemplate`."""
         return np.array([self._cost_s(knobs, points) for points in self._points.values()])
 
     def layout(self, knobs: Knobs) -> str:
-        """See `spaces.knobs.ShapedTemplate`; nothing is packed."""
+        """See `spaces.templates.base.ShapedTemplate`; nothing is packed."""
         return ""
 
     def _cost_s(self, knobs: Knobs, points: float) -> float:
@@ -77,11 +77,11 @@ class PlainLoops:
         return seconds / cores + _LAUNCH_S * (knobs["fused"] > 0)
 
     def apply(self, schedule: Any, knobs: Knobs) -> None:
-        for block in names.stage_blocks(schedule):
+        for block in tvm_compat.stage_blocks(schedule):
             readers = [schedule.get(reader) for reader in schedule.get_consumers(block)]
             if readers and not any(map(sums, [schedule.get(block), *readers])):
                 _inlined(schedule, block)
-        for block in names.stage_blocks(schedule):
+        for block in tvm_compat.stage_blocks(schedule):
             _write(schedule, block, knobs, self._lanes)
 
 
@@ -93,8 +93,8 @@ def plain_loops(task: Task) -> Template | None:
     cpu = cpu_of(task.target)
     with refusals(f"the template for plain loops, {task.name}"):
         schedule = new_schedule(module)
-        blocks = [schedule.get(block) for block in names.stage_blocks(schedule)]
-        bits = min(names.element_bits(w.source.dtype) for b in blocks for w in b.writes)
+        blocks = [schedule.get(block) for block in tvm_compat.stage_blocks(schedule)]
+        bits = min(tvm_compat.element_bits(w.source.dtype) for b in blocks for w in b.writes)
         points = {i: _points(blocks, dict(i)) for i, _ in task.shapes}
         found = PlainLoops(cpu, cpu.lanes(max(8, bits)), points)
         found.apply(schedule, {"fused": 2, "vectors": 1})
@@ -116,10 +116,10 @@ def _inlined(schedule: Any, block: Any) -> None:
 def _write(schedule: Any, block: Any, knobs: Knobs, lanes: int) -> None:
     loops = list(schedule.get_loops(block))
     kinds = [int(axis.iter_type) for axis in schedule.get(block).iter_vars]
-    if len(loops) != len(kinds) or set(kinds) - {names.SPATIAL, names.REDUCED}:
+    if len(loops) != len(kinds) or set(kinds) - {tvm_compat.SPATIAL, tvm_compat.REDUCED}:
         raise Unsuitable("a stage is no plain loop nest")
-    spatial = [x for x, kind in zip(loops, kinds, strict=True) if kind == names.SPATIAL]
-    summed = [x for x, kind in zip(loops, kinds, strict=True) if kind == names.REDUCED]
+    spatial = [x for x, kind in zip(loops, kinds, strict=True) if kind == tvm_compat.SPATIAL]
+    summed = [x for x, kind in zip(loops, kinds, strict=True) if kind == tvm_compat.REDUCED]
     if not spatial:
         return
     *outer, lane = spatial
@@ -146,6 +146,6 @@ def _width(schedule: Any, lane: Any, most: int) -> int:
     extent = schedule.get(lane).extent
     if is_open(extent) or most < 1:
         return 0
-    steps = names.known_int(extent) or 1
+    steps = tvm_compat.known_int(extent) or 1
     widths = (1 << n for n in range(1, most.bit_length()))
     return max((w for w in widths if w <= most and steps % w == 0), default=0)

@@ -200,7 +200,7 @@ def module_of(name: str) -> Any:
 
 @cache
 def known(name: str) -> Any:
-    from spaces.reference import reference
+    from spaces.check.reference import reference
 
     return reference(module_of(name), name)
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from actors.builder import Builder, Built
-from actors.quiet import Quiet
+from actors.quiet_lock import Quiet
 from tuner.candidate import Candidate, CandidateKind
 from tuner.record import Measurement, Status
 from tuner.task import Task
@@ -255,8 +255,8 @@ def real_task() -> Task:
 
 
 def untouched(task: Task) -> Candidate:
-    from spaces.realize import DEFAULT_SPACE
-    from spaces.schedules import canonical_payload, new_schedule, task_module
+    from spaces.design_space.realize import DEFAULT_SPACE
+    from spaces.ir.schedules import canonical_payload, new_schedule, task_module
 
     schedule = new_schedule(task_module(task.module))
     return candidate(canonical_payload(schedule.trace), DEFAULT_SPACE)
@@ -264,7 +264,7 @@ def untouched(task: Task) -> Candidate:
 
 @pytest.mark.tvm
 def test_a_candidate_becomes_an_artifact_that_loads(real_task: Task, tmp_path: Path) -> None:
-    from spaces.build import load_artifact
+    from spaces.codegen.artifact import load_artifact
 
     builder = Builder(log_dir=tmp_path)
     try:
@@ -283,8 +283,8 @@ def test_a_candidate_becomes_an_artifact_that_loads(real_task: Task, tmp_path: P
 
 def bound(task: Task) -> Candidate:
     """Every element by a GPU thread of its own."""
-    from spaces.realize import DEFAULT_SPACE
-    from spaces.schedules import canonical_payload, new_schedule, task_module
+    from spaces.design_space.realize import DEFAULT_SPACE
+    from spaces.ir.schedules import canonical_payload, new_schedule, task_module
 
     schedule = new_schedule(task_module(task.module))
     i, j, _ = schedule.get_loops(schedule.get_sblock("C"))

@@ -47,7 +47,7 @@ def rounded_each_time(dtype: str) -> Callable[..., Array]:
 
 
 def terms_of(a: Array, b: Array, dtype: str) -> Array:
-    from spaces.numbers import numpy_dtype
+    from spaces.ir.element_types import numpy_dtype
 
     kind = numpy_dtype(dtype)
     return a.astype(kind).T[:, :, None] * b.astype(kind)[:, None, :]
@@ -198,10 +198,10 @@ def check_schedules(name: str, count: int) -> None:
     import tvm
 
     from actors.run_child import how_wrong
-    from spaces.build import build_artifact, load_kernel
-    from spaces.extract import task_of
-    from spaces.schedules import InvalidCandidate
-    from spaces.task_space import TaskSpace
+    from spaces.codegen.artifact import build_artifact, load_kernel
+    from spaces.design_space.task_space import TaskSpace
+    from spaces.ir.schedules import InvalidCandidate
+    from spaces.lowering.extract_tasks import task_of
     from tuner.candidate import Draft
 
     task = task_of(module_of(name)["main"], CPU, name=name)

@@ -11,7 +11,7 @@ import pytest
 
 from actors.builder import Builder
 from actors.inline import InlineMeasurer
-from actors.quiet import Quiet
+from actors.quiet_lock import Quiet
 from actors.runner import Runner
 from tuner.candidate import Candidate, CandidateKind
 from tuner.record import Provenance, Record, Status, Trial
@@ -50,8 +50,8 @@ def measurer(task: Task, tmp_path: Path) -> Iterator[InlineMeasurer]:
 
 def trials(task: Task) -> list[Trial]:
     """The untouched schedule, searched and timed again, and one that cannot be realised."""
-    from spaces.realize import DEFAULT_SPACE
-    from spaces.schedules import canonical_payload, new_schedule, task_module
+    from spaces.design_space.realize import DEFAULT_SPACE
+    from spaces.ir.schedules import canonical_payload, new_schedule, task_module
 
     payload = canonical_payload(new_schedule(task_module(task.module)).trace)
     good = Candidate(CandidateKind.TRACE, payload, DEFAULT_SPACE)

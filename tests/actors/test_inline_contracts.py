@@ -60,7 +60,7 @@ class TestInlineSpacePool(SpacePoolContract):
 def fitted_model(suite: SpacePoolContract, pool: InlineSpacePool, task_key: str) -> bytes:
     """A cost model that learned something about a task's candidates."""
     from tuner.candidate import Draft
-    from tuner.xgb_model import XgbModel
+    from tuner.cost_models.xgb import XgbModel
 
     answers = suite.evaluate(pool, [Draft(task_key, n, seed=n) for n in range(32)])
     rows = np.stack([a.features for a in answers if a.features is not None])

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from actors.quiet import Quiet
+from actors.quiet_lock import Quiet
 from actors.runner import Runner
 from tuner.effort import Timing
 from tuner.record import Measurement, Status
@@ -282,7 +282,7 @@ def kernels() -> dict[str, bytes]:
     import tvm
     from tvm.script import tirx as T
 
-    from spaces.build import build_artifact
+    from spaces.codegen.artifact import build_artifact
 
     @T.prim_func(s_tir=True)
     def good(
@@ -463,17 +463,17 @@ def test_a_kernel_that_hangs_is_a_timeout(
 def test_a_kernel_that_packs_a_constant_ahead_is_checked_and_timed(runner: Runner) -> None:
     import tvm
 
-    from spaces import names
-    from spaces.build import build_artifact, load_kernel
-    from spaces.schedules import new_schedule, task_module
+    from spaces.codegen.artifact import build_artifact, load_kernel
+    from spaces.ir import tvm_compat
+    from spaces.ir.schedules import new_schedule, task_module
 
     task = _task(_matmul, "packed")
-    function = task_module(task.module)["main"].with_attr(names.LAYOUT_FREE, [1])
+    function = task_module(task.module)["main"].with_attr(tvm_compat.LAYOUT_FREE, [1])
     module = tvm.IRModule({"main": function})
     schedule = new_schedule(module)
     block = schedule.get_sblock("C")
     packed = schedule.cache_read(block, 1, "global")
-    schedule.annotate(packed, names.PREPROC, 1)
+    schedule.annotate(packed, tvm_compat.PREPROC, 1)
     schedule.transform_layout(block, ("read", 1), lambda k, n: (n // 12, k, n % 12), pad_value=0.0)
     artifact = build_artifact(schedule.mod, TARGET)
     assert load_kernel(artifact).packing is not None
@@ -488,7 +488,7 @@ def test_what_passed_twice_is_not_checked_again(
 ) -> None:
     """In a process of its own: the first parallel kernel that TVM runs may bind the thread that
     ran it to one core, and all tests after it."""
-    from tuner.child import Child, Returned
+    from tuner.process.child import Child, Returned
 
     with Child("actors.run_child:RunChild", (TARGET, None, tmp_path)) as child:
 
@@ -526,7 +526,7 @@ def relu6() -> Task:
 
 @pytest.mark.tvm
 def test_a_fault_that_shows_on_one_draw_only_is_found(runner: Runner, relu6: Task) -> None:
-    from spaces.build import build_artifact
+    from spaces.codegen.artifact import build_artifact
 
     assert run(runner, build_artifact(_clipped(6.0), TARGET), relu6).status is Status.OK
     measured = run(runner, build_artifact(_clipped(60.0), TARGET), relu6)
@@ -539,7 +539,7 @@ def test_a_slow_kernel_is_checked_on_the_draws_in_turn(
     tmp_path: Path, relu6: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from actors import run_child
-    from spaces.build import build_artifact
+    from spaces.codegen.artifact import build_artifact
 
     looked_at: list[float] = []
 
@@ -567,7 +567,7 @@ def test_what_is_no_artifact_fails(runner: Runner, matmul: Task) -> None:
 
 @pytest.mark.tvm
 def test_a_target_with_other_threads_than_tvm_uses_is_refused(tmp_path: Path) -> None:
-    from tuner.child import Child, Raised
+    from tuner.process.child import Child, Raised
 
     with Child(
         "actors.run_child:RunChild", (TARGET, 3, tmp_path), env={"TVM_NUM_THREADS": "2"}

@@ -11,8 +11,8 @@ from benchmarks.fleet.chaos import Returns, judged
 from benchmarks.fleet.strikes import KINDS
 from tuner.candidate import Candidate, CandidateKind
 from tuner.record import Measurement, Record, Status, Trial
-from tuner.run_folder import RunFolder
-from tuner.sqlite_store import SqliteStore
+from tuner.runs.folder import RunFolder
+from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task
 
 TRIALS = 100

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.dynamic import foretold, foretold_error, mean_error, sizes_alone
-from tuner.dynamic.kernel_set import KernelSet, ShapeTimes
-from tuner.dynamic.tree import Leaf
+from tuner.dispatch_tree import Leaf
+from tuner.kernel_set import KernelSet, ShapeTimes
 from tuner.shapes import joint, measured_shapes
 
 

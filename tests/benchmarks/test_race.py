@@ -12,9 +12,9 @@ from benchmarks import workloads
 from benchmarks.copies import WAYS, Copy, footprint_bytes
 from benchmarks.race import MetaSchedules, NumpyMatmul, Ours, Racer, run_race
 from benchmarks.suites import Workload, defaults, gemm_shape, workload
-from spaces.defaults import default_candidate
-from spaces.draws import arguments
-from spaces.extract import task_of
+from spaces.check.draws import arguments
+from spaces.design_space.default_schedule import default_candidate
+from spaces.lowering.extract_tasks import task_of
 from tuner.candidate import Candidate
 from tuner.task import Task
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.fleet.slots import with_backlog
-from tuner.progress import Snapshot
+from tuner.session.progress import Snapshot
 
 
 def snapshot(

@@ -10,7 +10,7 @@ import pytest
 @pytest.fixture(scope="session")
 def embedded_ray() -> Iterator[None]:
     """A local cluster, for the whole session of tests."""
-    from cluster.ray_cluster import ray_cluster
+    from cluster.ray_workers.ray_cluster import ray_cluster
 
     with ray_cluster("local", measure_slots=1):
         yield

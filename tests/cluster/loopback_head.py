@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.fleet.guard import MARK, end_marked, marked
-from cluster.loopback import LOOPBACK
-from cluster.ray_cluster import ENVIRONMENT
+from cluster.ray_workers.loopback import LOOPBACK
+from cluster.ray_workers.ray_cluster import ENVIRONMENT
 from tests.cluster.sockets import listeners
 
 ROOT = Path(__file__).resolve().parents[2]

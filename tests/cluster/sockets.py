@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import psutil
 
 from benchmarks.fleet.guard import MARK, marked
-from cluster.loopback import is_loopback
+from cluster.ray_workers.loopback import is_loopback
 
 _LOOK_EVERY_S = 0.25
 

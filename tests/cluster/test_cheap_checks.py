@@ -23,7 +23,8 @@ class Waited(Exception):
 @pytest.fixture(autouse=True)
 def _cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A cluster that has no machine, and would be waited for."""
-    from cluster import ray_cluster, targets
+    from cluster.driver import devices
+    from cluster.ray_workers import ray_cluster
 
     def wait(*_: Any) -> None:
         raise Waited
@@ -32,7 +33,7 @@ def _cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     Path("models.py").write_text(MODELS)
     Path("there.onnx").write_bytes(b"it is not opened")
     monkeypatch.setattr(ray_cluster, "ray_cluster", lambda _: contextlib.nullcontext())
-    monkeypatch.setattr(targets, "devices_on_cluster", wait)
+    monkeypatch.setattr(devices, "devices_on_cluster", wait)
 
 
 def tuned(model: ModelSpec, **options: Any) -> None:

@@ -14,14 +14,14 @@ import pytest
 from cluster.cli import run
 from cluster.commands.best import loss_curve, shapes_to_show
 from tuner.candidate import Candidate, CandidateKind
-from tuner.dynamic.kernel_set import KernelSet, ShapeTimes
-from tuner.dynamic.tree import Leaf
+from tuner.dispatch_tree import Leaf
+from tuner.kernel_set import KernelSet, ShapeTimes
 from tuner.record import Measurement, Record, Status, Trial
-from tuner.run_folder import Manifest, RunFolder, open_run
-from tuner.run_place import begin, run_place
-from tuner.segment_store import SegmentStore
-from tuner.sqlite_store import SqliteStore
-from tuner.store import RecordStore
+from tuner.runs.folder import Manifest, RunFolder, open_run
+from tuner.runs.remote import begin, run_place
+from tuner.storage.base import RecordStore
+from tuner.storage.segments.store import SegmentStore
+from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task
 
 # ---- refused without opening anything: exit 2 ----
@@ -81,7 +81,12 @@ def test_a_malformed_request_is_refused(
     line: str, named: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Nothing is opened: whoever would open something cannot even be imported.
-    for module in ("cluster.tune", "cluster.results", "spaces.model", "tuner.sqlite_store"):
+    for module in (
+        "cluster.tune",
+        "cluster.driver.export",
+        "spaces.frontends.model",
+        "tuner.storage.sqlite_store",
+    ):
         monkeypatch.setitem(sys.modules, module, None)
     code, err = refused(line.split(" "), capsys)
     assert code == 2
@@ -223,9 +228,9 @@ def test_a_shared_run_is_shown_like_a_local_one(
     a_shared_run: str,
     command: str,
 ) -> None:
-    fake = types.ModuleType("spaces.realize")
+    fake = types.ModuleType("spaces.design_space.realize")
     fake.trace_text = lambda task, candidate: candidate.payload  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "spaces.realize", fake)
+    monkeypatch.setitem(sys.modules, "spaces.design_space.realize", fake)
     name, *flags = command.split()
     printed = []
     for one in (str(a_run), a_shared_run):
@@ -269,7 +274,7 @@ def test_records_are_fetched_from_mlflow_and_brought_back(
         capsys.readouterr()
         return into
 
-    monkeypatch.setattr("tuner.mlflow_records.fetch_records", fetched)
+    monkeypatch.setattr("tuner.tracking.mlflow_records.fetch_records", fetched)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     assert run(["restore", str(a_run), "--mlflow", "abc"]) == 0
     assert capsys.readouterr().out == "added 0 records; 2 were there already\n"
@@ -335,7 +340,7 @@ def test_the_status_of_a_run_that_has_ended_is_that_of_its_kernels(
             store.end_session(session, 104.0, "trials")
     times = ShapeTimes(shape, 1.0, 0, 0.003, 0.002, True)
     chosen = KernelSet((kernel,), Leaf(0), (1.0,), 1.0, (times,), None, 0)
-    monkeypatch.setattr("cluster.kernel_sets.kernel_set", lambda store, task, most: chosen)
+    monkeypatch.setattr("cluster.driver.kernel_sets.kernel_set", lambda store, task, most: chosen)
     assert run(["status", str(tmp_path / "run"), "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)["tasks"]
     assert row["best_ms"] == pytest.approx(best_ms)
@@ -344,9 +349,9 @@ def test_the_status_of_a_run_that_has_ended_is_that_of_its_kernels(
 def test_best_as_json(
     capsys: pytest.CaptureFixture[str], a_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fake = types.ModuleType("spaces.realize")
+    fake = types.ModuleType("spaces.design_space.realize")
     fake.trace_text = lambda task, candidate: f"# {task.name} {candidate.payload}"  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "spaces.realize", fake)
+    monkeypatch.setitem(sys.modules, "spaces.design_space.realize", fake)
     assert run(["best", str(a_run), "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)["tasks"]
     assert {"name", "weight", "trials", "default_ms", "latency_ms", "gflops"} <= row.keys()
@@ -396,9 +401,9 @@ def test_bench_as_json_and_for_people(
         "shape": {},
         "shapes": [],
     }
-    fake = types.ModuleType("cluster.results")
+    fake = types.ModuleType("cluster.driver.export")
     fake.bench = lambda folder, dims=(): report  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "cluster.results", fake)
+    monkeypatch.setitem(sys.modules, "cluster.driver.export", fake)
     assert run(["bench", str(tmp_path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {**report, "max_rel_err": None}
     assert run(["bench", str(tmp_path)]) == 0

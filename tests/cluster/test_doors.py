@@ -18,7 +18,7 @@ from tuner.checks import STRATEGIES, TARGET_KINDS
 from tuner.effort import EFFORTS, Effort
 from tuner.errors import UsageError
 from tuner.options import IntRange, ModelSpec, TuneOptions
-from tuner.strategies import search_maker
+from tuner.search.registry import search_maker
 
 MODEL = ModelSpec("m.onnx")
 few = settings(max_examples=40)

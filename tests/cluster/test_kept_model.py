@@ -9,12 +9,12 @@ import onnx
 import pytest
 
 from cluster.tune import _keep_model
-from spaces.model import Model
+from spaces.frontends.model import Model
 from tests.contracts.power_cut import Disk
 from tuner.errors import TunerError
-from tuner.model_files import check_copy
 from tuner.options import ModelSpec, TuneOptions
-from tuner.run_folder import RunFolder
+from tuner.runs.folder import RunFolder
+from tuner.runs.model_files import check_copy
 
 _WEIGHTS = onnx.helper.make_tensor("w", onnx.TensorProto.UINT8, [7000], b"weights" * 1000, raw=True)
 NETWORK = onnx.helper.make_model(

@@ -7,18 +7,18 @@ from pathlib import Path
 import pytest
 
 from cluster.tune import tune
-from tuner import run_place
 from tuner.errors import TunerError
 from tuner.options import ModelSpec, TuneOptions
-from tuner.run_folder import RunFolder
-from tuner.run_place import open_store
+from tuner.runs import remote
+from tuner.runs.folder import RunFolder
+from tuner.runs.remote import open_store
 
 MODEL = ModelSpec("no-such-model.onnx")
 
 
 @pytest.fixture(autouse=True)
 def _on_nfs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_place, "file_system", lambda path, mountinfo: "nfs4")
+    monkeypatch.setattr(remote, "file_system", lambda path, mountinfo: "nfs4")
 
 
 def test_a_folder_that_was_named_is_refused(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """Whoever can write to a run may put anything there: reading it runs none of it.
 
 PyTorch's loader unpickles what an archive holds. It is an optional extra, so here something that
-does the same stands in for it; `tests/spaces/test_torch_model.py` plants an archive for PyTorch.
+does the same stands in for it; `tests/spaces/frontends/test_torch_model.py` plants an archive for
+PyTorch.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from cluster.cli import run
 from tuner.candidate import Candidate, CandidateKind
 from tuner.options import ModelSpec, TuneOptions
 from tuner.record import Measurement, Record, Status, Trial
-from tuner.run_folder import Manifest, RunFolder, open_run
-from tuner.run_place import begin, fetch, open_store, put_model, run_place
-from tuner.store import RecordStore
+from tuner.runs.folder import Manifest, RunFolder, open_run
+from tuner.runs.remote import begin, fetch, open_store, put_model, run_place
+from tuner.storage.base import RecordStore
 
 pytestmark = pytest.mark.tvm
 
@@ -52,7 +53,7 @@ def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             for name in archive.namelist():
                 pickle.loads(archive.read(name))
 
-    monkeypatch.setattr("spaces.torch_model.read_archive", load)
+    monkeypatch.setattr("spaces.frontends.torch_model.read_archive", load)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path / "ran"
 
@@ -69,7 +70,7 @@ def plant(model_dir: Path, ran: Path, description: dict[str, Any]) -> None:
 
 def fill(store: RecordStore) -> None:
     """A task with a result."""
-    from spaces.defaults import default_candidate
+    from spaces.design_space.default_schedule import default_candidate
 
     (task,) = tasks()
     default = default_candidate(task)
@@ -82,9 +83,9 @@ def fill(store: RecordStore) -> None:
 
 
 def tasks() -> list[Any]:
-    from spaces.extract import extract
-    from spaces.lower import lower
-    from spaces.model import load_model
+    from spaces.frontends.model import load_model
+    from spaces.lowering.extract_tasks import extract
+    from spaces.lowering.lower import lower
 
     return extract(lower(load_model(DENSE).module, LLVM), LLVM)
 
@@ -113,7 +114,7 @@ Make = Callable[[Path, Path, dict[str, Any]], str]
 
 
 def test_the_stand_in_runs_what_is_planted(tmp_path: Path, ran: Path) -> None:
-    from spaces.model import import_file
+    from spaces.frontends.model import import_file
 
     plant(tmp_path / "model", ran, OLD)
     with pytest.raises((AttributeError, ImportError)):  # it gives no program
@@ -154,8 +155,8 @@ def test_no_command_runs_what_is_in_a_copy(
 @pytest.mark.parametrize("make", PLACES)
 def test_a_run_that_goes_on_replaces_the_archive(make: Make, tmp_path: Path, ran: Path) -> None:
     from cluster.tune import _opened
-    from spaces.model import load_model
-    from spaces.model_copy import load_model_copy
+    from spaces.frontends.model import load_model
+    from spaces.frontends.model_copy import load_model_copy
 
     where = make(tmp_path, ran, OLD)
     shared = "://" in where

@@ -133,9 +133,9 @@ def test_stock_tvm_applies_the_exported_database(run: Path, tmp_path: Path) -> N
     import tvm
     from tvm.relax.transform import MetaScheduleApplyDatabase
 
-    from spaces.intrinsics import stub_intrinsics
-    from spaces.lower import lower
-    from spaces.model import load_model
+    from spaces.frontends.model import load_model
+    from spaces.intrinsics.registration import stub_intrinsics
+    from spaces.lowering.lower import lower
     from tuner.options import ModelSpec
 
     assert tuner("export", str(run), "--database", str(tmp_path)).returncode == 0
@@ -263,7 +263,7 @@ class Killed:
 
 def is_tracker(process: psutil.Process) -> bool:
     with contextlib.suppress(psutil.Error):  # it has just ended
-        return "tuner.tracker_process" in process.cmdline()
+        return "tuner.tracking.tracker_process" in process.cmdline()
     return False
 
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from tuner.place_url import open_place
-from tuner.segment_log import Position, read_on
-from tuner.segments import Measured
+from tuner.storage.objects.url import open_place
+from tuner.storage.segments.format import Measured
+from tuner.storage.segments.log import Position, read_on
 
 pytestmark = [pytest.mark.tvm, pytest.mark.ray, pytest.mark.slow]
 

@@ -15,8 +15,8 @@ import pytest
 
 from benchmarks.fleet.local import LocalFleet, local_fleet, tune_gemm
 from tests.cluster.sockets import listeners, tree
-from tuner.run_folder import RunFolder
-from tuner.sqlite_store import SqliteStore
+from tuner.runs.folder import RunFolder
+from tuner.storage.sqlite_store import SqliteStore
 
 pytestmark = [
     pytest.mark.tvm,

@@ -15,9 +15,9 @@ BROKEN = Candidate(CandidateKind.TRACE, '[[["GetSBlock",[],["nowhere","main"],["
 
 def gemm_task(target: str = LLVM, size: int = 64) -> Task:
     """A square matrix product."""
-    from spaces.extract import extract
-    from spaces.lower import lower
-    from spaces.model import load_model
+    from spaces.frontends.model import load_model
+    from spaces.lowering.extract_tasks import extract
+    from spaces.lowering.lower import lower
     from tuner.options import ModelSpec
 
     spec = ModelSpec(f"{EXAMPLES / 'gemm.py'}:gemm", args=(("m", size), ("n", size), ("k", size)))
@@ -26,7 +26,7 @@ def gemm_task(target: str = LLVM, size: int = 64) -> Task:
 
 def sampled(task: Task, count: int) -> tuple[Candidate, ...]:
     """Valid candidates of a task, all different."""
-    from spaces.trace_space import TraceSpace
+    from spaces.design_space.trace_space import TraceSpace
 
     space = TraceSpace(task)
     found: dict[str, Candidate] = {}

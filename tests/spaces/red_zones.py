@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from spaces.build import build_artifact, load_kernel
-from spaces.dims import closed
-from spaces.draws import arguments
-from spaces.knob_space import KnobSpace
-from spaces.knobs import Template
-from spaces.schedules import task_module
+from spaces.check.draws import arguments
+from spaces.codegen.artifact import build_artifact, load_kernel
+from spaces.design_space.knob_space import KnobSpace
+from spaces.ir.schedules import task_module
+from spaces.ir.symbolic import closed
+from spaces.templates.base import Template
 from tuner.task import Task
 
 Array = np.ndarray[Any, Any]

@@ -7,7 +7,7 @@ import pytest
 from tuner.effort import EFFORTS
 from tuner.errors import UsageError
 from tuner.options import MAX_KERNELS, ModelSpec, TuneOptions
-from tuner.run_folder import Manifest
+from tuner.runs.folder import Manifest
 
 NORMAL, QUICK = EFFORTS["normal"], EFFORTS["quick"]
 HOUR_S = 3600.0

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuner.replay import VirtualClock
+from tuner.replay.replay import VirtualClock
 from tuner.utilisation import (
     BUILDER,
     BUSY,

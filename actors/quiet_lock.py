@@ -1,0 +1,299 @@
+"""Quiet on a machine while a kernel is timed on its CPU: everything else of ours is frozen.
+
+A directory that all workers of a node share holds what they need to know:
+
+    lock            flock: whoever holds it times a kernel
+    clock           seconds frozen so far, and the section in progress
+    <pid>           one for each process that may be frozen, with the time it started and the
+                    process that registered it, whose child it is
+
+The directory is its user's alone, no file in it is followed to another place, and only processes of
+this user that are children of who registered them are stopped: nobody else can have one frozen. A
+section takes the lock, stops the process groups that are registered, and lets them go on when it is
+over. If its holder dies the kernel frees the lock, and the first supervisor of a frozen process who
+looks, every tenth of a second through `watch`, thaws all there are, those of other runs too. A
+section that runs over its limit is broken in the same way: a stopped or wedged holder cannot keep a
+node frozen. Who registers a process that may outlive him sees to it that it goes on without him: a
+child is killed with its supervisor, `tuner.tracking.tracker` has somebody wake the tracker.
+
+Frozen time is counted on the system's monotonic clock, which all processes of a machine share,
+so that supervisors can add it to their deadlines. It is counted whole for everybody: a process
+that was registered in the middle of a section is granted a little more than it lost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import signal
+import stat
+import struct
+import time
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+
+from tuner.errors import TunerError
+from tuner.files.atomic import write_bytes
+from tuner.files.own_folder import make_own
+
+_CLOCK = struct.Struct("ddd")
+"""Total seconds frozen in sections that are over; start and limit of the one in progress."""
+_RETRY_S = 0.005
+_STOP_WAIT_S = 0.05
+
+
+class NotQuiet(Exception):
+    """The lock was not free in time: others were timing all along."""
+
+
+class Quiet:
+    """The quiet lock of one node.
+
+    Args:
+        directory: shared by all workers of the node, and of no other; made if missing.
+        limit_s: longest that a section may freeze the node.
+
+    Raises:
+        TunerError: the directory is not this user's alone.
+    """
+
+    def __init__(self, directory: Path, *, limit_s: float = 60.0) -> None:
+        self.limit_s = limit_s
+        self._directory = directory
+        self._mine: set[int] = set()
+        make_own(directory)
+
+    def register(self, pid: int) -> None:
+        """Let a process be frozen, with its group if it leads one.
+
+        If a section is in progress it is frozen at once. Somebody must `watch` it.
+        """
+        born = _started_at(pid)
+        if born is None:
+            return
+        self._mine.add(pid)
+        write_bytes(self._directory / str(pid), f"{born} {os.getpid()}".encode())
+        if self._in_section():
+            _send(pid, signal.SIGSTOP)
+
+    def unregister(self, pid: int) -> None:
+        """Forget a process; harmless if it is not known."""
+        self._mine.discard(pid)
+        (self._directory / str(pid)).unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def section(self, deadline_s: float, *, spare: Collection[int] = ()) -> Iterator[None]:
+        """Hold the machine quiet.
+
+        Args:
+            deadline_s: for getting the lock.
+            spare: registered processes that go on, such as the one that times.
+
+        Raises:
+            NotQuiet: the lock was not free within `deadline_s`.
+        """
+        with self._locked(deadline_s) as held:
+            if not held:
+                raise NotQuiet(f"no quiet section within {deadline_s:g} s")
+            self._settle_clock()
+            frozen: list[int] = []
+            self._write_clock(self._read_clock()[0], time.monotonic(), self.limit_s)
+            try:
+                for pid in self._registered():
+                    if pid in spare or not _is_child(pid, _told(self._directory / str(pid))[1]):
+                        continue
+                    if _send(pid, signal.SIGSTOP):
+                        frozen.append(pid)
+                _wait_stopped(frozen)
+                yield
+            finally:
+                self._settle_clock()
+                # One that was killed meanwhile is not registered any more; its group may live.
+                for pid in {*frozen, *self._registered()}:
+                    _send(pid, signal.SIGCONT)
+
+    def frozen_s(self) -> float:
+        """Seconds this node spent frozen so far, the section in progress included."""
+        total_s, since_s, limit_s = self._read_clock()
+        return total_s + _elapsed(since_s, limit_s)
+
+    def thaw_if_abandoned(self) -> None:
+        """Let all processes go on if the section that froze them lost its holder or ran over."""
+        _, since_s, limit_s = self._read_clock()
+        overrun = since_s > 0 and _elapsed(since_s, limit_s) >= limit_s
+        with self._locked(0.0) as held:
+            if held:
+                self._settle_clock()
+            for pid in self._registered() if held or overrun else ():
+                # One that does not look stopped may have a stop on its way, on a busy machine.
+                _send(pid, signal.SIGCONT)
+
+    def watch(self, pid: int | None = None) -> Callable[[], float]:
+        """For who waits for a process: `frozen_s` that also thaws it where that is due.
+
+        Args:
+            pid: the process; None means each that was registered through this object.
+        """
+
+        def frozen_s() -> float:
+            if any(_is_stopped(one) for one in (tuple(self._mine) if pid is None else (pid,))):
+                self.thaw_if_abandoned()
+            return self.frozen_s()
+
+        return frozen_s
+
+    @contextlib.contextmanager
+    def _locked(self, deadline_s: float) -> Iterator[bool]:
+        """The lock, or False if it is not free in time. A descriptor of its own excludes
+        other threads as well."""
+        until = time.monotonic() + deadline_s
+        fd = _opened(self._directory / "lock", os.O_RDWR | os.O_CREAT)
+        try:
+            while True:
+                try:
+                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    held = True
+                    break
+                except BlockingIOError:
+                    if time.monotonic() >= until:
+                        held = False
+                        break
+                    time.sleep(_RETRY_S)
+            yield held
+        finally:
+            os.close(fd)
+
+    def _registered(self) -> list[int]:
+        """Registered processes that live; files of those that do not are removed, and what those
+        had started goes on, which nobody else would see to."""
+        living = []
+        for path in self._directory.iterdir():
+            if not path.name.isdigit():
+                continue
+            pid = int(path.name)
+            with contextlib.suppress(FileNotFoundError):
+                born = _started_at(pid)
+                if _told(path)[0] == born:
+                    living.append(pid)
+                    continue
+                if born is None:  # else its number is another's by now, and of no group of its
+                    _send(pid, signal.SIGCONT)
+                path.unlink()
+        return living
+
+    def _in_section(self) -> bool:
+        _, since_s, limit_s = self._read_clock()
+        return since_s > 0 and _elapsed(since_s, limit_s) < limit_s
+
+    def _read_clock(self) -> tuple[float, float, float]:
+        try:
+            fd = _opened(self._directory / "clock", os.O_RDONLY)
+        except FileNotFoundError:
+            return 0.0, 0.0, 0.0
+        with os.fdopen(fd, "rb") as file:
+            data = file.read(_CLOCK.size + 1)
+        if len(data) != _CLOCK.size:
+            return 0.0, 0.0, 0.0
+        total_s, since_s, limit_s = _CLOCK.unpack(data)
+        return total_s, since_s, limit_s
+
+    def _write_clock(self, total_s: float, since_s: float, limit_s: float) -> None:
+        """Only with the lock held. One small write over the old content: never seen torn."""
+        fd = _opened(self._directory / "clock", os.O_WRONLY | os.O_CREAT)
+        try:
+            os.pwrite(fd, _CLOCK.pack(total_s, since_s, limit_s), 0)
+        finally:
+            os.close(fd)
+
+    def _settle_clock(self) -> None:
+        """Close the section in the clock, this one's or that of a holder that died."""
+        total_s, since_s, limit_s = self._read_clock()
+        if since_s > 0:
+            self._write_clock(total_s + _elapsed(since_s, limit_s), 0.0, 0.0)
+
+
+def _opened(path: Path, flags: int) -> int:
+    """A file in the directory, and no other that a link would lead to. Raises OSError; TunerError
+    where there is a link."""
+    try:
+        return os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise TunerError(f"{path} is a link, so it is not used: remove it") from error
+        raise
+
+
+def _told(path: Path) -> tuple[str, str]:
+    """When a registered process started, and the number of who registered it; nothing where there
+    is no such file, or a link, or another user's."""
+    try:
+        fd = _opened(path, os.O_RDONLY)
+    except (OSError, TunerError):
+        return "", ""
+    with os.fdopen(fd, encoding="utf-8", errors="replace") as file:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+            return "", ""
+        born, _, by = file.read(100).partition(" ")
+        return born, by
+
+
+def _is_child(pid: int, parent: str) -> bool:
+    """Whether a process is this user's, and a child of the process with this number."""
+    fields = _stat(pid)
+    try:
+        ours = os.stat(f"/proc/{pid}").st_uid == os.geteuid()
+    except OSError:
+        return False
+    return ours and bool(fields) and fields[1] == parent
+
+
+def _elapsed(since_s: float, limit_s: float) -> float:
+    """Length of a section so far; at most its limit, and nothing for one of before a reboot."""
+    if since_s <= 0:
+        return 0.0
+    return max(0.0, min(time.monotonic() - since_s, limit_s))
+
+
+def _stat(pid: int) -> list[str]:
+    """Fields of a process from its state on; empty once it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            text = file.read()
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+    return text.rpartition(")")[2].split()
+
+
+def _started_at(pid: int) -> str | None:
+    """When a process started, in ticks since boot; with the pid it names one process for ever."""
+    fields = _stat(pid)
+    return fields[19] if fields and fields[0] not in "ZX" else None
+
+
+def _is_stopped(pid: int) -> bool:
+    fields = _stat(pid)
+    return bool(fields) and fields[0] == "T"
+
+
+def _send(pid: int, number: signal.Signals) -> bool:
+    """Signal a process, with the group that it leads or led; False if there is nobody."""
+    for send in (os.killpg, os.kill):  # a group keeps its number after its leader has gone
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            send(pid, number)
+            return True
+    return False
+
+
+def _wait_stopped(pids: Collection[int]) -> None:
+    """Give stop signals the moment they need to arrive everywhere."""
+    until = time.monotonic() + _STOP_WAIT_S
+    while time.monotonic() < until and not all(_stopped_or_gone(pid) for pid in pids):
+        time.sleep(0.001)
+
+
+def _stopped_or_gone(pid: int) -> bool:
+    fields = _stat(pid)
+    return not fields or fields[0] in "TZX"

@@ -1,0 +1,1 @@
+"""The command line's terminal, flags and checks."""

@@ -1,0 +1,352 @@
+"""What on this machine would spoil a run, found out without trusting this very process.
+
+Whatever may crash (TVM with the wrong ffi does) or hang runs in a child with a deadline. Each
+check gives findings: values with a level, what was found and what to do.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from spaces.targets.cores import allowed_cores
+
+DISTRIBUTION = "elastic-tuner"
+LEAST_FREE_BYTES = 200 * 2**20
+COMFORTABLE_BYTES = 2 * 2**30
+_CHILD_DEADLINE_S = 60.0
+_VECTORS = ("amx-", "avx", "f16c", "fma", "neon", "sse4.2", "sve")
+"""What names of features begin with that say how wide vectors are, and of what."""
+_RAY_DEADLINE_S = 120.0
+
+_PACKAGES = Path(__file__).resolve().parents[2]
+
+Level = Literal["ok", "warn", "fail"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at.
+
+    Attributes:
+        name: what was checked.
+        level: `ok`, `warn` (a run works, but not as well) or `fail` (a run will not work).
+        found: what is the case; one line.
+        advice: what to do about it; empty where nothing is to be done.
+    """
+
+    name: str
+    level: Level
+    found: str
+    advice: str = ""
+
+    def text(self) -> str:
+        """A line for people, and a second one with the advice."""
+        line = f"{self.level:<5} {self.name}: {self.found}"
+        return f"{line}\n      {self.advice}" if self.advice else line
+
+    def to_json(self) -> dict[str, str]:
+        """The same as plain data."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """How a child process ended: its last line as JSON, or why there is none."""
+
+    value: Any = None
+    error: str = ""
+
+
+Child = Callable[[str, float], Answer]
+
+
+def ask_child(program: str, timeout_s: float) -> Answer:
+    """Run Python text in a process of its own; its last printed line is the answer, as JSON.
+
+    It leads a group of its own, which is killed at the deadline, grandchildren included.
+    """
+    # -P keeps a module of the current folder from passing for one of ours.
+    path = os.pathsep.join(filter(None, [str(_PACKAGES), os.environ.get("PYTHONPATH")]))
+    with subprocess.Popen(
+        [sys.executable, "-P", "-c", program],
+        env={**os.environ, "PYTHONPATH": path},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            out, err = process.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+            return Answer(error=f"no answer within {timeout_s:g} s")
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    if process.returncode < 0:
+        return Answer(error=f"crashed with {signal.Signals(-process.returncode).name}")
+    lines = (out if process.returncode == 0 else err).strip().splitlines() or ["no output"]
+    if process.returncode:
+        return Answer(error=lines[-1])
+    try:
+        return Answer(json.loads(lines[-1]))
+    except json.JSONDecodeError:
+        return Answer(error=f"answered {lines[-1]!r}")
+
+
+def examine(
+    *,
+    tracking_uri: str | None = None,
+    folder: Path = Path(),
+    full: bool = False,
+    child: Child = ask_child,
+) -> Iterator[Finding]:
+    """Check everything, one finding after the other as it is known.
+
+    Args:
+        tracking_uri: MLflow's, as a run would use it; None is SQLite in the run folder.
+        folder: where runs would be kept.
+        full: start a Ray cluster on loopback too.
+        child: how to ask a process of its own; a parameter for tests.
+    """
+    yield python_version()
+    yield from pins()
+    yield pickling(child)
+    yield from target(child)
+    yield host_compiler()
+    yield from disk(folder)
+    yield ray(child, full=full)
+    yield tracking(tracking_uri)
+
+
+def python_version(version: tuple[int, ...] = tuple(sys.version_info[:3])) -> Finding:
+    """Is this Python one that the wheels exist for."""
+    found = ".".join(map(str, version))
+    if version < (3, 11):
+        return Finding("python", "fail", found, "use Python 3.11 or newer: make env PYTHON=...")
+    return Finding("python", "ok", found)
+
+
+def pins(distribution: str = DISTRIBUTION) -> Iterator[Finding]:
+    """Is every requirement of this package installed in a version that it allows."""
+    from packaging.requirements import Requirement
+
+    try:
+        lines = importlib.metadata.requires(distribution) or []
+    except importlib.metadata.PackageNotFoundError:
+        advice = "run make env, or python -m pip install -e ."
+        yield Finding("pins", "fail", f"{distribution} is not installed", advice)
+        return
+    wrong = 0
+    for requirement in map(Requirement, lines):
+        if requirement.marker and not requirement.marker.evaluate({"extra": ""}):
+            continue
+        try:
+            version = importlib.metadata.version(requirement.name)
+        except importlib.metadata.PackageNotFoundError:
+            version = "missing"
+        if version != "missing" and requirement.specifier.contains(version, prereleases=True):
+            continue
+        wrong += 1
+        needed = f"{requirement.name}{requirement.specifier}"
+        found = f"{requirement.name} is {version}, {needed} is needed"
+        yield Finding("pins", "fail", found, f"python -m pip install '{needed}'")
+    if not wrong:
+        yield Finding("pins", "ok", f"all {len(lines)} requirements are met, extras not counted")
+
+
+_PICKLE = """
+import json, pickle, tvm
+from tvm import te
+a = te.placeholder((8,), name="a")
+b = te.compute((8,), lambda i: a[i] + 1.0, name="b")
+module = tvm.IRModule({"main": te.create_prim_func([a, b])})
+tvm.ir.assert_structural_equal(module, pickle.loads(pickle.dumps(module)))
+print(json.dumps(tvm.__version__))
+"""
+
+
+def pickling(child: Child) -> Finding:
+    """Does a module survive pickling; with a wrong apache-tvm-ffi the process crashes."""
+    answer = child(_PICKLE, _CHILD_DEADLINE_S)
+    if answer.error:
+        advice = "install the pair that pyproject.toml pins: apache-tvm and apache-tvm-ffi"
+        return Finding("pickling", "fail", f"of a TVM module: {answer.error}", advice)
+    return Finding("pickling", "ok", f"of a TVM {answer.value} module")
+
+
+_TARGET = """
+import json
+from spaces.targets.host import this_host
+from spaces.targets.target import cuda_device_exists, resolve_target
+from spaces.targets.cpu_features import of_kernels
+host = this_host()
+print(json.dumps({
+    "target": json.loads(resolve_target("llvm")),
+    "host": host.processor().mcpu,
+    "guess": host.named,
+    "features": of_kernels(host.reported),
+    "cuda": cuda_device_exists(),
+}))
+"""
+
+
+def target(child: Child) -> Iterator[Finding]:
+    """Is the target what this CPU is and what this process may use of it; is there a GPU."""
+    answer = child(_TARGET, _CHILD_DEADLINE_S)
+    if answer.error:
+        yield Finding("target", "fail", answer.error, "tuner --debug doctor may show more")
+        return
+    yield cpu_target(answer.value, allowed=allowed_cores())
+    yield from cuda(bool(answer.value["cuda"]))
+
+
+def cpu_target(facts: dict[str, Any], *, allowed: int) -> Finding:
+    """Compare the target made for this machine with its CPU and the cores allowed here."""
+    mcpu, cores = facts["target"].get("mcpu"), facts["target"].get("num-cores")
+    found = f"llvm {mcpu}{_about_cpu(facts)}, {cores} cores; this process may use {allowed}"
+    if mcpu in (None, "", "generic", "x86-64"):
+        advice = (
+            'LLVM does not know this CPU: give its name, --target \'{"kind":"llvm","mcpu":...}\''
+        )
+        return Finding("target", "warn", found, advice)
+    if mcpu != facts["host"]:
+        return Finding("target", "warn", f"{found}; this CPU has the features of {facts['host']}")
+    if not isinstance(cores, int) or cores > allowed:
+        advice = "kernels would be timed on cores that are not ours; set num-cores in --target"
+        return Finding("target", "fail", found, advice)
+    return Finding("target", "ok", found)
+
+
+def _about_cpu(facts: dict[str, Any]) -> str:
+    """What was found of a CPU, beyond its name: what is unlike that, vectors, caches."""
+    target, guess = facts["target"], facts.get("guess", facts["host"])
+    said = [*target.get("mattr", ())]
+    if guess != facts["host"]:
+        said.append(f"by its features, LLVM guesses {guess}")
+    said += [name for name in facts.get("features", ()) if name.startswith(_VECTORS)]
+    said += [target["model"]] if "model" in target else []
+    return f" ({', '.join(said)})" if said else ""
+
+
+def cuda(tvm_sees_one: bool) -> Iterator[Finding]:
+    """Do the driver and TVM agree on a device, and can kernels be compiled for it."""
+    names = _devices()
+    if not names and not tvm_sees_one:
+        yield Finding("cuda", "ok", "no device here; --target llvm is what auto means")
+        return
+    if not tvm_sees_one:
+        advice = "see that the driver is new enough for the CUDA version of TVM's wheel"
+        yield Finding("cuda", "warn", f"{', '.join(names)}: TVM cannot use it", advice)
+        return
+    yield Finding("cuda", "ok", ", ".join(names) or "TVM sees a device")
+    nvcc = shutil.which("nvcc")
+    if nvcc is None:
+        advice = "install the CUDA toolkit, or set CUDA_HOME to one with headers"
+        yield Finding("nvcc", "warn", "not found", advice)
+    else:
+        yield Finding("nvcc", "ok", nvcc)
+
+
+def _devices() -> list[str]:
+    """Names of the GPUs that the driver lists; none where it does not answer."""
+    smi = shutil.which("nvidia-smi")
+    if smi is None:
+        return []
+    command = [smi, "--query-gpu=name", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return [line.strip() for line in done.stdout.splitlines() if line.strip()]
+
+
+def host_compiler() -> Finding:
+    """Can a shared library be linked; an exported model is one."""
+    name = os.environ.get("CC") or next(filter(shutil.which, ("cc", "gcc", "clang")), "")
+    advice = "install a C compiler (gcc or clang), or set CC"
+    if not name:
+        return Finding("compiler", "fail", "no C compiler found", advice)
+    with tempfile.TemporaryDirectory() as folder:
+        source, library = Path(folder, "a.c"), Path(folder, "a.so")
+        source.write_text("int answer(void) { return 42; }\n")
+        command = [*name.split(), "-shared", "-fPIC", "-o", str(library), str(source)]
+        try:
+            subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+        except (OSError, subprocess.SubprocessError) as error:
+            said = getattr(error, "stderr", "") or str(error)
+            reason = said.strip().splitlines()[-1]
+            return Finding("compiler", "fail", f"{name} cannot link a library: {reason}", advice)
+    return Finding("compiler", "ok", f"{name} links shared libraries")
+
+
+def disk(folder: Path) -> Iterator[Finding]:
+    """Can a run be kept in `folder`, and are there room for it and for temporary files."""
+    places = {"disk": folder.resolve(), "temporary": Path(tempfile.gettempdir())}
+    shared = Path("/dev/shm")
+    if shared.is_dir():
+        places["shared memory"] = shared
+    for name, place in places.items():
+        yield _room(name, place)
+
+
+def _room(name: str, place: Path) -> Finding:
+    try:
+        with tempfile.NamedTemporaryFile(dir=place) as probe:
+            probe.write(b"x" * 4096)
+            probe.flush()
+        free = shutil.disk_usage(place).free
+    except OSError as error:
+        advice = "work in a folder that can be written"
+        return Finding(name, "fail", f"{place}: {error.strerror or error}", advice)
+    found = f"{place} has {free / 2**30:.1f} GiB free"
+    if free < LEAST_FREE_BYTES:
+        return Finding(name, "fail", found, f"free at least {LEAST_FREE_BYTES / 2**20:.0f} MiB")
+    if free < COMFORTABLE_BYTES:
+        return Finding(name, "warn", found, "a long run may fill it")
+    return Finding(name, "ok", found)
+
+
+_RAY_IMPORT = "import json, ray; print(json.dumps(ray.__version__))"
+_RAY_START = """
+import json
+from cluster.ray_workers.ray_cluster import ray_cluster
+with ray_cluster("local"):
+    import ray
+    assert ray.get(ray.remote(lambda: 41 + 1).remote(), timeout=60) == 42
+print(json.dumps(f"{ray.__version__}, a cluster on loopback answered"))
+"""
+
+
+def ray(child: Child, *, full: bool = False) -> Finding:
+    """Can Ray be imported; with `full`, does a cluster of its own start and work."""
+    answer = child(_RAY_START, _RAY_DEADLINE_S) if full else child(_RAY_IMPORT, _CHILD_DEADLINE_S)
+    if answer.error:
+        return Finding("ray", "fail", answer.error, "see that /tmp and /dev/shm can be written")
+    return Finding("ray", "ok", str(answer.value))
+
+
+def tracking(uri: str | None) -> Finding:
+    """Does MLflow's server answer. A run goes on without it, so this only warns."""
+    from tuner.tracking.mlflow_sink import redacted
+    from tuner.tracking.tracker import check_uri
+
+    if not uri:
+        return Finding("mlflow", "ok", "kept in the run folder (MLFLOW_TRACKING_URI is not set)")
+    warning = check_uri(uri)
+    if warning:
+        return Finding("mlflow", "warn", warning, "mend or unset MLFLOW_TRACKING_URI")
+    return Finding("mlflow", "ok", f"MLFLOW_TRACKING_URI is {redacted(uri)}")

@@ -1,0 +1,167 @@
+"""Flags that several commands share, and how `cluster.console.parse` becomes their types."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from cluster.console import parse
+from tuner.errors import UsageError
+from tuner.options import ModelSpec
+from tuner.urls import check_url, is_url
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+@dataclass(slots=True)
+class Border:
+    """What the outermost frame has to know of the command line. Travels as `click`'s object."""
+
+    debug: bool = False
+
+
+class Parsed(click.ParamType[Any]):
+    """A type of argument given by a function from `cluster.console.parse`."""
+
+    def __init__(self, name: str, function: Callable[[str], Any]) -> None:
+        self.name, self._function = name, function
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Parse text; a value that is parsed already stays."""
+        if not isinstance(value, str):
+            return value
+        try:
+            return self._function(value)
+        except UsageError as error:
+            self.fail(str(error), param, ctx)
+
+
+def _path(text: str) -> Path:
+    return Path(parse.nonempty(text))
+
+
+def _run(text: str) -> Path | str:
+    if is_url(parse.nonempty(text)):
+        check_url(text)
+        return text
+    return Path(text)
+
+
+PATH = Parsed("path", _path)
+RUN = Parsed("run", _run)
+TEXT = Parsed("text", parse.nonempty)
+
+
+def _set_debug(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        context.ensure_object(Border).debug = True
+        warnings.simplefilter("default")
+        logging.getLogger().setLevel(logging.INFO)
+
+
+debug_flag = click.option(
+    "--debug",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_set_debug,
+    help="Show tracebacks, warnings and what the libraries log.",
+)
+json_flag = click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object on standard output."
+)
+address_flag = click.option(
+    "--address",
+    metavar="auto|local|HOST:PORT",
+    default="auto",
+    show_default=True,
+    type=Parsed("address", parse.address),
+    help="The Ray cluster to use; local starts one on this machine's loopback.",
+)
+run_argument = click.argument("run", metavar="DIR", type=RUN)
+
+
+def model_arguments(command: _F) -> _F:
+    """MODEL and the flags that close its open ends."""
+    for add in (
+        click.option(
+            "--only",
+            metavar="GLOB",
+            type=TEXT,
+            help="Only the tasks whose name matches, for example 'conv2d*'.",
+        ),
+        click.option(
+            "--target",
+            metavar="auto|llvm|cuda|JSON",
+            default="auto",
+            show_default=True,
+            type=Parsed("target", parse.target),
+            help="What to compile for; auto is what this machine, or the cluster, has.",
+        ),
+        click.option(
+            "--arg",
+            "arguments",
+            metavar="m=512",
+            multiple=True,
+            help="Argument of a function that makes the model.",
+        ),
+        click.option(
+            "--input",
+            "inputs",
+            metavar="NAME=FILE.npy|int:LO..HI",
+            multiple=True,
+            help="Value of an input, or the range to draw its integers from.",
+        ),
+        click.option(
+            "--weights",
+            metavar="FILE.json",
+            type=PATH,
+            help="How often each shape occurs; without it all count alike.",
+        ),
+        click.option(
+            "--dim",
+            "dims",
+            metavar="T=1..128",
+            multiple=True,
+            help="Sizes of a symbolic dimension to tune for: T=5,24,43 or M=16..2048:16.",
+        ),
+        click.option(
+            "--shape",
+            "shapes",
+            metavar="INPUT=1,3,224,224",
+            multiple=True,
+            help="Shape of an input that the model leaves open.",
+        ),
+        click.argument("model", metavar="MODEL", type=TEXT),
+    ):
+        command = add(command)
+    return command
+
+
+def model_spec(
+    model: str,
+    shapes: tuple[str, ...],
+    inputs: tuple[str, ...],
+    arguments: tuple[str, ...],
+    dims: tuple[str, ...] = (),
+    weights: Path | None = None,
+) -> ModelSpec:
+    """The model that `model_arguments` were given for.
+
+    Raises:
+        UsageError: one of them is malformed, or a name is given twice.
+    """
+    return ModelSpec(
+        source=model,
+        shapes=parse.distinct(shapes, parse.shape),
+        inputs=parse.distinct(inputs, parse.input_value),
+        args=parse.distinct(arguments, parse.argument),
+        dims=parse.distinct(dims, parse.dimension),
+        weights=weights,
+    )

@@ -1,0 +1,241 @@
+"""A run as people watch it: one calm live table on a terminal, plain lines in a log.
+
+What is shown is a pure function of a `Snapshot`; only the screens at the end draw it.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol, TextIO
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from tuner.record import Status
+from tuner.session.progress import Snapshot, TaskRow
+from tuner.utilisation import BUSY, SlotSeconds, shares
+
+ROWS = 15
+LINE_EVERY_S = 5.0
+_WORTH_SAYING = 0.1
+_NAMES_SHOWN = 8
+_GOOD = (Status.OK, Status.CENSORED)
+
+
+def latency(seconds: float | None) -> str:
+    """Seconds for people, three significant digits; a dash where unknown."""
+    if seconds is None:
+        return "-"
+    for size, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
+        if seconds >= size:
+            return f"{_three_digits(seconds / size)} {unit}"
+    return f"{_three_digits(seconds * 1e9)} ns"
+
+
+def size(count: int) -> str:
+    """Bytes, exactly and for people: `1,234,567 bytes, 1.18 MiB`."""
+    for factor, unit in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
+        if count >= factor:
+            return f"{count:,} bytes, {_three_digits(count / factor)} {unit}"
+    return f"{count} bytes"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Some names in one line, of many the first eight."""
+    more = len(names) - _NAMES_SHOWN
+    return ", ".join(names[:_NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def _three_digits(value: float) -> str:
+    return (
+        f"{value:.0f}" if value >= 99.95 else f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
+    )
+
+
+def duration(seconds: float) -> str:
+    """Seconds as `m:ss` or `h:mm:ss`; none is left of a negative one."""
+    minutes, rest = divmod(max(0, int(seconds)), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def ratio(value: float | None) -> str:
+    """A speed-up for people; a dash where unknown."""
+    return "-" if value is None else f"{_three_digits(value)}x"
+
+
+def speedup(row: TaskRow) -> float | None:
+    """How much faster a task's best schedule is than its default; None where either is unknown."""
+    return row.default_s / row.best_s if row.default_s and row.best_s else None
+
+
+def by_share(tasks: tuple[TaskRow, ...]) -> list[TaskRow]:
+    """Tasks by their share of the model's time, the largest first, then those not yet timed."""
+
+    def time_s(row: TaskRow) -> float:
+        known = [t for t in (row.best_s, row.default_s) if t is not None]
+        return row.weight * min(known) if known else -1.0
+
+    return sorted(tasks, key=lambda row: (-time_s(row), row.name))
+
+
+def left_s(snapshot: Snapshot) -> float:
+    """Seconds until the search ends, by the clock or, at its speed so far, by its trials."""
+    by_clock_s = snapshot.time_budget_s - snapshot.elapsed_s
+    if snapshot.trials_per_s <= 0:
+        return by_clock_s
+    return min(by_clock_s, (snapshot.trials_budget - snapshot.trials) / snapshot.trials_per_s)
+
+
+def head(snapshot: Snapshot) -> str:
+    """The run on one line: phase, trials, speed, gain, time left, the model's accuracy."""
+    parts = [snapshot.phase]
+    if snapshot.trials_budget:  # not known before the tasks are
+        parts.append(f"{snapshot.trials}/{snapshot.trials_budget} trials")
+        parts.append(f"{snapshot.trials_per_s:.1f}/s")
+    if snapshot.gain is not None:
+        parts.append(f"gain {ratio(snapshot.gain)}")
+    if snapshot.phase in ("starting", "search"):
+        parts.append(f"{duration(left_s(snapshot))} left")
+    else:
+        parts.append(f"{duration(snapshot.elapsed_s)} taken")
+    if snapshot.pairwise_accuracy is not None:
+        parts.append(f"model {snapshot.pairwise_accuracy:.0%} right")
+    return "  ".join(parts)
+
+
+def failures(snapshot: Snapshot) -> str:
+    """Failures by kind, the most frequent first; empty when there are none."""
+    counts = [(n, kind) for kind, n in snapshot.statuses.items() if n and kind not in _GOOD]
+    return ", ".join(f"{n} {kind.replace('_', ' ')}" for n, kind in sorted(counts, reverse=True))
+
+
+def utilisation(seconds: SlotSeconds) -> str:
+    """How busy each kind of worker was, and what took most of the rest; empty before any worked."""
+    parts = []
+    for kind, categories in sorted(seconds.items()):
+        parted = shares(categories)
+        rest = [(c, share) for c, share in parted.items() if c != BUSY and share >= _WORTH_SAYING]
+        why = ", ".join(f"{share:.0%} {c.replace('_', ' ')}" for c, share in rest[:2])
+        if parted:
+            parts.append(f"{kind} {parted.get(BUSY, 0.0):.0%}{f' ({why})' if why else ''}")
+    return f"busy: {', '.join(parts)}" if parts else ""
+
+
+def table(tasks: tuple[TaskRow, ...], *, rows: int | None = ROWS) -> Table:
+    """Tasks by share of time; those beyond `rows` are summed up in the last one."""
+    ordered = by_share(tasks)
+    shown = ordered if rows is None or len(ordered) <= rows else ordered[: rows - 1]
+    grid = Table(box=None, pad_edge=False, header_style="dim", expand=False)
+    grid.add_column("task")  # the only one that may shrink; its cells do not wrap
+    for column in ("weight", "trials", "default", "best", "speed-up", "failed"):
+        grid.add_column(column, justify="right", no_wrap=True)
+    for row in shown:
+        grid.add_row(
+            Text(row.name, no_wrap=True, overflow="ellipsis"),
+            f"{row.weight:g}",
+            str(row.trials),
+            latency(row.default_s),
+            latency(row.best_s),
+            ratio(speedup(row)),
+            str(row.failures or ""),
+        )
+    if rest := ordered[len(shown) :]:
+        trials, failed = sum(row.trials for row in rest), sum(row.failures for row in rest)
+        weight = f"{sum(row.weight for row in rest):g}"
+        label = f"and {len(rest)} more"
+        grid.add_row(label, weight, str(trials), "", "", "", str(failed or ""), style="dim")
+    return grid
+
+
+def picture(snapshot: Snapshot, *, note: str = "", rows: int | None = ROWS) -> Group:
+    """The whole screen: head line, table, failures by kind, a note."""
+    parts: list[Text | Table] = [Text(head(snapshot), style="bold")]
+    if snapshot.tasks:
+        parts.append(table(snapshot.tasks, rows=rows))
+    if failed := failures(snapshot):
+        parts.append(Text(f"failed: {failed}", style="dim"))
+    if used := utilisation(snapshot.utilisation):
+        parts.append(Text(used, style="dim"))
+    if text := note or snapshot.message:
+        parts.append(Text(text))
+    return Group(*parts)
+
+
+def line(snapshot: Snapshot, *, note: str = "") -> str:
+    """The run as one line of a log."""
+    text = head(snapshot)
+    if failed := failures(snapshot):
+        text += f"  failed: {failed}"
+    if snapshot.phase == "done" and (used := utilisation(snapshot.utilisation)):
+        text += f"  {used}"
+    if said := note or snapshot.message:
+        text += f"  {said}"
+    return text
+
+
+class Screen(Protocol):
+    """Where a run is shown."""
+
+    def show(self, snapshot: Snapshot, *, note: str = "") -> None:
+        """Take the newest state in; called more often than anything is drawn."""
+
+    def close(self) -> None:
+        """Leave the last state standing and give the terminal back."""
+
+
+class LiveScreen:
+    """One table on a terminal, redrawn in place."""
+
+    def __init__(self, console: Console, *, details: bool = False) -> None:
+        self._live = Live(console=console, auto_refresh=False)
+        self._console, self._details = console, details
+
+    def show(self, snapshot: Snapshot, *, note: str = "") -> None:
+        # A table taller than the terminal would scroll at each redraw.
+        room = max(3, self._console.height - 5)
+        rows = room if self._details else min(ROWS, room)
+        if not self._live.is_started:
+            self._live.start()
+        self._live.update(picture(snapshot, note=note, rows=rows), refresh=True)
+
+    def close(self) -> None:
+        self._live.stop()
+
+
+class LogScreen:
+    """A line every few seconds, and at once when the phase changes or there is a new note."""
+
+    def __init__(
+        self, stream: TextIO, *, clock: Callable[[], float] = time.monotonic, details: bool = False
+    ) -> None:
+        self._stream, self._clock, self._details = stream, clock, details
+        self._next_s, self._phase, self._note = clock(), "", ""
+
+    def show(self, snapshot: Snapshot, *, note: str = "") -> None:
+        now = self._clock()
+        new_phase = snapshot.phase != self._phase
+        early = now < self._next_s or snapshot.phase == "done"  # then nothing changes any more
+        if early and not new_phase and note in ("", self._note):
+            return
+        self._next_s, self._phase, self._note = now + LINE_EVERY_S, snapshot.phase, note
+        print(line(snapshot, note=note), file=self._stream)
+        if self._details and new_phase and snapshot.tasks:
+            Console(file=self._stream, width=100).print(table(snapshot.tasks, rows=None))
+        self._stream.flush()
+
+    def close(self) -> None:
+        self._stream.flush()
+
+
+def screen_for(stream: TextIO | None = None, *, details: bool = False) -> Screen:
+    """A live table where `stream` is a terminal that can redraw, else plain lines."""
+    stream = sys.stdout if stream is None else stream
+    console = Console(file=stream)
+    if console.is_terminal and not console.is_dumb_terminal and stream.isatty():
+        return LiveScreen(console, details=details)
+    return LogScreen(stream, details=details)

@@ -1,0 +1,1 @@
+"""What `tuner tune` does around a search."""

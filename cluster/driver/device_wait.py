@@ -1,0 +1,119 @@
+"""Which machines a target is measured on, waited for where there are none yet."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from cluster.scaling.scaling_policy import GPU, Cluster, Node, amount
+from tuner.errors import TunerError
+from tuner.options import DEVICE_WAIT_S
+
+_LOOK_EVERY_S = 1.0
+
+
+class Autoscaler(Protocol):
+    """Who starts machines for what waits."""
+
+    def asked(self, resource: str) -> AbstractContextManager[None]:
+        """Something waits for one of a resource, for the length of a `with` block."""
+
+    def in_vain(self, resource: str) -> bool:
+        """Whether it says that it has no machine to start for one of a resource."""
+
+
+class NoMachine(TunerError):
+    """No machine has such a device, and none is started for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """How machines are waited for.
+
+    Attributes:
+        look: the cluster as it is.
+        limit_s: what the user said; None is `DEVICE_WAIT_S` if the cluster starts a machine, and
+            else no wait. Who said something waits also where nobody starts one: people join
+            machines, too, and a fleet that is as large as it may be makes room.
+        stop: set it to end the wait.
+    """
+
+    look: Callable[[], Cluster]
+    autoscaler: Autoscaler
+    limit_s: float | None
+    stop: threading.Event
+    clock: Callable[[], float] = time.monotonic
+
+
+def is_cuda(target: str) -> bool:
+    """Whether a target, as a user writes it, is one for GPUs."""
+    return target.startswith(("cuda", "nvidia/")) or '"cuda"' in target
+
+
+def machines_for(target: str, wait: Wait) -> tuple[str, Sequence[Node]]:
+    """Machines that could measure for a target.
+
+    `auto` is `cuda` where the cluster has a GPU or starts a machine with one, else `llvm`.
+
+    Returns:
+        The target, which is not `auto` any more, and its machines; none of a cluster of fixed size
+        that declares no right to time kernels on CPUs, where any will do.
+
+    Raises:
+        TunerError: there are none and none is started, or none came in time.
+        KeyboardInterrupt: the wait was stopped.
+    """
+    from actors.ray_actors import MEASURE
+
+    stubborn = wait.limit_s is not None
+    if target == "auto":
+        try:
+            return "cuda", _machines_with(GPU, wait, stubborn=False)
+        except NoMachine:
+            target = "llvm"
+    if is_cuda(target):
+        return target, _machines_with(GPU, wait, stubborn=stubborn)
+    cluster = wait.look()
+    if cluster.grows or _having(MEASURE, cluster):
+        return target, _machines_with(MEASURE, wait, stubborn=stubborn)
+    return target, ()
+
+
+def _machines_with(resource: str, wait: Wait, *, stubborn: bool) -> Sequence[Node]:
+    """Machines that have a resource and stay; where there are none, the first that come.
+
+    Args:
+        stubborn: wait also where none is started.
+
+    Raises:
+        NoMachine: none is there, and none is started.
+    """
+    cluster = wait.look()
+    if found := _having(resource, cluster):
+        return found
+    what = "a GPU" if resource == GPU else f"the resource `{resource}`"
+    none = NoMachine(
+        f"the cluster has no machine with {what} and starts none; --device-wait 10m waits for one"
+    )
+    if not (cluster.grows or stubborn):
+        raise none
+    limit_s = DEVICE_WAIT_S if wait.limit_s is None else wait.limit_s
+    until_s = wait.clock() + limit_s
+    with wait.autoscaler.asked(resource):
+        while wait.clock() < until_s:
+            in_vain = wait.autoscaler.in_vain(resource)  # before the look: one may just have come
+            if found := _having(resource, wait.look()):
+                return found
+            if in_vain and not stubborn:
+                raise none
+            if wait.stop.wait(_LOOK_EVERY_S):
+                raise KeyboardInterrupt
+    raise TunerError(f"no machine with {what} joined within {limit_s:g} s")
+
+
+def _having(resource: str, cluster: Cluster) -> list[Node]:
+    return [node for node in cluster.nodes if amount([node], resource) >= 1]

@@ -1,0 +1,167 @@
+"""What a run leaves to its user: a library, a database, a comparison."""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cluster.driver.kernel_sets import kernel_set
+from tuner.errors import TunerError
+from tuner.report.report import choose_best
+from tuner.runs.folder import RunFolder, read_run
+from tuner.shapes import Dims, joint, sampled
+from tuner.storage.sqlite_store import SqliteStore
+
+if TYPE_CHECKING:
+    from spaces.frontends.model import Model
+    from tuner.kernel_set import KernelSet
+    from tuner.record import Record
+    from tuner.task import Instance, Task
+
+_BENCHED = 6
+"""Shapes of a model with symbolic dimensions, where nobody names any."""
+_BENCH_S, _LEAST_BENCH_S = 60.0, 10.0
+"""For the samples of all shapes, and of one where there are many."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Finished:
+    """A run's model, lowered again, and the winners of its tasks."""
+
+    folder: RunFolder
+    model: Model
+    target: str
+    lowered: Any
+    winners: tuple[tuple[Task, Record], ...]
+    sets: tuple[tuple[Task, KernelSet], ...]
+
+    def tuned(self) -> Any:
+        """The lowered module with the winners swapped in."""
+        from spaces.deploy.apply import apply_best
+
+        best = {task.key: record.trial.candidate for task, record in self.winners}
+        sets = {task.key: (task, chosen) for task, chosen in self.sets}
+        return apply_best(best, self.target, sets)(self.lowered)
+
+
+def export_library(run: Path, out: Path) -> None:
+    """Compile the model with its best schedules into a library that TVM loads.
+
+    Raises:
+        TunerError: the run is missing or has no results, or the file cannot be written.
+    """
+    from spaces.codegen.executable import compile_module
+    from spaces.codegen.executable import export_library as write
+
+    finished = _open(run)
+    write(compile_module(finished.tuned(), finished.target), out)
+
+
+def export_database(run: Path, out_dir: Path) -> list[str]:
+    """Write the best schedules as a MetaSchedule database.
+
+    Returns:
+        Names of the tasks that are left out: those with open dimensions, which have a set of
+        kernels where a database holds one schedule.
+
+    Raises:
+        TunerError: the run is missing or has no results, or none that a database can hold, or the
+            folder cannot be written.
+    """
+    from spaces.deploy.database import export_database as write
+
+    finished = _open(run)
+    if not finished.winners:
+        raise TunerError(
+            "--database: all programs have open dimensions, and a database holds one schedule for "
+            "each, not a set of kernels; write a library with --lib"
+        )
+    entries = [
+        (task, record.trial.candidate, record.measurement.samples_s)
+        for task, record in finished.winners
+    ]
+    write(out_dir, entries, lowered=finished.lowered)
+    return [task.name for task, _ in finished.sets]
+
+
+def bench(run: Path, *, rounds: int = 0, dims: Dims = ()) -> dict[str, Any]:
+    """Time the untuned and the tuned model, and onnxruntime where it can run it.
+
+    Args:
+        rounds: at least as many as `spaces.deploy.bench` makes anyway.
+        dims: sizes of symbolic dimensions to bench; empty is some of those it was tuned for.
+
+    Returns:
+        The keys of `spaces.deploy.bench.BenchResult`, and `shape`, the sizes of symbolic
+        dimensions. Of a model that has any, `shapes` is a list of such reports, and the others are
+        its last.
+
+    Raises:
+        TunerError: the run is missing or has no results, the model has no such dimension, or this
+            CPU lacks what the run's kernels use.
+    """
+    folder, manifest = read_run(run)
+    from spaces.targets.target import refuse_other_features, target_cores
+    from spaces.targets.threads import thread_variables
+
+    # TVM reads them when its thread pool starts, which nothing has done yet in this process.
+    os.environ.update(thread_variables(target_cores(manifest.target)))
+    refuse_other_features(manifest.target)
+    from spaces.codegen.executable import compile_module, compile_plainly
+    from spaces.deploy.bench import BUDGET_S
+    from spaces.deploy.bench import bench as measure
+    from spaces.frontends.inputs import make_inputs
+    from spaces.frontends.model_copy import load_input_values
+
+    finished = _open(run)
+    model, values = finished.model, load_input_values(folder.model_dir)
+    untuned = compile_plainly(finished.lowered, finished.target)
+    tuned = compile_module(finished.tuned(), finished.target)
+    reports, instances = [], _benched(model, dims)
+    budget_s = min(BUDGET_S, max(_LEAST_BENCH_S, _BENCH_S / len(instances)))
+    for instance in instances:
+        specs = [spec.at(dict(instance)) for spec in model.inputs]
+        inputs = make_inputs(specs, values, seed=0)
+        result = measure(model, untuned, tuned, inputs, rounds=rounds, budget_s=budget_s)
+        reports.append({**result.to_json(), "shape": dict(instance)})
+    return {**reports[-1], "shapes": reports if model.shapes else []}
+
+
+def _benched(model: Model, dims: Dims) -> list[Instance]:
+    """The shapes to bench a model on."""
+    if not model.shapes:
+        if dims:
+            raise TunerError(f"--dim {dims[0][0]}: the model has no open dimension")
+        return [()]
+    if not dims:
+        return [instance for instance, _ in sampled(model.shapes, _BENCHED)]
+    wanted, known = {name for name, _ in dims}, {name for name, _ in model.shapes[0][0]}
+    if wanted != known:
+        raise TunerError(f"--dim: give sizes of {', '.join(sorted(known))}, each once")
+    return [instance for instance, _ in joint(dims)]
+
+
+def _open(run: Path) -> _Finished:
+    from spaces.frontends.model_copy import load_model_copy
+    from spaces.lowering.lower import lower
+
+    folder, manifest = read_run(run)
+    with closing(SqliteStore(folder.store, read_only=True)) as store:
+        winners = tuple(
+            (task, record)
+            for task in store.tasks()
+            if not task.shapes and (record := choose_best(store, task.key)) is not None
+        )
+        sets = tuple(
+            (task, chosen)
+            for task in store.tasks()
+            if (chosen := kernel_set(store, task, manifest.max_kernels)) is not None
+        )
+    if not (winners or sets):
+        raise TunerError(f"{run} has no results yet: nothing was measured")
+    model = load_model_copy(folder.model_dir, manifest.model_hash)
+    lowered = lower(model.module, manifest.target)
+    return _Finished(folder, model, manifest.target, lowered, winners, sets)

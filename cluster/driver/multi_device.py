@@ -1,0 +1,107 @@
+"""One request on a cluster of unlike devices: a search for each, with records of its own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cluster.driver.run_target import begun_target
+from cluster.search.client import watch_search
+from tuner.errors import TunerError
+from tuner.options import TuneOptions
+from tuner.runs.remote import target_of
+from tuner.session.progress import Snapshot, side_by_side
+
+if TYPE_CHECKING:
+    from cluster.driver.devices import Device
+    from cluster.search.job import SearchState
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What is asked of one device.
+
+    Attributes:
+        options: with the run and the target of this part.
+    """
+
+    device: Device
+    options: TuneOptions
+
+
+def parts(options: TuneOptions, devices: Sequence[Device], fresh: Path) -> list[Part]:
+    """What a request is for each device.
+
+    One device takes the run as the user named it. Of several each has its own below that, called
+    after the device. A run that began on one device stays with it, and with its target.
+
+    Args:
+        fresh: where runs are that nobody named.
+
+    Raises:
+        TunerError: trouble with the place of the run, or what is there is no run.
+    """
+    named = options.run
+    begun = None if named is None else target_of(named)
+    if begun is not None:
+        devices = [d for d in devices if d.target == begun][:1] or devices[:1]
+    run = fresh if named is None and len(devices) > 1 else named
+    return [_part(options, run, device, alone=len(devices) == 1) for device in devices]
+
+
+def _part(options: TuneOptions, run: Path | str | None, device: Device, *, alone: bool) -> Part:
+    target = begun_target(run, options.target)
+    if run is not None and target is None:
+        places = [_below(run, name) for name in (device.name, device.former_name) if name]
+        there = {place: found for place in places if (found := target_of(place)) is not None}
+        if there or not alone:
+            run = next(iter(there), places[0])
+        if there:
+            target = begun_target(run, options.target)
+    return Part(device, replace(options, run=run, target=target or device.target))
+
+
+def _below(run: Path | str, name: str) -> Path | str:
+    return f"{run.rstrip('/')}/{name}" if isinstance(run, str) else run / name
+
+
+def watch_all(
+    searches: Mapping[str, tuple[Any, float]],
+    watch: Callable[[Snapshot], None] | None,
+    stop: threading.Event,
+) -> dict[str, SearchState]:
+    """Watch searches until all have ended.
+
+    Args:
+        searches: actors by name, each with when it must have ended by itself.
+        watch: told how far they are, as if they were one.
+        stop: set it to end them in order.
+
+    Raises:
+        TunerError: one of them is gone, or does not end when it should; after the others' end.
+    """
+    if len(searches) == 1:
+        ((name, (actor, latest_s)),) = searches.items()
+        return {name: watch_search(actor, watch, stop, latest_s=latest_s)}
+    seen: dict[str, Snapshot] = {}
+    telling = threading.Lock()
+
+    def follow(name: str, actor: Any, latest_s: float) -> SearchState:
+        def tell(snapshot: Snapshot) -> None:
+            with telling:
+                seen[name] = snapshot
+                if watch is not None:
+                    watch(side_by_side(seen))
+
+        return watch_search(actor, tell, stop, latest_s=latest_s)
+
+    with ThreadPoolExecutor(len(searches), "watch") as threads:
+        futures = {name: threads.submit(follow, name, *it) for name, it in searches.items()}
+    failed = {name: error for name, f in futures.items() if (error := f.exception()) is not None}
+    for name, error in failed.items():
+        raise TunerError(f"{name}: {error}") from error
+    return {name: future.result() for name, future in futures.items()}

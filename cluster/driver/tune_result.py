@@ -1,0 +1,81 @@
+"""What a session of tuning leaves behind, as the command and Python see it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tuner.errors import TunerError
+from tuner.runs.remote import run_place
+from tuner.session.progress import Snapshot, side_by_side
+
+if TYPE_CHECKING:
+    from cluster.search.job import SearchState
+
+
+@dataclass(frozen=True, slots=True)
+class TuneResult:
+    """What a session of tuning left behind.
+
+    Attributes:
+        run: the run folder, or the URL of the run; everything is in there.
+        parts: of a cluster with unlike devices: what each left behind. The rest sums them up.
+        ended: `trials`, `time`, `signal` or `done` (nothing left to try).
+        warnings: for people; the results are whole.
+        mlflow_command: opens the experiment.
+    """
+
+    run: Path | str
+    snapshot: Snapshot
+    ended: str
+    warnings: tuple[str, ...]
+    mlflow_command: str
+    parts: tuple[TuneResult, ...] = ()
+
+
+def together(results: Sequence[TuneResult], warning: str) -> TuneResult:
+    """The result of a request from those of its parts, which may be one."""
+    first = results[0]
+    warnings = tuple(w for w in (warning, *(w for r in results for w in r.warnings)) if w)
+    if len(results) == 1:
+        return replace(first, warnings=warnings)
+    return TuneResult(
+        run=_split(first.run)[0],
+        snapshot=side_by_side({_split(result.run)[1]: result.snapshot for result in results}),
+        ended=first.ended,
+        warnings=warnings,
+        mlflow_command=first.mlflow_command,
+        parts=tuple(results),
+    )
+
+
+def _split(run: Path | str) -> tuple[Path | str, str]:
+    """The folder that a run is in, and its name there."""
+    if isinstance(run, Path):
+        return run.parent, run.name
+    above, _, name = run.rpartition("/")
+    return above, name
+
+
+def result_of(run: Path | str, state: SearchState, tracking_uri: str, *warnings: str) -> TuneResult:
+    """What the last word of a search says to who watched it.
+
+    Raises:
+        TunerError: it failed.
+    """
+    from tuner.tracking.tracker import open_command
+
+    if state.error or state.snapshot is None:
+        error = TunerError(state.error or "the search ended before it began")
+        error.add_note(state.trace)
+        raise error
+    folder = run if isinstance(run, Path) else run_place(run).run.root
+    return TuneResult(
+        run=run,
+        snapshot=state.snapshot,
+        ended=state.ended,
+        warnings=tuple(w for w in (*warnings, *state.warnings) if w),
+        mlflow_command=open_command(folder, tracking_uri),
+    )

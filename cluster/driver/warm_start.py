@@ -1,0 +1,113 @@
+"""What a run knows before it begins: a base model, and the best of equal and similar tasks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tuner.errors import TunerError
+from tuner.runs.folder import RunFolder, read_run
+from tuner.search.transfer import Seeds, gather
+from tuner.storage.sqlite_store import SqliteStore
+from tuner.task import Task, task_key
+
+NONE, AUTO = "none", "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class Lessons:
+    """What earlier runs teach this one.
+
+    Attributes:
+        name: of the base model, version included; `none` where there is none.
+        model: as bytes.
+        seeds: what searches may begin with, by task key; only tasks that have any.
+    """
+
+    name: str = NONE
+    model: bytes | None = None
+    seeds: Mapping[str, Seeds] = field(default_factory=dict)
+
+    @property
+    def count(self) -> int:
+        """Candidates among the seeds."""
+        return sum(len(s.known) + len(s.parents) for s in self.seeds.values())
+
+
+def base_for(wanted: str, target: str, tracking_uri: str | None) -> Lessons:
+    """The base model that was asked for.
+
+    Args:
+        wanted: `none`, `auto`, a registered name, `NAME:VERSION`, or the path of a file, which has
+            a slash or ends in `.json`.
+        tracking_uri: of MLflow; None is the user's own registry.
+
+    Raises:
+        TunerError: there is none such, or it does not fit this target or these features.
+    """
+    if wanted == NONE:
+        return Lessons()
+    from spaces.features.vectors import FEATURE_VERSION
+    from tuner.cost_models.pretrained import family, read_base_model, refuse_misfit, registered_name
+    from tuner.tracking.mlflow_models import fetch, registry_uri
+
+    if _is_file(wanted):
+        name, base = wanted, read_base_model(Path(wanted))
+    else:
+        asked = registered_name(family(target)) if wanted == AUTO else wanted
+        name, base = fetch(registry_uri(tracking_uri), asked)
+    refuse_misfit(base, target=target, features=FEATURE_VERSION, name=name)
+    return Lessons(name, base.model)
+
+
+def check_base(wanted: str) -> None:
+    """Look for the file of a base model; whether one is registered is the registry's to say.
+
+    Raises:
+        TunerError: there is none, or it cannot be read.
+    """
+    if _is_file(wanted):
+        from tuner.cost_models.pretrained import read_base_model
+
+        read_base_model(Path(wanted))
+
+
+def _is_file(wanted: str) -> bool:
+    return os.sep in wanted or wanted.endswith(".json")
+
+
+def seeds_for(tasks: Sequence[Task], run: RunFolder, others: Sequence[Path]) -> dict[str, Seeds]:
+    """Seeds of the tasks that have any, from their own run and from others.
+
+    Raises:
+        TunerError: a run that was named is missing, damaged or without records.
+    """
+    folders = [read_run(folder)[0] for folder in others]
+    with ExitStack() as stack:
+
+        def opened(folder: RunFolder) -> SqliteStore:
+            if not folder.store.exists():
+                raise TunerError(f"{folder.root} holds no records yet: there are no seeds in it")
+            return stack.enter_context(closing(SqliteStore(folder.store, read_only=True)))
+
+        stores = [opened(folder) for folder in folders]
+        own = opened(run) if run.store.exists() else None
+        known = gather(tasks, own, stores)
+        targets = {entry.task.target for entry in known.entries}
+        found = {task.key: known.seeds(task, _elsewhere(task, targets)) for task in tasks}
+    return {key: seeds for key, seeds in found.items() if seeds.known or seeds.parents}
+
+
+def _elsewhere(task: Task, targets: Iterable[str]) -> frozenset[str]:
+    """Keys of a task's program for those of other targets that take the same candidates."""
+    from spaces.lowering.extract_tasks import program_hash
+    from spaces.targets.cpu import takes_the_same
+
+    alike = [t for t in targets if t != task.target and takes_the_same(t, task.target)]
+    if not alike:
+        return frozenset()
+    program = program_hash(task)
+    return frozenset(task_key(program, target) for target in alike)

@@ -1,0 +1,1 @@
+"""Ray: clusters, and workers on them."""

@@ -1,0 +1,99 @@
+"""Keeps a run's workers in step with the cluster: more where machines join, fewer as they leave."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from cluster.ray_workers.ray_measurer import RayMeasurer
+from cluster.ray_workers.ray_space_pool import RaySpacePool
+from cluster.scaling.scaling_policy import (
+    Cluster,
+    Crew,
+    Growth,
+    Need,
+    Reserve,
+    amount,
+    crew,
+    keeping_order,
+)
+from tuner.record import Record, Trial
+
+_log = logging.getLogger(__name__)
+
+_LOOK_EVERY_S = 1.0
+
+
+class ElasticMeasurer:
+    """A measurer that looks at the cluster about once a second and sizes all pools to it.
+
+    Args:
+        measurer: whose builders and runners are kept in step; closed with this one.
+        space_pool: whose workers are; not closed.
+        look: the cluster as it is.
+        need: what the run would use now.
+        each_look: called after each look.
+    """
+
+    def __init__(
+        self,
+        measurer: RayMeasurer,
+        space_pool: RaySpacePool,
+        *,
+        look: Callable[[], Cluster],
+        need: Callable[[], Need],
+        each_look: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._measurer, self._space_pool = measurer, space_pool
+        self._look, self._need, self._each_look = look, need, each_look
+        self._clock = clock
+        self._looked_s = float("-inf")
+        self._crew: Crew | None = None
+        self._growth, self._reserve = Growth(), Reserve()
+        self._adapt()
+
+    def free(self) -> int:
+        """See `tuner.measure.Measurer`."""
+        return self._measurer.free()
+
+    def submit(self, trials: Sequence[Trial], cutoff_s: float | None = None) -> None:
+        """See `tuner.measure.Measurer`."""
+        self._measurer.submit(trials, cutoff_s)
+
+    def collect(self, timeout_s: float) -> list[Record]:
+        """See `tuner.measure.Measurer`; `TunerError` where no worker will ever start."""
+        self._adapt()
+        return self._measurer.collect(timeout_s)
+
+    def toolchain(self) -> str | None:
+        """See `tuner.measure.Measurer`."""
+        return self._measurer.toolchain()
+
+    def close(self) -> None:
+        """Stop the builders and runners; trials in flight are dropped."""
+        self._measurer.close()
+
+    def _adapt(self) -> None:
+        now_s = self._clock()
+        if now_s - self._looked_s < _LOOK_EVERY_S:
+            return
+        self._looked_s = now_s
+        cluster, need = self._look(), self._need()
+        devices = amount(cluster.nodes, need.device)
+        if self._crew is not None:
+            self._growth.observe(devices, self._crew.runners, now_s)
+        cluster = replace(cluster, full=not self._growth.goes_on(now_s))
+        self._measurer.on_nodes(cluster.nodes)
+        self._space_pool.on_nodes(cluster.nodes)
+        fits = crew(replace(cluster, grows=False), need)
+        wanted = self._reserve.keep(crew(cluster, need), fits, now_s)
+        if wanted != self._crew:
+            _log.info("%d machines: %s", len(cluster.nodes), wanted)
+            self._crew = wanted
+        order = keeping_order(cluster.nodes, need, wanted.runners) if cluster.grows else ()
+        self._measurer.resize(wanted, order)
+        self._space_pool.resize(wanted.space_workers, order)
+        self._each_look()

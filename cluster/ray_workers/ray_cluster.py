@@ -1,0 +1,177 @@
+"""Getting hold of a Ray cluster: the one a user named, or an embedded one on loopback."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import socket
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from cluster.ray_workers.lean_head import lean_head
+from cluster.ray_workers.loopback import LOOPBACK, is_loopback, on_loopback, refuse_elsewhere
+from tuner.errors import TunerError
+
+if TYPE_CHECKING:
+    import psutil
+
+# Ray reads these when it starts, on every cluster that we use.
+ENVIRONMENT = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    # Ray's workers are polite by default; a kernel that is timed should not be.
+    "RAY_worker_niceness": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1",
+}
+_CONNECT_S = 5.0
+_GONE_S = 2.0
+_TOKEN_HINT = " (a cluster with tokens needs RAY_AUTH_MODE=token)"
+# A Ray's head speaks gRPC, so the first thing it says is a frame of HTTP/2 settings.
+_HTTP2_SETTINGS = b"\0\0\0\4\0\0\0\0\0"
+_HTTP2_HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _HTTP2_SETTINGS
+_OBJECT_STORE_BYTES = 256 << 20
+
+
+@contextlib.contextmanager
+def ray_cluster(address: str, *, measure_slots: int = 1) -> Iterator[None]:
+    """A connection to a cluster for the length of a `with` block.
+
+    Args:
+        address: `local` starts a cluster of this machine; `auto` takes the one that this
+            process runs in, or else starts one; `HOST:PORT` names one.
+        measure_slots: how many kernels an embedded cluster may time at once.
+
+    Raises:
+        TunerError: no cluster answers there, none can be started, or this process is connected
+            to one already.
+    """
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    embedded = is_embedded(address)
+    with on_loopback() if keeps_to_loopback(address) else contextlib.nullcontext():
+        import ray
+
+        if ray.is_initialized():  # by whoever called us: that one is not ours to shut down
+            raise TunerError(
+                "this process is connected to a Ray cluster already: call ray.shutdown() first"
+            )
+        try:
+            _connect(address, embedded, measure_slots)
+            yield
+        finally:
+            with _no_process_left(embedded):
+                ray.shutdown()
+
+
+def is_embedded(address: str) -> bool:
+    """Whether an address means a cluster of this process alone."""
+    return _named(address) == "local"
+
+
+def _connect(address: str, embedded: bool, measure_slots: int) -> None:
+    import ray
+
+    try:
+        if embedded:
+            # "local" and not nothing: a stale address file of a dead cluster would be tried.
+            with lean_head():
+                ray.init("local", **_local_settings(measure_slots))
+            refuse_elsewhere()
+        else:
+            refuse_silence(address, timeout_s=_CONNECT_S)
+            ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
+    except (ConnectionError, ValueError, RuntimeError, OSError, TimeoutError) as error:
+        where = "an embedded Ray cluster does not start" if embedded else f"no Ray at {address}"
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        nobody = isinstance(error, ConnectionRefusedError | TimeoutError | socket.gaierror)
+        tokens = not (embedded or nobody or "RAY_AUTH_MODE" in os.environ)
+        hint = _TOKEN_HINT if tokens else ""
+        raise TunerError(f"{where}: {first[:200]}{hint}") from error
+
+
+@contextlib.contextmanager
+def _no_process_left(embedded: bool) -> Iterator[None]:
+    """Around the end of an embedded cluster: end what Ray would leave behind.
+
+    Its agents stay for minutes where they were still starting when their raylet went, and a
+    raylet that was interrupted while it started is not known to Ray yet.
+    """
+    import psutil
+
+    helpers = [c for raylet in _raylets(embedded) for c in raylet.children()]
+    yield
+    for raylet in _raylets(embedded):
+        with contextlib.suppress(psutil.Error):
+            raylet.suspend()  # it must not start another one meanwhile
+            helpers += raylet.children()
+            raylet.kill()
+    _, alive = psutil.wait_procs(helpers, timeout=_GONE_S)
+    for process in alive:
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+
+
+def _raylets(embedded: bool) -> list[psutil.Process]:
+    """The raylet that this process started; none where the cluster is not ours."""
+    import psutil
+
+    found = []
+    for child in psutil.Process().children() if embedded else ():
+        with contextlib.suppress(psutil.Error):
+            if child.name() == "raylet" and child.status() != psutil.STATUS_ZOMBIE:
+                found.append(child)
+    return found
+
+
+def keeps_to_loopback(address: str) -> bool:
+    """Whether this process and a cluster speak on loopback only, which no other machine reaches.
+
+    A cluster that is there may be on this machine's loopback and on others' networks too: a user
+    says so by `RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=1`. One of our own never is.
+    """
+    if is_embedded(address):
+        return True
+    chosen = {name: os.environ.get(name, value) for name, value in LOOPBACK.items()}
+    return chosen == LOOPBACK and is_loopback(_host_and_port(_named(address))[0])
+
+
+def _named(address: str) -> str:
+    """What `auto` stands for: the cluster that the environment names, or else an embedded one."""
+    return os.environ.get("RAY_ADDRESS", "local") if address == "auto" else address
+
+
+def _host_and_port(address: str) -> tuple[str, str]:
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    return host.strip("[]"), port
+
+
+def refuse_silence(address: str, *, timeout_s: float) -> None:
+    """Look whether a Ray may be there: Ray itself tries for minutes before it says that none is.
+
+    Raises:
+        OSError: nobody answers within `timeout_s` (`TimeoutError`), or somebody else does.
+    """
+    host, port = _host_and_port(_named(address))
+    if not host or not port.isdigit():
+        return
+    with socket.create_connection((host, int(port)), timeout=timeout_s) as line:
+        if os.environ.get("RAY_USE_TLS", "0") != "0":
+            return  # it would want to see a certificate first
+        line.sendall(_HTTP2_HELLO)
+        answer = b""
+        while len(answer) < len(_HTTP2_SETTINGS) and (more := line.recv(64)):
+            answer += more
+        if answer[3:4] != _HTTP2_SETTINGS[3:4]:
+            raise ConnectionError("who answers there is not a Ray cluster")
+
+
+def _local_settings(measure_slots: int) -> dict[str, Any]:
+    from actors.ray_actors import MEASURE
+
+    return {
+        "include_dashboard": False,
+        "log_to_driver": False,
+        "logging_level": logging.ERROR,
+        "object_store_memory": _OBJECT_STORE_BYTES,
+        "resources": {MEASURE: measure_slots},
+    }

@@ -1,0 +1,339 @@
+"""A measurer on Ray: builders compile, runners time, and neither waits for the other."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import ray
+
+from actors.builder import longest_build_s
+from actors.ray_actors import Compiled
+from actors.runner import Learned, longest_learn_s, longest_run_s
+from cluster.ray_workers.ray_pool import Done, RayPool, policy
+from cluster.scaling.pool import Pool
+from cluster.scaling.scaling_policy import Crew, Node
+from tuner.effort import Effort
+from tuner.errors import TunerError
+from tuner.options import DEVICE_WAIT_S
+from tuner.record import Measurement, Provenance, Record, Status, Trial
+from tuner.task import Instance
+from tuner.utilisation import BUILDER, RUNNER, Utilisation
+
+_GRACE_S = 45.0
+"""What a worker gets beyond its own deadlines before it counts as hung itself."""
+_BUILT_AHEAD = 2
+_BUILT_KEPT = 512
+"""Artifacts of some ten kilobytes each, for kernels that will be measured again."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuildJob:
+    """A trial to compile."""
+
+    trial: Trial
+    cutoff_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunJob:
+    """A compiled trial to measure.
+
+    Attributes:
+        artifact: reference to the compiled program, which the driver never fetches.
+        compiled: what its builder said of it.
+    """
+
+    trial: Trial
+    cutoff_s: float | None
+    artifact: Any
+    compiled: Compiled
+
+
+@dataclass(frozen=True, slots=True)
+class Starters:
+    """Make the actor of a worker's name.
+
+    Attributes:
+        stop: ends one at once.
+        suspect: told of the machine of each that is lost.
+        unlike: told of each machine whose device is not the one that the run measures on.
+    """
+
+    builder: Callable[[str], Any]
+    runner: Callable[[str], Any]
+    stop: Callable[[Any], None] = ray.kill
+    suspect: Callable[[str], None] = lambda node: None
+    unlike: Callable[[str], None] = lambda node: None
+
+
+@dataclass(frozen=True, slots=True)
+class Leases:
+    """How long workers may hold their jobs, time that their machines are frozen not counted.
+
+    Attributes:
+        learn_s: to make the reference of a task.
+    """
+
+    build_s: float
+    run_s: float
+    learn_s: float
+
+    @classmethod
+    def of(cls, effort: Effort) -> Leases:
+        """No shorter than the workers' own deadlines: who keeps those is never lost."""
+        return cls(
+            longest_build_s(effort.build_deadline_s) + _GRACE_S,
+            longest_run_s(effort.run_deadline_s) + _GRACE_S,
+            longest_learn_s(effort.reference_deadline_s) + _GRACE_S,
+        )
+
+
+class RayMeasurer:
+    """Builds on builder actors and measures on runner actors.
+
+    Args:
+        device: that is measured on; empty is that of the first runner that is ready.
+        device_wait_s: how long to wait for a machine that has room for a worker.
+        leases: None is what the effort's deadlines take.
+        utilisation: told of what becomes of each worker.
+        wall: seconds since the epoch, for records.
+    """
+
+    def __init__(
+        self,
+        starters: Starters,
+        *,
+        effort: Effort,
+        device: str = "",
+        device_wait_s: float = DEVICE_WAIT_S,
+        leases: Leases | None = None,
+        utilisation: Utilisation | None = None,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._effort = effort
+        limits = policy(device_wait_s)
+        self._attempts = limits.attempts
+        self._wall = wall
+        self._built: OrderedDict[tuple[str, str], tuple[Any, Compiled]] = OrderedDict()
+        self._artifacts: dict[int, Any] = {}
+        self._refused: list[Record] = []
+        self._device, self._unlike = device, starters.unlike
+        self._toolchain: str | None = None
+        leases = leases or Leases.of(effort)
+        self._builders: RayPool[BuildJob] = RayPool(
+            Pool(BUILDER, lambda job: leases.build_s, limits),
+            start=starters.builder,
+            beat=lambda actor: actor.beat.remote(),
+            leave=lambda actor: actor.leave.remote(),
+            stop=starters.stop,
+            suspect=starters.suspect,
+            call=self._call_build,
+            worked_s=_build_s,
+            utilisation=utilisation,
+        )
+        self._runners: RayPool[RunJob] = RayPool(
+            Pool(RUNNER, lambda job: leases.run_s, limits, _needs, leases.learn_s),
+            start=starters.runner,
+            beat=lambda actor: actor.beat.remote(),
+            leave=lambda actor: actor.leave.remote(),
+            stop=starters.stop,
+            suspect=starters.suspect,
+            refuses=self._other_device,
+            call=self._call_run,
+            prepare=self._call_learn,
+            unprepared=_no_reference,
+            worked_s=_run_s,
+            utilisation=utilisation,
+        )
+
+    def resize(self, crew: Crew, machines: Sequence[str] = ()) -> None:
+        """Change how many workers there should be; see `RayPool.resize`."""
+        self._builders.resize(crew.builders, machines)
+        self._runners.resize(crew.runners, machines)
+
+    def on_nodes(self, nodes: Sequence[Node]) -> None:
+        """Take in which machines there are."""
+        self._builders.on_nodes(nodes)
+        self._runners.on_nodes(nodes)
+
+    @property
+    def queues(self) -> Mapping[str, int]:
+        """Jobs that wait for a worker, by kind of worker."""
+        return {BUILDER: self._builders.state.waiting, RUNNER: self._runners.state.waiting}
+
+    @property
+    def ready(self) -> Mapping[str, int]:
+        """Workers that can take jobs, by kind."""
+        return {BUILDER: self._builders.state.ready, RUNNER: self._runners.state.ready}
+
+    def free(self) -> int:
+        """Trials that would keep builders busy and a few built programs waiting."""
+        runners, builders = self._runners.state, self._builders.state
+        if not runners.ready or not builders.ready:
+            return 0
+        wanted = builders.ready + runners.ready * (1 + _BUILT_AHEAD)
+        return max(0, wanted - builders.load - runners.load)
+
+    def submit(self, trials: Sequence[Trial], cutoff_s: float | None = None) -> None:
+        """Take trials; a finalist, or a kernel for another shape, is not built again."""
+        for trial in trials:
+            if error := self._runners.state.refused(_reference_of(trial)):
+                self._refused.append(self._unchecked(trial, error))
+                continue
+            artifact = self._built.get((trial.task_key, trial.candidate.key))
+            if artifact is not None:
+                self._built.move_to_end((trial.task_key, trial.candidate.key))
+                self._runners.submit(RunJob(trial, cutoff_s, *artifact))
+            else:
+                self._builders.submit(BuildJob(trial, cutoff_s))
+
+    def collect(self, timeout_s: float) -> list[Record]:
+        """Records that are ready, waiting at most `timeout_s` for the first.
+
+        Raises:
+            TunerError: no builder or no runner will ever start.
+        """
+        refs = [*self._builders.pending(), *self._runners.pending()]
+        records, self._refused = self._refused, []
+        if records:
+            timeout_s = 0.0
+        if refs:
+            ray.wait(refs, num_returns=1, timeout=timeout_s, fetch_local=False)
+        else:
+            time.sleep(timeout_s)
+        records += [
+            record
+            for built in self._builders.step()
+            if (record := self._take_built(built)) is not None
+        ]
+        records += [
+            record for ran in self._runners.step() if (record := self._take_run(ran)) is not None
+        ]
+        for pool in (self._builders.state, self._runners.state):
+            if pool.broken:
+                raise TunerError(pool.broken)
+        return records
+
+    def toolchain(self) -> str | None:
+        """See `tuner.measure.Measurer`: that of the runner that became ready last."""
+        return self._toolchain
+
+    def close(self) -> None:
+        """Stop the workers; trials in flight are dropped."""
+        self._builders.close()
+        self._runners.close()
+
+    def _other_device(self, about: Any) -> str:
+        """Why a runner is none for this run: timings of unlike devices cannot be compared."""
+        self._device = self._device or about.device
+        if about.device == self._device:
+            self._toolchain = about.toolchain
+            return ""
+        self._unlike(about.node)
+        return f"its device is {about.device}"
+
+    def _call_build(self, actor: Any, job: BuildJob) -> Any:
+        outcome, artifact = actor.build.remote(
+            job.trial.task_key, job.trial.candidate, self._effort.build_deadline_s
+        )
+        self._artifacts[id(job)] = artifact
+        return outcome
+
+    def _call_run(self, actor: Any, job: RunJob) -> Any:
+        timing = self._effort.timing_of(job.trial)
+        return actor.run.remote(
+            job.trial.task_key,
+            job.artifact,
+            job.compiled.sha256,
+            timing,
+            job.cutoff_s,
+            self._effort.run_deadline_s,
+            job.trial.instance,
+        )
+
+    def _call_learn(self, actor: Any, job: RunJob) -> Any:
+        key, instance = _reference_of(job.trial)
+        return actor.learn.remote(key, instance, self._effort.reference_deadline_s)
+
+    def _take_built(self, done: Done[BuildJob]) -> Record | None:
+        """Pass a built trial on to the runners, or give the record of one that failed."""
+        job = done.job
+        artifact = self._artifacts.pop(id(job), None)
+        if done.lost:
+            return self._lost(done, job.trial)
+        if isinstance(done.value, Measurement):
+            return self._record(job.trial, done.value, done, attempt=done.attempt)
+        if job.trial.rung > 0 or job.trial.instance:  # there are more trials of it to come
+            self._built[job.trial.task_key, job.trial.candidate.key] = (artifact, done.value)
+            while len(self._built) > _BUILT_KEPT:
+                self._built.popitem(last=False)
+        job_to_run = RunJob(job.trial, job.cutoff_s, artifact, done.value)
+        self._runners.submit(job_to_run, attempt=done.attempt)
+        return None
+
+    def _take_run(self, done: Done[RunJob]) -> Record | None:
+        """The record of a trial; None if its artifact is lost and it is built once more."""
+        job = done.job
+        # Where others could make it, it was only this trial that found nobody who could.
+        if done.unprepared and self._runners.state.refused(_reference_of(job.trial)):
+            return self._unchecked(job.trial, done.lost)
+        missing = done.missing or (done.value is None and not done.lost)
+        if missing and done.attempt < self._attempts:
+            self._built.pop((job.trial.task_key, job.trial.candidate.key), None)
+            self._builders.submit(BuildJob(job.trial, job.cutoff_s), attempt=done.attempt + 1)
+            return None
+        if missing or done.lost:
+            return self._lost(done, job.trial)
+        measurement = replace(done.value, build_s=job.compiled.build_s)
+        return self._record(job.trial, measurement, done, attempt=done.attempt)
+
+    def _lost(self, done: Done[Any], trial: Trial) -> Record:
+        why = done.lost or "its artifact was not what was built"
+        measurement = Measurement(Status.LOST, error=why)
+        return self._record(trial, measurement, done, attempt=done.attempt)
+
+    def _unchecked(self, trial: Trial, error: str) -> Record:
+        measurement = Measurement(Status.UNCHECKED, error=error)
+        return Record(trial, measurement, time_s=self._wall())
+
+    def _record(
+        self, trial: Trial, measurement: Measurement, done: Done[Any], *, attempt: int
+    ) -> Record:
+        about = done.about
+        device, toolchain = ("", "") if about is None else (about.device, about.toolchain)
+        provenance = Provenance(done.worker, device, toolchain)
+        return Record(trial, measurement, provenance, attempt, self._wall())
+
+
+def _build_s(outcome: Compiled | Measurement) -> float:
+    """Seconds of building in a builder's answer, good or bad."""
+    return outcome.build_s
+
+
+def _reference_of(trial: Trial) -> tuple[str, Instance]:
+    """What a runner must have before it can check a trial: its task's reference on its shape."""
+    return trial.task_key, trial.instance
+
+
+def _needs(job: RunJob) -> tuple[str, Instance]:
+    return _reference_of(job.trial)
+
+
+def _no_reference(answer: Learned | Measurement | None) -> str:
+    """Why a runner has no reference, in its answer."""
+    if isinstance(answer, Learned):
+        return f"reference output: {answer.error}" if answer.error else ""
+    if answer is None or answer.status is not Status.UNCHECKED:
+        return ""
+    return answer.error
+
+
+def _run_s(answer: Learned | Measurement | None) -> float | None:
+    """Seconds of running in a runner's answer."""
+    if isinstance(answer, Learned):
+        return answer.learn_s
+    return answer.run_s if answer is not None else None

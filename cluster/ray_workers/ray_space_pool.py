@@ -1,0 +1,122 @@
+"""A space pool on Ray."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import ray
+
+from cluster.ray_workers.ray_pool import RayPool, policy
+from cluster.scaling.pool import Pool
+from cluster.scaling.scaling_policy import Node
+from tuner.candidate import Draft
+from tuner.errors import TunerError
+from tuner.measure import Evaluated
+from tuner.options import DEVICE_WAIT_S
+from tuner.utilisation import SPACE, Utilisation
+
+Batch = tuple[Draft, ...]
+
+BATCH_SIZE = 8
+BATCH_DEADLINE_S = 60.0
+_BATCHES_AHEAD = 2
+
+
+class RaySpacePool:
+    """Evaluates drafts on space workers, in small batches.
+
+    Args:
+        start: makes the actor of a worker's name.
+        device_wait_s: how long to wait for a machine that has room for a worker.
+        suspect: told of the machine of each worker that is lost.
+        utilisation: told of what becomes of each of them.
+    """
+
+    def __init__(
+        self,
+        start: Callable[[str], Any],
+        *,
+        device_wait_s: float = DEVICE_WAIT_S,
+        suspect: Callable[[str], None] = lambda node: None,
+        utilisation: Utilisation | None = None,
+    ) -> None:
+        self._model: tuple[int, bytes] = (0, b"")
+        self._out = 0
+        self._pool: RayPool[Batch] = RayPool(
+            # A crash is tried again draft by draft: the lease covers that too.
+            Pool(
+                SPACE,
+                lambda batch: 60.0 + BATCH_DEADLINE_S * (1 + len(batch)),
+                policy(device_wait_s),
+            ),
+            start=lambda name: self._with_model(start(name)),
+            call=lambda actor, batch: actor.evaluate.remote(batch, BATCH_DEADLINE_S),
+            beat=lambda actor: actor.beat.remote(),
+            leave=lambda actor: actor.leave.remote(),
+            suspect=suspect,
+            worked_s=lambda answer: float(answer[1]),
+            utilisation=utilisation,
+        )
+
+    def resize(self, workers: int, machines: Sequence[str] = ()) -> None:
+        """Change how many workers there should be; see `RayPool.resize`."""
+        self._pool.resize(workers, machines)
+
+    def on_nodes(self, nodes: Sequence[Node]) -> None:
+        """Take in which machines there are."""
+        self._pool.on_nodes(nodes)
+
+    @property
+    def ready(self) -> int:
+        """Workers that can take drafts."""
+        return self._pool.state.ready
+
+    def free(self) -> int:
+        """Drafts that would keep the workers busy a little ahead."""
+        return max(0, self._pool.state.ready * BATCH_SIZE * _BATCHES_AHEAD - self._out)
+
+    def submit(self, drafts: Sequence[Draft]) -> None:
+        """Take drafts."""
+        self._out += len(drafts)
+        for batch in _batches(drafts):
+            self._pool.submit(batch)
+
+    def collect(self, timeout_s: float) -> list[Evaluated]:
+        """Answers that are ready, waiting at most `timeout_s` for the first.
+
+        Raises:
+            TunerError: no space worker will ever start.
+        """
+        if timeout_s > 0 and (refs := self._pool.pending()):
+            ray.wait(refs, num_returns=1, timeout=timeout_s, fetch_local=False)
+        answers: list[Evaluated] = []
+        for done in self._pool.step():
+            self._out -= len(done.job)
+            if done.lost:
+                answers += [Evaluated(draft, error=f"lost: {done.lost}") for draft in done.job]
+            else:
+                answers += done.value[0]
+        if self._pool.state.broken:
+            raise TunerError(self._pool.state.broken)
+        return answers
+
+    def use_model(self, version: int, model: bytes) -> None:
+        """Score from now on with this cost model; workers that start later get it too."""
+        self._model = (version, model)
+        self._pool.tell_all(lambda actor: actor.use_model.remote(version, model))
+
+    def _with_model(self, actor: Any) -> Any:
+        """A worker, told of the model there is before it gets its first batch."""
+        version, model = self._model
+        if version:
+            actor.use_model.remote(version, model)
+        return actor
+
+    def close(self) -> None:
+        """Stop the workers."""
+        self._pool.close()
+
+
+def _batches(drafts: Sequence[Draft]) -> list[Batch]:
+    return [tuple(drafts[i : i + BATCH_SIZE]) for i in range(0, len(drafts), BATCH_SIZE)]

@@ -1,0 +1,1 @@
+"""Workers and leases as state machines, and how many there should be. Pure."""

@@ -1,0 +1,1 @@
+"""A search on a cluster: the job, its host, its clients."""

@@ -1,0 +1,181 @@
+"""The search actor of a run, from outside: start it, find it, watch it, stop it.
+
+On a cluster that others share it is detached: it outlives its driver, and a second driver of the
+same run watches the search that is there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cluster.search.naming import NAMESPACE, search_of, searches
+from tuner.errors import TunerError
+from tuner.session.progress import Snapshot
+
+if TYPE_CHECKING:
+    from cluster.search.job import SearchOrder, SearchState
+
+_WATCH_S = 0.5
+_ANSWER_S = 10.0
+_UNREACHABLE_S = 60.0
+"""How long a search may be silent: it is started again within a few seconds, on another machine
+within some twenty."""
+_GONE_S = 30.0
+"""What a search that has ended gets to go."""
+END_GRACE_S = 90.0
+"""What a search gets beyond its deadline, or after it is asked to stop, to end in order."""
+
+
+def find_search(run: Path | str) -> Any | None:
+    """The search that works on a run now; None where none does."""
+    import ray
+
+    name = search_of(run, searches())
+    try:
+        return None if name is None else ray.get_actor(name, namespace=NAMESPACE)
+    except ValueError:  # it has just ended
+        return None
+
+
+def answering_search(run: Path | str) -> tuple[Any, SearchState] | None:
+    """The search of a run and where it is, ended or not; None where there is none.
+
+    One that goes just now is on the cluster's list for a moment longer than it lives.
+
+    Raises:
+        TunerError: it is silent, or dead and still on the list.
+    """
+    until_s = time.monotonic() + _GONE_S
+    while (actor := find_search(run)) is not None:
+        try:
+            return actor, _state(actor)
+        except TunerError:
+            if time.monotonic() > until_s:
+                raise
+        time.sleep(_WATCH_S)
+    return None
+
+
+def search_at_work(run: Path | str) -> Any | None:
+    """The search of a run that has not ended; None where there is none.
+
+    One that has ended answers for some seconds more, and is waited for to go: another can then
+    start in its place.
+
+    Raises:
+        TunerError: it is silent, or does not go.
+    """
+    until_s = time.monotonic() + _GONE_S
+    while (found := answering_search(run)) is not None:
+        actor, state = found
+        if not state.ended:
+            return actor
+        if time.monotonic() > until_s:
+            raise TunerError(f"the search of {run} has ended, but does not go")
+        time.sleep(_WATCH_S)
+    return None
+
+
+def start_search(order: SearchOrder) -> Any:
+    """Start a search on this machine, whose files and clock its order speaks of.
+
+    One without a driver to end with is detached.
+    """
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    from cluster.search.host import SearchActor
+    from cluster.search.job import keep
+
+    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+    alone = {"lifetime": "detached"} if order.driver_pid is None else {}
+    actor = SearchActor.options(
+        name=order.name, namespace=NAMESPACE, scheduling_strategy=here, **alone
+    )
+    return actor.remote(keep(order))
+
+
+def watch_search(
+    actor: Any,
+    watch: Callable[[Snapshot], None] | None,
+    stop: threading.Event,
+    *,
+    known: SearchState | None = None,
+    latest_s: float = float("inf"),
+) -> SearchState:
+    """Watch a search until it ends.
+
+    Args:
+        watch: told how far it is about twice a second.
+        stop: set it to end the search in order.
+        known: where it was just now; one that had ended is not asked again.
+        latest_s: when it must have ended by itself, on the monotonic clock.
+
+    Raises:
+        TunerError: it is gone, or does not end when it should.
+    """
+    import ray
+
+    until_s = latest_s + END_GRACE_S
+    stopping = False
+    while True:
+        state, known = known or _state(actor), None
+        if state.snapshot is not None and watch is not None:
+            watch(state.snapshot)
+        if state.ended:
+            return state  # others may watch it too: it goes by itself
+        if stop.is_set():
+            if not stopping:
+                stopping, until_s = True, min(until_s, time.monotonic() + END_GRACE_S)
+            actor.stop.remote()  # each time: one that was started again has forgotten it
+        if time.monotonic() > until_s:
+            ray.kill(actor)
+            raise TunerError("the search does not end; results so far are in the run folder")
+        if stopping:
+            time.sleep(_WATCH_S)
+        else:
+            stop.wait(_WATCH_S)
+
+
+def stop_search(actor: Any, known: SearchState | None = None) -> SearchState:
+    """End a search in order and wait for it; `known` as in `watch_search`.
+
+    Raises:
+        TunerError: it is gone, or has not ended within `END_GRACE_S`.
+    """
+    stop = threading.Event()
+    stop.set()
+    return watch_search(actor, None, stop, known=known)
+
+
+def _state(actor: Any) -> SearchState:
+    """Where a search is, asked again while it is being started again.
+
+    Raises:
+        TunerError: it is gone for good, or silent for too long.
+    """
+    import ray
+    from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayError
+
+    until_s = time.monotonic() + _UNREACHABLE_S
+    while True:
+        try:
+            with contextlib.suppress(ActorUnavailableError, GetTimeoutError):
+                state: SearchState = ray.get(actor.state.remote(), timeout=_ANSWER_S)
+                return state
+        except RayError as error:
+            first = (str(error).strip().splitlines() or ["unknown"])[0]
+            raise TunerError(
+                f"the search process is gone ({first[:120]}); run the same command again to go on"
+            ) from error
+        if time.monotonic() > until_s:
+            raise TunerError(
+                f"the search has not answered for {_UNREACHABLE_S:g} s; "
+                "run the same command again to go on"
+            )
+        time.sleep(_WATCH_S)

@@ -1,0 +1,347 @@
+"""The search actor: hosts a run's session, and is the only writer of its store.
+
+The session's loop has a thread of its own, so that the actor still answers. Everything it knows
+comes from its order and the run folder: Ray may start it again at any time. On a cluster that
+others share it does not depend on the driver that ordered it, which may come and go; it ends by
+itself soon after its session has.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import ray
+
+from actors.chunked_args import in_pieces
+from actors.quiet_lock import Quiet
+from actors.ray_actors import MEASURE, WorkerPlace, actor_class
+from cluster.ray_workers.elastic import ElasticMeasurer
+from cluster.ray_workers.metrics import RunMetrics
+from cluster.ray_workers.nodes import NodeWatch
+from cluster.ray_workers.ray_measurer import RayMeasurer, Starters
+from cluster.ray_workers.ray_space_pool import RaySpacePool
+from cluster.scaling.scaling_policy import GPU, Cluster, Need, amount
+from cluster.search.job import SearchOrder, SearchState, kept
+from cluster.search.naming import run_name, searches, share_of_cpus, share_of_devices
+from tuner.cost_models.learner import ProcessLearner
+from tuner.errors import TunerError
+from tuner.files.own_folder import own_folder
+from tuner.kernel_set import KernelSet
+from tuner.report.winners import winning_lines
+from tuner.runs.folder import RunFolder
+from tuner.runs.lock import RunLock
+from tuner.runs.remote import open_store, run_place, run_uuid
+from tuner.search.registry import search_maker
+from tuner.search.transfer import Seeds
+from tuner.session.durable_observer import AfterDurable
+from tuner.session.observer import Observer
+from tuner.session.progress import Snapshot
+from tuner.session.session import Limits, Machines, Session
+from tuner.storage.base import RecordStore
+from tuner.storage.segments.store import SegmentStore
+from tuner.task import Task
+from tuner.tracking.tracker import RunStatus, SpoolObserver, TrackerProcess
+from tuner.utilisation import SPACE, Utilisation
+
+_TRACKING_S = 15.0
+_TRACKING_LOCAL_S = 60.0
+"""MLflow makes its database before the first entry, which takes tens of seconds on a busy
+machine; a server may be gone, a database on this machine is only slow."""
+_TRACKING_WHEN_CUT_SHORT_S = 8.0
+_GOODBYE_S = 3.0
+"""How long it answers after somebody was told of its end: others may watch it too."""
+_LINGER_S = 60.0
+"""How long one that outlives its driver waits for somebody to ask how it ended."""
+_QUIET = Path("quiet")
+"""In what all runs of this user share on a node."""
+_FRUITLESS = 5
+"""Deaths in a row without a single record in between, after which it is not started again."""
+
+
+class SearchHost:
+    """Runs one session on a thread. A plain class: `SearchActor` is it on Ray.
+
+    Args:
+        kept_order: the file that `cluster.search.job.keep` wrote.
+    """
+
+    def __init__(self, kept_order: Path) -> None:
+        self._order = order = kept(kept_order)
+        self._session: Session | None = None
+        self._stop = threading.Event()
+        self._ended = self._error = self._trace = ""
+        self._warnings: list[str] = []
+        self._told = threading.Event()
+        self._metrics = RunMetrics(order.run.name)
+        self._thread = threading.Thread(target=self._work, name="session", daemon=True)
+        self._thread.start()
+
+    def state(self) -> SearchState:
+        """Where the search is."""
+        session = self._session
+        if self._ended:
+            self._told.set()
+        return SearchState(
+            session.snapshot() if session is not None else None,
+            self._ended,
+            self._error,
+            self._trace,
+            tuple(self._warnings),
+        )
+
+    def stop(self) -> None:
+        """End the session in order."""
+        self._stop.set()
+        if self._session is not None:
+            self._session.stop()
+
+    def _work(self) -> None:
+        try:
+            ended = self._run()
+        except TunerError as error:
+            self._error, self._trace = str(error), traceback.format_exc()
+            ended = "failed"
+        except Exception as error:  # the thread's border: a bug must reach the driver
+            self._error = f"{type(error).__name__}: {error}"
+            self._trace = traceback.format_exc()
+            ended = "failed"
+        self._ended = ended
+        if self._order.driver_pid is None:
+            self._told.wait(_LINGER_S)
+            time.sleep(_GOODBYE_S)
+            ray.kill(ray.get_runtime_context().current_actor)
+
+    def _run(self) -> str:
+        order, run = self._order, RunFolder(self._order.run)
+        lock = RunLock(run.lock, serves=order.driver_pid)
+        with lock, contextlib.closing(open_store(run, order.url)) as store:
+            _log_to(run.log)
+            _refuse_to_die_again(store)
+            store.put_tasks(order.tasks, {k: c.key for k, c in order.defaults.items()})
+            with self._tracked(run, store) as observer, self._machines(run) as machines:
+                self._session = Session(
+                    order.tasks,
+                    order.defaults,
+                    machines=machines,
+                    store=store,
+                    limits=Limits(order.trials, order.deadline_s, order.finalists_s),
+                    effort=order.effort,
+                    make_search=search_maker(
+                        order.strategy,
+                        lambda task: order.seeds.get(task.key, Seeds()),
+                        max_kernels=order.max_kernels,
+                    ),
+                    seed=order.seed,
+                    observers=[_in_time(each, store) for each in (observer, self._metrics)],
+                )
+                if self._stop.is_set():
+                    self._session.stop()
+                ended = self._session.run()
+                self._warnings += self._session.left_out
+                return ended
+
+    @contextlib.contextmanager
+    def _tracked(self, run: RunFolder, store: RecordStore) -> Iterator[Observer]:
+        """Tracking around a session: whatever becomes of it, MLflow hears how it ended."""
+        order = self._order
+        try:
+            spool = SpoolObserver(
+                run.root, name=run.root.name, params=order.facts, new_uuid=_new_uuid(order, run)
+            )
+        except OSError as error:
+            raise TunerError(f"cannot write to {run.root}: {error.strerror}") from error
+        quiet = _quiet(order)
+        tracker = TrackerProcess.start(run.root, order.tracking_uri)
+        status = RunStatus.FAILED
+        try:
+            if quiet is not None and tracker.pid is not None:
+                quiet.register(tracker.pid)
+            yield _CatchingUp(spool, store)
+            status = RunStatus.KILLED if self._stop.is_set() else RunStatus.FINISHED
+        finally:
+            spool.close(status)
+            outcome = tracker.finish(self._patience_s(status))
+            if outcome.warning:
+                self._warnings.append(outcome.warning)
+
+    def _patience_s(self, status: RunStatus) -> float:
+        """How long the end waits for MLflow."""
+        if status is not RunStatus.FINISHED:
+            return _TRACKING_WHEN_CUT_SHORT_S
+        uri = self._order.tracking_uri
+        return _TRACKING_LOCAL_S if not uri or uri.startswith("sqlite:") else _TRACKING_S
+
+    @contextlib.contextmanager
+    def _machines(self, run: RunFolder) -> Iterator[Machines]:
+        """Workers on the cluster and a learner beside the session, for the length of a block."""
+        order, place = self._order, _place(self._order, run)
+        tasks = in_pieces(order.tasks)
+        watch = NodeWatch()
+        needs = _runner_needs(order.cpu_target, watch.look())
+
+        def start(kind: str, name: str, **needs: Any) -> Any:
+            options = {**needs, **watch.avoid(unlike=kind == "runner")}
+            return actor_class(kind).options(**options).remote(name, place, *tasks)
+
+        starters = Starters(
+            builder=lambda name: start("builder", name),
+            runner=lambda name: start("runner", name, **needs),
+            suspect=watch.suspect,
+            unlike=watch.unlike,
+        )
+        utilisation = Utilisation()
+        with contextlib.ExitStack() as stack:
+            learner = stack.enter_context(contextlib.closing(_learner(order, run)))
+            builders_and_runners = RayMeasurer(
+                starters,
+                effort=order.effort,
+                device=order.device,
+                device_wait_s=order.device_wait_s,
+                utilisation=utilisation,
+            )
+            stack.callback(builders_and_runners.close)
+            space_pool = RaySpacePool(
+                lambda name: start("space", name),
+                device_wait_s=order.device_wait_s,
+                suspect=watch.suspect,
+                utilisation=utilisation,
+            )
+            stack.callback(space_pool.close)
+            measurer = ElasticMeasurer(
+                builders_and_runners,
+                space_pool,
+                look=watch.look,
+                need=self._need,
+                each_look=lambda: self._metrics.on_pools(
+                    {**builders_and_runners.ready, SPACE: space_pool.ready},
+                    builders_and_runners.queues,
+                ),
+            )
+            yield Machines(measurer, space_pool, learner, utilisation)
+
+    def _need(self) -> Need:
+        """What the run would use now."""
+        order, session = self._order, self._session
+        left = session.snapshot().trials_left if session is not None else order.trials
+        device = MEASURE if order.cpu_target else GPU
+        names = searches()
+        return Need(
+            device,
+            left,
+            order.devices,
+            of_devices=share_of_devices(order.name, names),
+            of_cpus=share_of_cpus(order.name, names),
+        )
+
+
+class _CatchingUp:
+    """A spool observer that first says what an earlier session stored but did not say, and at the
+    end, be it the budget's or a stop, keeps the winners where a dashboard shows them."""
+
+    def __init__(self, spool: SpoolObserver, store: RecordStore) -> None:
+        self._spool = spool
+        self._store = store
+        self._sets: dict[str, KernelSet] = {}
+        self.on_record = spool.on_record
+        self.on_model = spool.on_model
+        self.on_snapshot = spool.on_snapshot
+
+    def on_start(self, tasks: Sequence[Task]) -> None:
+        """Announce the tasks, then catch up."""
+        self._spool.on_start(tasks)
+        self._spool.catch_up(self._store.scan())
+
+    def on_kernels(self, task_key: str, chosen: KernelSet) -> None:
+        """Their records are among the best."""
+        self._sets[task_key] = chosen
+        self._spool.on_kernels(task_key, chosen)
+
+    def on_end(self, snapshot: Snapshot) -> None:
+        """Last values, and the best of each task."""
+        self._spool.keep("best.jsonl", winning_lines(self._store, self._sets))
+        self._spool.on_end(snapshot)
+
+
+SearchActor = ray.remote(num_cpus=0, max_restarts=-1)(SearchHost)
+"""Started again by Ray wherever it dies; its calls are not repeated."""
+
+
+def _in_time(observer: Observer, store: RecordStore) -> Observer:
+    """The observer, told of nothing that could still be lost."""
+    return AfterDurable(observer, store) if isinstance(store, SegmentStore) else observer
+
+
+def _new_uuid(order: SearchOrder, run: RunFolder) -> Callable[[], str]:
+    """What the tracker is to know a new run by: of one with a URL the same on each machine."""
+    if not order.url:
+        return lambda: uuid4().hex
+    return lambda: run_uuid(run_place(order.url), run.read_manifest())
+
+
+def _place(order: SearchOrder, run: RunFolder) -> WorkerPlace:
+    quiet = _QUIET if order.cpu_target else None
+    away = Path("runs") / run_name(order.called)
+    return WorkerPlace(quiet=quiet, logs=run.logs, scratch=run.scratch, away=away)
+
+
+def _refuse_to_die_again(store: RecordStore) -> None:
+    """Stop a search that Ray starts again and again only to see it die.
+
+    Raises:
+        TunerError: its latest sessions were all cut off before they gave a record.
+    """
+    latest = store.sessions()[-_FRUITLESS:]
+    if len(latest) < _FRUITLESS or any(span.ended_s is not None for span in latest):
+        return
+    if not any(record.time_s >= latest[0].started_s for record in store.scan()):
+        raise TunerError(
+            f"the search process died {_FRUITLESS} times without a single result: "
+            f"tuner.log in the run folder says what it did last"
+        )
+
+
+def _quiet(order: SearchOrder) -> Quiet | None:
+    return Quiet(own_folder() / _QUIET) if order.cpu_target else None
+
+
+def _runner_needs(cpu_target: bool, cluster: Cluster) -> dict[str, Any]:
+    """What a runner asks of a node: a GPU, or the right to time kernels on its CPU.
+
+    A cluster of fixed size that declares no such right has one runner all the same.
+    """
+    if not cpu_target:
+        return {"num_gpus": 1}
+    declared = cluster.grows or amount(cluster.nodes, MEASURE) >= 1
+    return {"resources": {MEASURE: 1}} if declared else {}
+
+
+def _learner(order: SearchOrder, run: RunFolder) -> ProcessLearner:
+    quiet = _quiet(order)
+    log = run.logs / "learner.log"
+    if quiet is None:
+        return ProcessLearner(seed=order.seed, base=order.base_model, log=log)
+    return ProcessLearner(
+        seed=order.seed,
+        base=order.base_model,
+        log=log,
+        frozen_s=quiet.watch(),
+        on_start=quiet.register,
+    )
+
+
+def _log_to(path: Path) -> None:
+    """Keep this process's log lines in the run folder."""
+    handler = logging.FileHandler(path)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(levelname)s %(message)s"))
+    handler.formatter.converter = time.gmtime  # type: ignore[union-attr]
+    root = logging.getLogger()
+    root.addHandler(handler)
+    root.setLevel(logging.INFO)

@@ -1,0 +1,68 @@
+"""What searches are called in Ray.
+
+The name is made from the run's folder or URL, so that whoever can name the run can find its search,
+and from the device it measures on, so that searches know with whom they share theirs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from cluster.scaling.scaling_policy import Share
+
+NAMESPACE = "tuner"
+_PREFIX = "search-"
+_DEVICE = "@"
+
+
+def run_name(run: Path | str) -> str:
+    """What every machine knows a run by that has this folder or URL."""
+    name = run.rstrip("/") if isinstance(run, str) else str(run.resolve())
+    return _PREFIX + hashlib.sha256(name.encode()).hexdigest()[:16]
+
+
+def search_name(run: Path | str, device: str) -> str:
+    """What the search of a run is called in Ray.
+
+    Args:
+        device: fingerprint of what it measures on, or as much of its beginning as is known.
+    """
+    return f"{run_name(run)}{_DEVICE}{device_name(device)}"
+
+
+def device_name(device: str) -> str:
+    """A fingerprint as a part of names: in small letters, with nothing that needs quoting."""
+    return re.sub(r"[^a-z0-9]+", "-", device.lower()).strip("-")
+
+
+def search_of(run: Path | str, names: Sequence[str]) -> str | None:
+    """The search that works on a run among those there are; None if there is none."""
+    return next((name for name in names if name.partition(_DEVICE)[0] == run_name(run)), None)
+
+
+def share_of_cpus(mine: str, names: Sequence[str]) -> Share:
+    """A search's part of what it shares with all."""
+    return Share(len(names), list(names).index(mine)) if mine in names else Share()
+
+
+def share_of_devices(mine: str, names: Sequence[str]) -> Share:
+    """A search's part of the devices that it measures on."""
+    return share_of_cpus(mine, [name for name in names if _same_device(mine, name)])
+
+
+def _same_device(one: str, other: str) -> bool:
+    """Whether two searches measure on the same devices, as far as their names say."""
+    devices = (f"{name.partition(_DEVICE)[2]}-" for name in (one, other))
+    short, long = sorted(devices, key=len)
+    return long.startswith(short)
+
+
+def searches() -> list[str]:
+    """Names of all searches at work on the cluster, in order."""
+    from ray.util import list_named_actors
+
+    names = (actor["name"] for actor in list_named_actors(all_namespaces=True))
+    return sorted(name for name in names if name and name.startswith(_PREFIX))

@@ -1,0 +1,367 @@
+"""What a task's program is run on: seeded values that show errors, and that it can be run on.
+
+Two draws, of other values and other sizes. The first is wide: integers of their whole type, so
+that one which is read with another sign or saturates is seen; floats that cross what the program
+clips at, and a few so large that what rounds them to integers clips them. The second is moderate,
+so that nothing is clipped. Into both go the edges: zeros, -0.0, the smallest and largest values,
+and the program's own thresholds.
+
+What a program must not be run on decides more: integers that index a tensor stay inside it, those
+that are divided by are positive, sums and products of 32 and 64 bits do not overflow (that is
+undefined where they are signed). Floats of which roots or logarithms are taken and that are divided
+by are positive. What cannot be known from looking is tried: of several ranges, widest first, the
+first that gives no NaN and no infinity is taken, or else that which gives the fewest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from spaces.ir import rewrite, tvm_compat
+from spaces.ir.element_types import is_float, limits_of, numpy_dtype
+
+Array = npt.NDArray[Any]
+
+_WIDE, _MODERATE, _SMALL_INTEGERS = 8.0, 1.0, 4
+_POSITIVE = 0.1
+_OUTLIER = 1e4
+"""Of floats in a wide draw: past 255, which 8-bit values are clipped at, on any scale below 39."""
+_OUTLIERS = 2
+_OUTLIER_TYPES = 1e30
+"""Types whose largest value is below get no outliers: their products would be infinite."""
+_EDGE_SHARE = 4
+"""Edges take one element in so many at most."""
+_LARGEST_THRESHOLD = 1e30
+"""What is beyond is no threshold but stands for infinity."""
+_SHIFTS = 8
+_ROOTS = ("sqrt", "rsqrt", "log", "log2", "log10", "pow")
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """A parameter of a tensor program.
+
+    Attributes:
+        written: the program stores to it: an output.
+        bound: for integers that index tensors, the smallest extent they index; 0 for others.
+        positive: it is divided by, or roots or logarithms are taken of it.
+        most: for integers, the largest size with which nothing overflows.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    written: bool
+    bound: int = 0
+    positive: bool = False
+    most: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Where values are drawn from.
+
+    Attributes:
+        size: of the largest float.
+        low: the smallest float, of those that need not be positive.
+        integers: size of the largest integer; 0 is as large as the argument allows.
+        outliers: whether some floats are far larger.
+    """
+
+    size: float
+    low: float
+    integers: int = 0
+    outliers: bool = False
+
+
+def ranges(function: Any) -> tuple[tuple[Range, ...], tuple[Range, ...]]:
+    """Of both draws, those to try."""
+    wide = max(_WIDE, 2 * max(_thresholds(function), default=0.0))
+    few = _SMALL_INTEGERS
+    last = (
+        Range(_MODERATE, -_MODERATE, few),
+        Range(_MODERATE, _POSITIVE, few),
+    )
+    first = (
+        Range(wide, -wide, outliers=True),
+        Range(wide, -wide),
+        Range(_WIDE, -_WIDE),
+        Range(_WIDE, _POSITIVE),
+        *last,
+    )
+    return first, (Range(_MODERATE, -_MODERATE, 16), *last)
+
+
+def draw(
+    args: Sequence[Argument], seed: str, values: Range, thresholds: Sequence[float] = ()
+) -> list[Array]:
+    """Contents of every argument, outputs too."""
+    digest = hashlib.sha256(seed.encode()).digest()
+    random = np.random.default_rng(int.from_bytes(digest[:8], "big"))
+    return [_drawn(arg, random, values, thresholds) for arg in args]
+
+
+def _drawn(
+    arg: Argument, random: np.random.Generator, values: Range, thresholds: Sequence[float]
+) -> Array:
+    if is_float(arg.dtype):
+        return _floats(arg, random, values, thresholds)
+    dtype = numpy_dtype(arg.dtype)
+    if dtype.kind == "b":
+        return np.asarray(random.integers(0, 2, arg.shape)).astype(dtype)
+    low, high = _integer_limits(arg, values.integers)
+    drawn = np.asarray(random.integers(low, high, arg.shape, endpoint=True))
+    if not arg.bound:
+        edges = (*_integer_limits(arg, 0), min(max(0, low), high), low, high)
+        _place(drawn, dict.fromkeys(edges), random)
+    return drawn.astype(dtype)
+
+
+def _integer_limits(arg: Argument, size: int) -> tuple[int, int]:
+    """The smallest and the largest value of integers; a size of 0 is no limit."""
+    if arg.bound:
+        return 0, arg.bound - 1
+    bits, unsigned = tvm_compat.element_bits(arg.dtype), arg.dtype.startswith("uint")
+    most = (1 << bits) - 1 if unsigned else (1 << (bits - 1)) - 1
+    least = 0 if unsigned else -most - 1
+    if size and unsigned:
+        size *= 2  # as many values as where half of them are negative
+    size = min(size or arg.most, arg.most)
+    return 1 if arg.positive else max(-size, least), min(size, most)
+
+
+def _floats(
+    arg: Argument, random: np.random.Generator, values: Range, thresholds: Sequence[float]
+) -> Array:
+    low = max(values.low, _POSITIVE) if arg.positive else values.low
+    wide = np.float64 if arg.dtype == "float64" else np.float32
+    drawn = np.asarray(random.random(arg.shape, dtype=wide) * wide(values.size - low) + wide(low))
+    edges = [low, values.size]
+    if low < 0:
+        edges += [0.0, -0.0, *(sign * t for t in thresholds for sign in (1, -1))]
+    _place(drawn, [e for e in edges if low <= e <= values.size], random)
+    if values.outliers and float(limits_of(arg.dtype).max) > _OUTLIER_TYPES:
+        signs = [_OUTLIER if i % 2 or arg.positive else -_OUTLIER for i in range(_OUTLIERS)]
+        _place(drawn, signs, random)
+    return drawn.astype(numpy_dtype(arg.dtype))
+
+
+def _place(array: Array, edges: Iterable[Any], random: np.random.Generator) -> None:
+    """Put values somewhere, no more than leave most of the others."""
+    chosen = list(edges)[: array.size // _EDGE_SHARE]
+    where = random.choice(array.size, len(chosen), replace=False)
+    array.reshape(-1)[where] = np.array(chosen, array.dtype)
+
+
+def arguments(function: Any) -> tuple[Argument, ...]:
+    """Parameters of a PrimFunc.
+
+    Raises:
+        ValueError: one is no tensor, or its shape is not known.
+    """
+    program = _Program(function)
+    written = written_positions(function)
+    bounds, positive = program.index_bounds(), program.positive()
+    found = []
+    for i, param in enumerate(function.params):
+        shape = tvm_compat.param_shape(param)
+        if shape is None or not all(isinstance(n, int) for n in shape):
+            raise ValueError(f"parameter {param.name} is no tensor of known shape")
+        dims = tuple(int(n) for n in shape)
+        dtype = tvm_compat.param_dtype(param)
+        most = 0 if is_float(dtype) else program.largest_integer(tvm_compat.element_bits(dtype))
+        argument = Argument(
+            str(param.name), dims, dtype, i in written, bounds.get(i, 0), i in positive, most
+        )
+        found.append(argument)
+    return tuple(found)
+
+
+def thresholds_of(function: Any) -> tuple[float, ...]:
+    """Sizes of the floats that a program compares with, as the 6 of ReLU6."""
+    return tuple(sorted(set(_thresholds(function))))[-2:]
+
+
+def written_positions(function: Any) -> set[int]:
+    """Positions of the parameters that a PrimFunc stores to."""
+    import tvm
+    import tvm_ffi
+
+    stored: list[Any] = []
+    visit = (tvm.tirx.BufferStore, lambda store: stored.append(store.buffer))
+    tvm_ffi.structural_walk(function.body, visit)
+    for block in tvm_compat.sblocks(function):
+        stored += [region.source for region in block.writes]
+    return {i for i, p in enumerate(function.params) if any(p.same_as(b) for b in stored)}
+
+
+def _thresholds(function: Any) -> list[float]:
+    """Floats that values are compared with.
+
+    Of values that were multiplied or divided only small ones: what a scale makes of the rest is
+    not known, and clipping all of them would hide more than it shows.
+    """
+    from tvm import tirx
+    from tvm.ir import Call
+
+    found: list[float] = []
+    scaled: list[Any] = []
+
+    def compare(node: Any) -> None:
+        for operand in (node.a, node.b):
+            if isinstance(operand, tirx.FloatImm):
+                found.append(abs(float(operand.value)))
+
+    def scale(node: Any) -> None:
+        if is_float(str(node.ty.dtype)):
+            scaled.append(node)
+
+    kinds = (tirx.Max, tirx.Min, tirx.LT, tirx.LE, tirx.GT, tirx.GE)
+    _walk(function.body, (kinds, compare), ((tirx.Mul, tirx.Div, Call), scale))
+    most = 2 * _WIDE if scaled else _LARGEST_THRESHOLD
+    return [value for value in found if 0 < value <= most]
+
+
+class _Program:
+    """Where the parameters of a program go."""
+
+    def __init__(self, function: Any) -> None:
+        import tvm
+        from tvm import tirx
+
+        self._function = function
+        self._stores: list[Any] = []
+        self._indexed: list[tuple[Any, int]] = []
+
+        def access(node: Any, buffer: Any) -> None:
+            extents = tvm_compat.param_dims(buffer) or ()
+            for index, extent in zip(node.indices, extents, strict=False):
+                self._indexed.append((index, tvm_compat.known_int(extent) or 1))
+
+        def store(node: Any) -> None:
+            self._stores.append(node)
+            access(node, node.buffer)
+
+        loads = (tvm.ir.TensorLoad, lambda load: access(load, load.source))
+        _walk(function.body, loads, (tirx.BufferStore, store))
+
+    def index_bounds(self) -> dict[int, int]:
+        """For each parameter whose elements index a tensor, by themselves or by way of others:
+        the smallest extent that they index."""
+        bounds: dict[int, int] = {}
+        sources = [(_loaded(index), extent) for index, extent in self._indexed]
+        sources += [(_loaded(shift), _SHIFTS) for shift in self._seconds("LShift", "RShift")]
+        for tensors, extent in sources:
+            for i in self._trace(tensors, lambda _: True):
+                bounds[i] = min(extent, bounds.get(i, extent))
+        return bounds
+
+    def positive(self) -> set[int]:
+        """Parameters that are divided by, and that roots or logarithms are taken of; by way of
+        others only where these are their sums and products with constants."""
+        found: set[int] = set()
+        for value in (*self._under_roots(), *self._seconds("Div", "Mod", "FloorDiv", "FloorMod")):
+            if not _calls(value):
+                found |= self._trace(_loaded(value), self._is_elementwise)
+        return found
+
+    def largest_integer(self, bits: int) -> int:
+        """Size of integers of which a product of two and the longest sum stay in what holds them:
+        32 bits, or their own type where that is wider. Where nothing is multiplied there is room
+        for a few more terms."""
+        wide = max(bits, 32)
+        if self._multiplies():
+            return math.isqrt((1 << (wide - 2)) // self._terms())
+        return (1 << (wide - 4)) // self._terms()
+
+    def _terms(self) -> int:
+        longest = 1
+        for block in tvm_compat.sblocks(self._function):
+            axes = [axis for axis in block.iter_vars if int(axis.iter_type) == tvm_compat.REDUCED]
+            longest = max(longest, math.prod(tvm_compat.known_int(a.dom.extent) or 1 for a in axes))
+        return longest
+
+    def _multiplies(self) -> bool:
+        from tvm.ir import Call
+        from tvm.tirx import Mul
+
+        found: list[Any] = []
+
+        def look(node: Any) -> None:
+            if not is_float(str(node.ty.dtype)):
+                found.append(node)
+
+        for store in self._stores:
+            _walk(store.value, ((Mul, Call), look))
+        return bool(found)
+
+    def _under_roots(self) -> list[Any]:
+        found: list[Any] = []
+        for call in _calls(self._function.body):
+            name = str(getattr(call.op, "name", "")).rpartition(".")[2]
+            if name in _ROOTS and not (name == "pow" and _is_whole(call.args[1])):
+                found.append(call.args[0])
+        return found
+
+    def _seconds(self, *kinds: str) -> list[Any]:
+        """Right operands of such nodes."""
+        from tvm import tirx
+
+        found: list[Any] = []
+        looked_at = tuple(getattr(tirx, kind) for kind in kinds)
+        _walk(self._function.body, (looked_at, lambda node: found.append(node.b)))
+        return found
+
+    def _trace(self, sources: Sequence[Any], passes: Callable[[Any], bool]) -> set[int]:
+        """Positions of the parameters that tensors are made of, through stores that let pass."""
+        seen: list[Any] = []
+        waiting = list(sources)
+        while waiting:
+            source = waiting.pop()
+            if rewrite.is_among(source, seen):
+                continue
+            seen.append(source)
+            made = [store for store in self._stores if store.buffer.same_as(source)]
+            waiting += [t for store in made if passes(store) for t in _loaded(store.value)]
+        return {i for i, p in enumerate(self._function.params) if rewrite.is_among(p, seen)}
+
+    def _is_elementwise(self, store: Any) -> bool:
+        """Whether a store is no step of a sum and calls nothing."""
+        own = any(store.buffer.same_as(source) for source in _loaded(store.value))
+        return not own and not _calls(store.value)
+
+
+def _is_whole(exponent: Any) -> bool:
+    from tvm.tirx import FloatImm
+
+    return isinstance(exponent, FloatImm) and float(exponent.value).is_integer()
+
+
+def _calls(expression: Any) -> list[Any]:
+    from tvm.ir import Call
+
+    found: list[Any] = []
+    _walk(expression, (Call, found.append))
+    return found
+
+
+def _loaded(expression: Any) -> list[Any]:
+    """The tensors that an expression reads."""
+    from tvm.ir import TensorLoad
+
+    found: list[Any] = []
+    _walk(expression, (TensorLoad, lambda load: found.append(load.source)))
+    return found
+
+
+def _walk(node: Any, *visits: Any) -> None:
+    import tvm_ffi
+
+    tvm_ffi.structural_walk(node, list(visits))

@@ -1,0 +1,397 @@
+"""What expressions err by: the rules of `spaces.check.error_bounds`, one for each kind of node."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spaces.check.shadows import State, Unbounded, load_of, number
+from spaces.ir import tvm_compat
+from spaces.ir.element_types import eps_of, is_float, smallest_of
+
+_CALLS, _ARGUMENTS, _QUOTIENTS, _OPERATIONS = 8.0, 4.0, 2.0, 4.0
+_ROUNDINGS = ("round", "nearbyint", "floor", "ceil", "trunc", "rint")
+_FLAT = ("sin", "cos", "tan")
+_FORMULAS = ("tanh", "sigmoid", "erf", "sinh", "cosh", "asin", "acos", "atan", "asinh", "atanh")
+"""Functions that TVM writes out in their own type, as tanh by exponentials: some operations, and
+near zero the difference of two numbers near 1."""
+_LARGEST = 3e38
+_DEEPEST = 3
+"""Of functions in functions in one expression: each says its argument several times over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Error:
+    """Of an expression: a bound that is computed, and a rounding relative to its own size."""
+
+    drift: Any = None
+    rounding: float = 0.0
+
+    def __bool__(self) -> bool:
+        return self.drift is not None or self.rounding > 0
+
+
+_NONE = Error()
+
+
+class Errors:
+    """Bounds of expressions."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._variables: dict[int, Any] = {}
+        self._depth = 0
+
+    def remember(self, variable: Any) -> Any:
+        """The variable that holds the bound of another."""
+        from tvm.tirx import Var
+
+        known = Var(f"{variable.name}_drift", self._state.wide)
+        self._variables[hash(variable)] = known
+        return known
+
+    def whole(self, value: Any) -> Any | None:
+        """The bound of a value; None where it has no error."""
+        error = self.of(value)
+        if not error:
+            return None
+        rounded = self._rounded(value, error.rounding)
+        if error.drift is None or rounded is None:
+            return rounded if error.drift is None else error.drift
+        return error.drift + rounded
+
+    def of(self, value: Any) -> Error:
+        """What an expression errs by."""
+        kind = kind_of(value)
+        if kind in ("IntImm", "FloatImm", "StringImm"):
+            return _NONE
+        if kind == "TensorLoad":
+            return self._loaded(value)
+        if kind in ("Var", "PrimVar"):
+            known = self._variables.get(hash(value))
+            return _NONE if known is None else Error(known)
+        rule = _RULES.get(kind)
+        if rule is None:
+            raise Unbounded(f"a {kind}")
+        error: Error = rule(self, value)
+        return error
+
+    def is_integral(self, value: Any) -> bool:
+        """Whether a value is a whole number, of whatever type."""
+        kind = kind_of(value)
+        if not is_float(dtype_of(value)) or (kind == "Call" and operator_of(value) in _ROUNDINGS):
+            return True
+        if kind == "FloatImm":
+            return float(value.value).is_integer()
+        if kind == "TensorLoad":
+            return self._state.integral.get(hash(value.source), False)
+        if kind == "Cast":
+            return self.is_integral(value.value)
+        if kind in ("Add", "Sub", "Mul", "Max", "Min"):
+            return self.is_integral(value.a) and self.is_integral(value.b)
+        if kind == "Select":
+            return self.is_integral(value.true_value) and self.is_integral(value.false_value)
+        return False
+
+    def widened(self, value: Any) -> Any:
+        """A value in the type of bounds."""
+        return value.astype(self._state.wide)
+
+    def finite(self, value: Any) -> Any | None:
+        """Like `whole`; 0 where the value is NaN or infinite, for which the same is asked."""
+        from tvm.tirx import Select, max_value
+
+        bound = self.whole(value)
+        if bound is None or not is_float(dtype_of(value)):
+            return bound
+        most = max_value(self._state.wide)
+        return Select(_abs(self.widened(value)) <= most, bound, number(0.0, self._state))
+
+    def _rounded(self, value: Any, rounding: float) -> Any | None:
+        return self._size(value) * number(rounding, self._state) if rounding else None
+
+    def _loaded(self, load: Any) -> Error:
+        shadow = self._state.of(load.source)
+        if shadow is None:
+            return _NONE
+        from tvm.tirx import sqrt
+
+        parts = [load_of(tensor, load.indices) for tensor in shadow.tensors]
+        return Error(shadow.bound(self.widened(load), parts, sqrt, _abs))
+
+    def _let(self, value: Any) -> Error:
+        from tvm.tirx import Let
+
+        bound = self.whole(value.value)
+        known = None if bound is None else self.remember(value.var)
+        inner = self.of(value.body)
+        if inner.drift is None:
+            return inner
+        drift = inner.drift if known is None else Let(known, bound, inner.drift)
+        return Error(Let(value.var, value.value, drift), inner.rounding)
+
+    def _cast(self, value: Any) -> Error:
+        from tvm.ir import Op
+
+        before, after = dtype_of(value.value), dtype_of(value)
+        error = self.of(value.value)
+        if is_float(before) and not is_float(after):
+            return self._stepped(value.value, Op.get("tirx.trunc"))
+        if not is_float(after):
+            return error
+        exact = eps_of(after) <= eps_of(before) if is_float(before) else _holds(after, before)
+        return error if exact else self._result(value, error.drift, error.rounding)
+
+    def _result(self, value: Any, drift: Any, rounding: float = 0.0) -> Error:
+        """What an operation errs by with its own rounding: none of a whole number that is held."""
+        from tvm.tirx import Select
+
+        eps = _eps(value)
+        if not eps or not self.is_integral(value):
+            return Error(drift, rounding + eps)
+        size = self._size(value)
+        zero = number(0.0, self._state)
+        own = Select(size <= number(2 / eps, self._state), zero, size * number(eps, self._state))
+        return Error(_both(drift, own, lambda a, b: a + b), rounding)
+
+    def _sum(self, value: Any) -> Error:
+        drift = _both(self.whole(value.a), self.whole(value.b), lambda a, b: a + b)
+        return self._result(value, drift)
+
+    def _product(self, value: Any) -> Error:
+        a, b = self.of(value.a), self.of(value.b)
+        # Each operand's bound is said once: a product of products would say it twice as often each
+        # time.
+        size = _both(self._size(value.b), b.drift, lambda x, y: x + y)
+        left = None if a.drift is None else a.drift * size
+        right = None if b.drift is None else b.drift * self._size(value.a)
+        drift = _both(left, right, lambda x, y: x + y)
+        return self._result(value, drift, a.rounding + b.rounding)
+
+    def _quotient(self, value: Any) -> Error:
+        a, b = self.of(value.a), self.of(value.b)
+        if not is_float(dtype_of(value)):
+            if b:
+                raise Unbounded("a division by an integer that was rounded")
+            one = number(1.0, self._state)
+            return Error(a.drift / self._size(value.b) + one) if a else _NONE
+        right = None if b.drift is None else b.drift * self._size(value)
+        drift = _both(a.drift, right, lambda x, y: x + y)
+        drift = None if drift is None else drift / self._size(value.b)
+        return Error(drift, a.rounding + b.rounding + _QUOTIENTS * _eps(value))
+
+    def _remainder(self, value: Any) -> Error:
+        if self.of(value.a) or self.of(value.b):
+            return Error(self._size(value.b))
+        return _NONE
+
+    def _bits(self, value: Any) -> Error:
+        if any(self.of(operand) for operand in (value.a, getattr(value, "b", value.a))):
+            raise Unbounded("bits of what was rounded")
+        return _NONE
+
+    def _shifted(self, value: Any) -> Error:
+        places = tvm_compat.known_int(value.b)
+        error = self.of(value.a)
+        if not error:
+            return self._bits(value)
+        if places is None or error.drift is None:
+            raise Unbounded("a shift of what was rounded")
+        one = number(1.0, self._state)
+        return Error(error.drift * number(2.0**-places, self._state) + one)
+
+    def _extreme(self, value: Any) -> Error:
+        from tvm.tirx import Max
+
+        return Error(_both(self.finite(value.a), self.finite(value.b), Max))
+
+    def _comparison(self, value: Any) -> Error:
+        from tvm.tirx import Select
+
+        bound = _both(self.whole(value.a), self.whole(value.b), lambda a, b: a + b)
+        if bound is None:
+            return _NONE
+        apart = _abs(self.widened(value.a) - self.widened(value.b))
+        return Error(Select(apart <= bound, number(1.0, self._state), number(0.0, self._state)))
+
+    def _logic(self, value: Any) -> Error:
+        from tvm.tirx import Max
+
+        operands = (value.a, value.b) if hasattr(value, "b") else (value.a,)
+        drift = None
+        for operand in operands:
+            drift = _both(drift, self.whole(operand), Max)
+        return Error(drift)
+
+    def _select(self, value: Any) -> Error:
+        return self._chosen(value.condition, value.true_value, value.false_value, lazy=False)
+
+    def _chosen(self, condition: Any, left: Any, right: Any, *, lazy: bool) -> Error:
+        from tvm.tirx import Max, Select, if_then_else
+
+        zero = number(0.0, self._state)
+        unsure = self.whole(condition)
+        errors = [self.whole(left), self.whole(right)]
+        if unsure is None and errors == [None, None]:
+            return _NONE
+        a, b = (zero if error is None else error for error in errors)
+        sure = if_then_else(condition, a, b) if lazy else Select(condition, a, b)
+        if unsure is None:
+            return Error(sure)
+        if lazy and any(_reads(side) for side in (left, right)):
+            # The condition may be what keeps an index inside of its tensor.
+            raise Unbounded("what is read only under a condition that may turn out otherwise")
+        apart = _abs(self.widened(left) - self.widened(right))
+        apart = apart + Max(a, b)
+        return Error(Select(unsure > zero, apart, sure))
+
+    def _call(self, value: Any) -> Error:
+        name = operator_of(value)
+        if name == "if_then_else":
+            return self._chosen(*value.args, lazy=True)
+        if name in ("likely", "abs", "fabs"):
+            return self.of(value.args[0])
+        if name in _ROUNDINGS:
+            return self._stepped(value.args[0], value.op)
+        if not is_float(dtype_of(value)):
+            if any(self.of(argument) for argument in value.args):
+                raise Unbounded(f"{name} of what was rounded")
+            return _NONE
+        if name in ("reinterpret", "call_extern", "call_pure_extern", ""):
+            raise Unbounded(name)
+        return self._of_function(value, name)
+
+    def _of_function(self, value: Any, name: str) -> Error:
+        """A function that grows or falls with each of its arguments, or is as flat as a sine."""
+        eps = min(eps_of(dtype_of(value)), eps_of("float32"))
+        arguments = [self.widened(a) if is_float(dtype_of(a)) else a for a in value.args]
+        drift = None
+        for i, argument in enumerate(value.args):
+            if not is_float(dtype_of(argument)) or kind_of(argument) == "FloatImm":
+                continue
+            spread = self._rounded(argument, _ARGUMENTS * eps)
+            spread = _both(self._inside(argument), spread, lambda a, b: a + b)
+            if name in _FLAT:
+                moved = spread + number(_CALLS * eps, self._state)
+            else:
+                moved = self._moved(value.op, arguments, i, spread)
+            drift = _both(drift, moved, lambda a, b: a + b)
+        own = eps_of(dtype_of(value))
+        if name not in _FORMULAS:
+            return Error(drift, _CALLS * eps + own)
+        near_zero = number(own if name != "sigmoid" else smallest_of(dtype_of(value)), self._state)
+        return Error(drift + near_zero, _CALLS * eps + _OPERATIONS * own)
+
+    def _stepped(self, argument: Any, function: Any) -> Error:
+        """A function that is constant but for its steps, of what may lie beside one."""
+        spread = self._inside(argument)
+        if spread is None or self.is_integral(argument):
+            return Error(spread)
+        return Error(self._moved(function, [self.widened(argument)], 0, spread))
+
+    def _inside(self, argument: Any) -> Any | None:
+        """The bound of a function's argument."""
+        if self._depth == _DEEPEST:
+            raise Unbounded("functions of functions of functions")
+        self._depth += 1
+        bound = self.whole(argument)
+        self._depth -= 1
+        return bound
+
+    def _moved(self, function: Any, arguments: Sequence[Any], i: int, spread: Any) -> Any:
+        """By how much a function changes at most where an argument is off by as much as told."""
+        from tvm.tirx import Max, call_intrin
+
+        wide, zero = self._state.wide, number(0.0, self._state)
+
+        def at(argument: Any) -> Any:
+            given = [argument if k == i else a for k, a in enumerate(arguments)]
+            return call_intrin(wide, function, *given)
+
+        def change(x: Any, moved: Any) -> Any:
+            return Max(_abs(at(moved) - at(x)), zero)  # which is 0 at NaN, in TVM
+
+        # Said several times over: TVM 0.27 does not look into a `Let` when it writes bfloat16 out
+        # as integers, and at times binds its variable twice while it simplifies.
+        x = arguments[i]
+        return Max(change(x, x + spread), change(x, x - spread))
+
+    def _size(self, value: Any) -> Any:
+        """How large a value is, never infinite: times no error that is none. What is made of
+        infinity is told apart in the end, see `finite`."""
+        from tvm.tirx import Min, max_value
+
+        if kind_of(value) == "FloatImm":
+            return number(min(abs(float(value.value)), _LARGEST), self._state)
+        size = _abs(self.widened(value))
+        return Min(size, max_value(self._state.wide)) if is_float(dtype_of(value)) else size
+
+
+_RULES: dict[str, Any] = {
+    "Let": Errors._let,
+    "Cast": Errors._cast,
+    "Add": Errors._sum,
+    "Sub": Errors._sum,
+    "Mul": Errors._product,
+    "Div": Errors._quotient,
+    "FloorDiv": Errors._quotient,
+    "Mod": Errors._remainder,
+    "FloorMod": Errors._remainder,
+    "Max": Errors._extreme,
+    "Min": Errors._extreme,
+    "RShift": Errors._shifted,
+    "Select": Errors._select,
+    "Call": Errors._call,
+    **dict.fromkeys(("EQ", "NE", "LT", "LE", "GT", "GE"), Errors._comparison),
+    **dict.fromkeys(("And", "Or", "Not"), Errors._logic),
+    **dict.fromkeys(
+        ("LShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot"), Errors._bits
+    ),
+}
+
+
+def operator_of(call: Any) -> str:
+    """What a call calls, without the dialect: `exp`; empty where it is no operator."""
+    return str(getattr(call.op, "name", "")).rpartition(".")[2]
+
+
+def _reads(expression: Any) -> bool:
+    """Whether an expression reads a tensor."""
+    import tvm_ffi
+    from tvm.ir import TensorLoad
+
+    visit = (TensorLoad, tvm_ffi.VisitInterrupt)
+    return tvm_ffi.structural_walk(expression, visit) is not None
+
+
+def kind_of(node: Any) -> str:
+    """Name of a node's class."""
+    return type(node).__name__
+
+
+def dtype_of(value: Any) -> str:
+    return str(value.ty.dtype)
+
+
+def _holds(after: str, before: str) -> bool:
+    """Whether a float type holds all values of an integer type."""
+    return tvm_compat.element_bits(before) <= round(-math.log2(eps_of(after))) + 1
+
+
+def _both(a: Any, b: Any, join: Any) -> Any:
+    if a is None or b is None:
+        return b if a is None else a
+    return join(a, b)
+
+
+def _eps(value: Any) -> float:
+    dtype = dtype_of(value)
+    return eps_of(dtype) if is_float(dtype) else 0.0
+
+
+def _abs(value: Any) -> Any:
+    from tvm.tirx import abs
+
+    return abs(value)

@@ -1,0 +1,63 @@
+"""Sums of a program in an order that is quick without being clever, on all threads.
+
+An unscheduled matrix product runs down a column of one operand for each element of its result. To
+compute what a program should give, no such patience is needed: with the sums moved outside of the
+last spatial loop, each element still adds up the same terms in the same order. Which thread
+computes an element makes no difference to it either.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from spaces.ir import tvm_compat
+from spaces.ir.guard import refusals
+from spaces.ir.schedules import new_schedule
+
+_ENOUGH = 8
+"""Where the loops but the last have so many steps, they are enough to spread."""
+
+
+def interchanged(module: Any) -> Any:
+    """A module that computes exactly the same, its reductions outside of its innermost loops and
+    its outermost loops in parallel.
+
+    Blocks whose loops are not simply their axes stay as they are, and so do those that may write an
+    element more than once: the last to write it must be the same.
+    """
+    schedule = new_schedule(module)
+    for block in tvm_compat.stage_blocks(schedule):
+        with refusals("a reference whose sums stay inside"):  # slow is right too
+            _interchange(schedule, block)
+    return schedule.mod
+
+
+def _interchange(schedule: Any, block: Any) -> None:
+    kinds = [int(v.iter_type) for v in schedule.get(block).iter_vars]
+    loops = schedule.get_loops(block)
+    if len(loops) != len(kinds):
+        return
+    sums = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == tvm_compat.REDUCED]
+    others = [loop for loop, kind in zip(loops, kinds, strict=True) if kind != tvm_compat.REDUCED]
+    if not others or not _writes_once(schedule.get(block)):
+        return
+    # With few steps before the last loop, that is spread too, and the sums stay inside.
+    inner = others[-1:] if _steps(schedule, others[:-1]) >= _ENOUGH else []
+    outer = others[: len(others) - len(inner)]
+    schedule.reorder(*outer, *sums, *inner)
+    schedule.parallel(schedule.fuse(*outer))
+    if sums and inner:
+        schedule.decompose_reduction(block, sums[0])
+
+
+def _writes_once(block: Any) -> bool:
+    """Whether other elements are written in each step: each axis but those of sums is an index."""
+    long = [v for v in block.iter_vars if tvm_compat.known_int(v.dom.extent) != 1]
+    axes = [v.var for v in long if int(v.iter_type) != tvm_compat.REDUCED]
+    indices = [[dim.min for dim in written.region] for written in block.writes]
+    return all(any(axis.same_as(index) for index in each) for axis in axes for each in indices)
+
+
+def _steps(schedule: Any, loops: list[Any]) -> int:
+    return math.prod(tvm_compat.known_int(schedule.get(loop).extent) or 1 for loop in loops)

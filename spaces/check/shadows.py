@@ -1,0 +1,122 @@
+"""What is kept beside tensors while a program runs, to bound what their elements err by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from spaces.ir import tvm_compat
+from spaces.ir.element_types import eps_of
+
+_SUMS = 2.0
+"""Bound of a sum in an order that nobody knows, see `spaces.check.error_bounds`."""
+_UNDERFLOWS = 2e-19
+"""Of terms that are smaller the squares are none in float32, or next to none."""
+_SMALL = ("float16", "bfloat16", "float8")
+
+
+class Unbounded(Exception):
+    """The program does something whose errors are not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shadow:
+    """What is kept beside a tensor that may come out otherwise.
+
+    Attributes:
+        drift: tensor of what its elements err by, but for the order of a sum.
+        squares: of a sum, its terms' squares; else None.
+        exact: of a sum in a small type, the same in a wide one; else None.
+        terms: of the longest sum.
+        roughness: rounding of one term, relative to its size.
+        eps: of the type that is accumulated in.
+    """
+
+    drift: Any
+    squares: Any = None
+    exact: Any = None
+    terms: int = 0
+    roughness: float = 0.0
+    eps: float = 0.0
+
+    @property
+    def tensors(self) -> list[Any]:
+        """Those that there are."""
+        return [t for t in (self.drift, self.squares, self.exact) if t is not None]
+
+    def bound(self, total: Any, parts: Sequence[Any], sqrt: Any, size: Any) -> Any:
+        """The bound of an element, or of all.
+
+        Args:
+            total: value of the element.
+            parts: what the tensors hold there, in their order.
+            sqrt: square root of such a number, `size` its absolute value.
+        """
+        drift, *rest = parts
+        if not rest:
+            return drift
+        squares, *exact = rest
+        order = sqrt((total * total * (1 / 3) + squares * (1 / 6)) * float(self.terms))
+        tiny = _UNDERFLOWS * self.terms * (self.eps + self.roughness)
+        whole = drift + order * (_SUMS * self.eps) + tiny
+        if self.roughness:
+            whole = whole + sqrt(squares * float(self.terms)) * self.roughness
+        return whole + size(exact[0] - total) * 2.0 if exact else whole
+
+
+@dataclass
+class State:
+    """What is known of tensors. Grows until nothing changes."""
+
+    wide: str
+    shadows: dict[int, Shadow] = field(default_factory=dict)
+    integral: dict[int, bool] = field(default_factory=dict)
+    changed: bool = False
+
+    def of(self, tensor: Any) -> Shadow | None:
+        return self.shadows.get(hash(tensor))
+
+    def drifts(self, tensor: Any) -> Shadow:
+        """The shadow of a tensor, made where it has none."""
+        known = self.of(tensor)
+        if known is None:
+            known = self._put(tensor, Shadow(self._like(tensor, "drift")))
+        return known
+
+    def sums(self, tensor: Any, terms: int, roughness: float) -> Shadow:
+        """The shadow of a tensor that something is added up in."""
+        known = self.drifts(tensor)
+        squares = known.squares if known.squares is not None else self._like(tensor, "squares")
+        exact = known.exact
+        dtype = tvm_compat.param_dtype(tensor)
+        if exact is None and dtype.startswith(_SMALL):
+            exact = self._like(tensor, "exact")
+        most = max(terms, known.terms), max(roughness, known.roughness)
+        if known.squares is not None and most == (known.terms, known.roughness):
+            return known
+        return self._put(tensor, Shadow(known.drift, squares, exact, *most, eps_of(dtype)))
+
+    def _put(self, tensor: Any, shadow: Shadow) -> Shadow:
+        self.shadows[hash(tensor)] = shadow
+        self.changed = True
+        return shadow
+
+    def _like(self, tensor: Any, what: str) -> Any:
+        from tvm.tirx import decl_buffer
+
+        return decl_buffer(tvm_compat.param_dims(tensor), self.wide, f"{tensor.name}_{what}")
+
+
+def number(value: float, state: State) -> Any:
+    """A constant of the type of bounds."""
+    from tvm.tirx import const
+
+    return const(value, state.wide)
+
+
+def load_of(tensor: Any, indices: Any) -> Any:
+    """An element of a tensor."""
+    from tvm.tirx import BufferLoad
+
+    return BufferLoad(tensor, list(indices))

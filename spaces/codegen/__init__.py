@@ -1,0 +1,1 @@
+"""From scheduled programs to machine code."""

@@ -1,0 +1,195 @@
+"""From a scheduled module to an artifact that another machine can load and run, and back.
+
+An artifact is a zip file without compression:
+
+    kernel.so       host code, as TVM loads it device.bin      for CUDA: the machine code of the
+    kernels (cubin or fatbin) packing.json    where constant operands are packed ahead: how, see
+    `spaces.codegen.prepack.Packing`
+
+Of a schedule that packs constant operands, `kernel.so` holds two functions: "prepack" makes the
+packed operands, "main" computes with them. So whoever times "main" times what a compiled model
+runs. Of any other there is "main" alone.
+
+TVM leaves CUDA source in `kernel.so` and compiles it when the library is loaded, on the machine
+that has the device, while that device idles. We compile it here instead, and hand the result to
+TVM when it asks for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import shutil
+import subprocess
+import tempfile
+import zipfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spaces.codegen.cubin import check_launch
+from spaces.codegen.prepack import COMPUTE, PREPACK, Packing, split
+from spaces.passes.pipeline import tir_pipeline
+from spaces.targets.target import parse_target
+
+_HOST = "kernel.so"
+_DEVICE = "device.bin"
+_PACKING = "packing.json"
+_CUDA_COMPILE = "tvm_callback_cuda_compile"
+_TRUSTING = {"tirx.disable_assert": True}
+"""Whoever times a kernel gives it what it asks for; the checks are a sixth of a build."""
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+
+
+def build_artifact(module: Any, target: Any) -> bytes:
+    """Compile a scheduled IRModule.
+
+    Args:
+        module: its functions keep their names in the artifact. One that holds "main" alone may
+            pack constant operands.
+        target: a `tvm.target.Target`, or its JSON.
+
+    Raises:
+        ValueError: the program packs ahead what is no constant, or a kernel needs more threads,
+            registers or shared memory than its device has.
+        Exception: whatever the compiler threw; TVM does not say what that may be.
+    """
+    target = parse_target(target) if isinstance(target, str) else target
+    library, packing = compile_kernel(module, target)
+    with tempfile.TemporaryDirectory(prefix="build-") as folder:
+        members = {_HOST: _host_library(library, Path(folder))}
+    sources = [m.inspect_source("cuda") for m in library.imports if m.kind == "cuda"]
+    if sources:
+        members[_DEVICE] = _compile_cuda("".join(sources), target)
+        check_launch(members[_DEVICE], str(target))
+    if packing is not None:
+        members[_PACKING] = packing.to_json().encode()
+    return _pack(members)
+
+
+def compile_kernel(module: Any, target: Any) -> tuple[Any, Packing | None]:
+    """What `build_artifact` puts into an artifact: a `tvm.runtime.Module`, and how it packs.
+
+    Args:
+        target: a `tvm.target.Target`.
+    """
+    import tvm
+
+    parts = split(module) if [gv.name_hint for gv in module.functions] == [COMPUTE] else None
+    module = module if parts is None else parts.module
+    with tvm.transform.PassContext(config=_TRUSTING):
+        library = tvm.compile(module, target=target, tir_pipeline=tir_pipeline(target)).mod
+    return library, None if parts is None else parts.packing
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A loaded artifact.
+
+    Attributes:
+        module: a `tvm.runtime.Module`; its "main" is what is to be timed.
+        packing: None where it takes the program's own arguments.
+    """
+
+    module: Any
+    packing: Packing | None
+
+    def arguments(self, tensors: Sequence[Any], device: Any) -> list[Any]:
+        """What "main" takes, from the program's arguments: constant operands are packed here.
+
+        Each packed operand is a new tensor; the others are those that were given.
+        """
+        import tvm
+
+        arguments = list(tensors)
+        if self.packing is None:
+            return arguments
+        packed = [tvm.runtime.empty(p.shape, p.dtype, device) for p in self.packing.packed]
+        self.module[PREPACK](*(tensors[i] for i in self.packing.sources), *packed)
+        for operand, tensor in zip(self.packing.packed, packed, strict=True):
+            arguments[operand.position] = tensor
+        return arguments
+
+
+def load_kernel(artifact: bytes, folder: Path | None = None) -> Kernel:
+    """Load an artifact into this process, see `load_artifact`, with how to call it."""
+    packing = _unpack(artifact).get(_PACKING)
+    return Kernel(
+        load_artifact(artifact, folder),
+        None if packing is None else Packing.from_json(packing.decode()),
+    )
+
+
+def load_artifact(artifact: bytes, folder: Path | None = None) -> Any:
+    """Load an artifact into this process: a `tvm.runtime.Module`.
+
+    Args:
+        folder: where the library lies for the moment of loading.
+    """
+    import tvm
+
+    members = _unpack(artifact)
+    with tempfile.TemporaryDirectory(prefix="load-", dir=folder) as made:
+        path = Path(made) / _HOST
+        path.write_bytes(members[_HOST])
+        with _precompiled(members.get(_DEVICE)):
+            return tvm.runtime.load_module(str(path))
+
+
+def _host_library(library: Any, folder: Path) -> bytes:
+    """The host code as a shared library.
+
+    Calling the linker directly takes 4 ms; TVM's way, by the C++ compiler's driver, 30 ms. What
+    a kernel needs of the C library is resolved from the process that loads it.
+    """
+    output = folder / _HOST
+    linker = shutil.which("ld")
+    if library.imports or linker is None:
+        library.export_library(str(output))
+        return output.read_bytes()
+    objects = folder / "kernel.o"
+    library.write_to_file(str(objects))
+    command = [linker, "-shared", "-o", str(output), str(objects)]
+    linked = subprocess.run(command, capture_output=True, text=True, check=False)
+    if linked.returncode != 0:
+        raise RuntimeError(f"linker: {linked.stderr.strip()}")
+    return output.read_bytes()
+
+
+def _compile_cuda(source: str, target: Any) -> bytes:
+    import tvm
+
+    with target:
+        return bytes(tvm.get_global_func(_CUDA_COMPILE)(source))
+
+
+@contextlib.contextmanager
+def _precompiled(binary: bytes | None) -> Iterator[None]:
+    """Answer TVM's request to compile CUDA source with what the builder made of it."""
+    if binary is None:
+        yield
+        return
+    import tvm
+    import tvm_ffi
+
+    usual = tvm.get_global_func(_CUDA_COMPILE)
+    tvm_ffi.register_global_func(_CUDA_COMPILE, lambda _source: binary, override=True)
+    try:
+        yield
+    finally:
+        tvm_ffi.register_global_func(_CUDA_COMPILE, usual, override=True)
+
+
+def _pack(members: dict[str, bytes]) -> bytes:
+    """Equal members give equal bytes."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+        for name, data in members.items():
+            archive.writestr(zipfile.ZipInfo(name, date_time=_EPOCH), data)
+    return buffer.getvalue()
+
+
+def _unpack(artifact: bytes) -> dict[str, bytes]:
+    with zipfile.ZipFile(io.BytesIO(artifact)) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}

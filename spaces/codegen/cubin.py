@@ -1,0 +1,155 @@
+"""What compiled CUDA kernels use, read from their machine code, and whether a device has that.
+
+nvcc leaves that in the ELF file of a cubin: registers in the header of each kernel's code, shared
+memory as a section of its own, and the stack, where spilled registers lie, among attributes, as
+are the threads of a block.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+
+from spaces.targets.gpu import Gpu, gpu_of
+
+Sections = dict[str, tuple[tuple[int, ...], bytes]]
+
+_MAGIC = b"\x7fELF"
+_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
+_SECTION = struct.Struct("<IIQQQQIIQQ")
+_SYMBOL = struct.Struct("<IBBHQQ")
+_TEXT, _SHARED, _INFO, _SYMBOLS, _STRINGS = (
+    ".text.",
+    ".nv.shared.",
+    ".nv.info",
+    ".symtab",
+    ".strtab",
+)
+_REGISTERS_BIT = 24
+_SIZED, _MOST_THREADS, _FRAME_SIZE = 4, 0x05, 0x11
+"""An attribute that carries its length; a block's largest size, and a function's stack."""
+_REGISTERS_AT_ONCE = 8
+"""Of a thread: they are given out in such portions."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelUse:
+    """Resources of one kernel.
+
+    Attributes:
+        registers: of each thread.
+        shared_bytes: of a block, as declared.
+        stack_bytes: of each thread, in slow memory: spilled registers, and arrays that did not
+            become registers.
+        threads: of a block, at most; 0 where the program does not say.
+    """
+
+    registers: int
+    shared_bytes: int
+    stack_bytes: int
+    threads: int = 0
+
+
+def kernel_uses(binary: bytes) -> dict[str, KernelUse]:
+    """Resources by kernel of a cubin, or of a fatbin with one that is not compressed.
+
+    Raises:
+        ValueError: there is no cubin in it.
+    """
+    start = binary.find(_MAGIC)
+    if start < 0:
+        raise ValueError("no cubin, or a compressed one")
+    image = binary[start:]
+    sections = {name: (header, data) for name, header, data in _sections(image)}
+    stacks = _stacks(sections)
+    found = {}
+    for name, (header, _) in sections.items():
+        if not name.startswith(_TEXT):
+            continue
+        kernel = name.removeprefix(_TEXT)
+        shared = sections.get(_SHARED + kernel)
+        found[kernel] = KernelUse(
+            registers=header[7] >> _REGISTERS_BIT,
+            shared_bytes=shared[0][5] if shared else 0,
+            stack_bytes=stacks.get(kernel, 0),
+            threads=_threads(sections, kernel),
+        )
+    return found
+
+
+def check_launch(binary: bytes, target_json: str) -> None:
+    """Refuse machine code with a kernel that no device of a target can start.
+
+    Spilled registers are no reason: they cost time, which is measured. What cannot be read is
+    taken for good.
+
+    Raises:
+        ValueError: naming the kernel and what it has too much of.
+    """
+    try:
+        uses = kernel_uses(binary)
+    except (ValueError, KeyError, IndexError, struct.error):
+        return  # compressed, or of another toolchain
+    for kernel, use in uses.items():
+        if excess := too_much(use, gpu_of(target_json)):
+            raise ValueError(f"kernel {kernel} cannot be launched: {excess}")
+
+
+def too_much(use: KernelUse, gpu: Gpu) -> str:
+    """What a kernel needs that a device does not have, in words; empty where it has all of it."""
+    if use.threads > gpu.threads:
+        return f"{use.threads} threads in a block, of {gpu.threads}"
+    if use.registers > gpu.thread_registers:
+        return f"{use.registers} registers in a thread, of {gpu.thread_registers}"
+    given = -(-use.registers // _REGISTERS_AT_ONCE) * _REGISTERS_AT_ONCE
+    registers = given * -(-use.threads // gpu.warp) * gpu.warp
+    if registers > gpu.registers:
+        return f"{registers} registers in a block, of {gpu.registers}"
+    if use.shared_bytes > gpu.shared_bytes:
+        return f"{use.shared_bytes} bytes of shared memory in a block, of {gpu.shared_bytes}"
+    return ""
+
+
+def _sections(image: bytes) -> Iterator[tuple[str, tuple[int, ...], bytes]]:
+    header = _HEADER.unpack_from(image)
+    offset, size, number, names = header[6], header[11], header[12], header[13]
+    headers = [_SECTION.unpack_from(image, offset + i * size) for i in range(number)]
+    for one in headers:
+        # A section without bytes in the file, as shared memory, says where they would be.
+        yield _text(image, headers[names][4] + one[0]), one, image[one[4] : one[4] + one[5]]
+
+
+def _text(data: bytes, offset: int) -> str:
+    return data[offset : data.index(b"\0", offset)].decode()
+
+
+def _stacks(sections: Sections) -> dict[str, int]:
+    """Bytes of stack by function."""
+    symbols, strings = sections[_SYMBOLS][1], sections[_STRINGS][1]
+    found = {}
+    for value in _attributes(sections[_INFO][1], _FRAME_SIZE):
+        symbol, frame = struct.unpack_from("<II", value)
+        name = _SYMBOL.unpack_from(symbols, symbol * _SYMBOL.size)[0]
+        found[_text(strings, name)] = frame
+    return found
+
+
+def _threads(sections: Sections, kernel: str) -> int:
+    """The largest block that a kernel says it is compiled for; 0 where it says nothing."""
+    own = sections.get(f"{_INFO}.{kernel}")
+    sizes = _attributes(own[1], _MOST_THREADS) if own else ()
+    return max((prod(struct.unpack_from("<III", value)) for value in sizes), default=0)
+
+
+def _attributes(info: bytes, wanted: int) -> Iterator[bytes]:
+    """Values of those attributes of one kind that carry their length."""
+    place = 0
+    while place + _SIZED <= len(info):
+        kind, attribute, length = struct.unpack_from("<BBH", info, place)
+        place += _SIZED
+        if kind == _SIZED:
+            if attribute == wanted:
+                yield info[place : place + length]
+            place += length

@@ -1,0 +1,216 @@
+"""Compiled modules: built from lowered ones, run, and exported as libraries."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from spaces.codegen.library_threads import bring_along, pipeline_with_threads, runs_in_parallel
+from spaces.codegen.prepack import pack_weights
+from spaces.ir import tvm_compat
+from spaces.passes.pipeline import tir_pipeline
+from spaces.targets.target import device_of, parse_target, target_cores, target_kind
+from tuner.errors import TunerError, first_line
+from tuner.files.atomic import put_file
+
+Array = np.ndarray[Any, Any]
+_LIBRARY_SUFFIXES = (".so", ".tar", ".dylib", ".dll")
+_GPU_KINDS = ("cuda", "rocm", "metal", "vulkan", "opencl")
+
+
+@dataclass(frozen=True, slots=True)
+class Executable:
+    """A compiled module.
+
+    Attributes:
+        library: what `tvm.compile` gave.
+        target: canonical JSON of the target it was compiled for.
+        programs: symbol and number of parameters of each tensor program, in order, where the
+            module holds no graph; else empty.
+    """
+
+    library: Any
+    target: str
+    programs: tuple[tuple[str, int], ...] = ()
+
+
+def compile_module(lowered: Any, target_json: str) -> Executable:
+    """Compile a lowered module as it is, schedules applied or not.
+
+    Constant weights are packed here where schedules ask for it (`spaces.codegen.prepack`): what is
+    compiled holds them packed, and does not pack them when it runs.
+    On a GPU, programs without a schedule get TVM's default ones, since they could not run
+    otherwise. Nothing is fused or changed again. On a CPU it brings along what gives its kernels
+    the target's threads (`spaces.codegen.library_threads`).
+
+    Raises:
+        TunerError: the compiler refused it.
+    """
+    threads = target_cores(target_json) if target_kind(target_json) == "llvm" else 0
+    return _compiled(lowered, target_json, tir_pipeline(target_json), threads)
+
+
+def compile_plainly(lowered: Any, target_json: str) -> Executable:
+    """Compile a lowered module without schedules by TVM's own passes alone: what others are
+    compared with must not go through the passes that are judged by it.
+
+    Raises:
+        TunerError: the compiler refused it.
+    """
+    return _compiled(lowered, target_json, "default", 0)
+
+
+def _compiled(lowered: Any, target_json: str, passes: str, threads: int) -> Executable:
+    import tvm
+
+    target = parse_target(target_json)
+    programs: tuple[tuple[str, int], ...] = ()
+    if not tvm_compat.has_relax(lowered):
+        programs = tuple(
+            (str(tvm_compat.attribute(f, tvm_compat.GLOBAL_SYMBOL) or name), len(f.params))
+            for name, f in tvm_compat.prim_funcs(lowered)
+            if tvm_compat.attribute(f, tvm_compat.PART_OF) is None
+        )
+    try:
+        lowered = pack_weights(lowered)
+        if target_kind(target_json) in _GPU_KINDS:
+            lowered = _default_scheduled(lowered, target)
+        asks = threads > 0 and runs_in_parallel(lowered)
+        if asks:
+            passes = pipeline_with_threads(passes, threads)
+        library = tvm.compile(
+            lowered, target=target, relax_pipeline=tvm_compat.BUILD_PIPELINE, tir_pipeline=passes
+        )
+        if asks:
+            bring_along(library)
+    except (RuntimeError, ValueError, TypeError) as error:
+        raise TunerError(f"the module does not compile: {first_line(error)}") from error
+    return Executable(library, target_json, programs)
+
+
+def _default_scheduled(lowered: Any, target: Any) -> Any:
+    from tvm import relax
+    from tvm.ir.transform import Sequential
+    from tvm.s_tir import dlight
+
+    passes: list[Any] = []
+    if tvm_compat.has_relax(lowered):
+        # What the build pipeline would turn into programs of its own must be there already, and
+        # reshapes that cost nothing must be recognised before a schedule hides what they are.
+        passes = [relax.transform.LegalizeOps(), relax.transform.RewriteDataflowReshape()]
+    passes.append(
+        dlight.ApplyDefaultSchedule(
+            dlight.gpu.Matmul(),
+            dlight.gpu.GEMV(),
+            dlight.gpu.Reduction(),
+            dlight.gpu.GeneralReduction(),
+            dlight.gpu.Fallback(),
+        )
+    )
+    with target:
+        return Sequential(passes)(lowered)
+
+
+def export_library(executable: Executable, path: Path) -> None:
+    """Write a library that `tvm.runtime.load_module` loads.
+
+    It holds each tensor program under its own name; where there is a graph, it runs in
+    `relax.VirtualMachine`. The file appears whole or not at all.
+
+    Raises:
+        TunerError: the name's ending is not a library's, or it cannot be written or linked.
+    """
+    if path.suffix not in _LIBRARY_SUFFIXES:
+        raise TunerError(f"{path}: a library's name ends in {' or '.join(_LIBRARY_SUFFIXES[:2])}")
+    # The linker goes by the suffix.
+    scratch = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        scratch.touch()  # the linker's own words for a folder that refuses are many and vague
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        executable.library.export_library(str(scratch))
+        put_file(scratch, path)
+    except OSError as error:
+        raise TunerError(f"cannot write {path}: {error.strerror or error}") from error
+    except (RuntimeError, ValueError) as error:
+        said = RuntimeError(str(error).removeprefix("Compilation error:"))  # the linker's own words
+        raise TunerError(f"cannot write {path}: {first_line(said)}") from error
+    finally:
+        with suppress(OSError):
+            scratch.unlink(missing_ok=True)
+
+
+class LoadedModel:
+    """An executable on its device, with its inputs in place."""
+
+    def __init__(self, executable: Executable, inputs: Sequence[Array]) -> None:
+        """Put inputs on the device.
+
+        Raises:
+            TunerError: this machine has no such device.
+        """
+        self._inputs = inputs
+        self._device = device_of(executable.target)
+        self._calls = self._bound(executable)
+        self._arguments = self._fresh()
+
+    def run(self) -> None:
+        """Run once, and wait until the device is done."""
+        _called(self._calls, self._arguments)
+        self._device.sync()
+
+    def outputs(self) -> list[Array]:
+        """Run once on fresh inputs.
+
+        Returns:
+            A graph's results, tuples flattened. For tensor programs, which write into their
+            parameters, all of these as they are afterwards.
+        """
+        arguments = self._fresh()
+        results = _called(self._calls, arguments)
+        self._device.sync()
+        return [a.numpy() for a in (arguments if results is None else _flat(results))]
+
+    def _fresh(self) -> list[Any]:
+        import tvm
+
+        return [tvm.runtime.tensor(a, self._device) for a in self._inputs]
+
+    def _bound(self, executable: Executable) -> list[tuple[Callable[..., Any], int]]:
+        """What to call, each with how many arguments it takes."""
+        if executable.programs:
+            return [(executable.library[name], n) for name, n in executable.programs]
+        from tvm import relax
+
+        machine = relax.VirtualMachine(executable.library, self._device)
+        return [(machine["main"], len(self._inputs))]
+
+
+def run_once(executable: Executable, inputs: Sequence[Array]) -> list[Array]:
+    """Outputs of one run, see `LoadedModel.outputs`."""
+    return LoadedModel(executable, inputs).outputs()
+
+
+def _called(calls: Sequence[tuple[Callable[..., Any], int]], arguments: Sequence[Any]) -> Any:
+    """Make the calls in order; the last one's result."""
+    result = None
+    start = 0
+    for function, count in calls:
+        result = function(*arguments[start : start + count])
+        start += count
+    return result
+
+
+def _flat(results: Any) -> list[Any]:
+    """Tensors of a result that may be a tuple of tuples."""
+    if hasattr(results, "numpy"):
+        return [results]
+    return [tensor for part in results for tensor in _flat(part)]

@@ -1,0 +1,1 @@
+"""From records to what runs: modules, libraries, databases, comparisons."""

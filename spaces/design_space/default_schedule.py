@@ -1,0 +1,50 @@
+"""The schedule a task has before any search: valid, and what every other must beat."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from spaces.design_space.realize import DEFAULT_SPACE
+from spaces.ir.schedules import canonical_payload, new_schedule, task_module
+from spaces.targets.target import parse_target
+from tuner.candidate import Candidate, CandidateKind
+from tuner.task import Task
+
+_EMPTY_TRACE = "[[],[]]"
+
+
+def default_candidate(task: Task) -> Candidate:
+    """The default schedule of a task.
+
+    On a CPU it is the program as lowered, which TVM compiles as it stands. On a GPU an
+    unscheduled program does not run, so it is what TVM's dlight rules make of it.
+    """
+    payload = _EMPTY_TRACE
+    if json.loads(task.target)["kind"] == "cuda":
+        payload = _dlight_trace(task)
+    return Candidate(CandidateKind.TRACE, payload, DEFAULT_SPACE)
+
+
+def _dlight_trace(task: Task) -> str:
+    from tvm.s_tir import dlight
+
+    module = task_module(task.module)
+    target = parse_target(task.target)
+    rules = (
+        dlight.gpu.Matmul(),
+        dlight.gpu.GEMV(),
+        dlight.gpu.Reduction(),
+        dlight.gpu.GeneralReduction(),
+        dlight.gpu.Fallback(),
+    )
+    with target:
+        for rule in rules:
+            schedule: Any = rule.apply(module["main"], target, False)
+            if schedule is not None:
+                return canonical_payload(_single(schedule).trace)
+    return canonical_payload(new_schedule(module).trace)
+
+
+def _single(schedules: Any) -> Any:
+    return schedules[0] if isinstance(schedules, list) else schedules

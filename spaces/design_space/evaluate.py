@@ -1,0 +1,148 @@
+"""Drafts to evaluated candidates: what the child process of a space worker does."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from spaces.design_space.task_space import TaskSpace
+from spaces.design_space.trace_space import Point
+from spaces.features.vectors import FeatureExtractor, Vector
+from spaces.ir.guard import note
+from spaces.ir.schedules import InvalidCandidate
+from tuner.candidate import Candidate, Draft
+from tuner.cost_models.base import CostModel
+from tuner.errors import first_line
+from tuner.measure import Evaluated
+from tuner.task import Task
+
+_SPACES_KEPT = 64
+
+
+class Evaluator:
+    """Carries out drafts: makes the candidate, checks it, extracts features, scores it.
+
+    Args:
+        seed: of the cost model's loader; scores do not depend on it.
+    """
+
+    def __init__(self, seed: int = 0) -> None:
+        self._seed = seed
+        self._tasks: dict[str, Task] = {}
+        self._spaces: OrderedDict[str, TaskSpace] = OrderedDict()
+        self._extractors: dict[str, FeatureExtractor] = {}
+        self._model: CostModel | None = None
+        self._version = 0
+
+    def put_tasks(self, tasks: Sequence[Task]) -> None:
+        """Make tasks known; drafts name them by key."""
+        self._tasks.update((task.key, task) for task in tasks)
+
+    def use_model(self, version: int, model: bytes) -> None:
+        """Score with this cost model from now on.
+
+        The first one imports what models need: a search that has none yet does not wait for it.
+        """
+        from tuner.cost_models.xgb import XgbModel
+        from tuner.process.lean_import import HEAVY_EXTRAS, without
+
+        with without(*HEAVY_EXTRAS):
+            loaded = XgbModel(self._seed)
+        loaded.load(model)
+        self._model, self._version = loaded, version
+
+    def evaluate(self, drafts: Sequence[Draft]) -> list[Evaluated]:
+        """One answer for each draft, in order."""
+        answers: list[Evaluated] = []
+        points: list[tuple[int, Point]] = []
+        for draft in drafts:
+            answer, point = self._carry_out(draft)
+            if point is not None:
+                points.append((len(answers), point))
+            answers.append(answer)
+        for task_key in {d.task_key for d in drafts}:
+            mine = [(i, p) for i, p in points if drafts[i].task_key == task_key]
+            if mine:
+                self._score(self._tasks[task_key], answers, mine)
+        return answers
+
+    def _carry_out(self, draft: Draft) -> tuple[Evaluated, Point | None]:
+        if draft.describe and draft.parent is not None:
+            return self._told(draft, draft.parent), None
+        try:
+            predict = self._model.predict if self._model is not None else None
+            point = self._space(draft.task_key).realize_draft(draft, predict)
+        except InvalidCandidate as error:
+            return Evaluated(draft, error=str(error)), None
+        except Exception as error:  # whatever TVM's C++ side throws on an odd schedule
+            note(error, f"a draft for {draft.task_key}")
+            return Evaluated(draft, error=f"{type(error).__name__}: {first_line(error)}"), None
+        answer = Evaluated(
+            draft,
+            point.candidate,
+            code_hash=point.code_hash,
+            estimate_s=point.estimate_s,
+            chosen_from=point.chosen_from,
+            on_shapes=point.on_shapes,
+        )
+        return answer, point
+
+    def _told(self, draft: Draft, candidate: Candidate) -> Evaluated:
+        kernel = self._space(draft.task_key).kernel(candidate)
+        if kernel is None:
+            return Evaluated(draft, error=f"{candidate.space}: nothing is known of its candidates")
+        return Evaluated(
+            draft,
+            candidate,
+            features=np.asarray(kernel.features, dtype=np.float32),
+            on_shapes=kernel.on_shapes,
+        )
+
+    def _score(
+        self, task: Task, answers: list[Evaluated], points: Sequence[tuple[int, Point]]
+    ) -> None:
+        rows = self._features(task, [point for _, point in points])
+        scores = np.zeros(len(rows), dtype=np.float32)
+        if self._model is not None:
+            scores = self._model.predict(np.asarray(rows, dtype=np.float32))
+        for (index, _), row, score in zip(points, rows, scores, strict=True):
+            answers[index] = replace(
+                answers[index],
+                features=row,
+                score=float(score),
+                model_version=self._version,
+            )
+
+    def _features(self, task: Task, points: Sequence[Point]) -> list[Vector]:
+        """The points' feature vectors; programs are looked at only where there is no other way."""
+        bare = [point.schedule for point in points if point.features is None]
+        found = iter(self._extractor(task.target).extract(task.module, bare) if bare else ())
+        return [next(found) if p.features is None else p.features for p in points]
+
+    def _space(self, task_key: str) -> TaskSpace:
+        """The space of a task; the rules are applied once for as long as it is in use."""
+        if task_key not in self._spaces:
+            self._spaces[task_key] = TaskSpace(self._tasks[task_key])
+            if len(self._spaces) > _SPACES_KEPT:
+                self._spaces.popitem(last=False)
+        self._spaces.move_to_end(task_key)
+        return self._spaces[task_key]
+
+    def _extractor(self, target: str) -> FeatureExtractor:
+        if target not in self._extractors:
+            self._extractors[target] = FeatureExtractor(target)
+        return self._extractors[target]
+
+
+def make_evaluator(seed: int = 0) -> Evaluator:
+    """What a space worker's child process serves. Imports what the first draft needs, so ready
+    means ready."""
+    import tvm  # noqa: F401
+
+    from spaces.intrinsics.registration import stub_intrinsics
+
+    stub_intrinsics()
+    return Evaluator(seed)

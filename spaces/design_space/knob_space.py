@@ -1,0 +1,211 @@
+"""The space that a template's knobs span over one task: draft cheaply, then write down."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+
+from spaces.design_space.trace_space import Point, code_hash
+from spaces.features.knob_features import KNOB_LENGTH, knob_vectors, shape_traits
+from spaces.features.vectors import FEATURE_LENGTH, Matrix, Vector
+from spaces.ir.guard import note
+from spaces.ir.schedules import InvalidCandidate, canonical_payload, new_schedule, task_module
+from spaces.templates.base import (
+    Columns,
+    Costs,
+    Knobs,
+    PadsShapes,
+    ShapedTemplate,
+    Template,
+    draw,
+    every,
+    nudge,
+    recall,
+    remember,
+)
+from tuner.candidate import Candidate, CandidateKind, Draft
+from tuner.errors import first_line
+from tuner.measure import OnShapes
+from tuner.search.dynamic.kernel_table import Kernel
+from tuner.task import Instance, Task
+
+Predict = Callable[[Matrix], Vector]
+"""A cost model's scores of feature vectors; higher is better."""
+
+_DRAWN = 1 << 16
+_KEPT = 4096
+_ENOUGH, _MORE_DRAWS = 1500, 6
+_SHORTLIST = 96
+_NUDGED = 64
+_GREED = 3.0
+_UNGUIDED = 0.15
+"""Share of drafts that the learned model has no say in: what it is wrong about must be tried."""
+
+
+class KnobSpace:
+    """All settings of one template for one task.
+
+    All settings, or else thousands of them, are looked at once, those ruled out by limits dropped,
+    and the rest ranked by the template's estimate. A fresh draft looks at a hundred of these, the
+    better ranked the likelier; a mutation at its parent's neighbours. Of those the learned model's
+    favourites are the likeliest to be written down. Same draft and same model, same point, in any
+    process.
+    """
+
+    def __init__(self, task: Task, template: Template, whole: KnobSpace | None = None) -> None:
+        self._module = task_module(task.module)
+        self._template = template
+        self._whole = whole or self
+        self._seed = zlib.crc32(f"{task.key} {template.name}".encode())
+        self._at: dict[Instance, KnobSpace] = {}
+        self._task = task
+
+    def at(self, instance: Instance) -> KnobSpace:
+        """The same space with limits and estimates of one of the task's shapes."""
+        if not (instance and isinstance(self._template, ShapedTemplate)):
+            return self
+        if instance not in self._at:
+            self._at[instance] = KnobSpace(self._task, self._template.at(instance), self)
+        return self._at[instance]
+
+    @property
+    def name(self) -> str:
+        """What candidates of this space say they come from."""
+        return self._template.name
+
+    @property
+    def template(self) -> Template:
+        """Whose knobs these are."""
+        return self._template
+
+    def realize_draft(self, draft: Draft, predict: Predict | None = None) -> Point:
+        """Carry out a draft.
+
+        Raises:
+            InvalidCandidate: no feasible setting was found, or TVM refused it.
+        """
+        rng = np.random.default_rng(draft.seed)
+        known = None
+        if draft.parent is not None and draft.parent.space == self.name:
+            known = recall(draft.parent.payload)
+        if known is None:
+            shortlist = self._some_of_the_best(rng)
+        else:
+            shortlist = self._rank(nudge(self._template, known, _NUDGED, rng), known)
+        if not shortlist:
+            raise InvalidCandidate(f"{self.name}: no feasible setting")
+        if predict is not None and rng.random() >= _UNGUIDED:
+            vectors, _ = self._described(shortlist)
+            order = np.argsort(-predict(vectors), kind="stable")
+            shortlist = [shortlist[int(i)] for i in order]
+        # What is told of a point must not depend on the shape that it was looked for at.
+        point = self._whole.write_down(shortlist[int(len(shortlist) * rng.random() ** _GREED)])
+        return replace(point, chosen_from=len(shortlist))
+
+    @cached_property
+    def ranked(self) -> list[dict[str, int]]:
+        """Feasible settings, the best estimate first."""
+        if math.prod(len(values) for values in self._template.choices.values()) <= _DRAWN:
+            return self._rank(every(self._template))
+        rng = np.random.default_rng(self._seed)
+        found = self._rank(draw(self._template, _DRAWN, rng))
+        for _ in range(_MORE_DRAWS if self._task.shapes else 0):
+            if len(found) >= _ENOUGH:
+                break  # one shape of many may leave little that is feasible
+            more = draw(self._template, _DRAWN, rng)
+            known = {name: np.array([s[name] for s in found], dtype=np.int64) for name in more}
+            both = {name: np.concatenate([known[name], more[name]]) for name in more}
+            found = self._rank(both)
+        return found
+
+    @cached_property
+    def least_s(self) -> float:
+        """The lowest estimate, seconds; infinite where nothing is feasible."""
+        if not self.ranked:
+            return math.inf
+        return float(self._described(self.ranked[:1])[1][0])
+
+    def _some_of_the_best(self, rng: np.random.Generator) -> list[dict[str, int]]:
+        """A shortlist of all settings in the order of their estimates, the best the likeliest."""
+        number = min(_SHORTLIST, len(self.ranked))
+        places = (len(self.ranked) * rng.random(number) ** _GREED).astype(np.int64)
+        return [self.ranked[int(place)] for place in np.unique(places)]
+
+    def _described(self, settings: list[dict[str, int]]) -> tuple[Matrix, Costs]:
+        """Feature vectors of settings, and their estimates."""
+        columns = {
+            name: np.array([s[name] for s in settings], dtype=np.int64)
+            for name in self._template.choices
+        }
+        vectors = np.zeros((len(settings), FEATURE_LENGTH), dtype=np.float32)
+        costs = self._template.costs_s(columns)
+        vectors[:, -KNOB_LENGTH:] = knob_vectors(self._template, columns, costs)
+        return vectors, costs
+
+    def write_down(self, knobs: Knobs) -> Point:
+        """The point that some knobs stand for.
+
+        Raises:
+            InvalidCandidate: TVM refused them.
+        """
+        schedule = new_schedule(self._module)
+        remember(schedule, knobs)
+        try:
+            self._template.apply(schedule, knobs)
+        except Exception as error:  # TVM raises whatever its C++ side threw
+            note(error, f"a setting of {self.name}, {self._task.name}")
+            raise InvalidCandidate(f"{self.name}: {first_line(error)}") from error
+        payload = canonical_payload(schedule.trace)
+        candidate = Candidate(CandidateKind.TRACE, payload, self.name)
+        vectors, costs = self._described([dict(knobs)])
+        return Point(
+            candidate,
+            schedule,
+            code_hash(schedule.mod),
+            vectors[0],
+            float(costs[0]),
+            on_shapes=self._on_shapes(knobs),
+        )
+
+    def _on_shapes(self, knobs: Knobs) -> OnShapes | None:
+        """What is foretold of a setting on each of the task's shapes; None where it has none."""
+        if not (self._task.shapes and isinstance(self._template, ShapedTemplate)):
+            return None
+        return OnShapes(
+            tuple(map(float, self._template.shape_costs_s(knobs))),
+            self._template.layout(knobs),
+            shape_traits(self._template, knobs, len(self._task.shapes)),
+        )
+
+    def kernel(self, candidate: Candidate) -> Kernel | None:
+        """What is known of a candidate that serves many shapes; None where it is no such."""
+        knobs = recall(candidate.payload)
+        if knobs is None or knobs.keys() != self._template.choices.keys():
+            return None  # it was made by another version of the template
+        on_shapes = self._on_shapes(knobs)
+        if on_shapes is None:
+            return None
+        vectors, _ = self._described([knobs])
+        kernel = Kernel(candidate, tuple(vectors[0].tolist()), on_shapes)
+        if not isinstance(self._template, PadsShapes):
+            return kernel
+        return replace(
+            kernel,
+            padding=tuple(map(float, self._template.padding(knobs))),
+            work=tuple(map(float, self._template.shape_work)),
+        )
+
+    def _rank(self, columns: Columns, parent: Knobs | None = None) -> list[dict[str, int]]:
+        """Feasible settings without the parent, none twice, the best estimates first."""
+        costs = self._template.costs_s(columns)
+        order = np.argsort(costs, kind="stable")[: int(np.isfinite(costs).sum())]
+        rows = np.stack([values[order] for values in columns.values()], axis=1)
+        _, first = np.unique(rows, axis=0, return_index=True)
+        kept = rows[np.sort(first)[:_KEPT]].tolist()
+        found = (dict(zip(columns, row, strict=True)) for row in kept)
+        return [knobs for knobs in found if knobs != parent]

@@ -1,0 +1,83 @@
+"""TVM's schedule rules, post-processors and mutators for a program, made without slow imports."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from spaces.intrinsics.registration import register_intrinsics, stub_intrinsics, target_family
+from spaces.targets.target import parse_target
+
+RULES_PREFIX = "rules:"
+"""What names of these spaces begin with: their traces need the rules' post-processing."""
+
+_LOW_PRECISION = ("int8", "uint8", "float16", "bfloat16")
+
+
+@dataclass(frozen=True, slots=True)
+class RuleSet:
+    """What makes and checks the schedules of one program.
+
+    Attributes:
+        name: of the space these rules span, kept with each candidate: `rules:` and TVM's kind.
+        context: TVM's tune context, which the rules were initialised with.
+        postprocs: applied in order after a trace; each may refuse it.
+        mutators: with the weight of each.
+    """
+
+    name: str
+    context: Any
+    postprocs: tuple[Any, ...]
+    mutators: tuple[tuple[Any, float], ...]
+
+
+def rules_kind(target_json: str, family: str | None) -> str:
+    """TVM's name for the default rules of a target.
+
+    Args:
+        family: of intrinsics the rules may use (`target_family`). They only concern 8- and
+            16-bit operands, so other programs get the plain rules and skip the registration.
+    """
+    target = json.loads(target_json)
+    if target["kind"] == "cuda":
+        arch = str(target.get("arch", "sm_0")).removeprefix("sm_").rstrip("abcdef")
+        return "cuda-tensorcore" if family and int(arch) >= 75 else "cuda"
+    return "from-target" if family else "llvm"
+
+
+def is_low_precision(module: Any) -> bool:
+    """Whether a parameter of the program has 8 or 16 bits."""
+    return any(
+        str(param.dtype) in _LOW_PRECISION
+        for function in module.functions.values()
+        for param in function.params
+        if hasattr(param, "dtype")
+    )
+
+
+def make_rules(module: Any, target_json: str) -> RuleSet:
+    """Default rules for a program: those TVM's own tuner would take on this target."""
+    stub_intrinsics()
+    from tvm.s_tir import meta_schedule as ms
+
+    family = target_family(target_json, low_precision=is_low_precision(module))
+    if family is not None:
+        register_intrinsics(family)
+    kind = rules_kind(target_json, family)
+    context = ms.TuneContext(
+        mod=module,
+        target=parse_target(target_json),
+        space_generator=ms.space_generator.PostOrderApply(
+            sch_rules=kind, postprocs=kind, mutator_probs=kind
+        ),
+        rand_state=1,
+        num_threads=1,
+    )
+    generator = context.space_generator
+    return RuleSet(
+        name=f"{RULES_PREFIX}{kind}",
+        context=context,
+        postprocs=tuple(generator.postprocs),
+        mutators=tuple((m, float(w)) for m, w in generator.mutator_probs.items()),
+    )

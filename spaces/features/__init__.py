@@ -1,0 +1,1 @@
+"""What a cost model is told of a program."""

@@ -1,0 +1,145 @@
+"""A model as the tuner sees it, from whatever the user named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from spaces.frontends.inputs import InputSpec, check_values
+from tuner.errors import TunerError, UsageError
+from tuner.options import ModelSpec
+from tuner.shapes import NO_DOMAIN, Domain, read_weights
+from tuner.task import Shapes
+
+ModelKind = Literal["onnx", "torch", "function"]
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model that was read and imported.
+
+    Attributes:
+        name: for people: the file's stem or the function's name.
+        kind: where it came from.
+        module: a TVM IRModule; a Relax function "main", or tensor programs only.
+        inputs: what it is fed, in order. For tensor programs all buffers, outputs included.
+        content_hash: changes with anything that changes what is computed or its shapes.
+        path: the file it was read from; None where it came from a function.
+        shapes: instances of its symbolic dimensions that it is tuned for; empty without any.
+    """
+
+    name: str
+    kind: ModelKind
+    module: Any
+    inputs: tuple[InputSpec, ...]
+    content_hash: str
+    path: Path | None = None
+    shapes: Shapes = ()
+
+
+def load_model(spec: ModelSpec, on_found: Callable[[], None] = lambda: None) -> Model:
+    """Read and import a model.
+
+    Args:
+        on_found: called once it is there and takes the arguments given, before what takes long.
+
+    Raises:
+        TunerError: whatever keeps it from being imported, in one line.
+    """
+    kind, domain = _kind_and_domain(spec)
+    if kind == "function":
+        from spaces.frontends.function_model import import_function
+
+        module, inputs, content, domain = import_function(
+            spec.source, spec.args, spec.shapes, domain, on_found
+        )
+        name, path = spec.source.rpartition(":")[2], None
+    else:
+        path = Path(spec.source)
+        name = path.stem
+        if path.is_file():
+            on_found()
+        module, inputs, content = import_file(path, kind, spec.shapes, domain)
+    check_values(inputs, spec.inputs)
+    return Model(name, kind, module, inputs, content, path, domain.shapes())
+
+
+def check_model(spec: ModelSpec) -> None:
+    """Look for what keeps a model from being read, as far as that takes no time: no function is
+    called, no graph is imported.
+
+    Raises:
+        TunerError: a file is missing, a function or one of its arguments, or weights do not match.
+    """
+    kind, domain = _kind_and_domain(spec)
+    if kind == "function":
+        from spaces.frontends.function_model import check_function
+
+        check_function(spec.source, spec.args, domain)
+    elif not Path(spec.source).is_file():
+        raise TunerError(f"{spec.source}: no such file")
+    for name, value in spec.inputs:
+        if isinstance(value, Path) and not value.is_file():
+            raise TunerError(f"--input {name}: {value}: no such file")
+
+
+def _kind_and_domain(spec: ModelSpec) -> tuple[ModelKind, Domain]:
+    kind = model_kind(spec.source)
+    if kind != "function" and spec.args:
+        raise TunerError(f"--arg {spec.args[0][0]}: only a function takes arguments")
+    return kind, _domain(spec)
+
+
+def _domain(spec: ModelSpec) -> Domain:
+    """The domain of the dimensions that stay open, weights read.
+
+    Raises:
+        TunerError: the weights cannot be read, or do not match the dimensions.
+    """
+    if spec.weights is None:
+        return Domain(spec.dims)
+    if not spec.dims:
+        raise UsageError("--weights: no --dim says what they are the weights of")
+    try:
+        text = spec.weights.read_text()
+    except (OSError, ValueError) as error:
+        raise TunerError(f"--weights: cannot read {spec.weights}: {error}") from error
+    domain = Domain(spec.dims, read_weights(text, [name for name, _ in spec.dims]))
+    domain.shapes()
+    return domain
+
+
+def model_kind(source: str) -> ModelKind:
+    """What a source names, from its text alone.
+
+    Raises:
+        TunerError: it is neither a known kind of file nor a function.
+    """
+    if source.endswith(".onnx"):
+        return "onnx"
+    if source.endswith(".pt2"):
+        return "torch"
+    if all(source.rpartition(":")):
+        return "function"
+    raise TunerError(
+        f"{source}: not a model; give model.onnx, model.pt2, path.py:function or "
+        "package.module:function"
+    )
+
+
+def import_file(
+    path: Path,
+    kind: ModelKind,
+    shapes: tuple[tuple[str, tuple[int, ...]], ...],
+    domain: Domain = NO_DOMAIN,
+) -> tuple[Any, tuple[InputSpec, ...], str]:
+    """Import a model file: module, inputs, content hash. Raises TunerError."""
+    if kind == "onnx":
+        from spaces.frontends.onnx_model import import_onnx
+
+        return import_onnx(path, shapes, domain.largest)
+    from spaces.frontends.torch_model import import_torch
+
+    return import_torch(path, shapes, domain)

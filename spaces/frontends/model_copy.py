@@ -1,0 +1,197 @@
+"""A copy of a model inside a run folder, so that the run needs the original no more.
+
+The folder holds `model.json` (what the model is called, its kind, its inputs and values for
+them, checksums of the files: see `tuner.runs.model_files`), and beside it `model.onnx` (with
+`model.onnx.data` where it is large), or `module.json` and `module.params` with a module of TVM:
+what a function made, or what was imported from PyTorch.
+
+Whoever can write to a run may put anything there, so nothing in it is read by something that runs
+code. Archives of PyTorch are: reading one unpickles what is in it and evaluates its expressions.
+Copies of older versions hold one. It is never opened, and is replaced when the run goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from spaces.frontends.inputs import InputSpec
+from spaces.frontends.model import Model, ModelKind, import_file
+from spaces.frontends.module_copy import load_module, save_module
+from tuner.errors import TunerError
+from tuner.options import IntRange
+from tuner.runs.model_files import DESCRIPTION, check_copy, checksums
+from tuner.shapes import Domain, from_plain
+
+InputValues = tuple[tuple[str, "Path | IntRange"], ...]
+_FILES: dict[ModelKind, str] = {
+    "onnx": "model.onnx",
+    "torch": "module.json",
+    "function": "module.json",
+}
+_FORMATS: dict[ModelKind, int] = {"onnx": 1, "torch": 2, "function": 2}
+"""Of 1 a model of PyTorch was its archive, and a function's module had its weights in the JSON."""
+_ARCHIVE_FORMAT = 1
+_MAX_ONE_FILE_BYTES = 1_500_000_000
+"""A protobuf cannot hold more than 2 GB."""
+
+
+def save_model_copy(model: Model, directory: Path, *, inputs: InputValues = ()) -> None:
+    """Copy a model, and the values given for its inputs, into a folder.
+
+    The description is written last: a folder that has one is complete. None of it is synced to
+    the disk: `tuner.files.atomic.put_folder` does that, and gives the folder its name.
+
+    Raises:
+        TunerError: the folder cannot be written.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        _copy_body(model, directory / _FILES[model.kind])
+        values = _copy_values(inputs, directory)
+        about = _description(model, values) | {"files": checksums(directory)}
+        text = json.dumps(about, indent=1)
+        scratch = directory / f"{DESCRIPTION}.{os.getpid()}"
+        scratch.write_text(text + "\n")
+        os.replace(scratch, directory / DESCRIPTION)
+    except OSError as error:
+        raise TunerError(f"cannot copy the model to {directory}: {error}") from error
+
+
+def load_model_copy(directory: Path, model_hash: str = "") -> Model:
+    """The model that `save_model_copy` put into a folder; its `path` is the copy.
+
+    Args:
+        model_hash: of the run's model, as its manifest has it; empty is not compared.
+
+    Raises:
+        TunerError: there is none, or it is not what was copied.
+    """
+    about = _read_description(directory)
+    if _is_archive(about):
+        raise TunerError(
+            f"{directory} holds the model as an archive of PyTorch, as older versions kept it, and "
+            "reading one may run code that is in it: go on with the run once, tuner tune MODEL.pt2 "
+            "--run DIR --trials 1, which replaces the copy by one that is safe to read"
+        )
+    check_copy(directory, model_hash)
+    kind: ModelKind = about["kind"]
+    path = directory / _FILES[kind]
+    inputs = tuple(
+        InputSpec(i["name"], tuple(i["shape"]), i["dtype"], tuple(i.get("dims", ())))
+        for i in about["inputs"]
+    )
+    shapes = from_plain(about.get("shapes", ()))
+    if kind != "onnx":
+        module = load_module(path)
+        return Model(about["name"], kind, module, inputs, about["content_hash"], None, shapes)
+    largest: dict[str, int] = {}
+    for instance, _ in shapes:
+        largest |= {name: max(value, largest.get(name, 0)) for name, value in instance}
+    static = tuple((i.name, i.shape) for i in inputs if not i.dims)
+    domain = Domain(tuple((name, (value,)) for name, value in largest.items()))
+    module, _, _ = import_file(path, kind, static, domain)
+    return Model(about["name"], kind, module, inputs, about["content_hash"], path, shapes)
+
+
+def is_outdated(directory: Path) -> bool:
+    """Whether a folder holds a copy that is not read any more, and is to be replaced."""
+    try:
+        return _is_archive(_read_description(directory))
+    except TunerError:
+        return False
+
+
+def _is_archive(about: dict[str, Any]) -> bool:
+    return bool(about["kind"] == "torch" and about["format"] == _ARCHIVE_FORMAT)
+
+
+def load_input_values(directory: Path) -> InputValues:
+    """Values for inputs that were kept with a copy, files being the folder's own."""
+    values: list[tuple[str, Path | IntRange]] = []
+    for name, value in _read_description(directory)["values"]:
+        file = isinstance(value, str)
+        values.append((name, directory / value if file else IntRange(*value)))
+    return tuple(values)
+
+
+def _read_description(directory: Path) -> dict[str, Any]:
+    path = directory / DESCRIPTION
+    try:
+        about = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise TunerError(f"{directory} holds no readable copy of a model: {error}") from error
+    if not isinstance(about, dict) or about.get("format") not in _known_formats(about):
+        raise TunerError(f"{path} was written by another version of the tuner")
+    return about
+
+
+def _known_formats(about: dict[str, Any]) -> tuple[int, ...]:
+    newest = {str(kind): number for kind, number in _FORMATS.items()}
+    return tuple(range(1, newest.get(str(about.get("kind")), 0) + 1))
+
+
+def _description(model: Model, values: list[Any]) -> dict[str, Any]:
+    return {
+        "format": _FORMATS[model.kind],
+        "name": model.name,
+        "kind": model.kind,
+        "content_hash": model.content_hash,
+        "inputs": [_described(i) for i in model.inputs],
+        "values": values,
+        **({"shapes": model.shapes} if model.shapes else {}),
+    }
+
+
+def _described(spec: InputSpec) -> dict[str, Any]:
+    known = {"name": spec.name, "shape": spec.shape, "dtype": spec.dtype}
+    return {**known, "dims": spec.dims} if spec.dims else known
+
+
+def _copy_values(inputs: Sequence[tuple[str, Path | IntRange]], directory: Path) -> list[Any]:
+    values: list[Any] = []
+    for number, (name, value) in enumerate(inputs):
+        if isinstance(value, IntRange):
+            values.append([name, [value.low, value.high]])
+            continue
+        copy = f"input-{number}.npy"
+        _copy_file(value, directory / copy)
+        values.append([name, copy])
+    return values
+
+
+def _copy_body(model: Model, path: Path) -> None:
+    if model.kind == "onnx" and model.path is not None:
+        _copy_onnx(model.path, path)
+    else:
+        save_module(model.module, path)
+
+
+def _copy_onnx(source: Path, path: Path) -> None:
+    """One file where it can be; weights beside it where they would not fit in one."""
+    from spaces.frontends.onnx_model import has_external_data, read_onnx
+
+    if not has_external_data(source):
+        _copy_file(source, path)
+        return
+    import onnx
+
+    proto = read_onnx(source)
+    weights = sum(len(t.raw_data) for t in proto.graph.initializer)
+    data = path.with_name(path.name + ".data")
+    data.unlink(missing_ok=True)  # onnx appends to a file that is there
+    onnx.save_model(
+        proto,
+        str(path),
+        save_as_external_data=weights > _MAX_ONE_FILE_BYTES,
+        location=data.name,
+    )
+
+
+def _copy_file(source: Path, path: Path) -> None:
+    if not (path.exists() and path.samefile(source)):
+        shutil.copyfile(source, path)

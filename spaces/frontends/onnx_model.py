@@ -1,0 +1,269 @@
+"""ONNX files: read, check, close their open shapes, simplify, import."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import traceback
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from spaces.frontends.inputs import InputSpec, Shape, check_names, fix_shape, opened
+from spaces.frontends.quiet_import import hushed
+from spaces.ir import tvm_compat
+from spaces.ir.symbolic import NO_VALUES
+from tuner.errors import TunerError, first_line
+
+_STANDARD_DOMAINS = ("", "ai.onnx")
+Declared = dict[str, "list[int | str] | None"]
+
+
+def import_onnx(
+    path: Path,
+    shapes: Sequence[tuple[str, Shape]] = (),
+    largest: Mapping[str, int] = NO_VALUES,
+) -> tuple[Any, tuple[InputSpec, ...], str]:
+    """Import an ONNX file into Relax.
+
+    Args:
+        shapes: shape of each input that the file leaves open. Dimensions of one name need to be
+            given only once.
+        largest: the largest value of each dimension that stays open, by its name in the file.
+
+    Returns:
+        The module with a function "main", its inputs under their names in the file, and a hash
+        of the file, its external data and the shapes.
+
+    Raises:
+        TunerError: the file is missing or broken, an input is dynamic or unknown, or an operator
+            cannot be imported.
+    """
+    proto = read_onnx(path)
+    inputs = _inputs(proto, dict(shapes), largest)
+    _pin_shapes(proto, inputs)
+    content = _content_hash(path, proto, inputs)
+    split_sums(proto)
+    return _import_simplified(proto, path), inputs, content
+
+
+def read_onnx(path: Path) -> Any:
+    """The protobuf of an ONNX file, external data loaded.
+
+    Raises:
+        TunerError: missing, unreadable, or not a model.
+    """
+    import onnx
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+
+    if not path.is_file():
+        raise TunerError(f"{path}: no such file")
+    try:
+        proto = onnx.load(str(path))
+    except (DecodeError, OSError, ValueError, RuntimeError) as error:
+        raise TunerError(f"{path} is not a readable ONNX model: {first_line(error)}") from error
+    except onnx.checker.ValidationError as error:
+        # How a missing or foreign file of external data shows.
+        raise TunerError(f"{path}: {first_line(error)}") from error
+    if not proto.graph.node or not proto.graph.output:
+        raise TunerError(f"{path} is not an ONNX model: it holds no graph")
+    return proto
+
+
+def _inputs(
+    proto: Any, shapes: Mapping[str, Shape], largest: Mapping[str, int]
+) -> tuple[InputSpec, ...]:
+    """What has to be fed in, with all dimensions known or open with a domain."""
+    from onnx.helper import tensor_dtype_to_np_dtype
+
+    weights = {i.name for i in proto.graph.initializer}
+    fed = [i for i in proto.graph.input if i.name not in weights]
+    for value in fed:
+        if value.type.WhichOneof("value") != "tensor_type":
+            raise TunerError(f"input {value.name} is no tensor, which is not supported")
+    check_names(list(shapes), [i.name for i in fed], "--shape")
+    declared = {i.name: _declared_shape(i) for i in fed}
+    _spread(declared, shapes)
+    named = [d for dims in declared.values() for d in dims or () if isinstance(d, str) and d != "?"]
+    check_names(largest, list(dict.fromkeys(named)), "--dim", "dimension")
+    inputs = []
+    for value in fed:
+        closed = declared[value.name]
+        dims: tuple[int | str, ...] = ()
+        if closed is not None:
+            closed, dims = opened(closed, largest)
+        shape = fix_shape(value.name, closed, shapes.get(value.name))
+        dtype = str(tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type))
+        inputs.append(InputSpec(value.name, shape, dtype, dims))
+    return tuple(inputs)
+
+
+def _declared_shape(value: Any) -> list[int | str] | None:
+    tensor = value.type.tensor_type
+    if not tensor.HasField("shape"):
+        return None
+    return [d.dim_value if d.dim_value > 0 else d.dim_param or "?" for d in tensor.shape.dim]
+
+
+def _spread(declared: Declared, shapes: Mapping[str, Shape]) -> None:
+    """Fill in dimensions whose names have a value in a shape that the user gave."""
+    known: dict[str, int] = {}
+    for name, shape in shapes.items():
+        for dim, size in zip(declared[name] or (), shape, strict=False):
+            if isinstance(dim, str) and dim != "?":
+                known.setdefault(dim, size)
+    for name, dims in declared.items():
+        if dims is not None:
+            declared[name] = [known.get(d, d) if isinstance(d, str) else d for d in dims]
+
+
+def _pin_shapes(proto: Any, inputs: Iterable[InputSpec]) -> None:
+    """Write the inputs' shapes into the graph; shapes inferred from the open ones go."""
+    by_name = {i.name: i for i in inputs}
+    changed = False
+    for value in proto.graph.input:
+        spec = by_name.get(value.name)
+        wanted = list(spec.dims or spec.shape) if spec is not None else None
+        if wanted is None or _declared_shape(value) == wanted:
+            continue
+        changed = True
+        shape = value.type.tensor_type.shape
+        del shape.dim[:]
+        for size in wanted:
+            if isinstance(size, int):
+                shape.dim.add().dim_value = size
+            else:
+                shape.dim.add().dim_param = size
+    if changed:
+        del proto.graph.value_info[:]
+        for output in proto.graph.output:
+            output.type.tensor_type.ClearField("shape")
+
+
+def split_sums(proto: Any) -> None:
+    """Turn each `Sum` of several tensors into additions, in place.
+
+    The importer stacks the tensors and reduces the stack, which copies them and keeps the
+    addition of a residual block from being fused with its convolution.
+    """
+    import onnx
+
+    nodes = []
+    for node in proto.graph.node:
+        if node.op_type != "Sum" or node.domain not in _STANDARD_DOMAINS or len(node.input) < 2:
+            nodes.append(node)
+            continue
+        left = node.input[0]
+        for number, right in enumerate(node.input[1:], start=1):
+            last = number == len(node.input) - 1
+            out = node.output[0] if last else f"{node.output[0]}/partial{number}"
+            nodes.append(onnx.helper.make_node("Add", [left, right], [out], name=node.name))
+            left = out
+    del proto.graph.node[:]
+    proto.graph.node.extend(nodes)
+
+
+def _content_hash(path: Path, proto: Any, inputs: Iterable[InputSpec]) -> str:
+    import onnx.external_data_helper as external
+
+    digest = hashlib.sha256(path.read_bytes())
+    bare = _without_data(path)
+    for tensor in bare.graph.initializer:
+        if external.uses_external_data(tensor):
+            loaded = next(i for i in proto.graph.initializer if i.name == tensor.name)
+            digest.update(loaded.raw_data)
+    for spec in inputs:
+        digest.update(f"\n{spec.name} {spec.dims or spec.shape} {spec.dtype}".encode())
+    return digest.hexdigest()[:16]
+
+
+def _without_data(path: Path) -> Any:
+    import onnx
+
+    return onnx.load(str(path), load_external_data=False)
+
+
+def has_external_data(path: Path) -> bool:
+    """Whether weights of the file are kept in other files beside it."""
+    import onnx.external_data_helper as external
+
+    return any(external.uses_external_data(t) for t in _without_data(path).graph.initializer)
+
+
+def _import_simplified(proto: Any, path: Path) -> Any:
+    """Import the simplified graph, or the original where that fails.
+
+    Simplifying resolves the dynamic reshapes that some exporters leave, which the importer
+    cannot take; where it changes the outputs or makes things worse, the original decides.
+    """
+    simple = simplified(proto)
+    if simple is not None:
+        try:
+            return _import(simple, path)
+        except TunerError:
+            pass
+    return _import(proto, path)
+
+
+def simplified(proto: Any) -> Any | None:
+    """A simplified copy of a graph; None where that fails or the outputs would change."""
+    import onnxslim
+
+    copy = type(proto)()
+    copy.CopyFrom(proto)
+    try:
+        with hushed():
+            simple = onnxslim.slim(copy)
+    except Exception:  # it may raise anything on graphs it does not know
+        return None
+    if simple is None or _outputs(simple) != _outputs(proto):
+        return None
+    wanted = {i.name for i in proto.graph.input}
+    return simple if {i.name for i in simple.graph.input} <= wanted else None
+
+
+def _outputs(proto: Any) -> list[tuple[str, int]]:
+    """Names and element types. Shapes may become better known and are checked by the importer."""
+    return [(o.name, o.type.tensor_type.elem_type) for o in proto.graph.output]
+
+
+def _import(proto: Any, path: Path) -> Any:
+    from tvm.relax.frontend.onnx import from_onnx
+
+    _check_operators(proto, path)
+    try:
+        with hushed():
+            return from_onnx(proto)
+    except Exception as error:  # converters raise whatever they meet
+        where, why = _culprit(error)
+        raise TunerError(f"{path}: cannot import {where}: {why}") from error
+
+
+def _check_operators(proto: Any, path: Path) -> None:
+    """Refuse operators the importer does not know, with the node that has each."""
+    known = tvm_compat.known_onnx_operators()
+    unknown: dict[str, str] = {}
+    for node in proto.graph.node:
+        if node.op_type not in known:
+            domain = "" if node.domain in _STANDARD_DOMAINS else f"{node.domain}."
+            unknown.setdefault(domain + node.op_type, _node_name(node))
+    if unknown:
+        listed = ", ".join(f"{op} (node {node})" for op, node in unknown.items())
+        plural = "operators" if len(unknown) > 1 else "operator"
+        raise TunerError(f"{path}: the importer does not know {plural} {listed}")
+
+
+def _node_name(node: Any) -> str:
+    return str(node.name or f"of output {node.output[0]}")
+
+
+def _culprit(error: BaseException) -> tuple[str, str]:
+    """The node that was being converted, which the importer does not name, and what is wrong."""
+    why = re.sub(r"\s+", " ", first_line(error))
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        node = frame.f_locals.get("node")
+        if frame.f_code.co_name == "_construct_nodes" and node is not None:
+            if isinstance(error, KeyError) and error.args[0] in node.input:
+                why = f"nothing computes its input {error.args[0]}"
+            return f"operator {node.op_type} (node {_node_name(node)})", why
+    return "the graph", why

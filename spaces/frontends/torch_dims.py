@@ -1,0 +1,132 @@
+"""Names of the open dimensions of `torch.export` archives.
+
+An archive does not keep the names of `torch.export.Dim`: in it a dimension is `s77` or the like,
+another one whenever it is exported. So a dimension is called after the first input and axis that
+it is the size of, `x_0`. One that inputs have only within expressions, as `2 * n`, is the base of
+the first of these, `x_0_base`. Names of the user's choice can be kept in the archive, in an extra
+file: `torch.export.save(program, path, extra_files={"dims.json": '{"x_0": "batch"}'})`.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from spaces.frontends.inputs import check_dims
+from spaces.ir import tvm_compat
+from spaces.ir.symbolic import is_open, symbols, variables
+from tuner.errors import TunerError
+
+NAMES_FILE = "dims.json"
+_PLACES = (f"/extra/{NAMES_FILE}", f"extra_files/{NAMES_FILE}")
+"""Where an archive keeps an extra file; the second is what PyTorch 2.7 and older wrote."""
+
+
+def with_named_dims(module: Any, path: Path) -> Any:
+    """An imported archive whose symbols have the names that users know them by.
+
+    Args:
+        path: of the archive.
+
+    Raises:
+        TunerError: its file of names is broken, or does not fit its dimensions.
+    """
+    from tvm import tirx
+    from tvm.ir import IRModule, Var
+    from tvm_ffi import structural_map
+
+    graph = module["main"]
+    places = _places(graph)
+    called = _called(places, _kept_names(path), path)
+    if not called:
+        return module
+    known = symbols(graph)
+    fresh = {known[old]: tirx.Var(new, "int64") for old, new in called.items()}
+    graph = structural_map(graph, (Var, lambda var: fresh.get(var, var)))
+    for bound in (tvm_compat.LOWER_BOUNDS, tvm_compat.UPPER_BOUNDS):
+        known = dict(tvm_compat.attribute(graph, bound) or {})
+        if known:
+            graph = graph.with_attr(bound, {called.get(d, d): size for d, size in known.items()})
+    result = IRModule(module.functions, attrs=module.attrs)
+    result.update_func(result.get_global_var("main"), graph)
+    return result
+
+
+def check_named(given: Iterable[str], module: Any) -> None:
+    """Refuse values for a dimension that an archive does not have.
+
+    Raises:
+        TunerError: naming those there are, and why they are called that.
+    """
+    known = list(symbols(module["main"]))
+    try:
+        check_dims(given, known)
+    except TunerError as error:
+        if not known:
+            raise
+        raise TunerError(
+            f"{error}; torch.export does not keep the names of Dim, {NAMES_FILE} in an archive can"
+        ) from None
+
+
+def _places(graph: Any) -> dict[str, str]:
+    """The symbol at each place of the inputs, in order; the place is a name for it."""
+    shapes = [(str(p.name), tvm_compat.param_dims(p) or ()) for p in graph.params]
+    opened = [
+        (f"{name}_{axis}", dim)
+        for name, dims in shapes
+        for axis, dim in enumerate(dims)
+        if is_open(dim)
+    ]
+    places = {place: tvm_compat.dim_name(dim) for place, dim in opened if variables(dim) == [dim]}
+    for place, dim in opened:
+        for var in variables(dim):
+            if str(var.name) not in places.values():
+                base, number = f"{place}_base", 1
+                while base in places:
+                    number += 1
+                    base = f"{place}_base{number}"
+                places[base] = str(var.name)
+    return places
+
+
+def _called(places: Mapping[str, str], kept: Mapping[str, str], path: Path) -> dict[str, str]:
+    """A name for each symbol: one that was kept, or its first place."""
+    chosen: dict[str, str] = {}
+    for place, name in kept.items():
+        if place not in places:
+            there = ", ".join(places) or "none"
+            raise TunerError(
+                f"{path}: {NAMES_FILE}: {place} is no open dimension of an input; there are {there}"
+            )
+        if chosen.setdefault(places[place], name) != name:
+            raise TunerError(
+                f"{path}: {NAMES_FILE}: {chosen[places[place]]} and {name} are one dimension"
+            )
+    for place, symbol in places.items():
+        chosen.setdefault(symbol, place)
+    for name in chosen.values():
+        if list(chosen.values()).count(name) > 1:
+            raise TunerError(f"{path}: {NAMES_FILE}: two dimensions are called {name}")
+    return chosen
+
+
+def _kept_names(path: Path) -> dict[str, str]:
+    """Names by place, from an archive's extra file; empty where it has none."""
+    with zipfile.ZipFile(path) as archive:
+        file = next((n for n in archive.namelist() if n.endswith(_PLACES)), None)
+        if file is None:
+            return {}
+        try:
+            kept = json.loads(archive.read(file))
+        except (ValueError, RecursionError) as error:
+            raise TunerError(f"{path}: {NAMES_FILE} is not JSON: {error}") from error
+    if not isinstance(kept, dict):
+        raise TunerError(f'{path}: {NAMES_FILE}: write an object such as {{"x_0": "batch"}}')
+    for name in kept.values():
+        if not isinstance(name, str) or not name.isidentifier():
+            raise TunerError(f"{path}: {NAMES_FILE}: {str(name)[:40]!r} is no name")
+    return kept

@@ -1,0 +1,119 @@
+"""Tensor intrinsics, registered as a target needs them and not before.
+
+TVM's tune context imports the package `tvm.s_tir.tensor_intrin`, which parses TVMScript for every
+intrinsic of every target: 20 to 35 CPU seconds in each new process. Here the package is replaced
+by an empty one with the same path, and a target gets only the submodule it needs. The CUDA one
+is slow in itself, so its parsed intrinsics are kept as TVM JSON in the user's cache and read
+from there by every later process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+from tuner.files.atomic import atomic_file
+
+_PACKAGE = "tvm.s_tir.tensor_intrin"
+_registered: set[str] = set()
+
+
+def stub_intrinsics() -> None:
+    """Keep TVM from importing every intrinsic; harmless to call again, or too late."""
+    if _PACKAGE in sys.modules:
+        return
+    import tvm.s_tir
+
+    package = types.ModuleType(_PACKAGE)
+    package.__path__ = [str(Path(tvm.s_tir.__file__).parent / "tensor_intrin")]
+    sys.modules[_PACKAGE] = package
+
+
+def register_intrinsics(family: str, *, cache_dir: Path | None = None) -> None:
+    """Register the intrinsics of one family, once in this process.
+
+    Args:
+        family: a submodule of TVM's intrinsics: `arm_cpu` or `cuda`.
+        cache_dir: where parsed intrinsics are kept; None is the user's cache.
+    """
+    stub_intrinsics()
+    if family in _registered:
+        return
+    if family == "cuda":
+        _register_cached(family, cache_dir or default_cache_dir())
+    else:
+        importlib.import_module(f"{_PACKAGE}.{family}")
+    _registered.add(family)
+
+
+def default_cache_dir() -> Path:
+    """Where parsed intrinsics are kept for this user."""
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("elastic-tuner"))
+
+
+def _register_cached(family: str, cache_dir: Path) -> None:
+    import tvm
+    from tvm.s_tir import TensorIntrin
+
+    path = cache_dir / f"intrinsics-{family}-{tvm.__version__}.json"
+    try:
+        saved = tvm.ir.load_json(path.read_text())
+    except (OSError, ValueError, RuntimeError):
+        _keep(path, tvm.ir.save_json(_parse(family)))
+        return
+    for name, (description, implementation) in saved.items():
+        TensorIntrin.register(str(name), description, implementation, override=True)
+
+
+def _parse(family: str) -> dict[str, Any]:
+    """Import a family the slow way, and note what it registers."""
+    from tvm.s_tir import TensorIntrin
+
+    noted: dict[str, Any] = {}
+    register = TensorIntrin.register
+
+    def note(name: str, desc: Any, impl: Any, override: bool = False) -> Any:
+        noted[name] = [desc, impl]
+        return register(name, desc, impl, override)
+
+    TensorIntrin.register = staticmethod(note)
+    try:
+        importlib.import_module(f"{_PACKAGE}.{family}")
+    finally:
+        TensorIntrin.register = staticmethod(register)
+    return noted
+
+
+def _keep(path: Path, text: str) -> None:
+    """Best effort: a cache that cannot be written costs time, not results."""
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_file(path) as file:
+            file.write(text)
+
+
+def target_family(target_json: str, *, low_precision: bool) -> str | None:
+    """Which intrinsics the schedule rules of a target may use, if any.
+
+    Args:
+        target_json: canonical JSON of the target.
+        low_precision: whether the program has 8- or 16-bit operands, which the intrinsics need.
+    """
+    if not low_precision:
+        return None
+    target = json.loads(target_json)
+    if target["kind"] == "cuda":
+        return "cuda"
+    triple = str(target.get("mtriple", ""))
+    arm = "aarch64" in triple or (not triple and os.uname().machine == "aarch64")
+    # TVM 0.27's VNNI intrinsic does not fit the signature it has in LLVM 22: every program that
+    # uses it fails to compile.
+    return "arm_cpu" if arm else None

@@ -1,0 +1,1 @@
+"""TVM's IR: its names, rewriting it, schedules, symbolic dimensions."""

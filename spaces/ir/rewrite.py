@@ -1,0 +1,168 @@
+"""What tensor programs are rewritten with: their nodes compared, replaced and copied."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from inspect import Parameter, Signature
+from typing import Any
+
+from spaces.ir import tvm_compat
+
+_CALLBACK = Signature([Parameter(name, Parameter.POSITIONAL_ONLY) for name in ("node", "mutator")])
+
+
+def replaced(expression: Any, values: Sequence[tuple[Any, Any]]) -> Any:
+    """An expression with values in place of variables."""
+    import tvm
+    from tvm_ffi import structural_mutate
+
+    def look(var: Any, _mutator: Any = None) -> Any:
+        return next((value for known, value in values if var.same_as(known)), var)
+
+    if isinstance(expression, tvm.ir.Var):
+        return look(expression)
+    if isinstance(expression, tvm.tirx.IntImm):
+        return expression
+    # Hundreds of times in a build; looking up what a function takes is half of it.
+    setattr(look, "__signature__", _CALLBACK)  # noqa: B010 - functions have no such attribute
+    return structural_mutate(expression, [(tvm.ir.Var, look)])
+
+
+def placed(realize: Any, expression: Any) -> Any:
+    """An expression of a block's axes, by the loops around its realisation."""
+    axes = zip(realize.block.iter_vars, realize.iter_values, strict=True)
+    return replaced(expression, [(axis.var, value) for axis, value in axes])
+
+
+def growth(analyzer: Any, expression: Any, variable: Any) -> int | None:
+    """By how much an expression grows with each step of a variable; None where that is not one
+    number."""
+    after = replaced(expression, [(variable, variable + constant(1, variable))])
+    return tvm_compat.known_int(analyzer.simplify(after - expression))
+
+
+def is_among(node: Any, others: Sequence[Any]) -> bool:
+    """Whether something is one of others, and not only like it."""
+    return any(node.same_as(other) for other in others)
+
+
+def uses(expression: Any, variables: Sequence[Any]) -> bool:
+    """Whether any of the variables occurs in an expression."""
+    import tvm
+    import tvm_ffi
+
+    def look(var: Any) -> Any:
+        if any(var.same_as(known) for known in variables):
+            return tvm_ffi.VisitInterrupt(var)
+        return None
+
+    return tvm_ffi.structural_walk(expression, (tvm.ir.Var, look)) is not None
+
+
+def conjuncts(condition: Any) -> list[Any]:
+    """The parts of a condition that must all hold."""
+    from tvm.tirx import And
+
+    if isinstance(condition, And):
+        return [*conjuncts(condition.a), *conjuncts(condition.b)]
+    return [condition]
+
+
+def conjunction(conditions: Sequence[Any]) -> Any:
+    """A condition that holds where all of these do."""
+    from tvm.tirx import And
+
+    whole = None
+    for condition in conditions:
+        whole = condition if whole is None else And(whole, condition)
+    return True if whole is None else whole
+
+
+def constant(value: int, like: Any) -> Any:
+    """A number of the same type as an expression."""
+    from tvm import tirx
+
+    return tirx.const(value, str(like.ty.dtype))
+
+
+def copied_loop(
+    loop: Any, body: Any, *, var: Any = None, extent: Any = None, marks: Any = None
+) -> Any:
+    """A loop that is the same around another body.
+
+    Args:
+        var: of its steps; None keeps its own.
+        extent: None keeps its own.
+        marks: annotations; None keeps its own.
+    """
+    from tvm.tirx import For
+
+    var = loop.loop_var if var is None else var
+    extent = loop.extent if extent is None else extent
+    marks = loop.annotations if marks is None else marks
+    return For(var, loop.min, extent, loop.kind, body, loop.thread_binding, marks)
+
+
+def changed_block(
+    block: Any,
+    *,
+    axes: Any = None,
+    reads: Any = None,
+    writes: Any = None,
+    body: Any = None,
+    buffers: Any = None,
+) -> Any:
+    """A block with something else inside.
+
+    Args:
+        reads: regions, `buffers` those allocated in it; None keeps its own, as for the others.
+    """
+    from tvm.s_tir import SBlock
+
+    return SBlock(
+        block.iter_vars if axes is None else axes,
+        block.reads if reads is None else reads,
+        block.writes if writes is None else writes,
+        block.name_hint,
+        block.body if body is None else body,
+        block.init,
+        block.alloc_buffers if buffers is None else buffers,
+        block.match_buffers,
+        block.annotations,
+    )
+
+
+def copied_block(block: Any) -> Any:
+    """A block that does the same, with axes of its own: none may be in a program twice."""
+    from tvm.tirx import IterVar, Var
+
+    fresh = [
+        IterVar(axis.dom, Var(str(axis.var.name), axis.var.ty), axis.iter_type)
+        for axis in block.iter_vars
+    ]
+    values = [(old.var, new.var) for old, new in zip(block.iter_vars, fresh, strict=True)]
+    return changed_block(
+        block,
+        axes=fresh,
+        reads=[replaced(region, values) for region in block.reads],
+        writes=[replaced(region, values) for region in block.writes],
+        body=replaced(block.body, values),
+    )
+
+
+def renewed(statement: Any) -> Any:
+    """A statement that does the same, with loops and blocks of its own: none may be in a program
+    twice."""
+    import tvm
+    from tvm.tirx import For, Var
+    from tvm_ffi import structural_mutate
+
+    def loop(node: Any, mutator: Any) -> Any:
+        var = Var(str(node.loop_var.name), node.loop_var.ty)
+        body = replaced(mutator.mutate(node.body), [(node.loop_var, var)])
+        return copied_loop(node, body, var=var)
+
+    def block(node: Any, _mutator: Any) -> Any:
+        return copied_block(node)
+
+    return structural_mutate(statement, [(For, loop), (tvm.s_tir.SBlock, block)])

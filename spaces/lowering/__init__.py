@@ -1,0 +1,1 @@
+"""From a Relax graph to tensor programs and tasks."""

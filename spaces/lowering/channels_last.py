@@ -1,0 +1,221 @@
+"""Convolutions and what is between them, moved to channels-last (NHWC) before operators become
+programs.
+
+Weights are constants and change layout here; what is left of conversions are those between parts of
+the graph that run one way and parts that run the other, as `spaces.lowering.layout_choice` decided.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from spaces.ir import tvm_compat
+from spaces.lowering.layout_choice import Node, choose_layouts, convolution_gain
+from spaces.lowering.layout_rules import (
+    CONVOLUTION,
+    POOLS,
+    TO_FIRST,
+    TO_LAST,
+    operands,
+    permuted_constant,
+    rewrite_of,
+)
+from spaces.lowering.relax_rewrite import (
+    rank,
+    straight_bindings,
+    tensor_bytes,
+    variables,
+    with_graphs,
+    written_anew,
+)
+
+_NOT_CONVERTED = 1 << 50
+"""Price of converting a tuple, which is not done: its items are."""
+
+
+def channels_last(module: Any) -> Any:
+    """Have each graph's operations run channels-last where that pays.
+
+    Graphs with control flow, and those without convolutions, stay as they are.
+    """
+    return with_graphs(module, _converted)
+
+
+def conversions(module: Any) -> int:
+    """How many times the operators of a module's graphs change the order of axes."""
+    return sum(
+        tvm_compat.operator_name(binding.value) == "relax.permute_dims"
+        for function in module.functions.values()
+        if tvm_compat.is_relax_function(function)
+        for binding in straight_bindings(function) or ()
+    )
+
+
+def _converted(function: Any) -> Any:
+    bindings = straight_bindings(function)
+    if bindings is None:
+        return function
+    if not any(tvm_compat.operator_name(b.value) == CONVOLUTION for b in bindings):
+        return function
+    choice = choose_layouts(graph_nodes(function, bindings))
+    chosen = choice[len(function.params) : len(function.params) + len(bindings)]
+    return _Rewriter().function(function, bindings, chosen) if any(chosen) else function
+
+
+def graph_nodes(function: Any, bindings: Sequence[Any]) -> list[Node]:
+    """A graph as the decision sees it: parameters, bindings, and one node that reads the result."""
+    from tvm import relax
+
+    number = {var: i for i, var in enumerate(function.params)}
+    nodes = [Node(result_bytes=_conversion_bytes(var), fixed=True) for var in function.params]
+    for binding in bindings:
+        value = binding.value
+        read = tuple(dict.fromkeys(number[v] for v in variables(value)))
+        if isinstance(value, relax.TupleGetItem) and isinstance(value.tuple_value, relax.Var):
+            nodes.append(Node(read, _conversion_bytes(binding.var), tied=True))
+        elif isinstance(value, relax.Call) and rewrite_of(value) is not None:
+            result = _conversion_bytes(binding.var)
+            nodes.append(Node(read, result, _gain(value, binding.var)))
+        else:
+            cancels = tvm_compat.permuted_axes(value) == TO_FIRST
+            nodes.append(Node(read, 0 if cancels else _conversion_bytes(binding.var), fixed=True))
+        number[binding.var] = len(nodes) - 1
+    read = tuple(dict.fromkeys(number[v] for v in variables(function.body.body)))
+    return [*nodes, Node(read, fixed=True)]
+
+
+def _gain(call: Any, var: Any) -> int:
+    name = tvm_compat.operator_name(call)
+    if name in POOLS:
+        return tensor_bytes(var)
+    if name != CONVOLUTION:
+        return 0
+    weight = tvm_compat.tensor_dims(call.args[1]) or ()
+    outputs = math.prod(tvm_compat.known_int(d) or 1 for d in tvm_compat.tensor_dims(var) or ())
+    return convolution_gain(
+        2 * outputs * math.prod(tvm_compat.known_int(d) or 1 for d in weight[1:])
+    )
+
+
+def _conversion_bytes(var: Any) -> int:
+    """What converting a value moves: nothing where it is no feature map, or a mere reshape."""
+    from tvm import relax
+
+    if isinstance(var.ty, relax.TupleType):
+        return _NOT_CONVERTED
+    return 0 if rank(var) != 4 or _is_reshape(tvm_compat.tensor_dims(var)) else tensor_bytes(var)
+
+
+def _is_reshape(dims: Any) -> bool:
+    """Whether both layouts of these dimensions, in NCHW, are one in memory."""
+    sizes = [tvm_compat.known_int(d) for d in dims]
+    return None not in sizes and (sizes[1] == 1 or sizes[2] == sizes[3] == 1)
+
+
+class _Rewriter:
+    """Writes a graph anew, each binding in the layout chosen for it."""
+
+    def __init__(self) -> None:
+        from tvm import relax
+
+        self._builder = relax.BlockBuilder()
+        self._first: dict[Any, Any] = {}
+        self._last: dict[Any, Any] = {}
+        self._permuted: dict[Any, tuple[Any, tuple[int, ...]]] = {}
+
+    def function(self, function: Any, bindings: Sequence[Any], chosen: Sequence[bool]) -> Any:
+        """The whole function."""
+        self._first.update((var, var) for var in function.params)
+
+        def emit() -> Any:
+            for binding, last in zip(bindings, chosen, strict=True):
+                self._emit(binding, last)
+            return self._as_first(function.body.body)
+
+        return written_anew(self._builder, function, emit)
+
+    def _emit(self, binding: Any, last: bool) -> None:
+        from tvm import relax
+
+        value, var = binding.value, binding.var
+        if not last:
+            self._first[var] = self._put(self._as_first(value), var)
+        elif isinstance(value, relax.TupleGetItem):
+            item = relax.TupleGetItem(self._last[value.tuple_value], value.index)
+            self._last[var] = self._put(item, var)
+        else:
+            rewrite = rewrite_of(value)
+            assert rewrite is not None
+            made = rewrite(value, [self._as_last(operand) for operand in operands(value)])
+            # A result that is no feature map is the same either way.
+            known = self._last if _is_moved(var) else self._first
+            known[var] = self._put(made, var)
+
+    def _put(self, value: Any, var: Any) -> Any:
+        emitted = self._builder.emit(value, tvm_compat.variable_name(var))
+        if (axes := tvm_compat.permuted_axes(value)) is not None:
+            self._permuted[emitted] = (value.args[0], axes)
+        return emitted
+
+    def _as_first(self, expression: Any) -> Any:
+        """An expression with every variable channels-first."""
+        from tvm import relax
+
+        if isinstance(expression, relax.Var):
+            if expression not in self._first and expression in self._last:
+                self._first[expression] = self._order(self._last[expression], TO_FIRST, expression)
+            return self._first.get(expression, expression)
+        if isinstance(expression, relax.Tuple):
+            return relax.Tuple([self._as_first(field) for field in expression.fields])
+        if isinstance(expression, relax.TupleGetItem):
+            return relax.TupleGetItem(self._as_first(expression.tuple_value), expression.index)
+        if isinstance(expression, relax.Call):
+            arguments = [self._as_first(argument) for argument in expression.args]
+            if (axes := tvm_compat.permuted_axes(expression)) is not None:
+                return self._permutation(arguments[0], axes)
+            return relax.Call(expression.op, arguments, expression.attrs, expression.ty_args)
+        return expression
+
+    def _as_last(self, operand: Any) -> Any:
+        """An operand of a channels-last operation."""
+        from tvm.relax import op
+
+        dims = tvm_compat.tensor_dims(operand)
+        if not dims:  # a number, or what is no tensor
+            return operand
+        if tvm_compat.is_constant(operand):
+            return permuted_constant(operand, TO_LAST)
+        if operand not in self._last:
+            value = self._first[operand]
+            if len(dims) < 4:
+                value = self._builder.emit(op.expand_dims(value, list(range(4 - len(dims)))))
+            self._last[operand] = self._order(value, TO_LAST, operand)
+        return self._last[operand]
+
+    def _order(self, value: Any, axes: tuple[int, ...], original: Any) -> Any:
+        """A value with its axes in another order."""
+        from tvm.relax import op
+
+        dims = tvm_compat.tensor_dims(value) or []
+        # Both have the sizes that matter, in whatever order.
+        if _is_reshape(dims if axes == TO_LAST else tvm_compat.tensor_dims(original)):
+            return self._builder.emit(op.reshape(value, [dims[axis] for axis in axes]))
+        return self._put(self._permutation(value, axes), original)
+
+    def _permutation(self, value: Any, axes: tuple[int, ...]) -> Any:
+        """A call that reorders axes, made one with that which its argument comes from."""
+        from tvm.relax import op
+
+        if value in self._permuted:
+            source, before = self._permuted[value]
+            axes, value = tuple(before[axis] for axis in axes), source
+        return value if axes == tuple(sorted(axes)) else op.permute_dims(value, axes)
+
+
+def _is_moved(var: Any) -> bool:
+    """Whether a result differs between layouts: a feature map, or several."""
+    from tvm import relax
+
+    return isinstance(var.ty, relax.TupleType) or rank(var) == 4

@@ -1,0 +1,57 @@
+"""Which operands of a graph's programs are constants."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from spaces.ir import tvm_compat
+from spaces.lowering.relax_rewrite import tir_calls, with_tir_calls
+
+
+def mark_constants(module: Any) -> Any:
+    """Have each program of a graph name those of its parameters that are constants.
+
+    It is what `AttachAttrLayoutFreeBuffers` does, but that names of programs stay, and that
+    programs without constants stay as they are. A program that is called both with and without
+    constants becomes two; the second one gets a number after its name.
+    """
+    from tvm import relax
+
+    kinds: dict[str, list[tuple[int, ...]]] = {}
+    for call in tir_calls(module):
+        seen = kinds.setdefault(str(call.args[0].name_hint), [])
+        if (constants := _constants(call)) not in seen:
+            seen.append(constants)
+    builder = relax.BlockBuilder(module)
+    more: dict[tuple[str, tuple[int, ...]], Any] = {}
+    for name, (first, *others) in kinds.items():
+        builder.update_func(module.get_global_var(name), _marked(module[name], first))
+        for constants in others:
+            more[name, constants] = builder.add_func(_marked(module[name], constants), name)
+    marked = builder.get()
+    return _redirected(marked, more) if more else marked
+
+
+def _constants(call: Any) -> tuple[int, ...]:
+    """Which operands of a call are constants."""
+    return tuple(
+        i for i, operand in enumerate(call.args[1].fields) if tvm_compat.is_constant(operand)
+    )
+
+
+def _marked(function: Any, constants: Sequence[int]) -> Any:
+    return function.with_attr(tvm_compat.LAYOUT_FREE, list(constants)) if constants else function
+
+
+def _redirected(module: Any, wanted: Mapping[tuple[str, tuple[int, ...]], Any]) -> Any:
+    """The module with calls going elsewhere, by the program that they call and their constants."""
+    from tvm import relax
+
+    def redirect(call: Any) -> Any:
+        other = wanted.get((str(call.args[0].name_hint), _constants(call)))
+        if other is None:
+            return call
+        return relax.Call(call.op, [other, *call.args[1:]], call.attrs, call.ty_args)
+
+    return with_tir_calls(module, redirect)

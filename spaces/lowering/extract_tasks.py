@@ -1,0 +1,161 @@
+"""From a lowered model to its tasks: distinct tensor programs, each with how often it runs."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+from spaces.ir import tvm_compat
+from spaces.ir.symbolic import closed, symbols
+from spaces.lowering.task_shapes import depending_on_data, shapes_of
+from tuner.errors import TunerError
+from tuner.shapes import merged, sampled
+from tuner.task import Shapes, Task, task_key
+
+_NAMES_SHOWN = 8
+_COUNTED = 16
+"""Shapes for which operations are counted, at most."""
+
+
+def extract(
+    lowered: Any, target_json: str, only: str | None = None, shapes: Shapes = ()
+) -> list[Task]:
+    """The tasks of a lowered module, in the order its calls first reach them.
+
+    Equal programs are one task, under the name of the first; its weight is how many calls there
+    are to any of them. Functions that are scheduled already are left out.
+
+    Args:
+        lowered: what `spaces.lowering.lower.lower` gave.
+        target_json: canonical JSON of the target.
+        only: glob on names; None is all.
+        shapes: instances of the model's symbolic dimensions.
+
+    Raises:
+        TunerError: `only` matches no task, or there is nothing to tune.
+    """
+    tasks: dict[str, Task] = {}
+    calls, left = call_counts(lowered), depending_on_data(lowered, shapes)
+    for name, count in calls.items():
+        function = lowered[name]
+        if is_scheduled(function) or not count or name in left:
+            continue
+        task = task_of(function, target_json, name=name, weight=count)
+        task = shaped(task, shapes_of(lowered, name, shapes))
+        known = tasks.get(task.key)
+        tasks[task.key] = task if known is None else _heavier(known, task)
+    if not tasks:
+        why = left_as_they_are(lowered, shapes)
+        raise TunerError("the model holds nothing to tune" + (f": {why}" if why else ""))
+    if only is None:
+        return list(tasks.values())
+    chosen = [t for t in tasks.values() if fnmatch.fnmatchcase(t.name, only)]
+    if not chosen:
+        shown = ", ".join(t.name for t in list(tasks.values())[:_NAMES_SHOWN])
+        more = ", ..." if len(tasks) > _NAMES_SHOWN else ""
+        raise TunerError(f"--only {only}: no task has such a name; there are {shown}{more}")
+    return chosen
+
+
+def left_as_they_are(lowered: Any, shapes: Shapes = ()) -> str:
+    """What people are told of functions that are not tuned, since nobody can say before a run what
+    shapes they meet; nothing where there are none."""
+    known = depending_on_data(lowered, shapes)
+    left = [name for name in call_counts(lowered) if name in known]
+    if not left:
+        return ""
+    these = f"{len(left)} functions are left as they are"
+    shown = ", ".join(left[:_NAMES_SHOWN]) + (", ..." if len(left) > _NAMES_SHOWN else "")
+    return (
+        f"{'1 function is left as it is' if len(left) == 1 else these}, since shapes in there "
+        f"follow from values that only a run knows: {shown}"
+    )
+
+
+def task_of(function: Any, target_json: str, *, name: str, weight: float = 1.0) -> Task:
+    """The task that a PrimFunc is, whatever it is called."""
+    import tvm
+
+    module = tvm_compat.normalized(function)
+    static = not symbols(function)
+    return Task(
+        key=task_key(tvm_compat.structural_hash_hex(module), target_json),
+        name=name,
+        module=tvm.ir.save_json(module),
+        target=target_json,
+        weight=float(weight),
+        flops=_flops(module) if static else 0.0,
+    )
+
+
+def shaped(task: Task, shapes: Shapes) -> Task:
+    """A task with the shapes it is tuned for; its operations are their weighted mean."""
+    if not shapes:
+        return task
+    import tvm
+
+    module = tvm.ir.load_json(task.module)
+    some = sampled(shapes, _COUNTED)
+    flops = sum(weight * _flops(closed(module, dict(instance))) for instance, weight in some)
+    return replace(task, shapes=shapes, flops=flops / sum(weight for _, weight in some))
+
+
+def key_of(function: Any, target_json: str) -> str:
+    """Key of the task that a PrimFunc is."""
+    return task_key(tvm_compat.structural_hash_hex(tvm_compat.normalized(function)), target_json)
+
+
+def program_hash(task: Task) -> str:
+    """What a task's key is made of, but for its target."""
+    import tvm
+
+    return tvm_compat.structural_hash_hex(tvm.ir.load_json(task.module))
+
+
+def is_scheduled(function: Any) -> bool:
+    """Whether a function was marked as one to leave alone."""
+    return bool(tvm_compat.attribute(function, tvm_compat.IS_SCHEDULED) or False)
+
+
+def call_counts(lowered: Any) -> dict[str, int]:
+    """How many calls reach each tensor program, in the order of the first call.
+
+    A module without a graph runs each of its programs once. Calls from functions that are never
+    called themselves count too: an entry point is not told from dead code.
+    """
+    programs = [name for name, _ in tvm_compat.prim_funcs(lowered)]
+    if not tvm_compat.has_relax(lowered):
+        return dict.fromkeys(programs, 1)
+    from tvm.ir import GlobalVar
+    from tvm.relax.analysis import post_order_visit
+
+    counts: Counter[str] = Counter()
+
+    def visit(node: Any) -> None:
+        if isinstance(node, GlobalVar):
+            counts[str(node.name_hint)] += 1
+
+    for function in lowered.functions.values():
+        if tvm_compat.is_relax_function(function):
+            post_order_visit(function, visit)
+    known = set(programs)
+    return {name: count for name, count in counts.items() if name in known}
+
+
+def _heavier(task: Task, other: Task) -> Task:
+    """A task that stands for an equal one as well."""
+    return replace(
+        task, weight=task.weight + other.weight, shapes=merged(task.shapes + other.shapes)
+    )
+
+
+def _flops(module: Any) -> float:
+    """Floating point operations of one run; 0 where TVM cannot count them."""
+    from tvm.s_tir.analysis import estimate_tir_flops
+
+    try:
+        return float(estimate_tir_flops(module))
+    except (RuntimeError, ValueError, TypeError):
+        return 0.0

@@ -1,0 +1,140 @@
+"""The one lowering from a model to tensor programs. Public: `tuner.lower`.
+
+A database of schedules only matches programs that were lowered in the same way, so whoever applies
+one calls this first.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+from spaces.ir import tvm_compat
+from spaces.ir.guard import note
+from spaces.lowering.channels_last import channels_last
+from spaces.lowering.concats import put_off_concats
+from spaces.lowering.constants import mark_constants
+from spaces.lowering.plain_shapes import with_plain_shapes
+from spaces.lowering.relax_passes import bound_takes, move_biases_into_batch_norms
+
+
+def lower(module: Any, target: Any) -> Any:
+    """Lower a model to fused tensor programs, weights folded in.
+
+    In order: indices of gathers are kept within their tables, batch norms are folded into the
+    convolutions before them where these have constant weights, what is left of inference-only
+    operators is decomposed, constants are folded; on a CPU, convolutions and what is between them
+    move to channels-last where that pays; operators become tensor programs (`LegalizeOps`), and
+    these are fused. Reshapes of intermediate values are kept as such, since they cost nothing at
+    run time. On a CPU, programs say in `layout_free_buffers` which of their operands are
+    constants. Build the result with the Relax pipeline `default_build`: TVM's default one would
+    fuse it once more; and with `tuner.tir_pipeline`, which makes the code that was measured.
+
+    Args:
+        module: an IRModule with a Relax function "main". One with tensor programs only comes
+            back as it is, each function with its name as global symbol. All promise `noalias`.
+        target: a TVM target, or canonical JSON of one.
+    """
+    if not tvm_compat.has_relax(module):
+        return _with_symbols(module)
+    from tvm.ir.transform import PassContext
+    from tvm.target import Target
+
+    if isinstance(target, str):
+        target = Target(json.loads(target))
+    with target, PassContext(opt_level=3):
+        prepared = _prepared(module)
+        if str(target.kind) != "llvm":
+            return _without_aliases(with_plain_shapes(_programs(prepared)))
+        try:
+            lowered = _programs(_tidied(channels_last(put_off_concats(prepared))))
+        except Exception as error:  # TVM raises whatever its C++ side threw
+            note(error, "layouts stay as they are", level=logging.WARNING)
+            lowered = _programs(prepared)
+        return mark_constants(_without_aliases(with_plain_shapes(lowered)))
+
+
+def _prepared(module: Any) -> Any:
+    """The graph that inference needs, constants folded."""
+    from tvm.ir.transform import Sequential
+    from tvm.relax import transform
+
+    tidy = Sequential([transform.Normalize(), transform.CanonicalizeBindings()])
+    passes = Sequential(
+        [
+            transform.Normalize(),
+            transform.FoldBatchnormToConv2D(),
+            transform.DecomposeOpsForInference(),
+            transform.CanonicalizeBindings(),
+            transform.FoldConstant(),
+        ]
+    )
+    return passes(move_biases_into_batch_norms(bound_takes(tidy(module))))
+
+
+def _tidied(module: Any) -> Any:
+    """The graph after its layouts changed: equal conversions are made once."""
+    from tvm.ir.transform import Sequential
+    from tvm.relax import transform
+
+    passes = [
+        transform.Normalize(),
+        transform.CanonicalizeBindings(),
+        transform.FoldConstant(),
+        transform.EliminateCommonSubexpr(),
+        transform.RemoveRedundantReshape(),
+        transform.DeadCodeElimination(),
+    ]
+    return Sequential(passes)(module)
+
+
+def _programs(module: Any) -> Any:
+    """Operators turned into programs, and these fused."""
+    from tvm.ir.transform import Sequential
+    from tvm.relax import transform
+
+    passes = [
+        transform.LegalizeOps(),
+        transform.AnnotateTIROpPattern(),
+        transform.FoldConstant(),
+        transform.DeadCodeElimination(),
+        transform.FuseOps(),
+        transform.FuseTIR(),
+        transform.RewriteDataflowReshape(),
+        transform.DeadCodeElimination(),
+        transform.CanonicalizeBindings(),
+    ]
+    return Sequential(passes)(module)
+
+
+def _without_aliases(module: Any) -> Any:
+    """A graph's tensor programs, each with the promise that its tensors share no memory: a graph
+    gives each result memory of its own."""
+    from tvm.ir import IRModule
+
+    result = IRModule(module.functions, attrs=module.attrs, global_infos=module.global_infos)
+    for name, function in tvm_compat.prim_funcs(module):
+        var = result.get_global_var(name)
+        result.update_func(var, function.with_attr(tvm_compat.NO_ALIAS, True))
+    return result
+
+
+def _with_symbols(module: Any) -> Any:
+    """Tensor programs under their own names in a compiled library.
+
+    Those that are to be scheduled promise what they are timed with: that no two tensors share
+    memory. What is scheduled already stays as it is.
+    """
+    from tvm.ir import IRModule
+
+    def changed(name: Any, function: Any) -> Any:
+        if not tvm_compat.attribute(function, tvm_compat.GLOBAL_SYMBOL):
+            function = function.with_attr(tvm_compat.GLOBAL_SYMBOL, name)
+        if tvm_compat.attribute(function, tvm_compat.IS_SCHEDULED):
+            return function
+        return function.with_attr(tvm_compat.NO_ALIAS, True)
+
+    return IRModule(
+        {name: changed(name, function) for name, function in tvm_compat.prim_funcs(module)}
+    )

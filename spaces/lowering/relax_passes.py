@@ -1,0 +1,66 @@
+"""Rewrites of a graph that TVM has no pass for, made before operators become programs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from spaces.ir import tvm_compat
+from spaces.lowering.relax_rewrite import with_graphs
+
+
+def move_biases_into_batch_norms(module: Any) -> Any:
+    """Turn `batch_norm(convolution + bias)` into `batch_norm(convolution)` with a shifted mean.
+
+    TVM folds a batch norm only into the convolution right before it. This is for constant weights
+    of two-dimensional convolutions in NCHW.
+    """
+    from tvm.relax.dpl import is_const, is_op, is_tuple_get_item, wildcard
+
+    vector, gamma, beta, mean, variance = (is_const() for _ in range(5))
+    bias = is_op("relax.reshape")(vector, wildcard()) | vector
+    product = is_op("relax.nn.conv2d")(wildcard(), is_const())
+    norm = is_op("relax.nn.batch_norm")(
+        is_op("relax.add")(product, bias), gamma, beta, mean, variance
+    )
+
+    def shifted(matched: Any, found: Any) -> Any:
+        from tvm import relax
+
+        call, centre = found[norm], found[mean].value.numpy()
+        per_channel = tvm_compat.param_shape(found[bias]) == [1, len(centre), 1, 1]
+        if not per_channel or call.attrs.axis != 1 or call.attrs.training:
+            return matched
+        moved = relax.const(centre - found[vector].value.numpy().reshape(centre.shape))
+        arguments = [found[product], found[gamma], found[beta], moved]
+        return relax.TupleGetItem(relax.Call(call.op, [*arguments, found[variance]], call.attrs), 0)
+
+    return _rewritten(module, is_tuple_get_item(norm, 0), shifted)
+
+
+def bound_takes(module: Any) -> Any:
+    """Have every gather that trusts its indices clip them to the table.
+
+    The importers leave the check out, so one index out of range reads memory of others and
+    crashes whoever runs the model. Indices in range give what they gave before.
+    """
+    from tvm.relax.dpl import is_op, wildcard
+
+    table, indices = wildcard(), wildcard()
+    gather = is_op("relax.take")(table, indices)
+
+    def bounded(matched: Any, found: Any) -> Any:
+        from tvm import relax
+
+        if matched.attrs.mode != "fast":
+            return matched
+        axis = matched.attrs.axis
+        return relax.op.take(found[table], found[indices], axis, mode="clip")
+
+    return _rewritten(module, gather, bounded)
+
+
+def _rewritten(module: Any, pattern: Any, rewrite: Any) -> Any:
+    """The module with every match of a pattern in its graphs rewritten."""
+    from tvm.relax.dpl import rewrite_call
+
+    return with_graphs(module, lambda graph: rewrite_call(pattern, rewrite, graph))

@@ -1,0 +1,130 @@
+"""Graphs of a module: looked at, and written anew. What every rewrite of them needs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Container
+from typing import Any
+
+from spaces.ir import tvm_compat
+
+
+def with_graphs(module: Any, rewrite: Callable[[Any], Any]) -> Any:
+    """A module with each of its graphs rewritten; its tensor programs stay."""
+    from tvm.ir import IRModule
+
+    functions = {
+        gv: rewrite(f) if tvm_compat.is_relax_function(f) else f
+        for gv, f in module.functions.items()
+    }
+    return IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
+
+
+def tir_calls(module: Any) -> list[Any]:
+    """Calls of a module's graphs to tensor programs, in order."""
+    from tvm.relax.analysis import post_order_visit
+
+    found: list[Any] = []
+    for _, function in sorted(module.functions.items(), key=lambda pair: str(pair[0].name_hint)):
+        if tvm_compat.is_relax_function(function):
+            post_order_visit(
+                function, lambda e: found.append(e) if tvm_compat.is_call_tir(e) else None
+            )
+    return found
+
+
+def with_tir_calls(module: Any, change: Callable[[Any], Any]) -> Any:
+    """A module with its graphs' calls to tensor programs changed.
+
+    Args:
+        change: gives a call for a call; one that it gave it may be asked about again.
+    """
+    from tvm.relax.dpl import is_op, rewrite_call
+
+    def changed(call: Any, _found: Any) -> Any:
+        return (
+            change(call) if tvm_compat.is_call_tir(call) else call
+        )  # else a variable bound to one
+
+    pattern = is_op("relax.call_tir")(varg_default_wildcard=True)
+    return with_graphs(module, lambda graph: rewrite_call(pattern, changed, graph))
+
+
+def builder_without(module: Any, gone: Container[str]) -> Any:
+    """A `relax.BlockBuilder` of a module without some functions, which can then be added anew.
+
+    A function of another type needs another variable: that of before is of the type of before.
+    """
+    from tvm.ir import IRModule
+    from tvm.relax import BlockBuilder
+
+    kept = {gv: f for gv, f in module.functions.items() if str(gv.name_hint) not in gone}
+    return BlockBuilder(IRModule(kept, attrs=module.attrs, global_infos=module.global_infos))
+
+
+def written_anew(builder: Any, function: Any, emit: Callable[[], Any]) -> Any:
+    """A function with the parameters and attributes of another.
+
+    Args:
+        builder: a fresh `relax.BlockBuilder`.
+        emit: emits the bindings into one dataflow block, and returns the result.
+    """
+    name = "main"
+    with builder.function(name, list(function.params)):
+        with builder.dataflow():
+            result = builder.emit_output(emit())
+        builder.emit_func_output(result)
+    return tvm_compat.with_attrs_of_graph(builder.get()[name], function)
+
+
+def straight_bindings(function: Any) -> list[Any] | None:
+    """The bindings of a straight graph, None of one with anything else in it."""
+    from tvm import relax
+
+    if not isinstance(function.body, relax.SeqExpr):
+        return None
+    found = [b for block in function.body.blocks for b in block.bindings]
+    odd = (relax.Function, relax.If, relax.SeqExpr)
+    plain = all(isinstance(b, relax.VarBinding) and not isinstance(b.value, odd) for b in found)
+    dataflow = all(isinstance(block, relax.DataflowBlock) for block in function.body.blocks)
+    return found if plain and dataflow else None
+
+
+def replaced(expression: Any, by: Any) -> Any:
+    """A graph's expression with some variables replaced."""
+    from tvm import relax
+
+    if isinstance(expression, relax.Var):
+        return by.get(expression, expression)
+    if isinstance(expression, relax.Tuple):
+        return relax.Tuple([replaced(field, by) for field in expression.fields])
+    if isinstance(expression, relax.TupleGetItem):
+        return relax.TupleGetItem(replaced(expression.tuple_value, by), expression.index)
+    if isinstance(expression, relax.Call):
+        arguments = [replaced(argument, by) for argument in expression.args]
+        return relax.Call(expression.op, arguments, expression.attrs, expression.ty_args)
+    return expression
+
+
+def variables(expression: Any) -> list[Any]:
+    """The variables that an expression reads, each once; not those of shapes within it."""
+    from tvm.ir import PrimType
+    from tvm.relax.analysis import free_vars
+
+    return [var for var in free_vars(expression) if not isinstance(var.ty, PrimType)]
+
+
+def rank(expression: Any) -> int | None:
+    """Number of dimensions of a tensor; None of what is none, and where it is unknown."""
+    dims = tvm_compat.tensor_dims(expression)
+    return None if dims is None else len(dims)
+
+
+def tensor_bytes(expression: Any) -> int:
+    """Size of a tensor, symbolic dimensions taken as 1; 0 of what is no tensor."""
+    dims = tvm_compat.tensor_dims(expression)
+    if dims is None:
+        return 0
+    return math.prod(tvm_compat.known_int(d) or 1 for d in dims) * tvm_compat.tensor_itemsize(
+        expression
+    )

@@ -1,0 +1,1 @@
+"""Passes over scheduled TIR, and the pipelines they form."""

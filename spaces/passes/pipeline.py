@@ -1,0 +1,54 @@
+"""The passes that tensor programs are compiled with, under a name that TVM knows them by.
+
+Whoever compiles a scheduled program names them: the builders, whose kernels are timed, `export
+--lib`, and anybody who applies a database and calls `tvm.compile`. All of them get the same code.
+What results are judged by is compiled with TVM's own passes alone.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from spaces.passes.cpu_passes import before_compile
+from spaces.passes.stack_alloc import on_stack
+from spaces.targets.target import target_kind
+
+_CPU = "tuner-cpu"
+_STOCK = "default"
+
+
+def tir_pipeline(target: Any) -> str:
+    """What to give to `tvm.compile` as `tir_pipeline`. Public: `tuner.tir_pipeline`.
+
+    For a CPU, the passes of `spaces.passes.cpu_passes`, those of TVM, and
+    `spaces.passes.stack_alloc.on_stack`; they are registered with TVM here. For any other target,
+    the name of TVM's own.
+
+    Args:
+        target: a TVM target, or canonical JSON of one.
+    """
+    kind = target_kind(target) if isinstance(target, str) else str(target.kind)
+    return _registered() if kind == "llvm" else _STOCK
+
+
+@cache
+def _registered() -> str:
+    from tvm.ir.transform import Sequential, module_pass
+    from tvm.tirx import get_tir_pipeline, register_tir_pipeline
+    from tvm.tirx.transform import prim_func_pass
+
+    def first(module: Any, _context: Any) -> Any:
+        return before_compile(module)
+
+    def flat(function: Any, _module: Any, _context: Any) -> Any:
+        return on_stack(function)
+
+    def made() -> tuple[Any, Any, Any]:
+        passes, host, device = get_tir_pipeline(_STOCK)
+        ours = module_pass(first, opt_level=0, name="BeforeCompile")
+        last = prim_func_pass(flat, opt_level=0, name="OnStack")
+        return Sequential([ours, passes]), lambda: Sequential([last, host()]), device
+
+    register_tir_pipeline(_CPU, made)
+    return _CPU

@@ -1,0 +1,201 @@
+"""What a tile is summed up in: room for one tile, whatever the extents are.
+
+A scheduled program sums up in a tensor as large as its result, of which TVM keeps as much as a tile
+touches. Where tiles are ragged that is the lesser of a tile and an open extent: memory of a size
+that is not known, which is in no register. Here sums are counted from the first element of their
+tile, and there are as many as a whole tile has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spaces.ir import rewrite, tvm_compat
+from spaces.passes.tile_marks import Loops, each_block, reach, with_tiles
+
+_LOCAL = "local"
+
+
+@dataclass(frozen=True, slots=True)
+class _Sums:
+    """A tile's own part of a tensor.
+
+    Attributes:
+        whole: the tensor; `tensor` what takes its place.
+        first: index of the tile's first element, in variables of the loops around it.
+    """
+
+    whole: Any
+    first: tuple[Any, ...]
+    tensor: Any
+
+
+@dataclass(slots=True)
+class _Touched:
+    """What blocks of a tile touch of a tensor: the first element, and how many of each
+    dimension."""
+
+    first: list[Any]
+    extents: list[int]
+    times: int = 1
+
+
+def with_tile_sums(function: Any) -> Any:
+    """A scheduled PrimFunc that computes the same, with local tensors of marked tiles as large as
+    one tile."""
+    made: list[_Sums] = []
+
+    def changed(marked: Any, analyzer: Any) -> Any:
+        found = _sums(marked, function, analyzer)
+        if not found:
+            return marked
+        made.extend(found)
+        body = each_block(marked.body, lambda realize, _: _moved(realize, found, analyzer))
+        return rewrite.copied_loop(marked, body)
+
+    changed_function = with_tiles(function, changed)
+    if not made:
+        return function
+    return changed_function.with_body(_allocated(changed_function.body, made))
+
+
+def _sums(marked: Any, function: Any, analyzer: Any) -> list[_Sums]:
+    """Local tensors that one tile alone uses, and that are as many elements in each."""
+    from tvm.tirx import decl_buffer
+
+    touched: list[tuple[Any, _Touched | None]] = []
+
+    def look(realize: Any, loops: Loops) -> Any:
+        for tensor, indices in _accesses(realize.block):
+            if tensor.scope() == _LOCAL:
+                here = _touches([rewrite.placed(realize, i) for i in indices], loops, analyzer)
+                _take(touched, tensor, here, analyzer)
+        return realize
+
+    each_block(marked.body, look)
+    found = []
+    for whole, part in touched:
+        if part is None or part.times != _uses(function, whole):
+            continue
+        name = f"{whole.name}_tile"
+        tensor = decl_buffer(part.extents, str(whole.dtype), name, scope=_LOCAL)
+        found.append(_Sums(whole, tuple(part.first), tensor))
+    return found
+
+
+def _accesses(statement: Any) -> list[tuple[Any, Any]]:
+    """Tensors and indices of all loads and stores."""
+    import tvm
+    import tvm_ffi
+
+    found: list[tuple[Any, Any]] = []
+
+    def load(node: Any) -> None:
+        found.append((node.source, node.indices))
+
+    def store(node: Any) -> None:
+        found.append((node.buffer, node.indices))
+
+    tvm_ffi.structural_walk(statement, [(tvm.ir.TensorLoad, load), (tvm.tirx.BufferStore, store)])
+    return found
+
+
+def _uses(function: Any, tensor: Any) -> int:
+    return sum(other.same_as(tensor) for other, _ in _accesses(function.body))
+
+
+def _touches(indices: Sequence[Any], loops: Loops, analyzer: Any) -> _Touched | None:
+    """What an access touches in all steps of some loops; None where that is no block of
+    neighbours."""
+    first, extents = [], []
+    for ends in (reach(index, loops, analyzer) for index in indices):
+        span = None if ends is None else tvm_compat.known_int(analyzer.simplify(ends[1] - ends[0]))
+        if ends is None or span is None:
+            return None
+        first.append(ends[0])
+        extents.append(span + 1)
+    return _Touched(first, extents)
+
+
+def _take(
+    touched: list[tuple[Any, _Touched | None]], tensor: Any, here: _Touched | None, analyzer: Any
+) -> None:
+    """Add what an access touches to what others do."""
+    for place, (other, known) in enumerate(touched):
+        if not other.same_as(tensor):
+            continue
+        if here is None or known is None or not _is_same(here.first, known.first, analyzer):
+            touched[place] = (tensor, None)
+            return
+        known.extents = [max(pair) for pair in zip(known.extents, here.extents, strict=True)]
+        known.times += 1
+        return
+    touched.append((tensor, here))
+
+
+def _is_same(first: Sequence[Any], other: Sequence[Any], analyzer: Any) -> bool:
+    return all(analyzer.can_prove_equal(a, b) for a, b in zip(first, other, strict=True))
+
+
+def _of(tensor: Any, found: Sequence[_Sums]) -> _Sums | None:
+    """What takes the place of a tensor; None where nothing does."""
+    return next((sums for sums in found if sums.whole.same_as(tensor)), None)
+
+
+def _moved(realize: Any, found: Sequence[_Sums], analyzer: Any) -> Any:
+    """A block's realisation with sums counted from their tile's first element."""
+    import tvm
+    from tvm import tirx
+    from tvm_ffi import structural_mutate
+
+    def within(sums: _Sums, indices: Any) -> list[Any]:
+        placed = [rewrite.placed(realize, index) for index in indices]
+        pairs = zip(placed, sums.first, strict=True)
+        return [analyzer.simplify(index - first) for index, first in pairs]
+
+    def load(node: Any, mutator: Any) -> Any:
+        sums = _of(node.source, found)
+        if sums is None:
+            return mutator.default_mutate(node)
+        return sums.tensor[tuple(within(sums, node.indices))]
+
+    def store(node: Any, mutator: Any) -> Any:
+        sums, value = _of(node.buffer, found), mutator.mutate(node.value)
+        if sums is None:
+            return tirx.BufferStore(node.buffer, value, node.indices)
+        return tirx.BufferStore(sums.tensor, value, within(sums, node.indices))
+
+    def region(node: Any) -> Any:
+        sums = _of(node.source, found)
+        if sums is None:
+            return node
+        starts = within(sums, [dim.min for dim in node.region])
+        pairs = zip(starts, node.region, strict=True)
+        ranges = [tvm.ir.Range.from_min_extent(start, dim.extent) for start, dim in pairs]
+        return tirx.BufferRegion(sums.tensor, ranges)
+
+    block = realize.block
+    kinds = [(tvm.ir.TensorLoad, load), (tirx.BufferStore, store)]
+    made = rewrite.changed_block(
+        block,
+        reads=[region(r) for r in block.reads],
+        writes=[region(r) for r in block.writes],
+        body=structural_mutate(block.body, kinds),
+    )
+    return tvm.s_tir.SBlockRealize(realize.iter_values, realize.predicate, made)
+
+
+def _allocated(body: Any, made: Sequence[_Sums]) -> Any:
+    """A program that has room for tiles where it had some for whole tensors."""
+    import tvm
+    from tvm_ffi import structural_mutate
+
+    def block(node: Any, mutator: Any) -> Any:
+        inside = mutator.default_mutate(node)
+        pairs = [(buffer, _of(buffer, made)) for buffer in node.alloc_buffers]
+        buffers = [buffer if sums is None else sums.tensor for buffer, sums in pairs]
+        return rewrite.changed_block(inside, buffers=buffers)
+
+    return structural_mutate(body, [(tvm.s_tir.SBlock, block)])

@@ -1,0 +1,69 @@
+"""Loops over the tiles of a program, as its schedule marks them, and the blocks within one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from spaces.ir import rewrite
+
+TILE = "tuner.tile"
+"""Annotation of a loop whose body computes one tile. Its value says what becomes of rows that a
+last tile lacks."""
+ASKED_ONCE = 1
+"""A tile is asked whether it has all its rows; see `spaces.passes.tile_guards`."""
+REPEATED = 2
+"""Every tile computes its last row again for each that it lacks."""
+
+Loops = list[tuple[Any, Any]]
+"""Variables and extents of loops, in order."""
+
+
+def with_tiles(function: Any, changed: Callable[[Any, Any], Any]) -> Any:
+    """A PrimFunc with each marked loop as `changed` gives it, which is told an analyzer that
+    knows the loops around."""
+    import tvm
+    from tvm.sym import Analyzer
+    from tvm_ffi import structural_mutate
+
+    analyzer = Analyzer()
+
+    def loop(node: Any, mutator: Any) -> Any:
+        analyzer.bind(node.loop_var, tvm.ir.Range.from_min_extent(node.min, node.extent))
+        return changed(node, analyzer) if TILE in node.annotations else mutator.default_mutate(node)
+
+    body = structural_mutate(function.body, [(tvm.tirx.For, loop)])
+    return function if body.same_as(function.body) else function.with_body(body)
+
+
+def each_block(statement: Any, look: Callable[[Any, Loops], Any]) -> Any:
+    """A statement with each realisation of a block as `look` gives it, which is told the loops of
+    the statement that are around it."""
+    import tvm
+    from tvm_ffi import structural_mutate
+
+    loops: Loops = []
+
+    def loop(node: Any, mutator: Any) -> Any:
+        loops.append((node.loop_var, node.extent))
+        changed = mutator.default_mutate(node)
+        loops.pop()
+        return changed
+
+    def realize(node: Any, _mutator: Any) -> Any:
+        return look(node, loops)
+
+    return structural_mutate(statement, [(tvm.tirx.For, loop), (tvm.s_tir.SBlockRealize, realize)])
+
+
+def reach(expression: Any, loops: Loops, analyzer: Any) -> tuple[Any, Any] | None:
+    """What an expression is in the first and in the last step of some loops; None where it does
+    not grow, or stay, with each of them alone."""
+    first = last = expression
+    for var, extent in loops:
+        growth = rewrite.growth(analyzer, last, var)
+        if growth is None or growth < 0:
+            return None
+        first = rewrite.replaced(first, [(var, rewrite.constant(0, var))])
+        last = rewrite.replaced(last, [(var, extent - rewrite.constant(1, var))])
+    return analyzer.simplify(first), analyzer.simplify(last)

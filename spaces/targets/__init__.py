@@ -1,0 +1,1 @@
+"""Targets: what a machine is, and what kernels may assume of it."""

@@ -1,0 +1,93 @@
+"""What a CPU offers a kernel: vectors, registers, caches, cores."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from spaces.targets.cpu_caches import caches_of
+from spaces.targets.host import this_host
+from spaces.targets.target import parse_target, target_kind
+
+
+@dataclass(frozen=True, slots=True)
+class Cpu:
+    """Limits of one CPU target.
+
+    Attributes:
+        vector_bytes: of the widest registers.
+        registers: how many of these there are.
+        cores: threads a kernel uses.
+        l1_bytes: of data, per core; so is `l2_bytes`. `l3_bytes` is shared.
+        vnni: whether it multiplies 8-bit integers four at a time (AVX-512 VNNI or AVX-VNNI).
+    """
+
+    vector_bytes: int
+    registers: int
+    cores: int
+    l1_bytes: int
+    l2_bytes: int
+    l3_bytes: int
+    vnni: bool = False
+
+    def lanes(self, bits: int) -> int:
+        """Elements of a vector."""
+        return self.vector_bytes * 8 // bits
+
+
+@lru_cache(maxsize=16)
+def cpu_of(target_json: str) -> Cpu:
+    """The CPU of an llvm target; where that says nothing of caches, they are this machine's."""
+    from spaces.ir import tvm_compat
+
+    config, target = json.loads(target_json), parse_target(target_json)
+    if tvm_compat.has_cpu_feature(target, "avx512f"):
+        vector_bytes, registers = 64, 32
+    elif tvm_compat.has_cpu_feature(target, "avx"):
+        vector_bytes, registers = 32, 16
+    elif str(config.get("mtriple", tvm_compat.host_triple())).startswith("aarch64"):
+        vector_bytes, registers = 16, 32
+    else:
+        vector_bytes, registers = 16, 16
+    caches = caches_of(str(config.get("model", ""))) or this_host().caches
+    return Cpu(
+        vector_bytes=vector_bytes,
+        registers=registers,
+        cores=int(config.get("num-cores", 1)),
+        l1_bytes=caches[1],
+        l2_bytes=caches[2],
+        l3_bytes=caches[3],
+        vnni=_sums_of_four(target, vector_bytes),
+    )
+
+
+def _sums_of_four(target: Any, vector_bytes: int) -> bool:
+    """Whether there are VNNI instructions for the widest vectors and for the narrowest."""
+    from spaces.ir import tvm_compat
+
+    wide, narrow, other = (
+        tvm_compat.has_cpu_feature(target, feature)
+        for feature in ("avx512vnni", "avx512vl", "avxvnni")
+    )
+    if vector_bytes == 64:
+        return wide and (narrow or other)
+    return other or (wide and narrow)
+
+
+def takes_the_same(one: str, other: str) -> bool:
+    """Whether what was found for one target can be tried on another as it is.
+
+    It can where kernels have the same vectors, registers and threads; how large the caches are
+    says only which of them are fast. Targets of other kinds must be equal.
+    """
+    if one == other:
+        return True
+    if not all(target_kind(target) == "llvm" for target in (one, other)):
+        return False
+    return _without_caches(cpu_of(one)) == _without_caches(cpu_of(other))
+
+
+def _without_caches(cpu: Cpu) -> Cpu:
+    return replace(cpu, l1_bytes=0, l2_bytes=0, l3_bytes=0)

@@ -1,0 +1,178 @@
+"""Templates and their knobs: what a space of hand-written schedules is made of.
+
+A template is one way to write a program down, with a few integers left open. Its knobs are plain
+integers, so thousands of settings can be checked against the limits of the hardware and ranked by
+an analytic estimate before TVM sees one of them.
+
+A candidate of such a space is a trace like any other: whoever reads it needs no template. The
+knobs that made it are kept in the trace as an annotation that is taken away again at once, so
+that equal programs stay equal.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from spaces.ir import tvm_compat
+from tuner.task import Instance
+
+Knobs = Mapping[str, int]
+Columns = Mapping[str, npt.NDArray[np.int64]]
+"""Many settings at once: for each knob one value a setting."""
+Costs = npt.NDArray[np.float64]
+
+KNOBS_KEY = "tuner.knobs"
+
+_JUMP = 0.3
+_CHANGED = (0.55, 0.3, 0.15)
+_STEPS = (-2, -1, 1, 2)
+_STEP_WEIGHTS = (0.15, 0.35, 0.35, 0.15)
+
+
+class Template(Protocol):
+    """One shape of code for one task.
+
+    Attributes:
+        name: of the space it spans, kept with each candidate; it changes when `apply` does.
+        choices: for each knob the values it may take, in an order in which neighbours are alike.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def choices(self) -> Mapping[str, tuple[int, ...]]: ...
+
+    def costs_s(self, columns: Columns) -> Costs:
+        """Analytic estimates of the latency in seconds, of which only the order matters.
+
+        Infinite where the limits of the hardware or the shape rule a setting out. Arithmetic on
+        integers only, no lowering.
+        """
+
+    def apply(self, schedule: Any, knobs: Knobs) -> None:
+        """Carry the knobs out on a fresh schedule of the task's module.
+
+        Raises:
+            Exception: whatever TVM throws where a primitive does not apply.
+        """
+
+
+@runtime_checkable
+class ShapedTemplate(Template, Protocol):
+    """A template for a program with symbolic dimensions.
+
+    One setting of its knobs serves every shape. What it costs depends on the shape: the template
+    itself speaks for one that is typical, mostly the largest.
+    """
+
+    def at(self, instance: Instance) -> Template:
+        """The same template with limits and costs of one of the task's shapes.
+
+        Raises:
+            KeyError: the task has no such shape.
+        """
+
+    def shape_costs_s(self, knobs: Knobs) -> Costs:
+        """Analytic estimates of a setting for each of the task's shapes, in seconds."""
+
+    def layout(self, knobs: Knobs) -> str:
+        """How a setting has constant operands packed ahead; empty where it does not.
+
+        Only settings of equal layouts can share the packed operands.
+        """
+
+
+@runtime_checkable
+class PadsShapes(Protocol):
+    """A template whose tiles may reach beyond a shape."""
+
+    def padding(self, knobs: Knobs) -> Costs:
+        """Share of a setting's tiles that lies beyond the shape, for each of the task's shapes:
+        padding that is computed, or a rest of rows that is guarded."""
+
+    @property
+    def shape_work(self) -> Costs:
+        """Multiply-adds of each of the task's shapes, without padding."""
+
+
+def draw(template: Template, number: int, rng: np.random.Generator) -> Columns:
+    """Settings at random; feasible or not."""
+    return {
+        name: np.asarray(values, dtype=np.int64)[rng.integers(len(values), size=number)]
+        for name, values in template.choices.items()
+    }
+
+
+def every(template: Template) -> Columns:
+    """All settings there are; feasible or not."""
+    values = [np.asarray(v, dtype=np.int64) for v in template.choices.values()]
+    grid = np.meshgrid(*values, indexing="ij")
+    return {name: axis.ravel() for name, axis in zip(template.choices, grid, strict=True)}
+
+
+def nudge(template: Template, knobs: Knobs, number: int, rng: np.random.Generator) -> Columns:
+    """Settings near a known one: mostly one knob changed, mostly to a neighbouring value."""
+    choices = template.choices
+    several = [name for name, values in choices.items() if len(values) > 1]
+    columns = {
+        name: np.full(number, knobs.get(name, values[0]), dtype=np.int64)
+        for name, values in choices.items()
+    }
+    if not several:
+        return columns
+    counts = 1 + rng.choice(len(_CHANGED), p=_CHANGED, size=number)
+    # Each row of places is a permutation, so just as many are below the count.
+    places = rng.random((number, len(several))).argsort(axis=1)
+    for column, name in enumerate(several):
+        rows = np.flatnonzero(places[:, column] < counts)
+        columns[name][rows] = _neighbours(choices[name], knobs.get(name), len(rows), rng)
+    return columns
+
+
+def _neighbours(
+    values: tuple[int, ...], value: int | None, number: int, rng: np.random.Generator
+) -> npt.NDArray[np.int64]:
+    known = np.asarray(values, dtype=np.int64)
+    anywhere = known[rng.integers(len(values), size=number)]
+    if value not in values:
+        return anywhere
+    places = values.index(value) + rng.choice(_STEPS, p=_STEP_WEIGHTS, size=number)
+    near = known[places.clip(0, len(values) - 1)]
+    return np.where(rng.random(number) < _JUMP, anywhere, near)
+
+
+def setting(columns: Columns, row: int) -> dict[str, int]:
+    """One of many settings."""
+    return {name: int(values[row]) for name, values in columns.items()}
+
+
+def one_by_one(columns: Columns, cost_s: Callable[[Knobs], float | None]) -> Costs:
+    """Costs of settings that are looked at singly; None is infeasible."""
+    number = len(next(iter(columns.values()), ()))
+    costs = (cost_s(setting(columns, row)) for row in range(number))
+    return np.array([np.inf if cost is None else cost for cost in costs], dtype=np.float64)
+
+
+def remember(schedule: Any, knobs: Knobs) -> None:
+    """Write knobs into the trace of a fresh schedule without changing its program."""
+    text = " ".join(f"{name}={value}" for name, value in sorted(knobs.items()))
+    # Not the root: TVM copies that without the list of its children, takes both for its own from
+    # then on, and the next primitive changes the module that other schedules start from.
+    leaf = tvm_compat.stage_blocks(schedule)[0]
+    schedule.annotate(leaf, KNOBS_KEY, text)
+    schedule.unannotate(leaf, KNOBS_KEY)
+
+
+def recall(payload: str) -> dict[str, int] | None:
+    """The knobs that a trace's payload keeps, or None where it has none."""
+    for kind, inputs, attributes, *_ in json.loads(payload)[0]:
+        if kind == "Annotate" and list(attributes) == [KNOBS_KEY]:
+            pairs = (pair.split("=") for pair in str(inputs[1]).strip('"').split())
+            return {name: int(value) for name, value in pairs}
+    return None

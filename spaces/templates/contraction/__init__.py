@@ -1,0 +1,1 @@
+"""Contractions on a CPU: packed panels, register tiles, blocked loops."""

@@ -1,0 +1,332 @@
+"""Knobs of a contraction: their values, the limits they must keep, and what they should cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from spaces.targets.cpu import Cpu
+from spaces.templates.base import Columns, Costs, Knobs
+from spaces.templates.contraction import register_tile as k
+from spaces.templates.contraction.shape import Contraction
+
+_MOST_UNROLLED = 160
+_SERIAL_FLOPS = 1e6
+_LATENCY = 4.0
+_BLANK = 0.25
+"""What a column beyond the last costs to pack, of what one costs that is there."""
+_SPILLED = 0.28
+"""Cycles for each byte that a stage writes beyond a core's second cache, and is read from there."""
+_POINTERS, _RELOADED = 8, 0.15
+"""Rows that are looked up, their addresses in registers; cycles of a step for each one more."""
+
+
+def choices_of(c: Contraction, cpu: Cpu) -> dict[str, tuple[int, ...]]:
+    """Values of each knob; those that cannot matter have one."""
+    lanes = k.widths(cpu, c.out_bits)
+    paddable = c.plain and len(c.rows) <= 1
+    most = min(k.MOST_ROWS, c.row_extent)
+    loose = paddable or c.ragged_rows
+    rows = [r for r in range(1, most + 1) if loose or c.row_extent % r == 0]
+    if len(c.rows) > 1 and not c.epilogue_keeps_shape:
+        inner = c.axes[c.rows[-1]].extent
+        rows = [r for r in rows if inner % r == 0]
+    if not c.plain:
+        lanes = _exact_lanes(c.column_extent, lanes)
+    packs_rows = c.plain and c.rows_pack
+    return {
+        k.ROWS: tuple(rows) if c.rows else (1,),
+        k.VECTORS: k.VECTOR_COUNTS,
+        k.LANES: lanes,
+        k.UNROLL: (1, 2, 3, 4, 8, 9, 16),
+        k.ROW_BLOCK: k.BLOCKS if c.rows else (1,),
+        k.COLUMN_BLOCK: k.BLOCKS,
+        k.OUTER_BLOCK: k.outer_blocks(c),
+        k.COLUMNS_FIRST: (0, 1),
+        k.PACK_ROWS: (0, 1) if packs_rows else (0,),
+        k.PACK_COLUMNS: (0,) * (c.columns_follow or not c.columns_pack) + (1,) * c.columns_pack,
+        k.STAGE_INSIDE: (0, 1) if c.stages_inside else (0,),
+        **({k.PARALLEL: (1, 0)} if c.symbolic or _is_small(c) else {}),
+        **({k.PACK_INSIDE: (0, 1)} if c.symbolic and _packs_anew(c) else {}),
+        **({k.PARTITION: _ways_of_rows(c)} if c.ragged_rows or _is_odd(c, rows) else {}),
+    }
+
+
+def _is_small(c: Contraction) -> bool:
+    """Whether sharing the work out to threads may take longer than doing it."""
+    return k.operations(c) <= _SERIAL_FLOPS
+
+
+def _is_odd(c: Contraction, rows: list[int]) -> bool:
+    """Whether known rows may leave a rest that is worth more than a copy with padding."""
+    odd = any(c.row_extent % r for r in rows)
+    return c.plain and len(c.rows) == 1 and not c.symbolic and odd
+
+
+def _ways_of_rows(c: Contraction) -> tuple[int, ...]:
+    return (k.PAD, k.SPLIT, k.REPEAT) if c.plain else (k.SPLIT,)
+
+
+def _packs_anew(c: Contraction) -> bool:
+    """Whether panels of the column operand are packed each time the program runs."""
+    return c.columns_pack and not c.operands[c.columns_of].constant
+
+
+def choices_within(
+    c: Contraction, choices: Mapping[str, tuple[int, ...]]
+) -> dict[str, tuple[int, ...]]:
+    """Of some choices those that may suit one shape: of random ones nearly none would."""
+
+    def blocks(name: str, extent: int) -> tuple[int, ...]:
+        return tuple(b for b in choices[name] if b in (1, k.ALL) or b < extent)
+
+    return {
+        **choices,
+        k.ROWS: tuple(r for r in choices[k.ROWS] if r <= max(1, c.row_extent)),
+        k.ROW_BLOCK: blocks(k.ROW_BLOCK, c.row_extent),
+        k.COLUMN_BLOCK: blocks(k.COLUMN_BLOCK, c.column_extent),
+    }
+
+
+def _exact_lanes(extent: int, lanes: tuple[int, ...]) -> tuple[int, ...]:
+    """Widths without a rest: the usual ones, and the widest of all where that is another."""
+    usual = tuple(w for w in lanes if extent % w == 0)
+    widest = max(w for w in range(1, lanes[0] + 1) if extent % w == 0)
+    return usual if widest in usual or widest == 1 else (widest, *usual)
+
+
+def tiling(c: Contraction, knobs: Mapping[str, Any]) -> k.Tiling:
+    """Sizes that follow from knobs, divisible or not."""
+    depth = -(-c.depth // knobs[k.UNROLL]) * knobs[k.UNROLL] if c.plain else c.depth
+    return k.tiled(c, knobs, padded_depth=depth)
+
+
+def layout(c: Contraction, knobs: Knobs) -> str:
+    """How constant operands are packed ahead: settings of equal layout share what is packed."""
+    t = tiling(c, knobs)
+    depth = t.padded_depth if c.plain and _summed_axes(c) == 1 else c.depth
+    rows = t.padded_rows if len(c.rows) == 1 else c.row_extent
+    width = knobs[k.VECTORS] * knobs[k.LANES]
+    ways = (
+        (c.rows_of, knobs[k.PACK_ROWS], knobs[k.ROWS], c.row_extent, rows),
+        (c.columns_of, knobs[k.PACK_COLUMNS], width, c.column_extent, t.padded_columns),
+    )
+    parts = []
+    for operand, packed, panel, extent, padded in ways:
+        grown = c.plain and (padded, depth) != (extent, c.depth)
+        if c.operands[operand].constant and (packed or grown or c.operands[operand].staged):
+            parts.append(f"{operand}:{panel if packed else 1}/{padded}x{depth}")
+    return " ".join(parts)
+
+
+def asks_tiles(c: Contraction, knobs: Mapping[str, Any]) -> Any:
+    """Whether, of settings that split ragged rows off, each tile is asked once for all its rows.
+
+    Not where the operand with the rows is copied before: without a condition on each row TVM takes
+    other ways to find out how much is copied, and divides by extents that may be zero. There it
+    partitions the loop over tiles itself.
+    """
+    copied = c.product or c.operands[c.rows_of].staged
+    return (c.plain and not copied) & (np.asarray(depth_grows(c, knobs)) == 0)
+
+
+def depth_grows(c: Contraction, knobs: Mapping[str, Any]) -> Any:
+    """Whether the reduction is padded to a multiple of its unrolled steps."""
+    inner = inner_reduction(c)
+    return False if inner is None else is_padded(c, inner, knobs[k.UNROLL])
+
+
+def is_padded(c: Contraction, axis: int, multiple: Any) -> Any:
+    """Whether an axis may have to grow to become a multiple of something."""
+    found = c.axes[axis]
+    return multiple > 1 if found.symbolic else found.extent % multiple != 0
+
+
+def inner_reduction(c: Contraction) -> int | None:
+    """The only reduction with more than one step, where there is only one."""
+    real = [i for i in c.reduce_axes if not c.axes[i].single]
+    return real[0] if len(real) == 1 else None
+
+
+def _summed_axes(c: Contraction) -> int:
+    """How many axes with more than one step are summed over."""
+    return sum(not c.axes[i].single for i in c.reduce_axes)
+
+
+def feasible(c: Contraction, cpu: Cpu, columns: Columns) -> npt.NDArray[np.bool_]:
+    """Which settings keep to the limits of the registers, the code's size, and the shape."""
+    rows, vectors = columns[k.ROWS], columns[k.VECTORS]
+    t = tiling(c, columns)
+    spread = 1 if c.broadcasts else vectors
+    good = rows * vectors + vectors + spread <= cpu.registers
+    good &= rows * vectors * columns[k.UNROLL] <= _MOST_UNROLLED
+    if not (c.plain and len(c.rows) <= 1) and not c.ragged_rows:
+        good &= t.padded_rows == c.row_extent
+    if len(c.rows) > 1:  # strips are packed along the innermost of the rows' axes
+        good &= (columns[k.PACK_ROWS] == 0) | (c.axes[c.rows[-1]].extent % rows == 0)
+    if not c.outer and c.axes[c.column].symbolic:  # then there must be chunks of either
+        whole_rows = (columns[k.ROW_BLOCK] == k.ALL) | (not c.ragged_rows)
+        good &= ~(whole_rows & (columns[k.COLUMN_BLOCK] == k.ALL))
+    good &= (np.asarray(k.packs_inside(columns)) == 0) | (columns[k.PACK_COLUMNS] == 1)
+    split_off = np.asarray(k.partitioned(columns)) == 1
+    good &= ~split_off | ((columns[k.PACK_ROWS] == 0) & (columns[k.STAGE_INSIDE] == 0))
+    if not c.ragged_rows:
+        good &= ~split_off | (c.row_extent % rows != 0)
+    asked = np.asarray(asks_tiles(c, columns))
+    good &= asked | ~np.asarray(k.repeats(columns))
+    by_tvm = split_off & ~asked
+    good &= ~by_tvm | ((columns[k.ROW_BLOCK] != 1) & c.ragged_rows)
+    if c.axes[c.column].symbolic:
+        # With chunks of both, TVM takes seconds to see that full tiles need no guard.
+        whole = (columns[k.ROW_BLOCK] == k.ALL) & (columns[k.COLUMN_BLOCK] == k.ALL)
+        good &= ~by_tvm | whole
+    if not c.plain:
+        good &= t.padded_columns == c.column_extent
+    good &= t.padded_rows * t.padded_columns <= _least_padded(c, cpu) * k.MOST_WASTE
+    good &= k.proper_blocks(c, columns)
+    if not _is_small(c):
+        good &= (t.chunks >= cpu.cores) & (k.in_threads(columns) == 1)
+    return np.asarray(good, dtype=np.bool_)
+
+
+def padding(c: Contraction, columns: Columns) -> npt.NDArray[np.float64]:
+    """Share of the tiles that lies beyond: of rows, of columns and of the sum."""
+    t = tiling(c, columns)
+    done = t.padded_rows * t.padded_columns * t.padded_depth * 1.0
+    return np.asarray(1.0 - c.row_extent * c.column_extent * c.depth / done)
+
+
+def _least_padded(c: Contraction, cpu: Cpu) -> int:
+    """Elements of the result where columns are padded to the narrowest vector."""
+    narrow = min(k.widths(cpu, c.out_bits))
+    return max(c.row_extent, 1) * -(-c.column_extent // narrow) * narrow
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """The parts of an analytic estimate, each an array over settings.
+
+    Attributes:
+        multiplies: cycles of a step of the sum if only multiply-adds counted; `loads` if only
+            loads did.
+        panel_bytes: one panel of the column operand; `strip_bytes` one strip of the row operand.
+        waiting: cycles a step waits for a cache beyond the first.
+        busiest: share of the work that the busiest core does.
+        packing: cycles of stages before the contraction.
+        cycles: altogether.
+    """
+
+    multiplies: Any
+    loads: Any
+    panel_bytes: Any
+    strip_bytes: Any
+    waiting: Any
+    busiest: Any
+    packing: Any
+    cycles: Any
+
+
+def costs_s(c: Contraction, cpu: Cpu, columns: Columns) -> Costs:
+    """Analytic latencies; infinite where a setting is not feasible."""
+    cycles = estimate(c, cpu, columns).cycles
+    return np.where(feasible(c, cpu, columns), cycles / k.HERTZ, np.inf)
+
+
+def estimate(c: Contraction, cpu: Cpu, columns: Columns) -> Estimate:
+    """The register tile's pace, what it reads from where, balance over cores, packing."""
+    t = tiling(c, columns)
+    rows, vectors, lanes = columns[k.ROWS], columns[k.VECTORS], columns[k.LANES]
+    share = k.share_of_cycle(cpu, c.out_bits, lanes)
+    pieces = sum((lanes >> bit) & 1 for bit in range(6))  # in which odd vectors are loaded
+    item = c.out_bits // 8
+    multiplies = rows * vectors * share
+    vector = pieces * share
+    loads = vectors * vector + rows * k.BROADCAST if c.broadcasts else (rows + 1) * vectors * vector
+    lookups = np.where(k.repeats(columns), k.BROADCAST * rows / columns[k.UNROLL], 0.0)
+    loads = loads + lookups  # more rows than a core has registers for their addresses
+    step = np.maximum(np.maximum(multiplies, loads), _LATENCY)  # a sum waits for the one before
+    panel = vectors * lanes * t.padded_depth * item
+    strip = rows * t.padded_depth * item
+    waiting = k.traffic(panel, strip, t, cpu, columns) / t.padded_depth
+    tiles = t.row_tiles * t.column_tiles * c.outer_extent
+    reloads = np.where(k.repeats(columns), _RELOADED * np.maximum(rows - _POINTERS, 0), 0.0)
+    per_step = step + waiting + reloads + k.STEP / columns[k.UNROLL]
+    per_tile = per_step * t.padded_depth + rows * vectors * 4 + k.TILE
+    shared = np.ceil(t.chunks / cpu.cores) / t.chunks
+    busiest = np.where(k.in_threads(columns) == 1, shared, 1.0)
+    packing = _packing_cycles(c, cpu, columns, t)
+    return Estimate(
+        multiplies=multiplies,
+        loads=loads,
+        panel_bytes=panel,
+        strip_bytes=strip,
+        waiting=waiting,
+        busiest=busiest,
+        packing=packing,
+        cycles=tiles * per_tile * busiest + packing,
+    )
+
+
+def traits(c: Contraction, cpu: Cpu, columns: Columns) -> npt.NDArray[np.float32]:
+    """What a cost model should know of settings; the same columns for every contraction."""
+    t, e = tiling(c, columns), estimate(c, cpu, columns)
+    rows, vectors = columns[k.ROWS], columns[k.VECTORS]
+    strips = e.strip_bytes * t.row_block
+    panels = e.panel_bytes * t.column_block
+    area = np.maximum(c.row_extent, 1) * np.maximum(c.column_extent, 1) * 1.0
+    found = [
+        rows * vectors / cpu.registers,
+        e.multiplies / np.maximum(e.loads, 1e-6),
+        np.log2(1.0 + rows * vectors * columns[k.UNROLL]),
+        np.log2(e.panel_bytes / cpu.l1_bytes),
+        np.log2(e.panel_bytes / cpu.l2_bytes),
+        np.log2(e.strip_bytes / cpu.l1_bytes),
+        np.log2((e.panel_bytes + e.strip_bytes) / cpu.l1_bytes),
+        np.log2((e.panel_bytes + strips) / cpu.l2_bytes),
+        np.log2((e.strip_bytes + panels) / cpu.l2_bytes),
+        np.log2((strips + panels) / cpu.l3_bytes),
+        t.padded_rows * t.padded_columns / area,
+        e.waiting / np.maximum(e.multiplies, 1e-6),
+        e.busiest * cpu.cores,
+        np.log2(t.chunks),
+        e.packing / e.cycles,
+        np.log2(t.row_tiles),
+        np.log2(t.column_tiles),
+        columns[k.LANES] / cpu.lanes(c.out_bits),
+        *(np.log2(np.maximum(n, 1)) for n in (c.row_extent, c.column_extent, c.depth)),
+        np.log2(c.outer_extent),
+        float(c.broadcasts) + 2.0 * float(c.column_is_last),
+    ]
+    return np.stack([np.broadcast_to(f, rows.shape) for f in found], axis=1).astype(np.float32)
+
+
+def _packing_cycles(c: Contraction, cpu: Cpu, columns: Columns, t: k.Tiling) -> Any:
+    height = t.padded_rows
+    width = c.column_extent + _BLANK * (t.padded_columns - c.column_extent)
+    threads = k.in_threads(columns) == 1
+    barrier = np.where(threads, k.BARRIER, 0.0)
+    area = t.padded_depth * c.outer_extent / np.where(threads, cpu.cores, 1)
+
+    def apart(pace: float, elements: Any) -> Any:
+        """All of a stage at once, which the threads wait for: it goes by way of the caches."""
+        spilled = np.maximum(elements * (c.out_bits // 8) - cpu.l2_bytes, 0.0)
+        return barrier + pace * elements + _SPILLED * spilled
+
+    packs_columns = (columns[k.PACK_COLUMNS] == 1) & (not c.operands[c.columns_of].constant)
+    grown = (height != c.row_extent) & (k.partitioned(columns) == 0)
+    padded = grown | (t.padded_depth != c.depth)
+    # A stage within each chunk that uses a piece: nobody waits, but all of these do it again.
+    in_chunk = np.asarray(k.packs_inside(columns)) == 1
+    again = 0.25 * width * area * -(-t.row_tiles // t.row_block)
+    cycles = np.where(packs_columns, np.where(in_chunk, again, apart(0.25, width * area)), 0.0)
+    cycles = cycles + np.where(columns[k.PACK_ROWS] == 1, apart(0.7, height * area), 0.0)
+    copied = (padded | c.product) & (columns[k.PACK_ROWS] == 0)
+    inside = copied & (columns[k.STAGE_INSIDE] == 1) & c.symbolic
+    again = 0.5 * height * area * (t.column_tiles // t.column_block)
+    copying = np.where(inside, again, apart(0.5, height * area))
+    cycles = cycles + np.where(copied, copying, 0.0)
+    return cycles + np.where(t.chunks > 1, barrier, 0.0)

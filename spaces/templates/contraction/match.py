@@ -1,0 +1,320 @@
+"""Find the contraction in a tensor program, and what its axes are for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from spaces.ir import tvm_compat
+from spaces.ir.affine import Index, read_index
+from spaces.ir.symbolic import NO_VALUES, is_open, value_of
+from spaces.templates.contraction.roles import roles
+from spaces.templates.contraction.shape import Axis, Contraction, Operand
+from tuner.task import Instance, Shapes
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """Blocks of a schedule that was tidied up.
+
+    Attributes:
+        main: the contraction.
+        before: for each operand the block that writes it, or None.
+        last: the block of the epilogue that writes the result, or None where `main` does.
+    """
+
+    main: Any
+    before: tuple[Any, Any]
+    last: Any
+
+
+def tidy(schedule: Any) -> Stages | None:
+    """Inline what can be inlined around the one contraction of a schedule.
+
+    What is left is at most one stage before each operand, the contraction, and one epilogue. None
+    where the program has another form: two sums, results on several ways, a symbolic extent.
+    """
+    blocks = tvm_compat.stage_blocks(schedule)
+    main = [b for b in blocks if sums(schedule.get(b))]
+    if len(main) != 1 or factors(schedule.get(main[0])) is None:
+        return None
+    last = _inlined_epilogue(schedule, main[0])
+    if last is False or (last is not None and _is_result(schedule, main[0])):
+        return None
+    before = _inlined_prologue(schedule, main[0])
+    left = len(tvm_compat.stage_blocks(schedule))
+    if left != 1 + (last is not None) + sum(b is not None for b in before):
+        return None
+    return Stages(main[0], before, last)
+
+
+def _is_result(schedule: Any, main: Any) -> bool:
+    """Whether a block writes a parameter of the program."""
+    written = [region.source for region in schedule.get(main).writes]
+    return any(w.same_as(p) for w in written for p in schedule.mod["main"].params)
+
+
+def _inlined_epilogue(schedule: Any, main: Any) -> Any:
+    """The last block after `main`, all between and beside it inlined; False where the ways from
+    `main` do not come together again."""
+    after = _descendants(schedule, main)
+    ends = [b for b in after if not schedule.get_consumers(b)]
+    if not after:
+        return None
+    if len(ends) != 1:
+        return False
+    kept = (main, ends[0], *ancestors(schedule, main))
+    for block in tvm_compat.stage_blocks(schedule):
+        found = schedule.get(block)
+        if not any(found.same_as(schedule.get(k)) for k in kept):
+            schedule.compute_inline(block)
+    return ends[0]
+
+
+def _descendants(schedule: Any, main: Any) -> list[Any]:
+    """All blocks that need `main`, each once."""
+    found: list[Any] = []
+    fresh = list(schedule.get_consumers(main))
+    while fresh:
+        block = fresh.pop(0)
+        if not any(schedule.get(block).same_as(schedule.get(f)) for f in found):
+            found.append(block)
+            fresh += schedule.get_consumers(block)
+    return found
+
+
+def ancestors(schedule: Any, main: Any) -> list[Any]:
+    """All blocks that `main` needs, nearest first."""
+    found: list[Any] = []
+    fresh = list(schedule.get_producers(main))
+    while fresh:
+        found += fresh
+        fresh = [p for block in fresh for p in schedule.get_producers(block)]
+    return found
+
+
+def _inlined_prologue(schedule: Any, main: Any) -> tuple[Any, Any]:
+    """For each operand the stage that writes it; those before it, and plain copies, inlined."""
+    before: list[Any] = []
+    for operand in range(2):
+        stage = producer_of(schedule, main, operand)
+        while stage is not None:
+            for earlier in ancestors(schedule, stage):
+                schedule.compute_inline(earlier)
+            if not _plain_copy(schedule.get(stage)):
+                break
+            schedule.compute_inline(stage)
+            stage = producer_of(schedule, main, operand)
+        before.append(stage)
+    return before[0], before[1]
+
+
+def producer_of(schedule: Any, main: Any, operand: int) -> Any:
+    """The block that writes an operand of a contraction, or None."""
+    wanted = schedule.get(main).reads[operand].source
+    for block in schedule.get_producers(main):
+        if any(w.source.same_as(wanted) for w in schedule.get(block).writes):
+            return block
+    return None
+
+
+def sums(block: Any) -> bool:
+    """Whether a block has an axis that its result has not."""
+    return any(int(v.iter_type) != tvm_compat.SPATIAL for v in block.iter_vars)
+
+
+def _plain_copy(block: Any) -> bool:
+    """Whether a block only copies, at most in another order of dimensions."""
+    from tvm.ir import TensorLoad
+
+    value = getattr(block.body, "value", None)
+    return isinstance(value, TensorLoad) and all(
+        type(e).__name__ in ("Var", "IntImm") for e in value.indices
+    )
+
+
+def describe(
+    function: Any,
+    schedule: Any,
+    stages: Stages,
+    *,
+    product: bool = False,
+    values: Mapping[str, int] = NO_VALUES,
+) -> list[Contraction]:
+    """The ways to see a tidied program as rows and columns; empty where there is none.
+
+    Args:
+        function: the PrimFunc as it was given, which says what is constant.
+        product: whether the program was brought into the form of a product before.
+        values: of symbolic dimensions: the shape for which roles are chosen.
+    """
+    block = schedule.get(stages.main)
+    loads = factors(block)
+    extents = extents_of(schedule, stages, values)
+    kinds = [int(v.iter_type) for v in block.iter_vars]
+    if loads is None or None in extents or set(kinds) - {tvm_compat.SPATIAL, tvm_compat.REDUCED}:
+        return []
+    numbers = {v.var: n for n, v in enumerate(block.iter_vars)}
+    fixed = _fixed(block)
+    out = [read_index(e, numbers, fixed) for e in block.body.indices]
+    indexes = [[read_index(e, numbers, fixed) for e in load.indices] for load in loads]
+    axes = tuple(
+        Axis(
+            extent=int(extent or 0),
+            reduce=kind == tvm_compat.REDUCED,
+            out_dim=_alone(number, out),
+            dims=(_alone(number, indexes[0]), _alone(number, indexes[1])),
+            used=(_uses(number, indexes[0]), _uses(number, indexes[1])),
+            steps=(
+                _step(number, indexes[0], loads[0], values),
+                _step(number, indexes[1], loads[1], values),
+            ),
+            symbolic=is_open(block.iter_vars[number].dom.extent),
+        )
+        for number, (extent, kind) in enumerate(zip(extents, kinds, strict=True))
+    )
+    if any(not a.reduce and not a.single and a.out_dim is None for a in axes):
+        return []
+    constants = _constants(function)
+    operands = tuple(
+        Operand(
+            shape=tuple(value_of(d, values) or 0 for d in load.source.shape),
+            bits=tvm_compat.element_bits(load.source.dtype),
+            constant=_is_constant(load, before and schedule.get(before), constants),
+            staged=before is not None,
+        )
+        for load, before in zip(loads, stages.before, strict=True)
+    )
+    expressions = [*block.body.indices, *loads[0].indices, *loads[1].indices]
+    return [
+        Contraction(
+            axes=axes,
+            operands=(operands[0], operands[1]),
+            column=column,
+            rows=rows,
+            outer=outer,
+            columns_of=columns_of,
+            plain=all(type(e).__name__ == "Var" for e in expressions),
+            out_dims=len(out),
+            out_bits=tvm_compat.element_bits(block.body.buffer.dtype),
+            epilogue=stages.last is not None,
+            epilogue_keeps_shape=keeps_shape(schedule, stages, values),
+            product=product,
+        )
+        for column, columns_of, rows, outer in roles(axes, (operands[0], operands[1]))
+    ]
+
+
+def extents_of(schedule: Any, stages: Stages, values: Mapping[str, int]) -> list[int | None]:
+    """Extents of the axes of the contraction for one shape, in order; None is unknown."""
+    return [value_of(v.dom.extent, values) for v in schedule.get(stages.main).iter_vars]
+
+
+def extents_of_shapes(
+    schedule: Any, stages: Stages, shapes: Shapes
+) -> tuple[dict[Instance, tuple[int, ...]], dict[str, int]]:
+    """Extents of the contraction's axes for each shape, and sizes of the largest shape."""
+    extents = {
+        instance: tuple(n or 0 for n in extents_of(schedule, stages, dict(instance)))
+        for instance, _ in shapes
+    }
+    largest = max(extents, key=lambda instance: prod(extents[instance]), default=())
+    return extents, dict(largest)
+
+
+def _fixed(block: Any) -> frozenset[int]:
+    """Axes that have one step, whatever the shape."""
+    extents = [tvm_compat.known_int(v.dom.extent) for v in block.iter_vars]
+    return frozenset(n for n, extent in enumerate(extents) if extent == 1)
+
+
+def keeps_shape(schedule: Any, stages: Stages, values: Mapping[str, int] = NO_VALUES) -> bool:
+    """Whether the epilogue goes through the result in the result's own order."""
+    if stages.last is None:
+        return True
+    last, main = schedule.get(stages.last), schedule.get(stages.main)
+    wanted = [value_of(d, values) for d in main.writes[0].source.shape]
+    extents = [value_of(v.dom.extent, values) for v in last.iter_vars]
+    numbers = {v.var: n for n, v in enumerate(last.iter_vars)}
+    mine = [r for r in last.reads if r.source.same_as(main.writes[0].source)]
+    if extents != wanted or len(mine) != 1 or len(last.writes) != 1:
+        return False
+    fixed = _fixed(last)
+    for region in (mine[0], last.writes[0]):
+        index = [read_index(part.min, numbers, fixed) for part in region.region]
+        if any(
+            d not in fixed and (e.steps != {d: 1} or e.tangled or e.constant)
+            for d, e in enumerate(index)
+        ) or len(index) != len(wanted):
+            return False
+    return True
+
+
+def factors(block: Any) -> list[Any] | None:
+    """The two buffer loads whose product a block sums up, casts put aside."""
+    from tvm import tirx
+    from tvm.ir import TensorLoad
+
+    store = block.body
+    if not isinstance(store, tirx.BufferStore) or not isinstance(store.value, tirx.Add):
+        return None
+    own, product = store.value.a, store.value.b
+    if not isinstance(own, TensorLoad) or not own.source.same_as(store.buffer):
+        return None
+    product = _uncast(product)
+    if not isinstance(product, tirx.Mul):
+        return None
+    loads = [_uncast(product.a), _uncast(product.b)]
+    if not all(isinstance(load, TensorLoad) for load in loads):
+        return None
+    if loads[0].source.same_as(loads[1].source):
+        return None
+    order = [region.source for region in block.reads]
+
+    def place(load: Any) -> int:
+        return next(i for i, b in enumerate(order) if b.same_as(load.source))
+
+    return sorted(loads, key=place)
+
+
+def _uncast(expression: Any) -> Any:
+    from tvm import tirx
+
+    while isinstance(expression, tirx.Cast):
+        expression = expression.value
+    return expression
+
+
+def _alone(number: int, index: Sequence[Index]) -> int | None:
+    """The dimension that a variable alone is the index of."""
+    where = [d for d, e in enumerate(index) if number in e.uses]
+    if len(where) != 1:
+        return None
+    found = index[where[0]]
+    simple = found.steps == {number: 1} and not found.tangled and found.constant == 0
+    return where[0] if simple else None
+
+
+def _uses(number: int, index: Sequence[Index]) -> bool:
+    return any(number in e.uses for e in index)
+
+
+def _step(number: int, index: Sequence[Index], load: Any, values: Mapping[str, int]) -> int | None:
+    """How many elements of a buffer one step of a variable leads on."""
+    if any(number in e.tangled for e in index):
+        return None
+    sizes = [value_of(d, values) or 0 for d in load.source.shape]
+    return sum(e.steps.get(number, 0) * prod(sizes[d + 1 :]) for d, e in enumerate(index))
+
+
+def _constants(function: Any) -> list[Any]:
+    free = tvm_compat.attribute(function, tvm_compat.LAYOUT_FREE) or []
+    return [function.params[int(i)] for i in free]
+
+
+def _is_constant(load: Any, stage: Any, constants: Sequence[Any]) -> bool:
+    """Whether an operand is a constant, or made of one alone."""
+    sources = [load.source] if stage is None else [region.source for region in stage.reads]
+    return len(sources) == 1 and any(sources[0].same_as(c) for c in constants)

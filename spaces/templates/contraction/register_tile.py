@@ -1,0 +1,171 @@
+"""The register tile that all products share: its knobs, the sizes that follow, what it waits for.
+
+It is that of Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008):
+`rows` x `vectors` accumulators stay in registers while the whole sum is done, one operand gives
+vectors, the other single elements. Estimates count cycles of a core at 3 GHz that starts one full
+vector multiply-add and one full vector load in each: only their order matters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from spaces.targets.cpu import Cpu
+from spaces.templates.base import Columns
+from spaces.templates.contraction.shape import Contraction
+
+ROWS, VECTORS, LANES, UNROLL = "rows", "vectors", "lanes", "unroll"
+ROW_BLOCK, COLUMN_BLOCK, OUTER_BLOCK = "row_block", "column_block", "outer_block"
+COLUMNS_FIRST, PACK_ROWS, PACK_COLUMNS = "columns_first", "pack_rows", "pack_columns"
+STAGE_INSIDE = "stage_inside"
+PARALLEL = "parallel"
+"""Whether several threads share the work; a knob where that may be too small for it."""
+PARTITION = "partition"
+"""What becomes of rows that make no whole tiles, a knob where they are one axis: they are padded in
+a copy, or a rest after the full tiles with code of its own, or each tile looks its rows up
+(`REPEAT`)."""
+PAD, SPLIT, REPEAT = 0, 1, 2
+PACK_INSIDE = "pack_inside"
+"""Whether each chunk packs the columns it uses, instead of all being packed before; a knob where
+they are packed each time the program runs."""
+ALL = 0
+"""As a block: the whole extent."""
+
+MOST_ROWS = 28
+VECTOR_COUNTS = (1, 2, 3, 4, 5, 6)
+BLOCKS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, ALL)
+MOST_WASTE = 1.35
+"""Padded elements of a result for each that is wanted."""
+
+HERTZ = 3e9
+BROADCAST = 0.5
+"""Cycles to spread one element over a vector."""
+STEP, TILE, BARRIER = 0.5, 20.0, 12000.0
+"""Cycles that a step of a loop, a tile, and a parallel loop cost besides their work. The last takes
+1 to 4 us, by machine, in which a core does more work than these estimates allow it."""
+_L2_BYTES_PER_CYCLE = 24.0
+_L3_BYTES_PER_CYCLE = 8.0
+_UNHIDDEN = 0.3
+
+
+def widths(cpu: Cpu, bits: int) -> tuple[int, ...]:
+    """Elements of a vector, a whole register first; narrow ones where they still pay."""
+    full = cpu.lanes(bits)
+    return tuple(w for w in (full, full // 2, full // 4) if w >= 4 or w == full)
+
+
+def share_of_cycle(cpu: Cpu, bits: int, lanes: Any) -> Any:
+    """What a vector operation takes of a cycle.
+
+    Odd vectors are computed with as the next power of two. Narrow ones take their share of a whole
+    register's cycle, but no core starts more than two of them.
+    """
+    share = 2.0 ** np.ceil(np.log2(lanes)) / cpu.lanes(bits)
+    return np.maximum(share, 0.5 if cpu.vector_bytes >= 64 else 1.0)
+
+
+def outer_blocks(c: Contraction) -> tuple[int, ...]:
+    """Divisors of the innermost of the outer axes that a chunk may take of it."""
+    known = bool(c.outer) and not c.axes[c.outer[-1]].symbolic
+    extent = c.axes[c.outer[-1]].extent if known else 1
+    return tuple(d for d in range(1, min(extent, 16) + 1) if extent % d == 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """Sizes that follow from knobs; of one setting, or of many as arrays.
+
+    Attributes:
+        row_tiles: register tiles along the rows; `column_tiles` along the columns.
+        row_block: of these, how many one chunk does; so for `column_block`.
+        padded_rows: rows with padding; so for the others.
+        chunks: pieces of work that run in parallel.
+    """
+
+    row_tiles: Any
+    column_tiles: Any
+    row_block: Any
+    column_block: Any
+    padded_rows: Any
+    padded_columns: Any
+    padded_depth: Any
+    chunks: Any
+
+
+def in_threads(knobs: Mapping[str, Any]) -> Any:
+    """Whether settings use several threads; those without the knob do."""
+    return knobs.get(PARALLEL, 1)
+
+
+def partitioned(knobs: Mapping[str, Any]) -> Any:
+    """Whether settings leave ragged rows as they are, 0 or 1; those without the knob pad them."""
+    return 1 * (knobs.get(PARTITION, PAD) != PAD)
+
+
+def repeats(knobs: Mapping[str, Any]) -> Any:
+    """Whether every tile looks its rows up, and takes the last one for each that is not there."""
+    return knobs.get(PARTITION, PAD) == REPEAT
+
+
+def packs_inside(knobs: Mapping[str, Any]) -> Any:
+    """Whether settings pack columns piece by piece, within each chunk; those without the knob pack
+    all of them before."""
+    return knobs.get(PACK_INSIDE, 0)
+
+
+def tiled(c: Contraction, knobs: Mapping[str, Any], *, padded_depth: Any) -> Tiling:
+    """Rows and columns in tiles and blocks, divisible or not."""
+    width = knobs[VECTORS] * knobs[LANES]
+    rows, row_block = _blocked(c.row_extent, knobs[ROWS], knobs[ROW_BLOCK])
+    columns, column_block = _blocked(c.column_extent, width, knobs[COLUMN_BLOCK])
+    outer = c.outer_extent // knobs[OUTER_BLOCK]
+    chunks = rows // row_block
+    ragged = partitioned(knobs)  # the last block of rows may have less than its tiles
+    rows += ragged * (-(-c.row_extent // knobs[ROWS]) - rows)
+    row_block += ragged * (np.minimum(row_block, np.maximum(rows, 1)) - row_block)
+    return Tiling(
+        row_tiles=rows,
+        column_tiles=columns,
+        row_block=row_block,
+        column_block=column_block,
+        padded_rows=rows * knobs[ROWS],
+        padded_columns=columns * width,
+        padded_depth=padded_depth,
+        chunks=chunks * (columns // column_block) * outer,
+    )
+
+
+def _blocked(extent: int, tile: Any, block: Any) -> tuple[Any, Any]:
+    """Number of tiles, a multiple of the block; and the block."""
+    tiles = -(-extent // tile)
+    block = block + (block == ALL) * tiles
+    return -(-tiles // block) * block, block
+
+
+def proper_blocks(c: Contraction, columns: Columns) -> Any:
+    """Which settings have blocks within the whole: beyond, they are the whole, which is `ALL`."""
+    width = columns[VECTORS] * columns[LANES]
+    good = (columns[ROW_BLOCK] == 1) | (columns[ROW_BLOCK] * columns[ROWS] < c.row_extent)
+    return good & ((columns[COLUMN_BLOCK] == 1) | (columns[COLUMN_BLOCK] * width < c.column_extent))
+
+
+def operations(c: Contraction) -> float:
+    """Multiplications and additions without padding."""
+    return 2.0 * c.row_extent * c.column_extent * c.outer_extent * c.depth
+
+
+def traffic(panel: Any, strip: Any, t: Tiling, cpu: Cpu, columns: Columns) -> Any:
+    """Cycles a tile waits for panels and strips, in bytes, that do not stay in the first cache."""
+    first = columns[COLUMNS_FIRST] == 1
+    inner, outer = np.where(first, strip, panel), np.where(first, panel, strip)
+    inner_tiles = np.where(first, t.row_block, t.column_block)
+    total: Any = 0.0
+    # The outer operand's piece is used again at once; the inner one's returns after a round.
+    for size, again in ((outer, outer + inner), (inner, outer + inner * inner_tiles)):
+        pace = np.where(again <= cpu.l2_bytes, _L2_BYTES_PER_CYCLE, _L3_BYTES_PER_CYCLE)
+        total = total + np.where(again <= cpu.l1_bytes, 0.0, _UNHIDDEN * size / pace)
+    return total

@@ -1,0 +1,72 @@
+"""Which axis of a contraction gives the columns of a register tile, and which the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from spaces.templates.contraction.shape import Axis, Operand
+
+Roles = tuple[int, int, tuple[int, ...], tuple[int, ...]]
+
+
+def roles(axes: Sequence[Axis], operands: tuple[Operand, Operand]) -> list[Roles]:
+    """All sensible choices, best first: column axis, its operand, row axes, outer axes.
+
+    Vectors lie along the column axis. An operand must be contiguous along it, or have it as an
+    index of its own: then that operand is read a vector at a time, or packed so that it can be.
+    The other operand either does not depend on it, and gives one element for a whole vector, or
+    is contiguous along it too, as in a depthwise convolution with channels last.
+    """
+    spatial = [i for i, a in enumerate(axes) if not a.reduce and (a.extent > 1 or a.symbolic)]
+    spatial.sort(key=lambda i: axes[i].out_dim or 0)
+    found: list[Roles] = []
+    for column in reversed(spatial):
+        for columns_of in (1, 0):
+            if not _fits(axes[column], columns_of):
+                continue
+            rest = [i for i in spatial if i != column]
+            rows = _rows(axes, rest, columns_of, operands)
+            outer = tuple(i for i in rest if i not in rows)
+            found.append((column, columns_of, rows, outer))
+            break
+    return found
+
+
+def _fits(axis: Axis, columns_of: int) -> bool:
+    if axis.used[1 - columns_of]:
+        return axis.steps == (1, 1)
+    return axis.steps[columns_of] in (1, 2) or axis.dims[columns_of] is not None
+
+
+def _rows(
+    axes: Sequence[Axis],
+    spatial: Sequence[int],
+    columns_of: int,
+    operands: tuple[Operand, Operand],
+) -> tuple[int, ...]:
+    """Axes along which a column's elements are used again; fused where memory allows it."""
+    rows_of = 1 - columns_of
+    candidates = [i for i in spatial if axes[i].used[rows_of] and not axes[i].used[columns_of]]
+    if not candidates:  # windows that overlap along these are read again, and weights too
+        slides = [i for i in spatial if not axes[i].used[rows_of]]
+        return tuple(slides[-1:])
+    rows = tuple(candidates[-1:])
+    # Rows that follow one another in memory, in the operand and the result, are one long row.
+    while len(rows) < len(candidates):
+        before = candidates[-len(rows) - 1]
+        if not _adjacent(axes[before], axes[rows[0]], operands[rows_of], rows_of):
+            break
+        rows = (before, *rows)
+    return rows
+
+
+def _adjacent(before: Axis, after: Axis, operand: Operand, number: int) -> bool:
+    dim = before.dims[number]
+    return (
+        dim is not None
+        and not (before.symbolic or after.symbolic)
+        and after.dims[number] == dim + 1
+        and before.out_dim is not None
+        and after.out_dim == before.out_dim + 1
+        and operand.shape[dim + 1] == after.extent
+    )

@@ -1,0 +1,361 @@
+"""Write a contraction down as its knobs say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spaces.ir import tvm_compat
+from spaces.ir.guard import Unsuitable
+from spaces.passes.tile_marks import ASKED_ONCE, REPEATED, TILE
+from spaces.templates.base import Knobs
+from spaces.templates.contraction import register_tile as k
+from spaces.templates.contraction.knob_model import (
+    asks_tiles,
+    depth_grows,
+    inner_reduction,
+    is_padded,
+    tiling,
+)
+from spaces.templates.contraction.match import Stages, tidy
+from spaces.templates.contraction.product_form import as_product
+from spaces.templates.contraction.shape import Contraction
+from spaces.templates.contraction.tile_stages import in_parallel, pad, write_back
+
+_COPY_CHUNK = 2048
+
+
+def write_contraction(schedule: Any, c: Contraction, knobs: Knobs) -> None:
+    """Carry out the knobs on a fresh schedule.
+
+    Raises:
+        Exception: whatever TVM throws where a primitive does not apply.
+    """
+    stages = tidy(schedule)
+    if stages is None:
+        raise Unsuitable("the program has no contraction of a known form")
+    if c.product and (stages := as_product(schedule, stages)) is None:
+        raise Unsuitable("the program is no product of another form")
+    stages = _padded(schedule, c, knobs, stages)
+    packed = _packed(schedule, c, knobs, stages)
+    last = _own_tile(schedule, c, stages)
+    loops = _tiled(schedule, c, knobs, _axis_loops(schedule, c, stages.main, last))
+    schedule.reverse_compute_at(last, loops.tile)  # before loops are fused: it solves for each
+    chunk = _chunk(schedule, c, knobs, loops)
+    reduction = _tile(schedule, c, knobs, loops)
+    write_back(schedule, c, knobs, last)
+    for operand, block in enumerate(packed):
+        if block is None:
+            continue
+        packed_here = knobs[k.PACK_ROWS if operand == c.rows_of else k.PACK_COLUMNS]
+        if knobs[k.STAGE_INSIDE] and operand in c.stages_inside and not packed_here:
+            schedule.compute_at(block, chunk)
+            _vectorized_copy(schedule, block, knobs[k.LANES])
+        elif operand == c.columns_of and packed_here and k.packs_inside(knobs):
+            dims = len(schedule.get_loops(block))
+            schedule.compute_at(block, chunk, preserve_unit_loops=True)
+            _pack_panels(schedule, c, knobs, operand, schedule.get_loops(block)[-dims:])
+        else:
+            _stage_at_root(schedule, c, knobs, operand, block)
+    schedule.decompose_reduction(stages.main, reduction)
+
+
+@dataclass(frozen=True, slots=True)
+class _Loops:
+    """Loops around and of a register tile.
+
+    Attributes:
+        chunks: what will run in parallel.
+        tile: the innermost loop over tiles.
+        single: loops of the reduction that have one step; `reduction` the others.
+        inner: rows, if any, and columns of a tile.
+    """
+
+    chunks: tuple[Any, ...]
+    tile: Any
+    single: tuple[Any, ...]
+    reduction: tuple[Any, ...]
+    inner: tuple[Any, ...]
+
+
+def _padded(schedule: Any, c: Contraction, knobs: Knobs, stages: Stages) -> Stages:
+    """Extents grown to multiples of the tiles, where every index is one axis alone."""
+    t = tiling(c, knobs)
+    width = knobs[k.VECTORS] * knobs[k.LANES]
+    # A block that is the whole extent is as many tiles as there are.
+    multiples = {c.column: (width * (knobs[k.COLUMN_BLOCK] or 1), t.padded_columns)}
+    if len(c.rows) == 1:
+        multiples[c.rows[0]] = (knobs[k.ROWS] * (knobs[k.ROW_BLOCK] or 1), t.padded_rows)
+    padding = [1] * len(c.axes)
+    for axis, (multiple, padded) in multiples.items():
+        # What a symbolic extent is padded to is not known; a known one is padded to itself.
+        padding[axis] = multiple if c.axes[axis].symbolic else padded
+    if k.partitioned(knobs):
+        padding[c.rows[0]] = 1
+    grown = any(is_padded(c, axis, padding[axis]) for axis in multiples)
+    inner = inner_reduction(c)
+    if inner is not None and depth_grows(c, knobs):
+        padding[inner] = knobs[k.UNROLL]
+    elif not grown:
+        return stages
+    return pad(schedule, stages, padding, grown=grown) if c.plain else stages
+
+
+def _packed(schedule: Any, c: Contraction, knobs: Knobs, stages: Stages) -> list[Any]:
+    """For each operand the stage that has to be scheduled: packing, padding, or None."""
+    blocks = list(stages.before)
+    wanted = {
+        c.rows_of: (knobs[k.PACK_ROWS], c.rows[-1] if c.rows else None, knobs[k.ROWS]),
+        c.columns_of: (knobs[k.PACK_COLUMNS], c.column, knobs[k.VECTORS] * knobs[k.LANES]),
+    }
+    for operand, (pack, axis, width) in wanted.items():
+        constant = c.operands[operand].constant
+        packs = bool(pack) and axis is not None
+        if packs and blocks[operand] is None:
+            blocks[operand] = schedule.cache_read(stages.main, operand, "global")
+        if constant and blocks[operand] is not None:
+            schedule.annotate(blocks[operand], tvm_compat.PREPROC, 1)
+        if packs and axis is not None:
+            dim = c.axes[axis].dims[operand]
+            if dim is None:
+                raise Unsuitable("an operand cannot be packed along this axis")
+            schedule.transform_layout(
+                stages.main,
+                ("read", operand),
+                _panels(dim, width, _reduction_order(c, operand)),
+                pad_value=0.0 if constant else None,
+            )
+        if constant:
+            blocks[operand] = None
+    return blocks
+
+
+def _reduction_order(c: Contraction, operand: int) -> list[int]:
+    """Dimensions of an operand that are summed over, in the order of the loops."""
+    dims = [c.axes[i].dims[operand] for i in c.reduce_axes]
+    return [d for d in dims if d is not None]
+
+
+def _panels(dim: int, width: int, order: list[int]) -> Callable[..., list[Any]]:
+    """Panels of `width` along one dimension: batch, panel, what is summed over, place in panel."""
+    from tvm import tirx
+
+    def place(*index: Any) -> list[Any]:
+        others = [i for d, i in enumerate(index) if d != dim and d not in order]
+        inner = [index[d] for d in order if d != dim]
+        return [
+            *others,
+            tirx.floordiv(index[dim], width),
+            *inner,
+            tirx.floormod(index[dim], width),
+        ]
+
+    return place
+
+
+def _own_tile(schedule: Any, c: Contraction, stages: Stages) -> Any:
+    """Let `main` write into a tile of its own; the block that carries it to the result."""
+    last = stages.last
+    if last is None:
+        last = schedule.cache_write(stages.main, 0, "local")
+    else:
+        schedule.set_scope(stages.main, 0, "local")
+    if not c.column_is_last:
+        column = c.axes[c.column].out_dim or 0
+
+        def columns_last(*index: Any) -> list[Any]:
+            return [i for d, i in enumerate(index) if d != column] + [index[column]]
+
+        schedule.transform_layout(stages.main, ("write", 0), columns_last)
+    return last
+
+
+def _axis_loops(schedule: Any, c: Contraction, main: Any, last: Any) -> list[Any]:
+    """The loop of each axis of `main`; rows that are several axes are one loop, that of the first.
+
+    A tile of fused rows may begin in the midst of one axis and end in the next, which is only
+    sound where the block that carries it away has its rows fused as well.
+    """
+    if len(c.rows) < 2:
+        return list(schedule.get_loops(main))
+    extents = [c.axes[i].extent for i in c.rows]
+    dtype = str(schedule.get(schedule.get_loops(main)[0]).loop_var.ty.dtype)
+    if c.epilogue_keeps_shape:
+        places = [c.axes[i].out_dim or 0 for i in c.rows]
+        schedule.transform_block_layout(last, _fused(places, extents, c.out_dims, dtype))
+        if not c.column_is_last:  # `_own_tile` moved it
+            column = c.axes[c.column].out_dim or 0
+            places = [place - (place > column) for place in places]
+        schedule.transform_layout(main, ("write", 0), _fused(places, extents, c.out_dims, dtype))
+    schedule.transform_block_layout(main, _fused(list(c.rows), extents, len(c.axes), dtype))
+    loops = iter(schedule.get_loops(main))
+    found: list[Any] = []
+    for axis in range(len(c.axes)):
+        found.append(found[c.rows[0]] if axis in c.rows[1:] else next(loops))
+    return found
+
+
+def _fused(places: Sequence[int], extents: Sequence[int], ndim: int, dtype: str) -> Any:
+    """An index map that makes one index of several neighbouring ones."""
+    from tvm.tirx import IndexMap
+
+    def fuse(*index: Any) -> list[Any]:
+        flat = index[places[0]]
+        for place, extent in zip(places[1:], extents[1:], strict=True):
+            flat = flat * extent + index[place]
+        kept = [i for d, i in enumerate(index) if d not in places[1:]]
+        kept[places[0]] = flat
+        return kept
+
+    return IndexMap.from_func(fuse, ndim=ndim, index_dtype=dtype)
+
+
+def _tiled(schedule: Any, c: Contraction, knobs: Knobs, loops: list[Any]) -> _Loops:
+    """Loops over chunks, blocks and register tiles; the inside of a tile is for `_tile`."""
+    t = tiling(c, knobs)
+    special = {c.column, *c.rows, *c.outer, *c.reduce_axes}
+    ones = [loops[i] for i in range(len(loops)) if i not in special]
+    single = [loops[i] for i in c.reduce_axes if c.axes[i].single]
+    reduction = [loops[i] for i in c.reduce_axes if not c.axes[i].single]
+    outer = [loops[i] for i in c.outer]
+    row = loops[c.rows[0]] if c.rows else None
+    column = loops[c.column]
+    chunk_loops, block_loops, tile_loops = list(outer), [], []
+    if outer:
+        chunk_loops[-1], inside = schedule.split(outer[-1], [None, knobs[k.OUTER_BLOCK]])
+        block_loops.append(inside)
+    if row is not None:
+        *row_chunk, row_block, row_tile = _split(
+            schedule, row, knobs[k.ROW_BLOCK], t.row_block, knobs[k.ROWS], c.ragged_rows
+        )
+        chunk_loops += row_chunk
+        block_loops.append(row_block)
+        tile_loops.append(row_tile)
+    width = knobs[k.VECTORS] * knobs[k.LANES]
+    *column_chunk, column_block, column_tile = _split(
+        schedule, column, knobs[k.COLUMN_BLOCK], t.column_block, width, c.axes[c.column].symbolic
+    )
+    chunk_loops += column_chunk
+    block_loops.insert(0 if knobs[k.COLUMNS_FIRST] else len(block_loops), column_block)
+    # The start of the sum must lie above all loops of the reduction.
+    schedule.reorder(
+        *ones, *chunk_loops, *block_loops, *single, *reduction, *tile_loops, column_tile
+    )
+    if k.partitioned(knobs) and row is not None:
+        if asks_tiles(c, knobs):
+            way = REPEATED if k.repeats(knobs) else ASKED_ONCE
+            schedule.annotate(block_loops[-1], TILE, way)
+        else:
+            schedule.annotate(row_block, tvm_compat.PARTITION_HINT, True)
+    tile = (*tile_loops, column_tile)
+    return _Loops(tuple(chunk_loops), block_loops[-1], tuple(single), tuple(reduction), tile)
+
+
+def _split(
+    schedule: Any, loop: Any, wanted: int, block: int, tile: int, symbolic: bool
+) -> list[Any]:
+    """Loops over chunks, tiles of a chunk, and within a tile; no chunks where one chunk takes all
+    of an extent that is not known."""
+    if symbolic and wanted == k.ALL:
+        return list(schedule.split(loop, [None, tile]))
+    return list(schedule.split(loop, [None, block, tile]))
+
+
+def _chunk(schedule: Any, c: Contraction, knobs: Knobs, loops: _Loops) -> Any:
+    """The one loop over all chunks, in parallel."""
+    chunk = schedule.fuse(*loops.chunks) if len(loops.chunks) > 1 else loops.chunks[0]
+    if (tiling(c, knobs).chunks > 1 or c.symbolic) and k.in_threads(knobs):
+        schedule.parallel(chunk)
+    return chunk
+
+
+def _tile(schedule: Any, c: Contraction, knobs: Knobs, loops: _Loops) -> Any:
+    """The inside of a register tile; its outermost loop of the reduction."""
+    slow, fast = _unrolled(schedule, c, knobs, list(loops.reduction))
+    *rows, columns = loops.inner
+    vectors, lanes = schedule.split(columns, [knobs[k.VECTORS], knobs[k.LANES]])
+    schedule.reorder(*loops.single, *slow, *fast, *rows, vectors, lanes)
+    schedule.vectorize(lanes)
+    for loop in (*fast, *rows, vectors):
+        schedule.unroll(loop)
+    return (*loops.single, *slow, *fast)[0]
+
+
+def _unrolled(
+    schedule: Any, c: Contraction, knobs: Knobs, reduction: list[Any]
+) -> tuple[list[Any], list[Any]]:
+    """Reduction loops, the innermost steps of which are unrolled up to the knob's number."""
+    extents = [c.axes[i].extent for i in c.reduce_axes if not c.axes[i].single]
+    slow: list[Any] = list(reduction)
+    fast: list[Any] = []
+    left = knobs[k.UNROLL]
+    while slow and left > 1:
+        extent = extents[len(slow) - 1]
+        loop = slow.pop()
+        if c.plain and inner_reduction(c) is not None:
+            outside, inside = schedule.split(loop, [None, left])
+            slow.append(outside)
+            fast.insert(0, inside)
+            break
+        if extent <= left:
+            fast.insert(0, loop)
+            left //= extent
+            continue
+        step = max(d for d in range(1, left + 1) if extent % d == 0)
+        if step > 1:
+            outside, inside = schedule.split(loop, [None, step])
+            slow.append(outside)
+            fast.insert(0, inside)
+        else:
+            slow.append(loop)
+        break
+    return slow, fast
+
+
+def _vectorized_copy(schedule: Any, block: Any, lanes: int) -> None:
+    """The innermost loop of a copy in vectors."""
+    loop = schedule.get_loops(block)[-1]
+    extent = tvm_compat.known_int(schedule.get(loop).extent)
+    if extent is None or (extent > lanes and extent % lanes == 0):
+        loop = schedule.split(loop, [None, lanes])[1]
+        extent = lanes
+    if 1 < extent <= lanes:
+        schedule.vectorize(loop)
+
+
+def _pack_panels(
+    schedule: Any, c: Contraction, knobs: Knobs, operand: int, loops: Sequence[Any]
+) -> list[Any]:
+    """The loops of a stage that packs panels of columns, or strips of rows, in the order in which
+    they lie in memory; gives those around one panel."""
+    panels = operand == c.columns_of
+    axis = c.column if panels else c.rows[-1]
+    dim = c.axes[axis].dims[operand] or 0
+    width = knobs[k.VECTORS] * knobs[k.LANES] if panels else knobs[k.ROWS]
+    order = _reduction_order(c, operand)
+    outside, inside = schedule.split(loops[dim], [None, width])
+    batch = [loop for d, loop in enumerate(loops) if d != dim and d not in order]
+    schedule.reorder(*batch, outside, *(loops[d] for d in order), inside)
+    if panels:
+        vectors, lanes = schedule.split(inside, [None, knobs[k.LANES]])
+        schedule.vectorize(lanes)
+        schedule.unroll(vectors)
+    else:
+        schedule.unroll(inside)
+    return [*batch, outside]
+
+
+def _stage_at_root(schedule: Any, c: Contraction, knobs: Knobs, operand: int, block: Any) -> None:
+    """A stage before the contraction, on its own: chunks in parallel, vectors inside."""
+    panels = operand == c.columns_of and knobs[k.PACK_COLUMNS]
+    strips = operand == c.rows_of and knobs[k.PACK_ROWS]
+    loops = schedule.get_loops(block)
+    if panels or strips:
+        chunk = schedule.fuse(*_pack_panels(schedule, c, knobs, operand, loops))
+        if tvm_compat.known_int(schedule.get(chunk).extent) != 1 and k.in_threads(knobs):
+            schedule.parallel(chunk)
+        return
+    if k.in_threads(knobs):
+        in_parallel(schedule, block, _COPY_CHUNK)
+    _vectorized_copy(schedule, block, knobs[k.LANES])

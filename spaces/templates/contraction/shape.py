@@ -1,0 +1,200 @@
+"""What there is to know of a contraction before it is scheduled, as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tuner.task import Instance
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One loop of the main block.
+
+    Attributes:
+        extent: number of steps; of a symbolic one, for the shape that is looked at.
+        reduce: whether results are summed over it.
+        out_dim: dimension of the result that it is the index of; None for reductions.
+        dims: for each operand the dimension it alone is the index of, None where it is not, or
+            only as part of an expression.
+        used: for each operand whether its index depends on this axis at all.
+        steps: for each operand how many elements of its memory one step leads on, None where that
+            varies.
+        symbolic: whether the extent is known only when the program runs.
+    """
+
+    extent: int
+    reduce: bool
+    out_dim: int | None
+    dims: tuple[int | None, int | None]
+    used: tuple[bool, bool]
+    steps: tuple[int | None, int | None] = (None, None)
+    symbolic: bool = False
+
+    @property
+    def single(self) -> bool:
+        """Whether it has one step, for every shape."""
+        return self.extent == 1 and not self.symbolic
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """One of the two factors.
+
+    Attributes:
+        shape: of its buffer.
+        bits: of an element.
+        constant: whether it is a weight, or made of one alone, so that it may be packed before
+            the program runs.
+        staged: whether a stage of the program (such as padding) writes it.
+    """
+
+    shape: tuple[int, ...]
+    bits: int
+    constant: bool
+    staged: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Contraction:
+    """A sum of products, and the roles its axes play.
+
+    Attributes:
+        axes: loops of the main block, in order.
+        operands: the two factors, in the order the block reads them.
+        column: index of the axis along which vectors lie.
+        rows: axes fused into the rows of a register tile, outer to inner; may be empty.
+        outer: the other spatial axes with more than one step.
+        columns_of: which operand is read a vector at a time and may be packed into panels.
+        plain: whether every index of every buffer is one axis alone, so that odd sizes can be
+            padded.
+        out_dims: number of dimensions of the result.
+        out_bits: of an element of the result.
+        epilogue: whether stages follow.
+        epilogue_keeps_shape: whether the last of them writes each element where it was, so that
+            rows can be fused there too.
+        product: whether the program is first brought into the form of a matrix product, see
+            `spaces.templates.contraction.product_form`; all of the above is said of that form.
+    """
+
+    axes: tuple[Axis, ...]
+    operands: tuple[Operand, Operand]
+    column: int
+    rows: tuple[int, ...]
+    outer: tuple[int, ...]
+    columns_of: int
+    plain: bool
+    out_dims: int
+    out_bits: int
+    epilogue: bool
+    epilogue_keeps_shape: bool
+    product: bool = False
+
+    @property
+    def symbolic(self) -> bool:
+        """Whether any extent is known only when the program runs."""
+        return any(axis.symbolic for axis in self.axes)
+
+    @property
+    def exact_but_rows(self) -> bool:
+        """Whether symbolic axes are outer ones, of which no tile takes a part, or a row axis by
+        itself, of which a rest can be split off: then nothing needs to be padded."""
+        allowed = {*self.outer, *(self.rows if len(self.rows) == 1 else ())}
+        return all(i in allowed for i, axis in enumerate(self.axes) if axis.symbolic)
+
+    @property
+    def ragged_rows(self) -> bool:
+        """Whether the rows are one axis whose extent is known only when the program runs."""
+        return len(self.rows) == 1 and self.axes[self.rows[0]].symbolic
+
+    def of_extents(self, extents: Sequence[Any]) -> Contraction:
+        """The same program, its axes in the same roles, for another shape.
+
+        Extents may be arrays, of many shapes at once; then so is what follows from them.
+        """
+        axes = (replace(a, extent=n) for a, n in zip(self.axes, extents, strict=True))
+        return replace(self, axes=tuple(axes))
+
+    @property
+    def row_extent(self) -> int:
+        """Rows altogether."""
+        return prod(self.axes[i].extent for i in self.rows)
+
+    @property
+    def column_extent(self) -> int:
+        """Columns altogether."""
+        return self.axes[self.column].extent
+
+    @property
+    def outer_extent(self) -> int:
+        """How many times the tiled rectangle of rows and columns is done."""
+        return prod(self.axes[i].extent for i in self.outer)
+
+    @property
+    def reduce_axes(self) -> tuple[int, ...]:
+        """Axes that are summed over, outer to inner."""
+        return tuple(i for i, axis in enumerate(self.axes) if axis.reduce)
+
+    @property
+    def depth(self) -> int:
+        """Products in one sum."""
+        return prod(self.axes[i].extent for i in self.reduce_axes)
+
+    @property
+    def rows_of(self) -> int:
+        """The operand whose elements are spread over a vector."""
+        return 1 - self.columns_of
+
+    @property
+    def broadcasts(self) -> bool:
+        """Whether the row operand is read an element at a time; else both are vectors."""
+        return not self.axes[self.column].used[self.rows_of]
+
+    @property
+    def columns_follow(self) -> bool:
+        """Whether the column operand has columns next to one another, so that vectors of it can be
+        read where they are."""
+        return self.axes[self.column].steps[self.columns_of] in (1, 2)
+
+    @property
+    def columns_pack(self) -> bool:
+        """Whether panels of the column operand can be packed."""
+        return self.broadcasts and self.axes[self.column].dims[self.columns_of] is not None
+
+    @property
+    def rows_pack(self) -> bool:
+        """Whether strips of the row operand can be packed."""
+        strips = bool(self.rows) and self.axes[self.rows[-1]].dims[self.rows_of] is not None
+        return self.broadcasts and strips
+
+    @property
+    def stages_inside(self) -> tuple[int, ...]:
+        """Operands whose stage may be done piece by piece, along with what reads the piece."""
+        pieces = (self.rows_of,) if self.columns_pack else (self.rows_of, self.columns_of)
+        staged = [o for o in pieces if self.operands[o].staged or self._padded_rows(o)]
+        return tuple(o for o in staged if not self.operands[o].constant)
+
+    def _padded_rows(self, operand: int) -> bool:
+        """Whether an operand is copied for the sake of rows that are padded for some shape."""
+        inner = (*self.rows, *self.reduce_axes)
+        return operand == self.rows_of and any(self.axes[i].symbolic for i in inner)
+
+    @property
+    def column_is_last(self) -> bool:
+        """Whether columns lie next to one another in the result."""
+        return self.axes[self.column].out_dim == self.out_dims - 1
+
+
+def over_shapes(
+    c: Contraction, extents: Mapping[Instance, Sequence[int]], knobs: Mapping[str, int]
+) -> tuple[Contraction, dict[str, npt.NDArray[np.int64]]]:
+    """A contraction over many shapes at once, and one setting for each of them."""
+    sizes = np.array(list(extents.values()), dtype=np.int64)
+    columns = {name: np.full(len(sizes), value) for name, value in knobs.items()}
+    return c.of_extents(list(sizes.T)), columns

@@ -1,0 +1,178 @@
+"""The micro-kernel template: dense, batched matrix products and convolutions on a CPU."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from spaces.ir.guard import refusals
+from spaces.ir.schedules import new_schedule, task_module
+from spaces.ir.unchecked_schedule import Unchecked
+from spaces.targets.cpu import Cpu, cpu_of
+from spaces.templates.base import Columns, Costs, Knobs, Template, draw
+from spaces.templates.contraction import knob_model
+from spaces.templates.contraction import register_tile as k
+from spaces.templates.contraction.match import describe, extents_of_shapes, tidy
+from spaces.templates.contraction.product_form import as_product
+from spaces.templates.contraction.schedule import write_contraction
+from spaces.templates.contraction.shape import Contraction, over_shapes
+from tuner.task import Instance, Shapes, Task
+
+NO_EXTENTS: Mapping[Instance, Sequence[int]] = MappingProxyType({})
+"""Of a program without symbolic dimensions."""
+
+_VERSIONS = {"shapes": 4}
+"""Of what is written down, by form; 1 where nothing is said."""
+_FLOAT_BITS = (32, 64)
+_DRAWN = 1 << 13
+_MOST = 3
+_MOST_SLOWER = 1.2
+_ACROSS = 1.15
+
+
+class ContractionTemplate:
+    """A register-tiled, packed kernel with blocked loops around it.
+
+    Args:
+        contraction: what is computed, and which axes are rows and columns.
+        variant: number of this choice of rows and columns.
+        extents: of the axes for each shape that a symbolic program is tuned for; see
+            `spaces.templates.base.ShapedTemplate`.
+    """
+
+    def __init__(
+        self,
+        contraction: Contraction,
+        cpu: Cpu,
+        variant: int,
+        extents: Mapping[Instance, Sequence[int]] = NO_EXTENTS,
+    ) -> None:
+        self._contraction = contraction
+        self._cpu = cpu
+        self._extents = extents
+        self._choices = knob_model.choices_of(contraction, cpu)
+        form = "product" if contraction.product else "contraction"
+        form = "shapes" if contraction.symbolic else form
+        self._name = f"kernel:{form}-{_VERSIONS.get(form, 1)}.{variant}"
+
+    def at(self, instance: Instance) -> ContractionTemplate:
+        """See `spaces.templates.base.ShapedTemplate`."""
+        shaped = copy.copy(self)
+        shaped._contraction = self._contraction.of_extents(self._extents[instance])
+        shaped._choices = knob_model.choices_within(shaped._contraction, self._choices)
+        return shaped
+
+    def shape_costs_s(self, knobs: Knobs) -> Costs:
+        """See `spaces.templates.base.ShapedTemplate`."""
+        shapes, columns = over_shapes(self._contraction, self._extents, knobs)
+        return np.asarray(knob_model.estimate(shapes, self._cpu, columns).cycles / k.HERTZ)
+
+    def padding(self, knobs: Knobs) -> Costs:
+        """See `spaces.templates.base.PadsShapes`."""
+        shapes, columns = over_shapes(self._contraction, self._extents, knobs)
+        return knob_model.padding(shapes, columns)
+
+    @property
+    def shape_work(self) -> Costs:
+        """See `spaces.templates.base.PadsShapes`."""
+        shapes, _ = over_shapes(self._contraction, self._extents, {})
+        done = shapes.row_extent * shapes.column_extent * shapes.depth * shapes.outer_extent
+        return np.asarray(done, dtype=np.float64) * np.ones(len(self._extents))
+
+    def layout(self, knobs: Knobs) -> str:
+        """See `spaces.templates.base.ShapedTemplate`."""
+        return knob_model.layout(self._contraction, knobs)
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def choices(self) -> Mapping[str, tuple[int, ...]]:
+        return self._choices
+
+    @property
+    def writes_along_rows(self) -> bool:
+        """Whether the vectors of a result lie next to one another in memory."""
+        return self._contraction.column_is_last
+
+    def costs_s(self, columns: Columns) -> Costs:
+        return knob_model.costs_s(self._contraction, self._cpu, columns)
+
+    def traits(self, columns: Columns) -> npt.NDArray[np.float32]:
+        """See `contraction_knobs.traits`."""
+        return knob_model.traits(self._contraction, self._cpu, columns)
+
+    def shape_traits(self, knobs: Knobs) -> npt.NDArray[np.float32]:
+        """See `spaces.features.knob_features.HasShapeTraits`."""
+        shapes, columns = over_shapes(self._contraction, self._extents, knobs)
+        return knob_model.traits(shapes, self._cpu, columns)
+
+    def apply(self, schedule: Any, knobs: Knobs) -> None:
+        write_contraction(Unchecked(schedule), self._contraction, knobs)
+
+
+def contraction_templates(task: Task) -> list[Template]:
+    """Micro-kernel templates for a task, best choice of rows and columns first.
+
+    Empty where the task is no contraction, or one in numbers that have no multiply-add.
+    """
+    module = task_module(task.module)
+    cpu = cpu_of(task.target)
+    found: list[tuple[Contraction, Mapping[Instance, Sequence[int]]]] = []
+    with refusals(f"the template for contractions, {task.name}"):
+        found += _found(module, task.shapes, product=False)
+    if not task.shapes:
+        with refusals(f"the template for products of another form, {task.name}"):
+            found += _found(module, (), product=True)
+    templates = (
+        ContractionTemplate(contraction, cpu, variant, extents)
+        for variant, (contraction, extents) in enumerate(found)
+        if contraction.out_bits in _FLOAT_BITS
+        and all(o.bits == contraction.out_bits for o in contraction.operands)
+        and (contraction.plain or contraction.exact_but_rows)
+    )
+    return _promising([t for t in templates if all(t.choices.values())])
+
+
+def _found(
+    module: Any, shapes: Shapes, *, product: bool
+) -> list[tuple[Contraction, Mapping[Instance, Sequence[int]]]]:
+    """The ways to see a program as it is, or brought into the form of a product.
+
+    One with symbolic dimensions is described for the largest of its shapes.
+    """
+    schedule = new_schedule(module)
+    stages = tidy(schedule)
+    if stages is not None and product:
+        stages = as_product(schedule, stages)
+    if stages is None or not _is_float(schedule.get(stages.main)):
+        return []
+    extents, largest = extents_of_shapes(schedule, stages, shapes)
+    ways = describe(module["main"], schedule, stages, product=product, values=largest)
+    return [(contraction, extents) for contraction in ways]
+
+
+def _is_float(block: Any) -> bool:
+    return str(block.writes[0].source.dtype).startswith("float")
+
+
+def _promising(templates: list[ContractionTemplate]) -> list[Template]:
+    """Those few that an estimate does not rule out, the best first."""
+    ranked = sorted(
+        ((_best_s(template), number) for number, template in enumerate(templates)),
+    )
+    limit = _MOST_SLOWER * min((cost for cost, _ in ranked), default=0.0)
+    return [templates[n] for cost, n in ranked[:_MOST] if np.isfinite(cost) and cost <= limit]
+
+
+def _best_s(template: ContractionTemplate) -> float:
+    """The least estimate of some settings; more where the result is written across its rows."""
+    columns = draw(template, _DRAWN, np.random.default_rng(0))
+    least = float(template.costs_s(columns).min())
+    return least * (1.0 if template.writes_along_rows else _ACROSS)

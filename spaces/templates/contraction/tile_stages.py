@@ -1,0 +1,68 @@
+"""What surrounds a register tile, whatever it computes: padding, the way out, copies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from spaces.ir import tvm_compat
+from spaces.templates.base import Knobs
+from spaces.templates.contraction.match import Stages, producer_of
+from spaces.templates.contraction.register_tile import LANES, VECTORS
+from spaces.templates.contraction.shape import Contraction
+
+_SYMBOLIC = 64
+"""What a symbolic extent is taken for where only the size of a piece of work depends on it."""
+
+
+def pad(schedule: Any, stages: Stages, padding: Sequence[int], *, grown: bool) -> Stages:
+    """Extents grown to multiples, where every index is one axis alone.
+
+    Args:
+        padding: for each axis of the main block, what its extent shall be a multiple of.
+        grown: whether the result is, so that what is too much has to be left out of it.
+    """
+    schedule.pad_einsum(stages.main, list(padding))
+    before = []
+    for operand in range(2):
+        stage = producer_of(schedule, stages.main, operand)
+        if stage is not None and stages.before[operand] is not None:
+            for earlier in schedule.get_producers(stage):
+                schedule.compute_inline(earlier)
+        before.append(stage)
+    last = stages.last
+    if grown:
+        unpadded = schedule.get_consumers(stages.main)[0]
+        if last is None:
+            last = unpadded
+        else:
+            schedule.compute_inline(unpadded)
+    return Stages(stages.main, (before[0], before[1]), last)
+
+
+def write_back(schedule: Any, c: Contraction, knobs: Knobs, last: Any) -> None:
+    """The finished tile, through the epilogue, into the result, in vectors."""
+    if not c.column_is_last:
+        return
+    loop = schedule.get_loops(last)[-1]
+    extent = tvm_compat.known_int(schedule.get(loop).extent) or 1
+    if extent % knobs[LANES] == 0 and extent <= knobs[VECTORS] * knobs[LANES]:
+        vectors, lanes = schedule.split(loop, [None, knobs[LANES]])
+        schedule.vectorize(lanes)
+        schedule.unroll(vectors)
+
+
+def in_parallel(schedule: Any, block: Any, chunk: int) -> None:
+    """The outer loops of a copy as one, in parallel; at most `chunk` elements in each step."""
+    loops = schedule.get_loops(block)
+    extents = [tvm_compat.known_int(schedule.get(loop).extent) or _SYMBOLIC for loop in loops]
+    if len(loops) < 2 or prod(extents) <= chunk:
+        return
+    outside, rest = 1, prod(extents[1:])
+    while outside < len(loops) - 1 and rest > chunk:
+        rest //= extents[outside]
+        outside += 1
+    fused = schedule.fuse(*loops[:outside]) if outside > 1 else loops[0]
+    if prod(extents[:outside]) > 1:
+        schedule.parallel(fused)

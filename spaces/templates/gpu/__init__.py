@@ -1,0 +1,1 @@
+"""Contractions on a GPU: thread blocks, shared memory, register tiles."""

@@ -1,0 +1,1 @@
+"""Products of int8 matrices by dot-product instructions."""

@@ -1,0 +1,69 @@
+"""The template of 8-bit products on a CPU with VNNI: matrix products and NHWC convolutions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from spaces.ir.guard import refusals
+from spaces.ir.schedules import new_schedule, task_module
+from spaces.targets.cpu import Cpu, cpu_of
+from spaces.templates.base import Columns, Costs, Knobs, Template
+from spaces.templates.contraction.match import tidy
+from spaces.templates.int8 import knob_model
+from spaces.templates.int8.schedule import write_products
+from spaces.templates.int8.shape import Products, products
+from tuner.task import Task
+
+_VERSION = 1
+
+
+class Int8Template:
+    """A register tile done by one intrinsic of `spaces.intrinsics.vnni`, packed panels, blocked
+    loops.
+
+    Args:
+        found: what is computed, and which axes are rows and columns.
+        variant: number of this choice of rows and columns.
+    """
+
+    def __init__(self, found: Products, cpu: Cpu, variant: int) -> None:
+        self._products = found
+        self._cpu = cpu
+        self._choices = knob_model.choices_of(found, cpu)
+        self._name = f"kernel:int8-{_VERSION}.{variant}"
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def choices(self) -> Mapping[str, tuple[int, ...]]:
+        return self._choices
+
+    def costs_s(self, columns: Columns) -> Costs:
+        return knob_model.costs_s(self._products, self._cpu, columns)
+
+    def apply(self, schedule: Any, knobs: Knobs) -> None:
+        write_products(schedule, self._products, knobs)
+
+
+def int8_templates(task: Task) -> list[Template]:
+    """Templates of a task that sums up products of bytes, best choice of rows and columns first.
+
+    Empty where it is no such task, and where the target's CPU has no VNNI.
+    """
+    cpu = cpu_of(task.target)
+    if not cpu.vnni:
+        return []
+    module = task_module(task.module)
+    schedule = new_schedule(module)
+    found: list[Any] = []
+    with refusals(f"the template for products of bytes, {task.name}"):
+        stages = tidy(schedule)
+        found = [] if stages is None else products(module["main"], schedule, stages)
+    return [
+        Int8Template(p, cpu, variant)
+        for variant, p in enumerate(found)
+        if all(knob_model.choices_of(p, cpu).values())
+    ]

@@ -1,0 +1,1 @@
+"""Programs that move memory: element by element, reductions, norms."""

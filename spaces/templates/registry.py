@@ -1,0 +1,28 @@
+"""Which templates fit a task."""
+
+from __future__ import annotations
+
+from spaces.targets.target import target_kind
+from spaces.templates.base import Template
+from tuner.task import Task
+
+
+def templates_of(task: Task) -> list[Template]:
+    """Templates for a task, best first; none where only the rules apply."""
+    if target_kind(task.target) == "cuda" and task.shapes:
+        from spaces.templates.gpu.template import gpu_contraction_templates
+
+        return gpu_contraction_templates(task)
+    if target_kind(task.target) != "llvm":
+        return []
+    from spaces.templates.contraction.template import contraction_templates
+    from spaces.templates.int8.template import int8_templates
+    from spaces.templates.memory.template import memory_template
+    from spaces.templates.plain_loops import plain_loops
+
+    found: list[Template] = int8_templates(task) or contraction_templates(task)
+    if (memory := memory_template(task)) is not None:  # of a product too, if it is small
+        found = [*found, memory]
+    if not found and (loops := plain_loops(task)) is not None:
+        return [loops]
+    return found

@@ -1,0 +1,202 @@
+"""The doctor finds what would spoil a run, survives it, and says what to do."""
+
+from __future__ import annotations
+
+import http.server
+import importlib.metadata
+import json
+import os
+import shutil
+import signal
+import sys
+import threading
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from benchmarks.fleet.guard import MARK
+from cluster.cli import run
+from cluster.console import doctor_checks
+from cluster.console.doctor_checks import Answer, Finding, ask_child
+from tests.cluster.sockets import watched
+
+
+def levels(findings: Iterator[Finding]) -> list[tuple[str, str]]:
+    return [(finding.name, finding.level) for finding in findings]
+
+
+def test_a_child_answers_with_its_last_line() -> None:
+    assert ask_child("print('noise'); print('[1, 2]')", 30.0) == Answer([1, 2])
+
+
+def test_a_child_that_crashes_is_named_by_its_signal() -> None:
+    program = "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"
+    assert ask_child(program, 30.0).error == "crashed with SIGSEGV"
+
+
+def test_a_child_that_hangs_is_killed_with_its_own_children() -> None:
+    program = "import subprocess; subprocess.run(['sleep', '1000'])"
+    assert ask_child(program, 0.5).error == "no answer within 0.5 s"
+
+
+def test_a_child_that_raises_or_babbles() -> None:
+    assert ask_child("raise ValueError('no good')", 30.0).error == "ValueError: no good"
+    assert ask_child("print('hello')", 30.0).error == "answered 'hello'"
+    assert ask_child("pass", 30.0).error == "answered 'no output'"
+
+
+def test_a_crash_of_pickling_names_the_pins() -> None:
+    finding = doctor_checks.pickling(
+        lambda program, timeout_s: Answer(error="crashed with SIGSEGV")
+    )
+    assert finding.level == "fail"
+    assert "apache-tvm-ffi" in finding.advice
+
+
+def test_python_too_old() -> None:
+    assert doctor_checks.python_version((3, 10, 2)).level == "fail"
+    assert doctor_checks.python_version((3, 11, 0)).level == "ok"
+
+
+def test_pins(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = ["numpy>=2", "nosuchpackage==1", "click>=999", 'rich; extra == "ui"', "psutil"]
+    versions = {"numpy": "2.1.0", "click": "8.5.1", "psutil": "7.0"}
+
+    def version(name: str) -> str:
+        if name not in versions:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return versions[name]
+
+    monkeypatch.setattr(importlib.metadata, "requires", lambda name: lines)
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    assert [f.found for f in doctor_checks.pins()] == [
+        "nosuchpackage is missing, nosuchpackage==1 is needed",
+        "click is 8.5.1, click>=999 is needed",
+    ]
+    lines[:] = ["numpy>=2", "psutil"]
+    assert levels(doctor_checks.pins()) == [("pins", "ok")]
+
+
+def test_a_package_that_is_not_installed() -> None:
+    assert levels(doctor_checks.pins("nosuchdistribution")) == [("pins", "fail")]
+
+
+def facts(mcpu: str = "znver4", cores: int = 2) -> dict[str, object]:
+    return {"target": {"mcpu": mcpu, "num-cores": cores}, "host": "znver4", "cuda": False}
+
+
+def test_the_target_against_the_cpu() -> None:
+    assert doctor_checks.cpu_target(facts(), allowed=2).level == "ok"
+    assert doctor_checks.cpu_target(facts(cores=8), allowed=2).level == "fail"
+    assert doctor_checks.cpu_target(facts("generic"), allowed=2).level == "warn"
+    assert doctor_checks.cpu_target(facts("skylake"), allowed=2).level == "warn"
+
+
+def test_what_was_found_of_the_cpu_is_said() -> None:
+    hidden: dict[str, object] = {
+        "target": {
+            "mcpu": "sapphirerapids",
+            "mattr": ["-amx-tile"],
+            "model": "l1=49152 l2=2097152 l3=110100480",
+            "num-cores": 2,
+        },
+        "host": "sapphirerapids",
+        "guess": "rocketlake",
+        "features": ["64bit", "avx512fp16", "bmi"],
+    }
+    finding = doctor_checks.cpu_target(hidden, allowed=2)
+    assert finding.level == "ok"
+    for said in ("sapphirerapids", "LLVM guesses rocketlake", "-amx-tile", "avx512fp16", "l3=1101"):
+        assert said in finding.found
+    assert "bmi" not in finding.found
+
+
+def test_a_compiler_that_cannot_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", f"{sys.executable} -c 'import sys; sys.exit(1)'")
+    assert doctor_checks.host_compiler().level == "fail"
+    monkeypatch.setenv("CC", "nosuchcompiler")
+    assert doctor_checks.host_compiler().level == "fail"
+
+
+def test_a_disk_that_is_missing_or_nearly_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert next(doctor_checks.disk(tmp_path / "nosuch")).level == "fail"
+    usage = shutil.disk_usage(tmp_path)
+    for free, level in ((2**40, "ok"), (2**30, "warn"), (2**20, "fail")):
+        monkeypatch.setattr(shutil, "disk_usage", lambda _, f=free: usage._replace(free=f))
+        assert next(doctor_checks.disk(tmp_path)).level == level
+
+
+class Health(http.server.BaseHTTPRequestHandler):
+    """Answers whatever it is asked."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+def test_a_tracking_server_answers_or_not() -> None:
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Health)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    address = f"http://127.0.0.1:{server.server_port}"
+    try:
+        assert doctor_checks.tracking(address).level == "ok"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+    gone = doctor_checks.tracking(address)
+    assert gone.level == "warn"
+    assert "does not answer" in gone.found
+    assert doctor_checks.tracking("runs/mlruns").level == "warn"
+    assert doctor_checks.tracking(None).level == "ok"
+
+
+def test_the_command_fails_if_a_check_does(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    findings = [Finding("a", "ok", "fine"), Finding("b", "warn", "slow", "hurry")]
+    monkeypatch.setattr(doctor_checks, "examine", lambda **_: iter(findings))
+    assert run(["doctor"]) == 0
+    assert capsys.readouterr().out == "ok    a: fine\nwarn  b: slow\n      hurry\n"
+    findings.append(Finding("c", "fail", "broken", "mend it"))
+    assert run(["doctor", "--json"]) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert report["ok"] is False
+    assert report["checks"][2] == {
+        "name": "c",
+        "level": "fail",
+        "found": "broken",
+        "advice": "mend it",
+    }
+
+
+@pytest.mark.tvm
+def test_this_machine(tmp_path: Path) -> None:
+    found = {finding.name: finding for finding in doctor_checks.examine(folder=tmp_path)}
+    for name in ("python", "pickling", "target", "compiler", "ray", "mlflow"):
+        assert found[name].level == "ok", found[name].text()
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_ray_starts_here_on_loopback_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    mark = uuid.uuid4().hex
+    monkeypatch.setenv(MARK, mark)
+    with watched(mark) as seen:
+        assert doctor_checks.ray(ask_child, full=True).level == "ok"
+    assert {"raylet", "gcs_server"} <= {one.process for one in seen.listeners}
+    assert seen.outside == []
+
+
+def test_the_child_is_gone_after_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        ask_child("import time; time.sleep(1000)", 100.0)

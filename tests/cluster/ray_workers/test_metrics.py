@@ -1,0 +1,74 @@
+"""A run's figures are found where Prometheus looks for them."""
+
+from __future__ import annotations
+
+import re
+import time
+import urllib.request
+
+import pytest
+
+from tuner.candidate import Candidate, CandidateKind
+from tuner.dispatch_tree import Leaf
+from tuner.kernel_set import KernelSet, ShapeTimes
+from tuner.record import Measurement, Record, Status, Trial
+from tuner.session.progress import Snapshot
+from tuner.task import Task
+
+pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.usefixtures("embedded_ray")]
+
+_PATIENCE_S = 60.0
+SNAPSHOT = Snapshot(
+    phase="search",
+    elapsed_s=10.0,
+    time_budget_s=60.0,
+    trials=42,
+    trials_budget=100,
+    trials_per_s=4.2,
+    statuses={Status.OK: 40, Status.TIMEOUT: 2},
+    tasks=(),
+    gain=3.5,
+    utilisation={"runner": {"busy": 3.0, "starting": 1.0}},
+)
+TIMES = ShapeTimes((("T", 5),), 1.0, 0, 3e-6, 3e-6, True)
+KERNELS = KernelSet((), Leaf(0), (1.0,), 1.0, (TIMES,), None, 0)
+
+
+def scraped() -> str:
+    """What the node's metrics port says."""
+    import ray
+
+    (port,) = {node["MetricsExportPort"] for node in ray.nodes()}
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        return str(answer.read().decode())
+
+
+def test_a_scrape_finds_where_a_run_is() -> None:
+    from cluster.ray_workers.metrics import RunMetrics
+
+    metrics = RunMetrics("run-of-a-test")
+    metrics.on_start([Task("t", "dense", "{}", "{}")])
+    trial = Trial("t", Candidate(CandidateKind.TRACE, "[]", "s"))
+    metrics.on_record(Record(trial, Measurement(Status.OK, (2e-6,))), 2e-6)
+    metrics.on_kernels("t", KERNELS)
+    metrics.on_snapshot(SNAPSHOT)
+    metrics.on_pools({"runner": 3}, {"builder": 7})
+    wanted = {
+        "ray_tuner_trials": "42",
+        "ray_tuner_gain": "3.5",
+        "ray_tuner_best_us": "3.0",
+        "ray_tuner_workers": "3",
+        "ray_tuner_queued": "7",
+        "ray_tuner_busy_share": "0.75",
+    }
+    until_s = time.monotonic() + _PATIENCE_S
+    missing = set(wanted)
+    while missing and time.monotonic() < until_s:
+        time.sleep(1.0)
+        text = scraped()
+        missing = {
+            name
+            for name, value in wanted.items()
+            if not re.search(rf'^{name}{{.*run="run-of-a-test".*}} {value}', text, re.MULTILINE)
+        }
+    assert not missing

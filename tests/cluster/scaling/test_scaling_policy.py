@@ -1,0 +1,160 @@
+"""How many workers a cluster should have: as its machines come and go, and as work is left."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cluster.scaling.scaling_policy import (
+    Cluster,
+    Crew,
+    Growth,
+    Need,
+    Node,
+    Reserve,
+    Share,
+    crew,
+    keeping_order,
+)
+
+CPU_NODE = Node("a", {"CPU": 8.0, "measure": 1.0})
+GPU_NODE = Node("g", {"CPU": 4.0, "GPU": 2.0})
+ON_CPU = Need("measure", trials_left=1000)
+ON_GPU = Need("GPU", trials_left=1000)
+
+
+def test_one_machine_has_a_runner_for_its_device_and_shares_its_cpus() -> None:
+    assert crew(Cluster([CPU_NODE]), ON_CPU) == Crew(runners=1, builders=8, space_workers=2)
+
+
+def test_each_device_has_a_runner() -> None:
+    nodes = [Node(name, {"CPU": 4.0, "GPU": 2.0}) for name in "abc"]
+    assert crew(Cluster(nodes), ON_GPU).runners == 6
+
+
+def test_a_machine_that_will_leave_does_not_count() -> None:
+    leaving = Node("b", {"CPU": 8.0, "measure": 1.0}, leaves_in_s=20.0)
+    assert crew(Cluster([CPU_NODE, leaving]), ON_CPU) == crew(Cluster([CPU_NODE]), ON_CPU)
+
+
+def test_without_devices_one_runner_waits_for_one() -> None:
+    assert crew(Cluster([Node("a", {"CPU": 2.0})]), ON_GPU).runners == 1
+
+
+def test_a_cluster_that_grows_is_asked_for_more_as_long_as_there_is_work() -> None:
+    empty = Cluster([Node("head", {})], grows=True)
+    assert crew(empty, ON_GPU) == Crew(runners=1, builders=2, space_workers=1)
+    larger = Cluster([GPU_NODE, GPU_NODE], grows=True)
+    assert crew(larger, ON_GPU).runners == 9
+    assert crew(larger, ON_GPU).builders == 18
+    assert crew(larger, Need("GPU", trials_left=160)).runners == 5
+
+
+def test_with_little_left_to_measure_a_cluster_that_grows_is_let_go() -> None:
+    many = [Node(name, {"CPU": 32.0, "GPU": 1.0}) for name in "abcd"]
+    assert crew(Cluster(many, grows=True), Need("GPU", 10_000)) == Crew(9, 128, 32)
+    assert crew(Cluster(many, grows=True), Need("GPU", 64)) == Crew(2, 4, 1)
+    assert crew(Cluster(many, grows=True), Need("GPU", 0)) == Crew(1, 2, 1)
+    assert crew(Cluster(many, grows=True, full=True), Need("GPU", 64)) == Crew(2, 4, 1)
+    assert crew(Cluster(many), Need("GPU", 0)) == Crew(4, 64, 32), "a fixed one is not"
+
+
+def test_one_that_grows_no_more_is_asked_for_no_more() -> None:
+    full = Cluster([GPU_NODE, GPU_NODE], grows=True, full=True)
+    assert crew(full, ON_GPU) == crew(Cluster([GPU_NODE, GPU_NODE]), ON_GPU)
+
+
+def test_workers_of_all_kinds_leave_the_same_machines() -> None:
+    """Those that only build before devices that nobody needs, and the head never."""
+    nodes = [Node(name, {"CPU": 4.0, "GPU": 2.0}) for name in "dbc"]
+    nodes += [Node("a", {"CPU": 8.0}), Node("e", {"CPU": 1.0, "node:__internal_head__": 1.0})]
+    assert keeping_order(nodes, ON_GPU, runners=3) == ["e", "b", "c", "a", "d"]
+    assert keeping_order(nodes, ON_GPU, runners=1) == ["e", "b", "a", "c", "d"]
+
+
+def test_workers_are_kept_for_a_while_after_they_were_needed() -> None:
+    reserve, fits = Reserve(), Crew(4, 8, 2)
+    assert reserve.keep(Crew(9, 18, 5), fits, 0.0) == Crew(9, 18, 5)
+    assert reserve.keep(Crew(2, 4, 1), fits, 1.0) == fits
+    assert reserve.keep(Crew(3, 4, 1), fits, 15.0) == fits
+    assert reserve.keep(Crew(1, 2, 1), fits, 40.0) == Crew(3, 4, 1)
+    assert reserve.keep(Crew(1, 2, 1), fits, 90.0) == Crew(1, 2, 1)
+
+
+def test_a_machine_that_is_gone_is_not_waited_for() -> None:
+    reserve = Reserve()
+    reserve.keep(Crew(4, 8, 2), Crew(4, 8, 2), 0.0)
+    assert reserve.keep(Crew(2, 4, 1), Crew(2, 4, 1), 1.0) == Crew(2, 4, 1)
+
+
+def test_the_user_may_allow_fewer_devices() -> None:
+    need = Need("GPU", trials_left=10_000, devices=3)
+    assert crew(Cluster([GPU_NODE], grows=True), need).runners == 3
+    assert crew(Cluster([GPU_NODE, GPU_NODE]), need).runners == 3
+
+
+def test_a_cluster_that_starts_no_machine_for_what_waits_is_as_large_as_it_may_be() -> None:
+    growth = Growth()
+    growth.observe(1, 3, 0.0)
+    growth.observe(2, 5, 100.0)  # it has grown
+    growth.observe(2, 5, 250.0)
+    assert growth.goes_on(250.0)
+    growth.observe(2, 5, 280.0)
+    assert not growth.goes_on(280.0)
+    assert growth.goes_on(1200.0)
+
+
+def test_a_wait_for_the_very_first_device_is_no_sign() -> None:
+    growth = Growth()
+    growth.observe(0, 1, 0.0)
+    growth.observe(0, 1, 500.0)
+    assert growth.goes_on(500.0)
+
+
+def test_many_cpus_do_not_build_far_ahead_of_one_device() -> None:
+    assert crew(Cluster([Node("a", {"CPU": 128.0, "GPU": 1.0})]), ON_GPU).builders == 16
+
+
+def shared(device: str, share: Share) -> Need:
+    return Need(device, 1000, of_devices=share, of_cpus=share)
+
+
+def test_runs_on_unlike_devices_share_the_cpus_alone() -> None:
+    nodes = [Node(name, {"CPU": 4.0, "GPU": 1.0}) for name in "abcd"]
+    found = crew(Cluster(nodes), Need("GPU", 1000, of_cpus=Share(2, 0)))
+    assert (found.runners, found.builders) == (4, 8)
+
+
+def test_runs_share_what_there_is() -> None:
+    nodes = [Node(name, {"CPU": 4.0, "GPU": 1.0}) for name in "abcde"]
+    crews = [crew(Cluster(nodes), shared("GPU", Share(2, n))) for n in range(2)]
+    assert [c.runners for c in crews] == [3, 2]
+    assert [c.builders for c in crews] == [10, 10]
+
+
+def test_a_run_without_a_device_to_itself_waits_for_one() -> None:
+    crews = [crew(Cluster([CPU_NODE]), shared("measure", Share(2, n))) for n in range(2)]
+    assert [c.runners for c in crews] == [1, 1]
+
+
+nodes = st.builds(
+    Node,
+    st.text(min_size=1, max_size=3),
+    st.dictionaries(st.sampled_from(["CPU", "GPU", "measure"]), st.floats(0.0, 64.0)),
+    st.none() | st.floats(0.0, 60.0),
+)
+
+
+@given(
+    st.lists(nodes, max_size=6),
+    st.booleans(),
+    st.integers(0, 10_000),
+    st.none() | st.integers(1, 20),
+)
+def test_there_is_always_at_least_one_of_each_and_never_more_than_allowed(
+    machines: list[Node], grows: bool, left: int, devices: int | None
+) -> None:
+    found = crew(Cluster(machines, grows), Need("GPU", left, devices))
+    assert min(found.runners, found.builders, found.space_workers) >= 1
+    if devices is not None:
+        assert found.runners <= devices

@@ -1,0 +1,117 @@
+"""What a search on a shared cluster is asked to do, with someone else's cluster behind it."""
+
+from __future__ import annotations
+
+import contextlib
+import stat
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cluster.search.job import SearchOrder, SearchState, keep, kept
+from tuner.options import DEVICE_WAIT_S, ModelSpec, TuneOptions
+from tuner.session.progress import Snapshot
+
+pytestmark = [pytest.mark.ray, pytest.mark.tvm]
+
+TARGET = '{"kind":"llvm","num-cores":2}'
+ASKED = TuneOptions(ModelSpec("m.onnx"), "llvm", address="127.0.0.1:6379", run=Path("run"))
+COMES_S = 420.0
+DONE = SearchState(Snapshot("done", 0.0, 0.0, 0, 0, 0.0, {}, ()), "trials")
+
+
+Ordered = Callable[[TuneOptions], SearchOrder]
+
+
+@pytest.fixture
+def ordered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Ordered:
+    """Tunes where a machine comes after seven minutes, and gives the order."""
+    from cluster import tune
+    from cluster.driver import devices, multi_device
+    from cluster.ray_workers import ray_cluster
+    from cluster.search import client
+
+    monkeypatch.chdir(tmp_path)
+    Path("m.onnx").touch()  # it is looked for before the wait, and read after it
+
+    orders: list[SearchOrder] = []
+    now_s = [0.0]
+
+    @contextlib.contextmanager
+    def cluster(address: str) -> Iterator[None]:
+        yield
+
+    def arrived(target: str, wait: Any) -> tuple[devices.Device, ...]:
+        now_s[0] = COMES_S
+        return (devices.Device(TARGET, "cpu x"),)
+
+    lessons = SimpleNamespace(name="none", count=0, model=None, seeds={})
+    prepared = SimpleNamespace(
+        run=SimpleNamespace(root=Path("run")),
+        url="",
+        tasks=(),
+        defaults={},
+        target=TARGET,
+        lessons=lessons,
+        place=Path("run"),
+        note="",
+    )
+    clock = SimpleNamespace(monotonic=lambda: now_s[0], strftime=time.strftime)
+    monkeypatch.setattr(tune, "time", clock)
+    monkeypatch.setattr(ray_cluster, "ray_cluster", cluster)
+    monkeypatch.setattr(client, "search_at_work", lambda run: None)
+    monkeypatch.setattr(client, "start_search", orders.append)
+    monkeypatch.setattr(multi_device, "watch_all", lambda found, *_: dict.fromkeys(found, DONE))
+    monkeypatch.setattr(devices, "devices_on_cluster", arrived)
+    monkeypatch.setattr(tune, "_prepare", lambda *_: prepared)
+    monkeypatch.setattr(tune, "_unless_stopped", lambda preparing, stop: prepared)
+
+    def run(options: TuneOptions) -> SearchOrder:
+        tune.tune(options, stop=threading.Event())
+        return orders.pop()
+
+    return run
+
+
+def test_the_wait_for_a_machine_is_not_part_of_the_time_budget(ordered: Ordered) -> None:
+    order = ordered(replace(ASKED, time_budget_s=300.0))
+    assert order.deadline_s == COMES_S + 300.0
+    assert order.finalists_s == pytest.approx(30.0)
+
+
+def test_many_trials_have_their_time(ordered: Ordered) -> None:
+    order = ordered(replace(ASKED, trials=20_000))
+    assert order.trials == 20_000
+    assert order.deadline_s - COMES_S > 100_000
+    assert order.finalists_s < 1000
+    assert order.facts["time_budget_s"] == order.deadline_s - COMES_S
+
+
+def test_room_for_workers_is_waited_for_also_where_the_user_said_nothing(ordered: Ordered) -> None:
+    assert ordered(ASKED).device_wait_s == DEVICE_WAIT_S
+    assert ordered(replace(ASKED, device_wait_s=30.0)).device_wait_s == 30.0
+
+
+def test_python_says_itself_where_the_record_of_the_search_goes(
+    ordered: Ordered, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+    assert not ordered(ASKED).tracking_uri
+
+
+def test_an_order_is_kept_for_its_search_and_for_nobody_else(
+    ordered: Ordered, tmp_path: Path
+) -> None:
+    """Whoever starts the search again has nothing but the file; a password may be in it."""
+    order = replace(ordered(ASKED), run=tmp_path, tracking_uri="http://me:secret@127.0.0.1:5000")
+    for _ in range(2):
+        path = keep(order)
+        assert kept(path) == order
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert [p.name for p in path.parent.iterdir()] == [path.name]

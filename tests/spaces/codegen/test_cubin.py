@@ -1,0 +1,102 @@
+"""What a compiled CUDA kernel uses, and that one no device can start is no artifact."""
+
+from __future__ import annotations
+
+import shutil
+import zipfile
+from dataclasses import replace
+from io import BytesIO
+from typing import Any
+
+import pytest
+
+from actors.build_child import BuildChild
+from spaces.codegen.cubin import KernelUse, check_launch, kernel_uses, too_much
+from spaces.ir.schedules import canonical_payload, new_schedule, task_module
+from spaces.lowering.extract_tasks import task_of
+from spaces.targets.gpu import gpu_of
+from spaces.targets.target import resolve_target
+from tuner.candidate import Candidate, CandidateKind
+from tuner.record import Status
+from tuner.task import Task
+
+pytestmark = pytest.mark.tvm
+
+CUDA = resolve_target('{"kind":"cuda","arch":"sm_80"}')
+GPU = gpu_of(CUDA)
+GOOD = KernelUse(registers=64, shared_bytes=48 << 10, stack_bytes=0, threads=1024)
+needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs the CUDA compiler")
+
+
+def test_a_kernel_may_use_all_that_there_is() -> None:
+    assert too_much(GOOD, GPU) == ""
+
+
+@pytest.mark.parametrize(
+    ("use", "says"),
+    [
+        (replace(GOOD, threads=1056), "1056 threads in a block, of 1024"),
+        (replace(GOOD, registers=65), "73728 registers in a block, of 65536"),
+        (replace(GOOD, registers=256, threads=0), "256 registers in a thread, of 255"),
+        (replace(GOOD, shared_bytes=49153), "49153 bytes of shared memory in a block, of 49152"),
+    ],
+)
+def test_what_a_device_does_not_have_is_named(use: KernelUse, says: str) -> None:
+    assert too_much(use, GPU) == says
+
+
+def test_spilled_registers_are_slow_and_no_reason_to_refuse() -> None:
+    assert too_much(replace(GOOD, stack_bytes=1 << 12), GPU) == ""
+
+
+def test_a_kernel_that_does_not_say_how_large_its_blocks_are_is_taken_for_good() -> None:
+    assert too_much(replace(GOOD, registers=255, threads=0), GPU) == ""
+
+
+@pytest.mark.parametrize("binary", [b"", b"\x7fELF", b"\x7fELF" + bytes(200), b"PTX"])
+def test_machine_code_that_cannot_be_read_is_taken_for_good(binary: bytes) -> None:
+    check_launch(binary, CUDA)
+
+
+def in_blocks(threads: int) -> tuple[Task, Candidate]:
+    """Additions in blocks of so many threads."""
+    from tvm import te
+
+    a = te.placeholder((8192,), name="a")
+    function = te.create_prim_func([a, te.compute((8192,), lambda i: a[i] + 1.0, name="b")])
+    task = task_of(function, CUDA, name="add")
+    schedule: Any = new_schedule(task_module(task.module))
+    (loop,) = schedule.get_loops(schedule.get_sblock("b"))
+    outer, inner = schedule.split(loop, [None, threads])
+    schedule.bind(outer, "blockIdx.x")
+    schedule.bind(inner, "threadIdx.x")
+    return task, Candidate(CandidateKind.TRACE, canonical_payload(schedule.trace), "test")
+
+
+def built(threads: int) -> Any:
+    task, candidate = in_blocks(threads)
+    child = BuildChild()
+    child.learn(task)
+    return child.build(task.key, candidate)
+
+
+@needs_nvcc
+def test_the_threads_of_a_block_are_read_from_its_machine_code(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TVM_CUDA_COMPILE_MODE", "nvcc")
+    answer = built(256)
+    assert answer.status is Status.OK, answer.error
+    with zipfile.ZipFile(BytesIO(answer.artifact)) as archive:
+        (use,) = kernel_uses(archive.read("device.bin")).values()
+    assert (use.threads, use.stack_bytes, use.shared_bytes) == (256, 0, 0)
+
+
+@needs_nvcc
+def test_a_kernel_that_no_device_can_start_is_a_build_that_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TVM_CUDA_COMPILE_MODE", "nvcc")
+    answer = built(2048)
+    assert (answer.status, answer.artifact) == (Status.BUILD_FAILED, b"")
+    assert "cannot be launched: 2048 threads in a block, of 1024" in answer.error

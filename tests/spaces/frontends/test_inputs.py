@@ -1,0 +1,84 @@
+"""Values for a model's inputs. Needs no TVM."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from spaces.frontends.inputs import InputSpec, fix_shape, make_inputs
+from tuner.errors import TunerError
+from tuner.options import IntRange
+
+X = InputSpec("x", (2, 3), "float32")
+IDS = InputSpec("ids", (50,), "int64")
+
+
+def test_the_same_seed_gives_the_same_values() -> None:
+    first, again, other = (make_inputs([X], seed=s)[0] for s in (1, 1, 2))
+    assert (first == again).all()
+    assert (first != other).any()
+    assert first.shape == (2, 3)
+    assert first.dtype == np.float32
+
+
+def test_integers_are_zero_or_one_unless_a_range_is_given() -> None:
+    (safe,) = make_inputs([IDS])
+    (drawn,) = make_inputs([IDS], [("ids", IntRange(5, 7))])
+    assert set(safe) == {0, 1}
+    assert set(drawn) == {5, 6, 7}
+    assert drawn.dtype == np.int64
+
+
+def test_a_value_for_one_input_changes_no_other(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.ones((2, 3), "float32"))
+    drawn = make_inputs([X, IDS])
+    given = make_inputs([X, IDS], [("x", tmp_path / "x.npy")])
+    assert (given[0] == 1).all()
+    assert (given[1] == drawn[1]).all()
+
+
+@pytest.mark.parametrize(
+    ("array", "says"),
+    [
+        (np.ones((3, 2), "float32"), "holds float32 3,2, but the model takes float32 2,3"),
+        (np.ones((2, 3), "float64"), "holds float64 2,3, but the model takes float32 2,3"),
+    ],
+)
+def test_a_file_that_does_not_fit_is_refused(tmp_path: Path, array: object, says: str) -> None:
+    np.save(tmp_path / "x.npy", array)
+    with pytest.raises(TunerError, match=says):
+        make_inputs([X], [("x", tmp_path / "x.npy")])
+
+
+def test_a_file_that_is_missing_or_broken_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.npy").write_text("no array")
+    for name in ("x.npy", "missing.npy"):
+        with pytest.raises(TunerError, match=r"--input x: cannot read"):
+            make_inputs([X], [("x", tmp_path / name)])
+
+
+def test_values_for_unknown_inputs_and_ranges_for_floats_are_refused() -> None:
+    with pytest.raises(TunerError, match=r"--input y: no such input; the model has x"):
+        make_inputs([X], [("y", IntRange(0, 1))])
+    with pytest.raises(TunerError, match=r"--input x: it holds float32"):
+        make_inputs([X], [("x", IntRange(0, 1))])
+
+
+def test_narrow_floats_can_be_made() -> None:
+    pytest.importorskip("ml_dtypes")
+    (array,) = make_inputs([InputSpec("h", (4,), "bfloat16")])
+    assert array.dtype.name == "bfloat16"
+
+
+def test_shapes_are_fixed_by_the_user_where_the_model_is_open() -> None:
+    assert fix_shape("x", [1, 3], None) == (1, 3)
+    assert fix_shape("x", ["N", 3], (8, 3)) == (8, 3)
+    assert fix_shape("x", None, (8, 3)) == (8, 3)
+    with pytest.raises(TunerError, match=r"give its shape: --shape x=\?,3"):
+        fix_shape("x", ["N", 3], None)
+    with pytest.raises(TunerError, match="2 dimensions, but --shape gives 3"):
+        fix_shape("x", ["N", 3], (1, 2, 3))
+    with pytest.raises(TunerError, match="dimension 1 is 3 in the model"):
+        fix_shape("x", ["N", 3], (1, 4))

@@ -1,0 +1,106 @@
+"""Rewrites of the graph: biases before batch norms, and indices that leave their table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from spaces.codegen.executable import compile_module, run_once
+from spaces.ir import tvm_compat
+from spaces.lowering.lower import lower
+
+pytestmark = pytest.mark.tvm
+
+LLVM = '{"kind":"llvm","num-cores":1}'
+
+
+def biased_convolution(bias_shape: tuple[int, ...], *, training: bool = False) -> Any:
+    """A convolution of 4 channels, something added to it, and a batch norm."""
+    from tvm import relax
+
+    rng = np.random.default_rng(0)
+
+    def const(*shape: int) -> Any:
+        return relax.const((0.5 + rng.random(shape)).astype("float32"))
+
+    b = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((1, 3, 6, 6), "float32"))
+    with b.function("main", [x]):
+        with b.dataflow():
+            conv = b.emit(relax.op.nn.conv2d(x, const(4, 3, 3, 3)))
+            bias = const(int(np.prod(bias_shape)))
+            added = b.emit(relax.op.add(conv, b.emit(relax.op.reshape(bias, bias_shape))))
+            statistics = [const(4) for _ in range(4)]
+            norm = b.emit(relax.op.nn.batch_norm(added, *statistics, axis=1, training=training))
+            out = b.emit_output(relax.TupleGetItem(norm, 0))
+        b.emit_func_output(out)
+    return b.get()
+
+
+def unfolded(module: Any) -> Any:
+    """The module compiled as it is, no batch norm folded."""
+    from tvm import relax, transform
+    from tvm.target import Target
+
+    passes = [relax.transform.DecomposeOpsForInference(), relax.transform.LegalizeOps()]
+    with Target({"kind": "llvm", "num-cores": 1}):
+        return compile_module(transform.Sequential(passes)(module), LLVM)
+
+
+@pytest.mark.parametrize("bias_shape", [(1, 4, 1, 1), (1, 4, 4, 1)])
+def test_a_batch_norm_after_a_bias_computes_the_same_once_lowered(
+    bias_shape: tuple[int, ...],
+) -> None:
+    module = biased_convolution(bias_shape)
+    x = np.random.default_rng(1).standard_normal((1, 3, 6, 6)).astype("float32")
+    (expected,) = run_once(unfolded(module), [x])
+    (got,) = run_once(compile_module(lower(module, LLVM), LLVM), [x])
+    np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_a_batch_norm_is_folded_across_the_bias_of_its_convolution() -> None:
+    found = [
+        name for name, _ in tvm_compat.prim_funcs(lower(biased_convolution((1, 4, 1, 1)), LLVM))
+    ]
+    assert found == ["fused_conv2d_add"]
+
+
+def test_what_is_added_along_another_axis_is_no_bias() -> None:
+    module = biased_convolution((1, 1, 4, 1))
+    x = np.random.default_rng(1).standard_normal((1, 3, 6, 6)).astype("float32")
+    (name,) = [name for name, _ in tvm_compat.prim_funcs(lower(module, LLVM))]
+    assert "divide" in name
+    (expected,) = run_once(unfolded(module), [x])
+    (got,) = run_once(compile_module(lower(module, LLVM), LLVM), [x])
+    np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
+
+
+def gather(mode: str) -> Any:
+    from tvm import relax
+
+    table = relax.const(np.arange(12, dtype="float32").reshape(4, 3))
+    b = relax.BlockBuilder()
+    ids = relax.Var("ids", relax.TensorType((5,), "int64"))
+    with b.function("main", [ids]):
+        with b.dataflow():
+            out = b.emit_output(relax.op.take(table, ids, axis=0, mode=mode))
+        b.emit_func_output(out)
+    return b.get()
+
+
+def test_an_index_out_of_range_reads_no_foreign_memory(capfd: pytest.CaptureFixture[str]) -> None:
+    executable = compile_module(lower(gather("fast"), LLVM), LLVM)
+    (got,) = run_once(executable, [np.array([0, 3, 2, 10**12, -(10**12)])])
+    assert got[:, 0].tolist() == [0, 9, 6, 9, 0]
+    assert capfd.readouterr().err == ""
+
+
+def test_a_gather_that_checks_its_indices_is_left_alone() -> None:
+    from tvm_ffi import structural_equal
+
+    from spaces.lowering.relax_passes import bound_takes
+
+    module = gather("nan")
+    assert structural_equal(bound_takes(module), module)

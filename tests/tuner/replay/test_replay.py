@@ -1,0 +1,79 @@
+"""Replay: recorded measurements in virtual time."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tuner.candidate import Candidate, CandidateKind, Draft
+from tuner.record import Measurement, Status, Trial
+from tuner.replay.replay import Recorded, ReplayMeasurer, ReplaySpacePool, VirtualClock
+
+
+def recorded(number: int, *, run_s: float = 1.0) -> Recorded:
+    return Recorded(
+        Candidate(CandidateKind.TRACE, f"[{number}]", "test"),
+        np.array([number], dtype=np.float32),
+        Measurement(Status.OK, (1e-3,), run_s=run_s),
+    )
+
+
+def trial(number: int) -> Trial:
+    return Trial("task", recorded(number).candidate)
+
+
+def test_records_come_in_the_order_in_which_they_would_end() -> None:
+    clock = VirtualClock()
+    space = {"task": [recorded(1, run_s=3.0), recorded(2, run_s=1.0)]}
+    measurer = ReplayMeasurer(space, slots=2, clock=clock)
+    measurer.submit([trial(1), trial(2)])
+    assert [r.trial for r in measurer.collect(10.0)] == [trial(2)]
+    assert clock() == 1.0
+    assert [r.trial for r in measurer.collect(10.0)] == [trial(1)]
+    assert clock() == 3.0
+
+
+def test_waiting_for_nothing_takes_the_whole_timeout() -> None:
+    clock = VirtualClock()
+    measurer = ReplayMeasurer({"task": [recorded(1, run_s=3.0)]}, slots=1, clock=clock)
+    measurer.submit([trial(1)])
+    assert measurer.collect(2.0) == []
+    assert clock() == 2.0
+
+
+def test_a_mutation_is_a_neighbour_of_its_parent() -> None:
+    pool = ReplaySpacePool({"task": [recorded(n) for n in range(1000)]}, capacity=100)
+    parent = recorded(500).candidate
+    pool.submit([Draft("task", n, seed=n, parent=parent) for n in range(50)])
+    children = [int(a.candidate.payload[1:-1]) for a in pool.collect(0.0) if a.candidate]
+    assert len(children) == 50
+    assert all(0 < abs(child - 500) <= 12 for child in children)
+
+
+class Largest:
+    """A cost model that likes large numbers."""
+
+    def predict(self, features: np.ndarray) -> np.ndarray:
+        return features[:, 0]
+
+
+def answered(guided: bool, drafts: int = 200) -> list[int]:
+    pool = ReplaySpacePool(
+        {"task": [recorded(n) for n in range(1000)]},
+        capacity=drafts,
+        load=lambda _: Largest(),  # type: ignore[arg-type,return-value]
+        guided=lambda space: guided,
+    )
+    pool.use_model(1, b"")
+    pool.submit([Draft("task", n, seed=n) for n in range(drafts)])
+    answers = pool.collect(0.0)
+    assert all((a.chosen_from > 1) == guided for a in answers)
+    return [int(a.candidate.payload[1:-1]) for a in answers if a.candidate]
+
+
+def test_in_a_guided_space_the_models_favourites_are_the_likeliest() -> None:
+    assert np.median(answered(guided=True)) > 800
+    assert 400 < np.median(answered(guided=False)) < 600
+
+
+def test_what_the_model_dislikes_is_answered_now_and_then() -> None:
+    assert min(answered(guided=True)) < 500

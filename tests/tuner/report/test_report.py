@@ -1,0 +1,360 @@
+"""What a store tells people."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import statistics
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tuner.candidate import Candidate, CandidateKind
+from tuner.errors import TunerError
+from tuner.generations import rung_of
+from tuner.record import Measurement, Provenance, Record, Status, Trial, record_from_json
+from tuner.record_lines import record_line
+from tuner.report.report import best_report, choose_best, export_records, status_report
+from tuner.session.progress import fold
+from tuner.storage.base import MemoryStore
+from tuner.task import Task
+
+
+def candidate(n: int) -> Candidate:
+    return Candidate(CandidateKind.TRACE, f"[{n}]", "space")
+
+
+DEFAULT = 0
+MATMUL = Task("m", "matmul", "", "", weight=3.0, flops=2e9)
+SOFTMAX = Task("s", "softmax", "", "")
+
+
+def record(
+    n: int, *seconds: float, rung: int = 0, status: Status = Status.OK, task: str = "m"
+) -> Record:
+    return Record(Trial(task, candidate(n), rung=rung), Measurement(status, seconds))
+
+
+def store_of(*records: Record) -> MemoryStore:
+    store = MemoryStore()
+    store.put_tasks([MATMUL, SOFTMAX], {"m": candidate(DEFAULT).key})
+    store.append_many([(r, None) for r in records])
+    return store
+
+
+def winner(*records: Record) -> Record | None:
+    return choose_best(store_of(*records), "m")
+
+
+class TestChooseBest:
+    def test_nothing_timed_nothing_won(self) -> None:
+        assert winner() is None
+        assert winner(record(1, status=Status.BUILD_FAILED)) is None
+
+    def test_without_retimings_the_fastest_of_the_search_wins(self) -> None:
+        fast = record(2, 1.0)
+        assert winner(record(DEFAULT, 4.0), record(1, 2.0), fast, record(3, 3.0)) == fast
+
+    def test_without_a_default_the_fastest_wins(self) -> None:
+        assert winner(record(1, 2.0), record(2, 1.0)) == record(2, 1.0)
+
+    @pytest.mark.parametrize("status", [s for s in Status if s is not Status.OK])
+    def test_what_failed_never_wins(self, status: Status) -> None:
+        slow = record(1, 9.0)
+        assert winner(slow, record(2, 1.0, status=status)) == slow
+
+    def test_nothing_slower_than_the_default_wins(self) -> None:
+        default = record(DEFAULT, 1.0)
+        assert winner(record(1, 2.0), default) == default
+        assert winner(record(1, 1.0), default) == default
+
+    def test_retimings_overrule_the_search(self) -> None:
+        lucky = [record(1, 1.0), record(1, 3.0, rung=1), record(1, 3.0, rung=2)]
+        steady = [record(2, 2.0), record(2, 2.0, rung=1), record(2, 2.1, rung=2)]
+        assert winner(record(DEFAULT, 9.0), *lucky, *steady) == steady[2]
+
+    def test_the_median_over_all_retimings_decides_not_the_last(self) -> None:
+        once_quick = [record(1, 1.0)] + [record(1, s, rung=r) for r, s in enumerate((3, 3, 1), 1)]
+        steady = [record(2, 1.0)] + [record(2, s, rung=r) for r, s in enumerate((2, 2, 2), 1)]
+        assert winner(*once_quick, *steady) == steady[3]
+
+    def test_the_default_takes_part_in_retimings(self) -> None:
+        default = [record(DEFAULT, 2.0), record(DEFAULT, 2.0, rung=1)]
+        assert winner(*default, record(1, 1.0), record(1, 2.5, rung=1)) == default[1]
+        quick = [record(1, 3.0), record(1, 1.5, rung=1)]
+        assert winner(*default, *quick) == quick[1]
+
+    def test_a_default_that_was_not_retimed_is_compared_by_the_search(self) -> None:
+        retimed = [record(1, 1.0), record(1, 2.5, rung=1)]
+        assert winner(record(DEFAULT, 2.0), *retimed) == retimed[1]
+
+    @pytest.mark.parametrize(
+        "status", [Status.WRONG, Status.RUN_FAILED, Status.TIMEOUT, Status.CENSORED]
+    )
+    def test_a_candidate_that_fails_a_retiming_is_out(self, status: Status) -> None:
+        bad = [record(1, 1.0), record(1, 1.0, rung=1), record(1, 1.0, rung=2, status=status)]
+        good = [record(2, 2.0), record(2, 2.0, rung=1)]
+        assert winner(record(DEFAULT, 9.0), *bad, *good) == good[1]
+        assert winner(record(DEFAULT, 9.0), *bad, record(3, 5.0)) == record(3, 5.0)
+        assert winner(record(DEFAULT, 9.0), *bad) == record(DEFAULT, 9.0)
+
+    def test_a_lost_worker_does_not_speak_against_a_candidate(self) -> None:
+        good = [record(1, 1.0), record(1, 1.0, rung=1), record(1, rung=2, status=Status.LOST)]
+        assert winner(*good, record(2, 2.0), record(2, 2.0, rung=1)) == good[1]
+
+    def test_a_candidate_whose_retimings_were_all_lost_is_judged_by_the_search(self) -> None:
+        lost = [record(1, 1.0), record(1, rung=1, status=Status.LOST)]
+        assert winner(record(DEFAULT, 9.0), *lost) == lost[0]
+
+    def test_a_faster_candidate_found_after_the_retimings_wins(self) -> None:
+        retimed = [record(1, 2.0), record(1, 2.0, rung=1)]
+        assert winner(*retimed, record(2, 1.0)) == record(2, 1.0)
+        assert winner(*retimed, record(2, 2.5)) == retimed[1]
+
+    def test_of_retimings_with_several_toolchains_the_newest_decide(self) -> None:
+        old = [record(1, 1.0, rung=1), record(2, 2.0, rung=1), record(1, 1.0, rung=2)]
+        new = [record(1, 4.0, rung=rung_of(1, 1)), record(2, 3.0, rung=rung_of(1, 1))]
+        search = [record(DEFAULT, 9.0), record(1, 1.0), record(2, 2.0)]
+        assert winner(*search, *old) == old[-1]
+        assert winner(*search, *old, *new) == new[-1]
+
+    def test_a_failure_with_an_older_toolchain_is_forgiven(self) -> None:
+        old = record(1, rung=1, status=Status.WRONG)
+        new = record(1, 1.0, rung=rung_of(1, 1))
+        assert winner(record(DEFAULT, 9.0), record(1, 1.0), old, new) == new
+
+    def test_one_that_failed_with_an_older_toolchain_does_not_win_by_its_search(self) -> None:
+        """The run was stopped before its turn came again."""
+        old = [record(1, rung=1, status=Status.WRONG), record(2, 2.0, rung=1)]
+        new = record(2, 2.0, rung=rung_of(1, 1))
+        search = [record(DEFAULT, 9.0), record(1, 1.0), record(2, 2.0)]
+        assert winner(*search, *old, new) == new
+
+    def test_other_tasks_do_not_matter(self) -> None:
+        assert winner(record(1, 2.0), record(2, 1.0, task="s")) == record(1, 2.0)
+
+
+class TestStatus:
+    def test_an_empty_run(self) -> None:
+        assert status_report(MemoryStore()) == {
+            "trials": 0,
+            "ok": 0,
+            "censored": 0,
+            "failures": {},
+            "elapsed_s": 0.0,
+            "trials_per_s": 0.0,
+            "utilisation": {},
+            "tasks": [],
+        }
+
+    def test_a_run_under_way(self) -> None:
+        store = store_of(
+            record(DEFAULT, 0.004),
+            record(1, 0.001, 0.002, 0.009),
+            record(2, status=Status.WRONG),
+            record(3, status=Status.INVALID),
+            record(4, 0.1, status=Status.CENSORED),
+            record(1, 0.0015, rung=1),
+            record(1, task="s", status=Status.LOST),
+        )
+        for ends_s in (1.0, 1.0):
+            session = store.begin_session(0.0)
+            store.heartbeat(session, 0.5, {"runner": {"busy": 1.5, "no_builds": 0.5}})
+            store.end_session(session, ends_s, "")
+        matmul = {
+            "name": "matmul",
+            "key": "m",
+            "weight": 3.0,
+            "trials": 4,
+            "ok": 2,
+            "censored": 1,
+            "failures": {"invalid": 1, "wrong": 1},
+            "default_ms": 4.0,
+            "best_ms": 2.0,
+            "gflops": 1000.0,
+        }
+        softmax = {
+            "name": "softmax",
+            "key": "s",
+            "weight": 1.0,
+            "trials": 1,
+            "ok": 0,
+            "censored": 0,
+            "failures": {"lost": 1},
+            "default_ms": None,
+            "best_ms": None,
+            "gflops": None,
+        }
+        assert status_report(store) == {
+            "trials": 5,
+            "ok": 2,
+            "censored": 1,
+            "failures": {"invalid": 1, "wrong": 1, "lost": 1},
+            "elapsed_s": 2.0,
+            "trials_per_s": 2.5,
+            "utilisation": {"runner": {"busy": 3.0, "no_builds": 1.0}},
+            "tasks": [matmul, softmax],
+        }
+
+
+class TestBest:
+    def test_the_last_retiming_is_shown(self) -> None:
+        store = store_of(
+            record(DEFAULT, 0.008),
+            record(DEFAULT, 0.005, rung=1),
+            record(DEFAULT, 0.006, 0.006, 0.007, rung=2),
+            record(1, 0.001),
+            record(1, 0.003, rung=1),
+            record(1, 0.001, 0.002, 0.009, rung=2),
+        )
+        assert best_report(store)["tasks"] == [
+            {
+                "name": "matmul",
+                "weight": 3.0,
+                "trials": 2,
+                "default_ms": 6.0,
+                "latency_ms": 2.0,
+                "gflops": 1000.0,
+                "candidate": candidate(1).key,
+            },
+            {
+                "name": "softmax",
+                "weight": 1.0,
+                "trials": 0,
+                "default_ms": None,
+                "latency_ms": None,
+                "gflops": None,
+                "candidate": None,
+            },
+        ]
+
+    def test_of_a_task_with_many_shapes_it_is_what_its_kernels_take(self) -> None:
+        """Where they were chosen; else the mean over all shapes, each with its best kernel."""
+        small, large = (("n", 1),), (("n", 9),)
+        task = Task("o", "open", "", "", flops=2e9, shapes=((small, 3.0), (large, 1.0)))
+        store = MemoryStore()
+        store.put_tasks([task], {})
+        for number, instance, seconds in ((1, small, 0.001), (2, large, 0.005)):
+            trial = Trial("o", candidate(number), instance)
+            store.append(Record(trial, Measurement(Status.OK, (seconds,))))
+        (row,) = best_report(store)["tasks"]
+        assert (row["latency_ms"], row["gflops"]) == (pytest.approx(2.0), pytest.approx(1000.0))
+        (row,) = best_report(store, None, {"o": 0.004})["tasks"]
+        assert (row["latency_ms"], row["gflops"]) == (4.0, 500.0)
+        (told,) = status_report(store, {"o": 0.004})["tasks"]
+        assert (told["best_ms"], told["gflops"]) == (4.0, 500.0)
+
+    def test_one_task_by_name_or_key(self) -> None:
+        for wanted in ("softmax", "s"):
+            (row,) = best_report(store_of(), wanted)["tasks"]
+            assert row["name"] == "softmax"
+        with pytest.raises(TunerError, match="no task conv"):
+            best_report(store_of(), "conv")
+
+
+class TestExport:
+    def test_a_line_for_each_record_in_order(self, tmp_path: Path) -> None:
+        written = [
+            record(1, 1.0, 2.0),
+            Record(
+                Trial("s", candidate(2), (("n", 3),), 1),
+                Measurement(Status.WRONG, (), "two\nlines \ud800", 1.0, 2.0),
+                Provenance("w", "d", "t"),
+                3,
+                4.0,
+            ),
+        ]
+        file = tmp_path / "records.jsonl"
+        assert export_records(store_of(*written), file) == 2
+        assert [record_from_json(line) for line in file.read_text().splitlines()] == written
+
+    def test_lines_are_strict_json(self) -> None:
+        def refuse(constant: str) -> None:
+            raise AssertionError(constant)
+
+        line = record_line(record(1, math.nan, math.inf, 1.0))
+        assert json.loads(line, parse_constant=refuse)["seconds"] == ["nan", "inf", 1.0]
+        assert repr(record_from_json(line).measurement.samples_s) == "(nan, inf, 1.0)"
+
+    def test_an_error_leaves_the_old_file_and_nothing_else(self, tmp_path: Path) -> None:
+        file = tmp_path / "records.jsonl"
+        file.write_text("old")
+
+        class Broken(MemoryStore):
+            def scan(self, *args: object, **filters: object):  # type: ignore[no-untyped-def]
+                yield record(1, 1.0)
+                raise TunerError("the disk is gone")
+
+        with pytest.raises(TunerError, match="the disk is gone"):
+            export_records(Broken(), file)
+        assert file.read_text() == "old"
+        assert list(tmp_path.iterdir()) == [file]
+
+    def test_a_pipe_or_a_device_is_not_replaced_by_a_file(self, tmp_path: Path) -> None:
+        pipe = tmp_path / "pipe"
+        os.mkfifo(pipe)
+        with pytest.raises(TunerError, match="Not a regular file"):
+            export_records(store_of(), pipe)
+        assert pipe.is_fifo()
+
+    def test_an_unwritable_place_is_one_line(self, tmp_path: Path) -> None:
+        for place in (tmp_path / "no" / "records.jsonl", tmp_path):
+            with pytest.raises(TunerError, match="cannot write") as caught:
+                export_records(store_of(), place)
+            assert "\n" not in str(caught.value)
+
+
+plausible = st.floats(1e-9, 1e6)
+nonsense = st.sampled_from([math.nan, math.inf, -math.inf, -1.0, 0.0])
+runs = st.lists(
+    st.builds(
+        lambda n, seconds, **rest: record(n, *seconds, **rest),
+        st.integers(0, 5),
+        st.lists(plausible | nonsense, max_size=3),
+        rung=st.integers(0, 3),
+        status=st.sampled_from(Status),
+        task=st.sampled_from("ms"),
+    )
+)
+
+
+@given(runs)
+def test_reports_agree_with_progress_and_are_strict_json(records: list[Record]) -> None:
+    store = store_of(*records)
+    status = status_report(store)
+    json.dumps(status, allow_nan=False)
+    json.dumps(best_report(store), allow_nan=False)
+    progress = fold(store.tasks(), store.defaults(), store.scan())
+    assert status["trials"] == sum(p.spent for p in progress.values())
+    for row, p in zip(status["tasks"], progress.values(), strict=True):
+        assert (row["trials"], sum(row["failures"].values())) == (p.spent, p.failures)
+        assert row["best_ms"] == (None if p.best_s is None else p.best_s * 1e3)
+        assert row["default_ms"] == (None if p.default_s is None else p.default_s * 1e3)
+
+
+@given(runs)
+def test_no_winner_was_slower_than_the_default_when_both_were_timed(records: list[Record]) -> None:
+    store = store_of(*records)
+    best = choose_best(store, "m")
+    timed = [r for r in store.scan("m") if r.latency_s is not None]
+    if best is None:
+        failed_again = {
+            r.trial.candidate.key
+            for r in store.scan("m", min_rung=1)
+            if r.measurement.status not in (Status.OK, Status.LOST)
+        }
+        assert {r.trial.candidate.key for r in timed} <= failed_again
+        return
+    assert best in timed
+    progress = fold(store.tasks(), store.defaults(), store.scan())["m"]
+    key, default = best.trial.candidate.key, candidate(DEFAULT).key
+    mine, theirs = progress.retimed.get(key), progress.retimed.get(default)
+    search = min((r.latency_s or math.inf for r in timed if r.trial == best.trial), default=None)
+    if mine and theirs:
+        assert statistics.median(mine) <= statistics.median(theirs)
+    elif not mine and progress.default_s is not None:
+        assert search is not None
+        assert search <= progress.default_s

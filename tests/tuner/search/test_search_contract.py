@@ -1,0 +1,143 @@
+"""What every search strategy keeps to, whatever it is told and in whatever order."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tuner.candidate import Candidate, CandidateKind
+from tuner.measure import Evaluated
+from tuner.record import Measurement, Record, Status, Trial
+from tuner.search.base import Search
+from tuner.search.registry import search_maker
+from tuner.task import Task
+
+TASK = Task("key", "name", "module", "target")
+
+
+def chosen_by(search: Search, n: int) -> list[Candidate]:
+    return [trial.candidate for trial in search.propose(n)]
+
+
+def candidate(number: int) -> Candidate:
+    return Candidate(CandidateKind.TRACE, f"[{number}]", "rules:test")
+
+
+def record(c: Candidate, latency_s: float | None) -> Record:
+    measurement = (
+        Measurement(Status.OK, (latency_s,)) if latency_s else Measurement(Status.RUN_FAILED)
+    )
+    return Record(Trial(TASK.key, c), measurement)
+
+
+@pytest.fixture(params=["evolutionary", "random"])
+def search(request: pytest.FixtureRequest) -> Search:
+    return search_maker(request.param)(TASK, 3)
+
+
+class TestSearchContract:
+    def test_gives_no_more_drafts_than_asked_for(self, search: Search) -> None:
+        assert len(search.drafts(5)) <= 5
+        assert search.drafts(0) == []
+
+    def test_stops_ordering_when_enough_is_on_order(self, search: Search) -> None:
+        ordered = 0
+        while drafts := search.drafts(16):
+            ordered += len(drafts)
+            assert ordered < 10_000
+        assert ordered > 0
+
+    def test_same_seed_same_first_drafts(self) -> None:
+        for strategy in ("evolutionary", "random"):
+            make = search_maker(strategy)
+            assert make(TASK, 3).drafts(8) == make(TASK, 3).drafts(8)
+            assert make(TASK, 3).drafts(8) != make(TASK, 4).drafts(8)
+
+    def test_proposes_each_candidate_once(self, search: Search) -> None:
+        proposed: list[str] = []
+        for _ in range(30):
+            drafts = search.drafts(16)
+            search.absorb(Evaluated(d, candidate(d.seed % 40)) for d in drafts)
+            proposed += [c.key for c in chosen_by(search, 4)]
+        assert len(proposed) == len(set(proposed))
+
+    def test_proposes_one_of_candidates_that_realise_to_the_same_program(
+        self, search: Search
+    ) -> None:
+        drafts = search.drafts(16)
+        search.absorb(Evaluated(d, candidate(d.number), code_hash="same") for d in drafts)
+        assert len(chosen_by(search, 16)) == 1
+
+    def test_does_not_propose_what_an_earlier_session_measured(self, search: Search) -> None:
+        search.observe([record(candidate(n), 1.0) for n in range(20)])
+        drafts = search.drafts(16)
+        search.absorb(Evaluated(d, candidate(d.number % 20)) for d in drafts)
+        assert chosen_by(search, 16) == []
+
+    def test_does_not_propose_a_program_that_was_tried_whatever_came_of_it(
+        self, search: Search
+    ) -> None:
+        """Also after a restart, when only the records are left."""
+        tried = [record(candidate(1000), 1.0), record(candidate(1001), None)]
+        search.observe(replace(r, code_hash=f"code {n}") for n, r in enumerate(tried))
+        drafts = search.drafts(16)
+        search.absorb(
+            Evaluated(d, candidate(d.number), code_hash=f"code {i % 4}")
+            for i, d in enumerate(drafts)
+        )
+        codes = {candidate(d.number).key: f"code {i % 4}" for i, d in enumerate(drafts)}
+        assert {codes[c.key] for c in chosen_by(search, 16)} == {"code 2", "code 3"}
+
+    def test_does_not_propose_the_twin_of_one_in_flight(self, search: Search) -> None:
+        first, *others = search.drafts(16)
+        search.absorb([Evaluated(first, candidate(0), code_hash="same")])
+        search.absorb(Evaluated(d, error="refused") for d in others)
+        assert chosen_by(search, 1) == [candidate(0)]
+        for draft in search.drafts(4):
+            search.absorb([Evaluated(draft, candidate(draft.number), code_hash="same")])
+        assert chosen_by(search, 4) == []
+
+    def test_a_space_that_only_repeats_itself_is_exhausted(self, search: Search) -> None:
+        for _ in range(2000):
+            if search.exhausted:
+                return
+            search.absorb(Evaluated(d, candidate(1)) for d in search.drafts(16))
+            search.observe(record(c, 1.0) for c in chosen_by(search, 16))
+        pytest.fail("never noticed")
+
+    def test_a_space_that_gives_nothing_valid_is_exhausted(self, search: Search) -> None:
+        for _ in range(2000):
+            if search.exhausted:
+                return
+            search.absorb(Evaluated(d, error="refused") for d in search.drafts(16))
+        pytest.fail("never noticed")
+
+
+@given(
+    strategy=st.sampled_from(["evolutionary", "random"]),
+    script=st.lists(st.integers(0, 60), max_size=60),
+)
+def test_any_interleaving_proposes_only_valid_candidates_once(
+    strategy: str, script: list[int]
+) -> None:
+    search = search_maker(strategy)(TASK, 1)
+    valid: set[str] = set()
+    proposed: list[Candidate] = []
+    waiting: list[Evaluated] = []
+    for step in script:
+        for draft in search.drafts(step % 7):
+            c = candidate((draft.seed + step) % 50)
+            if step % 3:
+                valid.add(c.key)
+            waiting.append(Evaluated(draft, c if step % 3 else None, score=float(step)))
+        answered, waiting = waiting[: step % 11], waiting[step % 11 :]
+        search.absorb(answered)
+        proposed += chosen_by(search, step % 3)
+        if proposed and step % 2:
+            search.observe([record(proposed[-1], 1e-3 * (1 + step) if step % 5 else None)])
+    keys = [c.key for c in proposed]
+    assert len(keys) == len(set(keys))
+    assert set(keys) <= valid

@@ -1,0 +1,236 @@
+"""What the store on disk does beyond the contract: survive, refuse, stay readable."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tuner.candidate import Candidate, CandidateKind
+from tuner.errors import TunerError
+from tuner.record import Measurement, Record, Status, Trial, record_from_json
+from tuner.record_lines import record_line
+from tuner.storage.sqlite_store import SqliteStore
+from tuner.task import Task
+
+GOLDEN = Path(__file__).parents[2] / "golden"
+
+
+def record(n: int, *, payload: str = "", rung: int = 0) -> Record:
+    candidate = Candidate(CandidateKind.TRACE, payload or f"[{n}]", "space")
+    return Record(Trial("t", candidate, rung=rung), Measurement(Status.OK, (1.0 + n,)))
+
+
+def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
+    path = tmp_path / "records.sqlite"
+    task = Task("t", "matmul", "{}", "{}", shapes=(((("n", 1),), 0.5), ((("n", 3),), 1.0)))
+    with closing(SqliteStore(path)) as store:
+        store.put_tasks([task], {"t": "d"})
+        store.append(record(1), np.arange(3, dtype=np.float32))
+        store.heartbeat(store.begin_session(5.0), 8.0)
+    with closing(SqliteStore(path)) as store:
+        assert store.tasks() == (task,)
+        assert store.defaults() == {"t": "d"}
+        assert list(store.scan()) == store.best("t", 1) == [record(1)]
+        assert store.features("t")[record(1).trial.candidate.key].tolist() == [0.0, 1.0, 2.0]
+        assert store.elapsed_s() == 3.0
+        assert store.append(record(1)) is False
+        assert store.begin_session(9.0) == 2
+
+
+APPEND_FOR_EVER = """
+import sys, itertools
+from pathlib import Path
+from tuner.candidate import Candidate, CandidateKind
+from tuner.record import Measurement, Record, Status, Trial
+from tuner.storage.sqlite_store import SqliteStore
+store = SqliteStore(Path(sys.argv[1]))
+for n in itertools.count():
+    candidate = Candidate(CandidateKind.TRACE, f"[{n}]" + "x" * 5000, "space")
+    store.append(Record(Trial("t", candidate), Measurement(Status.OK, (1.0,))))
+    print(candidate.key, flush=True)
+"""
+
+
+def test_a_kill_loses_nothing_that_append_returned_from(tmp_path: Path) -> None:
+    path = tmp_path / "records.sqlite"
+    told: list[str] = []
+    for victims in (1, 2):
+        # The second goes on where the first was killed; what it stores twice counts once.
+        with subprocess.Popen(
+            [sys.executable, "-c", APPEND_FOR_EVER, str(path)], stdout=subprocess.PIPE, text=True
+        ) as process:
+            assert process.stdout is not None
+            told += [process.stdout.readline().strip() for _ in range(150 * victims)]
+            process.send_signal(signal.SIGKILL)
+            told += process.stdout.read().split()
+        with closing(SqliteStore(path, read_only=True)) as store:
+            stored = [r.trial.candidate.key for r in store.scan()]
+        assert set(told) <= set(stored)
+        assert len(stored) == len(set(stored))
+
+
+def test_a_reader_follows_a_writer(tmp_path: Path) -> None:
+    path = tmp_path / "a folder?#%" / "records.sqlite"
+    path.parent.mkdir()
+    with (
+        closing(SqliteStore(path)) as writer,
+        closing(SqliteStore(path, read_only=True)) as reader,
+    ):
+        scan = writer.scan()
+        for n in range(3):
+            writer.append(record(n))
+            assert len(list(reader.scan())) == n + 1
+        assert list(scan) == []
+        with pytest.raises(TunerError, match="readonly"):
+            reader.append(record(9))
+
+
+def test_a_closed_store_in_anothers_folder_is_read_without_a_trace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "records.sqlite"
+    with closing(SqliteStore(path)) as store:
+        store.append(record(0))
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with closing(SqliteStore(path, read_only=True)) as store:
+        assert list(store.scan()) == [record(0)]
+        assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_payload_is_stored_once(tmp_path: Path) -> None:
+    payload = "".join(f"instruction {n}; " for n in range(20_000))
+    with closing(SqliteStore(tmp_path / "records.sqlite")) as store:
+        store.append_many([(record(0, payload=payload, rung=rung), None) for rung in range(50)])
+        assert {r.trial.candidate.payload for r in store.scan()} == {payload}
+    assert (tmp_path / "records.sqlite").stat().st_size < len(payload)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT seq FROM record WHERE task_key = 't' AND rung = 0 AND status = 'ok'"
+        " AND latency_s IS NOT NULL ORDER BY latency_s, seq LIMIT 1",
+        "SELECT 1 FROM record WHERE (task_key, candidate_key, instance, rung) = ('t', 'c', '', 0)",
+        "SELECT seq FROM record WHERE rung >= 0 AND task_key = 't' AND candidate_key = 'c'",
+        "SELECT seq FROM record WHERE rung >= 1 AND task_key = 't'",
+    ],
+)
+def test_frequent_questions_are_answered_from_an_index(tmp_path: Path, query: str) -> None:
+    with closing(SqliteStore(tmp_path / "records.sqlite")):
+        pass
+    with closing(sqlite3.connect(tmp_path / "records.sqlite")) as db:
+        plan = " ".join(row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {query}"))
+    assert "SEARCH record USING" in plan
+    assert "SCAN" not in plan
+    assert "TEMP B-TREE" not in plan
+
+
+def test_another_schema_version_is_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "records.sqlite"
+    with closing(SqliteStore(path)):
+        pass
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA user_version=7")
+    for read_only in (False, True):
+        with pytest.raises(TunerError, match=r"version 7.*version 1") as caught:
+            SqliteStore(path, read_only=read_only)
+        assert "\n" not in str(caught.value)
+
+
+def test_what_is_no_store_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "records.sqlite"
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("CREATE TABLE other (x)")
+    with pytest.raises(TunerError, match="version 0"):
+        SqliteStore(path)
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("SELECT name FROM sqlite_master").fetchall() == [("other",)]
+    text = tmp_path / "text.sqlite"
+    text.write_text("no database at all " * 100)
+    with pytest.raises(TunerError, match="no record store"):
+        SqliteStore(text)
+
+
+def test_a_missing_store_is_not_made_by_reading(tmp_path: Path) -> None:
+    with pytest.raises(TunerError, match="unable to open"):
+        SqliteStore(tmp_path / "records.sqlite", read_only=True)
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "empty.sqlite").touch()
+    with pytest.raises(TunerError, match="no records yet"):
+        SqliteStore(tmp_path / "empty.sqlite", read_only=True)
+
+
+def test_a_folder_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(TunerError, match="see that the folder is there") as caught:
+        SqliteStore(tmp_path / "no" / "records.sqlite")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_full_disk_is_one_line_and_loses_nothing(tmp_path: Path) -> None:
+    with closing(SqliteStore(tmp_path / "records.sqlite")) as store:
+        store.append(record(0))
+        pages = store._db.execute("PRAGMA page_count").fetchone()[0]
+        store._db.execute(f"PRAGMA max_page_count={pages}")
+        big = np.random.default_rng(0).random(50_000).astype(np.float32)
+        with pytest.raises(TunerError, match="free some space") as caught:
+            store.append_many([(record(1), None), (record(2), big)])
+        assert "\n" not in str(caught.value)
+        assert list(store.scan()) == [record(0)]
+        store._db.execute("PRAGMA max_page_count=1000000")
+        assert store.append(record(2), big)
+        assert list(store.scan()) == [record(0), record(2)]
+
+
+def test_a_commit_is_synced_to_the_disk(tmp_path: Path) -> None:
+    with closing(SqliteStore(tmp_path / "records.sqlite")) as store:
+        assert store._db.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
+        assert store._db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_a_store_of_schema_version_1_stays_readable(tmp_path: Path) -> None:
+    """The golden files were written by the first release and are never written again."""
+    path = tmp_path / "records.sqlite"
+    shutil.copy(GOLDEN / "records-v1.sqlite", path)
+    with closing(SqliteStore(path)) as store:
+        lines = (GOLDEN / "records-v1.jsonl").read_text().splitlines()
+        assert [record_line(r) for r in store.scan()] == [
+            record_line(record_from_json(line)) for line in lines
+        ]
+        assert [t.name for t in store.tasks()] == ["matmul", "conv"]
+        assert store.tasks()[0].shapes == (((("n", 1),), 1.0), ((("n", 128),), 1.0))
+        first = json.loads(lines[0])
+        assert store.defaults() == {first["task"]: first["candidate"]["key"]}
+        vectors = store.features(first["task"])
+        assert [v.tolist() for v in vectors.values()] == [[0.5, -1.25, 3.0]]
+        assert store.elapsed_s() == 62.0
+        assert [s.reason for s in store.sessions()] == ["", "budget spent"]
+        assert [r.latency_s for r in store.best(first["task"], 5)] == [0.002, 0.004]
+
+
+def test_columns_that_came_later_are_added_by_a_writer_and_missed_by_no_reader(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "records.sqlite"
+    shutil.copy(GOLDEN / "records-v1.sqlite", path)
+    with closing(SqliteStore(path, read_only=True)) as old:
+        assert {r.code_hash for r in old.scan()} == {""}
+        assert {len(s.utilisation) for s in old.sessions()} == {0}
+        records = list(old.scan())
+    with closing(SqliteStore(path)) as store:
+        session = store.begin_session(1.0)
+        store.heartbeat(session, 2.0, {"runner": {"busy": 1.0}})
+        assert store.append(replace(records[0], trial=record(1).trial, code_hash="ff"))
+    with closing(SqliteStore(path, read_only=True)) as new:
+        assert [r.code_hash for r in new.scan()] == [*("" for _ in records), "ff"]
+        assert new.sessions()[-1].utilisation == {"runner": {"busy": 1.0}}

@@ -1,0 +1,295 @@
+"""What every record store does."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tuner.arrays import Features
+from tuner.candidate import Candidate, CandidateKind
+from tuner.record import Measurement, Provenance, Record, Status, Trial
+from tuner.storage.base import MemoryStore, RecordStore
+from tuner.storage.objects.base import MemoryPlace
+from tuner.storage.segments.store import SegmentStore
+from tuner.storage.sqlite_store import SqliteStore
+from tuner.task import Task
+
+
+class AlwaysWritten(SegmentStore):
+    """A store of segments that waits for each of them: all answers come from its index."""
+
+    def append_many(self, items: Sequence[tuple[Record, Features | None]]) -> list[bool]:
+        new = super().append_many(items)
+        self.flush()
+        return new
+
+    def heartbeat(self, *args: Any) -> None:
+        super().heartbeat(*args)
+        self.flush()
+
+
+OpenStore = Callable[[Path], RecordStore]
+
+STORES: dict[str, OpenStore] = {
+    "memory": lambda folder: MemoryStore(),
+    "sqlite": lambda folder: SqliteStore(folder / "records.sqlite"),
+    "segments": lambda folder: SegmentStore(MemoryPlace(), folder / "index.sqlite"),
+    "written segments": lambda folder: AlwaysWritten(MemoryPlace(), folder / "index.sqlite"),
+}
+
+
+@pytest.fixture(params=STORES)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RecordStore]:
+    with closing(STORES[request.param](tmp_path)) as opened:
+        yield opened
+
+
+def candidate(n: int) -> Candidate:
+    return Candidate(CandidateKind.TRACE, f"[{n}]", "space")
+
+
+def timed(n: int, seconds: float, *, task: str = "t", rung: int = 0) -> Record:
+    return Record(Trial(task, candidate(n), rung=rung), Measurement(Status.OK, (seconds,)))
+
+
+def failed(n: int, status: Status, *, task: str = "t") -> Record:
+    return Record(Trial(task, candidate(n)), Measurement(status, error="why"))
+
+
+def task(key: str, **changes: object) -> Task:
+    made = Task(key, f"name of {key}", "{}", '{"kind":"llvm"}', 2.0, 1e9, (((("n", 128),), 1.0),))
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+class TestRecords:
+    def test_come_back_in_the_order_they_were_appended(self, store: RecordStore) -> None:
+        records = [timed(3, 3.0), timed(1, 1.0, task="u"), failed(2, Status.WRONG)]
+        assert [store.append(r) for r in records] == [True, True, True]
+        assert list(store.scan()) == records
+
+    def test_a_trial_has_one_record(self, store: RecordStore) -> None:
+        first = timed(1, 1.0)
+        store.append(first, np.array([1.0], np.float32))
+        assert store.append(timed(1, 0.5), np.array([2.0], np.float32)) is False
+        assert list(store.scan()) == [first]
+        assert store.best("t", 9) == [first]
+        assert store.counts() == {"t": {Status.OK: 1}}
+        assert store.features("t")[candidate(1).key].tolist() == [1.0]
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            Trial("u", candidate(1)),
+            Trial("t", candidate(2)),
+            Trial("t", candidate(1), instance=(("n", 1),)),
+            Trial("t", candidate(1), rung=1),
+        ],
+    )
+    def test_task_candidate_instance_and_rung_tell_trials_apart(
+        self, store: RecordStore, other: Trial
+    ) -> None:
+        store.append(timed(1, 1.0))
+        assert not store.has(other.key)
+        assert store.append(Record(other, Measurement(Status.OK, (1.0,))))
+        assert store.has(other.key)
+        assert store.has(Trial("t", candidate(1)).key)
+
+    def test_many_are_appended_like_one_after_the_other(self, store: RecordStore) -> None:
+        items = [(timed(1, 1.0), None), (timed(2, 1.0), None), (timed(1, 2.0), None)]
+        assert store.append_many(items) == [True, True, False]
+        assert store.append_many(items[1:]) == [False, False]
+        assert list(store.scan()) == [timed(1, 1.0), timed(2, 1.0)]
+
+    def test_scan_filters(self, store: RecordStore) -> None:
+        records = [timed(1, 1.0), timed(2, 2.0), timed(1, 1.1, rung=1), timed(1, 1.0, task="u")]
+        for record in records:
+            store.append(record)
+        assert list(store.scan("t")) == records[:3]
+        assert list(store.scan("t", min_rung=1)) == [records[2]]
+        assert list(store.scan(candidate_key=candidate(1).key)) == [records[n] for n in (0, 2, 3)]
+        assert list(store.scan("u", candidate_key=candidate(2).key)) == []
+
+    def test_scan_sees_what_was_there_when_it_was_called(self, store: RecordStore) -> None:
+        store.append_many([(timed(n, 1.0), None) for n in range(600)])
+        scan = store.scan()
+        for n, record in enumerate(scan):
+            assert record == timed(n, 1.0)
+            store.append(timed(1000 + n, 1.0))
+        assert len(list(store.scan())) == 1200
+
+
+class TestBest:
+    def test_fastest_first_by_median(self, store: RecordStore) -> None:
+        samples = [(9.0, 2.0, 2.0), (1.0, 3.0, 3.0), (1.0, 1.0, 8.0)]
+        for n, seconds in enumerate(samples):
+            store.append(Record(Trial("t", candidate(n)), Measurement(Status.OK, seconds)))
+        assert [r.latency_s for r in store.best("t", 2)] == [1.0, 2.0]
+        assert [r.latency_s for r in store.best("t", 9)] == [1.0, 2.0, 3.0]
+        assert store.best("t", 0) == []
+        assert store.best("unknown", 1) == []
+
+    def test_equals_keep_their_order(self, store: RecordStore) -> None:
+        for n in (5, 1, 4):
+            store.append(timed(n, 1.0))
+        assert store.best("t", 3) == [timed(n, 1.0) for n in (5, 1, 4)]
+
+    def test_only_valid_times_of_this_tasks_search_count(self, store: RecordStore) -> None:
+        for n, status in enumerate(Status):
+            store.append(Record(Trial("t", candidate(n)), Measurement(status, (2.0,))))
+        store.append(timed(50, 1.0, rung=1))
+        store.append(timed(51, 1.0, task="u"))
+        store.append(Record(Trial("t", candidate(52)), Measurement(Status.OK)))
+        for n, seconds in enumerate((math.nan, math.inf, -1.0, 0.0), start=60):
+            store.append(Record(Trial("t", candidate(n)), Measurement(Status.OK, (seconds,))))
+        assert [r.measurement.status for r in store.best("t", 99)] == [Status.OK]
+
+    def test_counts_are_of_the_search(self, store: RecordStore) -> None:
+        store.append(timed(1, 1.0))
+        store.append(timed(2, 1.0))
+        store.append(timed(1, 1.0, rung=1))
+        store.append(failed(3, Status.WRONG))
+        store.append(failed(1, Status.LOST, task="u"))
+        assert store.counts() == {"t": {Status.OK: 2, Status.WRONG: 1}, "u": {Status.LOST: 1}}
+
+
+class TestFeatures:
+    def test_come_back_by_task_and_candidate(self, store: RecordStore) -> None:
+        vector = np.array([0.1, -2.0, np.inf], np.float32)
+        store.append(timed(1, 1.0), vector)
+        store.append(timed(2, 1.0))
+        store.append(timed(1, 1.0, task="u"), vector * 2)
+        assert list(store.features("t")) == [candidate(1).key]
+        got = store.features("t")[candidate(1).key]
+        assert got.dtype == np.float32
+        assert got.tolist() == vector.tolist()
+        assert store.features("u")[candidate(1).key].tolist() == (vector * 2).tolist()
+        assert store.features("unknown") == {}
+
+    def test_are_copied(self, store: RecordStore) -> None:
+        vector = np.array([1.0], np.float32)
+        store.append(timed(1, 1.0), vector)
+        vector[0] = 7.0
+        assert store.features("t")[candidate(1).key].tolist() == [1.0]
+
+    def test_that_are_no_vector_are_refused_and_nothing_is_stored(self, store: RecordStore) -> None:
+        with pytest.raises(ValueError, match="2-dimensional"):
+            store.append(timed(1, 1.0), np.zeros((2, 2), np.float32))
+        assert list(store.scan()) == []
+
+
+class TestTasks:
+    def test_keep_order_and_content(self, store: RecordStore) -> None:
+        tasks = (task("b"), task("a", shapes=(), flops=0.0))
+        store.put_tasks(tasks, {"a": "k1"})
+        assert store.tasks() == tasks
+        assert store.defaults() == {"a": "k1"}
+
+    def test_put_again_are_updated_in_place(self, store: RecordStore) -> None:
+        store.put_tasks([task("a"), task("b")], {"a": "k1"})
+        store.put_tasks([task("c"), task("a", weight=5.0)], {})
+        assert store.tasks() == (task("a", weight=5.0), task("b"), task("c"))
+        assert store.defaults() == {"a": "k1"}
+        store.put_tasks([], {"a": "k2", "b": "k3"})
+        assert store.defaults() == {"a": "k2", "b": "k3"}
+
+    def test_default_of_an_unknown_task_is_refused(self, store: RecordStore) -> None:
+        with pytest.raises(ValueError, match="zz"):
+            store.put_tasks([task("a")], {"a": "k", "zz": "k"})
+        assert store.tasks() == ()
+        assert store.defaults() == {}
+
+
+class TestSessions:
+    def test_time_adds_up_over_sessions(self, store: RecordStore) -> None:
+        assert store.elapsed_s() == 0.0
+        first = store.begin_session(100.0)
+        assert store.elapsed_s() == 0.0
+        store.heartbeat(first, 110.0)
+        assert store.elapsed_s() == 10.0
+        second = store.begin_session(500.0)  # the first was killed
+        store.heartbeat(second, 505.0)
+        store.end_session(second, 507.0, "budget spent")
+        assert store.elapsed_s() == 17.0
+        assert [s.reason for s in store.sessions()] == ["", "budget spent"]
+        assert [s.number for s in store.sessions()] == [first, second]
+
+    def test_where_the_workers_time_went_is_kept(self, store: RecordStore) -> None:
+        session = store.begin_session(0.0)
+        assert store.sessions()[0].utilisation == {}
+        store.heartbeat(session, 1.0, {"runner": {"busy": 0.5, "starting": 0.5}})
+        store.heartbeat(session, 2.0)  # says nothing of it
+        store.end_session(session, 2.0, "done")
+        assert store.sessions()[0].utilisation == {"runner": {"busy": 0.5, "starting": 0.5}}
+
+    def test_the_end_is_final(self, store: RecordStore) -> None:
+        session = store.begin_session(0.0)
+        store.end_session(session, 5.0, "interrupted")
+        store.heartbeat(session, 9.0)
+        store.end_session(session, 9.0, "again")
+        assert store.elapsed_s() == 5.0
+        assert store.sessions()[0].reason == "interrupted"
+
+    def test_a_clock_set_back_costs_no_time(self, store: RecordStore) -> None:
+        store.end_session(store.begin_session(0.0), 5.0, "")
+        store.heartbeat(store.begin_session(100.0), 50.0)
+        assert store.elapsed_s() == 5.0
+
+    def test_closing_twice_is_allowed(self, store: RecordStore) -> None:
+        store.close()
+
+
+times = st.floats()  # NaN and infinities included
+durations = times.map(lambda seconds: seconds + 0.0)  # -0.0 s is 0.0 s to everyone
+# A compiler's output may hold anything, halves of surrogate pairs and NUL included.
+errors = st.text(st.characters(exclude_categories=()), max_size=20)
+words = st.text(max_size=8)
+instances = st.dictionaries(words, st.integers(), max_size=3).map(
+    lambda d: tuple(sorted(d.items()))
+)
+records = st.builds(
+    Record,
+    trial=st.builds(
+        Trial,
+        task_key=words,
+        candidate=st.builds(Candidate, st.sampled_from(CandidateKind), words, words),
+        instance=instances,
+        rung=st.integers(0, 9),
+    ),
+    measurement=st.builds(
+        Measurement,
+        status=st.sampled_from(Status),
+        samples_s=st.lists(times, max_size=5).map(tuple),
+        error=errors,
+        build_s=durations,
+        run_s=durations,
+    ),
+    provenance=st.builds(Provenance, words, words, words),
+    attempt=st.integers(1, 9),
+    time_s=durations,
+)
+
+
+@pytest.mark.parametrize("kind", STORES)
+@settings(max_examples=60, deadline=None)
+@given(written=st.lists(records, max_size=6))
+def test_whatever_a_record_holds_comes_back(kind: str, written: list[Record]) -> None:
+    unique = list({r.trial.key: r for r in reversed(written)}.values())[::-1]
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        closing(STORES[kind](Path(folder))) as store,
+    ):
+        fresh = store.append_many([(record, None) for record in written])
+        first = [record for record, new in zip(written, fresh, strict=True) if new]
+        assert {r.trial.key for r in first} == {r.trial.key for r in unique}
+        # As text, since NaN does not equal itself.
+        assert [repr(r) for r in store.scan()] == [repr(r) for r in first]

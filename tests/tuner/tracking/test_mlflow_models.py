@@ -1,0 +1,70 @@
+"""Base models in a real MLflow registry on SQLite."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tuner.cost_models.pretrained import BaseModel
+from tuner.errors import TunerError
+from tuner.tracking.mlflow_models import fetch, register, registry_uri, versions
+
+pytestmark = pytest.mark.slow
+
+BASE = BaseModel(bytes(range(256)) * 40, "llvm-znver4", "1-552", 3, 400, 0.75, 12.5)
+
+
+@pytest.fixture
+def uri(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/models/models.db"
+
+
+def test_a_model_comes_back_by_its_name_and_the_newest_first(uri: str) -> None:
+    newer = replace(BASE, records=500, accuracy=None)
+    assert register(uri, "mine", BASE) == 1
+    assert register(uri, "mine", newer) == 2
+    assert register(uri, "other's", BASE) == 1
+    assert fetch(uri, "mine") == ("mine:2", newer)
+    assert fetch(uri, "mine:1") == ("mine:1", BASE)
+    assert fetch(uri, "other's") == ("other's:1", BASE)
+    listed = [(v.name, v.version, v.records, v.accuracy) for v in versions(uri)]
+    assert listed == [("mine", 2, 500, None), ("mine", 1, 400, 0.75), ("other's", 1, 400, 0.75)]
+    for name in ("nobody", "mine:3", "mine:x"):
+        with pytest.raises(TunerError, match=f"there is no base model {name} in sqlite"):
+            fetch(uri, name)
+
+
+def test_models_of_others_in_the_same_registry_are_left_alone(uri: str) -> None:
+    register(uri, "mine", BASE)
+    path = uri.removeprefix("sqlite:///")
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute(
+            "delete from model_version_tags where key = 'tuner.cost_models.pretrained'"
+        )
+    assert versions(uri) == []
+    with pytest.raises(TunerError, match="there is no base model mine"):
+        fetch(uri, "mine")
+
+
+def test_listing_makes_no_registry(uri: str) -> None:
+    assert versions(uri) == []
+    assert not Path(uri.removeprefix("sqlite:///")).parent.exists()
+
+
+def test_a_registry_that_does_not_answer_is_one_line_without_the_password() -> None:
+    with pytest.raises(TunerError, match="does not answer") as caught:
+        fetch("http://user:secret@127.0.0.1:9", "mine")
+    assert "\n" not in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_the_users_own_registry_is_where_the_system_keeps_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    assert registry_uri(None) == f"sqlite:///{tmp_path}/elastic-tuner/models.db"
+    assert registry_uri("http://x") == "http://x"

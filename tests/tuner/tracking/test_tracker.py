@@ -1,0 +1,509 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tuner.candidate import Candidate, CandidateKind
+from tuner.cost_models.base import FittedModel
+from tuner.dispatch_tree import Leaf, Split
+from tuner.kernel_set import KernelSet, ShapeTimes
+from tuner.record import Measurement, Record, Status, Trial, record_from_json
+from tuner.session.observer import Observer
+from tuner.session.progress import Snapshot, TaskRow
+from tuner.task import Task
+from tuner.tracking.mlflow_sink import Target, redacted
+from tuner.tracking.spool import (
+    Artifact,
+    End,
+    Entry,
+    Metrics,
+    Start,
+    TaskEntry,
+    TrackingPaths,
+    read_lines,
+)
+from tuner.tracking.tracker import (
+    RunStatus,
+    SpoolObserver,
+    TrackerProcess,
+    TrackingOutcome,
+    check_uri,
+    drain,
+    open_command,
+)
+
+CONV = Task("aa", "conv", "{}", "llvm", weight=3, flops=2e6)
+DENSE = Task("bb", "dense", "{}", "llvm")
+
+
+OPEN = Task("cc", "an open/one", "{}", "llvm", shapes=(((("T", 5),), 1.0), ((("T", 64),), 1.0)))
+KERNELS = KernelSet(
+    tuple(Candidate(CandidateKind.TRACE, f"[{n}]", "test") for n in range(2)),
+    Split("T", 5, Leaf(0), Leaf(1)),
+    losses=(1.2, 1.01, 1.0),
+    loss=1.01,
+    shapes=(
+        ShapeTimes((("T", 5),), 1.0, 0, 3e-6, 3e-6, True),
+        ShapeTimes((("T", 64),), 1.0, 1, 6e-6, 5e-6, False),
+    ),
+    error=0.04,
+    judged=12,
+)
+
+
+class Clock:
+    def __init__(self, now: float = 1000.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def record(number: int, latency_s: float | None, *, time_s: float, rung: int = 0) -> Record:
+    candidate = Candidate(CandidateKind.TRACE, f"[{number}]", "test")
+    measured = (
+        Measurement(Status.BUILD_FAILED, error="no")
+        if latency_s is None
+        else Measurement(Status.OK, (latency_s,))
+    )
+    return Record(Trial(CONV.key, candidate, rung=rung), measured, time_s=time_s)
+
+
+def snapshot(trials: int, phase: str = "search", **statuses: int) -> Snapshot:
+    rows = (
+        TaskRow("aa", "conv", 3, trials, 4e-3, 1e-3, 0),
+        TaskRow("bb", "dense", 1, 0, None, None, 0),
+    )
+    return Snapshot(phase, 10.0, 60.0, trials, 100, 2.5, statuses, rows, gain=4.0)
+
+
+def open_observer(run_dir: Path, clock: Clock, **options: int) -> SpoolObserver:
+    return SpoolObserver(run_dir, name="demo", params={"seed": 0}, clock=clock, **options)
+
+
+def said(run_dir: Path) -> list[Entry | None]:
+    return [line.entry for line in read_lines(TrackingPaths(run_dir).spool)]
+
+
+def metric(run_dir: Path, task: str | None, key: str) -> list[tuple[int, float]]:
+    return [
+        (e.step, e.values[key])
+        for e in said(run_dir)
+        if isinstance(e, Metrics) and e.task == task and key in e.values
+    ]
+
+
+def files(run_dir: Path) -> list[str]:
+    return [e.path for e in said(run_dir) if isinstance(e, Artifact)]
+
+
+class TestObserver:
+    def test_a_session_from_start_to_end(self, tmp_path: Path) -> None:
+        clock = Clock()
+        observer = open_observer(tmp_path, clock)
+        as_seam: Observer = observer
+        as_seam.on_start([CONV, DENSE])
+        as_seam.on_record(record(1, 2e-3, time_s=1001.5), 2e-3)
+        as_seam.on_record(record(2, None, time_s=1002.0), 2e-3)
+        as_seam.on_record(record(3, 1e-3, time_s=1002.5), 1e-3)
+        as_seam.on_model(FittedModel(1, b"model", 3, 0.75, 0.2))
+        as_seam.on_snapshot(snapshot(3, ok=2, build_failed=1))
+        clock.now = 1010.0
+        as_seam.on_end(snapshot(3, "done", ok=2, build_failed=1))
+        observer.close(RunStatus.FINISHED)
+
+        start, conv, dense, *rest = said(tmp_path)
+        assert isinstance(start, Start)
+        assert start.params == {"seed": "0"}
+        assert isinstance(conv, TaskEntry)
+        assert conv.params == {"task": "aa", "weight": "3", "flops": "2e+06", "target": "llvm"}
+        assert isinstance(dense, TaskEntry)
+        assert rest[-1] == End("FINISHED", 1010.0)
+        assert metric(tmp_path, "aa", "latency_us") == [(1, 2000.0), (3, 1000.0)]
+        assert metric(tmp_path, "aa", "best_us") == [(1, 2000.0), (2, 2000.0), (3, 1000.0)]
+        assert metric(tmp_path, "aa", "best_us_by_time") == [(1, 2000.0), (2, 2000.0), (2, 1000.0)]
+        assert metric(tmp_path, "aa", "gflops") == [(1, 1.0), (3, 2.0)]
+        assert metric(tmp_path, "aa", "default_us") == [(0, 4000.0)]
+        assert metric(tmp_path, None, "pairwise_accuracy") == [(3, 0.75)]
+        assert metric(tmp_path, None, "failures/build_failed") == [(3, 1.0)]
+        assert metric(tmp_path, None, "gain") == [(3, 4.0)]
+        assert files(tmp_path) == [
+            "cost_model/model-1.ubj",
+            "records/records-000001.jsonl",
+            "summary.json",
+        ]
+        folder = TrackingPaths(tmp_path).folder
+        assert (folder / "cost_model/model-1.ubj").read_bytes() == b"model"
+        lines = (folder / "records/records-000001.jsonl").read_text().splitlines()
+        assert [record_from_json(line).trial.candidate.payload for line in lines] == [
+            "[1]",
+            "[2]",
+            "[3]",
+        ]
+        assert json.loads((folder / "summary.json").read_text())["gain"] == 4.0
+        assert observer.lost == 0
+
+    def test_records_go_out_in_files_that_never_change(self, tmp_path: Path) -> None:
+        observer = open_observer(tmp_path, Clock(), records_per_file=2)
+        observer.on_start([CONV])
+        for i in range(5):
+            observer.on_record(record(i, 1e-3, time_s=1001.0 + i), 1e-3)
+        assert files(tmp_path) == ["records/records-000001.jsonl", "records/records-000002.jsonl"]
+        observer.close(RunStatus.KILLED)
+        assert files(tmp_path)[-1] == "records/records-000003.jsonl"
+
+    def test_a_finalist_is_timed_again_without_touching_the_curve(self, tmp_path: Path) -> None:
+        observer = open_observer(tmp_path, Clock())
+        observer.on_start([CONV])
+        observer.on_record(record(1, 2e-3, time_s=1001.0), 2e-3)
+        observer.on_record(record(1, 3e-3, time_s=1002.0, rung=1), 2e-3)
+        observer.close(RunStatus.FINISHED)
+        assert metric(tmp_path, "aa", "latency_us") == [(1, 2000.0)]
+        assert metric(tmp_path, "aa", "retimed_us") == [(2, 3000.0)]
+
+    def test_the_kernels_of_a_task_are_kept_with_their_tree_and_their_loss(
+        self, tmp_path: Path
+    ) -> None:
+        observer = open_observer(tmp_path, Clock())
+        observer.on_start([OPEN])
+        observer.on_kernels(OPEN.key, KERNELS)
+        assert metric(tmp_path, "cc", "kernels") == [(0, 2.0)]
+        assert metric(tmp_path, "cc", "kernels_us") == [(0, pytest.approx(4.5))]
+        assert metric(tmp_path, "cc", "kernels_loss") == [(0, 1.01)]
+        assert metric(tmp_path, "cc", "prediction_error") == [(0, 0.04)]
+        assert metric(tmp_path, "cc", "loss_by_kernels") == [(1, 1.2), (2, 1.01), (3, 1.0)]
+        assert metric(tmp_path, "cc", "shape_us") == [(5, pytest.approx(3)), (64, pytest.approx(6))]
+        assert metric(tmp_path, "cc", "shape_best_us") == [
+            (5, pytest.approx(3)),
+            (64, pytest.approx(5)),
+        ]
+        assert files(tmp_path) == ["kernels/an_open_one.json", "kernels/an_open_one.txt"]
+        folder = TrackingPaths(tmp_path).folder
+        assert (folder / files(tmp_path)[1]).read_text() == (
+            "if T <= 5:\n    kernel 0\nelse:\n    kernel 1\n"
+        )
+        assert json.loads((folder / files(tmp_path)[0]).read_text()) == KERNELS.to_json()
+
+    def test_steps_that_count_kernels_or_sizes_are_not_taken_for_records(
+        self, tmp_path: Path
+    ) -> None:
+        """Else the first records that the spool lacks would count as said."""
+        first = open_observer(tmp_path, Clock())
+        first.on_start([OPEN])
+        first.on_kernels(OPEN.key, KERNELS)
+        first.close(RunStatus.KILLED)
+        second = open_observer(tmp_path, Clock(2000.0))
+        second.on_start([OPEN])
+        trial = replace(record(1, 2e-3, time_s=1001.0).trial, task_key=OPEN.key)
+        second.catch_up([replace(record(1, 2e-3, time_s=1001.0), trial=trial)])
+        assert metric(tmp_path, "cc", "latency_us") == [(1, 2000.0)]
+
+    def test_values_that_did_not_change_are_not_said_again(self, tmp_path: Path) -> None:
+        clock = Clock()
+        observer = open_observer(tmp_path, clock)
+        observer.on_start([CONV])
+        for trials in (1, 2, 3):
+            observer.on_snapshot(snapshot(trials))
+            clock.now += 10.0
+        observer.close(RunStatus.FINISHED)
+        assert metric(tmp_path, None, "gain") == [(1, 4.0)]
+        assert metric(tmp_path, None, "trials") == [(1, 1.0), (2, 2.0), (3, 3.0)]
+
+    def test_checkpoints_are_spaced_and_the_last_is_kept(self, tmp_path: Path) -> None:
+        clock = Clock()
+        observer = open_observer(tmp_path, clock)
+        observer.on_start([CONV])
+        for version in (1, 2, 3):
+            observer.on_model(FittedModel(version, b"m", version, None, 0.1))
+        observer.on_end(snapshot(0))
+        observer.close(RunStatus.FINISHED)
+        assert files(tmp_path)[:2] == ["cost_model/model-1.ubj", "cost_model/model-3.ubj"]
+
+
+class TestResume:
+    def test_numbers_and_elapsed_time_go_on(self, tmp_path: Path) -> None:
+        for began in (1000.0, 9000.0):  # the second session, hours later
+            clock = Clock(began)
+            observer = open_observer(tmp_path, clock)
+            observer.on_start([CONV])
+            observer.on_record(record(int(began), 2e-3, time_s=began + 5), 2e-3)
+            observer.close(RunStatus.KILLED)
+        starts = [e for e in said(tmp_path) if isinstance(e, Start)]
+        assert starts[0].uuid == starts[1].uuid
+        assert metric(tmp_path, "aa", "latency_us") == [(1, 2000.0), (2, 2000.0)]
+        assert metric(tmp_path, "aa", "best_us_by_time") == [(5, 2000.0), (10, 2000.0)]
+
+    def test_what_the_store_holds_and_the_spool_lacks_is_brought_in(self, tmp_path: Path) -> None:
+        stored = [record(i, (9 - i) * 1e-3, time_s=1001.0 + i) for i in range(6)]
+        first = open_observer(tmp_path, Clock())
+        first.on_start([CONV])
+        for i in range(3):
+            first.on_record(stored[i], stored[i].latency_s)
+        # Killed here: the store had taken three records more.
+        second = open_observer(tmp_path, Clock(2000.0))
+        second.on_start([CONV])
+        second.catch_up(stored)
+        second.on_record(record(7, 1e-3, time_s=2001.0), 1e-3)
+        second.close(RunStatus.FINISHED)
+        first.close(RunStatus.KILLED)
+        steps = [step for step, _ in metric(tmp_path, "aa", "latency_us")]
+        assert steps == [1, 2, 3, 4, 5, 6, 7]
+        (path,) = files(tmp_path)
+        assert len((TrackingPaths(tmp_path).folder / path).read_text().splitlines()) == 7
+
+    def test_a_record_in_the_file_but_not_in_the_spool_is_there_once(self, tmp_path: Path) -> None:
+        one = record(1, 1e-3, time_s=1001.0)
+        observer = open_observer(tmp_path, Clock())
+        observer.on_start([CONV])
+        observer.on_record(one, 1e-3)
+        spool = TrackingPaths(tmp_path).spool
+        lines = spool.read_bytes().splitlines(keepends=True)
+        spool.write_bytes(b"".join(lines[:2]))  # killed between the file and the spool
+        again = open_observer(tmp_path, Clock(2000.0))
+        again.on_start([CONV])
+        again.catch_up([one])
+        again.close(RunStatus.FINISHED)
+        observer.close(RunStatus.KILLED)
+        assert metric(tmp_path, "aa", "latency_us") == [(1, 1000.0)]
+        kept = TrackingPaths(tmp_path).folder / "records/records-000001.jsonl"
+        assert len(kept.read_text().splitlines()) == 1
+
+    def test_a_file_that_was_closed_but_not_announced_is_announced(self, tmp_path: Path) -> None:
+        observer = open_observer(tmp_path, Clock(), records_per_file=1)
+        observer.on_start([CONV])
+        observer.on_record(record(1, 1e-3, time_s=1001.0), 1e-3)
+        spool = TrackingPaths(tmp_path).spool
+        lines = spool.read_bytes().splitlines(keepends=True)
+        spool.write_bytes(b"".join(line for line in lines if b"artifact" not in line))
+        again = open_observer(tmp_path, Clock(2000.0))
+        again.on_start([CONV])
+        assert files(tmp_path) == ["records/records-000001.jsonl"]
+        again.close(RunStatus.FINISHED)
+        observer.close(RunStatus.KILLED)
+
+
+class _Hangs(BaseHTTPRequestHandler):
+    release: threading.Event
+
+    def do_GET(self) -> None:
+        self.release.wait()
+
+    do_POST = do_GET
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def hanging_server() -> Iterator[str]:
+    """A server that takes requests and answers none."""
+    release = threading.Event()
+    handler = type("Handler", (_Hangs,), {"release": release})
+    server = HTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    release.set()
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.fixture
+def dead_uri() -> str:
+    """An address where nobody listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{taken.getsockname()[1]}"
+
+
+@contextmanager
+def session(run_dir: Path, uri: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """A process that tracks a run, and the number of its tracker; to be killed."""
+    observer = open_observer(run_dir, Clock())
+    observer.on_start([CONV])
+    observer.close(RunStatus.FINISHED)
+    program = (
+        "import sys; from pathlib import Path; from tuner.tracking.tracker import TrackerProcess\n"
+        "tracker = TrackerProcess.start(Path(sys.argv[1]), sys.argv[2])\n"
+        "print(tracker.pid, flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(run_dir), uri],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        yield process, int(process.stdout.readline())
+
+
+@contextmanager
+def draining(run_dir: Path, for_s: float = 60.0) -> Iterator[subprocess.Popen[bytes]]:
+    """Somebody drains a run by hand."""
+    command = [
+        sys.executable,
+        "-m",
+        "tuner.tracking.tracker_process",
+        str(run_dir),
+        "--drain",
+        str(for_s),
+    ]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        yield process
+        process.kill()
+
+
+def state(pid: int) -> str:
+    """A process's state as a letter; `-` once it is gone."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    return "-"
+
+
+def holds_lock(pid: int, run_dir: Path) -> bool:
+    lock = TrackingPaths(run_dir).lock
+    return lock.exists() and str(pid) in lock.read_text().split()
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """The test's own time limit ends this."""
+    waiting = threading.Event()
+    while not condition():
+        waiting.wait(0.05)
+
+
+class TestProcess:
+    def test_a_server_that_hangs_costs_the_session_only_its_deadline(
+        self, tmp_path: Path, hanging_server: str
+    ) -> None:
+        observer = open_observer(tmp_path, Clock())
+        observer.on_start([CONV])
+        tracker = TrackerProcess.start(tmp_path, hanging_server)
+        for i in range(200):
+            observer.on_record(record(i, 1e-3, time_s=1001.0 + i), 1e-3)
+        observer.close(RunStatus.FINISHED)
+        outcome = tracker.finish(2.0)
+        assert tracker.pid is None
+        assert outcome.pushed == 0
+        assert outcome.pending == len(said(tmp_path))
+        assert "--drain 60" in outcome.warning
+        assert "\n" not in outcome.warning
+
+    def test_a_tracker_that_cannot_start_is_a_warning(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        observer = open_observer(tmp_path, Clock())
+        observer.on_start([CONV])
+        monkeypatch.setattr(sys, "executable", str(tmp_path / "missing"))
+        tracker = TrackerProcess.start(tmp_path)
+        observer.close(RunStatus.FINISHED)
+        assert tracker.pid is None
+        assert "cannot start" in tracker.finish(5.0).warning
+
+    def test_a_tracker_outlives_its_session_only_for_moments(
+        self, tmp_path: Path, dead_uri: str
+    ) -> None:
+        """Even one that was stopped, as while a kernel is timed, when its session was killed."""
+        with session(tmp_path, dead_uri) as (killed, tracker):
+            os.kill(tracker, signal.SIGSTOP)
+            killed.kill()
+        wait_until(lambda: state(tracker) in "-Z")
+
+    def test_draining_wakes_a_tracker_that_nobody_else_will(
+        self, tmp_path: Path, dead_uri: str
+    ) -> None:
+        with session(tmp_path, dead_uri) as (killed, tracker):
+            wait_until(lambda: holds_lock(tracker, tmp_path))
+            os.kill(tracker, signal.SIGSTOP)
+            wait_until(lambda: state(tracker) == "T")
+            for child in psutil.Process(killed.pid).children():
+                if child.pid != tracker:
+                    child.kill()  # who would have woken it
+            killed.kill()
+        assert state(tracker) == "T"
+        try:
+            with draining(tmp_path):
+                wait_until(lambda: state(tracker) != "T")
+        finally:
+            os.kill(tracker, signal.SIGKILL)
+
+    def test_draining_leaves_the_tracker_of_a_living_session_stopped(
+        self, tmp_path: Path, dead_uri: str
+    ) -> None:
+        with session(tmp_path, dead_uri) as (living, tracker):
+            wait_until(lambda: holds_lock(tracker, tmp_path))
+            os.kill(tracker, signal.SIGSTOP)
+            with draining(tmp_path, for_s=1.2) as drained:
+                assert drained.wait() == 1
+            assert "another tracker" in TrackingPaths(tmp_path).log.read_text()
+            assert state(tracker) == "T"
+            living.kill()
+
+    def test_draining_by_hand_needs_a_run(self, tmp_path: Path) -> None:
+        done = subprocess.run(
+            [sys.executable, "-m", "tuner.tracking.tracker_process", str(tmp_path)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 2
+        assert done.stderr.count("\n") == 1
+
+    def test_where_nothing_is_pending_there_is_nothing_to_warn_of(self, tmp_path: Path) -> None:
+        assert drain(tmp_path / "missing", 1.0) == TrackingOutcome(pushed=0, pending=0)
+
+
+class TestUri:
+    def test_a_server_that_answers_is_fine(self) -> None:
+        assert check_uri("") == ""
+        assert check_uri("sqlite:////tmp/x.db") == ""
+
+    def test_a_server_that_is_down_is_one_line(self, dead_uri: str) -> None:
+        warning = check_uri(dead_uri)
+        assert dead_uri in warning
+        assert "\n" not in warning
+
+    def test_a_server_that_hangs_is_one_line(self, hanging_server: str) -> None:
+        assert "does not answer" in check_uri(hanging_server, timeout_s=0.2)
+
+    def test_a_plain_folder_is_told_apart(self) -> None:
+        assert "sqlite:///" in check_uri("file:///tmp/mlruns")
+        assert "sqlite:///" in check_uri("./mlruns")
+
+    @pytest.mark.parametrize("uri", ["http://[::1", "http://host:port", "http://", "frob://x"])
+    def test_what_is_no_address_is_one_line(self, uri: str) -> None:
+        warning = check_uri(uri)
+        assert uri in warning
+        assert "\n" not in warning
+
+    def test_passwords_are_not_shown(self, dead_uri: str) -> None:
+        uri = dead_uri.replace("://", "://me:secret@")
+        assert "secret" not in check_uri(uri) + open_command(Path("runs/demo"), uri)
+        assert redacted("at http://a:b@h/x") == "at http://***@h/x"
+
+    def test_one_with_a_password_is_kept_for_its_owner_alone(self, tmp_path: Path) -> None:
+        paths = TrackingPaths(tmp_path)
+        Target("http://me:secret@127.0.0.1:5000").save(paths)
+        holding = [path for path in tmp_path.rglob("*") if path.is_file()]
+        assert holding == [paths.target]
+        assert stat.S_IMODE(paths.target.stat().st_mode) == 0o600
+
+    def test_the_command_that_opens_the_page(self) -> None:
+        assert open_command(Path("runs/demo"), "") == (
+            "mlflow ui --backend-store-uri sqlite:///runs/demo/mlflow.db --port 5000"
+        )
+        assert open_command(Path("runs/demo"), "http://host:5000") == "http://host:5000"

@@ -1,0 +1,1 @@
+"""Cost models: what they learn from, how they are fitted, what they begin with."""

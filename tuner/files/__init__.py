@@ -1,0 +1,1 @@
+"""Files that survive: written whole, locked, in folders that are ours."""

@@ -1,0 +1,1 @@
+"""Child processes: started, asked, watched, ended."""

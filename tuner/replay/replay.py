@@ -1,0 +1,268 @@
+"""Tuning without machines: recorded candidates served as if they were just made and measured.
+
+A recorded space is what was once measured of a task. `ReplaySpacePool` answers drafts from it and
+`ReplayMeasurer` answers trials, both in virtual time, so that whole sessions run in a moment and
+give the same result each time. For comparing search policies, and for tests of everything that
+sits on the seams.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tuner.arrays import Features, Ints
+from tuner.candidate import Candidate, Draft
+from tuner.cost_models.base import CostModel
+from tuner.measure import Evaluated
+from tuner.record import Measurement, Provenance, Record, Status, Trial
+
+_NEIGHBOURS = 12
+_SHORTLIST = 32
+_UNGUIDED = 0.15
+_SPREAD = 1 << 20
+"""Steps between the least and the largest value of a feature: all weigh the same."""
+
+
+class VirtualClock:
+    """A clock that goes only when it is told to."""
+
+    def __init__(self, now_s: float = 0.0) -> None:
+        self.now_s = now_s
+
+    def __call__(self) -> float:
+        """Seconds since it was made."""
+        return self.now_s
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """One candidate of a recorded space, or a draft that none came of (its status is INVALID).
+
+    Attributes:
+        code_hash: of its program; empty where it was not recorded.
+        parent: key of the candidate it was recorded as a mutation of, which may be of another
+            task; None for a fresh sample.
+    """
+
+    candidate: Candidate
+    features: Features
+    measurement: Measurement
+    code_hash: str = ""
+    parent: str | None = None
+
+    @property
+    def valid(self) -> bool:
+        """Whether there is a candidate at all."""
+        return self.measurement.status is not Status.INVALID
+
+
+RecordedSpace = Mapping[str, Sequence[Recorded]]
+"""What was measured of each task, by task key."""
+
+
+class ReplayMeasurer:
+    """Delivers recorded measurements in the order in which they would end.
+
+    Each slot builds and runs one trial at a time, as long as its record says. Collecting moves
+    the clock to the next end, or by the whole timeout if nothing is in flight.
+
+    Args:
+        slots: trials at work at once.
+        clock: moved by `collect`; give it to the session too.
+    """
+
+    def __init__(self, spaces: RecordedSpace, *, slots: int, clock: VirtualClock) -> None:
+        self._recorded = {
+            (task_key, r.candidate.key): r.measurement
+            for task_key, space in spaces.items()
+            for r in space
+        }
+        self._slots = slots
+        self._clock = clock
+        self._number = 0
+        self._ends: list[tuple[float, int, Trial, Measurement]] = []
+
+    def free(self) -> int:
+        """Idle slots."""
+        return self._slots - len(self._ends)
+
+    def submit(self, trials: Sequence[Trial], cutoff_s: float | None = None) -> None:
+        """Put trials to work; one that was never recorded is INVALID."""
+        for trial in trials:
+            measurement = self._recorded.get(
+                (trial.task_key, trial.candidate.key),
+                Measurement(Status.INVALID, error="not in the recorded space"),
+            )
+            measurement = _cut(measurement, cutoff_s)
+            end_s = self._clock.now_s + measurement.build_s + measurement.run_s
+            self._number += 1
+            heapq.heappush(self._ends, (end_s, self._number, trial, measurement))
+
+    def collect(self, timeout_s: float) -> list[Record]:
+        """The next to end, if it ends within the timeout."""
+        until_s = self._clock.now_s + timeout_s
+        if not self._ends or self._ends[0][0] > until_s:
+            self._clock.now_s = until_s
+            return []
+        end_s, _, trial, measurement = heapq.heappop(self._ends)
+        self._clock.now_s = max(self._clock.now_s, end_s)
+        where = Provenance("replay", "recorded", "recorded")
+        return [Record(trial, measurement, where, 1, self._clock.now_s)]
+
+    def toolchain(self) -> str:
+        """That of recorded measurements."""
+        return "recorded"
+
+    def close(self) -> None:
+        """Drop what is in flight."""
+        self._ends.clear()
+
+
+def _cut(measurement: Measurement, cutoff_s: float | None) -> Measurement:
+    latency_s = measurement.latency_s
+    if cutoff_s is None or latency_s is None or latency_s <= cutoff_s:
+        return measurement
+    return replace(measurement, status=Status.CENSORED, samples_s=(latency_s,))
+
+
+class ReplaySpacePool:
+    """Answers drafts from recorded spaces at once.
+
+    A fresh draft is any of the recorded fresh samples. A mutation is one of the nearest to its
+    parent, by features; where the parent is of another task, one of those that were recorded as
+    its mutations, or else a fresh sample. As many mutations are refused as were when the space
+    was recorded. In a guided space, where the model looks at many settings before one is written
+    down, its favourite among some such answers is the likeliest. Which one an answer is follows
+    from the draft's seed, and but for the model's scores from integers alone, so it is the same on
+    any machine.
+
+    Args:
+        load: makes a cost model from what `use_model` is given; None scores everything 0.
+        guided: whether the space of that name is one that the model guides.
+    """
+
+    def __init__(
+        self,
+        spaces: RecordedSpace,
+        *,
+        capacity: int = 32,
+        load: Callable[[bytes], CostModel] | None = None,
+        guided: Callable[[str], bool] = lambda space: False,
+    ) -> None:
+        self._guided = guided
+        self._maps = {task_key: _Map(space) for task_key, space in spaces.items()}
+        self._capacity = capacity
+        self._load = load
+        self._model: CostModel | None = None
+        self._version = 0
+        self._waiting: list[Draft] = []
+
+    def free(self) -> int:
+        """Room left."""
+        return self._capacity - len(self._waiting)
+
+    def submit(self, drafts: Sequence[Draft]) -> None:
+        """Take drafts."""
+        self._waiting.extend(drafts)
+
+    def collect(self, timeout_s: float) -> list[Evaluated]:
+        """Answer everything that waits."""
+        drafts, self._waiting = self._waiting, []
+        weighed = [self._weighed(draft) for draft in drafts]
+        scores = self._scores([r for r, _ in weighed if r.valid])
+        return [
+            Evaluated(
+                draft,
+                recorded.candidate,
+                code_hash=recorded.code_hash,
+                score=next(scores),
+                model_version=self._version,
+                features=recorded.features,
+                chosen_from=number,
+            )
+            if recorded.valid
+            else Evaluated(draft, error=recorded.measurement.error)
+            for draft, (recorded, number) in zip(drafts, weighed, strict=True)
+        ]
+
+    def use_model(self, version: int, model: bytes) -> None:
+        """Score from now on with this model."""
+        if self._load is not None:
+            self._model, self._version = self._load(model), version
+
+    def close(self) -> None:
+        """Drop what waits."""
+        self._waiting.clear()
+
+    def _weighed(self, draft: Draft) -> tuple[Recorded, int]:
+        """The answer to a draft, and from how many it was chosen."""
+        rng = random.Random(draft.seed)
+        first, *others = self._maps[draft.task_key].choose(draft, rng)
+        if not (first.valid and self._guided(first.candidate.space)):
+            return first, 1
+        alike = [first, *(r for r in others if r.candidate.space == first.candidate.space)]
+        if self._model is None or rng.random() < _UNGUIDED:
+            return first, len(alike)
+        scores = self._model.predict(np.stack([r.features for r in alike]))
+        place = rng.random()
+        best_first = np.argsort(-scores, kind="stable")
+        return alike[int(best_first[int(len(alike) * place * place * place)])], len(alike)
+
+    def _scores(self, recorded: Sequence[Recorded]) -> Iterator[float]:
+        if self._model is None or not recorded:
+            return iter([0.0] * len(recorded))
+        scores = self._model.predict(np.stack([r.features for r in recorded]))
+        return iter([float(score) for score in scores])
+
+
+class _Map:
+    """Who is whose neighbour in one recorded space."""
+
+    def __init__(self, space: Sequence[Recorded]) -> None:
+        self._space = space
+        self._samples = [i for i, r in enumerate(space) if r.parent is None]
+        self._valid = [i for i, r in enumerate(space) if r.valid]
+        self._place = {space[i].candidate.key: place for place, i in enumerate(self._valid)}
+        self._refused = [i for i, r in enumerate(space) if r.parent is not None and not r.valid]
+        self._children: dict[str, list[int]] = {}
+        for i in self._valid:
+            if (parent := space[i].parent) is not None:
+                self._children.setdefault(parent, []).append(i)
+        self._bred = len(self._refused) + sum(len(c) for c in self._children.values())
+        self._ranks = _ranks(np.stack([space[i].features for i in self._valid]))
+        self._nearest: dict[int, list[int]] = {}
+
+    def choose(self, draft: Draft, rng: random.Random) -> list[Recorded]:
+        """The answer to a draft, then others that could have been it, valid ones."""
+        options = self._samples
+        if draft.parent is not None:
+            if self._refused and rng.randrange(self._bred) < len(self._refused):
+                return [self._space[rng.choice(self._refused)]]
+            options = self._mutations(draft.parent.key) or options
+        first = rng.choice(options)
+        others = rng.sample(options, min(_SHORTLIST, len(options)))
+        return [self._space[i] for i in (first, *others) if i == first or self._space[i].valid]
+
+    def _mutations(self, parent: str) -> list[int]:
+        place = self._place.get(parent)
+        if place is None:
+            return self._children.get(parent, [])
+        if place not in self._nearest:
+            distances = np.abs(self._ranks - self._ranks[place]).sum(axis=1)
+            order = [int(i) for i in np.argsort(distances, kind="stable") if i != place]
+            self._nearest[place] = [self._valid[i] for i in order[:_NEIGHBOURS]]
+        return self._nearest[place]
+
+
+def _ranks(features: Features) -> Ints:
+    """Each column as whole numbers from 0 to `_SPREAD` in the order of its values."""
+    ranks = np.zeros(features.shape, dtype=np.int64)
+    for column in range(features.shape[1]):
+        values, places = np.unique(features[:, column], return_inverse=True)
+        ranks[:, column] = places * _SPREAD // max(1, len(values) - 1)
+    return ranks

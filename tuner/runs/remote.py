@@ -1,0 +1,372 @@
+"""A run that lives away from this machine's disk: what is where, and the working folder here.
+
+    URL/
+      run.json              the manifest, as in a run folder
+      model.json            names and checksums of the files of the model's copy
+      model/SHA256          those files
+      segments/00000001.seg the records and all else a store knows, see `tuner.storage.segments.format`
+      lease/00000001.json   who may add segments, see `tuner.storage.segments.lease`
+      damaged/              torn segments, moved out of the way
+
+Each machine has a working folder for it, which is a run folder (`tuner.runs.folder`) whose
+`records.sqlite` is an index of the segments. It may be deleted at any time while nobody uses it:
+only logs and an MLflow database that lies in it are lost, and the latter is told everything again.
+No record is ever in there alone: the index gets it after its segment is written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import logging
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import NAMESPACE_URL, uuid5
+
+from tuner.files.atomic import put_folder
+from tuner.errors import TunerError
+from tuner.files.folder_lock import locked
+from tuner.files.machine import machine_name
+from tuner.runs.model_files import DamagedCopy, check_copy
+from tuner.files.mounts import MOUNTINFO, file_system, is_shared
+from tuner.files.own_folder import own_folder, own_folder_path
+from tuner.storage.objects.base import Place
+from tuner.storage.objects.url import open_place
+from tuner.runs.folder import Manifest, RunFolder, manifest_from_json, refuse_other_run
+from tuner.runs.lock import RunLock
+from tuner.storage.segments.index import catch_up
+from tuner.storage.segments.store import SegmentStore
+from tuner.storage.sqlite_store import SqliteStore
+from tuner.urls import check_url
+
+_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_MANIFEST = "run.json"
+_MODEL = "model.json"
+_LOCAL_STORE = "records.sqlite"
+_ARCHIVE = "model.pt2"
+"""In a model's copy of older versions, where it was PyTorch's."""
+_WORKING_S = 600.0
+"""What another process gets to bring the model here."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlace:
+    """A run in a place, and its working folder on this machine.
+
+    Attributes:
+        url: of the run, such as `s3://bucket/run1`.
+        work: everything that is of this machine only; `run` is in it.
+    """
+
+    url: str
+    work: Path
+
+    @property
+    def run(self) -> RunFolder:
+        """The working folder, called as the run is."""
+        name = self.url.rpartition("/")[2]
+        return RunFolder(self.work / (name if _PLAIN.fullmatch(name) else "run"))
+
+    @property
+    def place(self) -> Place:
+        """Where the run is."""
+        return open_place(self.url)
+
+
+def run_place(url: str, caches: Path | None = None, mountinfo: Path = MOUNTINFO) -> RunPlace:
+    """The run at a URL; nothing is opened or made.
+
+    The working folder lies on a disk of this machine, in a folder that is called after it: where
+    the cache is on a file system that several machines mount, in a temporary folder instead. One
+    that earlier versions made for all machines alike is gone on with where it is on a local disk.
+
+    Args:
+        caches: where the working folders of all such runs are; None is this user's cache folder.
+        mountinfo: what is mounted where, in the form of Linux.
+
+    Raises:
+        UsageError: the URL cannot name a run.
+        TunerError: no disk of this machine is known that could hold the working folder.
+    """
+    check_url(url)
+    url = url.rstrip("/")
+    if caches is None:
+        import platformdirs
+
+        caches = Path(platformdirs.user_cache_dir("elastic-tuner")) / "runs"
+    called = hashlib.sha256(url.encode()).hexdigest()[:16]
+    folders = _on_a_local_disk(caches, mountinfo)
+    if folders == caches and (old := RunPlace(url, caches / called)).run.manifest.exists():
+        return old
+    return RunPlace(url, folders / machine_name() / called)
+
+
+def _on_a_local_disk(caches: Path, mountinfo: Path) -> Path:
+    """The folder of working folders, or one in its place where SQLite would lose data in it."""
+    if not is_shared(kind := file_system(caches, mountinfo)):
+        return caches
+    temporary = own_folder_path() / "working"
+    if is_shared(file_system(temporary, mountinfo)):
+        raise TunerError(
+            f"{caches} is on {kind}, where SQLite loses data, and so is {temporary}: "
+            "set XDG_CACHE_HOME to a folder on a disk of this machine"
+        )
+    return temporary
+
+
+def begin(remote: RunPlace, wanted: Manifest) -> None:
+    """Make the run where there is none, and its working folder, ready for `open_run`.
+
+    Of two machines that begin the same run at the same time one makes it, and both see it.
+
+    Raises:
+        TunerError: trouble with the place or the disk, or a run of another kind is there.
+    """
+    place = remote.place
+    if place.read([_MANIFEST]).get(_MANIFEST) is None:
+        place.create(_MANIFEST, wanted.to_json().encode())
+    refuse_other_run(remote.url, _settle(remote, place), wanted)
+    try:
+        _get_model(remote, place)
+    except DamagedCopy as damaged:
+        _log.error("%s: it is put there anew", damaged.finding)
+        place.remove(_MODEL, place.read([_MODEL]).get(_MODEL, b""))
+    catch_up(place, remote.run.store)
+
+
+def fetch(remote: RunPlace, *, model: bool = False) -> Path:
+    """The working folder of a run that is there, brought up to date.
+
+    Args:
+        model: with the copy of the model, too.
+
+    Raises:
+        TunerError: there is no run, or trouble with the place or the disk.
+    """
+    place = remote.place
+    if place.read([_MANIFEST]).get(_MANIFEST) is None:
+        raise TunerError(f"there is no run at {remote.url}: it has no {_MANIFEST}")
+    _settle(remote, place)
+    if model:
+        _get_model(remote, place)
+    catch_up(place, remote.run.store)
+    return remote.run.root
+
+
+def local(run: Path | str, *, model: bool = False) -> Path:
+    """The run folder to read a run from, whether it is named by its path or by its URL.
+
+    Raises:
+        UsageError, TunerError: as `run_place` and `fetch`.
+    """
+    return run if isinstance(run, Path) else fetch(run_place(run), model=model)
+
+
+def target_of(run: Path | str) -> str | None:
+    """The target of the run that is in a folder or at a URL; None where there is none.
+
+    Raises:
+        UsageError, TunerError: the URL can name no run, trouble with the place, or it is damaged.
+    """
+    if isinstance(run, Path):
+        folder = RunFolder(run)
+        return folder.read_manifest().target if folder.manifest.exists() else None
+    remote = run_place(run)
+    text = remote.place.read([_MANIFEST]).get(_MANIFEST)
+    if text is None:
+        return None
+    where = f"{remote.url}/{_MANIFEST}"
+    return manifest_from_json(text.decode("utf-8", "replace"), where=where).target
+
+
+def open_store(run: RunFolder, url: str = "") -> SqliteStore | SegmentStore:
+    """The store of a run, to write to. One with a URL has its segments there, its index in `run`.
+
+    Raises:
+        TunerError: it cannot be opened, another process writes to it, or it is not safe there.
+    """
+    if url:
+        return SegmentStore(open_place(url), run.store)
+    refuse_network_disk(run.root)
+    return SqliteStore(run.store)
+
+
+def refuse_network_disk(folder: Path, mountinfo: Path = MOUNTINFO) -> None:
+    """Keep runs that are named by a path away from file systems that lose what SQLite writes.
+
+    Args:
+        folder: of the run; it need not be there.
+
+    Raises:
+        TunerError: it is on such a file system.
+    """
+    kind = file_system(folder, mountinfo)
+    if is_shared(kind):
+        raise TunerError(
+            f"{folder} is on {kind}, where SQLite loses data: name the run by a URL, --run "
+            f"{folder.resolve().as_uri()}, which keeps it in files that are safe there"
+        )
+
+
+def put_model(remote: RunPlace) -> None:
+    """Keep the working folder's copy of the model with the run, unless one is there.
+
+    One that holds an archive of PyTorch, as those of older versions do, gives way to one that does
+    not: such an archive is not read any more, see `spaces.frontends.model_copy`.
+
+    Raises:
+        TunerError: trouble with the place or the disk.
+    """
+    place, run = remote.place, remote.run
+    listed = place.read([_MODEL]).get(_MODEL)
+    if listed is not None and (_ARCHIVE not in _files(remote, listed) or _has_archive(run)):
+        return
+    files, folder = {}, run.model_dir
+    check_copy(folder, run.read_manifest().model_hash)
+    try:
+        for file in sorted(path for path in folder.rglob("*") if path.is_file()):
+            data = file.read_bytes()
+            files[file.relative_to(folder).as_posix()] = checksum = _checksum(data)
+            path = f"model/{checksum}"
+            if not place.create(path, data) and place.read([path]).get(path) != data:
+                place.replace(path, data)  # it was damaged there
+    except OSError as error:
+        raise TunerError(f"cannot read {folder}: {error.strerror}") from error
+    description = (json.dumps({"files": files}, indent=1) + "\n").encode()
+    if listed is None:
+        place.create(_MODEL, description)
+        return
+    place.replace(_MODEL, description)
+    for checksum in {*_files(remote, listed).values()} - {*files.values()}:
+        path = f"model/{checksum}"
+        for old in place.read([path]).values():
+            place.remove(path, old)
+
+
+def run_uuid(remote: RunPlace, manifest: Manifest) -> str:
+    """What the tracker knows the run by: the same on every machine that goes on with it."""
+    return uuid5(NAMESPACE_URL, f"{remote.url} {manifest.created_s!r}").hex
+
+
+def _settle(remote: RunPlace, place: Place) -> Manifest:
+    """Make the working folder one of the run that is in the place now; gives its manifest."""
+    if place.read([_LOCAL_STORE]):
+        raise TunerError(
+            f"{remote.url} is a run folder of a local disk: name it by its path, or use another URL"
+        )
+    run = remote.run
+    text = place.read([_MANIFEST])[_MANIFEST].decode("utf-8", "replace")
+    shared = manifest_from_json(text, where=f"{remote.url}/{_MANIFEST}")
+    if _known(run) != shared:
+        with _working(remote), RunLock(run.lock):
+            if _known(run) != shared:
+                _empty(run)  # of a run that was at this URL before
+                run.write_manifest(shared)
+    return shared
+
+
+@contextlib.contextmanager
+def _working(remote: RunPlace) -> Iterator[None]:
+    """The working folder, made if it is missing, and nobody else who changes what it is of."""
+    if remote.work.is_relative_to(own_folder_path()):
+        own_folder()
+    try:
+        remote.run.root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise TunerError(f"cannot make {remote.run.root}: {error.strerror}") from error
+    with locked(remote.work, wait_s=_WORKING_S):
+        yield
+
+
+def _empty(run: RunFolder) -> None:
+    """Remove all that a run folder holds, for the holder of its lock, which stays."""
+    try:
+        for path in run.root.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            elif path != run.lock:
+                path.unlink()
+    except OSError as error:
+        raise TunerError(f"cannot make {run.root} anew: {error.strerror}") from error
+
+
+def _known(run: RunFolder) -> Manifest | None:
+    try:
+        return run.read_manifest()
+    except TunerError:
+        return None
+
+
+def _get_model(remote: RunPlace, place: Place) -> None:
+    """Bring the copy of the model here, whole or not at all, if the place has one.
+
+    Raises:
+        DamagedCopy: what the place has is not what was copied.
+    """
+    run = remote.run
+    listed = place.read([_MODEL]).get(_MODEL)
+    if listed is None:
+        return
+    files = _files(remote, listed)
+    if _has_model(run, files):
+        return
+    partial = run.model_dir.with_name("model.fetched")
+    with _working(remote):
+        if _has_model(run, files):
+            return  # another one brought it meanwhile
+        try:
+            shutil.rmtree(partial, ignore_errors=True)
+            for name, checksum in files.items():
+                data = place.read([f"model/{checksum}"]).get(f"model/{checksum}", b"")
+                if _checksum(data) != checksum:
+                    raise DamagedCopy(remote.url, f"model/{checksum} is missing or damaged")
+                (partial / name).parent.mkdir(parents=True, exist_ok=True)
+                (partial / name).write_bytes(data)
+            check_copy(partial, run.read_manifest().model_hash, where=remote.url)
+            if run.model_dir.exists():
+                shutil.rmtree(run.model_dir)  # damaged here
+            put_folder(partial, run.model_dir)
+        except OSError as error:
+            raise TunerError(f"cannot write {partial}: {error.strerror}") from error
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+
+
+def _has_model(run: RunFolder, files: Mapping[str, str]) -> bool:
+    """Whether a copy of the model is here that is whole, and no older than one of these files."""
+    if not run.model_dir.exists() or (_has_archive(run) and _ARCHIVE not in files):
+        return False
+    try:
+        check_copy(run.model_dir, run.read_manifest().model_hash)
+    except DamagedCopy as damaged:
+        _log.error("%s: it is fetched anew", damaged.finding)
+        return False
+    return True
+
+
+def _has_archive(run: RunFolder) -> bool:
+    return (run.model_dir / _ARCHIVE).exists()
+
+
+def _files(remote: RunPlace, listed: bytes) -> Mapping[str, str]:
+    """Checksums of the model's files by name; none of them leads out of its folder."""
+    try:
+        files = json.loads(listed)["files"]
+        if not all(
+            isinstance(checksum, str) and ".." not in Path(name).parts and not Path(name).anchor
+            for name, checksum in files.items()
+        ):
+            raise ValueError("a name that is none")
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise TunerError(f"{remote.url}/{_MODEL} is damaged: {error}") from error
+    return {str(name): str(checksum) for name, checksum in files.items()}
+
+
+def _checksum(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

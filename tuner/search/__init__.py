@@ -1,0 +1,1 @@
+"""Search policies: which candidates to try next."""

@@ -1,0 +1,199 @@
+"""Which pair of a kernel and a shape is measured next.
+
+A pair is worth what its kernel is expected to save, weighted over all shapes, beyond the best set
+of kernels known so far (the marginal gain; DietCode takes the kernel's best shape alone), for what
+it takes to have it. Predictions are taken at the hopeful end of their error, so what is uncertain
+is tried, and what a kernel is on one shape decides whether it is measured on others. Weights packed
+ahead tie kernels together: of each layout a set is kept, and the layout of the most hopeful set
+gets the next pair.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tuner.arrays import Floats
+from tuner.search.dynamic.expected_improvement import saved, spared
+from tuner.search.dynamic.kernel_table import Kernels
+from tuner.search.dynamic.retiming import LEAST
+from tuner.search.dynamic.subset_selection import select, select_each
+
+_BASE_S, _RUNS = 0.05, 5.0
+"""What a trial takes: so long, and so many runs of the kernel."""
+_BUILD_S, _AT_ONCE = 0.3, 2
+"""What a build takes before one was seen, and how many are made at once."""
+
+_LOOKS, _NEARLY = 4, 1.25
+"""Kernels of a space that are tried, each on a shape of its own, whatever was learned, where their
+estimates come so near the best of all."""
+
+Pair = tuple[int, int]
+"""Numbers of a kernel and of a shape."""
+
+
+@dataclass(slots=True)
+class Prospects:
+    """What the next pair is chosen from.
+
+    Attributes:
+        kernels: all that were looked at.
+        anchors: the shapes that are measured, by number.
+        weights: of these shapes.
+        most: kernels in the set that is looked for.
+        hope: standard deviations by which predictions are taken to be too high.
+        pool: kernels of which no pair was proposed.
+        building: those of which the first pair was, and has no record yet.
+        proposed: pairs that need not be proposed again.
+        builds_s: what builds took.
+    """
+
+    kernels: Kernels
+    anchors: list[int]
+    weights: Floats
+    most: int
+    hope: float
+    pool: list[int] = field(default_factory=list)
+    building: set[int] = field(default_factory=set)
+    proposed: set[Pair] = field(default_factory=set)
+    builds_s: list[float] = field(default_factory=list)
+
+    def next_pair(self) -> Pair | None:
+        """The pair of the largest expected gain; None where none is expected."""
+        measured = self.kernels.measured
+        numbers = [*measured, *self.pool]
+        if not numbers:
+            return None
+        if (hedge := self._hedge()) is not None:
+            return hedge
+        latencies_s, spreads = self.kernels.forecast(numbers, self.anchors)
+        hopeful = self._hopeful(latencies_s, spreads)
+        layouts = [self.kernels[n].layout for n in numbers]
+        goals = select_each(hopeful, self.weights, self.most, layouts)
+        for group in sorted(goals, key=lambda group: goals[group].loss):
+            rows = [row for row, layout in enumerate(layouts) if layout == group]
+            mine = [numbers[row] for row in rows]
+            gains = self._gains(mine, latencies_s[rows], spreads[rows], group)
+            efforts = np.sqrt(_BASE_S + _RUNS * latencies_s[rows])
+            for wanted in self._wanted(gains):
+                pair = self._pick(mine, wanted, efforts)
+                if pair is not None:
+                    return pair
+        return None
+
+    def take(self, pair: Pair) -> bool:
+        """Propose a pair; whether its kernel comes out of the pool and is to be built."""
+        number, _ = pair
+        self.proposed.add(pair)
+        if number not in self.pool:
+            return False
+        self.pool.remove(number)
+        self.building.add(number)
+        return True
+
+    def settle(self, number: int, place: int | None, build_s: float) -> None:
+        """Take in that a kernel was built, and measured on a shape."""
+        if build_s:
+            self.builds_s.append(build_s)
+        self.building.discard(number)
+        if number in self.pool:
+            self.pool.remove(number)
+        if place is not None:
+            self.proposed.add((number, place))
+
+    def drop_worst(self, number: int) -> None:
+        """Drop so many of the pool: those that seem farthest from the best of it on every shape."""
+        hopeful = self._hopeful(*self.kernels.forecast(self.pool, self.anchors))
+        worth = (hopeful / hopeful.min(axis=0)).min(axis=1)
+        worst = np.argsort(-worth, kind="stable")[:number].tolist()
+        self.kernels.drop(self.pool[row] for row in worst)
+        self.pool = [kernel for row, kernel in enumerate(self.pool) if row not in worst]
+
+    def _wanted(self, gains: Floats) -> list[Floats]:
+        """Gains that the next pair is to be chosen by, and those where there is none by these: of
+        all shapes, and every other time first of the one that was looked at least for its weight,
+        among those where there is something to gain. Kernels that seem good for many shapes would
+        otherwise come first for ever, and what one shape needs alone would not be found."""
+        promising = gains.max(axis=0) > LEAST * self.weights
+        if len(self.proposed) % 2 == 0 or not promising.any():
+            return [gains]
+        looks = Counter(place for _, place in self.proposed)
+        seen = np.array([looks[place] + 1 for place in self.anchors]) / self.weights
+        least = np.where(promising, seen, np.inf).argmin()
+        return [gains * (np.arange(len(seen)) == least), gains]
+
+    def _hedge(self) -> Pair | None:
+        """The pair of the least estimate, for its shape, of a space that nothing was tried of, or
+        little of what its estimates promise: they may be wrong about all kernels of a space, and
+        one trial of it may have been where it is worst, or of a bad kernel. So each has a kernel
+        and a shape that were not tried, and a layout that was not tried either if there is one:
+        once a set of one is known, a single kernel of another gains nothing."""
+        known = [self.kernels[n] for n in {n for n, _ in self.proposed}]
+        if not known or not self.pool:
+            return None
+        waiting = [self.kernels[number] for number in self.pool]
+        looks = Counter(kernel.candidate.space for kernel in known)
+        unknown = any(looks[kernel.candidate.space] == 0 for kernel in waiting)
+        most, limit = (0, np.inf) if unknown else (_LOOKS - 1, _NEARLY)
+        estimates_s = self.kernels.estimates_s([*self.kernels.measured, *self.pool], self.anchors)
+        lost = estimates_s[-len(self.pool) :] / estimates_s.min(axis=0)
+        tried = {(self.kernels[n].candidate.space, place) for n, place in self.proposed}
+        for row, kernel in enumerate(waiting):
+            space = kernel.candidate.space
+            new = [(space, place) not in tried for place in self.anchors]
+            lost[row, ~((looks[space] <= most) & (lost[row] <= limit) & new)] = np.inf
+        layouts = {kernel.layout for kernel in known}
+        strange = np.array([kernel.layout not in layouts for kernel in waiting])
+        if np.isfinite(lost[strange]).any():
+            lost[~strange] = np.inf
+        row, column = np.unravel_index(lost.argmin(), lost.shape)
+        return (self.pool[row], self.anchors[column]) if np.isfinite(lost[row, column]) else None
+
+    def _pick(self, numbers: Sequence[int], gains: Floats, efforts: Floats) -> Pair | None:
+        """The kernel that gains most for what it takes to have it, of those with a shape left to
+        measure, on the shape where most of the gain is, for what it takes to measure."""
+        built = np.array([number not in self.pool for number in numbers])
+        build_s = float(np.median(self.builds_s)) if self.builds_s else _BUILD_S
+        efforts_s = _BASE_S + np.where(built, 0.0, build_s / _AT_ONCE)
+        worth = gains.sum(axis=1) / efforts_s
+        for row in np.argsort(-worth, kind="stable"):
+            number = numbers[int(row)]
+            if number in self.building:
+                continue
+            left = [
+                (float(gains[row, column] / efforts[row, column]), -column)
+                for column, place in enumerate(self.anchors)
+                if (number, place) not in self.proposed
+            ]
+            if left and max(left)[0] > 0.0:
+                return number, self.anchors[-max(left)[1]]
+        return None
+
+    def _hopeful(self, latencies_s: Floats, spreads: Floats) -> Floats:
+        """The hopeful end of forecasts."""
+        return np.asarray(latencies_s * np.exp(-self.hope * spreads))
+
+    def _gains(
+        self, numbers: Sequence[int], latencies_s: Floats, spreads: Floats, layout: str
+    ) -> Floats:
+        """What to know of each pair is worth, weighted: a kernel that may be faster than what
+        serves a shape by what it would save, the one that serves it by what would be lost with it
+        if it is slower than it seems."""
+        known = self.kernels.measured
+        mine = [n for n in known if self.kernels[n].layout == layout] or known
+        if not mine:
+            return self.weights * saved(latencies_s, spreads, np.full(len(self.anchors), np.inf))
+        times_s = self.kernels.latencies_s(mine, self.anchors)
+        chosen = np.array(select(times_s, self.weights, self.most).kernels)
+        serving = chosen[times_s[chosen].argmin(axis=0)]
+        shapes = np.arange(len(self.anchors))
+        now_s = times_s[serving, shapes]
+        times_s[serving, shapes] = np.inf
+        next_s = times_s.min(axis=0)
+        serves = np.asarray(numbers)[:, None] == np.asarray(mine)[serving]
+        faster = saved(latencies_s, spreads, now_s)
+        slower = spared(latencies_s, spreads, next_s) / now_s
+        return np.asarray(self.weights * np.where(serves, slower, faster))

@@ -1,0 +1,253 @@
+"""What is known of the micro-kernels of one task: their estimates, and times on some shapes."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tuner.arrays import Floats, Ints
+from tuner.candidate import Candidate
+from tuner.generations import generation_of, is_of
+from tuner.measure import Evaluated, OnShapes
+from tuner.record import Record, Status
+from tuner.search.dynamic.gaussian_process import Residuals
+from tuner.task import Instance, Shapes
+
+_UNKNOWN = 0.5
+"""Standard deviation of an estimate's error before anything was measured."""
+_HOPELESS_S = 1e3
+"""What a kernel takes on a shape that it has no estimate for."""
+_MOST_LEARNED = 400
+"""Pairs that predictions are made from; the latest, where there are more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A candidate that serves every shape.
+
+    Attributes:
+        features: of its setting, alike for alike kernels; the same columns for all of a task.
+        on_shapes: what is foretold of it on each shape of the task; those of another layout
+            cannot be in one set with it.
+        padding: share of its tiles that lies beyond a shape, be it computed or guarded off, for
+            each shape; empty where its template knows of none.
+        work: of each shape, without padding, in any unit; empty likewise.
+    """
+
+    candidate: Candidate
+    features: tuple[float, ...]
+    on_shapes: OnShapes
+    padding: tuple[float, ...] = ()
+    work: tuple[float, ...] = ()
+
+    @property
+    def costs_s(self) -> tuple[float, ...]:
+        """Analytic latency for each shape."""
+        return self.on_shapes.costs_s
+
+    @property
+    def layout(self) -> str:
+        """Of what is packed ahead."""
+        return self.on_shapes.layout
+
+
+def kernel_of(answer: Evaluated) -> Kernel | None:
+    """The kernel that an evaluated draft gave; None where it is none."""
+    if answer.candidate is None or answer.on_shapes is None:
+        return None
+    features = () if answer.features is None else tuple(map(float, answer.features))
+    return Kernel(answer.candidate, features, answer.on_shapes)
+
+
+class Kernels:
+    """Kernels by number, and what was measured of them. Grows; forgets nothing but failures.
+
+    Args:
+        fastest: whether a pair's time is its fastest sample instead of the median. What else a
+            machine does only ever makes samples slower, and a search takes few: measured again,
+            its fastest ones came out within 4 to 6 % where medians did within 7 to 9 %. What is
+            told to users is medians.
+    """
+
+    def __init__(self, shapes: Shapes, *, fastest: bool = False) -> None:
+        self._fastest = fastest
+        self.instances: tuple[Instance, ...] = tuple(instance for instance, _ in shapes)
+        self.weights = np.array([weight for _, weight in shapes], dtype=np.float64)
+        self._places = {instance: i for i, instance in enumerate(self.instances)}
+        self._values = np.array(
+            [[value for _, value in i] for i in self.instances], dtype=np.float64
+        )
+        self._kernels: list[Kernel] = []
+        self._numbers: dict[str, int] = {}
+        self._times_s: dict[tuple[int, int], float] = {}
+        self._rungs: dict[tuple[int, int], int] = {}
+        self._failed: set[int] = set()
+        self._dropped: set[int] = set()
+        self._rows: dict[int, int] = {}
+        self._residuals: Residuals | None = None
+
+    def __len__(self) -> int:
+        return len(self._kernels)
+
+    def __getitem__(self, number: int) -> Kernel:
+        return self._kernels[number]
+
+    def number(self, candidate: Candidate) -> int | None:
+        """The number of a candidate; None where it is not known."""
+        return self._numbers.get(candidate.key)
+
+    def place(self, instance: Instance) -> int | None:
+        """The number of a shape; None where the task has no such shape."""
+        return self._places.get(instance)
+
+    def add(self, kernel: Kernel) -> int:
+        """Take a kernel in; its number."""
+        key = kernel.candidate.key
+        if key not in self._numbers:
+            self._numbers[key] = len(self._kernels)
+            self._kernels.append(kernel)
+            self._residuals = None
+        return self._numbers[key]
+
+    def of_measured(self) -> Kernels:
+        """What is known from measurements alone, whatever else was looked at."""
+        table = copy.copy(self)
+        table._dropped = set(range(len(self))) - {number for number, _ in self._times_s}
+        table._residuals = None
+        return table
+
+    def drop(self, numbers: Iterable[int]) -> None:
+        """Ask nothing more about kernels that were never measured."""
+        self._dropped.update(numbers)
+
+    def observe(self, record: Record) -> None:
+        """Take a record of a known kernel in. Times of a higher rung replace those of a lower."""
+        number = self.number(record.trial.candidate)
+        place = self.place(record.trial.instance)
+        if number is None or place is None or record.measurement.status is Status.LOST:
+            return
+        seconds = record.latency_s
+        censored = record.measurement.status is Status.CENSORED
+        if censored or (seconds is not None and self._fastest):
+            seconds = min(record.measurement.samples_s, default=math.inf)
+        if seconds is None or not math.isfinite(seconds):
+            self._failed.add(number)
+            return
+        pair, rung = (number, place), record.trial.rung
+        if rung < self._rungs.get(pair, 0):
+            return
+        if self._rungs.get(pair) and is_of(self._rungs[pair], generation_of(rung)):
+            seconds = min(seconds, self._times_s[pair])
+        self._times_s[pair], self._rungs[pair] = seconds, rung
+        if not rung or number in self._dropped:
+            # Finalists are known well: learning anew takes the cores that they are timed on.
+            self._residuals = None
+        self._dropped.discard(number)
+
+    def time_s(self, number: int, place: int) -> float | None:
+        """What was measured of a pair."""
+        return self._times_s.get((number, place))
+
+    def retimed_s(self, number: int, place: int) -> float | None:
+        """What was measured of a pair among the finalists."""
+        return self.time_s(number, place) if self._rungs.get((number, place)) else None
+
+    @property
+    def measured(self) -> list[int]:
+        """Kernels with at least one time and no failure, in order."""
+        return sorted({number for number, _ in self._times_s} - self._failed)
+
+    @property
+    def pairs(self) -> int:
+        """Pairs of a kernel and a shape with a time."""
+        return len(self._times_s)
+
+    def failed(self, number: int) -> bool:
+        """Whether it gave no time, or a wrong result, on any shape."""
+        return number in self._failed
+
+    def estimates_s(self, numbers: Sequence[int], places: Sequence[int]) -> Floats:
+        """Kernels by shapes: the analytic estimates, whatever was measured."""
+        if not len(numbers):
+            return np.zeros((0, len(places)))
+        costs = np.array([self._kernels[n].costs_s for n in numbers], dtype=np.float64)
+        return np.minimum(costs[:, list(places)], _HOPELESS_S)
+
+    def latencies_s(self, numbers: Sequence[int], places: Sequence[int]) -> Floats:
+        """Kernels by shapes: what was measured, and elsewhere what is predicted."""
+        costs = self.estimates_s(numbers, places)
+        if self._times_s and len(numbers):
+            learned = self._learned()
+            costs = costs * np.exp(learned.means(*self._grid(numbers, places))).reshape(costs.shape)
+        for row, column, known_s in self._known(numbers, places):
+            costs[row, column] = known_s
+        return costs
+
+    def fastest_s(self, places: Sequence[int]) -> Floats:
+        """The best time that each shape was measured with; infinite where it was not."""
+        times_s = np.full(len(places), np.inf)
+        for _, column, known_s in self._known(self.measured, places):
+            times_s[column] = min(times_s[column], known_s)
+        return times_s
+
+    def forecast(self, numbers: Sequence[int], places: Sequence[int]) -> tuple[Floats, Floats]:
+        """Latencies, kernels by shapes, and the standard deviation of their logarithms, which is
+        0 of what was measured."""
+        costs = self.estimates_s(numbers, places)
+        spreads = np.full(costs.shape, _UNKNOWN)
+        if self._times_s and len(numbers):
+            learned = self._learned()
+            mean, spread = learned.predict(*self._grid(numbers, places))
+            costs = costs * np.exp(mean).reshape(costs.shape)
+            spreads = spread.reshape(costs.shape)
+        for row, column, known_s in self._known(numbers, places):
+            costs[row, column], spreads[row, column] = known_s, 0.0
+        return costs, spreads
+
+    def _grid(self, numbers: Sequence[int], places: Sequence[int]) -> tuple[Ints, Ints]:
+        """All pairs of some kernels, as rows of what was learned, and some shapes."""
+        rows = np.array([self._rows[n] for n in numbers], dtype=np.int64)
+        shapes = np.asarray(places, dtype=np.int64)
+        return np.repeat(rows, len(shapes)), np.tile(shapes, len(rows))
+
+    def _known(
+        self, numbers: Sequence[int], places: Sequence[int]
+    ) -> Iterator[tuple[int, int, float]]:
+        for row, number in enumerate(numbers):
+            for column, place in enumerate(places):
+                known_s = self._times_s.get((number, place))
+                if known_s is not None:
+                    yield row, column, known_s
+
+    def _spaces(self, numbers: Sequence[int]) -> list[int]:
+        names = [self._kernels[n].candidate.space for n in numbers]
+        known = {name: number for number, name in enumerate(dict.fromkeys(names))}
+        return [known[name] for name in names]
+
+    def _traits(self, numbers: Sequence[int]) -> Floats:
+        """Kernels by shapes by traits, their estimates the first."""
+        costs = np.log(self.estimates_s(numbers, range(len(self.instances))))[:, :, None]
+        more = [t for n in numbers if (t := self._kernels[n].on_shapes.traits) is not None]
+        return np.concatenate([costs, np.stack(more)], axis=2) if more else costs
+
+    def _learned(self) -> Residuals:
+        if self._residuals is None:
+            known = [(n, p) for n, p in self._times_s if self._kernels[n].costs_s[p] < _HOPELESS_S]
+            pairs = known[-_MOST_LEARNED:]
+            errors = [math.log(self._times_s[n, p] / self._kernels[n].costs_s[p]) for n, p in pairs]
+            alive = [n for n in range(len(self._kernels)) if n not in self._dropped]
+            self._rows = {number: row for row, number in enumerate(alive)}
+            self._residuals = Residuals(
+                np.array([self._kernels[n].features for n in alive], dtype=np.float64),
+                self._spaces(alive),
+                self._traits(alive),
+                self._values,
+                [self._rows[n] for n, _ in pairs],
+                [p for _, p in pairs],
+                errors,
+            )
+        return self._residuals

@@ -1,0 +1,76 @@
+"""Kernels compiled for one small shape alone, beside those for any. Pure.
+
+Where a kernel takes a few microseconds, asking how long its loops are is a fifth of it: 192
+products of 5 x 5 with 5 x 64 took 4.6 us, and 3.6 with the same schedule once every length was
+known. On larger shapes nothing is gained. So the few smallest shapes get a copy of their kernel
+that knows its shape, where it is measured to be faster, side by side with the other.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+
+from tuner.candidate import Candidate, CandidateKind, closed_for, opened
+from tuner.generations import rung_of
+from tuner.kernel_set import KernelSet
+from tuner.record import Record, Status, Trial
+from tuner.task import Instance, Task
+
+_SHORT_S = 20e-6
+"""Kernels that take longer than this have nothing to gain."""
+_MOST = 2
+"""Shapes that a copy is tried for, of one task: each is a build, and code in the library."""
+_GAIN = 0.97
+"""A copy is taken where it takes at most this part of the time."""
+
+
+Copies = Mapping[tuple[str, Instance], tuple[Candidate, float]]
+"""Copies and their best times, by the key of the kernel that each is of, and its shape."""
+
+
+def closings(task: Task, chosen: KernelSet, rounds: int, generation: int = 0) -> Iterator[Trial]:
+    """Trials of copies that may pay, each next to one of the kernel that it is of.
+
+    Only for CPUs: nothing else was measured.
+
+    Args:
+        rounds: how often each is timed, above the rungs of the finalists.
+        generation: of the re-timings, see `tuner.generations`.
+    """
+    if json.loads(task.target)["kind"] != "llvm":
+        return
+    short = [s for s in chosen.shapes if s.measured and s.latency_s <= _SHORT_S]
+    short = sorted(short, key=lambda s: s.latency_s)[:_MOST]
+    for number in range(rounds + 1, 2 * rounds + 1):
+        rung = rung_of(generation, number)
+        for shape in short:
+            kernel = chosen.kernels[shape.kernel]
+            for candidate in (kernel, closed_for(kernel, shape.instance)):
+                yield Trial(task.key, candidate, shape.instance, rung)
+
+
+def closed_times(records: Iterable[Record]) -> Copies:
+    """The copies that were measured; none that ever failed."""
+    found: dict[tuple[str, Instance], tuple[Candidate, float]] = {}
+    failed: set[tuple[str, Instance]] = set()
+    for record in records:
+        copy = record.trial.candidate
+        if copy.kind is not CandidateKind.CLOSED:
+            continue
+        kernel, shape = opened(copy)
+        pair = (kernel.key, shape)
+        if record.latency_s is not None:
+            known_s = found[pair][1] if pair in found else record.latency_s
+            found[pair] = (copy, min(known_s, record.latency_s))
+        elif record.measurement.status is not Status.LOST:
+            failed.add(pair)
+    return {pair: known for pair, known in found.items() if pair not in failed}
+
+
+def pays(
+    copies: Copies, kernel: Candidate, shape: Instance, latency_s: float
+) -> tuple[Candidate, float] | None:
+    """The copy of a kernel for a shape, and its time, where it is faster than the kernel."""
+    known = copies.get((kernel.key, shape))
+    return known if known is not None and known[1] <= _GAIN * latency_s else None

@@ -1,0 +1,43 @@
+"""The search strategies a user can name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tuner.options import MAX_KERNELS
+from tuner.search.base import RandomReplay, Search, SearchMaker
+from tuner.search.dynamic.kernel_search import KernelSearch
+from tuner.search.evolution import Evolution
+from tuner.search.transfer import Seeds
+from tuner.task import Task
+
+
+def no_seeds(task: Task) -> Seeds:
+    """Nothing is known of similar tasks."""
+    return Seeds()
+
+
+def search_maker(
+    strategy: str,
+    seeds: Callable[[Task], Seeds] = no_seeds,
+    *,
+    max_kernels: int = MAX_KERNELS,
+) -> SearchMaker:
+    """The maker of a strategy by its name: `evolutionary` or `random`.
+
+    Tasks with symbolic dimensions have a search of their own.
+
+    Args:
+        seeds: what a task's search may begin with; `random` begins with nothing.
+        max_kernels: in the set that serves all shapes of a task with symbolic dimensions.
+    """
+    makers: dict[str, SearchMaker] = {
+        "evolutionary": lambda task, seed: Evolution(task, seed, seeds=seeds(task)),
+        "random": lambda task, seed: RandomReplay(task, seed),
+    }
+    static = makers[strategy]
+
+    def make(task: Task, seed: int) -> Search:
+        return KernelSearch(task, seed, max_kernels) if task.shapes else static(task, seed)
+
+    return make

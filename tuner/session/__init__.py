@@ -1,0 +1,1 @@
+"""One sitting of a run: what to propose, when to stop, whom to tell."""

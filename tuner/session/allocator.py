@@ -1,0 +1,135 @@
+"""Which task gets the next trials: a pure function of progress.
+
+The rule is Ansor's (OSDI'20, section 6.2): spend where the model's total time is expected to
+fall most for one more trial. The gradient of task i mixes what its last trials brought with what
+it could still bring,
+
+    w_i * (alpha * (g_i(t - window) - g_i(t)) / window
+           + (1 - alpha) * min(g_i / t, beta * (g_i - floor_i)))
+
+where g_i is its best latency and floor_i its operations at the best rate any task of the run has
+reached. Two rules are ours: every task gets its first trials before any gets more, the largest
+share of the model first, so none is starved, also one that never gave a valid time; and a task
+whose whole share is below a floor of gain comes after the others' first trials, gets half as
+many, and is then left alone until nothing else is left. Its share grows as the others shrink.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from tuner.session.progress import TaskProgress
+
+ALPHA = 0.3
+BETA = 2.0
+WINDOW = 12
+
+
+@dataclass(frozen=True, slots=True)
+class TaskView:
+    """What the allocator sees of a task.
+
+    Attributes:
+        trials: spent and in flight.
+        best_s: best latency so far; None before the first valid one.
+        history: best latency after each counted trial.
+        open: whether the search still has something to propose.
+    """
+
+    key: str
+    weight: float
+    flops: float
+    trials: int
+    best_s: float | None
+    history: Sequence[float | None]
+    open: bool = True
+
+
+def view(progress: TaskProgress, *, in_flight: int, is_open: bool) -> TaskView:
+    """The allocator's view of a task's progress."""
+    return TaskView(
+        key=progress.task.key,
+        weight=progress.task.weight,
+        flops=progress.task.flops,
+        trials=progress.spent + in_flight,
+        best_s=progress.so_far_s,
+        history=progress.history,
+        open=is_open,
+    )
+
+
+Place = tuple[int, float, float]
+"""Where a task stands: who has the smallest is served next."""
+
+
+def priorities(views: Iterable[TaskView], *, first_trials: int, gain_floor: float) -> list[str]:
+    """Keys of the open tasks, the one to serve next first.
+
+    Args:
+        first_trials: what every task gets before any gets more.
+        gain_floor: share of the model's time below which a task is left alone.
+    """
+    rule = _Rule(list(views), first_trials, gain_floor)
+    return [v.key for v in sorted(rule.open, key=rule.place)]
+
+
+class Turns:
+    """Whose turn it is, while trials are given out one by one; see `priorities`.
+
+    A trial that is given out changes the place of its own task and of no other, so all of them are
+    looked at once and not for each trial.
+    """
+
+    def __init__(self, views: Iterable[TaskView], *, first_trials: int, gain_floor: float) -> None:
+        self._rule = _Rule(list(views), first_trials, gain_floor)
+        self._heap = [(self._rule.place(v), i, v) for i, v in enumerate(self._rule.open)]
+        heapq.heapify(self._heap)
+
+    @property
+    def first(self) -> str | None:
+        """Key of the task to serve next; None where there is none."""
+        return self._heap[0][2].key if self._heap else None
+
+    def served(self) -> None:
+        """The first was given a trial."""
+        _, i, v = self._heap[0]
+        v = replace(v, trials=v.trials + 1)
+        heapq.heapreplace(self._heap, (self._rule.place(v), i, v))
+
+    def passed(self) -> None:
+        """The first has nothing to propose for now."""
+        heapq.heappop(self._heap)
+
+
+class _Rule:
+    """The rule, with what it takes from all tasks together."""
+
+    def __init__(self, views: Sequence[TaskView], first_trials: int, gain_floor: float) -> None:
+        known = [v for v in views if v.best_s is not None]
+        self.open = [v for v in views if v.open]
+        self._total_s = sum(v.weight * (v.best_s or 0.0) for v in known)
+        self._best_rate = max((v.flops / v.best_s for v in known if v.best_s), default=0.0)
+        self._first_trials, self._gain_floor = first_trials, gain_floor
+
+    def place(self, v: TaskView) -> Place:
+        total_s = self._total_s
+        share = v.weight * (v.best_s or 0.0) / total_s if total_s else 1.0
+        if v.best_s is not None and share < self._gain_floor:
+            return (1 if v.trials < self._first_trials // 2 else 3, v.trials, -share)
+        if v.trials < self._first_trials:
+            return (0, v.trials, -share)
+        return (2, -_gradient(v, self._best_rate, total_s), 0.0)
+
+
+def _gradient(v: TaskView, best_rate: float, total_s: float) -> float:
+    """Seconds of the model's time that one more trial is expected to save."""
+    if v.best_s is None:
+        # Never valid so far: worth what the whole model is, shared by the trials it had.
+        return total_s / max(1, v.trials) ** 2
+    floor_s = v.flops / best_rate if best_rate else 0.0
+    past = v.history[-WINDOW] if len(v.history) >= WINDOW else None
+    backward = (past - v.best_s) / WINDOW if past is not None else v.best_s / max(1, v.trials)
+    forward = min(v.best_s / max(1, v.trials), BETA * max(0.0, v.best_s - floor_s))
+    return v.weight * (ALPHA * backward + (1 - ALPHA) * forward)

@@ -1,0 +1,35 @@
+"""Those who watch a session: tracking, logs, reports. They never hold it up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from tuner.cost_models.base import FittedModel
+from tuner.kernel_set import KernelSet
+from tuner.record import Record
+from tuner.session.progress import Snapshot
+from tuner.task import Task
+
+
+class Observer(Protocol):
+    """Told of everything after it is durable. Must return at once and must not raise."""
+
+    def on_start(self, tasks: Sequence[Task]) -> None:
+        """The session begins (or goes on) with these tasks."""
+
+    def on_record(self, record: Record, best_s: float | None) -> None:
+        """A record was stored; `best_s` is its task's best latency now."""
+
+    def on_model(self, fitted: FittedModel) -> None:
+        """A new cost model is in use."""
+
+    def on_snapshot(self, snapshot: Snapshot) -> None:
+        """Every few seconds."""
+
+    def on_kernels(self, task_key: str, chosen: KernelSet) -> None:
+        """The kernels of a task with symbolic dimensions were chosen, from all its records; right
+        before the end."""
+
+    def on_end(self, snapshot: Snapshot) -> None:
+        """The session is over."""

@@ -1,0 +1,400 @@
+"""The only loop: it moves work between the search, the machines, the learner and the store.
+
+No stage waits for another. A slot that is free gets a trial of the task where it is expected to
+gain most; a space worker that is free gets drafts for the tasks that need candidates next. Every
+record is durable before anyone hears of it. Elasticity needs no code here: `free()` changes as
+machines come and go.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from tuner.candidate import Candidate
+from tuner.cost_models.base import FittedModel
+from tuner.cost_models.learner import Learner
+from tuner.effort import Effort
+from tuner.generations import generation_for, is_of
+from tuner.measure import Measurer, SpacePool
+from tuner.record import Record, Status, Trial, TrialKey
+from tuner.search.base import ChoosesFinalists, SearchMaker
+from tuner.session.allocator import TaskView, Turns, priorities, view
+from tuner.session.finalists import Contention, finalists, most_retimings, schedule
+from tuner.session.observer import Observer
+from tuner.session.progress import Snapshot, gain, rows
+from tuner.session.remeasure import SecondLooks
+from tuner.session.state import Knowledge
+from tuner.shapes import measured_shapes
+from tuner.storage.base import RecordStore
+from tuner.task import Instance, Task
+from tuner.utilisation import Utilisation, idle_reasons
+
+Ended = Literal["trials", "time", "signal", "done"]
+
+_WAIT_S = 0.05
+_SNAPSHOT_S = 0.25
+_TELL_S = 2.0
+_DRAIN_S = 15.0
+_FIRST_TRIALS = 8
+_DRAFTED_TASKS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a session may spend.
+
+    Attributes:
+        trials: total of the run, earlier sessions included.
+        deadline_s: on the session's clock; finalists included.
+        finalists_s: of that, at most so much for re-timing finalists.
+    """
+
+    trials: int
+    deadline_s: float
+    finalists_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Machines:
+    """What works for a session.
+
+    Attributes:
+        utilisation: what `measurer` and `space_pool` tell of their workers; None tells nothing.
+    """
+
+    measurer: Measurer
+    space_pool: SpacePool
+    learner: Learner
+    utilisation: Utilisation | None = None
+
+
+class Session:
+    """One sitting of a run: from what the store holds to a spent budget.
+
+    Args:
+        tasks: to tune.
+        defaults: the default candidate of each task, measured before anything else.
+        store: holds earlier sessions' records, and gets each new one before anyone hears of it.
+        clock: seconds that never go back, for deadlines; `wall` is for people.
+    """
+
+    def __init__(
+        self,
+        tasks: Sequence[Task],
+        defaults: Mapping[str, Candidate],
+        *,
+        machines: Machines,
+        store: RecordStore,
+        limits: Limits,
+        effort: Effort,
+        make_search: SearchMaker,
+        seed: int,
+        observers: Sequence[Observer] = (),
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._machines = machines
+        self._store = store
+        self._limits = limits
+        self._effort = effort
+        self._observers = observers
+        self._clock = clock
+        self._wall = wall
+        self._tasks = tuple(tasks)
+        self._defaults = dict(defaults)
+        self._stop = threading.Event()
+        self._started_s = clock()
+        self._told_s = self._drawn_s = -1e9
+        self._phase = "starting"
+        self._accuracy: float | None = None
+        self._utilisation = machines.utilisation or Utilisation(clock)
+        self._in_flight: dict[TrialKey, Trial] = {}
+        self._second_looks = SecondLooks()
+        self._to_retime = most_retimings(self._tasks, effort)
+        self._session_id = store.begin_session(wall())
+        self._searches = {t.key: make_search(t, seed + self._session_id) for t in self._tasks}
+        self._known = Knowledge(self._tasks, self._defaults, self._searches, store, observers)
+        defaults_first = (self._of_default(task) for task in self._tasks)
+        self._seeds = deque(trial for trial in defaults_first if not self._known.has(trial))
+        self._snapshot = self._draw()
+
+    # What others may do from another thread.
+
+    def stop(self) -> None:
+        """End the run in order, soon."""
+        self._stop.set()
+
+    def snapshot(self) -> Snapshot:
+        """The run as it was a moment ago."""
+        return self._snapshot
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Which tasks nothing was measured of, or no more, and why."""
+        return tuple(self._known.left_out.values())
+
+    # The loop.
+
+    def run(self) -> Ended:
+        """Tune until a budget is spent, nothing is left to try, or `stop` is called."""
+        for observer in self._observers:
+            observer.on_start(self._tasks)
+        while (ended := self._ended()) is None:
+            self._take_records(self._machines.measurer.collect(_WAIT_S))
+            self._known.absorb(self._machines.space_pool.collect(0.0))
+            self._take_model()
+            self._give_trials()
+            self._give_drafts()
+            self._account()
+            self._tell()
+        self._drain()
+        if ended != "signal":
+            self._retime_finalists()
+        if self._stop.is_set():
+            ended = "signal"
+        self._phase = "done"
+        self._known.choose_kernels()
+        self._tell(ended=True)
+        self._store.end_session(self._session_id, self._wall(), ended)
+        return ended
+
+    def _ended(self) -> Ended | None:
+        if self._stop.is_set():
+            return "signal"
+        if self._clock() >= self._limits.deadline_s - self._limits.finalists_s:
+            return "time"
+        if self._in_flight:
+            return None
+        if self._known.spent >= self._limits.trials:
+            return "trials"
+        if not self._seeds and self._known.exhausted:
+            return "done"
+        return None
+
+    def _give_trials(self) -> None:
+        """Fill free slots: default schedules first, then where most is to be gained."""
+        measurer = self._machines.measurer
+        while self._seeds and measurer.free() > 0 and self._budget_left() > 0:
+            self._submit(self._seeds.popleft(), cutoff_s=None)
+        if self._seeds:
+            return
+        self._phase = "search"
+        views, floor = self._views(), self._effort.gain_floor
+        turns = Turns(views, first_trials=_FIRST_TRIALS, gain_floor=floor)
+        while measurer.free() > 0 and self._budget_left() > 0:
+            if (trial := self._next(turns)) is None:
+                return
+            self._submit(trial, cutoff_s=self._cutoff_s(trial))
+
+    def _next(self, turns: Turns) -> Trial | None:
+        """The trial to measure next; None where no task has one."""
+        while (task_key := turns.first) is not None:
+            proposed = self._searches[task_key].propose(1)
+            if not proposed:
+                turns.passed()
+            elif not self._known.has(proposed[0]) and proposed[0].key not in self._in_flight:
+                turns.served()
+                return proposed[0]
+        return None
+
+    def _give_drafts(self) -> None:
+        """Order candidates for the tasks that come next."""
+        pool = self._machines.space_pool
+        served = 0
+        views, floor = self._views(), self._effort.gain_floor
+        for task_key in priorities(views, first_trials=_FIRST_TRIALS, gain_floor=floor):
+            if served >= _DRAFTED_TASKS or pool.free() <= 0:
+                return
+            drafts = self._searches[task_key].drafts(pool.free())
+            if drafts:
+                pool.submit(drafts)
+                served += 1
+
+    def _views(self) -> Iterator[TaskView]:
+        flying = Counter(key.task_key for key in self._in_flight)
+        for key, p in self._known.progress.items():
+            yield view(p, in_flight=flying[key], is_open=self._known.is_open(key))
+
+    def _cutoff_s(self, trial: Trial) -> float | None:
+        best_s = self._known.progress[trial.task_key].bests.get(trial.instance)
+        return self._effort.timing.cutoff_s(best_s)
+
+    def _submit(self, trial: Trial, *, cutoff_s: float | None) -> None:
+        self._in_flight[trial.key] = trial
+        self._machines.measurer.submit([trial], cutoff_s)
+
+    def _take_records(self, records: Sequence[Record]) -> list[Record]:
+        """Keep records, then tell of them; each trial's first answer is the one that counts. Gives
+        those that did."""
+        checked = [r for r in records if not self._leaves_out(r)]
+        settled = [self._second_looks.settle(r) for r in checked if not self._again(r)]
+        return self._known.keep(settled)
+
+    def _leaves_out(self, record: Record) -> bool:
+        """Whether a trial, and so its task, came to nothing that could be kept."""
+        if record.measurement.status is not Status.UNCHECKED:
+            return False
+        self._in_flight.pop(record.trial.key, None)
+        self._known.leave_out(record)
+        return True
+
+    def _again(self, record: Record) -> bool:
+        """Whether a trial that came in is measured once more."""
+        trial = record.trial
+        self._in_flight.pop(trial.key, None)
+        if self._phase not in ("search", "finalists") or not self._known.doubts(record):
+            return False
+        if not self._second_looks.begin(record):
+            return False
+        self._submit(trial, cutoff_s=None if trial.rung else self._cutoff_s(trial))
+        return True
+
+    def _take_model(self) -> None:
+        learner = self._machines.learner
+        learner.offer(self._known.dataset)
+        fitted = learner.poll()
+        if fitted is not None:
+            self._use(fitted)
+
+    def _use(self, fitted: FittedModel) -> None:
+        self._machines.space_pool.use_model(fitted.version, fitted.model)
+        if fitted.pairwise_accuracy is not None:
+            self._accuracy = fitted.pairwise_accuracy
+        for observer in self._observers:
+            observer.on_model(fitted)
+
+    # The end.
+
+    def _drain(self) -> None:
+        """Wait for what is in flight, but not for ever."""
+        self._phase = "ending"
+        self._account()
+        until_s = min(self._clock() + _DRAIN_S, self._limits.deadline_s)
+        if self._stop.is_set():
+            until_s = self._clock() + _DRAIN_S / 3
+        while self._in_flight and self._clock() < until_s:
+            self._take_records(self._machines.measurer.collect(_WAIT_S))
+            self._tell()
+        self._known.keep(self._second_looks.left())
+
+    def _retime_finalists(self) -> None:
+        """Time each task's best candidates again, interleaved, while time is left."""
+        self._phase = "finalists"
+        self._account()
+        until_s = min(self._limits.deadline_s, self._clock() + self._limits.finalists_s)
+        chosen = [(p, self._finalists(key)) for key, p in self._known.checked()]
+        toolchain = self._toolchain(until_s) if chosen else ""
+        new = generation_for(self._store.scan(min_rung=1), toolchain)
+        known = (r for key in self._searches for r in self._store.scan(key))
+        contention = Contention(r for r in known if is_of(r.trial.rung, new))
+        rounds = schedule(chosen, self._effort.rounds_of, self._known.has, new)
+        self._retime(rounds, contention, until_s)
+        # Each time may change who is chosen for which shape; a pair that is must have been timed.
+        while left := tuple(schedule(self._known.serving(), lambda _: 1, self._known.has, new)):
+            if self._stop.is_set() or self._clock() >= until_s:
+                return
+            self._retime(left, contention, until_s)
+        self._retime(self._known.closings(self._effort.shape_rounds, new), contention, until_s)
+
+    def _toolchain(self, until_s: float) -> str:
+        """What finalists are compiled with now; empty where no machine said so in time."""
+        while (told := self._machines.measurer.toolchain()) is None:
+            if self._stop.is_set() or self._clock() >= until_s:
+                return ""
+            self._take_records(self._machines.measurer.collect(_WAIT_S))
+        return told
+
+    def _retime(self, trials: Iterable[Trial], contention: Contention, until_s: float) -> None:
+        """Time finalists again in order, but for those that are out of contention by then."""
+        queue = deque(trials)
+        while (queue or self._in_flight) and not self._stop.is_set() and self._clock() < until_s:
+            while queue and self._machines.measurer.free() > 0:
+                trial = queue.popleft()
+                if contention.holds(trial) and trial.task_key not in self._known.left_out:
+                    self._submit(trial, cutoff_s=None)
+            self._to_retime = len(queue)
+            for record in self._take_records(self._machines.measurer.collect(_WAIT_S)):
+                contention.observe(record)
+            self._account()
+            self._tell()
+        for record in self._known.keep(self._second_looks.left()):
+            contention.observe(record)
+
+    def _finalists(self, task_key: str) -> list[tuple[Candidate, Instance]]:
+        """Who is timed again of one task, and on which shapes."""
+        search = self._searches[task_key]
+        if isinstance(search, ChoosesFinalists):
+            return search.finalists()
+        found = finalists(
+            self._known.progress[task_key],
+            self._store.best(task_key, self._effort.finalists + 1),
+            self._defaults.get(task_key),
+            self._effort.finalists,
+        )
+        return [(candidate, ()) for candidate in found]
+
+    def _of_default(self, task: Task) -> Trial:
+        """The trial of a task's default schedule; of many shapes, on the one in the middle of
+        those that are measured, of two on the first."""
+        measured = measured_shapes(task.shapes)
+        instance = measured[(len(measured) - 1) // 2][0] if measured else ()
+        return Trial(task.key, self._defaults[task.key], instance)
+
+    def _budget_left(self) -> int:
+        return self._limits.trials - self._known.spent - len(self._in_flight)
+
+    def _trials_left(self) -> int:
+        if self._phase == "done":
+            return 0
+        searches = self._phase in ("starting", "search")
+        unspent = self._limits.trials - self._known.spent if searches else 0
+        return max(unspent, len(self._in_flight)) + self._to_retime
+
+    def _account(self) -> None:
+        """Say why workers without a job have none."""
+        reasons = idle_reasons(
+            self._phase,
+            in_flight=len(self._in_flight),
+            free=self._machines.measurer.free(),
+            budget_left=self._budget_left(),
+        )
+        self._utilisation.idle_because(reasons)
+
+    def _tell(self, *, ended: bool = False) -> None:
+        now_s = self._clock()
+        if ended or now_s - self._drawn_s >= _SNAPSHOT_S:
+            self._drawn_s = now_s
+            self._snapshot = self._draw()
+        if ended or now_s - self._told_s >= _TELL_S:
+            self._told_s = now_s
+            self._store.heartbeat(self._session_id, self._wall(), self._snapshot.utilisation)
+            for observer in self._observers:
+                (observer.on_end if ended else observer.on_snapshot)(self._snapshot)
+
+    def _draw(self) -> Snapshot:
+        elapsed_s = self._clock() - self._started_s
+        statuses: Counter[str] = Counter()
+        tasks = rows(self._known.progress.values(), self._known.chosen_s)
+        for p in self._known.progress.values():
+            statuses.update({str(s): n for s, n in p.statuses.items()})
+        return Snapshot(
+            phase=self._phase,
+            elapsed_s=elapsed_s,
+            time_budget_s=self._limits.deadline_s - self._started_s,
+            trials=self._known.spent,
+            trials_budget=self._limits.trials,
+            trials_per_s=self._known.new_records / elapsed_s if elapsed_s > 0 else 0.0,
+            statuses=dict(statuses),
+            tasks=tasks,
+            gain=gain(tasks),
+            pairwise_accuracy=self._accuracy,
+            estimate_accuracy=self._known.estimate_accuracy,
+            message=self._known.complaint,
+            utilisation=self._utilisation.seconds(),
+            trials_left=self._trials_left(),
+        )

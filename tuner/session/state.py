@@ -1,0 +1,236 @@
+"""What a session knows of its tasks: each record is durable first, then learned from, then told."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter, OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from tuner.arrays import Features
+from tuner.candidate import Candidate
+from tuner.cost_models.dataset import Dataset
+from tuner.kernel_set import KernelSet
+from tuner.measure import Evaluated
+from tuner.record import Record, Trial, TrialKey
+from tuner.search.base import ChoosesKernels, Doubts, Search, by_task
+from tuner.search.dynamic.specialization import closings
+from tuner.session.estimate_accuracy import EstimateQuality
+from tuner.session.observer import Observer
+from tuner.session.progress import TaskProgress, fold
+from tuner.shapes import measured_shapes
+from tuner.storage.base import RecordStore
+from tuner.task import Instance, Task
+
+_log = logging.getLogger(__name__)
+
+_ANSWERS_KEPT = 20_000
+
+
+class Knowledge:
+    """Records and answers of a run, and what searches, models and people are told of them.
+
+    Args:
+        defaults: the default candidate of each task.
+        searches: one for each task; they learn what earlier sessions left in the store at once.
+        store: gets each new record before anyone hears of it.
+
+    Attributes:
+        progress: of each task.
+        dataset: what cost models learn from.
+        new_records: how many came in.
+        spent: trials that count against the budget, those of earlier sessions too.
+        chosen_s: what the kernels take that tasks with many shapes got.
+        left_out: why nothing is measured of a task any more, by its key.
+    """
+
+    def __init__(
+        self,
+        tasks: Sequence[Task],
+        defaults: Mapping[str, Candidate],
+        searches: Mapping[str, Search],
+        store: RecordStore,
+        observers: Sequence[Observer],
+    ) -> None:
+        self.searches = searches
+        self.progress = fold(tasks, {k: c.key for k, c in defaults.items()}, ())
+        self.dataset = Dataset()
+        self.new_records = 0
+        self.spent = 0
+        self.chosen_s: dict[str, float] = {}
+        self.left_out: dict[str, str] = {}
+        self._store = store
+        self._observers = observers
+        self._seen: set[TrialKey] = set()
+        self._sets: dict[str, KernelSet | None] = {}  # of tasks with no record since
+        self._answers: OrderedDict[tuple[str, str], Evaluated] = OrderedDict()
+        self._estimates = EstimateQuality(tasks)
+        self._refusals: Counter[str] = Counter()
+        self._errors: Counter[str] = Counter()
+        self._resume()
+
+    def _resume(self) -> None:
+        """Take in what earlier sessions left in the store."""
+        features = {key: self._store.features(key) for key in self.progress}
+        for record in self._store.scan():
+            task_key = record.trial.task_key
+            if task_key in self.progress:
+                known = features[task_key].get(record.trial.candidate.key)
+                self._learn_from(record, known)
+
+    def has(self, trial: Trial) -> bool:
+        """Whether the trial has its record."""
+        return trial.key in self._seen
+
+    def doubts(self, record: Record) -> bool:
+        """Whether a record contradicts what its search expected."""
+        search = self.searches[record.trial.task_key]
+        return isinstance(search, Doubts) and search.doubts(record)
+
+    def leave_out(self, record: Record) -> None:
+        """Give up on a task of which nothing can be checked, and say so once.
+
+        The record says nothing of its candidate and is not kept: the next session asks again.
+        """
+        trial = record.trial
+        if trial.task_key in self.left_out:
+            return
+        shape = " ".join(f"{name}={size}" for name, size in trial.instance)
+        where = f", on {shape}" if shape else ""
+        said = f"task {self.progress[trial.task_key].task.name}{where} is left out: "
+        self.left_out[trial.task_key] = said + record.measurement.error
+        _log.warning("%s", self.left_out[trial.task_key])
+
+    def keep(self, records: Sequence[Record]) -> list[Record]:
+        """Keep records, then tell of them; each trial's first answer is the one that counts. Gives
+        those that did."""
+        items = [self._with_features(record) for record in records]
+        kept = self._store.append_many(items) if items else []
+        new = []
+        for (record, features), is_new in zip(items, kept, strict=True):
+            if is_new:
+                self.new_records += 1
+                self._learn_from(record, features)
+                self._tell_of(record)
+                new.append(record)
+        return new
+
+    def absorb(self, answers: Sequence[Evaluated]) -> None:
+        """Take in what became of drafts."""
+        for task_key, answered in by_task(answers).items():
+            self.searches[task_key].absorb(answered)
+            for answer in answered:
+                if answer.candidate is None:
+                    self._note_refusal(answer)
+                else:
+                    self._answers[task_key, answer.candidate.key] = answer
+        while len(self._answers) > _ANSWERS_KEPT:
+            self._answers.popitem(last=False)  # most candidates are never measured
+
+    def choose_kernels(self) -> None:
+        """Say what the kernels take that tasks with many shapes get."""
+        for task_key in self.searches:
+            if (chosen := self._kernel_set(task_key)) is not None:
+                self.chosen_s[task_key] = chosen.latency_s
+                for observer in self._observers:
+                    observer.on_kernels(task_key, chosen)
+
+    def serving(self) -> list[tuple[TaskProgress, list[tuple[Candidate, Instance]]]]:
+        """Of each task with many shapes, the kernels that were chosen, as of now, each with those
+        shapes that it is chosen for among the ones that are measured."""
+        found = []
+        for task_key, progress in self.checked():
+            if (chosen := self._kernel_set(task_key)) is not None:
+                measured = {instance for instance, _ in measured_shapes(progress.task.shapes)}
+                pairs = [(chosen.kernels[s.kernel], s.instance) for s in chosen.shapes]
+                found.append((progress, [pair for pair in pairs if pair[1] in measured]))
+        return found
+
+    def closings(self, rounds: int, generation: int = 0) -> list[Trial]:
+        """See `tuner.search.dynamic.specialization.closings`; for the kernels that were chosen, as
+        of now."""
+        found: list[Trial] = []
+        for task_key, progress in self.checked():
+            if (chosen := self._kernel_set(task_key)) is not None:
+                found.extend(closings(progress.task, chosen, rounds, generation))
+        return [trial for trial in found if not self.has(trial)]
+
+    def checked(self) -> list[tuple[str, TaskProgress]]:
+        """Tasks that more can be measured of."""
+        return [(k, p) for k, p in self.progress.items() if k not in self.left_out]
+
+    def _kernel_set(self, task_key: str) -> KernelSet | None:
+        search = self.searches[task_key]
+        if not isinstance(search, ChoosesKernels):
+            return None
+        if task_key not in self._sets:
+            self._sets[task_key] = search.kernel_set(tuple(self._store.scan(task_key)))
+        return self._sets[task_key]
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether no search has anything left to try."""
+        return not any(map(self.is_open, self.searches))
+
+    def is_open(self, task_key: str) -> bool:
+        """Whether more trials of a task may come."""
+        return task_key not in self.left_out and not self.searches[task_key].exhausted
+
+    @property
+    def estimate_accuracy(self) -> float | None:
+        """Share of pairs of candidates that the analytic estimates order right."""
+        return self._estimates.accuracy
+
+    @property
+    def complaint(self) -> str:
+        """Why nothing came of anything so far, or nothing will of some task; empty where something
+        did."""
+        if self.left_out:
+            first, *others = self.left_out.values()
+            return first + (f"; and {len(others)} more" if others else "")
+        if self._errors and all(p.so_far_s is None for p in self.progress.values()):
+            (reason, count), *_ = self._errors.most_common(1)
+            return f"no trial gave a time so far; {count} failed: {reason}"
+        if self._refusals and not self._answers and not len(self.dataset):
+            (reason, count), *_ = self._refusals.most_common(1)
+            return f"no draft was valid so far; {count} were refused: {reason}"
+        return ""
+
+    def _with_features(self, record: Record) -> tuple[Record, Features | None]:
+        """A record that has come in, with what the space pool knew of its candidate."""
+        trial = record.trial
+        answer = self._answer_for(trial)
+        if answer and answer.code_hash:
+            record = replace(record, code_hash=answer.code_hash)
+        if answer and record.latency_s is not None:
+            self._estimates.judge(answer, trial.instance, record.latency_s)
+        return record, answer.features if answer else None
+
+    def _answer_for(self, trial: Trial) -> Evaluated | None:
+        key = (trial.task_key, trial.candidate.key)
+        # A kernel for several shapes is measured more than once.
+        return self._answers.get(key) if trial.instance else self._answers.pop(key, None)
+
+    def _tell_of(self, record: Record) -> None:
+        best_s = self.progress[record.trial.task_key].best_s
+        for observer in self._observers:
+            observer.on_record(record, best_s)
+
+    def _learn_from(self, record: Record, features: Features | None) -> None:
+        self._seen.add(record.trial.key)
+        self._sets.pop(record.trial.task_key, None)
+        if record.measurement.error:
+            self._errors[record.measurement.error.splitlines()[0]] += 1
+        progress = self.progress[record.trial.task_key]
+        self.spent -= progress.spent
+        progress.observe(record)
+        self.spent += progress.spent
+        self.searches[record.trial.task_key].observe([record])
+        if features is not None and not record.trial.instance:
+            self.dataset.add(record, features)  # kernels of many shapes have a model of their own
+
+    def _note_refusal(self, answer: Evaluated) -> None:
+        """Refused drafts are ordinary; each reason is worth one line in the log."""
+        if answer.error not in self._refusals:
+            _log.info("task %s: draft refused: %s", answer.draft.task_key, answer.error)
+        self._refusals[answer.error] += 1

@@ -1,0 +1,264 @@
+"""The record store: what a run knows, in the order it learned it.
+
+Everything a run needs to go on after a restart is here: its tasks, their default candidates, one
+record for each trial, the features of the candidates, and how long it has run. The search and the
+scheduler rebuild themselves by reading it.
+
+`MemoryStore` keeps it all in memory, for tests and replay; `tuner.storage.sqlite_store` keeps it on
+disk, `tuner.storage.segments.store` on a shared path or object storage.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import numpy as np
+
+from tuner.arrays import Features
+from tuner.record import Record, Status, TrialKey
+from tuner.task import Task
+from tuner.utilisation import SlotSeconds, total
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSpan:
+    """One stretch of work on a run, from a start (or a restart) to its end.
+
+    Attributes:
+        number: counts up from 1 within a run.
+        started_s: seconds since the epoch.
+        heartbeat_s: when it was last known to live.
+        ended_s: when it ended in order; None while it runs, and for ever if it was killed.
+        reason: why it ended; empty as long as it has not.
+        utilisation: where its workers' time went, up to the last heartbeat that said so.
+    """
+
+    number: int
+    started_s: float
+    heartbeat_s: float
+    ended_s: float | None = None
+    reason: str = ""
+    utilisation: SlotSeconds = field(default_factory=dict)
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds it is known to have run; never negative, whatever the clock did."""
+        until_s = self.heartbeat_s if self.ended_s is None else self.ended_s
+        return max(0.0, until_s - self.started_s)
+
+
+class RecordStore(Protocol):
+    """Keeps a run. One process writes, any number may read.
+
+    What a method was given is durable when it returns, unless a store says otherwise of itself
+    (`tuner.storage.segments.store` does). Trouble with the disk is a `TunerError`.
+    """
+
+    def append(self, record: Record, features: Features | None = None) -> bool:
+        """Keep a record, and the features of its candidate where given.
+
+        A trial has one record: False, and nothing changes, if there is one with this trial's key.
+        """
+
+    def append_many(self, items: Sequence[tuple[Record, Features | None]]) -> list[bool]:
+        """`append` each, in order; all become durable at once or, on an error, none does."""
+
+    def scan(
+        self, task_key: str | None = None, *, candidate_key: str | None = None, min_rung: int = 0
+    ) -> Iterator[Record]:
+        """The records stored when it is called, in the order they were appended.
+
+        Args:
+            task_key: only this task's.
+            candidate_key: only this candidate's.
+            min_rung: only those of this rung and up.
+        """
+
+    def best(self, task_key: str, k: int) -> list[Record]:
+        """The `k` fastest records of the search (rung 0, with a valid time), fastest first.
+
+        Equally fast ones come in the order they were appended. Takes no longer in a long run.
+        """
+
+    def has(self, key: TrialKey) -> bool:
+        """Whether the trial of this key has its record."""
+
+    def counts(self) -> dict[str, dict[Status, int]]:
+        """How many trials of the search (rung 0) ended each way, by task key."""
+
+    def features(self, task_key: str) -> dict[str, Features]:
+        """Vectors of a task's candidates by candidate key: the first stored for each."""
+
+    def put_tasks(self, tasks: Sequence[Task], defaults: Mapping[str, str]) -> None:
+        """Add tasks and name default candidates; a known task is updated and keeps its place.
+
+        Args:
+            tasks: what is tuned.
+            defaults: key of the default candidate by task key; may be given later.
+
+        Raises:
+            ValueError: a default for a task that is not in the store; nothing changes.
+        """
+
+    def tasks(self) -> tuple[Task, ...]:
+        """All tasks, in the order they were first put."""
+
+    def defaults(self) -> dict[str, str]:
+        """Key of the default candidate by task key, for those that have one."""
+
+    def begin_session(self, now_s: float) -> int:
+        """Note that work begins, at `now_s` seconds since the epoch; gives the session's number."""
+
+    def heartbeat(self, session: int, now_s: float, utilisation: SlotSeconds | None = None) -> None:
+        """Note that the session lives, and where its workers' time went (None says nothing).
+
+        One that has ended stays as it is.
+        """
+
+    def end_session(self, session: int, now_s: float, reason: str) -> None:
+        """Note that the session ended, and why. One that has ended stays as it is."""
+
+    def sessions(self) -> tuple[SessionSpan, ...]:
+        """All sessions, oldest first."""
+
+    def elapsed_s(self) -> float:
+        """Seconds of work so far, over all sessions; a killed one counts to its last heartbeat."""
+
+    def close(self) -> None:
+        """Let go of the file. Closing twice is allowed; anything else afterwards is not."""
+
+
+def as_vector(features: Features) -> Features:
+    """Own, flat float32 copy.
+
+    Raises:
+        ValueError: the features are not a vector.
+    """
+    vector = np.array(features, dtype=np.float32)
+    if vector.ndim != 1:
+        raise ValueError(f"features of a candidate are a vector, not {vector.ndim}-dimensional")
+    return vector
+
+
+class MemoryStore:
+    """A `RecordStore` that forgets everything with its process."""
+
+    def __init__(self) -> None:
+        self._records: list[Record] = []
+        self._keys: set[TrialKey] = set()
+        self._ranking: dict[str, list[tuple[float, int]]] = {}
+        self._counts: dict[str, dict[Status, int]] = {}
+        self._features: dict[str, dict[str, Features]] = {}
+        self._tasks: dict[str, Task] = {}
+        self._defaults: dict[str, str] = {}
+        self._sessions: list[SessionSpan] = []
+
+    def append(self, record: Record, features: Features | None = None) -> bool:
+        """See `RecordStore.append`."""
+        return self.append_many([(record, features)])[0]
+
+    def append_many(self, items: Sequence[tuple[Record, Features | None]]) -> list[bool]:
+        """See `RecordStore.append_many`."""
+        vectors = [None if f is None else as_vector(f) for _, f in items]
+        return [
+            self._append(record, vector) for (record, _), vector in zip(items, vectors, strict=True)
+        ]
+
+    def _append(self, record: Record, vector: Features | None) -> bool:
+        key = record.trial.key
+        if key in self._keys:
+            return False
+        self._keys.add(key)
+        if vector is not None:
+            self._features.setdefault(key.task_key, {}).setdefault(key.candidate_key, vector)
+        if key.rung == 0:
+            counts = self._counts.setdefault(key.task_key, {})
+            status = record.measurement.status
+            counts[status] = counts.get(status, 0) + 1
+            if record.latency_s is not None:
+                ranking = self._ranking.setdefault(key.task_key, [])
+                bisect.insort(ranking, (record.latency_s, len(self._records)))
+        self._records.append(record)
+        return True
+
+    def scan(
+        self, task_key: str | None = None, *, candidate_key: str | None = None, min_rung: int = 0
+    ) -> Iterator[Record]:
+        """See `RecordStore.scan`."""
+        return iter(
+            [
+                record
+                for record in self._records
+                if (task_key is None or record.trial.task_key == task_key)
+                and (candidate_key is None or record.trial.candidate.key == candidate_key)
+                and record.trial.rung >= min_rung
+            ]
+        )
+
+    def best(self, task_key: str, k: int) -> list[Record]:
+        """See `RecordStore.best`."""
+        return [self._records[n] for _, n in self._ranking.get(task_key, [])[: max(0, k)]]
+
+    def has(self, key: TrialKey) -> bool:
+        """See `RecordStore.has`."""
+        return key in self._keys
+
+    def counts(self) -> dict[str, dict[Status, int]]:
+        """See `RecordStore.counts`."""
+        return {task_key: dict(counts) for task_key, counts in self._counts.items()}
+
+    def features(self, task_key: str) -> dict[str, Features]:
+        """See `RecordStore.features`."""
+        return dict(self._features.get(task_key, {}))
+
+    def put_tasks(self, tasks: Sequence[Task], defaults: Mapping[str, str]) -> None:
+        """See `RecordStore.put_tasks`."""
+        known = self._tasks | {task.key: task for task in tasks}
+        if unknown := sorted(defaults.keys() - known.keys()):
+            raise ValueError(f"default candidate of an unknown task: {unknown[0]}")
+        self._tasks = known
+        self._defaults.update(defaults)
+
+    def tasks(self) -> tuple[Task, ...]:
+        """See `RecordStore.tasks`."""
+        return tuple(self._tasks.values())
+
+    def defaults(self) -> dict[str, str]:
+        """See `RecordStore.defaults`."""
+        return dict(self._defaults)
+
+    def begin_session(self, now_s: float) -> int:
+        """See `RecordStore.begin_session`."""
+        number = len(self._sessions) + 1
+        self._sessions.append(SessionSpan(number, now_s, now_s))
+        return number
+
+    def heartbeat(self, session: int, now_s: float, utilisation: SlotSeconds | None = None) -> None:
+        """See `RecordStore.heartbeat`."""
+        span = self._sessions[session - 1]
+        if span.ended_s is None:
+            said = span.utilisation if utilisation is None else total([utilisation])
+            self._sessions[session - 1] = replace(span, heartbeat_s=now_s, utilisation=said)
+
+    def end_session(self, session: int, now_s: float, reason: str) -> None:
+        """See `RecordStore.end_session`."""
+        span = self._sessions[session - 1]
+        if span.ended_s is None:
+            self._sessions[session - 1] = replace(
+                span, heartbeat_s=now_s, ended_s=now_s, reason=reason
+            )
+
+    def sessions(self) -> tuple[SessionSpan, ...]:
+        """See `RecordStore.sessions`."""
+        return tuple(self._sessions)
+
+    def elapsed_s(self) -> float:
+        """See `RecordStore.elapsed_s`."""
+        return math.fsum(span.elapsed_s for span in self._sessions)
+
+    def close(self) -> None:
+        """See `RecordStore.close`."""

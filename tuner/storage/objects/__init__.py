@@ -1,0 +1,1 @@
+"""Object storage: folders and buckets behind one seam."""

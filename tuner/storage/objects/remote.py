@@ -1,0 +1,123 @@
+"""A place on object storage, through fsspec: the one file that knows it.
+
+Only storage whose driver makes an object if and only if there is none, decided by the server, can
+hold a run: `s3://` (S3 and what offers its conditional writes, such as MinIO; s3fs of 2025 or
+newer), `gs://` and `abfs://`, each with a driver of its own that is installed beside fsspec. S3
+servers that ignore the condition are found out by `tuner.storage.segments.lease` before anything is
+written. S3 is tested against a simulated server; Google's and Azure's are as their drivers' code
+says. `memory://` lives in this process only. All of these show an object to everyone as soon as it
+is written. Other schemes (sftp, webdav, hdfs, ...) look first and write then, and two writers could
+both believe that they were first: they are refused, and can be used by mounting them instead.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from typing import Any
+
+from tuner.errors import TunerError
+from tuner.storage.objects.base import unreachable
+from tuner.urls import DRIVERS, check_url
+
+_creating = threading.Lock()
+"""The file system in memory looks first and writes then; within a process this makes it one."""
+
+
+class FsspecPlace:
+    """A `Place` on object storage.
+
+    Args:
+        url: of the folder that holds everything, `s3://bucket/run1`. Who may enter is set as its
+            driver wants it, in environment variables or files of its own.
+
+    Raises:
+        UsageError: a scheme that cannot hold a run, or no folder is named.
+        TunerError: fsspec or the driver is not installed, or the driver refuses.
+    """
+
+    def __init__(self, url: str) -> None:
+        check_url(url)
+        self.name = url.rstrip("/")
+        scheme = url.partition("://")[0]
+        self._files, self._root = _opened(scheme, self.name)
+        self._guard: AbstractContextManager[object] = nullcontext()
+        if scheme == "memory":
+            self._guard = _creating
+
+    def create(self, path: str, data: bytes) -> bool:
+        """See `Place.create`."""
+        with self._mended(), self._guard:
+            try:
+                self._files.pipe_file(self._at(path), data, mode="create")
+            except OSError:
+                # Servers word a refusal in many ways. If it is there, it is the refusal, or it was
+                # made and the answer was lost: those who care look at what is there.
+                if not self._files.exists(self._at(path)):
+                    raise
+                return False
+            return True
+
+    def replace(self, path: str, data: bytes) -> None:
+        """See `Place.replace`."""
+        with self._mended():
+            self._files.pipe_file(self._at(path), data)
+
+    def read(self, paths: Sequence[str]) -> dict[str, bytes]:
+        """See `Place.read`."""
+        with self._mended():
+            # Many at a time, where the driver can.
+            names = {self._at(path): path for path in paths}
+            got = self._files.cat(list(names), on_error="return") if names else {}
+            found = {}
+            for name, data in got.items():
+                if isinstance(data, FileNotFoundError):
+                    continue
+                if isinstance(data, Exception):
+                    raise data
+                found[names[name]] = bytes(data)
+            return found
+
+    def list(self, prefix: str) -> list[str]:
+        """See `Place.list`."""
+        with self._mended(), suppress(FileNotFoundError):
+            self._files.invalidate_cache()
+            names = self._files.find(self._at(prefix).rstrip("/"))
+            return sorted(name.removeprefix(f"{self._root}/") for name in names)
+        return []
+
+    def remove(self, path: str, data: bytes) -> bool:
+        """See `Place.remove`. Looks first and removes then: no driver offers it in one step. Here
+        an object is whole from the start, so that only one damaged later is ever removed."""
+        with self._mended(), self._guard, suppress(FileNotFoundError):
+            if self._files.cat_file(self._at(path)) == data:
+                self._files.rm_file(self._at(path))
+                return True
+        return False
+
+    def _at(self, path: str) -> str:
+        return f"{self._root}/{path}"
+
+    @contextmanager
+    def _mended(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # the border: each driver has exceptions of its own
+            raise unreachable(self.name, error) from error
+
+
+def _opened(scheme: str, url: str) -> tuple[Any, str]:
+    """The driver of a URL, and the path there as the driver writes it."""
+    missing = " and ".join(filter(None, ("fsspec", DRIVERS[scheme])))
+    try:
+        from fsspec.core import url_to_fs
+
+        files, root = url_to_fs(url, use_listings_cache=False)
+    except ImportError as error:
+        raise TunerError(
+            f"{scheme}:// needs {missing}: pip install {missing.replace(' and', '')}"
+        ) from error
+    except Exception as error:  # the border: a driver may fail in its own ways when it is made
+        raise unreachable(url, error) from error
+    return files, str(root).rstrip("/")

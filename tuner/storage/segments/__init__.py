@@ -1,0 +1,1 @@
+"""A store on object storage: a log of segments, one writer at a time."""

@@ -1,0 +1,265 @@
+"""The form of a segment: a numbered, immutable, checksummed file with a stretch of a run.
+
+    tuner segment 1 SHA256                           format version; checksum of all that follows
+    {"number": 7, "epoch": 2, "previous": SHA256, "entries": 3}
+    gzip of one JSON object a line, an entry each:
+        {"record": {...}, "features": "..."}         a line of exported records; little-endian
+                                                     float32 as base64, where there are any
+        {"tasks": [...], "defaults": {...}}
+        {"begin": SESSION, "time": S}
+        {"alive": SESSION, "time": S, "utilisation": {...}}
+        {"end": SESSION, "time": S, "reason": "..."}
+
+Segments are numbered from 1 without gaps, each names the checksum of the one before it, so the
+checksum of one stands for everything up to it. An epoch is the number of the lease under which a
+segment was written (see `tuner.storage.segments.lease`); it never falls. What a run knows is what
+its entries say when they are replayed in order: of two records of one trial the first counts.
+
+`tail -n +3 FILE | zcat` shows what is inside.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import gzip
+import hashlib
+import json
+import re
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tuner.arrays import Features
+from tuner.errors import TunerError
+from tuner.record import Record, record_from_plain
+from tuner.record_lines import strict
+from tuner.shapes import from_plain
+from tuner.task import Task
+from tuner.utilisation import SlotSeconds
+
+VERSION = 1
+MOST_RECORDS = 64
+"""Records in one segment."""
+
+_BROKEN = (ValueError, LookupError, TypeError, AttributeError, EOFError, OSError, zlib.error)
+"""What parsing and unpacking raise for bytes that are whole, but written by no one of us."""
+_FIRST_LINE = re.compile(rb"tuner segment ([0-9]{1,9}) ([0-9a-f]{64})")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Measured:
+    """A record, and the features of its candidate where they are known."""
+
+    record: Record
+    features: Features | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TasksPut:
+    """What `RecordStore.put_tasks` was given."""
+
+    tasks: tuple[Task, ...]
+    defaults: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A session began."""
+
+    session: int
+    now_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Alive:
+    """A session lives."""
+
+    session: int
+    now_s: float
+    utilisation: SlotSeconds | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A session ended."""
+
+    session: int
+    now_s: float
+    reason: str
+
+
+Entry = Measured | TasksPut | Begun | Alive | Ended
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A stretch of a run.
+
+    Attributes:
+        number: counts up from 1.
+        epoch: of the lease under which it was written.
+        previous: checksum of the segment before it; empty for the first.
+    """
+
+    number: int
+    epoch: int
+    previous: str
+    entries: tuple[Entry, ...] = ()
+
+
+class Torn(ValueError):
+    """These bytes are no whole segment: cut short, or changed since they were written."""
+
+
+def encode(segment: Segment) -> bytes:
+    """The file of a segment; the same segment gives the same bytes."""
+    header = {
+        "number": segment.number,
+        "epoch": segment.epoch,
+        "previous": segment.previous,
+        "entries": len(segment.entries),
+    }
+    lines = "".join(f"{_line(_plain(entry))}\n" for entry in segment.entries)
+    content = f"{_line(header)}\n".encode() + gzip.compress(lines.encode(), 6, mtime=0)
+    checksum = hashlib.sha256(content).hexdigest()
+    return f"tuner segment {VERSION} {checksum}\n".encode() + content
+
+
+def checksum_of(data: bytes) -> str:
+    """The checksum that a segment's file names itself by.
+
+    Raises:
+        Torn: it is not whole.
+    """
+    return _opened(data)[1]
+
+
+def decode(data: bytes) -> Segment:
+    """The segment that `encode` made these bytes of.
+
+    Raises:
+        Torn: it is not whole.
+        TunerError: it is whole, but of another format version.
+    """
+    version, _, content = _opened(data)
+    if version != VERSION:
+        raise TunerError(
+            f"segments of format version {version}, this tuner reads version {VERSION}: "
+            "use the tuner that wrote them"
+        )
+    head, _, body = content.partition(b"\n")
+    try:
+        header = json.loads(head)
+        lines = gzip.decompress(body).splitlines()
+        entries = tuple(_entry(json.loads(line)) for line in lines)
+        if len(entries) != header["entries"]:
+            raise ValueError(f"{len(entries)} entries instead of {header['entries']}")
+        return Segment(
+            int(header["number"]), int(header["epoch"]), str(header["previous"]), entries
+        )
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        EOFError,
+        OSError,
+        zlib.error,
+    ) as error:
+        raise Torn(f"{type(error).__name__}: {error}") from error
+
+
+def _opened(data: bytes) -> tuple[int, str, bytes]:
+    """Version, checksum and content of a whole file."""
+    first, newline, content = data.partition(b"\n")
+    match = _FIRST_LINE.fullmatch(first)
+    if not match or not newline:
+        raise Torn("it does not begin like a segment")
+    checksum = match[2].decode()
+    if hashlib.sha256(content).hexdigest() != checksum:
+        raise Torn("its checksum is wrong")
+    return int(match[1]), checksum, content
+
+
+def _line(plain: Any) -> str:
+    return json.dumps(strict(plain), separators=(",", ":"), allow_nan=False)
+
+
+def _plain(entry: Entry) -> dict[str, Any]:
+    match entry:
+        case Measured(record, features):
+            plain: dict[str, Any] = {"record": record.to_json()}
+            if features is not None:
+                plain["features"] = base64.b64encode(features.astype("<f4").tobytes()).decode()
+            return plain
+        case TasksPut(tasks, defaults):
+            return {"tasks": list(map(_plain_task, tasks)), "defaults": dict(defaults)}
+        case Begun(session, now_s):
+            return {"begin": session, "time": now_s}
+        case Alive(session, now_s, utilisation):
+            said = None if utilisation is None else {k: dict(v) for k, v in utilisation.items()}
+            return {"alive": session, "time": now_s, "utilisation": said}
+        case Ended(session, now_s, reason):
+            return {"end": session, "time": now_s, "reason": reason}
+
+
+def _entry(raw: Mapping[str, Any]) -> Entry:
+    if "record" in raw:
+        return Measured(record_from_plain(raw["record"]), _vector(raw.get("features")))
+    if "tasks" in raw:
+        return TasksPut(tuple(map(_task, raw["tasks"])), dict(raw["defaults"]))
+    now_s = float(raw["time"])
+    if "begin" in raw:
+        return Begun(int(raw["begin"]), now_s)
+    if "alive" in raw:
+        return Alive(int(raw["alive"]), now_s, _seconds(raw["utilisation"]))
+    return Ended(int(raw["end"]), now_s, str(raw["reason"]))
+
+
+def _vector(text: str | None) -> Features | None:
+    if text is None:
+        return None
+    try:
+        data = base64.b64decode(text, validate=True)
+    except binascii.Error as error:
+        raise ValueError(f"features are no base64: {error}") from error
+    return np.frombuffer(data, dtype="<f4").astype(np.float32)
+
+
+def _seconds(raw: Mapping[str, Any] | None) -> SlotSeconds | None:
+    if raw is None:
+        return None
+    return {kind: {k: float(s) for k, s in spent.items()} for kind, spent in raw.items()}
+
+
+def _plain_task(task: Task) -> dict[str, Any]:
+    return {
+        "key": task.key,
+        "name": task.name,
+        "module": task.module,
+        "target": task.target,
+        "weight": task.weight,
+        "flops": task.flops,
+        "shapes": [[list(map(list, instance)), weight] for instance, weight in task.shapes],
+    }
+
+
+def _task(raw: Mapping[str, Any]) -> Task:
+    return Task(
+        key=str(raw["key"]),
+        name=str(raw["name"]),
+        module=str(raw["module"]),
+        target=str(raw["target"]),
+        weight=float(raw["weight"]),
+        flops=float(raw["flops"]),
+        shapes=from_plain(raw["shapes"]),
+    )
+
+
+def records_in(entries: Sequence[Entry]) -> int:
+    """How many of the entries are records."""
+    return sum(isinstance(entry, Measured) for entry in entries)

@@ -1,0 +1,175 @@
+"""A local SQLite file as the index of segments: made from them, and caught up with them.
+
+The index notes up to which segment it goes, with that segment's checksum, which stands for all
+before it. So one look at that segment tells whether this is the index of this run, as far as it
+goes; if not (another run, a run that was set back, a damaged file), it is thrown away and made
+again. Replaying entries twice changes nothing: a kill in the middle only means that some are
+replayed once more, and readers may catch up an index while a writer fills it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import closing, suppress
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+
+from tuner.errors import TunerError
+from tuner.files.atomic import sync_folder, write_bytes
+from tuner.files.folder_lock import locked
+from tuner.storage.base import RecordStore
+from tuner.storage.objects.base import Place
+from tuner.storage.segments.format import Alive, Begun, Ended, Entry, Measured, Segment, TasksPut
+from tuner.storage.segments.log import Position, holds, read_on
+from tuner.storage.sqlite_store import SqliteStore
+
+_log = logging.getLogger(__name__)
+
+_POSITION = "segments"
+_AT_ONCE = 64
+"""Segments whose records become durable in the index together."""
+
+
+def replay(entries: Iterable[Entry], store: RecordStore) -> None:
+    """Put into a store what entries say. Those that it knows change nothing."""
+    entries = list(entries)
+    store.append_many([(e.record, e.features) for e in entries if isinstance(e, Measured)])
+    known = len(store.sessions())
+    beats: dict[int, Alive] = {}
+    for entry in entries:
+        match entry:
+            case TasksPut(tasks, defaults):
+                store.put_tasks(tasks, defaults)
+            case Begun(session, now_s):
+                if session > known:
+                    known = store.begin_session(now_s)
+            case Alive(session, _, None) if session in beats:
+                beats[session] = Alive(session, entry.now_s, beats[session].utilisation)
+            case Alive(session, _, _):
+                beats[session] = entry
+            case Ended(session, now_s, reason):
+                _beat(beats.pop(session, None), store)
+                store.end_session(session, now_s, reason)
+    for beat in beats.values():
+        _beat(beat, store)
+
+
+def _beat(beat: Alive | None, store: RecordStore) -> None:
+    if beat is not None:
+        store.heartbeat(beat.session, beat.now_s, beat.utilisation)
+
+
+def open_index(place: Place, path: Path) -> tuple[SqliteStore, Position]:
+    """The index of a run's segments and how far it goes; an empty one if there is none of this run.
+
+    Raises:
+        TunerError: trouble with the place or the local disk, or at `path` are records of a run
+            that has no segments.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise TunerError(f"cannot make {path.parent}: {error.strerror}") from error
+    with locked(path.parent):  # nobody discards what another has just begun
+        at = _usable(place, path)
+        if at is None:
+            discard(path)
+        store = SqliteStore(path)
+        if at is None:
+            at = Position()
+            mark(store, at)
+        return store, at
+
+
+def catch_up(place: Place, path: Path) -> None:
+    """Bring the index of a run's segments up to their end; make it where there is none.
+
+    Raises:
+        TunerError: as `open_index`, or the segments are damaged.
+    """
+    store, at = open_index(place, path)
+    with closing(store):
+        advance(place, store, at)
+
+
+def advance(place: Place, store: SqliteStore, at: Position) -> Position:
+    """Replay into an index what comes after `at`; gives where it stands then.
+
+    Raises:
+        TunerError: trouble with the place, its segments or the local disk.
+    """
+    # Many at once, since each transaction is synced to the disk.
+    for group in _groups(read_on(place, at)):
+        at = group[-1][0]
+        replay((entry for _, segment in group for entry in segment.entries), store)
+        mark(store, at)
+    return at
+
+
+def mark(store: SqliteStore, at: Position) -> None:
+    """Note that everything up to `at` was replayed."""
+    store.note(_POSITION, json.dumps(asdict(at)))
+
+
+def discard(index: Path) -> None:
+    """Forget an index, and what SQLite keeps beside it.
+
+    A log that is left behind would be played into whatever database has the name next; a database
+    without its log may be half of a transaction. So the database is first exchanged for an empty
+    one, for which SQLite plays no log, then the log goes, and the name last: wherever a kill or a
+    power cut comes in between, nothing of the old one is ever read again.
+
+    Raises:
+        TunerError: the disk refuses.
+    """
+    try:
+        if not any(file.exists() for file in _files(index)):
+            return
+        write_bytes(index, b"")
+        sync_folder(index.parent)
+        for file in reversed(_files(index)):
+            with suppress(FileNotFoundError):
+                file.unlink()
+            sync_folder(index.parent)
+    except OSError as error:
+        raise TunerError(f"cannot remove {index}: {error.strerror}") from error
+
+
+def _files(index: Path) -> list[Path]:
+    return [index.with_name(f"{index.name}{suffix}") for suffix in ("", "-shm", "-wal")]
+
+
+def _usable(place: Place, path: Path) -> Position | None:
+    """Where an index stands; None where it is none of this run's."""
+    if not path.exists():
+        return None
+    try:
+        with closing(SqliteStore(path, read_only=True)) as store:
+            noted = store.noted(_POSITION)
+            if not noted and next(store.scan(), None) is not None:
+                raise _NoIndex(f"{path} holds the records of a run on this disk: use another path")
+            at = Position(**json.loads(noted))
+    except (TunerError, ValueError, TypeError) as error:
+        if isinstance(error, _NoIndex) or isinstance(error.__cause__, sqlite3.OperationalError):
+            raise  # nothing is wrong with the file: it must not be lost
+        _log.warning("%s is made again from the segments: %s", path, error)
+        return None
+    if holds(place, at):
+        return at
+    _log.warning("%s is made again: its segments are not those of %s", path, place.name)
+    return None
+
+
+class _NoIndex(TunerError):
+    """The truth of another run is where an index should be."""
+
+
+def _groups(
+    segments: Iterator[tuple[Position, Segment]],
+) -> Iterator[list[tuple[Position, Segment]]]:
+    while group := list(islice(segments, _AT_ONCE)):
+        yield group

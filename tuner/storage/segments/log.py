@@ -1,0 +1,135 @@
+"""The chain of segments in a place: reading it on from where one was, adding to its end.
+
+The number of a segment is its name, and an object is made only if there is none: so exactly one
+segment has each number, whoever tried. A torn last segment counts as never written; no place makes
+one, but a disk may be at fault, and earlier versions wrote in place where there are no hard links.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tuner.errors import TunerError
+from tuner.storage.objects.base import Place
+from tuner.storage.segments.format import Segment, Torn, checksum_of, decode, encode
+
+_log = logging.getLogger(__name__)
+
+FOLDER = "segments/"
+_DAMAGED = "damaged/"
+_NAME = re.compile(r"segments/([0-9]{8,})\.seg")
+_AT_ONCE = 64
+"""Segments that are read at the same time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """The end of a chain: number, checksum and epoch of its last segment. All else follows."""
+
+    number: int = 0
+    checksum: str = ""
+    epoch: int = 0
+
+
+def path_of(number: int) -> str:
+    """The name of a segment."""
+    return f"{FOLDER}{number:08}.seg"
+
+
+def last_number(place: Place) -> int:
+    """The highest number of any segment, torn or not; 0 where there is none."""
+    matches = (_NAME.fullmatch(path) for path in place.list(FOLDER))
+    return max((int(match[1]) for match in matches if match), default=0)
+
+
+def holds(place: Place, at: Position) -> bool:
+    """Whether the chain in a place goes through this position."""
+    if not at.number:
+        return True
+    data = place.read([path_of(at.number)]).get(path_of(at.number), b"")
+    try:
+        return checksum_of(data) == at.checksum
+    except Torn:
+        return False
+
+
+def read_on(place: Place, at: Position) -> Iterator[tuple[Position, Segment]]:
+    """The segments after a position, in order, each with the position that it is the end of.
+
+    Raises:
+        TunerError: one is missing, damaged (the last aside) or does not follow its predecessor.
+    """
+    last = max(at.number, last_number(place))
+    while place.read([path_of(last + 1)]):
+        last += 1  # a shared file system may list a folder as it was a moment ago
+    for start in range(at.number + 1, last + 1, _AT_ONCE):
+        numbers = range(start, min(start + _AT_ONCE, last + 1))
+        found = place.read([path_of(number) for number in numbers])
+        for number in numbers:
+            data = found.get(path_of(number))
+            try:
+                if data is None:
+                    raise Torn("it is missing")
+                segment = decode(data)
+            except Torn as error:
+                if number == last:
+                    _log.warning("%s %s counts as never written: %s", place.name, number, error)
+                    return
+                raise TunerError(
+                    f"{place.name}: segment {path_of(number)} is damaged ({error}) and others "
+                    "follow it: bring back a copy of it, or use another run"
+                ) from error
+            _refuse_stranger(place, at, number, segment)
+            at = Position(number, checksum_of(data), segment.epoch)
+            yield at, segment
+
+
+def _refuse_stranger(place: Place, at: Position, number: int, segment: Segment) -> None:
+    follows = segment.number == number and segment.previous == at.checksum
+    if not follows or segment.epoch < at.epoch:
+        raise TunerError(
+            f"{place.name}: segment {path_of(number)} does not follow the one before it: "
+            "files of two runs are mixed there, or someone wrote without a lease"
+        )
+
+
+def add(place: Place, segment: Segment) -> Position | None:
+    """Add a segment; its position, or None where another segment has its number.
+
+    One that is there already with the same bytes was added by an attempt that was not answered.
+
+    Raises:
+        TunerError: trouble with the place; whether it was added is not known then.
+    """
+    data, path = encode(segment), path_of(segment.number)
+    if not place.create(path, data) and place.read([path]).get(path) != data:
+        return None
+    return Position(segment.number, checksum_of(data), segment.epoch)
+
+
+def put_aside(place: Place, number: int) -> bool:
+    """Move a torn segment out of the way, for the holder of the lease; False if it is whole.
+
+    Only what was seen to be torn is removed, and only once a copy is kept: where a newer holder of
+    the lease has put a segment of its own there meanwhile, that one stays.
+    """
+    data = place.read([path_of(number)]).get(path_of(number))
+    if data is None:
+        return False
+    try:
+        checksum_of(data)
+    except Torn:
+        _keep_damaged(place, number, data)
+        return place.remove(path_of(number), data)
+    return False
+
+
+def _keep_damaged(place: Place, number: int, data: bytes) -> None:
+    for n in itertools.count(1):
+        kept = f"{_DAMAGED}{number:08}-{n}.seg"
+        if place.create(kept, data) or place.read([kept]).get(kept) == data:
+            return

@@ -1,0 +1,274 @@
+"""A record store whose truth is a chain of segments in a place, see
+`tuner.storage.segments.format`.
+
+Reads are answered from an index on the local disk and from the few records that are not durable
+yet. This store promises less than others: records gather until there are 64 or the first is 2 s
+old, so `append` returns before they are durable. `is_durable` tells and `flush` waits;
+`tuner.session.durable_observer` holds an observer back until then. A record that died with its
+process was shown to no one, and its trial is run again. Everything else is durable when it returns,
+but for heartbeats, which wait for records to go with. An error of the place comes late as well:
+whatever is called next raises it, and so does all that follows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import itertools
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from tuner.arrays import Features
+from tuner.errors import TunerError
+from tuner.record import Record, Status, TrialKey
+from tuner.storage.base import MemoryStore, SessionSpan, as_vector
+from tuner.storage.objects.base import Place
+from tuner.storage.segments.format import Alive, Begun, Ended, Entry, Measured, Segment, TasksPut
+from tuner.storage.segments.index import advance, mark, open_index, replay
+from tuner.storage.segments.lease import Lease, lost
+from tuner.storage.segments.log import Position, add, put_aside
+from tuner.storage.segments.writer import SegmentWriter
+from tuner.task import Task
+from tuner.utilisation import SlotSeconds, total
+
+
+class SegmentStore:
+    """A `RecordStore` in a place that several machines see. Methods may be called from any thread.
+
+    Args:
+        place: where the segments are.
+        index: a local file that holds what they say; made if it is not there, thrown away if it
+            is another run's. Readers of the same run may use the same.
+        lease: of the run; it is taken, renewed and given back here.
+        oldest_s: how long a record may wait for others to go with.
+        beat_s: the same for a heartbeat.
+        patience_s: how long a place that fails is tried again.
+        answer_s: what a place that stalls gets beyond that, before a wait for it is given up.
+        clock: seconds that never go back.
+
+    Raises:
+        TunerError: another process holds the lease or takes it (`LeaseLost`), trouble with the
+            place or the local disk, damaged segments.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        index: Path,
+        *,
+        lease: Lease | None = None,
+        oldest_s: float = 2.0,
+        beat_s: float = 30.0,
+        patience_s: float = 60.0,
+        answer_s: float = 30.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._place = place
+        self._lease = lease or Lease(place)
+        self._oldest_s, self._beat_s = oldest_s, beat_s
+        self._pending = MemoryStore()
+        """The records that are not durable yet."""
+        self._closed = False
+        with contextlib.ExitStack() as undo:
+            self._lease.acquire()
+            undo.callback(self._give_unused_lease_back)
+            self._index, at = open_index(place, index)
+            undo.callback(self._index.close)
+            at = self._seal(advance(place, self._index, at))
+            undo.pop_all()
+        self._begun = len(self._index.sessions())
+        self._writer = SegmentWriter(
+            place,
+            self._lease,
+            at,
+            self._keep,
+            patience_s=patience_s,
+            answer_s=answer_s,
+            clock=clock,
+        )
+        self._lock = self._writer.lock
+        self._writer.start()
+
+    def _seal(self, at: Position) -> Position:
+        """Add an empty segment, behind which no older epoch adds any: see
+        `tuner.storage.segments.lease`."""
+        while True:
+            if at.epoch > self._lease.epoch:
+                raise lost(self._place, "another process")
+            sealed = add(self._place, Segment(at.number + 1, self._lease.epoch, at.checksum))
+            if sealed is not None:
+                mark(self._index, sealed)
+                return sealed
+            if not put_aside(self._place, at.number + 1):
+                at = advance(self._place, self._index, at)  # a late segment of the last writer
+
+    def _keep(self, entries: Sequence[Entry], at: Position) -> None:
+        """Put what became durable into the index."""
+        replay(entries, self._index)
+        mark(self._index, at)
+        self._pending = MemoryStore()
+        self._pending.append_many([(m.record, m.features) for m in self._writer.waiting()])
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
+        with self._lock:
+            self._writer.check()
+            yield
+
+    # Records.
+
+    def append(self, record: Record, features: Features | None = None) -> bool:
+        """See `RecordStore.append`; durable a little later."""
+        return self.append_many([(record, features)])[0]
+
+    def append_many(self, items: Sequence[tuple[Record, Features | None]]) -> list[bool]:
+        """See `RecordStore.append_many`; durable a little later, and no more than 64 at once."""
+        entries = [Measured(r, None if f is None else as_vector(f)) for r, f in items]
+        self._writer.make_room()
+        with self._reading():
+            return [self._append(entry) for entry in entries]
+
+    def _append(self, entry: Measured) -> bool:
+        if self._index.has(entry.record.trial.key):
+            return False
+        if not self._pending.append(entry.record, entry.features):
+            return False
+        self._writer.give(entry, within_s=self._oldest_s)
+        return True
+
+    def is_durable(self, key: TrialKey) -> bool:
+        """Whether the record of this trial will be there whatever happens from now on."""
+        with self._reading():
+            return self._index.has(key)
+
+    def flush(self) -> None:
+        """Wait until everything that was given is durable.
+
+        Raises:
+            TunerError: it cannot be made so.
+        """
+        self._writer.settle()
+
+    def scan(
+        self, task_key: str | None = None, *, candidate_key: str | None = None, min_rung: int = 0
+    ) -> Iterator[Record]:
+        """See `RecordStore.scan`."""
+        with self._reading():
+            found = [
+                store.scan(task_key, candidate_key=candidate_key, min_rung=min_rung)
+                for store in (self._index, self._pending)
+            ]
+            return itertools.chain(*found)
+
+    def best(self, task_key: str, k: int) -> list[Record]:
+        """See `RecordStore.best`."""
+        with self._reading():
+            found = [store.best(task_key, k) for store in (self._index, self._pending)]
+        # Of equally fast ones those of the index come first, as they were appended.
+        merged = heapq.merge(*found, key=lambda record: record.latency_s or math.inf)
+        return list(itertools.islice(merged, max(0, k)))
+
+    def has(self, key: TrialKey) -> bool:
+        """See `RecordStore.has`."""
+        with self._reading():
+            return self._pending.has(key) or self._index.has(key)
+
+    def counts(self) -> dict[str, dict[Status, int]]:
+        """See `RecordStore.counts`."""
+        with self._reading():
+            counts, pending = self._index.counts(), self._pending.counts()
+        for task_key, more in pending.items():
+            mine = counts.setdefault(task_key, {})
+            for status, n in more.items():
+                mine[status] = mine.get(status, 0) + n
+        return counts
+
+    def features(self, task_key: str) -> dict[str, Features]:
+        """See `RecordStore.features`."""
+        with self._reading():
+            return {**self._pending.features(task_key), **self._index.features(task_key)}
+
+    # Tasks and sessions: these are few, and durable when they return.
+
+    def put_tasks(self, tasks: Sequence[Task], defaults: Mapping[str, str]) -> None:
+        """See `RecordStore.put_tasks`."""
+        with self._reading():
+            known = {task.key for task in (*self._index.tasks(), *tasks)}
+            if unknown := sorted(defaults.keys() - known):
+                raise ValueError(f"default candidate of an unknown task: {unknown[0]}")
+            self._writer.give(TasksPut(tuple(tasks), dict(defaults)), within_s=0.0)
+            self._writer.settle()
+
+    def tasks(self) -> tuple[Task, ...]:
+        """See `RecordStore.tasks`."""
+        with self._reading():
+            return self._index.tasks()
+
+    def defaults(self) -> dict[str, str]:
+        """See `RecordStore.defaults`."""
+        with self._reading():
+            return self._index.defaults()
+
+    def begin_session(self, now_s: float) -> int:
+        """See `RecordStore.begin_session`."""
+        with self._reading():
+            self._begun += 1
+            number = self._begun
+            self._writer.give(Begun(number, now_s), within_s=0.0)
+            self._writer.settle()
+            return number
+
+    def heartbeat(self, session: int, now_s: float, utilisation: SlotSeconds | None = None) -> None:
+        """See `RecordStore.heartbeat`; durable with the next segment, or within `beat_s`."""
+        with self._reading():
+            before = self._writer.beat_of(session)
+            said = before.utilisation if before is not None else None
+            if utilisation is not None:
+                said = total([utilisation])  # a copy, which stays as it is
+            self._writer.give_beat(Alive(session, now_s, said), within_s=self._beat_s)
+
+    def end_session(self, session: int, now_s: float, reason: str) -> None:
+        """See `RecordStore.end_session`."""
+        with self._reading():
+            self._writer.settle()  # its last heartbeat comes before its end
+            self._writer.give(Ended(session, now_s, reason), within_s=0.0)
+            self._writer.settle()
+
+    def sessions(self) -> tuple[SessionSpan, ...]:
+        """See `RecordStore.sessions`."""
+        with self._reading():
+            return tuple(map(self._with_beat, self._index.sessions()))
+
+    def _with_beat(self, span: SessionSpan) -> SessionSpan:
+        beat = self._writer.beat_of(span.number)
+        if beat is None or span.ended_s is not None:
+            return span
+        said = span.utilisation if beat.utilisation is None else beat.utilisation
+        return replace(span, heartbeat_s=beat.now_s, utilisation=said)
+
+    def elapsed_s(self) -> float:
+        """See `RecordStore.elapsed_s`."""
+        return math.fsum(span.elapsed_s for span in self.sessions())
+
+    def close(self) -> None:
+        """Make everything durable, give the lease back and let go of the index.
+
+        See `SegmentWriter.close` for a place that does not answer.
+
+        Raises:
+            TunerError: not everything could be made durable, and nobody was told so yet.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self._writer.close()
+        finally:
+            self._index.close()
+
+    def _give_unused_lease_back(self) -> None:
+        with contextlib.suppress(TunerError):  # else it runs out by itself
+            self._lease.release()

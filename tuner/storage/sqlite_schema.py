@@ -1,0 +1,191 @@
+"""The tables of the SQLite record store, and how rows stand for tasks and records.
+
+What SQLite would not give back as it was is encoded:
+    samples      little-endian doubles, so that every bit of them returns, NaN included
+    other times  REAL, where SQLite turns NaN into NULL; NULL is read as NaN
+    error        a JSON string, since a compiler's output may hold what is not valid Unicode
+    payloads     zlib, once for each candidate, however many trials it had
+    features     zlib over little-endian float32
+`latency_s` repeats the median of the samples for the index, and is NULL where there is no valid
+time. A new column with a default is named in LATER: a writer adds it to an old file, and older
+tuners go on reading. Any other change that old files do not have is a new VERSION.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+import zlib
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from tuner.arrays import Features
+from tuner.candidate import Candidate, CandidateKind
+from tuner.record import Measurement, Provenance, Record, Status, Trial, TrialKey
+from tuner.shapes import from_plain
+from tuner.task import Shapes, Task
+
+VERSION = 1
+
+CREATE = (
+    """CREATE TABLE task (
+        place INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, name TEXT NOT NULL,
+        module BLOB NOT NULL, target TEXT NOT NULL, weight REAL NOT NULL, flops REAL NOT NULL,
+        domain TEXT NOT NULL, default_key TEXT)""",
+    "CREATE INDEX task_by_target ON task (target)",
+    """CREATE TABLE candidate (
+        key TEXT PRIMARY KEY, kind TEXT NOT NULL, payload BLOB NOT NULL)""",
+    """CREATE TABLE record (
+        seq INTEGER PRIMARY KEY, task_key TEXT NOT NULL, candidate_key TEXT NOT NULL,
+        instance TEXT NOT NULL, rung INTEGER NOT NULL, space TEXT NOT NULL, status TEXT NOT NULL,
+        latency_s REAL, samples_s BLOB NOT NULL, error TEXT NOT NULL, build_s REAL, run_s REAL,
+        worker TEXT NOT NULL, device TEXT NOT NULL, toolchain TEXT NOT NULL,
+        attempt INTEGER NOT NULL, time_s REAL, code_hash TEXT NOT NULL DEFAULT '',
+        UNIQUE (task_key, candidate_key, instance, rung))""",
+    "CREATE INDEX record_ranking ON record (task_key, rung, status, latency_s)",
+    """CREATE TABLE feature (
+        task_key TEXT NOT NULL, candidate_key TEXT NOT NULL, vector BLOB NOT NULL,
+        PRIMARY KEY (task_key, candidate_key))""",
+    """CREATE TABLE session (
+        number INTEGER PRIMARY KEY, started_s REAL NOT NULL, heartbeat_s REAL NOT NULL,
+        ended_s REAL, reason TEXT NOT NULL DEFAULT '', utilisation TEXT NOT NULL DEFAULT '')""",
+)
+CREATE_NOTE = "CREATE TABLE IF NOT EXISTS note (key TEXT PRIMARY KEY, value TEXT NOT NULL)"
+"""Only stores that are the index of something else have it, see `tuner.storage.segments.index`."""
+LATER = {"record": "code_hash", "session": "utilisation"}
+"""Columns that the first files of this version do not have, by table: text, empty by default."""
+
+INSERT_RECORD = f"""INSERT INTO record (task_key, candidate_key, instance, rung, space, status,
+    latency_s, samples_s, error, build_s, run_s, worker, device, toolchain, attempt, time_s,
+    code_hash) VALUES ({",".join("?" * 17)}) ON CONFLICT DO NOTHING"""
+INSERT_CANDIDATE = (
+    "INSERT INTO candidate (key, kind, payload) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+)
+INSERT_FEATURE = (
+    "INSERT INTO feature (task_key, candidate_key, vector) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+)
+UPSERT_TASK = """INSERT INTO task (key, name, module, target, weight, flops, domain)
+    VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET name = excluded.name,
+    module = excluded.module, target = excluded.target, weight = excluded.weight,
+    flops = excluded.flops, domain = excluded.domain"""
+SELECT_TASK = "SELECT key, name, module, target, weight, flops, domain FROM task ORDER BY place"
+
+
+def add_column(table: str, column: str) -> str:
+    """The statement that gives an old file one of the columns in LATER."""
+    return f"ALTER TABLE {table} ADD COLUMN {column} TEXT NOT NULL DEFAULT ''"
+
+
+def select_record(code_hashes: bool) -> str:
+    """A query of whole records.
+
+    Args:
+        code_hashes: whether the file has them; one that may not be written may be old.
+    """
+    code_hash = "code_hash" if code_hashes else "''"
+    return f"""SELECT task_key, kind, payload, space, instance, rung, status, samples_s, error,
+        build_s, run_s, worker, device, toolchain, attempt, time_s, {code_hash}
+        FROM record JOIN candidate ON candidate.key = candidate_key"""
+
+
+def key_row(key: TrialKey) -> tuple[object, ...]:
+    """The four values that make a trial unique."""
+    return key.task_key, key.candidate_key, json.dumps(key.instance), key.rung
+
+
+def record_row(record: Record) -> tuple[object, ...]:
+    """Values for `INSERT_RECORD`."""
+    measurement, provenance = record.measurement, record.provenance
+    samples = measurement.samples_s
+    return (
+        *key_row(record.trial.key),
+        record.trial.candidate.space,
+        measurement.status.value,
+        record.latency_s,
+        struct.pack(f"<{len(samples)}d", *samples),
+        json.dumps(measurement.error),
+        measurement.build_s,
+        measurement.run_s,
+        provenance.worker,
+        provenance.device,
+        provenance.toolchain,
+        record.attempt,
+        record.time_s,
+        record.code_hash,
+    )
+
+
+def candidate_row(candidate: Candidate) -> tuple[object, ...]:
+    """Values for `INSERT_CANDIDATE`."""
+    return candidate.key, candidate.kind.value, zlib.compress(candidate.payload.encode())
+
+
+def record_of(row: tuple[Any, ...]) -> Record:
+    """The record that a row of `select_record` stands for."""
+    task_key, kind, payload, space, instance, rung, status, samples, error = row[:9]
+    build_s, run_s, worker, device, toolchain, attempt, time_s, code_hash = row[9:]
+    return Record(
+        trial=Trial(
+            task_key=task_key,
+            candidate=Candidate(CandidateKind(kind), zlib.decompress(payload).decode(), space),
+            instance=tuple((name, value) for name, value in json.loads(instance)),
+            rung=rung,
+        ),
+        measurement=Measurement(
+            status=Status(status),
+            samples_s=struct.unpack(f"<{len(samples) // 8}d", samples),
+            error=json.loads(error),
+            build_s=_real(build_s),
+            run_s=_real(run_s),
+        ),
+        provenance=Provenance(worker, device, toolchain),
+        attempt=attempt,
+        time_s=_real(time_s),
+        code_hash=code_hash,
+    )
+
+
+def task_row(task: Task) -> tuple[object, ...]:
+    """Values for `UPSERT_TASK`."""
+    module = zlib.compress(task.module.encode())
+    shapes = json.dumps({"shapes": task.shapes} if task.shapes else [])
+    return task.key, task.name, module, task.target, task.weight, task.flops, shapes
+
+
+def task_of(row: tuple[Any, ...]) -> Task:
+    """The task that a row of `SELECT_TASK` stands for."""
+    key, name, module, target, weight, flops, shapes = row
+    return Task(
+        key=key,
+        name=name,
+        module=zlib.decompress(module).decode(),
+        target=target,
+        weight=weight,
+        flops=flops,
+        shapes=_shapes(json.loads(shapes)),
+    )
+
+
+def _shapes(stored: Any) -> Shapes:
+    """The shapes of a task; the first release kept values for each dimension instead."""
+    if isinstance(stored, dict):
+        return from_plain(stored["shapes"])
+    dims = [[(name, value) for value in values] for name, values in stored]
+    return tuple((instance, 1.0) for instance in product(*dims)) if dims else ()
+
+
+def pack_vector(vector: Features) -> bytes:
+    """The bytes that stand for a feature vector."""
+    return zlib.compress(vector.astype("<f4").tobytes(), 1)
+
+
+def unpack_vector(data: bytes) -> Features:
+    """The vector that `pack_vector` packed."""
+    return np.frombuffer(zlib.decompress(data), dtype="<f4").astype(np.float32)
+
+
+def _real(value: float | None) -> float:
+    return math.nan if value is None else float(value)

@@ -1,0 +1,331 @@
+"""A record store in one SQLite file: one writer, many readers, survives a kill at any moment.
+
+The journal is a write-ahead log, so readers in other processes never wait for the writer. Each
+transaction is synced before its method returns (`synchronous=FULL`), so that even a power cut
+loses nothing that was told to anyone. SQLite cannot keep everything a record may hold as it is;
+`tuner.storage.sqlite_schema` says what is encoded, and how.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tuner.arrays import Features
+from tuner.errors import TunerError
+from tuner.record import Record, Status, TrialKey
+from tuner.storage import sqlite_schema as schema
+from tuner.storage.base import SessionSpan, as_vector
+from tuner.task import Task
+from tuner.utilisation import SlotSeconds
+
+_PAGE = 256
+"""Records that a scan holds in memory at once."""
+
+
+class SqliteStore:
+    """A `RecordStore` in the file `path`, made if it is not there.
+
+    Methods may be called from any thread; each is one transaction.
+
+    Args:
+        path: the database; two more files stand next to it while it is open.
+        read_only: look only, also while another process writes.
+        busy_timeout_s: how long to wait for another process's transaction.
+
+    Raises:
+        TunerError: it cannot be opened, is no record store, or has another schema version.
+    """
+
+    def __init__(
+        self, path: Path, *, read_only: bool = False, busy_timeout_s: float = 10.0
+    ) -> None:
+        self._path = path
+        self._lock = threading.RLock()
+        with self._mended():
+            self._db = sqlite3.connect(
+                _uri(path, read_only),
+                uri=True,
+                timeout=busy_timeout_s,
+                isolation_level=None,
+                check_same_thread=False,
+            )
+            try:
+                self._open(read_only)
+            except BaseException:
+                self._db.close()
+                raise
+
+    def _open(self, read_only: bool) -> None:
+        if not read_only:
+            # A file system that cannot share memory keeps its rollback journal: as durable, but
+            # readers then wait for the writer.
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute("PRAGMA synchronous=FULL")
+            with self._transaction() as db:
+                if _version(db) == 0 and not _has_tables(db):
+                    for statement in schema.CREATE:
+                        db.execute(statement)
+                    db.execute(f"PRAGMA user_version={schema.VERSION}")
+                elif _version(db) == schema.VERSION:
+                    for table, column in self._missing().items():
+                        db.execute(schema.add_column(table, column))
+        if (found := _version(self._db)) == schema.VERSION:
+            missing = self._missing()
+            self._select = schema.select_record("record" not in missing)
+            self._says_utilisation = "session" not in missing
+            return
+        if found == 0 and not _has_tables(self._db):
+            raise TunerError(f"{self._path} holds no records yet: the run has not begun")
+        raise TunerError(
+            f"{self._path} has schema version {found}, this tuner reads version {schema.VERSION}: "
+            "use the tuner that wrote it, or a new run folder"
+        )
+
+    def _missing(self) -> dict[str, str]:
+        """Those of the schema's later columns that this file lacks, by table."""
+        return {
+            table: column
+            for table, column in schema.LATER.items()
+            if column not in {row[1] for row in self._db.execute(f"PRAGMA table_info({table})")}
+        }
+
+    @contextmanager
+    def _mended(self) -> Iterator[None]:
+        """What SQLite raises for a user's disk or file, as one line; our own slips pass as is."""
+        try:
+            yield
+        except sqlite3.ProgrammingError:
+            raise
+        except sqlite3.DatabaseError as error:
+            raise TunerError(f"{self._path}: {error}; {_advice(str(error))}") from error
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._lock, self._mended():
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._db
+                self._db.execute("COMMIT")
+            except BaseException:
+                if self._db.in_transaction:  # a full disk may have rolled it back already
+                    self._db.execute("ROLLBACK")
+                raise
+
+    def _rows(self, query: str, values: Sequence[object] = ()) -> list[Any]:
+        with self._lock, self._mended():
+            return self._db.execute(query, values).fetchall()
+
+    def append(self, record: Record, features: Features | None = None) -> bool:
+        """See `RecordStore.append`."""
+        return self.append_many([(record, features)])[0]
+
+    def append_many(self, items: Sequence[tuple[Record, Features | None]]) -> list[bool]:
+        """See `RecordStore.append_many`."""
+        # Everything is encoded first, to hold the write lock only for the writing.
+        rows = [
+            (
+                schema.record_row(record),
+                schema.candidate_row(record.trial.candidate),
+                None if features is None else schema.pack_vector(as_vector(features)),
+            )
+            for record, features in items
+        ]
+        with self._transaction() as db:
+            return [_insert(db, *row) for row in rows]
+
+    def scan(
+        self, task_key: str | None = None, *, candidate_key: str | None = None, min_rung: int = 0
+    ) -> Iterator[Record]:
+        """See `RecordStore.scan`."""
+        conditions: dict[str, object] = {"rung >= ?": min_rung}
+        if task_key is not None:
+            conditions["task_key = ?"] = task_key
+        if candidate_key is not None:
+            conditions["candidate_key = ?"] = candidate_key
+        query = f"SELECT seq FROM record WHERE {' AND '.join(conditions)} ORDER BY seq"
+        # The numbers are few bytes each; what they stand for is read page by page.
+        numbers = [n for (n,) in self._rows(query, list(conditions.values()))]
+        return self._pages(numbers)
+
+    def _pages(self, numbers: list[int]) -> Iterator[Record]:
+        for start in range(0, len(numbers), _PAGE):
+            page = numbers[start : start + _PAGE]
+            marks = ",".join("?" * len(page))
+            query = f"{self._select} WHERE seq IN ({marks}) ORDER BY seq"
+            yield from map(schema.record_of, self._rows(query, page))
+
+    def best(self, task_key: str, k: int) -> list[Record]:
+        """See `RecordStore.best`."""
+        rows = self._rows(
+            f"{self._select} WHERE task_key = ? AND rung = 0 AND status = ?"
+            " AND latency_s IS NOT NULL ORDER BY latency_s, seq LIMIT ?",
+            (task_key, Status.OK.value, max(0, k)),
+        )
+        return [schema.record_of(row) for row in rows]
+
+    def has(self, key: TrialKey) -> bool:
+        """See `RecordStore.has`."""
+        query = (
+            "SELECT 1 FROM record WHERE (task_key, candidate_key, instance, rung) = (?, ?, ?, ?)"
+        )
+        return bool(self._rows(query, schema.key_row(key)))
+
+    def counts(self) -> dict[str, dict[Status, int]]:
+        """See `RecordStore.counts`."""
+        counts: dict[str, dict[Status, int]] = {}
+        for task_key, status, n in self._rows(
+            "SELECT task_key, status, COUNT(*) FROM record WHERE rung = 0 GROUP BY task_key, status"
+        ):
+            counts.setdefault(task_key, {})[Status(status)] = n
+        return counts
+
+    def features(self, task_key: str) -> dict[str, Features]:
+        """See `RecordStore.features`."""
+        rows = self._rows(
+            "SELECT candidate_key, vector FROM feature WHERE task_key = ?", [task_key]
+        )
+        return {key: schema.unpack_vector(data) for key, data in rows}
+
+    def put_tasks(self, tasks: Sequence[Task], defaults: Mapping[str, str]) -> None:
+        """See `RecordStore.put_tasks`."""
+        with self._transaction() as db:
+            db.executemany(schema.UPSERT_TASK, map(schema.task_row, tasks))
+            for task_key, candidate_key in sorted(defaults.items()):
+                changed = db.execute(
+                    "UPDATE task SET default_key = ? WHERE key = ?", (candidate_key, task_key)
+                )
+                if not changed.rowcount:
+                    raise ValueError(f"default candidate of an unknown task: {task_key}")
+
+    def tasks(self) -> tuple[Task, ...]:
+        """See `RecordStore.tasks`."""
+        return tuple(map(schema.task_of, self._rows(schema.SELECT_TASK)))
+
+    def defaults(self) -> dict[str, str]:
+        """See `RecordStore.defaults`."""
+        query = "SELECT key, default_key FROM task WHERE default_key IS NOT NULL ORDER BY place"
+        return dict(self._rows(query))
+
+    def begin_session(self, now_s: float) -> int:
+        """See `RecordStore.begin_session`."""
+        with self._transaction() as db:
+            cursor = db.execute(
+                "INSERT INTO session (started_s, heartbeat_s) VALUES (?, ?)", (now_s, now_s)
+            )
+            return int(cursor.lastrowid or 0)
+
+    def heartbeat(self, session: int, now_s: float, utilisation: SlotSeconds | None = None) -> None:
+        """See `RecordStore.heartbeat`."""
+        said = None if utilisation is None else json.dumps(utilisation)
+        with self._transaction() as db:
+            db.execute(
+                "UPDATE session SET heartbeat_s = ?, utilisation = coalesce(?, utilisation)"
+                " WHERE number = ? AND ended_s IS NULL",
+                (now_s, said, session),
+            )
+
+    def end_session(self, session: int, now_s: float, reason: str) -> None:
+        """See `RecordStore.end_session`."""
+        with self._transaction() as db:
+            db.execute(
+                "UPDATE session SET heartbeat_s = ?, ended_s = ?, reason = ?"
+                " WHERE number = ? AND ended_s IS NULL",
+                (now_s, now_s, reason, session),
+            )
+
+    def sessions(self) -> tuple[SessionSpan, ...]:
+        """See `RecordStore.sessions`."""
+        said = "utilisation" if self._says_utilisation else "''"
+        query = (
+            f"SELECT number, started_s, heartbeat_s, ended_s, reason, {said}"
+            " FROM session ORDER BY number"
+        )
+        return tuple(
+            SessionSpan(
+                number, started_s, heartbeat_s, ended_s, reason, json.loads(seconds or "{}")
+            )
+            for number, started_s, heartbeat_s, ended_s, reason, seconds in self._rows(query)
+        )
+
+    def elapsed_s(self) -> float:
+        """See `RecordStore.elapsed_s`."""
+        return math.fsum(span.elapsed_s for span in self.sessions())
+
+    def note(self, key: str, value: str) -> None:
+        """Keep a word beside the records, for whoever fills the store; replaces an older one."""
+        with self._transaction() as db:
+            db.execute(schema.CREATE_NOTE)
+            db.execute("INSERT OR REPLACE INTO note (key, value) VALUES (?, ?)", (key, value))
+
+    def noted(self, key: str) -> str:
+        """What was last noted under a key; empty where nothing was."""
+        if not self._rows("SELECT 1 FROM sqlite_master WHERE name = 'note'"):
+            return ""
+        return str(next(iter(self._rows("SELECT value FROM note WHERE key = ?", [key])), ("",))[0])
+
+    def close(self) -> None:
+        """See `RecordStore.close`."""
+        with self._lock, self._mended():
+            self._db.close()
+
+
+def _insert(
+    db: sqlite3.Connection,
+    record: Sequence[object],
+    candidate: Sequence[object],
+    vector: bytes | None,
+) -> bool:
+    """Insert one encoded record with what belongs to it, unless its trial has one already."""
+    if not db.execute(schema.INSERT_RECORD, record).rowcount:
+        return False
+    db.execute(schema.INSERT_CANDIDATE, candidate)
+    if vector is not None:
+        task_key, candidate_key = record[0], record[1]
+        db.execute(schema.INSERT_FEATURE, (task_key, candidate_key, vector))
+    return True
+
+
+def _uri(path: Path, read_only: bool) -> str:
+    uri = path.absolute().as_uri()
+    if not read_only:
+        return f"{uri}?mode=rwc"
+    if not os.access(path.parent, os.W_OK) and not _journal(path).exists():
+        # A reader of a live store maps a file next to it, which it cannot make in a folder that
+        # is not its own; a store that nobody has open needs none.
+        return f"{uri}?mode=ro&immutable=1"
+    return f"{uri}?mode=ro"
+
+
+def _journal(path: Path) -> Path:
+    return path.with_name(f"{path.name}-wal")
+
+
+def _version(db: sqlite3.Connection) -> int:
+    return int(db.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _has_tables(db: sqlite3.Connection) -> bool:
+    return bool(db.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0])
+
+
+def _advice(error: str) -> str:
+    """What a user can do about an error of SQLite, by the words SQLite uses."""
+    for words, advice in (
+        ("full", "free some space and run the same command again"),
+        ("readonly", "make the run folder writable, or use another"),
+        ("locked", "another process is writing to it: end that one first"),
+        ("unable to open", "see that the folder is there and that you may write to it"),
+        ("not a database", "it is no record store: use another run folder"),
+        ("malformed", "the file is damaged: use another run folder"),
+    ):
+        if words in error:
+            return advice
+    return "check the disk, then run the same command again"

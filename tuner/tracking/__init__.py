@@ -1,0 +1,1 @@
+"""The whole search in MLflow, without waiting for it."""

@@ -1,0 +1,68 @@
+"""Fetches the records that a run's tracker kept in MLflow.
+
+All of MLflow happens in a child process with a deadline: importing it takes seconds, and a server
+may never answer.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tuner.errors import TunerError
+from tuner.process.child import Child, Raised, Returned
+from tuner.tracking.mlflow_sink import connected, quiet_environment, redacted
+
+RECORDS = "records"
+_START_S = 60.0
+_DOWNLOAD_S = 1800.0
+_PATIENT = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "3", "MLFLOW_HTTP_REQUEST_TIMEOUT": "60"}
+_SQLITE = "sqlite:///"
+
+
+def fetch_records(uri: str, run_id: str, into: Path) -> Path:
+    """Bring the files of a run's records here; the folder that has them.
+
+    Args:
+        uri: MLflow's tracking URI.
+        run_id: MLflow's, of the whole run, not of one of its tasks.
+        into: a folder that is there; the files go into one in it.
+
+    Raises:
+        TunerError: there is no such run, it has no records, or MLflow does not answer.
+    """
+    if uri.startswith(_SQLITE) and not Path(uri.removeprefix(_SQLITE)).exists():
+        raise TunerError(
+            f"there is no MLflow database at {redacted(uri)}: say with MLFLOW_TRACKING_URI which"
+            " server or file has the run"
+        )
+    environment = {**quiet_environment(), **_PATIENT}
+    with Child("tuner.tracking.mlflow_records:Artifacts", (uri,), env=environment) as child:
+        outcome = child.ready(_START_S)
+        if isinstance(outcome, Returned):
+            outcome = child.call("fetch", run_id, str(into), deadline_s=_DOWNLOAD_S)
+    if not isinstance(outcome, Returned):
+        why = redacted(outcome.text if isinstance(outcome, Raised) else str(outcome))
+        raise TunerError(
+            f"MLflow at {redacted(uri)} does not give the run {run_id}"
+            f" ({' '.join(why.split())[:200]})"
+        )
+    if outcome.value is None:
+        raise TunerError(
+            f"the MLflow run {run_id} has no {RECORDS}/ among its artifacts: it is that of one"
+            " task, or not a tuner's"
+        )
+    return Path(outcome.value)
+
+
+class Artifacts:
+    """A connection to MLflow. Lives in a child process."""
+
+    def __init__(self, uri: str) -> None:
+        self._client: Any = connected(uri)
+
+    def fetch(self, run_id: str, into: str) -> str | None:
+        """The folder of the records, fetched; None where the run has none."""
+        if not self._client.list_artifacts(run_id, RECORDS):
+            return None
+        return str(self._client.download_artifacts(run_id, RECORDS, into))

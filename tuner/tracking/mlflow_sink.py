@@ -1,0 +1,321 @@
+"""Pushes spool entries to MLflow. The only file of this package that imports mlflow, when used.
+
+Layout in MLflow: a run for the session's run, tagged `tuner.run` with its uuid, and a child run
+for each task, tagged `tuner.task` with its key. The ids MLflow gave are kept in `ids.json`; where
+that file lacks one (a crash between creating and writing) the tags are searched first.
+
+Everything here can be repeated: steps and timestamps come with the entries, and the store keeps
+an equal metric once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tuner.runs.folder import RunFolder
+from tuner.tracking.sink import Gone, Refused, SinkError, Unavailable
+from tuner.tracking.spool import (
+    Artifact,
+    End,
+    Entry,
+    Metrics,
+    Start,
+    TaskEntry,
+    TrackingPaths,
+    read_json,
+    write_json,
+)
+
+RUN_TAG = "tuner.run"
+TASK_TAG = "tuner.task"
+_PARENT_TAG = "mlflow.parentRunId"
+_BATCH = 1000  # metrics in one request, MLflow's own limit
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a run is tracked.
+
+    Attributes:
+        uri: MLflow's tracking URI; empty is a SQLite file inside the run folder.
+        experiment: name of the experiment.
+    """
+
+    uri: str = ""
+    experiment: str = "tuner"
+
+    @property
+    def identity(self) -> str:
+        """Tells servers apart without giving away what is in the URI (or where the folder is)."""
+        return hashlib.sha256(f"{self.uri}\n{self.experiment}".encode()).hexdigest()[:16]
+
+    def save(self, paths: TrackingPaths) -> None:
+        """Keep it for the tracker, readable by the owner alone: a URI may hold a password."""
+        write_json(paths.target, {"uri": self.uri, "experiment": self.experiment}, mode=0o600)
+
+
+def load_target(paths: TrackingPaths) -> Target:
+    """The target a run was started with; the default where none was kept."""
+    raw = read_json(paths.target)
+    return Target(str(raw.get("uri", "")), str(raw.get("experiment", "tuner")))
+
+
+def tracking_uri(run_dir: Path, uri: str) -> str:
+    """The URI MLflow is given."""
+    return uri or f"sqlite:///{RunFolder(run_dir.absolute()).mlflow_db}"
+
+
+def redacted(text: str) -> str:
+    """The text without the user names and passwords of the URIs in it."""
+    return re.sub(r"(\w://)[^/@\s]*@", r"\1***@", text)
+
+
+def quiet_environment() -> dict[str, str]:
+    """Variables MLflow must see before it is imported in a tracker.
+
+    No usage statistics; no retries of its own, which would block for minutes; no thread that
+    takes metrics and loses them.
+    """
+    return {
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+        "DO_NOT_TRACK": "true",
+        "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
+        "MLFLOW_HTTP_REQUEST_TIMEOUT": "5",
+        "MLFLOW_ENABLE_ASYNC_LOGGING": "false",
+        "MLFLOW_LOGGING_LEVEL": "WARNING",
+        "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+        "GIT_PYTHON_REFRESH": "quiet",
+    }
+
+
+def connected(uri: str) -> Any:
+    """A client of MLflow's tracking and model registry at a URI. Expects `quiet_environment`."""
+    from mlflow import MlflowClient
+
+    return MlflowClient(tracking_uri=uri, registry_uri=uri)
+
+
+def artifacts_of(uri: str) -> str | None:
+    """Where artifacts go: next to a SQLite file; a server says itself."""
+    prefix = "sqlite:///"
+    if not uri.startswith(prefix):
+        return None
+    return (Path(uri.removeprefix(prefix)).absolute().parent / "mlartifacts").as_uri()
+
+
+class MlflowSink:
+    """One run and its tasks in MLflow. For one process at a time."""
+
+    def __init__(self, run_dir: Path, target: Target) -> None:
+        """Connects when first used. Expects `quiet_environment` to be set."""
+        self._paths = TrackingPaths(run_dir)
+        self._uri = tracking_uri(run_dir, target.uri)
+        self._target = target
+        self._client: Any = None
+        self._searched = False
+        self._uuid = ""
+        self._experiment = ""
+        self._runs: dict[str, str] = {}  # by task key, the run itself under ""
+        kept = read_json(self._paths.ids)
+        if kept.get("target") == target.identity:
+            self._uuid = str(kept["uuid"])
+            self._experiment = str(kept["experiment"])
+            self._runs = {str(k): str(v) for k, v in kept["runs"].items()}
+
+    def set_timeout(self, timeout_s: int) -> None:
+        """How long one request may wait for its answer; MLflow reads it at each request."""
+        os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] = str(timeout_s)
+
+    def push(self, entries: Sequence[Entry]) -> None:
+        """Apply entries in order, artifacts left out. Raises SinkError; repeating is harmless."""
+        with self._translated():
+            metrics: list[Metrics] = []
+            for entry in entries:
+                match entry:
+                    case Start():
+                        self._start(entry)
+                    case TaskEntry():
+                        self._task(entry)
+                    case Metrics():
+                        metrics.append(entry)
+                    case End():
+                        self._metrics(metrics)
+                        metrics = []
+                        self._end(entry)
+            self._metrics(metrics)
+
+    def upload(self, entries: Sequence[Entry]) -> None:
+        """Send the files that `Artifact` entries name.
+
+        Raises SinkError: Refused where a file is missing here, Unavailable for all else, since a
+        store of artifacts has many ways to be out of order.
+        """
+        for entry in entries:
+            if not isinstance(entry, Artifact):
+                continue
+            local = self._paths.folder / entry.path
+            if not local.is_file():
+                raise Refused(f"{entry.path} is missing")
+            if "" not in self._runs:
+                raise Unavailable("the run is not known yet")
+            folder = str(Path(entry.path).parent)
+            with self._translated(refusals=False):
+                self._connect().log_artifact(
+                    self._runs[""], str(local), None if folder == "." else folder
+                )
+
+    def abandon(self, time_s: float) -> None:
+        """End the run as KILLED if it still runs: its session went without a word."""
+        if "" not in self._runs:
+            return
+        with self._translated():
+            if self._connect().get_run(self._runs[""]).info.status == "RUNNING":
+                self._end(End("KILLED", time_s))
+
+    def forget(self) -> None:
+        """Drop the ids: the next push finds the runs by their tags or makes new ones."""
+        self._uuid = self._experiment = ""
+        self._runs = {}
+        self._searched = False
+        self._paths.ids.unlink(missing_ok=True)
+
+    def _connect(self) -> Any:
+        if self._client is None:
+            # A URI that it does not know is no fault of the entries: none may be left out.
+            with self._translated(refusals=False):
+                self._client = connected(self._uri)
+        return self._client
+
+    @contextmanager
+    def _translated(self, *, refusals: bool = True) -> Iterator[None]:
+        """Turn what MLflow and its stores raise into a SinkError."""
+        try:
+            yield
+        except (SinkError, ImportError):
+            raise
+        except Exception as error:  # border: stores raise whatever they like
+            text = redacted(" ".join(str(error).split()))[:500] or repr(error)
+            code = getattr(error, "error_code", "")
+            if code == "RESOURCE_DOES_NOT_EXIST" and refusals:
+                raise Gone(text) from error
+            if code == "INVALID_PARAMETER_VALUE" and refusals:
+                raise (Gone if "'active' state" in text else Refused)(text) from error
+            raise Unavailable(text) from error
+
+    def _start(self, entry: Start) -> None:
+        if self._uuid != entry.uuid:
+            self._uuid, self._runs, self._searched = entry.uuid, {}, False
+        if not self._experiment:
+            self._experiment = self._find_experiment()
+        tags = {**entry.tags, RUN_TAG: entry.uuid}
+        self._ensure("", entry.name, tags, entry.time_s)
+        self._connect().update_run(self._runs[""], status="RUNNING")
+        self._params(self._runs[""], entry.params, entry.tags)
+
+    def _task(self, entry: TaskEntry) -> None:
+        parent = self._known("")
+        tags = {RUN_TAG: self._uuid, TASK_TAG: entry.task, _PARENT_TAG: parent}
+        self._ensure(entry.task, entry.name, tags, None)
+        self._connect().update_run(self._runs[entry.task], status="RUNNING")
+        self._params(self._runs[entry.task], entry.params, {})
+
+    def _metrics(self, entries: Sequence[Metrics]) -> None:
+        from mlflow.entities import Metric
+
+        by_run: dict[str, list[Any]] = {}
+        for entry in entries:
+            time_ms = int(entry.time_s * 1000)
+            run_id = self._known(entry.task or "")
+            by_run.setdefault(run_id, []).extend(
+                Metric(key, value, time_ms, entry.step) for key, value in entry.values.items()
+            )
+        for run_id, metrics in by_run.items():
+            for i in range(0, len(metrics), _BATCH):
+                self._connect().log_batch(run_id, metrics=metrics[i : i + _BATCH], synchronous=True)
+
+    def _end(self, entry: End) -> None:
+        time_ms = int(entry.time_s * 1000)
+        # The run itself last: when it says it is over, so do its tasks.
+        for key in sorted(self._runs, reverse=True):
+            self._connect().set_terminated(self._runs[key], entry.status, time_ms)
+
+    def _params(self, run_id: str, params: Mapping[str, str], tags: Mapping[str, str]) -> None:
+        """Set params and tags. MLflow never changes a param: what a resumed session has changed
+        becomes a tag, `resumed.<name>`."""
+        from mlflow.entities import Param, RunTag
+
+        old = self._connect().get_run(run_id).data.params
+        fresh = [Param(k, v) for k, v in params.items() if k not in old]
+        changed = {f"resumed.{k}": v for k, v in params.items() if k in old and old[k] != v}
+        self._connect().log_batch(
+            run_id,
+            params=fresh,
+            tags=[RunTag(k, v) for k, v in {**tags, **changed}.items()],
+            synchronous=True,
+        )
+
+    def _find_experiment(self) -> str:
+        client, name = self._connect(), self._target.experiment
+        found = client.get_experiment_by_name(name)
+        if found is None:
+            # Two runs may make it at the same moment: the one that comes second tries again.
+            return str(client.create_experiment(name, artifact_location=artifacts_of(self._uri)))
+        if found.lifecycle_stage != "active":
+            raise Unavailable(f"the experiment {name!r} is deleted: restore it, or name another")
+        return str(found.experiment_id)
+
+    def _known(self, key: str) -> str:
+        if key not in self._runs:
+            raise Refused(f"task {key!r} was never announced" if key else "no run was announced")
+        return self._runs[key]
+
+    def _ensure(self, key: str, name: str, tags: Mapping[str, str], start_s: float | None) -> None:
+        """Have a run for this key, found or made, and its id on disk."""
+        if key in self._runs:
+            return
+        if not self._searched:
+            self._search()
+        if key not in self._runs:
+            # Where the answer gets lost the run may exist: search again before the next try.
+            self._searched = False
+            run = self._connect().create_run(
+                self._experiment,
+                start_time=None if start_s is None else int(start_s * 1000),
+                run_name=name,
+                tags=dict(tags),
+            )
+            self._runs[key] = run.info.run_id
+            self._searched = True
+        write_json(
+            self._paths.ids,
+            {
+                "target": self._target.identity,
+                "uuid": self._uuid,
+                "experiment": self._experiment,
+                "runs": self._runs,
+            },
+        )
+
+    def _search(self) -> None:
+        """Learn the ids of all runs that carry this run's uuid; the earliest of a key counts."""
+        token = None
+        while True:
+            page = self._connect().search_runs(
+                [self._experiment],
+                f"tags.`{RUN_TAG}` = '{self._uuid}'",
+                order_by=["attributes.start_time DESC"],
+                page_token=token,
+            )
+            for run in page:
+                self._runs[run.data.tags.get(TASK_TAG, "")] = run.info.run_id
+            token = page.token
+            if not token:
+                break
+        self._searched = True

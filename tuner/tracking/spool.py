@@ -1,0 +1,269 @@
+"""The spool: what a session has to say to its tracker, one JSON object on each line.
+
+The session only appends to `<run>/tracking/spool.jsonl`; a process of its own reads it and pushes
+it on. What a line says is its `kind`; `task` is a task's key, or null for the run as a whole:
+
+    start     uuid, name, params, tags, time_s    a session begins, or goes on after a restart
+    task      task, name, params                  a task of the run
+    metrics   task, step, values, time_s          values at one step; may be empty (a failed trial)
+    artifact  path                                a finished file, relative to `<run>/tracking`
+    end       status, time_s                      the session is over
+
+Steps of a task are its records, counted from 1; step 0 holds what is known at the end. Others have
+only `best_us_by_time`, whole elapsed seconds; `loss_by_kernels`, how many kernels; and `shape_us`
+with `shape_best_us`, the size of a task's one dimension, or of several the number of the shape.
+
+How far the reader came is in `offset.json`, see `tuner.tracking.cursor`. What it pushed last may be
+pushed twice after a crash, with the same steps and timestamps, which the tracking store keeps
+once. A torn last line waits for its end; a broken line is skipped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tuner.files.atomic import write_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A session begins, or goes on. `uuid` is the run's, the same in all its sessions."""
+
+    uuid: str
+    name: str
+    params: Mapping[str, str]
+    tags: Mapping[str, str]
+    time_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class TaskEntry:
+    """A task of the run and what is fixed about it."""
+
+    task: str
+    name: str
+    params: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """Values of one task, or of the run where `task` is None, at one step."""
+
+    task: str | None
+    step: int
+    values: Mapping[str, float]
+    time_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """A file that will not change any more, by its path relative to `<run>/tracking`."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The session is over; `status` is FINISHED, KILLED or FAILED."""
+
+    status: str
+    time_s: float
+
+
+Entry = Start | TaskEntry | Metrics | Artifact | End
+
+_KINDS: dict[type, str] = {
+    Start: "start",
+    TaskEntry: "task",
+    Metrics: "metrics",
+    Artifact: "artifact",
+    End: "end",
+}
+
+
+def encode(entry: Entry) -> bytes:
+    """One line, its end included. Values that are not finite are left out: a plot has no place
+    for them."""
+    raw: dict[str, Any] = {"kind": _KINDS[type(entry)], **asdict(entry)}
+    if isinstance(entry, Metrics):
+        raw["values"] = {k: v for k, v in entry.values.items() if math.isfinite(v)}
+    return json.dumps(raw, allow_nan=False, separators=(",", ":")).encode() + b"\n"
+
+
+_ARTIFACT = b'{"kind":"artifact"'
+
+
+def is_artifact(line: bytes) -> bool:
+    """Whether a line says `artifact`, without parsing it: `encode` puts the kind first."""
+    return line.startswith(_ARTIFACT)
+
+
+def decode(line: bytes) -> Entry:
+    """Parse one line.
+
+    Raises:
+        ValueError: it is not a line of a spool.
+    """
+    try:
+        raw = json.loads(line)
+        match raw["kind"]:
+            case "start":
+                params, tags = _strings(raw["params"]), _strings(raw["tags"])
+                return Start(str(raw["uuid"]), str(raw["name"]), params, tags, _time(raw))
+            case "task":
+                return TaskEntry(str(raw["task"]), str(raw["name"]), _strings(raw["params"]))
+            case "metrics":
+                task = None if raw["task"] is None else str(raw["task"])
+                values = {str(k): float(v) for k, v in raw["values"].items()}
+                return Metrics(task, int(raw["step"]), values, _time(raw))
+            case "artifact":
+                return Artifact(str(raw["path"]))
+            case "end":
+                return End(str(raw["status"]), _time(raw))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"not a spool line: {error!r}") from error
+    raise ValueError(f"not a spool line: unknown kind {raw['kind']!r}")
+
+
+def _strings(raw: Any) -> dict[str, str]:
+    return {str(k): str(v) for k, v in raw.items()}
+
+
+def _time(raw: Any) -> float:
+    return float(raw["time_s"])
+
+
+@dataclass(frozen=True, slots=True)
+class TrackingPaths:
+    """Where tracking keeps its files in a run folder."""
+
+    run_dir: Path
+
+    @property
+    def folder(self) -> Path:
+        """Everything but MLflow's own database and artifacts."""
+        return self.run_dir / "tracking"
+
+    @property
+    def spool(self) -> Path:
+        """What the session said; only it writes here."""
+        return self.folder / "spool.jsonl"
+
+    @property
+    def target(self) -> Path:
+        """Which server and experiment; see `tuner.tracking.mlflow_sink`."""
+        return self.folder / "target.json"
+
+    @property
+    def offset(self) -> Path:
+        """How far the tracker came; only it writes here."""
+        return self.folder / "offset.json"
+
+    @property
+    def ids(self) -> Path:
+        """MLflow's ids of the run and its tasks; only the tracker writes here."""
+        return self.folder / "ids.json"
+
+    @property
+    def lock(self) -> Path:
+        """Held by the one tracker that may be at work."""
+        return self.folder / "tracker.lock"
+
+    @property
+    def log(self) -> Path:
+        """What the tracker and MLflow print."""
+        return self.folder / "tracker.log"
+
+
+class LineFile:
+    """A file that only grows, line by line, handed to the system at each append.
+
+    A tail without an end, left by a crash, is cut off when the file is opened. An append that
+    fails leaves the file as it was. For one thread.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Open or create `path`. Raises OSError where that cannot be done."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        self._size = _whole_lines(path)
+        os.ftruncate(self._fd, self._size)
+
+    def append(self, lines: bytes) -> bool:
+        """Add whole lines, all or none; False where the system refused (a full disk)."""
+        try:
+            if os.write(self._fd, lines) == len(lines):
+                self._size += len(lines)
+                return True
+        except OSError:
+            pass
+        with contextlib.suppress(OSError):  # the reader skips a broken line
+            os.ftruncate(self._fd, self._size)
+        return False
+
+    def close(self) -> None:
+        """Close the file; once is enough, more does no harm."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def _whole_lines(path: Path) -> int:
+    """Bytes up to the end of the last whole line."""
+    with path.open("rb") as file:
+        end = file.seek(0, os.SEEK_END)
+        while end > 0:
+            start = max(0, end - 65536)
+            file.seek(start)
+            newline = file.read(end - start).rfind(b"\n")
+            if newline >= 0:
+                return start + newline + 1
+            end = start
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a spool: what it says (None where broken) and the offset where it ends."""
+
+    entry: Entry | None
+    end: int
+
+
+def read_lines(path: Path, offset: int = 0) -> Iterator[Line]:
+    """The whole lines from `offset` on; none where there is no file."""
+    try:
+        file = path.open("rb")
+    except FileNotFoundError:
+        return
+    with file:
+        file.seek(offset)
+        for line in file:
+            if not line.endswith(b"\n"):
+                return
+            offset += len(line)
+            try:
+                yield Line(decode(line), offset)
+            except ValueError:
+                yield Line(None, offset)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a file; an empty one where there is none that can be read."""
+    try:
+        raw = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return raw if isinstance(raw, dict) else {}
+
+
+def write_json(path: Path, value: Mapping[str, Any], *, mode: int = 0o644) -> None:
+    """Replace a file in one step: a reader sees the old or the new one, whole."""
+    write_bytes(path, json.dumps(value).encode(), mode=mode)

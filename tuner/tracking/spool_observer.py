@@ -1,0 +1,347 @@
+"""Writes what a session does to its spool, and its files next to it.
+
+Nothing here waits for anything but the local disk; `tuner.tracking.tracker` has the other side.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from uuid import uuid4
+
+from tuner.cost_models.base import FittedModel
+from tuner.dispatch_tree import tree_text
+from tuner.files.atomic import write_bytes
+from tuner.kernel_set import KernelSet
+from tuner.record import Record, Status
+from tuner.session.progress import Snapshot, fold
+from tuner.task import Task
+from tuner.tracking.record_chunks import RecordChunks
+from tuner.tracking.spool import (
+    Artifact,
+    End,
+    Entry,
+    LineFile,
+    Metrics,
+    Start,
+    TaskEntry,
+    TrackingPaths,
+    encode,
+    read_lines,
+)
+from tuner.utilisation import BUSY, shares
+
+
+class RunStatus(StrEnum):
+    """How a session ended, in MLflow's words."""
+
+    FINISHED = "FINISHED"
+    """Its budget was spent."""
+    KILLED = "KILLED"
+    """Somebody stopped it."""
+    FAILED = "FAILED"
+    """It could not go on."""
+
+
+_BY_TIME = "best_us_by_time"
+_LOSS = "loss_by_kernels"
+_SHAPE = "shape_us"
+_NOT_BY_RECORD = frozenset({_BY_TIME, _LOSS, _SHAPE})
+"""Metrics of tasks whose steps are not numbers of records."""
+
+
+@dataclass(slots=True)
+class _Past:
+    """What earlier sessions left in the spool."""
+
+    uuid: str = ""
+    sessions: int = 0
+    steps: dict[str, set[int]] = field(default_factory=dict)
+    artifacts: set[str] = field(default_factory=set)
+    elapsed_s: float = 0.0
+
+
+def _read_past(spool: Path) -> _Past:
+    past = _Past()
+    began_s = base_s = 0.0
+    for entry in (line.entry for line in read_lines(spool)):
+        match entry:
+            case Start():
+                past.uuid = past.uuid or entry.uuid
+                past.sessions += 1
+                began_s, base_s = entry.time_s, past.elapsed_s
+            case Metrics():
+                past.elapsed_s = max(past.elapsed_s, base_s + entry.time_s - began_s)
+                if entry.task is not None and _NOT_BY_RECORD.isdisjoint(entry.values):
+                    past.steps.setdefault(entry.task, set()).add(entry.step)
+            case Artifact():
+                past.artifacts.add(entry.path)
+    return past
+
+
+@dataclass(slots=True)
+class _TaskTrack:
+    """What is known of one task: how many records it has, and what was last said of it."""
+
+    task: Task
+    said: set[int]
+    records: int = 0
+    best_s: float | None = None
+    by_time: int = -1
+
+    def metrics(self, record: Record, best_s: float | None, elapsed_s: float) -> list[Metrics]:
+        """Entries for one more record: always one at its step, more when the best moved on."""
+        key, latency_s, time_s = self.task.key, record.latency_s, record.time_s
+        values = {}
+        if latency_s is not None:
+            values["retimed_us" if record.trial.rung else "latency_us"] = latency_s * 1e6
+        improved = best_s is not None and (self.best_s is None or best_s < self.best_s)
+        if best_s is not None:
+            values["best_us"] = best_s * 1e6
+            if improved and self.task.flops:
+                values["gflops"] = self.task.flops / best_s / 1e9
+        entries = [Metrics(key, self.records, values, time_s)]
+        second = int(elapsed_s)
+        if best_s is not None and (improved or second > self.by_time):
+            entries.append(Metrics(key, second, {_BY_TIME: best_s * 1e6}, time_s))
+            self.by_time = second
+        self.best_s = best_s
+        return entries
+
+
+class SpoolObserver:
+    """Writes what happens to the spool. Implements `tuner.session.observer.Observer`.
+
+    Every record is numbered within its task, in the order of the store; that number is its step.
+    An entry that cannot be written (a full disk) is counted in `lost`, never raised; the store
+    has it, and `catch_up` brings it back in the next session. For one thread.
+    """
+
+    def __init__(
+        self,
+        run_dir: Path,
+        *,
+        name: str,
+        params: Mapping[str, object],
+        tags: Mapping[str, object] | None = None,
+        clock: Callable[[], float] = time.time,
+        new_uuid: Callable[[], str] = lambda: uuid4().hex,
+        records_per_file: int = 200,
+        checkpoint_every_s: float = 60.0,
+        snapshot_every_s: float = 5.0,
+    ) -> None:
+        """Open the spool of a run, new or old.
+
+        Args:
+            name: what MLflow calls the run.
+            params: fixed facts of the run (model, target, trials, seed, ...).
+            tags: facts that may change from session to session.
+            clock: seconds since the epoch.
+
+        Raises:
+            OSError: the run folder cannot be written.
+        """
+        self._paths = TrackingPaths(run_dir)
+        past = _read_past(self._paths.spool)
+        self._spool = LineFile(self._paths.spool)
+        self._clock = clock
+        self._began_s, self._elapsed_before_s = clock(), past.elapsed_s
+        self._past = past
+        self._session = past.sessions + 1
+        self._tasks: dict[str, _TaskTrack] = {}
+        self._chunks = RecordChunks(self._paths.folder / "records", records_per_file)
+        self._checkpoint_every_s = checkpoint_every_s
+        self._snapshot_every_s = snapshot_every_s
+        self._checkpoint_s = self._snapshot_s = float("-inf")
+        self._unsaved: FittedModel | None = None
+        self._said: dict[str, float] = {}
+        self._ended = False
+        self.lost = 0
+        """Entries that could not be written."""
+        self._start = Start(
+            uuid=past.uuid or new_uuid(),
+            name=name,
+            params={k: str(v) for k, v in params.items()},
+            tags={k: str(v) for k, v in (tags or {}).items()},
+            time_s=self._began_s,
+        )
+
+    def on_start(self, tasks: Sequence[Task]) -> None:
+        """Announce the run and its tasks."""
+        self._say(self._start)
+        for task in tasks:
+            said = self._past.steps.get(task.key, set())
+            self._tasks[task.key] = _TaskTrack(task, said, records=max(said, default=0))
+            params = {
+                "task": task.key,
+                "weight": f"{task.weight:g}",
+                "flops": f"{task.flops:g}",
+                "target": task.target,
+            }
+            self._say(TaskEntry(task.key, task.name, params))
+        for path in self._chunks.closed():
+            if path not in self._past.artifacts:
+                self._say(Artifact(path))
+
+    def catch_up(self, records: Iterable[Record]) -> None:
+        """Bring in what the store holds and the spool does not. Once, right after `on_start`.
+
+        Args:
+            records: all of the store's, in the order they were stored.
+        """
+        for track in self._tasks.values():
+            track.records = 0
+        progress = fold([track.task for track in self._tasks.values()], {}, ())
+        for record in records:
+            if record.trial.task_key not in self._tasks:
+                continue
+            track = self._tasks[record.trial.task_key]
+            progress[record.trial.task_key].observe(record)
+            best_s = progress[record.trial.task_key].best_s
+            if track.records + 1 in track.said:
+                track.records += 1
+                track.best_s = best_s
+            else:
+                self._record(track, record, best_s)
+
+    def on_record(self, record: Record, best_s: float | None) -> None:
+        """A point of each curve, and a line of the records file."""
+        track = self._tasks.get(record.trial.task_key)
+        if track is not None:
+            self._record(track, record, best_s)
+
+    def on_model(self, fitted: FittedModel) -> None:
+        """How good it is, and a checkpoint of it once in a while."""
+        values = {"cost_model_fit_s": fitted.fit_s, "cost_model_version": float(fitted.version)}
+        if fitted.pairwise_accuracy is not None:
+            values["pairwise_accuracy"] = fitted.pairwise_accuracy
+        now_s = self._clock()
+        self._say(Metrics(None, fitted.records, values, now_s))
+        self._unsaved = fitted
+        if now_s - self._checkpoint_s >= self._checkpoint_every_s:
+            self._checkpoint_s = now_s
+            self._save_checkpoint()
+
+    def on_snapshot(self, snapshot: Snapshot) -> None:
+        """The run's own curves: what changed since last time."""
+        now_s = self._clock()
+        if now_s - self._snapshot_s >= self._snapshot_every_s:
+            self._snapshot_s = now_s
+            self._snapshot(snapshot, now_s)
+
+    def on_kernels(self, task_key: str, chosen: KernelSet) -> None:
+        """How good they are and why there are so many; their tree and what each shape takes as
+        files."""
+        track = self._tasks.get(task_key)
+        if track is None:
+            return
+        now_s = self._clock()
+        values = {
+            "kernels": float(len(chosen.kernels)),
+            "kernels_us": chosen.latency_s * 1e6,
+            "kernels_loss": chosen.loss,
+        }
+        if chosen.error is not None:
+            values["prediction_error"] = chosen.error
+        self._say(Metrics(task_key, 0, values, now_s))
+        for number, loss in enumerate(chosen.losses, start=1):
+            self._say(Metrics(task_key, number, {_LOSS: loss}, now_s))
+        for number, shape in enumerate(chosen.shapes):
+            step = shape.instance[0][1] if len(shape.instance) == 1 else number
+            times = {_SHAPE: shape.latency_s * 1e6, "shape_best_us": shape.best_s * 1e6}
+            self._say(Metrics(task_key, step, times, now_s))
+        name = re.sub(r"[^\w.-]", "_", track.task.name)
+        self._file(f"kernels/{name}.json", json.dumps(chosen.to_json(), indent=1).encode())
+        self._file(f"kernels/{name}.txt", (tree_text(chosen.tree) + "\n").encode())
+
+    def on_end(self, snapshot: Snapshot) -> None:
+        """Last values, last checkpoint, the open records file and a summary."""
+        now_s = self._clock()
+        self._snapshot(snapshot, now_s)
+        for row in snapshot.tasks:
+            if row.key in self._tasks and row.default_s is not None:
+                values = {"default_us": row.default_s * 1e6}
+                if row.best_s:
+                    values["gain"] = row.default_s / row.best_s
+                # At step 0, which is no record's.
+                self._say(Metrics(row.key, 0, values, now_s))
+        self._save_checkpoint()
+        self._close_chunk()
+        summary = {"run": self._start.uuid, "session": self._session, **asdict(snapshot)}
+        self._file("summary.json", json.dumps(summary, indent=1).encode())
+
+    def keep(self, name: str, data: bytes) -> None:
+        """Keep a file beside the spool, and with the run in MLflow."""
+        self._file(name, data)
+
+    def close(self, status: RunStatus) -> None:
+        """Say how the session ended and close the files. Needed once, whatever happened."""
+        if self._ended:
+            return
+        self._ended = True
+        self._close_chunk()
+        self._say(End(str(status), self._clock()))
+        self._spool.close()
+        self._chunks.close()
+
+    def _record(self, track: _TaskTrack, record: Record, best_s: float | None) -> None:
+        track.records += 1
+        elapsed_s = self._elapsed_before_s + max(0.0, record.time_s - self._began_s)
+        # The file first: a crash in between leaves a record that `catch_up` says again, with the
+        # same step and time.
+        if not self._chunks.append(record):
+            self.lost += 1
+        self._say(*track.metrics(record, best_s, elapsed_s))
+        if self._chunks.full():
+            self._close_chunk()
+
+    def _snapshot(self, snapshot: Snapshot, now_s: float) -> None:
+        values = {
+            "trials": float(snapshot.trials),
+            "trials_per_s": snapshot.trials_per_s,
+            "censored": float(snapshot.statuses.get(Status.CENSORED, 0)),
+        }
+        for status in Status:
+            if status not in (Status.OK, Status.CENSORED):
+                values[f"failures/{status}"] = float(snapshot.statuses.get(status, 0))
+        if snapshot.gain is not None:
+            values["gain"] = snapshot.gain
+        if snapshot.estimate_accuracy is not None:
+            values["estimate_accuracy"] = round(snapshot.estimate_accuracy, 3)
+        for kind, seconds in snapshot.utilisation.items():
+            values[f"{kind}_busy"] = round(shares(seconds).get(BUSY, 0.0), 3)
+        changed = {k: v for k, v in values.items() if self._said.get(k) != v}
+        if changed:
+            self._say(Metrics(None, snapshot.trials, changed, now_s))
+            self._said.update(changed)
+
+    def _save_checkpoint(self) -> None:
+        fitted, self._unsaved = self._unsaved, None
+        if fitted is None:
+            return
+        name = f"cost_model/model-{fitted.version}.ubj"
+        if (self._paths.folder / name).exists():  # of an earlier session that counted from 1, too
+            name = f"cost_model/model-{fitted.version}-session-{self._session}.ubj"
+        self._file(name, fitted.model)
+
+    def _close_chunk(self) -> None:
+        path = self._chunks.roll()
+        if path:
+            self._say(Artifact(path))
+
+    def _file(self, name: str, data: bytes) -> None:
+        try:
+            write_bytes(self._paths.folder / name, data)
+        except OSError:
+            self.lost += 1
+            return
+        self._say(Artifact(name))
+
+    def _say(self, *entries: Entry) -> None:
+        if not self._spool.append(b"".join(encode(e) for e in entries)):
+            self.lost += len(entries)

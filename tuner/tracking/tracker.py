@@ -1,0 +1,258 @@
+"""Tracking as the session sees it: an observer that writes, and a process that pushes.
+
+`SpoolObserver` writes lines and files into the run folder; `TrackerProcess` starts and ends the
+process that brings them to MLflow. Nothing here waits for a server longer than its caller said.
+What is not pushed by the end stays in the spool, and goes out with the next start of the run or
+with `drain`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from tuner.runs.folder import RunFolder
+from tuner.tracking.cursor import count_pending, load_progress
+from tuner.tracking.mlflow_sink import Target, load_target, quiet_environment, redacted
+from tuner.tracking.spool import TrackingPaths
+from tuner.tracking.spool_observer import RunStatus, SpoolObserver
+
+__all__ = [
+    "RunStatus",
+    "SpoolObserver",
+    "TrackerProcess",
+    "TrackingOutcome",
+    "check_uri",
+    "drain",
+    "open_command",
+]
+
+_SCHEMES = ("http", "https", "sqlite", "postgresql", "mysql", "mssql", "databricks")
+_WAKE = """
+trap '' HUP INT TERM
+read -r over && exit
+tries=150
+while [ $tries -gt 0 ] && kill -CONT "$0" 2>/dev/null; do sleep 1; tries=$((tries - 1)); done
+"""
+"""A shell that waits for a line, which says that all is over. If its input ends without one, who
+held the other end was killed: it wakes the process `$0` until that is gone."""
+_REAP_S = 0.5
+"""Kept back from a deadline, to end a process that will not end by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrackingOutcome:
+    """What became of a run's tracking.
+
+    Attributes:
+        pushed: entries that MLflow took, over the run's whole life.
+        pending: entries still in the spool.
+        warning: one line for people, empty where all is well.
+    """
+
+    pushed: int
+    pending: int
+    warning: str = ""
+
+
+class TrackerProcess:
+    """The process that empties a run's spool while the session goes on.
+
+    It may be stopped and continued with signals at any time, and killed: what it pushed is
+    noted, the rest is still in the spool. If this process is killed while it is stopped, somebody
+    wakes it, so that it sees that it is alone. None of the methods raises.
+    """
+
+    def __init__(
+        self,
+        run_dir: Path,
+        process: subprocess.Popen[bytes] | None,
+        waker: subprocess.Popen[bytes] | None,
+        error: str,
+    ) -> None:
+        """Use `start`."""
+        self._run_dir = run_dir
+        self._process = process
+        self._waker = waker
+        self._error = error
+
+    @classmethod
+    def start(cls, run_dir: Path, uri: str = "", *, experiment: str = "tuner") -> TrackerProcess:
+        """Start it; the spool of the run should be open already.
+
+        Args:
+            uri: MLflow's tracking URI; empty is a SQLite file inside the run folder.
+        """
+        paths = TrackingPaths(run_dir)
+        try:
+            Target(uri, experiment).save(paths)
+            process = _spawn(run_dir, "--parent", str(os.getpid()), stdin=subprocess.PIPE)
+        except OSError as error:
+            return cls(run_dir, None, None, f"the tracker cannot start: {error}")
+        return cls(run_dir, process, _start_waker(process.pid), "")
+
+    @property
+    def pid(self) -> int | None:
+        """Its process id while it runs, for those who need a quiet machine."""
+        process = self._process
+        return process.pid if process is not None and process.poll() is None else None
+
+    def finish(self, deadline_s: float) -> TrackingOutcome:
+        """Have it push what is left, for at most so long, and end it."""
+        deadline = time.monotonic() + deadline_s
+        process, self._process = self._process, None
+        if process is not None:
+            with contextlib.suppress(OSError):
+                process.send_signal(signal.SIGCONT)
+            if process.stdin is not None:
+                with contextlib.suppress(OSError):
+                    process.stdin.write(b".")
+                    process.stdin.flush()
+                with contextlib.suppress(OSError):
+                    process.stdin.close()
+            _end_by(process, deadline)
+        waker, self._waker = self._waker, None
+        if waker is not None:
+            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+                waker.communicate(b"over\n", _REAP_S)
+        outcome = _outcome(self._run_dir, self._error)
+        left_s = deadline - time.monotonic()
+        if outcome.pending and left_s > 2 * _REAP_S:
+            # It had died before; another one may still make it.
+            return drain(self._run_dir, left_s)
+        return outcome
+
+
+def drain(run_dir: Path, deadline_s: float) -> TrackingOutcome:
+    """Push what earlier sessions left behind, for at most so long. Never raises."""
+    deadline = time.monotonic() + deadline_s
+    error = ""
+    try:
+        process = _spawn(run_dir, "--drain", str(deadline_s), stdin=subprocess.DEVNULL)
+        _end_by(process, deadline)
+    except OSError as failure:
+        error = f"the tracker cannot start: {failure}"
+    return _outcome(run_dir, error)
+
+
+def _spawn(run_dir: Path, *arguments: str, stdin: int) -> subprocess.Popen[bytes]:
+    root = str(Path(__file__).resolve().parents[2])
+    path = os.pathsep.join(p for p in (root, os.environ.get("PYTHONPATH", "")) if p)
+    # -P: a user's file named like a module, in the current folder, is not ours to import.
+    command = [sys.executable, "-P", "-W", "ignore", "-m", "tuner.tracking.tracker_process"]
+    with TrackingPaths(run_dir).log.open("ab") as log:
+        return subprocess.Popen(
+            [*command, str(run_dir), *arguments],
+            stdin=stdin,
+            stdout=log,
+            stderr=log,
+            bufsize=0,
+            env={**os.environ, **quiet_environment(), "PYTHONPATH": path},
+        )
+
+
+def _start_waker(pid: int) -> subprocess.Popen[bytes] | None:
+    """Have a process woken if we are killed; None where there is no shell to do it."""
+    try:
+        return subprocess.Popen(
+            ["/bin/sh", "-c", _WAKE, str(pid)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+    except OSError:
+        return None
+
+
+def _end_by(process: subprocess.Popen[bytes], deadline: float) -> None:
+    """Wait for a process until a monotonic time; kill it then. Killing it loses nothing."""
+    try:
+        process.wait(max(0.0, deadline - _REAP_S - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        process.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_REAP_S)
+
+
+def _outcome(run_dir: Path, error: str) -> TrackingOutcome:
+    paths = TrackingPaths(run_dir)
+    progress = load_progress(paths, load_target(paths).identity)
+    try:
+        pending = count_pending(paths, progress)
+    except OSError as failure:
+        return TrackingOutcome(0, 0, f"tracking: the spool cannot be read: {failure}")
+    warning = ""
+    if pending:
+        why = error or progress.error
+        later = f"python -m tuner.tracking.tracker_process {shlex.quote(str(run_dir))} --drain 60"
+        warning = (
+            f"tracking: {pending} entries are not in MLflow yet{f' ({why})' if why else ''}; they "
+            f"follow when the run goes on, or with `{later}`"
+        )
+    elif dropped := progress.data.dropped + progress.artifacts.dropped:
+        warning = f"tracking: {dropped} entries could not be taken, see {paths.log}"
+    return TrackingOutcome(progress.data.pushed + progress.artifacts.pushed, pending, warning)
+
+
+def check_uri(uri: str, timeout_s: float = 3.0) -> str:
+    """A warning, in one line, if a tracking server does not answer; empty if it does.
+
+    Any answer counts, be it an error. URIs that are not http are only checked for being of a kind
+    MLflow can write to.
+    """
+    shown = redacted(uri)
+    later = "tuning goes on, the run is pushed later"
+    try:
+        scheme = urlsplit(uri).scheme if "://" in uri or uri.startswith("file:") else ""
+    except ValueError as error:
+        return f"tracking: {shown} is no address ({error}); {later}"
+    if uri and scheme in ("", "file"):
+        return f"tracking: MLflow keeps no runs in plain folders any more ({shown}): use sqlite:///"
+    if uri and scheme.partition("+")[0] not in _SCHEMES:
+        known = ", ".join(_SCHEMES)
+        return f"tracking: MLflow may not know {shown} (it knows {known}); {later}"
+    if scheme not in ("http", "https"):
+        return ""
+    answers: list[str] = []
+    # In a thread: looking up a host name knows no timeout.
+    threading.Thread(target=lambda: answers.append(_no_answer(uri, timeout_s)), daemon=True).start()
+    deadline = time.monotonic() + timeout_s
+    while not answers and time.monotonic() < deadline:
+        time.sleep(0.01)
+    why = answers[0] if answers else f"nothing for {timeout_s:g} s"
+    if not why:
+        return ""
+    return f"tracking: {shown} does not answer ({why}); {later}"
+
+
+def _no_answer(uri: str, timeout_s: float) -> str:
+    """Why there is no answer; empty if there is one."""
+    parts = urlsplit(uri)
+    bare = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+    try:
+        with urllib.request.urlopen(bare.rstrip("/") + "/health", timeout=timeout_s):
+            return ""
+    except urllib.error.HTTPError:
+        return ""
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        return str(getattr(error, "reason", error)) or type(error).__name__
+
+
+def open_command(run_dir: Path, uri: str = "") -> str:
+    """The command (or the address) that opens MLflow's page on a run."""
+    if uri.startswith(("http://", "https://")):
+        return redacted(uri)
+    store = redacted(uri) if uri else f"sqlite:///{RunFolder(run_dir).mlflow_db}"
+    return f"mlflow ui --backend-store-uri {shlex.quote(store)} --port 5000"

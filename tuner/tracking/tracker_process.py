@@ -1,0 +1,240 @@
+"""The process that brings a run's spool to MLflow: `python -m tuner.tracking.tracker_process
+RUN_DIR`.
+
+Started by `tuner.tracking.tracker.TrackerProcess` it follows the spool while its parent lives. A
+byte on standard input says that the session is over: it pushes what is left and exits; the parent
+holds the deadline and may kill it at any moment. If the parent is gone without a word it pushes for
+a few seconds more, then leaves the rest for the next start. It may be stopped while its parent is
+killed: who waits for its lock wakes it.
+
+By hand, `--drain SECONDS` pushes what an earlier session left behind.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fcntl
+import logging
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+
+from tuner.tracking.cursor import count_pending, load_progress
+from tuner.tracking.drain import SpoolDrain
+from tuner.tracking.mlflow_sink import MlflowSink, load_target, quiet_environment
+from tuner.tracking.sink import Sink, SinkError, Unavailable
+from tuner.tracking.spool import TrackingPaths
+
+_log = logging.getLogger("tuner.tracker")
+
+ORPHAN_S = 5.0
+"""How long a tracker goes on after its parent died."""
+_POLL_S = 2.0
+"""How often the spool is looked at: few larger batches cost the machine less."""
+_RETRY_S = 0.5
+"""The same when somebody waits for the end."""
+_PATIENCE_S = 30.0
+"""The longest pause after a failure."""
+_HASTE_S = 2.0
+"""The same when somebody waits for the end."""
+_STUCK_S = 120
+"""A push that takes longer is given up, whatever it hangs in."""
+
+
+class Leash:
+    """What the parent wants: carry on, wind up, or nothing any more because it is gone."""
+
+    def __init__(self, parent: int, stdin: int) -> None:
+        """`parent` is the process to live as long as; `stdin` the pipe from it."""
+        self._parent = parent
+        self._stdin = stdin
+        self._ends = select.poll()
+        self._ends.register(stdin, select.POLLIN)
+        self.winding_up = False
+        self.orphan = False
+
+    def wait(self, timeout_s: float) -> None:
+        """Look at the parent, waiting at most so long for a word from it."""
+        if self.winding_up or self.orphan:
+            time.sleep(timeout_s)
+        elif self._ends.poll(timeout_s * 1e3):
+            self.winding_up = bool(os.read(self._stdin, 1))
+            self.orphan = not self.winding_up
+        if os.getppid() != self._parent:
+            self.orphan = True
+
+
+def follow(spool: SpoolDrain, sink: Sink, leash: Leash) -> None:
+    """Push until the parent says that it is over, or is gone."""
+    ending = False
+    deadline = float("inf")
+    while time.monotonic() < deadline:
+        leash.wait(0.0)
+        if leash.orphan and deadline == float("inf"):
+            deadline = time.monotonic() + ORPHAN_S
+        if not ending and (leash.winding_up or leash.orphan):
+            ending = True
+            spool.retry_now()
+        if _guarded(spool, _HASTE_S if ending else _PATIENCE_S):
+            continue
+        if ending and spool.drained():
+            if leash.orphan:
+                _abandon(sink)
+            return
+        leash.wait(_RETRY_S if ending else _POLL_S)
+
+
+def drain(spool: SpoolDrain, sink: Sink, deadline: float) -> None:
+    """Push what there is, until a monotonic time."""
+    while time.monotonic() < deadline:
+        if _guarded(spool, _HASTE_S):
+            continue
+        if spool.drained():
+            _abandon(sink)
+            return
+        time.sleep(min(_RETRY_S, max(0.0, deadline - time.monotonic())))
+
+
+def _guarded(spool: SpoolDrain, longest_wait_s: float) -> bool:
+    """One step that neither hangs for ever nor ends the process."""
+    signal.alarm(_STUCK_S)
+    try:
+        return spool.step(longest_wait_s=longest_wait_s)
+    except ImportError:
+        raise
+    except Exception:  # border: the tracker must outlive whatever a step meets
+        _log.exception("a step failed")
+        return False
+    finally:
+        signal.alarm(0)
+
+
+def _abandon(sink: Sink) -> None:
+    try:
+        sink.abandon(time.time())
+    except SinkError as error:
+        _log.warning("cannot end the run: %s", error)
+
+
+def _on_alarm(_signal: int, _frame: FrameType | None) -> None:
+    raise Unavailable(f"no answer in {_STUCK_S} s")
+
+
+@contextlib.contextmanager
+def sole_tracker(path: Path, go_on: Callable[[], bool], *, parent: int) -> Iterator[bool]:
+    """Hold the run's tracker lock; gives False where `go_on` said to stop waiting for it.
+
+    A tracker that was stopped while its session was killed would hold it for ever, and is woken.
+
+    Args:
+        parent: the session that this tracker works for, and which holds the run, so that whoever
+            has the lock is of an earlier one; 0 for none.
+    """
+    with path.open("a+") as file:
+        held = False
+        while not held:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                held = True
+            except OSError:
+                if not go_on():
+                    break
+                _thaw(path, orphans_only=not parent)
+        if held:
+            file.truncate(0)
+            file.write(f"{os.getpid()} {parent}")
+            file.flush()
+        yield held
+
+
+def _thaw(path: Path, *, orphans_only: bool) -> None:
+    """Wake the tracker that holds the lock; that of a living session is stopped for a reason."""
+    # It may be only just starting, or have just gone: the lock will tell.
+    with contextlib.suppress(OSError, ValueError):
+        pid, *parent = map(int, path.read_text().split())
+        if not orphans_only or [_parent_of(pid)] != parent:
+            os.kill(pid, signal.SIGCONT)
+
+
+def _parent_of(pid: int) -> int:
+    stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    return int(stat.rpartition(")")[2].split()[1])
+
+
+def _run(run_dir: Path, *, parent: int, drain_s: float) -> bool:
+    """Do what the command line says; whether everything was pushed."""
+    paths, target = TrackingPaths(run_dir), load_target(TrackingPaths(run_dir))
+    deadline = time.monotonic() + drain_s
+    leash = Leash(parent, sys.stdin.fileno()) if parent else None
+
+    def go_on() -> bool:
+        if leash is None:
+            time.sleep(_RETRY_S)
+            return time.monotonic() < deadline
+        leash.wait(_RETRY_S)
+        return not leash.orphan
+
+    with sole_tracker(paths.lock, go_on, parent=parent) as held:
+        progress = load_progress(paths, target.identity)
+        if not held:
+            _log.warning("another tracker is at work on this run")
+            return False
+        sink = MlflowSink(run_dir, target)
+        spool = SpoolDrain(paths, sink, progress, clock=time.monotonic)
+        try:
+            if leash is not None:
+                follow(spool, sink, leash)
+            else:
+                drain(spool, sink, deadline)
+        except ImportError as error:
+            replace(spool.progress, error=f"MLflow cannot be used: {error}").save(paths.offset)
+            raise
+        return spool.drained()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Exit status: 0 everything is pushed, 1 something is left, 2 no such run."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tuner.tracking.tracker_process", description=__doc__
+    )
+    parser.add_argument("run_dir", type=Path)
+    parser.add_argument("--drain", type=float, default=60.0, metavar="SECONDS")
+    parser.add_argument("--parent", type=int, default=0, help=argparse.SUPPRESS)
+    args = parser.parse_args(argv)
+    paths = TrackingPaths(args.run_dir)
+    if not args.parent and not paths.spool.is_file():
+        print(f"{args.run_dir} holds nothing to track", file=sys.stderr)
+        return 2
+    os.environ.update(quiet_environment())
+    signal.signal(signal.SIGALRM, _on_alarm)
+    if args.parent:
+        # Ctrl-C goes to the whole group; this one ends when its parent says so. The kernel hangs
+        # up on a group whose leader was killed while this one was stopped.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        os.nice(10)
+    terminal = os.dup(sys.stdout.fileno())
+    log = os.open(paths.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s: %(message)s")
+    done = _run(args.run_dir, parent=args.parent, drain_s=args.drain)
+    if not args.parent:
+        progress = load_progress(paths, load_target(paths).identity)
+        pending = count_pending(paths, progress)
+        pushed = progress.data.pushed + progress.artifacts.pushed
+        with os.fdopen(terminal, "w") as out:
+            why = f": {progress.error}" if pending and progress.error else ""
+            print(f"tracking: {pushed} entries pushed, {pending} pending{why}", file=out)
+    return 0 if done else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
