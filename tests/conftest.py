@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import uuid
 from collections.abc import Iterator
@@ -22,6 +23,11 @@ os.environ["TUNER_STRICT"] = "1"  # a mistake of ours in a template is none that
 settings.register_profile("steady", derandomize=True, deadline=None)
 settings.register_profile("fuzz", derandomize=False, print_blob=True, deadline=None)
 settings.load_profile("steady")
+
+# What a shell starts in the background ignores Ctrl-C, and so does all that it starts: the commands
+# that tests interrupt as well.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _HERE = Path(__file__).parent
 _MARK = "TUNER_TESTS_MARK"
