@@ -115,26 +115,26 @@ def _row(
 
     open_run = tune_open(0)
     sizes = ",".join(map(str, alone))
-    closed_run = our_side.tune_once(
+    specialised_run = our_side.tune_once(
         (model, f"--arg=sizes={sizes}"),
         folder / f"{program}-alone",
         trials=options.trials * len(alone),
         **common,
     )
     repeats = [open_run, *(tune_open(repeat) for repeat in range(1, options.repeats))]
-    failure = closed_run.failure or next((run.failure for run in repeats if run.failure), "")
+    failure = specialised_run.failure or next((run.failure for run in repeats if run.failure), "")
     if failure:
         return {"program": program, "failure": failure}
     library = folder / f"{program}.so"
     export_library(open_run.folder, library)
-    per_shape_s = closed_run.watched.wall_s / len(alone)
+    per_shape_s = specialised_run.watched.wall_s / len(alone)
     wall_s = statistics.median(run.watched.wall_s for run in repeats)
     sets = [_chosen(run, options.max_kernels) for run in repeats]
     told = [
         {"wall_s": run.watched.wall_s, **_told(chosen)}
         for run, chosen in zip(repeats, sets, strict=True)
     ]
-    shapes = foretold(_races(program, closed_run, library, cores, options.rounds), sets[0])
+    shapes = predicted(_races(program, specialised_run, library, cores, options.rounds), sets[0])
     checked = _checked(library, program, cores, sets[0])
     return {
         "program": program,
@@ -142,15 +142,15 @@ def _row(
         "wall_s": wall_s,
         "repeats": told,
         "trials": len(open_run.trials),
-        "alone_wall_s": closed_run.watched.wall_s,
-        "alone_trials": len(closed_run.trials),
+        "alone_wall_s": specialised_run.watched.wall_s,
+        "alone_trials": len(specialised_run.trials),
         "wall_ratio": per_shape_s * count / wall_s,
         "library_bytes": library.stat().st_size,
         "kernel_set": _told(sets[0]),
         "prediction_error": mean_error(told),
         "shapes": shapes,
         "latency": weighed(shapes),
-        "foretold": foretold_error(shapes),
+        "predicted": predicted_error(shapes),
         **checked,
     }
 
@@ -227,13 +227,13 @@ def _race(
     return row
 
 
-def foretold(shapes: Sequence[dict[str, Any]], chosen: KernelSet) -> list[dict[str, Any]]:
+def predicted(shapes: Sequence[dict[str, Any]], chosen: KernelSet) -> list[dict[str, Any]]:
     """Races with what the tuner says of their sizes, and whether it had measured that."""
     known = {_size(times.instance): times for times in chosen.shapes}
     return [
         {
             **row,
-            "foretold_ms": known[row["T"]].latency_s * 1e3,
+            "predicted_ms": known[row["T"]].latency_s * 1e3,
             "was_measured": known[row["T"]].measured,
         }
         for row in shapes
@@ -246,10 +246,10 @@ def _size(instance: Instance) -> int:
     return value // int(name.partition("_x")[2] or 1)
 
 
-def foretold_error(shapes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def predicted_error(shapes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """How far off it was where it had not measured, as a share of what the race measured."""
     off = [
-        abs(row["foretold_ms"] / row["ours_ms"]["median"] - 1)
+        abs(row["predicted_ms"] / row["ours_ms"]["median"] - 1)
         for row in shapes
         if "ours_ms" in row and not row["was_measured"]
     ]

@@ -179,7 +179,7 @@ def _dynamic() -> list[Goal]:
         Goal("the same, worst size", "dynamic-1-128", at("summary.over_static_worst"), _MOST, 1.15,
              between),
         Goal("predictions of sizes that were not measured off by, the most", "dynamic-1-128",
-             of_rows(max, "foretold.mean"), _MOST, 0.1, few),
+             of_rows(max, "predicted.mean"), _MOST, 0.1, few),
     ]  # fmt: skip
 
 

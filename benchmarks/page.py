@@ -110,7 +110,7 @@ _COLUMNS: dict[str, Columns] = {
         ("loss by kernels", "kernel_set.losses"),
         ("predictions off by", "kernel_set.prediction_error"),
         ("of all repeats", "prediction_error"),
-        ("in the race", "foretold.mean"),
+        ("in the race", "predicted.mean"),
         ("ours / alone, mean", "latency.over_static.mean"),
         ("worst", "latency.over_static.worst"),
         ("ours / BLAS, mean", "latency.over_blas.mean"),

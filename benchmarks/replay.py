@@ -109,7 +109,7 @@ class Curve:
 
 
 @dataclass(frozen=True, slots=True)
-class Lessons:
+class WarmStart:
     """What may be known before a run begins: all recordings but the one under test."""
 
     recordings: Mapping[str, Recording]
@@ -160,10 +160,12 @@ def _together(recordings: Sequence[Recording]) -> Examples:
     return pretrained.together(parts)
 
 
-def run(recording: Recording, policy: Policy, lessons: Lessons, *, trials: int, seed: int) -> Curve:
+def run(
+    recording: Recording, policy: Policy, warm_start: WarmStart, *, trials: int, seed: int
+) -> Curve:
     """One session of a policy on one recorded task."""
     task, clock, store = recording.task, VirtualClock(), MemoryStore()
-    base = lessons.base(task.name) if policy.base else None
+    base = warm_start.base(task.name) if policy.base else None
     rows = recording.recorded()
     default = _default(recording)
     store.put_tasks([task], {task.key: default.candidate.key})
@@ -184,7 +186,7 @@ def run(recording: Recording, policy: Policy, lessons: Lessons, *, trials: int, 
         store=store,
         limits=Limits(trials, _FOREVER_S, 0.0),
         effort=EFFORTS["normal"],
-        make_search=search_maker(policy.strategy, lessons.seeds if policy.seeds else no_seeds),
+        make_search=search_maker(policy.strategy, warm_start.seeds if policy.seeds else no_seeds),
         seed=seed,
         clock=clock,
         wall=clock,
@@ -228,7 +230,7 @@ def compare(
     seeds: int,
 ) -> dict[str, Any]:
     """Run every policy on every named task; the report that `--json` prints."""
-    lessons = Lessons(recordings)
+    warm_start = WarmStart(recordings)
     points = [2**n for n in range(3, 30) if 2**n < trials] + [trials]
     tasks: dict[str, Any] = {}
     for name in names:
@@ -238,7 +240,7 @@ def compare(
         shown["best_known_ms"] = recording.best_s * 1e3
         for policy in policies:
             curves = [
-                run(recording, POLICIES[policy], lessons, trials=trials, seed=s)
+                run(recording, POLICIES[policy], warm_start, trials=trials, seed=s)
                 for s in range(seeds)
             ]
             shown[policy] = _summary(curves, points, trials)
@@ -277,7 +279,7 @@ def golden(
 ) -> dict[str, Any]:
     """Exact curves of the policies that are equal on every machine, and what they are of."""
     loaded = {name: load(path) for name, path in recordings.items()}
-    lessons = Lessons(loaded)
+    warm_start = WarmStart(loaded)
     return {
         "folder": folder.resolve().relative_to(ROOT).as_posix(),
         "trials": trials,
@@ -287,7 +289,7 @@ def golden(
                 policy: [
                     [
                         list(s)
-                        for s in run(r, POLICIES[policy], lessons, trials=trials, seed=s).steps
+                        for s in run(r, POLICIES[policy], warm_start, trials=trials, seed=s).steps
                     ]
                     for s in range(seeds)
                 ]

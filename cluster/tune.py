@@ -23,13 +23,13 @@ from tuner.options import DEVICE_WAIT_S, TuneOptions
 from tuner.runs.folder import Manifest, RunFolder, open_run
 from tuner.runs.lock import RunLock
 from tuner.runs.model_files import DamagedCopy, check_copy
-from tuner.runs.remote import begin, local, put_model, refuse_network_disk, run_place, target_of
+from tuner.runs.remote import begin, local, put_model, refuse_network_disk, remote_run, target_of
 from tuner.session.progress import Snapshot
 
 if TYPE_CHECKING:
-    from cluster.driver.warm_start import Lessons
+    from cluster.driver.warm_start import WarmStart
     from cluster.scaling.scaling_policy import Cluster
-    from cluster.search.job import SearchOrder, SearchState
+    from cluster.search.job import SearchJob, SearchState
     from spaces.frontends.model import Model
     from tuner.candidate import Candidate
     from tuner.task import Task
@@ -53,7 +53,7 @@ class _Prepared:
     tasks: tuple[Task, ...]
     defaults: dict[str, Candidate]
     target: str
-    lessons: Lessons
+    warm_start: WarmStart
     note: str = ""
     """On functions that are left as they are."""
 
@@ -120,10 +120,10 @@ def _tune_here(
             prepared = _unless_stopped(preparing, stop)
             _give_back_memory()
             _refuse_missing_device(prepared.target, NodeWatch().look())
-            order = _order(options, prepared, started_s, tracking_uri, driver_pid=os.getpid())
-            actor = start_search(order)
+            job = _job(options, prepared, started_s, tracking_uri, driver_pid=os.getpid())
+            actor = start_search(job)
             try:
-                state = watch_search(actor, watch, stop, latest_s=order.deadline_s)
+                state = watch_search(actor, watch, stop, latest_s=job.deadline_s)
             finally:
                 _let_go(actor)
     return [(prepared.place, _told(state, prepared.note))]
@@ -168,10 +168,10 @@ def _tune_there(
                     _prepare, part.options, tracking_uri, lambda: None, part.options.target
                 )
                 prepared = _unless_stopped(preparing, stop)
-            order = _order(part.options, prepared, started_s, tracking_uri, driver_pid=None)
-            orders[name] = replace(order, device=part.device.fingerprint)
+            job = _job(part.options, prepared, started_s, tracking_uri, driver_pid=None)
+            orders[name] = replace(job, device=part.device.fingerprint)
             places[name], notes[name] = prepared.place, prepared.note
-        searches |= {n: (start_search(order), order.deadline_s) for n, order in orders.items()}
+        searches |= {n: (start_search(job), job.deadline_s) for n, job in orders.items()}
         states = watch_all(searches, watch, stop)
     told = _told_once(notes)
     return [(places[name], _told(state, told.get(name, ""))) for name, state in states.items()]
@@ -269,14 +269,14 @@ def _prepare(
     tasks = tuple(extract(lowered, target, options.only, model.shapes))
     others = [local(other) for other in options.seeds_from]
     run, url = _opened(options, model, _manifest(options, model, target))
-    lessons = replace(base, seeds=seeds_for(tasks, run, others))
+    warm_start = replace(base, seeds=seeds_for(tasks, run, others))
     return _Prepared(
         run=run,
         url=url,
         tasks=tasks,
         defaults={t.key: default_candidate(t) for t in tasks},
         target=target,
-        lessons=lessons,
+        warm_start=warm_start,
         note=left_as_they_are(lowered, model.shapes),
     )
 
@@ -285,7 +285,7 @@ def _opened(options: TuneOptions, model: Model, wanted: Manifest) -> tuple[RunFo
     """The run folder, with the model in it, and the URL of the run if it has one."""
     remote = None
     if isinstance(options.run, str):
-        remote = run_place(options.run)
+        remote = remote_run(options.run)
         begin(remote, wanted)
         folder = remote.run.root
     else:
@@ -360,20 +360,20 @@ def _refuse_missing_device(target: str, cluster: Cluster) -> None:
         raise TunerError("this machine has no CUDA device to measure on")
 
 
-def _order(
+def _job(
     options: TuneOptions,
     prepared: _Prepared,
     started_s: float,
     tracking_uri: str,
     *,
     driver_pid: int | None,
-) -> SearchOrder:
-    from cluster.search.job import SearchOrder
+) -> SearchJob:
+    from cluster.search.job import SearchJob
     from spaces.targets.target import target_kind
 
     effort = options.effort
     trials = options.trials or effort.trials_per_task * len(prepared.tasks)
-    return SearchOrder(
+    return SearchJob(
         run=prepared.run.root.resolve(),
         url=prepared.url,
         driver_pid=driver_pid,
@@ -394,13 +394,13 @@ def _order(
             "tasks": len(prepared.tasks),
             "seed": options.seed,
             "strategy": options.strategy,
-            "base_model": prepared.lessons.name,
-            "seeds": prepared.lessons.count,
+            "base_model": prepared.warm_start.name,
+            "seeds": prepared.warm_start.count,
             **{f"effort_{k}": v for k, v in asdict(replace(effort)).items()},
         },
         tracking_uri=tracking_uri,
-        base_model=prepared.lessons.model,
-        seeds=prepared.lessons.seeds,
+        base_model=prepared.warm_start.model,
+        seeds=prepared.warm_start.seeds,
         max_kernels=options.max_kernels,
         devices=options.devices,
         device_wait_s=DEVICE_WAIT_S if options.device_wait_s is None else options.device_wait_s,

@@ -18,7 +18,7 @@ from benchmarks.replay import (
     EXACT,
     POLICIES,
     Curve,
-    Lessons,
+    WarmStart,
     compare,
     found_in,
     main,
@@ -53,7 +53,7 @@ def test_exact_policies_do_what_they_did(
 ) -> None:
     recorded = GOLDEN["curves"][name][policy]
     curve = run(
-        recordings[name], POLICIES[policy], Lessons(recordings), trials=GOLDEN["trials"], seed=0
+        recordings[name], POLICIES[policy], WarmStart(recordings), trials=GOLDEN["trials"], seed=0
     )
     assert [list(step) for step in curve.steps] == recorded[0]
 
@@ -70,7 +70,7 @@ def test_golden_curves_only_fall_and_end_at_what_is_known() -> None:
 def test_two_runs_of_a_learned_policy_are_the_same(recordings: dict[str, Recording]) -> None:
     name = min(recordings)
     curves = [
-        run(recordings[name], POLICIES["evolution+base"], Lessons(recordings), trials=40, seed=1)
+        run(recordings[name], POLICIES["evolution+base"], WarmStart(recordings), trials=40, seed=1)
         for _ in range(2)
     ]
     assert curves[0] == curves[1]
@@ -89,7 +89,7 @@ def test_what_is_learned_helps(recordings: dict[str, Recording]) -> None:
 
 def test_a_base_model_never_saw_the_task_it_is_judged_on(recordings: dict[str, Recording]) -> None:
     one = min(recordings)
-    alone = Lessons({one: recordings[one]})
+    alone = WarmStart({one: recordings[one]})
     with pytest.raises(TunerError, match="other tasks"):
         alone.base(one)
     assert alone.seeds(recordings[one].task).known == ()

@@ -19,7 +19,7 @@ class CandidateKind(StrEnum):
     """A symbol and the library that provides it."""
     PINNED = "pinned"
     """The hash of a hand-written function."""
-    CLOSED = "closed"
+    SPECIALISED = "closed"
     """A shape and a trace: the kernel that the trace makes, compiled for this shape alone."""
 
 
@@ -40,14 +40,14 @@ class Candidate:
         return hashlib.sha256(f"{self.kind}\n{self.payload}".encode()).hexdigest()[:16]
 
 
-def closed_for(candidate: Candidate, instance: Instance) -> Candidate:
+def specialised_for(candidate: Candidate, instance: Instance) -> Candidate:
     """A kernel for many shapes as one that serves a single shape: the same schedule, but every
     loop's length is known when it is compiled."""
     payload = json.dumps([dict(instance), candidate.payload], separators=(",", ":"))
-    return Candidate(CandidateKind.CLOSED, payload, candidate.space)
+    return Candidate(CandidateKind.SPECIALISED, payload, candidate.space)
 
 
-def opened(candidate: Candidate) -> tuple[Candidate, Instance]:
+def generic_of(candidate: Candidate) -> tuple[Candidate, Instance]:
     """The kernel that one was closed of, and the shape; see `closed_for`."""
     shape, payload = json.loads(candidate.payload)
     return Candidate(CandidateKind.TRACE, payload, candidate.space), tuple(shape.items())

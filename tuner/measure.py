@@ -36,7 +36,7 @@ class Measurer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class OnShapes:
-    """What its space foretells of a kernel on each shape of a task with symbolic dimensions.
+    """What its space predicts of a kernel on each shape of a task with symbolic dimensions.
 
     Attributes:
         costs_s: analytic latencies, in the order of the shapes; infinite where it is hopeless.
@@ -65,7 +65,7 @@ class Evaluated:
         estimate_s: analytic latency, where the space has such an estimate.
         chosen_from: how many settings the space weighed, by estimate and cost model, to answer
             with this one.
-        on_shapes: what is foretold on each of a task's shapes; None where there are none.
+        on_shapes: what is predicted on each of a task's shapes; None where there are none.
     """
 
     draft: Draft

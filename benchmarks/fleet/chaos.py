@@ -23,12 +23,12 @@ from typing import Any
 import psutil
 
 from benchmarks.command import say, workplace
+from benchmarks.fleet.faults import KINDS, NODE, NODES, Faults
 from benchmarks.fleet.local import driver, local_fleet, tune_gemm
-from benchmarks.fleet.strikes import KINDS, NODE, NODES, Strikes
 from tuner.record import Record, Status
 from tuner.runs.folder import RunFolder
-from tuner.runs.remote import run_place
-from tuner.storage.objects.url import open_place
+from tuner.runs.remote import remote_run
+from tuner.storage.objects.url import open_object_store
 from tuner.storage.segments.format import Measured
 from tuner.storage.segments.log import Position, read_on
 from tuner.storage.sqlite_store import SqliteStore
@@ -71,14 +71,14 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         def start() -> psutil.Popen:
             return driver(fleet.address, arguments, out=log)
 
-        strikes = Strikes(fleet, random.Random(options.seed), start, start())
+        faults = Faults(fleet, random.Random(options.seed), start, start())
         returns = Returns()
         started_s = time.monotonic()
-        failure = _fight(strikes, returns, run, options, started_s + _LIMIT_S)
+        failure = _fight(faults, returns, run, options, started_s + _LIMIT_S)
         wall_s = time.monotonic() - started_s
         if failure:
             failure += ": " + log.read_text(errors="replace").strip()[-500:]
-        result = judged(run, options.trials, options.kills, strikes.done, wall_s, failure)
+        result = judged(run, options.trials, options.kills, faults.done, wall_s, failure)
         return {**result, **returns.figures()}
 
 
@@ -117,7 +117,7 @@ class Returns:
 
 
 def _fight(
-    strikes: Strikes,
+    faults: Faults,
     returns: Returns,
     run: Path | str,
     options: argparse.Namespace,
@@ -128,22 +128,22 @@ def _fight(
     while time.monotonic() < until_s:
         time.sleep(0.1)
         now_s = time.monotonic()
-        code = strikes.driver.poll()
+        code = faults.driver.poll()
         if code is not None:
             return "" if code == 0 else f"the driver ended with code {code}"
-        strikes.mend(now_s)
+        faults.mend(now_s)
         if returns.waiting:
             returns.look(now_s, _records(run))
         if not next_s:
             next_s = now_s + options.every if _records(run) else 0.0
         elif now_s >= next_s and (records := _records(run)) < options.trials:
-            if strikes.strike() == "search":
+            if faults.inject() == "search":
                 returns.gone(now_s, _records(run))
-            kills = strikes.done.total()
-            say(f"{kills} kills, {records} records: {dict(strikes.done)}")
+            kills = faults.done.total()
+            say(f"{kills} kills, {records} records: {dict(faults.done)}")
             behind = kills * options.trials < 1.2 * options.kills * records
             pause_s = options.every * (_SOONER if behind else 1.0)
-            next_s = now_s + strikes.rng.uniform(0.5, 1.5) * pause_s
+            next_s = now_s + faults.rng.uniform(0.5, 1.5) * pause_s
     return f"not done after {_LIMIT_S:g} s"
 
 
@@ -160,13 +160,13 @@ def _records(run: Path | str) -> int:
 
 def _index(run: Path | str) -> Path:
     """The database of a run on this machine."""
-    return (RunFolder(run) if isinstance(run, Path) else run_place(run).run).store
+    return (RunFolder(run) if isinstance(run, Path) else remote_run(run).run).store
 
 
 def _stored(run: Path | str) -> list[Record]:
     """All records of a run, from what is its truth: the database, or the segments."""
     if isinstance(run, str):
-        segments = (segment for _, segment in read_on(open_place(run), Position()))
+        segments = (segment for _, segment in read_on(open_object_store(run), Position()))
         return [e.record for s in segments for e in s.entries if isinstance(e, Measured)]
     with closing(SqliteStore(_index(run), read_only=True)) as store:
         return list(store.scan())

@@ -7,7 +7,7 @@ from pathlib import Path
 from benchmarks.fleet.core import Went, run_core
 from cluster.ray_workers.ray_measurer import RayMeasurer
 from cluster.ray_workers.simulated import Pace, SimulatedFleet
-from cluster.scaling.scaling_policy import Crew
+from cluster.scaling.scaling_policy import WorkerCounts
 from tuner.effort import EFFORTS
 from tuner.utilisation import Utilisation
 
@@ -17,7 +17,7 @@ def run_simulated(pace: Pace, folder: Path, trials: int, *, slots: int, builders
     fleet = SimulatedFleet(slots + builders, pace)
     utilisation = Utilisation()
     measurer = RayMeasurer(fleet.starters(), effort=EFFORTS["quick"], utilisation=utilisation)
-    measurer.resize(Crew(slots, builders, 1))
+    measurer.resize(WorkerCounts(slots, builders, 1))
     try:
         return run_core(measurer, folder, trials, utilisation=utilisation)
     finally:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tuner.errors import TunerError
-from tuner.runs.remote import run_place
+from tuner.runs.remote import remote_run
 from tuner.session.progress import Snapshot, side_by_side
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def result_of(run: Path | str, state: SearchState, tracking_uri: str, *warnings:
         error = TunerError(state.error or "the search ended before it began")
         error.add_note(state.trace)
         raise error
-    folder = run if isinstance(run, Path) else run_place(run).run.root
+    folder = run if isinstance(run, Path) else remote_run(run).run.root
     return TuneResult(
         run=run,
         snapshot=state.snapshot,

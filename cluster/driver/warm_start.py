@@ -18,7 +18,7 @@ NONE, AUTO = "none", "auto"
 
 
 @dataclass(frozen=True, slots=True)
-class Lessons:
+class WarmStart:
     """What earlier runs teach this one.
 
     Attributes:
@@ -37,7 +37,7 @@ class Lessons:
         return sum(len(s.known) + len(s.parents) for s in self.seeds.values())
 
 
-def base_for(wanted: str, target: str, tracking_uri: str | None) -> Lessons:
+def base_for(wanted: str, target: str, tracking_uri: str | None) -> WarmStart:
     """The base model that was asked for.
 
     Args:
@@ -49,7 +49,7 @@ def base_for(wanted: str, target: str, tracking_uri: str | None) -> Lessons:
         TunerError: there is none such, or it does not fit this target or these features.
     """
     if wanted == NONE:
-        return Lessons()
+        return WarmStart()
     from spaces.features.vectors import FEATURE_VERSION
     from tuner.cost_models.pretrained import family, read_base_model, refuse_misfit, registered_name
     from tuner.tracking.mlflow_models import fetch, registry_uri
@@ -60,7 +60,7 @@ def base_for(wanted: str, target: str, tracking_uri: str | None) -> Lessons:
         asked = registered_name(family(target)) if wanted == AUTO else wanted
         name, base = fetch(registry_uri(tracking_uri), asked)
     refuse_misfit(base, target=target, features=FEATURE_VERSION, name=name)
-    return Lessons(name, base.model)
+    return WarmStart(name, base.model)
 
 
 def check_base(wanted: str) -> None:

@@ -11,13 +11,13 @@ from cluster.ray_workers.ray_measurer import RayMeasurer
 from cluster.ray_workers.ray_space_pool import RaySpacePool
 from cluster.scaling.scaling_policy import (
     Cluster,
-    Crew,
+    Demand,
     Growth,
-    Need,
     Reserve,
+    WorkerCounts,
     amount,
-    crew,
     keeping_order,
+    worker_counts,
 )
 from tuner.record import Record, Trial
 
@@ -43,15 +43,15 @@ class ElasticMeasurer:
         space_pool: RaySpacePool,
         *,
         look: Callable[[], Cluster],
-        need: Callable[[], Need],
+        demand: Callable[[], Demand],
         each_look: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._measurer, self._space_pool = measurer, space_pool
-        self._look, self._need, self._each_look = look, need, each_look
+        self._look, self._demand, self._each_look = look, demand, each_look
         self._clock = clock
         self._looked_s = float("-inf")
-        self._crew: Crew | None = None
+        self._counts: WorkerCounts | None = None
         self._growth, self._reserve = Growth(), Reserve()
         self._adapt()
 
@@ -81,19 +81,19 @@ class ElasticMeasurer:
         if now_s - self._looked_s < _LOOK_EVERY_S:
             return
         self._looked_s = now_s
-        cluster, need = self._look(), self._need()
-        devices = amount(cluster.nodes, need.device)
-        if self._crew is not None:
-            self._growth.observe(devices, self._crew.runners, now_s)
+        cluster, demand = self._look(), self._demand()
+        devices = amount(cluster.nodes, demand.device)
+        if self._counts is not None:
+            self._growth.observe(devices, self._counts.runners, now_s)
         cluster = replace(cluster, full=not self._growth.goes_on(now_s))
         self._measurer.on_nodes(cluster.nodes)
         self._space_pool.on_nodes(cluster.nodes)
-        fits = crew(replace(cluster, grows=False), need)
-        wanted = self._reserve.keep(crew(cluster, need), fits, now_s)
-        if wanted != self._crew:
+        fits = worker_counts(replace(cluster, grows=False), demand)
+        wanted = self._reserve.keep(worker_counts(cluster, demand), fits, now_s)
+        if wanted != self._counts:
             _log.info("%d machines: %s", len(cluster.nodes), wanted)
-            self._crew = wanted
-        order = keeping_order(cluster.nodes, need, wanted.runners) if cluster.grows else ()
+            self._counts = wanted
+        order = keeping_order(cluster.nodes, demand, wanted.runners) if cluster.grows else ()
         self._measurer.resize(wanted, order)
         self._space_pool.resize(wanted.space_workers, order)
         self._each_look()

@@ -15,7 +15,7 @@ from actors.ray_actors import Compiled
 from actors.runner import Learned, longest_learn_s, longest_run_s
 from cluster.ray_workers.ray_pool import Done, RayPool, policy
 from cluster.scaling.pool import Pool
-from cluster.scaling.scaling_policy import Crew, Node
+from cluster.scaling.scaling_policy import Node, WorkerCounts
 from tuner.effort import Effort
 from tuner.errors import TunerError
 from tuner.options import DEVICE_WAIT_S
@@ -150,10 +150,10 @@ class RayMeasurer:
             utilisation=utilisation,
         )
 
-    def resize(self, crew: Crew, machines: Sequence[str] = ()) -> None:
+    def resize(self, worker_counts: WorkerCounts, machines: Sequence[str] = ()) -> None:
         """Change how many workers there should be; see `RayPool.resize`."""
-        self._builders.resize(crew.builders, machines)
-        self._runners.resize(crew.runners, machines)
+        self._builders.resize(worker_counts.builders, machines)
+        self._runners.resize(worker_counts.runners, machines)
 
     def on_nodes(self, nodes: Sequence[Node]) -> None:
         """Take in which machines there are."""

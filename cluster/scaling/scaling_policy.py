@@ -79,7 +79,7 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class Demand:
     """What a run would use.
 
     Attributes:
@@ -98,7 +98,7 @@ class Need:
 
 
 @dataclass(frozen=True, slots=True)
-class Crew:
+class WorkerCounts:
     """Workers of each kind."""
 
     runners: int
@@ -111,32 +111,32 @@ def amount(nodes: Iterable[Node], resource: str) -> float:
     return sum(n.resources.get(resource, 0.0) for n in nodes if n.leaves_in_s is None)
 
 
-def crew(cluster: Cluster, need: Need) -> Crew:
+def worker_counts(cluster: Cluster, demand: Demand) -> WorkerCounts:
     """The workers that a cluster should have now.
 
     Returns:
         At least one of each, also where there is no room for it yet.
     """
-    runners = need.of_devices.of(int(amount(cluster.nodes, need.device)))
-    cpus = need.of_cpus.of(int(amount(cluster.nodes, "CPU")))
+    runners = demand.of_devices.of(int(amount(cluster.nodes, demand.device)))
+    cpus = demand.of_cpus.of(int(amount(cluster.nodes, "CPU")))
     if cluster.grows:
         most = runners if cluster.full else 2 * runners + 1
-        runners = min(most, math.ceil(need.trials_left / _TRIALS_PER_RUNNER))
-        cpus = min(cpus, math.ceil(need.trials_left / _TRIALS_PER_BUILDER))
-    if need.devices is not None:
-        runners = min(runners, need.devices)
+        runners = min(most, math.ceil(demand.trials_left / _TRIALS_PER_RUNNER))
+        cpus = min(cpus, math.ceil(demand.trials_left / _TRIALS_PER_BUILDER))
+    if demand.devices is not None:
+        runners = min(runners, demand.devices)
     runners = max(1, runners)
     builders = cpus
     if cluster.grows and not cluster.full:
         builders = max(builders, _BUILDERS_PER_RUNNER * runners)
-    return Crew(
+    return WorkerCounts(
         runners=runners,
         builders=max(1, min(builders, _MOST_BUILDERS_PER_RUNNER * runners)),
         space_workers=max(1, math.ceil(cpus / _CPUS_PER_SPACE_WORKER)),
     )
 
 
-def keeping_order(nodes: Sequence[Node], need: Need, runners: int) -> list[str]:
+def keeping_order(nodes: Sequence[Node], demand: Demand, runners: int) -> list[str]:
     """Machines in the order in which they keep their workers, when there are too many of these.
 
     The head, which stays anyway, and as many machines as so many runners take; then those that
@@ -146,14 +146,14 @@ def keeping_order(nodes: Sequence[Node], need: Need, runners: int) -> list[str]:
     ordered = sorted(nodes, key=lambda node: (_HEAD not in node.resources, node.id))
     measuring = set()
     for node in ordered:
-        if runners > 0 and (devices := int(amount([node], need.device))):
+        if runners > 0 and (devices := int(amount([node], demand.device))):
             runners -= devices
             measuring.add(node.id)
 
     def rank(node: Node) -> int:
         if _HEAD in node.resources or node.id in measuring:
             return 0
-        return 2 if amount([node], need.device) >= 1 else 1
+        return 2 if amount([node], demand.device) >= 1 else 1
 
     return [node.id for node in sorted(ordered, key=rank)]
 
@@ -193,18 +193,18 @@ class Reserve:
     """
 
     def __init__(self) -> None:
-        self._needed: deque[tuple[float, Crew]] = deque()
+        self._needed: deque[tuple[float, WorkerCounts]] = deque()
 
-    def keep(self, needed: Crew, fits: Crew, now_s: float) -> Crew:
+    def keep(self, needed: WorkerCounts, fits: WorkerCounts, now_s: float) -> WorkerCounts:
         """The workers there should be: those that are needed now, and those that were a while ago
         and fit in."""
         self._needed.append((now_s, needed))
         while now_s - self._needed[0][0] >= _LET_GO_S:
             self._needed.popleft()
-        lately = _each(max, *(crew for _, crew in self._needed))
+        lately = _each(max, *(worker_counts for _, worker_counts in self._needed))
         return _each(max, needed, _each(min, lately, fits))
 
 
-def _each(pick: Callable[[Iterable[int]], int], *crews: Crew) -> Crew:
+def _each(pick: Callable[[Iterable[int]], int], *counts: WorkerCounts) -> WorkerCounts:
     """The crew of what is picked for each kind of worker."""
-    return Crew(*(pick(numbers) for numbers in zip(*map(astuple, crews), strict=True)))
+    return WorkerCounts(*(pick(numbers) for numbers in zip(*map(astuple, counts), strict=True)))

@@ -18,7 +18,7 @@ from tuner.errors import TunerError
 from tuner.session.progress import Snapshot
 
 if TYPE_CHECKING:
-    from cluster.search.job import SearchOrder, SearchState
+    from cluster.search.job import SearchJob, SearchState
 
 _WATCH_S = 0.5
 _ANSWER_S = 10.0
@@ -81,7 +81,7 @@ def search_at_work(run: Path | str) -> Any | None:
     return None
 
 
-def start_search(order: SearchOrder) -> Any:
+def start_search(job: SearchJob) -> Any:
     """Start a search on this machine, whose files and clock its order speaks of.
 
     One without a driver to end with is detached.
@@ -90,14 +90,14 @@ def start_search(order: SearchOrder) -> Any:
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     from cluster.search.host import SearchActor
-    from cluster.search.job import keep
+    from cluster.search.job import save
 
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-    alone = {"lifetime": "detached"} if order.driver_pid is None else {}
+    alone = {"lifetime": "detached"} if job.driver_pid is None else {}
     actor = SearchActor.options(
-        name=order.name, namespace=NAMESPACE, scheduling_strategy=here, **alone
+        name=job.name, namespace=NAMESPACE, scheduling_strategy=here, **alone
     )
-    return actor.remote(keep(order))
+    return actor.remote(save(job))
 
 
 def watch_search(

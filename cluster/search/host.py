@@ -28,8 +28,8 @@ from cluster.ray_workers.metrics import RunMetrics
 from cluster.ray_workers.nodes import NodeWatch
 from cluster.ray_workers.ray_measurer import RayMeasurer, Starters
 from cluster.ray_workers.ray_space_pool import RaySpacePool
-from cluster.scaling.scaling_policy import GPU, Cluster, Need, amount
-from cluster.search.job import SearchOrder, SearchState, kept
+from cluster.scaling.scaling_policy import GPU, Cluster, Demand, amount
+from cluster.search.job import SearchJob, SearchState, load
 from cluster.search.naming import run_name, searches, share_of_cpus, share_of_devices
 from tuner.cost_models.learner import ProcessLearner
 from tuner.errors import TunerError
@@ -38,7 +38,7 @@ from tuner.kernel_set import KernelSet
 from tuner.report.winners import winning_lines
 from tuner.runs.folder import RunFolder
 from tuner.runs.lock import RunLock
-from tuner.runs.remote import open_store, run_place, run_uuid
+from tuner.runs.remote import open_store, remote_run, run_uuid
 from tuner.search.registry import search_maker
 from tuner.search.transfer import Seeds
 from tuner.session.durable_observer import AfterDurable
@@ -74,13 +74,13 @@ class SearchHost:
     """
 
     def __init__(self, kept_order: Path) -> None:
-        self._order = order = kept(kept_order)
+        self._job = job = load(kept_order)
         self._session: Session | None = None
         self._stop = threading.Event()
         self._ended = self._error = self._trace = ""
         self._warnings: list[str] = []
         self._told = threading.Event()
-        self._metrics = RunMetrics(order.run.name)
+        self._metrics = RunMetrics(job.run.name)
         self._thread = threading.Thread(target=self._work, name="session", daemon=True)
         self._thread.start()
 
@@ -114,32 +114,32 @@ class SearchHost:
             self._trace = traceback.format_exc()
             ended = "failed"
         self._ended = ended
-        if self._order.driver_pid is None:
+        if self._job.driver_pid is None:
             self._told.wait(_LINGER_S)
             time.sleep(_GOODBYE_S)
             ray.kill(ray.get_runtime_context().current_actor)
 
     def _run(self) -> str:
-        order, run = self._order, RunFolder(self._order.run)
-        lock = RunLock(run.lock, serves=order.driver_pid)
-        with lock, contextlib.closing(open_store(run, order.url)) as store:
+        job, run = self._job, RunFolder(self._job.run)
+        lock = RunLock(run.lock, serves=job.driver_pid)
+        with lock, contextlib.closing(open_store(run, job.url)) as store:
             _log_to(run.log)
             _refuse_to_die_again(store)
-            store.put_tasks(order.tasks, {k: c.key for k, c in order.defaults.items()})
+            store.put_tasks(job.tasks, {k: c.key for k, c in job.defaults.items()})
             with self._tracked(run, store) as observer, self._machines(run) as machines:
                 self._session = Session(
-                    order.tasks,
-                    order.defaults,
+                    job.tasks,
+                    job.defaults,
                     machines=machines,
                     store=store,
-                    limits=Limits(order.trials, order.deadline_s, order.finalists_s),
-                    effort=order.effort,
+                    limits=Limits(job.trials, job.deadline_s, job.finalists_s),
+                    effort=job.effort,
                     make_search=search_maker(
-                        order.strategy,
-                        lambda task: order.seeds.get(task.key, Seeds()),
-                        max_kernels=order.max_kernels,
+                        job.strategy,
+                        lambda task: job.seeds.get(task.key, Seeds()),
+                        max_kernels=job.max_kernels,
                     ),
-                    seed=order.seed,
+                    seed=job.seed,
                     observers=[_in_time(each, store) for each in (observer, self._metrics)],
                 )
                 if self._stop.is_set():
@@ -151,15 +151,15 @@ class SearchHost:
     @contextlib.contextmanager
     def _tracked(self, run: RunFolder, store: RecordStore) -> Iterator[Observer]:
         """Tracking around a session: whatever becomes of it, MLflow hears how it ended."""
-        order = self._order
+        job = self._job
         try:
             spool = SpoolObserver(
-                run.root, name=run.root.name, params=order.facts, new_uuid=_new_uuid(order, run)
+                run.root, name=run.root.name, params=job.facts, new_uuid=_new_uuid(job, run)
             )
         except OSError as error:
             raise TunerError(f"cannot write to {run.root}: {error.strerror}") from error
-        quiet = _quiet(order)
-        tracker = TrackerProcess.start(run.root, order.tracking_uri)
+        quiet = _quiet(job)
+        tracker = TrackerProcess.start(run.root, job.tracking_uri)
         status = RunStatus.FAILED
         try:
             if quiet is not None and tracker.pid is not None:
@@ -176,16 +176,16 @@ class SearchHost:
         """How long the end waits for MLflow."""
         if status is not RunStatus.FINISHED:
             return _TRACKING_WHEN_CUT_SHORT_S
-        uri = self._order.tracking_uri
+        uri = self._job.tracking_uri
         return _TRACKING_LOCAL_S if not uri or uri.startswith("sqlite:") else _TRACKING_S
 
     @contextlib.contextmanager
     def _machines(self, run: RunFolder) -> Iterator[Machines]:
         """Workers on the cluster and a learner beside the session, for the length of a block."""
-        order, place = self._order, _place(self._order, run)
-        tasks = in_pieces(order.tasks)
+        job, place = self._job, _place(self._job, run)
+        tasks = in_pieces(job.tasks)
         watch = NodeWatch()
-        needs = _runner_needs(order.cpu_target, watch.look())
+        needs = _runner_needs(job.cpu_target, watch.look())
 
         def start(kind: str, name: str, **needs: Any) -> Any:
             options = {**needs, **watch.avoid(unlike=kind == "runner")}
@@ -199,18 +199,18 @@ class SearchHost:
         )
         utilisation = Utilisation()
         with contextlib.ExitStack() as stack:
-            learner = stack.enter_context(contextlib.closing(_learner(order, run)))
+            learner = stack.enter_context(contextlib.closing(_learner(job, run)))
             builders_and_runners = RayMeasurer(
                 starters,
-                effort=order.effort,
-                device=order.device,
-                device_wait_s=order.device_wait_s,
+                effort=job.effort,
+                device=job.device,
+                device_wait_s=job.device_wait_s,
                 utilisation=utilisation,
             )
             stack.callback(builders_and_runners.close)
             space_pool = RaySpacePool(
                 lambda name: start("space", name),
-                device_wait_s=order.device_wait_s,
+                device_wait_s=job.device_wait_s,
                 suspect=watch.suspect,
                 utilisation=utilisation,
             )
@@ -219,7 +219,7 @@ class SearchHost:
                 builders_and_runners,
                 space_pool,
                 look=watch.look,
-                need=self._need,
+                demand=self._demand,
                 each_look=lambda: self._metrics.on_pools(
                     {**builders_and_runners.ready, SPACE: space_pool.ready},
                     builders_and_runners.queues,
@@ -227,18 +227,18 @@ class SearchHost:
             )
             yield Machines(measurer, space_pool, learner, utilisation)
 
-    def _need(self) -> Need:
+    def _demand(self) -> Demand:
         """What the run would use now."""
-        order, session = self._order, self._session
-        left = session.snapshot().trials_left if session is not None else order.trials
-        device = MEASURE if order.cpu_target else GPU
+        job, session = self._job, self._session
+        left = session.snapshot().trials_left if session is not None else job.trials
+        device = MEASURE if job.cpu_target else GPU
         names = searches()
-        return Need(
+        return Demand(
             device,
             left,
-            order.devices,
-            of_devices=share_of_devices(order.name, names),
-            of_cpus=share_of_cpus(order.name, names),
+            job.devices,
+            of_devices=share_of_devices(job.name, names),
+            of_cpus=share_of_cpus(job.name, names),
         )
 
 
@@ -279,16 +279,16 @@ def _in_time(observer: Observer, store: RecordStore) -> Observer:
     return AfterDurable(observer, store) if isinstance(store, SegmentStore) else observer
 
 
-def _new_uuid(order: SearchOrder, run: RunFolder) -> Callable[[], str]:
+def _new_uuid(job: SearchJob, run: RunFolder) -> Callable[[], str]:
     """What the tracker is to know a new run by: of one with a URL the same on each machine."""
-    if not order.url:
+    if not job.url:
         return lambda: uuid4().hex
-    return lambda: run_uuid(run_place(order.url), run.read_manifest())
+    return lambda: run_uuid(remote_run(job.url), run.read_manifest())
 
 
-def _place(order: SearchOrder, run: RunFolder) -> WorkerPlace:
-    quiet = _QUIET if order.cpu_target else None
-    away = Path("runs") / run_name(order.called)
+def _place(job: SearchJob, run: RunFolder) -> WorkerPlace:
+    quiet = _QUIET if job.cpu_target else None
+    away = Path("runs") / run_name(job.called)
     return WorkerPlace(quiet=quiet, logs=run.logs, scratch=run.scratch, away=away)
 
 
@@ -308,8 +308,8 @@ def _refuse_to_die_again(store: RecordStore) -> None:
         )
 
 
-def _quiet(order: SearchOrder) -> Quiet | None:
-    return Quiet(own_folder() / _QUIET) if order.cpu_target else None
+def _quiet(job: SearchJob) -> Quiet | None:
+    return Quiet(own_folder() / _QUIET) if job.cpu_target else None
 
 
 def _runner_needs(cpu_target: bool, cluster: Cluster) -> dict[str, Any]:
@@ -323,14 +323,14 @@ def _runner_needs(cpu_target: bool, cluster: Cluster) -> dict[str, Any]:
     return {"resources": {MEASURE: 1}} if declared else {}
 
 
-def _learner(order: SearchOrder, run: RunFolder) -> ProcessLearner:
-    quiet = _quiet(order)
+def _learner(job: SearchJob, run: RunFolder) -> ProcessLearner:
+    quiet = _quiet(job)
     log = run.logs / "learner.log"
     if quiet is None:
-        return ProcessLearner(seed=order.seed, base=order.base_model, log=log)
+        return ProcessLearner(seed=job.seed, base=job.base_model, log=log)
     return ProcessLearner(
-        seed=order.seed,
-        base=order.base_model,
+        seed=job.seed,
+        base=job.base_model,
         log=log,
         frozen_s=quiet.watch(),
         on_start=quiet.register,

@@ -22,7 +22,7 @@ _OWNER_ONLY = 0o600
 
 
 @dataclass(frozen=True, slots=True)
-class SearchOrder:
+class SearchJob:
     """What a search actor is to do.
 
     Attributes:
@@ -76,22 +76,22 @@ class SearchOrder:
         return search_name(self.called, self.device or ("cpu" if self.cpu_target else "cuda"))
 
 
-def keep(order: SearchOrder) -> Path:
+def save(job: SearchJob) -> Path:
     """Put an order where its search finds it whenever it is started again, see `kept`.
 
     Ray keeps what an actor was made with in the process that made it, if it is large; a search
     may outlive that.
     """
-    path = RunFolder(order.run).scratch / f"{order.name}.order"
-    write_bytes(path, pickle.dumps(order), mode=_OWNER_ONLY)
+    path = RunFolder(job.run).scratch / f"{job.name}.order"
+    write_bytes(path, pickle.dumps(job), mode=_OWNER_ONLY)
     return path
 
 
-def kept(path: Path) -> SearchOrder:
+def load(path: Path) -> SearchJob:
     """What `keep` put there."""
-    order = pickle.loads(path.read_bytes())
-    assert isinstance(order, SearchOrder)
-    return order
+    job = pickle.loads(path.read_bytes())
+    assert isinstance(job, SearchJob)
+    return job
 
 
 @dataclass(frozen=True, slots=True)

@@ -173,7 +173,7 @@ class KnobSpace:
         )
 
     def _on_shapes(self, knobs: Knobs) -> OnShapes | None:
-        """What is foretold of a setting on each of the task's shapes; None where it has none."""
+        """What is predicted of a setting on each of the task's shapes; None where it has none."""
         if not (self._task.shapes and isinstance(self._template, ShapedTemplate)):
             return None
         return OnShapes(

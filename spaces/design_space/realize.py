@@ -9,7 +9,7 @@ from typing import Any
 from spaces.design_space.schedule_rules import RULES_PREFIX, RuleSet, make_rules
 from spaces.intrinsics.vnni_registry import register_named
 from spaces.ir.schedules import InvalidCandidate, new_schedule, task_module
-from tuner.candidate import Candidate, CandidateKind, opened
+from tuner.candidate import Candidate, CandidateKind, generic_of
 from tuner.errors import first_line
 from tuner.task import Task
 
@@ -33,10 +33,10 @@ def realize(task: Task, candidate: Candidate) -> Any:
     Raises:
         InvalidCandidate: it cannot be done.
     """
-    if candidate.kind is CandidateKind.CLOSED:
+    if candidate.kind is CandidateKind.SPECIALISED:
         from spaces.ir.symbolic import closed
 
-        kernel, shape = opened(candidate)
+        kernel, shape = generic_of(candidate)
         return new_schedule(closed(realize(task, kernel).mod, dict(shape)))
     if candidate.kind is not CandidateKind.TRACE:
         raise InvalidCandidate(f"cannot realise a candidate of kind {candidate.kind}")

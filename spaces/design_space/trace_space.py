@@ -29,7 +29,7 @@ class Point:
         features: for the cost model, where its space knows them without looking at the program.
         estimate_s: analytic latency, where its space has one.
         chosen_from: how many settings were weighed to come to this one.
-        on_shapes: what is foretold on each shape of a program with symbolic dimensions.
+        on_shapes: what is predicted on each shape of a program with symbolic dimensions.
     """
 
     candidate: Candidate

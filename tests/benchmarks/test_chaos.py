@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.fleet.chaos import Returns, judged
-from benchmarks.fleet.strikes import KINDS
+from benchmarks.fleet.faults import KINDS
 from tuner.candidate import Candidate, CandidateKind
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.runs.folder import RunFolder

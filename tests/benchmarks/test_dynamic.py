@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.dynamic import foretold, foretold_error, mean_error, sizes_alone
+from benchmarks.dynamic import mean_error, predicted, predicted_error, sizes_alone
 from tuner.dispatch_tree import Leaf
 from tuner.kernel_set import KernelSet, ShapeTimes
 from tuner.shapes import joint, measured_shapes
@@ -26,19 +26,19 @@ def test_of_many_sizes_those_are_tuned_alone_that_no_search_measures() -> None:
 
 def test_what_was_foretold_is_judged_where_nothing_was_measured() -> None:
     raced = [
-        {"T": 5, "foretold_ms": 1.0, "was_measured": True, "ours_ms": {"median": 2.0}},
-        {"T": 6, "foretold_ms": 1.5, "was_measured": False, "ours_ms": {"median": 2.0}},
-        {"T": 7, "foretold_ms": 1.5, "was_measured": False, "failure": "it crashed"},
+        {"T": 5, "predicted_ms": 1.0, "was_measured": True, "ours_ms": {"median": 2.0}},
+        {"T": 6, "predicted_ms": 1.5, "was_measured": False, "ours_ms": {"median": 2.0}},
+        {"T": 7, "predicted_ms": 1.5, "was_measured": False, "failure": "it crashed"},
     ]
-    assert foretold_error(raced) == {"mean": 0.25, "of": 1}
-    assert foretold_error(raced[:1]) == {"mean": None, "of": 0}
+    assert predicted_error(raced) == {"mean": 0.25, "of": 1}
+    assert predicted_error(raced[:1]) == {"mean": None, "of": 0}
 
 
 def test_a_multiple_of_the_dimension_is_found_by_the_dimension() -> None:
     times = [ShapeTimes((("T_x16", 80),), 1.0, 0, 2e-3, 2e-3, measured=True)]
     chosen = KernelSet((), Leaf(0), (), 1.0, tuple(times), None, 0)
     raced: list[dict[str, Any]] = [{"T": 5}]
-    assert foretold(raced, chosen) == [{"T": 5, "foretold_ms": 2.0, "was_measured": True}]
+    assert predicted(raced, chosen) == [{"T": 5, "predicted_ms": 2.0, "was_measured": True}]
 
 
 def test_predictions_of_all_repeats_count_where_any_were_judged() -> None:

@@ -18,7 +18,7 @@ from tuner.dispatch_tree import Leaf
 from tuner.kernel_set import KernelSet, ShapeTimes
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.runs.folder import Manifest, RunFolder, open_run
-from tuner.runs.remote import begin, run_place
+from tuner.runs.remote import begin, remote_run
 from tuner.storage.base import RecordStore
 from tuner.storage.segments.store import SegmentStore
 from tuner.storage.sqlite_store import SqliteStore
@@ -202,7 +202,7 @@ def a_run(tmp_path: Path) -> Path:
 def a_shared_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The same as segments on a shared path, written by someone else's machine."""
     url = (tmp_path / "shared" / "run").as_uri()
-    there = run_place(url, tmp_path / "there")
+    there = remote_run(url, tmp_path / "there")
     begin(there, MANIFEST)
     with closing(SegmentStore(there.place, there.run.store)) as store:
         fill(store)

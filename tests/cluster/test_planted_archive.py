@@ -23,7 +23,7 @@ from tuner.candidate import Candidate, CandidateKind
 from tuner.options import ModelSpec, TuneOptions
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.runs.folder import Manifest, RunFolder, open_run
-from tuner.runs.remote import begin, fetch, open_store, put_model, run_place
+from tuner.runs.remote import begin, fetch, open_store, put_model, remote_run
 from tuner.storage.base import RecordStore
 
 pytestmark = pytest.mark.tvm
@@ -100,7 +100,7 @@ def a_run(tmp_path: Path, ran: Path, description: dict[str, Any]) -> str:
 
 def a_shared_run(tmp_path: Path, ran: Path, description: dict[str, Any]) -> str:
     url = (tmp_path / "shared" / "run").as_uri()
-    there = run_place(url, tmp_path / "there")
+    there = remote_run(url, tmp_path / "there")
     begin(there, WANTED)
     plant(there.run.model_dir, ran, description)
     put_model(there)
@@ -164,7 +164,7 @@ def test_a_run_that_goes_on_replaces_the_archive(make: Make, tmp_path: Path, ran
     options = TuneOptions(DENSE, run=where if shared else Path(where), target=LLVM)
     for _ in range(2):
         _opened(options, model, WANTED)
-    found = run_place(where, tmp_path / "elsewhere") if shared else None
+    found = remote_run(where, tmp_path / "elsewhere") if shared else None
     folder = RunFolder(Path(where)) if found is None else RunFolder(fetch(found, model=True))
     assert load_model_copy(folder.model_dir).kind == "torch"
     assert not (folder.model_dir / "model.pt2").exists()

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tuner.storage.objects.url import open_place
+from tuner.storage.objects.url import open_object_store
 from tuner.storage.segments.format import Measured
 from tuner.storage.segments.log import Position, read_on
 
@@ -44,7 +44,7 @@ def tuner(cache: Path, *arguments: str) -> dict[str, Any]:
 
 def stored(url: str) -> list[tuple[Any, ...]]:
     """Keys of the records in the segments, in order, doubles included."""
-    segments = (segment for _, segment in read_on(open_place(url), Position()))
+    segments = (segment for _, segment in read_on(open_object_store(url), Position()))
     found = [e.record.trial.key for s in segments for e in s.entries if isinstance(e, Measured)]
     return [(key.task_key, key.candidate_key, key.instance, key.rung) for key in found]
 

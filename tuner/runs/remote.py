@@ -34,8 +34,8 @@ from tuner.files.machine import machine_name
 from tuner.runs.model_files import DamagedCopy, check_copy
 from tuner.files.mounts import MOUNTINFO, file_system, is_shared
 from tuner.files.own_folder import own_folder, own_folder_path
-from tuner.storage.objects.base import Place
-from tuner.storage.objects.url import open_place
+from tuner.storage.objects.base import ObjectStore
+from tuner.storage.objects.url import open_object_store
 from tuner.runs.folder import Manifest, RunFolder, manifest_from_json, refuse_other_run
 from tuner.runs.lock import RunLock
 from tuner.storage.segments.index import catch_up
@@ -56,8 +56,8 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class RunPlace:
-    """A run in a place, and its working folder on this machine.
+class RemoteRun:
+    """A run in an object store, and its working folder on this machine.
 
     Attributes:
         url: of the run, such as `s3://bucket/run1`.
@@ -74,12 +74,12 @@ class RunPlace:
         return RunFolder(self.work / (name if _PLAIN.fullmatch(name) else "run"))
 
     @property
-    def place(self) -> Place:
+    def objects(self) -> ObjectStore:
         """Where the run is."""
-        return open_place(self.url)
+        return open_object_store(self.url)
 
 
-def run_place(url: str, caches: Path | None = None, mountinfo: Path = MOUNTINFO) -> RunPlace:
+def remote_run(url: str, caches: Path | None = None, mountinfo: Path = MOUNTINFO) -> RemoteRun:
     """The run at a URL; nothing is opened or made.
 
     The working folder lies on a disk of this machine, in a folder that is called after it: where
@@ -102,9 +102,9 @@ def run_place(url: str, caches: Path | None = None, mountinfo: Path = MOUNTINFO)
         caches = Path(platformdirs.user_cache_dir("elastic-tuner")) / "runs"
     called = hashlib.sha256(url.encode()).hexdigest()[:16]
     folders = _on_a_local_disk(caches, mountinfo)
-    if folders == caches and (old := RunPlace(url, caches / called)).run.manifest.exists():
+    if folders == caches and (old := RemoteRun(url, caches / called)).run.manifest.exists():
         return old
-    return RunPlace(url, folders / machine_name() / called)
+    return RemoteRun(url, folders / machine_name() / called)
 
 
 def _on_a_local_disk(caches: Path, mountinfo: Path) -> Path:
@@ -120,42 +120,42 @@ def _on_a_local_disk(caches: Path, mountinfo: Path) -> Path:
     return temporary
 
 
-def begin(remote: RunPlace, wanted: Manifest) -> None:
+def begin(remote: RemoteRun, wanted: Manifest) -> None:
     """Make the run where there is none, and its working folder, ready for `open_run`.
 
     Of two machines that begin the same run at the same time one makes it, and both see it.
 
     Raises:
-        TunerError: trouble with the place or the disk, or a run of another kind is there.
+        TunerError: trouble with the object store or the disk, or a run of another kind is there.
     """
-    place = remote.place
-    if place.read([_MANIFEST]).get(_MANIFEST) is None:
-        place.create(_MANIFEST, wanted.to_json().encode())
-    refuse_other_run(remote.url, _settle(remote, place), wanted)
+    objects = remote.objects
+    if objects.read([_MANIFEST]).get(_MANIFEST) is None:
+        objects.create(_MANIFEST, wanted.to_json().encode())
+    refuse_other_run(remote.url, _settle(remote, objects), wanted)
     try:
-        _get_model(remote, place)
+        _get_model(remote, objects)
     except DamagedCopy as damaged:
         _log.error("%s: it is put there anew", damaged.finding)
-        place.remove(_MODEL, place.read([_MODEL]).get(_MODEL, b""))
-    catch_up(place, remote.run.store)
+        objects.remove(_MODEL, objects.read([_MODEL]).get(_MODEL, b""))
+    catch_up(objects, remote.run.store)
 
 
-def fetch(remote: RunPlace, *, model: bool = False) -> Path:
+def fetch(remote: RemoteRun, *, model: bool = False) -> Path:
     """The working folder of a run that is there, brought up to date.
 
     Args:
         model: with the copy of the model, too.
 
     Raises:
-        TunerError: there is no run, or trouble with the place or the disk.
+        TunerError: there is no run, or trouble with the object store or the disk.
     """
-    place = remote.place
-    if place.read([_MANIFEST]).get(_MANIFEST) is None:
+    objects = remote.objects
+    if objects.read([_MANIFEST]).get(_MANIFEST) is None:
         raise TunerError(f"there is no run at {remote.url}: it has no {_MANIFEST}")
-    _settle(remote, place)
+    _settle(remote, objects)
     if model:
-        _get_model(remote, place)
-    catch_up(place, remote.run.store)
+        _get_model(remote, objects)
+    catch_up(objects, remote.run.store)
     return remote.run.root
 
 
@@ -163,22 +163,22 @@ def local(run: Path | str, *, model: bool = False) -> Path:
     """The run folder to read a run from, whether it is named by its path or by its URL.
 
     Raises:
-        UsageError, TunerError: as `run_place` and `fetch`.
+        UsageError, TunerError: as `remote_run` and `fetch`.
     """
-    return run if isinstance(run, Path) else fetch(run_place(run), model=model)
+    return run if isinstance(run, Path) else fetch(remote_run(run), model=model)
 
 
 def target_of(run: Path | str) -> str | None:
     """The target of the run that is in a folder or at a URL; None where there is none.
 
     Raises:
-        UsageError, TunerError: the URL can name no run, trouble with the place, or it is damaged.
+        UsageError, TunerError: the URL can name no run, trouble with the object store, or it is damaged.
     """
     if isinstance(run, Path):
         folder = RunFolder(run)
         return folder.read_manifest().target if folder.manifest.exists() else None
-    remote = run_place(run)
-    text = remote.place.read([_MANIFEST]).get(_MANIFEST)
+    remote = remote_run(run)
+    text = remote.objects.read([_MANIFEST]).get(_MANIFEST)
     if text is None:
         return None
     where = f"{remote.url}/{_MANIFEST}"
@@ -192,7 +192,7 @@ def open_store(run: RunFolder, url: str = "") -> SqliteStore | SegmentStore:
         TunerError: it cannot be opened, another process writes to it, or it is not safe there.
     """
     if url:
-        return SegmentStore(open_place(url), run.store)
+        return SegmentStore(open_object_store(url), run.store)
     refuse_network_disk(run.root)
     return SqliteStore(run.store)
 
@@ -214,17 +214,17 @@ def refuse_network_disk(folder: Path, mountinfo: Path = MOUNTINFO) -> None:
         )
 
 
-def put_model(remote: RunPlace) -> None:
+def put_model(remote: RemoteRun) -> None:
     """Keep the working folder's copy of the model with the run, unless one is there.
 
     One that holds an archive of PyTorch, as those of older versions do, gives way to one that does
     not: such an archive is not read any more, see `spaces.frontends.model_copy`.
 
     Raises:
-        TunerError: trouble with the place or the disk.
+        TunerError: trouble with the object store or the disk.
     """
-    place, run = remote.place, remote.run
-    listed = place.read([_MODEL]).get(_MODEL)
+    objects, run = remote.objects, remote.run
+    listed = objects.read([_MODEL]).get(_MODEL)
     if listed is not None and (_ARCHIVE not in _files(remote, listed) or _has_archive(run)):
         return
     files, folder = {}, run.model_dir
@@ -234,34 +234,34 @@ def put_model(remote: RunPlace) -> None:
             data = file.read_bytes()
             files[file.relative_to(folder).as_posix()] = checksum = _checksum(data)
             path = f"model/{checksum}"
-            if not place.create(path, data) and place.read([path]).get(path) != data:
-                place.replace(path, data)  # it was damaged there
+            if not objects.create(path, data) and objects.read([path]).get(path) != data:
+                objects.replace(path, data)  # it was damaged there
     except OSError as error:
         raise TunerError(f"cannot read {folder}: {error.strerror}") from error
     description = (json.dumps({"files": files}, indent=1) + "\n").encode()
     if listed is None:
-        place.create(_MODEL, description)
+        objects.create(_MODEL, description)
         return
-    place.replace(_MODEL, description)
+    objects.replace(_MODEL, description)
     for checksum in {*_files(remote, listed).values()} - {*files.values()}:
         path = f"model/{checksum}"
-        for old in place.read([path]).values():
-            place.remove(path, old)
+        for old in objects.read([path]).values():
+            objects.remove(path, old)
 
 
-def run_uuid(remote: RunPlace, manifest: Manifest) -> str:
+def run_uuid(remote: RemoteRun, manifest: Manifest) -> str:
     """What the tracker knows the run by: the same on every machine that goes on with it."""
     return uuid5(NAMESPACE_URL, f"{remote.url} {manifest.created_s!r}").hex
 
 
-def _settle(remote: RunPlace, place: Place) -> Manifest:
-    """Make the working folder one of the run that is in the place now; gives its manifest."""
-    if place.read([_LOCAL_STORE]):
+def _settle(remote: RemoteRun, objects: ObjectStore) -> Manifest:
+    """Make the working folder one of the run that is in the object store now; gives its manifest."""
+    if objects.read([_LOCAL_STORE]):
         raise TunerError(
             f"{remote.url} is a run folder of a local disk: name it by its path, or use another URL"
         )
     run = remote.run
-    text = place.read([_MANIFEST])[_MANIFEST].decode("utf-8", "replace")
+    text = objects.read([_MANIFEST])[_MANIFEST].decode("utf-8", "replace")
     shared = manifest_from_json(text, where=f"{remote.url}/{_MANIFEST}")
     if _known(run) != shared:
         with _working(remote), RunLock(run.lock):
@@ -272,7 +272,7 @@ def _settle(remote: RunPlace, place: Place) -> Manifest:
 
 
 @contextlib.contextmanager
-def _working(remote: RunPlace) -> Iterator[None]:
+def _working(remote: RemoteRun) -> Iterator[None]:
     """The working folder, made if it is missing, and nobody else who changes what it is of."""
     if remote.work.is_relative_to(own_folder_path()):
         own_folder()
@@ -303,14 +303,14 @@ def _known(run: RunFolder) -> Manifest | None:
         return None
 
 
-def _get_model(remote: RunPlace, place: Place) -> None:
-    """Bring the copy of the model here, whole or not at all, if the place has one.
+def _get_model(remote: RemoteRun, objects: ObjectStore) -> None:
+    """Bring the copy of the model here, whole or not at all, if the object store has one.
 
     Raises:
-        DamagedCopy: what the place has is not what was copied.
+        DamagedCopy: what the object store has is not what was copied.
     """
     run = remote.run
-    listed = place.read([_MODEL]).get(_MODEL)
+    listed = objects.read([_MODEL]).get(_MODEL)
     if listed is None:
         return
     files = _files(remote, listed)
@@ -323,7 +323,7 @@ def _get_model(remote: RunPlace, place: Place) -> None:
         try:
             shutil.rmtree(partial, ignore_errors=True)
             for name, checksum in files.items():
-                data = place.read([f"model/{checksum}"]).get(f"model/{checksum}", b"")
+                data = objects.read([f"model/{checksum}"]).get(f"model/{checksum}", b"")
                 if _checksum(data) != checksum:
                     raise DamagedCopy(remote.url, f"model/{checksum} is missing or damaged")
                 (partial / name).parent.mkdir(parents=True, exist_ok=True)
@@ -354,7 +354,7 @@ def _has_archive(run: RunFolder) -> bool:
     return (run.model_dir / _ARCHIVE).exists()
 
 
-def _files(remote: RunPlace, listed: bytes) -> Mapping[str, str]:
+def _files(remote: RemoteRun, listed: bytes) -> Mapping[str, str]:
     """Checksums of the model's files by name; none of them leads out of its folder."""
     try:
         files = json.loads(listed)["files"]

@@ -60,7 +60,7 @@ def view(progress: TaskProgress, *, in_flight: int, is_open: bool) -> TaskView:
     )
 
 
-Place = tuple[int, float, float]
+ObjectStore = tuple[int, float, float]
 """Where a task stands: who has the smallest is served next."""
 
 
@@ -113,7 +113,7 @@ class _Rule:
         self._best_rate = max((v.flops / v.best_s for v in known if v.best_s), default=0.0)
         self._first_trials, self._gain_floor = first_trials, gain_floor
 
-    def place(self, v: TaskView) -> Place:
+    def place(self, v: TaskView) -> ObjectStore:
         total_s = self._total_s
         share = v.weight * (v.best_s or 0.0) / total_s if total_s else 1.0
         if v.best_s is not None and share < self._gain_floor:

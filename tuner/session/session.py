@@ -28,7 +28,7 @@ from tuner.session.finalists import Contention, finalists, most_retimings, sched
 from tuner.session.observer import Observer
 from tuner.session.progress import Snapshot, gain, rows
 from tuner.session.remeasure import SecondLooks
-from tuner.session.state import Knowledge
+from tuner.session.state import SessionState
 from tuner.shapes import measured_shapes
 from tuner.storage.base import RecordStore
 from tuner.task import Instance, Task
@@ -118,7 +118,7 @@ class Session:
         self._to_retime = most_retimings(self._tasks, effort)
         self._session_id = store.begin_session(wall())
         self._searches = {t.key: make_search(t, seed + self._session_id) for t in self._tasks}
-        self._known = Knowledge(self._tasks, self._defaults, self._searches, store, observers)
+        self._known = SessionState(self._tasks, self._defaults, self._searches, store, observers)
         defaults_first = (self._of_default(task) for task in self._tasks)
         self._seeds = deque(trial for trial in defaults_first if not self._known.has(trial))
         self._snapshot = self._draw()
@@ -299,7 +299,9 @@ class Session:
             if self._stop.is_set() or self._clock() >= until_s:
                 return
             self._retime(left, contention, until_s)
-        self._retime(self._known.closings(self._effort.shape_rounds, new), contention, until_s)
+        self._retime(
+            self._known.specializations(self._effort.shape_rounds, new), contention, until_s
+        )
 
     def _toolchain(self, until_s: float) -> str:
         """What finalists are compiled with now; empty where no machine said so in time."""

@@ -14,7 +14,7 @@ from tuner.kernel_set import KernelSet
 from tuner.measure import Evaluated
 from tuner.record import Record, Trial, TrialKey
 from tuner.search.base import ChoosesKernels, Doubts, Search, by_task
-from tuner.search.dynamic.specialization import closings
+from tuner.search.dynamic.specialization import specializations
 from tuner.session.estimate_accuracy import EstimateQuality
 from tuner.session.observer import Observer
 from tuner.session.progress import TaskProgress, fold
@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 _ANSWERS_KEPT = 20_000
 
 
-class Knowledge:
+class SessionState:
     """Records and answers of a run, and what searches, models and people are told of them.
 
     Args:
@@ -146,13 +146,13 @@ class Knowledge:
                 found.append((progress, [pair for pair in pairs if pair[1] in measured]))
         return found
 
-    def closings(self, rounds: int, generation: int = 0) -> list[Trial]:
+    def specializations(self, rounds: int, generation: int = 0) -> list[Trial]:
         """See `tuner.search.dynamic.specialization.closings`; for the kernels that were chosen, as
         of now."""
         found: list[Trial] = []
         for task_key, progress in self.checked():
             if (chosen := self._kernel_set(task_key)) is not None:
-                found.extend(closings(progress.task, chosen, rounds, generation))
+                found.extend(specializations(progress.task, chosen, rounds, generation))
         return [trial for trial in found if not self.has(trial)]
 
     def checked(self) -> list[tuple[str, TaskProgress]]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cluster.ray_workers.elastic import ElasticMeasurer
-from cluster.scaling.scaling_policy import Cluster, Crew, Need, Node
+from cluster.scaling.scaling_policy import Cluster, Demand, Node, WorkerCounts
 
 DEVICES = 3
 
@@ -15,7 +15,7 @@ class Sizes:
     """Stands for the pools: notes how large they should be."""
 
     def __init__(self) -> None:
-        self.crew = Crew(0, 0, 0)
+        self.worker_counts = WorkerCounts(0, 0, 0)
         self.space_workers = 0
         self.machines: Sequence[str] = ()
 
@@ -23,8 +23,8 @@ class Sizes:
         self.nodes = nodes
 
     def resize(self, wanted: Any, machines: Sequence[str]) -> None:
-        if isinstance(wanted, Crew):
-            self.crew = wanted
+        if isinstance(wanted, WorkerCounts):
+            self.worker_counts = wanted
         else:
             self.space_workers = wanted
         self.machines = machines
@@ -45,7 +45,7 @@ class Fleet:
             self.sizes,  # type: ignore[arg-type]
             self.sizes,  # type: ignore[arg-type]
             look=lambda: Cluster(nodes, grows),
-            need=lambda: Need("GPU", self.left),
+            demand=lambda: Demand("GPU", self.left),
             clock=lambda: self.now_s,
         )
 
@@ -54,7 +54,7 @@ class Fleet:
         for _ in range(seconds):
             self.now_s += 1.0
             self._measurer.collect(0.0)
-        return self.sizes.crew.runners
+        return self.sizes.worker_counts.runners
 
 
 def test_machines_are_let_go_while_the_last_trials_are_measured() -> None:
@@ -65,7 +65,7 @@ def test_machines_are_let_go_while_the_last_trials_are_measured() -> None:
     assert fleet.runners(20) == 2
     fleet.left = 5
     assert fleet.runners(40) == 1
-    assert fleet.sizes.crew == Crew(1, 2, 1)
+    assert fleet.sizes.worker_counts == WorkerCounts(1, 2, 1)
     assert fleet.sizes.space_workers == 1
     assert fleet.sizes.machines == ["a", "b", "c"]
 

@@ -44,7 +44,7 @@ def measuring(folder: Path, hands: Callable[[Any], Any]) -> Iterator[Measuring]:
     import ray
 
     from cluster.ray_workers.ray_measurer import RayMeasurer, Starters
-    from cluster.scaling.scaling_policy import Crew
+    from cluster.scaling.scaling_policy import WorkerCounts
 
     task = gemm_task()
     build = start("builder", folder, task)
@@ -56,7 +56,7 @@ def measuring(folder: Path, hands: Callable[[Any], Any]) -> Iterator[Measuring]:
         lambda name: Tampered(build(name), hands), start("runner", folder, task), stop
     )
     measurer = RayMeasurer(starters, effort=EFFORTS["quick"])
-    measurer.resize(Crew(runners=1, builders=1, space_workers=0))
+    measurer.resize(WorkerCounts(runners=1, builders=1, space_workers=0))
     try:
         yield Measuring(measurer, task.key, sampled(task, 1), BROKEN)
     finally:

@@ -42,12 +42,12 @@ def measuring(
     task: Task, tmp_path_factory: pytest.TempPathFactory, embedded_ray: None
 ) -> Iterator[Measuring]:
     from cluster.ray_workers.ray_measurer import RayMeasurer, Starters
-    from cluster.scaling.scaling_policy import Crew
+    from cluster.scaling.scaling_policy import WorkerCounts
 
     folder = tmp_path_factory.mktemp("ray")
     starters = Starters(start("builder", folder, task), start("runner", folder, task))
     measurer = RayMeasurer(starters, effort=EFFORTS["quick"])
-    measurer.resize(Crew(runners=1, builders=2, space_workers=1))
+    measurer.resize(WorkerCounts(runners=1, builders=2, space_workers=1))
     yield Measuring(measurer, task.key, sampled(task, 4), BROKEN)
     measurer.close()
 

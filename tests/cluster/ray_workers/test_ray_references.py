@@ -67,7 +67,7 @@ def referring(tmp_path_factory: pytest.TempPathFactory, embedded_ray: None) -> I
 
     import tests.contracts.references
     from cluster.ray_workers.ray_measurer import Leases, RayMeasurer, Starters
-    from cluster.scaling.scaling_policy import Crew
+    from cluster.scaling.scaling_policy import WorkerCounts
 
     # Workers cannot import the tests: their classes travel whole.
     for module in (sys.modules[__name__], tests.contracts.references):
@@ -82,7 +82,7 @@ def referring(tmp_path_factory: pytest.TempPathFactory, embedded_ray: None) -> I
 
     leases = Leases(build_s=30.0, run_s=0.8 * LONG_S, learn_s=30.0)
     measurer = RayMeasurer(Starters(start, start), effort=EFFORT, leases=leases)
-    measurer.resize(Crew(runners=1, builders=1, space_workers=0))
+    measurer.resize(WorkerCounts(runners=1, builders=1, space_workers=0))
     yield Referring(measurer, tasks)
     measurer.close()
 

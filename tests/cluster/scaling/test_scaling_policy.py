@@ -7,61 +7,71 @@ from hypothesis import strategies as st
 
 from cluster.scaling.scaling_policy import (
     Cluster,
-    Crew,
+    Demand,
     Growth,
-    Need,
     Node,
     Reserve,
     Share,
-    crew,
+    WorkerCounts,
     keeping_order,
+    worker_counts,
 )
 
 CPU_NODE = Node("a", {"CPU": 8.0, "measure": 1.0})
 GPU_NODE = Node("g", {"CPU": 4.0, "GPU": 2.0})
-ON_CPU = Need("measure", trials_left=1000)
-ON_GPU = Need("GPU", trials_left=1000)
+ON_CPU = Demand("measure", trials_left=1000)
+ON_GPU = Demand("GPU", trials_left=1000)
 
 
 def test_one_machine_has_a_runner_for_its_device_and_shares_its_cpus() -> None:
-    assert crew(Cluster([CPU_NODE]), ON_CPU) == Crew(runners=1, builders=8, space_workers=2)
+    assert worker_counts(Cluster([CPU_NODE]), ON_CPU) == WorkerCounts(
+        runners=1, builders=8, space_workers=2
+    )
 
 
 def test_each_device_has_a_runner() -> None:
     nodes = [Node(name, {"CPU": 4.0, "GPU": 2.0}) for name in "abc"]
-    assert crew(Cluster(nodes), ON_GPU).runners == 6
+    assert worker_counts(Cluster(nodes), ON_GPU).runners == 6
 
 
 def test_a_machine_that_will_leave_does_not_count() -> None:
     leaving = Node("b", {"CPU": 8.0, "measure": 1.0}, leaves_in_s=20.0)
-    assert crew(Cluster([CPU_NODE, leaving]), ON_CPU) == crew(Cluster([CPU_NODE]), ON_CPU)
+    assert worker_counts(Cluster([CPU_NODE, leaving]), ON_CPU) == worker_counts(
+        Cluster([CPU_NODE]), ON_CPU
+    )
 
 
 def test_without_devices_one_runner_waits_for_one() -> None:
-    assert crew(Cluster([Node("a", {"CPU": 2.0})]), ON_GPU).runners == 1
+    assert worker_counts(Cluster([Node("a", {"CPU": 2.0})]), ON_GPU).runners == 1
 
 
 def test_a_cluster_that_grows_is_asked_for_more_as_long_as_there_is_work() -> None:
     empty = Cluster([Node("head", {})], grows=True)
-    assert crew(empty, ON_GPU) == Crew(runners=1, builders=2, space_workers=1)
+    assert worker_counts(empty, ON_GPU) == WorkerCounts(runners=1, builders=2, space_workers=1)
     larger = Cluster([GPU_NODE, GPU_NODE], grows=True)
-    assert crew(larger, ON_GPU).runners == 9
-    assert crew(larger, ON_GPU).builders == 18
-    assert crew(larger, Need("GPU", trials_left=160)).runners == 5
+    assert worker_counts(larger, ON_GPU).runners == 9
+    assert worker_counts(larger, ON_GPU).builders == 18
+    assert worker_counts(larger, Demand("GPU", trials_left=160)).runners == 5
 
 
 def test_with_little_left_to_measure_a_cluster_that_grows_is_let_go() -> None:
     many = [Node(name, {"CPU": 32.0, "GPU": 1.0}) for name in "abcd"]
-    assert crew(Cluster(many, grows=True), Need("GPU", 10_000)) == Crew(9, 128, 32)
-    assert crew(Cluster(many, grows=True), Need("GPU", 64)) == Crew(2, 4, 1)
-    assert crew(Cluster(many, grows=True), Need("GPU", 0)) == Crew(1, 2, 1)
-    assert crew(Cluster(many, grows=True, full=True), Need("GPU", 64)) == Crew(2, 4, 1)
-    assert crew(Cluster(many), Need("GPU", 0)) == Crew(4, 64, 32), "a fixed one is not"
+    assert worker_counts(Cluster(many, grows=True), Demand("GPU", 10_000)) == WorkerCounts(
+        9, 128, 32
+    )
+    assert worker_counts(Cluster(many, grows=True), Demand("GPU", 64)) == WorkerCounts(2, 4, 1)
+    assert worker_counts(Cluster(many, grows=True), Demand("GPU", 0)) == WorkerCounts(1, 2, 1)
+    assert worker_counts(Cluster(many, grows=True, full=True), Demand("GPU", 64)) == WorkerCounts(
+        2, 4, 1
+    )
+    assert worker_counts(Cluster(many), Demand("GPU", 0)) == WorkerCounts(4, 64, 32), (
+        "a fixed one is not"
+    )
 
 
 def test_one_that_grows_no_more_is_asked_for_no_more() -> None:
     full = Cluster([GPU_NODE, GPU_NODE], grows=True, full=True)
-    assert crew(full, ON_GPU) == crew(Cluster([GPU_NODE, GPU_NODE]), ON_GPU)
+    assert worker_counts(full, ON_GPU) == worker_counts(Cluster([GPU_NODE, GPU_NODE]), ON_GPU)
 
 
 def test_workers_of_all_kinds_leave_the_same_machines() -> None:
@@ -73,24 +83,24 @@ def test_workers_of_all_kinds_leave_the_same_machines() -> None:
 
 
 def test_workers_are_kept_for_a_while_after_they_were_needed() -> None:
-    reserve, fits = Reserve(), Crew(4, 8, 2)
-    assert reserve.keep(Crew(9, 18, 5), fits, 0.0) == Crew(9, 18, 5)
-    assert reserve.keep(Crew(2, 4, 1), fits, 1.0) == fits
-    assert reserve.keep(Crew(3, 4, 1), fits, 15.0) == fits
-    assert reserve.keep(Crew(1, 2, 1), fits, 40.0) == Crew(3, 4, 1)
-    assert reserve.keep(Crew(1, 2, 1), fits, 90.0) == Crew(1, 2, 1)
+    reserve, fits = Reserve(), WorkerCounts(4, 8, 2)
+    assert reserve.keep(WorkerCounts(9, 18, 5), fits, 0.0) == WorkerCounts(9, 18, 5)
+    assert reserve.keep(WorkerCounts(2, 4, 1), fits, 1.0) == fits
+    assert reserve.keep(WorkerCounts(3, 4, 1), fits, 15.0) == fits
+    assert reserve.keep(WorkerCounts(1, 2, 1), fits, 40.0) == WorkerCounts(3, 4, 1)
+    assert reserve.keep(WorkerCounts(1, 2, 1), fits, 90.0) == WorkerCounts(1, 2, 1)
 
 
 def test_a_machine_that_is_gone_is_not_waited_for() -> None:
     reserve = Reserve()
-    reserve.keep(Crew(4, 8, 2), Crew(4, 8, 2), 0.0)
-    assert reserve.keep(Crew(2, 4, 1), Crew(2, 4, 1), 1.0) == Crew(2, 4, 1)
+    reserve.keep(WorkerCounts(4, 8, 2), WorkerCounts(4, 8, 2), 0.0)
+    assert reserve.keep(WorkerCounts(2, 4, 1), WorkerCounts(2, 4, 1), 1.0) == WorkerCounts(2, 4, 1)
 
 
 def test_the_user_may_allow_fewer_devices() -> None:
-    need = Need("GPU", trials_left=10_000, devices=3)
-    assert crew(Cluster([GPU_NODE], grows=True), need).runners == 3
-    assert crew(Cluster([GPU_NODE, GPU_NODE]), need).runners == 3
+    demand = Demand("GPU", trials_left=10_000, devices=3)
+    assert worker_counts(Cluster([GPU_NODE], grows=True), demand).runners == 3
+    assert worker_counts(Cluster([GPU_NODE, GPU_NODE]), demand).runners == 3
 
 
 def test_a_cluster_that_starts_no_machine_for_what_waits_is_as_large_as_it_may_be() -> None:
@@ -112,29 +122,29 @@ def test_a_wait_for_the_very_first_device_is_no_sign() -> None:
 
 
 def test_many_cpus_do_not_build_far_ahead_of_one_device() -> None:
-    assert crew(Cluster([Node("a", {"CPU": 128.0, "GPU": 1.0})]), ON_GPU).builders == 16
+    assert worker_counts(Cluster([Node("a", {"CPU": 128.0, "GPU": 1.0})]), ON_GPU).builders == 16
 
 
-def shared(device: str, share: Share) -> Need:
-    return Need(device, 1000, of_devices=share, of_cpus=share)
+def shared(device: str, share: Share) -> Demand:
+    return Demand(device, 1000, of_devices=share, of_cpus=share)
 
 
 def test_runs_on_unlike_devices_share_the_cpus_alone() -> None:
     nodes = [Node(name, {"CPU": 4.0, "GPU": 1.0}) for name in "abcd"]
-    found = crew(Cluster(nodes), Need("GPU", 1000, of_cpus=Share(2, 0)))
+    found = worker_counts(Cluster(nodes), Demand("GPU", 1000, of_cpus=Share(2, 0)))
     assert (found.runners, found.builders) == (4, 8)
 
 
 def test_runs_share_what_there_is() -> None:
     nodes = [Node(name, {"CPU": 4.0, "GPU": 1.0}) for name in "abcde"]
-    crews = [crew(Cluster(nodes), shared("GPU", Share(2, n))) for n in range(2)]
-    assert [c.runners for c in crews] == [3, 2]
-    assert [c.builders for c in crews] == [10, 10]
+    counts = [worker_counts(Cluster(nodes), shared("GPU", Share(2, n))) for n in range(2)]
+    assert [c.runners for c in counts] == [3, 2]
+    assert [c.builders for c in counts] == [10, 10]
 
 
 def test_a_run_without_a_device_to_itself_waits_for_one() -> None:
-    crews = [crew(Cluster([CPU_NODE]), shared("measure", Share(2, n))) for n in range(2)]
-    assert [c.runners for c in crews] == [1, 1]
+    counts = [worker_counts(Cluster([CPU_NODE]), shared("measure", Share(2, n))) for n in range(2)]
+    assert [c.runners for c in counts] == [1, 1]
 
 
 nodes = st.builds(
@@ -154,7 +164,7 @@ nodes = st.builds(
 def test_there_is_always_at_least_one_of_each_and_never_more_than_allowed(
     machines: list[Node], grows: bool, left: int, devices: int | None
 ) -> None:
-    found = crew(Cluster(machines, grows), Need("GPU", left, devices))
+    found = worker_counts(Cluster(machines, grows), Demand("GPU", left, devices))
     assert min(found.runners, found.builders, found.space_workers) >= 1
     if devices is not None:
         assert found.runners <= devices

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from cluster.search.job import SearchOrder, SearchState, keep, kept
+from cluster.search.job import SearchJob, SearchState, load, save
 from tuner.options import DEVICE_WAIT_S, ModelSpec, TuneOptions
 from tuner.session.progress import Snapshot
 
@@ -26,7 +26,7 @@ COMES_S = 420.0
 DONE = SearchState(Snapshot("done", 0.0, 0.0, 0, 0, 0.0, {}, ()), "trials")
 
 
-Ordered = Callable[[TuneOptions], SearchOrder]
+Ordered = Callable[[TuneOptions], SearchJob]
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def ordered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Ordered:
     monkeypatch.chdir(tmp_path)
     Path("m.onnx").touch()  # it is looked for before the wait, and read after it
 
-    orders: list[SearchOrder] = []
+    jobs: list[SearchJob] = []
     now_s = [0.0]
 
     @contextlib.contextmanager
@@ -51,14 +51,14 @@ def ordered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Ordered:
         now_s[0] = COMES_S
         return (devices.Device(TARGET, "cpu x"),)
 
-    lessons = SimpleNamespace(name="none", count=0, model=None, seeds={})
+    warm_start = SimpleNamespace(name="none", count=0, model=None, seeds={})
     prepared = SimpleNamespace(
         run=SimpleNamespace(root=Path("run")),
         url="",
         tasks=(),
         defaults={},
         target=TARGET,
-        lessons=lessons,
+        warm_start=warm_start,
         place=Path("run"),
         note="",
     )
@@ -66,31 +66,31 @@ def ordered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Ordered:
     monkeypatch.setattr(tune, "time", clock)
     monkeypatch.setattr(ray_cluster, "ray_cluster", cluster)
     monkeypatch.setattr(client, "search_at_work", lambda run: None)
-    monkeypatch.setattr(client, "start_search", orders.append)
+    monkeypatch.setattr(client, "start_search", jobs.append)
     monkeypatch.setattr(multi_device, "watch_all", lambda found, *_: dict.fromkeys(found, DONE))
     monkeypatch.setattr(devices, "devices_on_cluster", arrived)
     monkeypatch.setattr(tune, "_prepare", lambda *_: prepared)
     monkeypatch.setattr(tune, "_unless_stopped", lambda preparing, stop: prepared)
 
-    def run(options: TuneOptions) -> SearchOrder:
+    def run(options: TuneOptions) -> SearchJob:
         tune.tune(options, stop=threading.Event())
-        return orders.pop()
+        return jobs.pop()
 
     return run
 
 
 def test_the_wait_for_a_machine_is_not_part_of_the_time_budget(ordered: Ordered) -> None:
-    order = ordered(replace(ASKED, time_budget_s=300.0))
-    assert order.deadline_s == COMES_S + 300.0
-    assert order.finalists_s == pytest.approx(30.0)
+    job = ordered(replace(ASKED, time_budget_s=300.0))
+    assert job.deadline_s == COMES_S + 300.0
+    assert job.finalists_s == pytest.approx(30.0)
 
 
 def test_many_trials_have_their_time(ordered: Ordered) -> None:
-    order = ordered(replace(ASKED, trials=20_000))
-    assert order.trials == 20_000
-    assert order.deadline_s - COMES_S > 100_000
-    assert order.finalists_s < 1000
-    assert order.facts["time_budget_s"] == order.deadline_s - COMES_S
+    job = ordered(replace(ASKED, trials=20_000))
+    assert job.trials == 20_000
+    assert job.deadline_s - COMES_S > 100_000
+    assert job.finalists_s < 1000
+    assert job.facts["time_budget_s"] == job.deadline_s - COMES_S
 
 
 def test_room_for_workers_is_waited_for_also_where_the_user_said_nothing(ordered: Ordered) -> None:
@@ -109,9 +109,9 @@ def test_an_order_is_kept_for_its_search_and_for_nobody_else(
     ordered: Ordered, tmp_path: Path
 ) -> None:
     """Whoever starts the search again has nothing but the file; a password may be in it."""
-    order = replace(ordered(ASKED), run=tmp_path, tracking_uri="http://me:secret@127.0.0.1:5000")
+    job = replace(ordered(ASKED), run=tmp_path, tracking_uri="http://me:secret@127.0.0.1:5000")
     for _ in range(2):
-        path = keep(order)
-        assert kept(path) == order
+        path = save(job)
+        assert load(path) == job
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert [p.name for p in path.parent.iterdir()] == [path.name]

@@ -21,7 +21,7 @@ from spaces.lowering.extract_tasks import extract
 from spaces.lowering.lower import lower
 from spaces.targets.target import resolve_target
 from spaces.templates.contraction.template import contraction_templates
-from tuner.candidate import Candidate, CandidateKind, closed_for
+from tuner.candidate import Candidate, CandidateKind, specialised_for
 from tuner.dispatch_tree import Leaf, Split, Tree, pick
 from tuner.errors import TunerError
 from tuner.kernel_set import KernelSet, ShapeTimes
@@ -52,7 +52,7 @@ def with_copies(found: KernelSet, dim: str, *sizes: int) -> KernelSet:
     times = []
     for size in sizes:
         shape, number = ((dim, size),), pick(found.tree, {dim: size})
-        copy = closed_for(found.kernels[number], shape)
+        copy = specialised_for(found.kernels[number], shape)
         times.append(ShapeTimes(shape, 1.0, number, 1e-6, 1e-6, True, copy=copy))
     return replace(found, shapes=tuple(times))
 

@@ -211,11 +211,11 @@ def test_onnxruntime_has_the_targets_number_of_threads(
     given: list[tuple[int, int]] = []
     session = onnxruntime.InferenceSession
 
-    def opened(path: str, options: Any, **more: Any) -> Any:
+    def generic_of(path: str, options: Any, **more: Any) -> Any:
         given.append((options.intra_op_num_threads, options.inter_op_num_threads))
         return session(path, options, **more)
 
-    monkeypatch.setattr(onnxruntime, "InferenceSession", opened)
+    monkeypatch.setattr(onnxruntime, "InferenceSession", generic_of)
     compared(small_onnx(tmp_path / "net.onnx"))
     assert given == [(json.loads(LLVM)["num-cores"], 1)]
 

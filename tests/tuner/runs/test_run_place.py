@@ -21,7 +21,7 @@ from tuner.runs.model_files import checksums
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.runs.folder import Manifest, open_run, read_run
 from tuner.runs.lock import RunLock
-from tuner.runs.remote import RunPlace, begin, fetch, local, put_model, run_place, run_uuid
+from tuner.runs.remote import RemoteRun, begin, fetch, local, put_model, remote_run, run_uuid
 from tuner.storage.segments.store import SegmentStore
 from tuner.storage.sqlite_store import SqliteStore
 
@@ -37,18 +37,18 @@ def shared(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def here(tmp_path: Path, shared: Path) -> RunPlace:
-    return run_place(shared.as_uri(), tmp_path / "here")
+def here(tmp_path: Path, shared: Path) -> RemoteRun:
+    return remote_run(shared.as_uri(), tmp_path / "here")
 
 
 @pytest.fixture
-def there(tmp_path: Path, shared: Path) -> RunPlace:
+def there(tmp_path: Path, shared: Path) -> RemoteRun:
     """The same run on another machine."""
-    return run_place(f"{shared.as_uri()}/", tmp_path / "there")
+    return remote_run(f"{shared.as_uri()}/", tmp_path / "there")
 
 
 @pytest.fixture
-def begun(here: RunPlace) -> Iterator[RunPlace]:
+def begun(here: RemoteRun) -> Iterator[RemoteRun]:
     """A run with a model and a record, begun here."""
     begin(here, WANTED)
     run, _ = open_run(here.run.root, WANTED)
@@ -56,7 +56,7 @@ def begun(here: RunPlace) -> Iterator[RunPlace]:
     (run.model_dir / "model.json").write_text("{}")
     (run.model_dir / "inner" / "model.onnx").write_bytes(b"weights")
     put_model(here)
-    with closing(SegmentStore(here.place, run.store)) as store:
+    with closing(SegmentStore(here.objects, run.store)) as store:
         store.append(RECORD)
     return here
 
@@ -64,33 +64,33 @@ def begun(here: RunPlace) -> Iterator[RunPlace]:
 class TestNames:
     def test_each_url_has_a_working_folder_called_as_the_run(self, tmp_path: Path) -> None:
         urls = ["s3://b/run1", "s3://c/run1", "gs://b/run1", "file:///mnt/run1"]
-        folders = [run_place(url, tmp_path).run.root for url in urls]
+        folders = [remote_run(url, tmp_path).run.root for url in urls]
         assert len(set(folders)) == 4
         assert {folder.name for folder in folders} == {"run1"}
-        assert run_place("s3://b/run1/", tmp_path) == run_place("s3://b/run1", tmp_path)
+        assert remote_run("s3://b/run1/", tmp_path) == remote_run("s3://b/run1", tmp_path)
         assert list(tmp_path.iterdir()) == []
 
     @pytest.mark.parametrize("url", ["s3://b/..", "s3://b/a b", "s3://b/%2e%2e", "s3://b/.x"])
     def test_a_name_that_is_no_folders_is_not_used(self, tmp_path: Path, url: str) -> None:
-        remote = run_place(url, tmp_path)
+        remote = remote_run(url, tmp_path)
         assert remote.run.root == remote.work / "run"
 
     def test_a_url_that_names_no_run_is_refused(self) -> None:
         with pytest.raises(UsageError, match="cannot live on"):
-            run_place("http://host/run")
+            remote_run("http://host/run")
 
     def test_by_default_it_is_in_the_users_cache(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-        assert tmp_path in run_place("s3://b/run1").work.parents
+        assert tmp_path in remote_run("s3://b/run1").work.parents
 
     def test_each_machine_has_its_own(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        works = {run_place("s3://b/run1", tmp_path).work}
+        works = {remote_run("s3://b/run1", tmp_path).work}
         monkeypatch.setattr("socket.gethostname", lambda: "another/.. one")
-        works.add(run_place("s3://b/run1", tmp_path).work)
+        works.add(remote_run("s3://b/run1", tmp_path).work)
         assert len(works) == 2
         assert all(work.parent.parent == tmp_path for work in works)
 
@@ -121,9 +121,9 @@ class TestSharedCaches:
         file.write_text(MOUNTED.format(home=tmp_path / "home"))
         return file
 
-    def test_hold_no_working_folder(self, begun: RunPlace, tmp_path: Path, mountinfo: Path) -> None:
+    def test_hold_no_working_folder(self, begun: RemoteRun, tmp_path: Path, mountinfo: Path) -> None:
         home = tmp_path / "home"
-        remote = run_place(begun.url, home, mountinfo)
+        remote = remote_run(begun.url, home, mountinfo)
         with closing(SqliteStore(fetch(remote) / "records.sqlite", read_only=True)) as store:
             assert list(store.scan()) == [RECORD]
         assert not home.exists()
@@ -132,18 +132,18 @@ class TestSharedCaches:
         assert own.stat().st_mode & 0o777 == 0o700
 
     def test_a_planted_folder_is_not_used_in_their_place(
-        self, begun: RunPlace, tmp_path: Path, mountinfo: Path
+        self, begun: RemoteRun, tmp_path: Path, mountinfo: Path
     ) -> None:
         (tmp_path / "tmp").mkdir()
         (tmp_path / "tmp" / f"elastic-tuner-{os.geteuid()}").symlink_to(tmp_path / "victim")
         with pytest.raises(TunerError, match="is a link"):
-            fetch(run_place(begun.url, tmp_path / "home", mountinfo))
+            fetch(remote_run(begun.url, tmp_path / "home", mountinfo))
         assert not (tmp_path / "victim").exists()
 
     def test_are_refused_where_nothing_else_is_known(self, tmp_path: Path, mountinfo: Path) -> None:
         mountinfo.write_text(MOUNTED.format(home=tmp_path))
         with pytest.raises(TunerError, match=r"is on nfs4.*set XDG_CACHE_HOME") as caught:
-            run_place("s3://b/run1", tmp_path / "home", mountinfo)
+            remote_run("s3://b/run1", tmp_path / "home", mountinfo)
         assert "\n" not in str(caught.value)
 
 
@@ -151,7 +151,7 @@ class TestOldWorkingFolders:
     """Earlier versions had one name for all machines."""
 
     @pytest.fixture
-    def old(self, begun: RunPlace, tmp_path: Path) -> Path:
+    def old(self, begun: RemoteRun, tmp_path: Path) -> Path:
         work = tmp_path / "home" / hashlib.sha256(begun.url.encode()).hexdigest()[:16]
         work.parent.mkdir()
         begun.work.rename(work)
@@ -159,32 +159,32 @@ class TestOldWorkingFolders:
         return work
 
     def test_are_gone_on_with_on_a_local_disk(
-        self, begun: RunPlace, old: Path, tmp_path: Path
+        self, begun: RemoteRun, old: Path, tmp_path: Path
     ) -> None:
-        remote = run_place(begun.url, tmp_path / "home")
+        remote = remote_run(begun.url, tmp_path / "home")
         begin(remote, WANTED)
         assert remote.work == old
         assert remote.run.log.read_text() == "what happened"
-        with closing(SegmentStore(remote.place, remote.run.store)) as store:
+        with closing(SegmentStore(remote.objects, remote.run.store)) as store:
             assert list(store.scan()) == [RECORD]
 
     def test_are_left_alone_where_machines_share_them_and_nothing_is_lost(
-        self, begun: RunPlace, old: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, begun: RemoteRun, old: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
         mountinfo = tmp_path / "mountinfo"
         mountinfo.write_text(MOUNTED.format(home=tmp_path / "home"))
         before = sorted(old.rglob("*"))
-        remote = run_place(begun.url, tmp_path / "home", mountinfo)
+        remote = remote_run(begun.url, tmp_path / "home", mountinfo)
         begin(remote, WANTED)
-        with closing(SegmentStore(remote.place, remote.run.store)) as store:
+        with closing(SegmentStore(remote.objects, remote.run.store)) as store:
             assert list(store.scan()) == [RECORD]
         assert sorted(old.rglob("*")) == before
 
 
 class TestGoingOn:
     def test_elsewhere_finds_manifest_model_and_records(
-        self, begun: RunPlace, there: RunPlace
+        self, begun: RemoteRun, there: RemoteRun
     ) -> None:
         begin(there, replace(WANTED, created_s=99.0))
         run, manifest = open_run(there.run.root, replace(WANTED, created_s=99.0))
@@ -192,12 +192,12 @@ class TestGoingOn:
         files = {p.relative_to(run.model_dir) for p in run.model_dir.rglob("*") if p.is_file()}
         assert files == {Path("model.json"), Path("inner/model.onnx")}
         assert (run.model_dir / "inner" / "model.onnx").read_bytes() == b"weights"
-        with closing(SegmentStore(there.place, run.store)) as store:
+        with closing(SegmentStore(there.objects, run.store)) as store:
             assert list(store.scan()) == [RECORD]
         assert run_uuid(there, manifest) == run_uuid(begun, WANTED)
 
     def test_another_model_or_target_is_refused_by_the_name_of_the_run(
-        self, begun: RunPlace, there: RunPlace
+        self, begun: RemoteRun, there: RemoteRun
     ) -> None:
         for other in (replace(WANTED, model_hash="b" * 64), replace(WANTED, target="{}")):
             with pytest.raises(
@@ -206,22 +206,22 @@ class TestGoingOn:
                 begin(there, other)
             assert "\n" not in str(caught.value)
 
-    def test_a_working_folder_that_was_deleted_is_made_again(self, begun: RunPlace) -> None:
+    def test_a_working_folder_that_was_deleted_is_made_again(self, begun: RemoteRun) -> None:
         shutil.rmtree(begun.work)
         with closing(SqliteStore(fetch(begun) / "records.sqlite", read_only=True)) as store:
             assert list(store.scan()) == [RECORD]
 
     def test_a_new_run_at_an_old_url_gets_nothing_of_the_old_one(
-        self, begun: RunPlace, shared: Path
+        self, begun: RemoteRun, shared: Path
     ) -> None:
         shutil.rmtree(shared)
         begin(begun, replace(WANTED, created_s=99.0, model_hash="b" * 64))
         assert read_run(begun.run.root)[1].created_s == 99.0
         assert not begun.run.model_dir.exists()
-        with closing(SegmentStore(begun.place, begun.run.store)) as store:
+        with closing(SegmentStore(begun.objects, begun.run.store)) as store:
             assert list(store.scan()) == []
 
-    def test_a_folder_that_is_in_use_is_not_emptied(self, begun: RunPlace, shared: Path) -> None:
+    def test_a_folder_that_is_in_use_is_not_emptied(self, begun: RemoteRun, shared: Path) -> None:
         shutil.rmtree(shared)
         before = sorted(begun.run.root.rglob("*"))
         with RunLock(begun.run.lock):
@@ -232,7 +232,7 @@ class TestGoingOn:
         assert read_run(begun.run.root)[1].created_s == 99.0
         assert not begun.run.model_dir.exists()
 
-    def test_the_first_copy_of_a_model_stays(self, begun: RunPlace, shared: Path) -> None:
+    def test_the_first_copy_of_a_model_stays(self, begun: RemoteRun, shared: Path) -> None:
         before = sorted(shared.rglob("*"))
         (begun.run.model_dir / "model.json").write_text("[]")
         put_model(begun)
@@ -240,7 +240,7 @@ class TestGoingOn:
 
 
 class TestLooking:
-    def test_gives_a_run_folder(self, begun: RunPlace, there: RunPlace) -> None:
+    def test_gives_a_run_folder(self, begun: RemoteRun, there: RemoteRun) -> None:
         root = fetch(there)
         assert read_run(root)[1] == WANTED
         assert not there.run.model_dir.exists()
@@ -249,18 +249,18 @@ class TestLooking:
         with closing(SqliteStore(there.run.store, read_only=True)) as store:
             assert list(store.scan()) == [RECORD]
 
-    def test_follows_a_writer(self, begun: RunPlace, there: RunPlace) -> None:
+    def test_follows_a_writer(self, begun: RemoteRun, there: RemoteRun) -> None:
         fetch(there)
         other = replace(RECORD, trial=replace(RECORD.trial, rung=1))
-        with closing(SegmentStore(begun.place, begun.run.store)) as store:
+        with closing(SegmentStore(begun.objects, begun.run.store)) as store:
             store.append(other)
             store.flush()
-            for place in (there, begun):
-                with closing(SqliteStore(fetch(place) / "records.sqlite", read_only=True)) as seen:
+            for objects in (there, begun):
+                with closing(SqliteStore(fetch(objects) / "records.sqlite", read_only=True)) as seen:
                     assert list(seen.scan()) == [RECORD, other]
 
     def test_where_there_is_no_run_says_so_and_leaves_nothing(
-        self, there: RunPlace, tmp_path: Path
+        self, there: RemoteRun, tmp_path: Path
     ) -> None:
         with pytest.raises(TunerError, match=f"there is no run at {there.url}"):
             fetch(there)
@@ -270,7 +270,7 @@ class TestLooking:
         assert local(tmp_path / "none") == tmp_path / "none"
 
     def test_a_damaged_model_is_refused_and_none_is_left(
-        self, begun: RunPlace, there: RunPlace, shared: Path
+        self, begun: RemoteRun, there: RemoteRun, shared: Path
     ) -> None:
         victim = next((shared / "model").iterdir())
         victim.write_bytes(b"other")
@@ -280,7 +280,7 @@ class TestLooking:
 
     @pytest.mark.parametrize("name", ["../../evil", "/evil", "a/../../evil"])
     def test_a_file_that_leads_out_of_the_model_is_refused(
-        self, begun: RunPlace, there: RunPlace, shared: Path, name: str
+        self, begun: RemoteRun, there: RemoteRun, shared: Path, name: str
     ) -> None:
         checksum = next((shared / "model").iterdir()).name
         (shared / "model.json").write_text(f'{{"files": {{"{name}": "{checksum}"}}}}')
@@ -288,7 +288,7 @@ class TestLooking:
             fetch(there, model=True)
 
     @pytest.mark.parametrize("text", ["", "{", '{"schema": 1}', '{"schema": 9}'])
-    def test_a_damaged_manifest_is_one_line(self, there: RunPlace, shared: Path, text: str) -> None:
+    def test_a_damaged_manifest_is_one_line(self, there: RemoteRun, shared: Path, text: str) -> None:
         shared.mkdir(parents=True)
         (shared / "run.json").write_text(text)
         with pytest.raises(TunerError, match=r"run1/run\.json ") as caught:
@@ -297,7 +297,7 @@ class TestLooking:
 
 
 @pytest.fixture
-def described(begun: RunPlace) -> RunPlace:
+def described(begun: RemoteRun) -> RemoteRun:
     """The same with a description of the model's copy that lists its files, not yet passed on."""
     for file in ("model.json", *(f"model/{p.name}" for p in (_shared(begun) / "model").iterdir())):
         (_shared(begun) / file).unlink()
@@ -307,7 +307,7 @@ def described(begun: RunPlace) -> RunPlace:
     return begun
 
 
-def _shared(remote: RunPlace) -> Path:
+def _shared(remote: RemoteRun) -> Path:
     return Path(remote.url.removeprefix("file://"))
 
 
@@ -315,20 +315,20 @@ class TestTornModels:
     """What a power cut, or a disk, made of a copy that nobody synced."""
 
     @pytest.mark.parametrize("torn", [b"", b"weigh"])
-    def test_are_not_passed_on(self, described: RunPlace, torn: bytes) -> None:
+    def test_are_not_passed_on(self, described: RemoteRun, torn: bytes) -> None:
         (described.run.model_dir / "inner" / "model.onnx").write_bytes(torn)
         with pytest.raises(TunerError, match=r"model\.onnx is not what was copied") as caught:
             put_model(described)
         assert "\n" not in str(caught.value)
         assert not (_shared(described) / "model.json").exists()
 
-    def test_nor_are_those_of_another_model(self, described: RunPlace) -> None:
+    def test_nor_are_those_of_another_model(self, described: RemoteRun) -> None:
         described.run.write_manifest(replace(WANTED, model_hash="b" * 64))
         with pytest.raises(TunerError, match="it is of model aaa"):
             put_model(described)
 
     def test_are_fetched_anew_where_the_place_has_a_whole_one(
-        self, described: RunPlace, there: RunPlace
+        self, described: RemoteRun, there: RemoteRun
     ) -> None:
         put_model(described)
         fetch(there, model=True)
@@ -338,7 +338,7 @@ class TestTornModels:
         assert file.read_bytes() == b"weights"
 
     def test_that_were_passed_on_once_are_refused_and_put_there_anew_by_who_has_the_model(
-        self, begun: RunPlace, there: RunPlace
+        self, begun: RemoteRun, there: RemoteRun
     ) -> None:
         """By an earlier version, under the checksums of empty files."""
         empty = hashlib.sha256().hexdigest()
@@ -355,7 +355,7 @@ class TestTornModels:
         assert (there.run.model_dir / "inner" / "model.onnx").read_bytes() == b"weights"
 
     def test_an_object_that_is_damaged_is_replaced_when_it_is_passed_on(
-        self, described: RunPlace, there: RunPlace
+        self, described: RemoteRun, there: RemoteRun
     ) -> None:
         (_shared(described) / "model" / _sha(b"weights")).write_bytes(b"wei")
         put_model(described)
@@ -363,7 +363,7 @@ class TestTornModels:
         assert (there.run.model_dir / "inner" / "model.onnx").read_bytes() == b"weights"
 
     def test_a_power_cut_leaves_a_fetched_copy_whole_or_none(
-        self, begun: RunPlace, there: RunPlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, begun: RemoteRun, there: RemoteRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         disk = Disk(tmp_path, monkeypatch)
         fetch(there, model=True)
@@ -379,7 +379,7 @@ def _sha(data: bytes) -> str:
 
 
 class TestTwoTruths:
-    def test_a_local_run_is_not_continued_by_its_url(self, shared: Path, here: RunPlace) -> None:
+    def test_a_local_run_is_not_continued_by_its_url(self, shared: Path, here: RemoteRun) -> None:
         open_run(shared, WANTED)
         with closing(SqliteStore(shared / "records.sqlite")):
             pass
@@ -387,7 +387,7 @@ class TestTwoTruths:
             begin(here, WANTED)
 
     def test_a_run_of_segments_is_not_continued_by_its_path(
-        self, begun: RunPlace, shared: Path
+        self, begun: RemoteRun, shared: Path
     ) -> None:
         for look in (lambda: open_run(shared, WANTED), lambda: read_run(shared)):
             with pytest.raises(TunerError, match=f"are segments: name it {begun.url}"):

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from tests.tuner.search.dynamic.kernel_world import (
-    CLOSED_PAYS,
     SETTINGS,
     SIZES,
+    SPECIALISED_PAYS,
     WorldMeasurer,
     WorldPool,
     kernel_candidate,
@@ -25,7 +25,7 @@ from tests.tuner.search.dynamic.kernel_world import (
     world_task,
 )
 from tuner.arrays import Features
-from tuner.candidate import Candidate, CandidateKind, Draft, opened
+from tuner.candidate import Candidate, CandidateKind, Draft, generic_of
 from tuner.cost_models.learner import InlineLearner
 from tuner.effort import Effort
 from tuner.kernel_set import KernelSet
@@ -539,14 +539,14 @@ def test_the_smallest_shapes_get_a_copy_of_their_kernel_where_it_is_faster() -> 
     tasks = [world_task("gemm")]
     run(dynamic_session(store, trials=60, tasks=tasks, observers=[watcher]))
     found = watcher.chosen["gemm"]
-    tried = [r.trial for r in store.scan() if r.trial.candidate.kind is CandidateKind.CLOSED]
+    tried = [r.trial for r in store.scan() if r.trial.candidate.kind is CandidateKind.SPECIALISED]
     assert {trial.instance for trial in tried} == {shape(SIZES[0]), shape(SIZES[1])}
-    assert [instance for instance, _ in found.copies] == [shape(CLOSED_PAYS)]
+    assert [instance for instance, _ in found.copies] == [shape(SPECIALISED_PAYS)]
     ((instance, copy),) = found.copies
     (served,) = (s for s in found.shapes if s.instance == instance)
     kernel = found.kernels[served.kernel]
-    assert opened(copy) == (kernel, instance)
-    assert served.latency_s == 0.8 * latency_s(setting_of(kernel), CLOSED_PAYS)
+    assert generic_of(copy) == (kernel, instance)
+    assert served.latency_s == 0.8 * latency_s(setting_of(kernel), SPECIALISED_PAYS)
     assert served.best_s <= served.latency_s
     beside = [r.trial.rung for r in store.scan() if r.trial.candidate == kernel]
     assert set(range(3, 5)) <= set(beside), "side by side with the kernel itself"

@@ -19,7 +19,7 @@ from tuner.arrays import Features
 from tuner.candidate import Candidate, CandidateKind
 from tuner.record import Measurement, Provenance, Record, Status, Trial
 from tuner.storage.base import MemoryStore, RecordStore
-from tuner.storage.objects.base import MemoryPlace
+from tuner.storage.objects.base import MemoryObjectStore
 from tuner.storage.segments.store import SegmentStore
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task
@@ -43,8 +43,8 @@ OpenStore = Callable[[Path], RecordStore]
 STORES: dict[str, OpenStore] = {
     "memory": lambda folder: MemoryStore(),
     "sqlite": lambda folder: SqliteStore(folder / "records.sqlite"),
-    "segments": lambda folder: SegmentStore(MemoryPlace(), folder / "index.sqlite"),
-    "written segments": lambda folder: AlwaysWritten(MemoryPlace(), folder / "index.sqlite"),
+    "segments": lambda folder: SegmentStore(MemoryObjectStore(), folder / "index.sqlite"),
+    "written segments": lambda folder: AlwaysWritten(MemoryObjectStore(), folder / "index.sqlite"),
 }
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tuner.candidate import Candidate, CandidateKind, Draft, opened
+from tuner.candidate import Candidate, CandidateKind, Draft, generic_of
 from tuner.kernel_set import KernelSet
 from tuner.measure import Evaluated
 from tuner.record import Record, Trial
@@ -183,7 +183,7 @@ class KernelSearch:
         self._stale = True
         for record in records:
             candidate = record.trial.candidate
-            if candidate.kind is CandidateKind.CLOSED:
+            if candidate.kind is CandidateKind.SPECIALISED:
                 continue
             number = self._kernels.number(candidate)
             self._fresh.know(record)
@@ -197,8 +197,8 @@ class KernelSearch:
     def doubts(self, record: Record) -> bool:
         """See `tuner.search.base.Doubts`."""
         candidate = record.trial.candidate
-        if candidate.kind is CandidateKind.CLOSED:  # it should take no longer than its kernel
-            candidate, _ = opened(candidate)
+        if candidate.kind is CandidateKind.SPECIALISED:  # it should take no longer than its kernel
+            candidate, _ = generic_of(candidate)
         number = self._kernels.number(candidate)
         place = self._kernels.place(record.trial.instance)
         fastest_s = min(record.measurement.samples_s, default=0.0)  # of one that was cut off too

@@ -16,7 +16,7 @@ from tuner.record import Record
 from tuner.search.dynamic.guard_cost import guard_s
 from tuner.search.dynamic.kernel_table import Kernel, Kernels
 from tuner.search.dynamic.small_shape_fallback import with_fallback
-from tuner.search.dynamic.specialization import Copies, closed_times, pays
+from tuner.search.dynamic.specialization import Copies, pays, specialised_times
 from tuner.search.dynamic.subset_selection import select
 from tuner.task import Instance, Task
 
@@ -42,8 +42,8 @@ def choose_kernels(
     """
     everything = [r for r in records if r.trial.task_key == task.key and r.trial.instance]
     everything = of_newest(everything)
-    copies = closed_times(everything)
-    mine = [r for r in everything if r.trial.candidate.kind is not CandidateKind.CLOSED]
+    copies = specialised_times(everything)
+    mine = [r for r in everything if r.trial.candidate.kind is not CandidateKind.SPECIALISED]
     candidates = dict.fromkeys(r.trial.candidate for r in mine)
     kernels = [kernel for c in candidates if (kernel := describe(c)) is not None]
     searched = _table(task, kernels, (r for r in mine if not r.trial.rung))

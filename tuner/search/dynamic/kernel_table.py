@@ -31,7 +31,7 @@ class Kernel:
 
     Attributes:
         features: of its setting, alike for alike kernels; the same columns for all of a task.
-        on_shapes: what is foretold of it on each shape of the task; those of another layout
+        on_shapes: what is predicted of it on each shape of the task; those of another layout
             cannot be in one set with it.
         padding: share of its tiles that lies beyond a shape, be it computed or guarded off, for
             each shape; empty where its template knows of none.

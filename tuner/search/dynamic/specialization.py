@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 
-from tuner.candidate import Candidate, CandidateKind, closed_for, opened
+from tuner.candidate import Candidate, CandidateKind, generic_of, specialised_for
 from tuner.generations import rung_of
 from tuner.kernel_set import KernelSet
 from tuner.record import Record, Status, Trial
@@ -29,7 +29,9 @@ Copies = Mapping[tuple[str, Instance], tuple[Candidate, float]]
 """Copies and their best times, by the key of the kernel that each is of, and its shape."""
 
 
-def closings(task: Task, chosen: KernelSet, rounds: int, generation: int = 0) -> Iterator[Trial]:
+def specializations(
+    task: Task, chosen: KernelSet, rounds: int, generation: int = 0
+) -> Iterator[Trial]:
     """Trials of copies that may pay, each next to one of the kernel that it is of.
 
     Only for CPUs: nothing else was measured.
@@ -46,19 +48,19 @@ def closings(task: Task, chosen: KernelSet, rounds: int, generation: int = 0) ->
         rung = rung_of(generation, number)
         for shape in short:
             kernel = chosen.kernels[shape.kernel]
-            for candidate in (kernel, closed_for(kernel, shape.instance)):
+            for candidate in (kernel, specialised_for(kernel, shape.instance)):
                 yield Trial(task.key, candidate, shape.instance, rung)
 
 
-def closed_times(records: Iterable[Record]) -> Copies:
+def specialised_times(records: Iterable[Record]) -> Copies:
     """The copies that were measured; none that ever failed."""
     found: dict[tuple[str, Instance], tuple[Candidate, float]] = {}
     failed: set[tuple[str, Instance]] = set()
     for record in records:
         copy = record.trial.candidate
-        if copy.kind is not CandidateKind.CLOSED:
+        if copy.kind is not CandidateKind.SPECIALISED:
             continue
-        kernel, shape = opened(copy)
+        kernel, shape = generic_of(copy)
         pair = (kernel.key, shape)
         if record.latency_s is not None:
             known_s = found[pair][1] if pair in found else record.latency_s

@@ -1,7 +1,8 @@
 """Where the files of a run may live when it is not on a local disk: the seam, and who is behind it.
 
-A place keeps whole objects under names with slashes. It never changes a part of one, and needs no
-locks, since it can do one thing that decides every race: make an object only if there is none.
+An object store keeps whole objects under names with slashes. It never changes a part of one, and
+needs no locks, since it can do one thing that decides every race: make an object only if there is
+none.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from typing import Protocol
 from tuner.errors import TunerError
 
 
-class Place(Protocol):
+class ObjectStore(Protocol):
     """Keeps objects. What a method was given is durable when it returns.
 
     Methods may be called from any thread, and any number of processes may use the same place.
-    Trouble with the place is a `TunerError`.
+    Trouble with the object store is a `TunerError`.
     """
 
     @property
@@ -43,8 +44,8 @@ class Place(Protocol):
         """Forget an object if it is this one; False, and nothing changes, if it is not."""
 
 
-class MemoryPlace:
-    """A `Place` that forgets everything with its process, for tests."""
+class MemoryObjectStore:
+    """An `ObjectStore` that forgets everything with its process, for tests."""
 
     name = "memory"
 
@@ -53,7 +54,7 @@ class MemoryPlace:
         self._lock = threading.Lock()
 
     def create(self, path: str, data: bytes) -> bool:
-        """See `Place.create`."""
+        """See `ObjectStore.create`."""
         with self._lock:
             if path in self.objects:
                 return False
@@ -61,22 +62,22 @@ class MemoryPlace:
             return True
 
     def replace(self, path: str, data: bytes) -> None:
-        """See `Place.replace`."""
+        """See `ObjectStore.replace`."""
         with self._lock:
             self.objects[path] = data
 
     def read(self, paths: Sequence[str]) -> dict[str, bytes]:
-        """See `Place.read`."""
+        """See `ObjectStore.read`."""
         with self._lock:
             return {path: self.objects[path] for path in paths if path in self.objects}
 
     def list(self, prefix: str) -> list[str]:
-        """See `Place.list`."""
+        """See `ObjectStore.list`."""
         with self._lock:
             return sorted(path for path in self.objects if path.startswith(prefix))
 
     def remove(self, path: str, data: bytes) -> bool:
-        """See `Place.remove`."""
+        """See `ObjectStore.remove`."""
         with self._lock:
             if self.objects.get(path) != data:
                 return False
@@ -85,7 +86,7 @@ class MemoryPlace:
 
 
 def unreachable(name: str, error: Exception) -> TunerError:
-    """The one line for what a place answered with an error."""
+    """The one line for what an object store answered with an error."""
     first = (str(error).strip().splitlines() or [""])[0]
     why = f"{type(error).__name__}: {first}" if first else type(error).__name__
     return TunerError(f"{name}: {why[:200]}; see that it is there and that you may write to it")

@@ -1,4 +1,4 @@
-"""A place on a path that several machines see, such as NFS.
+"""An object store on a path that several machines see, such as NFS.
 
 An object is written to a hidden temporary file, synced, and then linked (or renamed) to its name,
 and the folder is synced: no reader sees half of it, and it outlives a power cut. A hard link is
@@ -23,19 +23,19 @@ from tuner.files.atomic import NotExclusive, name_first, sync_folder
 from tuner.storage.objects.base import unreachable
 
 
-class FolderPlace:
-    """A `Place` in the folder `root`, made when something is written to it."""
+class FolderObjectStore:
+    """An `ObjectStore` in the folder `root`, made when something is written to it."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
 
     @property
     def name(self) -> str:
-        """See `Place.name`."""
+        """See `ObjectStore.name`."""
         return self._root.absolute().as_uri()
 
     def create(self, path: str, data: bytes) -> bool:
-        """See `Place.create`."""
+        """See `ObjectStore.create`."""
         file = self._root / path
         with self._mended(), self._temporary(file, data) as temporary:
             try:
@@ -46,14 +46,14 @@ class FolderPlace:
             return True
 
     def replace(self, path: str, data: bytes) -> None:
-        """See `Place.replace`."""
+        """See `ObjectStore.replace`."""
         file = self._root / path
         with self._mended(), self._temporary(file, data) as temporary:
             temporary.replace(file)
             sync_folder(file.parent)
 
     def read(self, paths: Sequence[str]) -> dict[str, bytes]:
-        """See `Place.read`."""
+        """See `ObjectStore.read`."""
         found = {}
         with self._mended():
             for path in paths:
@@ -62,7 +62,7 @@ class FolderPlace:
         return found
 
     def list(self, prefix: str) -> list[str]:
-        """See `Place.list`."""
+        """See `ObjectStore.list`."""
         found = []
         with self._mended():
             for folder, folders, files in os.walk(self._root / prefix, onerror=_unless_missing):
@@ -75,7 +75,7 @@ class FolderPlace:
         return sorted(found)
 
     def remove(self, path: str, data: bytes) -> bool:
-        """See `Place.remove`."""
+        """See `ObjectStore.remove`."""
         file = self._root / path
         taken = _beside(file)
         with self._mended(), suppress(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""A place on object storage, through fsspec: the one file that knows it.
+"""An object store on object storage, through fsspec: the one file that knows it.
 
 Only storage whose driver makes an object if and only if there is none, decided by the server, can
 hold a run: `s3://` (S3 and what offers its conditional writes, such as MinIO; s3fs of 2025 or
@@ -25,8 +25,8 @@ _creating = threading.Lock()
 """The file system in memory looks first and writes then; within a process this makes it one."""
 
 
-class FsspecPlace:
-    """A `Place` on object storage.
+class FsspecObjectStore:
+    """An `ObjectStore` on object storage.
 
     Args:
         url: of the folder that holds everything, `s3://bucket/run1`. Who may enter is set as its
@@ -47,7 +47,7 @@ class FsspecPlace:
             self._guard = _creating
 
     def create(self, path: str, data: bytes) -> bool:
-        """See `Place.create`."""
+        """See `ObjectStore.create`."""
         with self._mended(), self._guard:
             try:
                 self._files.pipe_file(self._at(path), data, mode="create")
@@ -60,12 +60,12 @@ class FsspecPlace:
             return True
 
     def replace(self, path: str, data: bytes) -> None:
-        """See `Place.replace`."""
+        """See `ObjectStore.replace`."""
         with self._mended():
             self._files.pipe_file(self._at(path), data)
 
     def read(self, paths: Sequence[str]) -> dict[str, bytes]:
-        """See `Place.read`."""
+        """See `ObjectStore.read`."""
         with self._mended():
             # Many at a time, where the driver can.
             names = {self._at(path): path for path in paths}
@@ -80,7 +80,7 @@ class FsspecPlace:
             return found
 
     def list(self, prefix: str) -> list[str]:
-        """See `Place.list`."""
+        """See `ObjectStore.list`."""
         with self._mended(), suppress(FileNotFoundError):
             self._files.invalidate_cache()
             names = self._files.find(self._at(prefix).rstrip("/"))
@@ -88,8 +88,8 @@ class FsspecPlace:
         return []
 
     def remove(self, path: str, data: bytes) -> bool:
-        """See `Place.remove`. Looks first and removes then: no driver offers it in one step. Here
-        an object is whole from the start, so that only one damaged later is ever removed."""
+        """See `ObjectStore.remove`. Looks first and removes then: no driver offers it in one step.
+        Here an object is whole from the start, so that only one damaged later is ever removed."""
         with self._mended(), self._guard, suppress(FileNotFoundError):
             if self._files.cat_file(self._at(path)) == data:
                 self._files.rm_file(self._at(path))

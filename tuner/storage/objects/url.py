@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tuner.storage.objects.base import Place
+from tuner.storage.objects.base import ObjectStore
 from tuner.urls import check_url, folder_of
 
 
-def open_place(url: str) -> Place:
+def open_object_store(url: str) -> ObjectStore:
     """The place that a URL names, see `check_url`; nothing is made there yet.
 
     Raises:
@@ -15,9 +15,9 @@ def open_place(url: str) -> Place:
     """
     check_url(url)
     if url.startswith("file://"):
-        from tuner.storage.objects.folder import FolderPlace
+        from tuner.storage.objects.folder import FolderObjectStore
 
-        return FolderPlace(folder_of(url))
-    from tuner.storage.objects.remote import FsspecPlace
+        return FolderObjectStore(folder_of(url))
+    from tuner.storage.objects.remote import FsspecObjectStore
 
-    return FsspecPlace(url)
+    return FsspecObjectStore(url)

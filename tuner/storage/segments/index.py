@@ -22,7 +22,7 @@ from tuner.errors import TunerError
 from tuner.files.atomic import sync_folder, write_bytes
 from tuner.files.folder_lock import locked
 from tuner.storage.base import RecordStore
-from tuner.storage.objects.base import Place
+from tuner.storage.objects.base import ObjectStore
 from tuner.storage.segments.format import Alive, Begun, Ended, Entry, Measured, Segment, TasksPut
 from tuner.storage.segments.log import Position, holds, read_on
 from tuner.storage.sqlite_store import SqliteStore
@@ -63,11 +63,12 @@ def _beat(beat: Alive | None, store: RecordStore) -> None:
         store.heartbeat(beat.session, beat.now_s, beat.utilisation)
 
 
-def open_index(place: Place, path: Path) -> tuple[SqliteStore, Position]:
+def open_index(objects: ObjectStore, path: Path) -> tuple[SqliteStore, Position]:
     """The index of a run's segments and how far it goes; an empty one if there is none of this run.
 
     Raises:
-        TunerError: trouble with the place or the local disk, or at `path` are records of a run
+        TunerError: trouble with the object store or the local disk, or at `path` are records of a
+        run
             that has no segments.
     """
     try:
@@ -75,7 +76,7 @@ def open_index(place: Place, path: Path) -> tuple[SqliteStore, Position]:
     except OSError as error:
         raise TunerError(f"cannot make {path.parent}: {error.strerror}") from error
     with locked(path.parent):  # nobody discards what another has just begun
-        at = _usable(place, path)
+        at = _usable(objects, path)
         if at is None:
             discard(path)
         store = SqliteStore(path)
@@ -85,25 +86,25 @@ def open_index(place: Place, path: Path) -> tuple[SqliteStore, Position]:
         return store, at
 
 
-def catch_up(place: Place, path: Path) -> None:
+def catch_up(objects: ObjectStore, path: Path) -> None:
     """Bring the index of a run's segments up to their end; make it where there is none.
 
     Raises:
         TunerError: as `open_index`, or the segments are damaged.
     """
-    store, at = open_index(place, path)
+    store, at = open_index(objects, path)
     with closing(store):
-        advance(place, store, at)
+        advance(objects, store, at)
 
 
-def advance(place: Place, store: SqliteStore, at: Position) -> Position:
+def advance(objects: ObjectStore, store: SqliteStore, at: Position) -> Position:
     """Replay into an index what comes after `at`; gives where it stands then.
 
     Raises:
-        TunerError: trouble with the place, its segments or the local disk.
+        TunerError: trouble with the object store, its segments or the local disk.
     """
     # Many at once, since each transaction is synced to the disk.
-    for group in _groups(read_on(place, at)):
+    for group in _groups(read_on(objects, at)):
         at = group[-1][0]
         replay((entry for _, segment in group for entry in segment.entries), store)
         mark(store, at)
@@ -143,7 +144,7 @@ def _files(index: Path) -> list[Path]:
     return [index.with_name(f"{index.name}{suffix}") for suffix in ("", "-shm", "-wal")]
 
 
-def _usable(place: Place, path: Path) -> Position | None:
+def _usable(objects: ObjectStore, path: Path) -> Position | None:
     """Where an index stands; None where it is none of this run's."""
     if not path.exists():
         return None
@@ -158,9 +159,9 @@ def _usable(place: Place, path: Path) -> Position | None:
             raise  # nothing is wrong with the file: it must not be lost
         _log.warning("%s is made again from the segments: %s", path, error)
         return None
-    if holds(place, at):
+    if holds(objects, at):
         return at
-    _log.warning("%s is made again: its segments are not those of %s", path, place.name)
+    _log.warning("%s is made again: its segments are not those of %s", path, objects.name)
     return None
 
 

@@ -16,9 +16,9 @@ number that the old writer knows of is taken: its attempt fails, it reads there 
 and stops. So of two segments with one number exactly one exists, nothing that was told as durable
 is lost, and nothing is added behind the seal by an older epoch. All of it rests on one promise:
 that of all who make an object at the same time one does
-(`tuner.storage.objects.base.Place.create`). It is tried out when a lease is taken, so that a place
-which overwrites silently is refused before anything is written; a place that decides the race
-wrongly only now and then would not be found out.
+(`tuner.storage.objects.base.ObjectStore.create`). It is tried out when a lease is taken, so that an
+object store which overwrites silently is refused before anything is written; an object store that
+decides the race wrongly only now and then would not be found out.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from tuner.errors import TunerError
-from tuner.storage.objects.base import Place
+from tuner.storage.objects.base import ObjectStore
 
 FOLDER = "lease/"
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -84,14 +84,14 @@ class Lease:
 
     def __init__(
         self,
-        place: Place,
+        objects: ObjectStore,
         *,
         patience_s: float = 9.0,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._place = place
+        self._objects = objects
         self._patience_s = patience_s
         self._clock = clock
         self._monotonic = monotonic
@@ -113,19 +113,19 @@ class Lease:
         """Take the lease, after the previous holder is known to be gone.
 
         Raises:
-            TunerError: it is held, or the place cannot decide who is first.
+            TunerError: it is held, or the object store cannot decide who is first.
         """
         while True:
             last = self._latest()
             if last:
                 self._outwait(last)
             mine = _text(self._holder)
-            if self._place.create(_path(last + 1), mine) or self._is_mine(last + 1):
+            if self._objects.create(_path(last + 1), mine) or self._is_mine(last + 1):
                 break
             self._sleep(0.1)  # someone was faster: look again
-        if self._place.create(_path(last + 1), mine):
+        if self._objects.create(_path(last + 1), mine):
             raise TunerError(
-                f"{self._place.name}: the storage overwrites an object that was to be made only "
+                f"{self._objects.name}: the storage overwrites an object that was to be made only "
                 "if there is none, so it cannot keep a second writer out: use another"
             )
         self.epoch, self._held = last + 1, True
@@ -133,8 +133,8 @@ class Lease:
 
     def _latest(self) -> int:
         """Number of the newest lease; 0 where there is none."""
-        last = max(map(_number, self._place.list(FOLDER)), default=0)
-        while self._place.read([_path(last + 1)]):
+        last = max(map(_number, self._objects.list(FOLDER)), default=0)
+        while self._objects.read([_path(last + 1)]):
             last += 1  # a shared file system may list a folder as it was a moment ago
         return last
 
@@ -151,7 +151,7 @@ class Lease:
                 return
             if found != seen:
                 raise TunerError(
-                    f"{self._place.name} is in use by {found}: wait until it ends, or end it"
+                    f"{self._objects.name} is in use by {found}: wait until it ends, or end it"
                 )
 
     def renew(self) -> None:
@@ -159,28 +159,28 @@ class Lease:
 
         Raises:
             LeaseLost: there is a newer lease, or this one was given back.
-            TunerError: trouble with the place; the lease may still be held.
+            TunerError: trouble with the object store; the lease may still be held.
         """
         if not self._held:
-            raise LeaseLost(f"{self._place.name}: this process gave its right to write back")
+            raise LeaseLost(f"{self._objects.name}: this process gave its right to write back")
         if self._monotonic() - self._renewed_s < self.renew_every_s:
             return
         if (newer := self._read(self.epoch + 1)) is not None:
-            raise lost(self._place, str(newer))
+            raise lost(self._objects, str(newer))
         holder = self._holder
         self._holder = replace(holder, beat=holder.beat + 1, renewed_s=self._clock())
-        self._place.replace(_path(self.epoch), _text(self._holder))
+        self._objects.replace(_path(self.epoch), _text(self._holder))
         self._renewed_s = self._monotonic()
 
     def release(self) -> None:
         """Give the lease back; does nothing where there is none.
 
         Raises:
-            TunerError: trouble with the place; the lease will run out by itself.
+            TunerError: trouble with the object store; the lease will run out by itself.
         """
         if self._held:
             self._held = False
-            self._place.replace(_path(self.epoch), _text(replace(self._holder, released=True)))
+            self._objects.replace(_path(self.epoch), _text(replace(self._holder, released=True)))
 
     def _is_mine(self, number: int) -> bool:
         """Whether an attempt that was not answered took the lease all the same."""
@@ -189,17 +189,17 @@ class Lease:
 
     def _read(self, number: int) -> Holder | None:
         """Who holds the lease of this number; None where it cannot be read."""
-        data = self._place.read([_path(number)]).get(_path(number), b"")
+        data = self._objects.read([_path(number)]).get(_path(number), b"")
         try:
             return Holder(**json.loads(data))
         except (ValueError, TypeError):
             return None
 
 
-def lost(place: Place, whom: str) -> LeaseLost:
+def lost(objects: ObjectStore, whom: str) -> LeaseLost:
     """The error of a writer that was replaced."""
     return LeaseLost(
-        f"{place.name}: {whom} has taken over this run, so this process stops; what it had not "
+        f"{objects.name}: {whom} has taken over this run, so this process stops; what it had not "
         "stored yet is measured again there"
     )
 

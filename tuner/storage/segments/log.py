@@ -1,4 +1,4 @@
-"""The chain of segments in a place: reading it on from where one was, adding to its end.
+"""The chain of segments in an object store: reading it on from where one was, adding to its end.
 
 The number of a segment is its name, and an object is made only if there is none: so exactly one
 segment has each number, whoever tried. A torn last segment counts as never written; no place makes
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tuner.errors import TunerError
-from tuner.storage.objects.base import Place
+from tuner.storage.objects.base import ObjectStore
 from tuner.storage.segments.format import Segment, Torn, checksum_of, decode, encode
 
 _log = logging.getLogger(__name__)
@@ -40,35 +40,35 @@ def path_of(number: int) -> str:
     return f"{FOLDER}{number:08}.seg"
 
 
-def last_number(place: Place) -> int:
+def last_number(objects: ObjectStore) -> int:
     """The highest number of any segment, torn or not; 0 where there is none."""
-    matches = (_NAME.fullmatch(path) for path in place.list(FOLDER))
+    matches = (_NAME.fullmatch(path) for path in objects.list(FOLDER))
     return max((int(match[1]) for match in matches if match), default=0)
 
 
-def holds(place: Place, at: Position) -> bool:
-    """Whether the chain in a place goes through this position."""
+def holds(objects: ObjectStore, at: Position) -> bool:
+    """Whether the chain in an object store goes through this position."""
     if not at.number:
         return True
-    data = place.read([path_of(at.number)]).get(path_of(at.number), b"")
+    data = objects.read([path_of(at.number)]).get(path_of(at.number), b"")
     try:
         return checksum_of(data) == at.checksum
     except Torn:
         return False
 
 
-def read_on(place: Place, at: Position) -> Iterator[tuple[Position, Segment]]:
+def read_on(objects: ObjectStore, at: Position) -> Iterator[tuple[Position, Segment]]:
     """The segments after a position, in order, each with the position that it is the end of.
 
     Raises:
         TunerError: one is missing, damaged (the last aside) or does not follow its predecessor.
     """
-    last = max(at.number, last_number(place))
-    while place.read([path_of(last + 1)]):
+    last = max(at.number, last_number(objects))
+    while objects.read([path_of(last + 1)]):
         last += 1  # a shared file system may list a folder as it was a moment ago
     for start in range(at.number + 1, last + 1, _AT_ONCE):
         numbers = range(start, min(start + _AT_ONCE, last + 1))
-        found = place.read([path_of(number) for number in numbers])
+        found = objects.read([path_of(number) for number in numbers])
         for number in numbers:
             data = found.get(path_of(number))
             try:
@@ -77,59 +77,59 @@ def read_on(place: Place, at: Position) -> Iterator[tuple[Position, Segment]]:
                 segment = decode(data)
             except Torn as error:
                 if number == last:
-                    _log.warning("%s %s counts as never written: %s", place.name, number, error)
+                    _log.warning("%s %s counts as never written: %s", objects.name, number, error)
                     return
                 raise TunerError(
-                    f"{place.name}: segment {path_of(number)} is damaged ({error}) and others "
+                    f"{objects.name}: segment {path_of(number)} is damaged ({error}) and others "
                     "follow it: bring back a copy of it, or use another run"
                 ) from error
-            _refuse_stranger(place, at, number, segment)
+            _refuse_stranger(objects, at, number, segment)
             at = Position(number, checksum_of(data), segment.epoch)
             yield at, segment
 
 
-def _refuse_stranger(place: Place, at: Position, number: int, segment: Segment) -> None:
+def _refuse_stranger(objects: ObjectStore, at: Position, number: int, segment: Segment) -> None:
     follows = segment.number == number and segment.previous == at.checksum
     if not follows or segment.epoch < at.epoch:
         raise TunerError(
-            f"{place.name}: segment {path_of(number)} does not follow the one before it: "
+            f"{objects.name}: segment {path_of(number)} does not follow the one before it: "
             "files of two runs are mixed there, or someone wrote without a lease"
         )
 
 
-def add(place: Place, segment: Segment) -> Position | None:
+def add(objects: ObjectStore, segment: Segment) -> Position | None:
     """Add a segment; its position, or None where another segment has its number.
 
     One that is there already with the same bytes was added by an attempt that was not answered.
 
     Raises:
-        TunerError: trouble with the place; whether it was added is not known then.
+        TunerError: trouble with the object store; whether it was added is not known then.
     """
     data, path = encode(segment), path_of(segment.number)
-    if not place.create(path, data) and place.read([path]).get(path) != data:
+    if not objects.create(path, data) and objects.read([path]).get(path) != data:
         return None
     return Position(segment.number, checksum_of(data), segment.epoch)
 
 
-def put_aside(place: Place, number: int) -> bool:
+def put_aside(objects: ObjectStore, number: int) -> bool:
     """Move a torn segment out of the way, for the holder of the lease; False if it is whole.
 
     Only what was seen to be torn is removed, and only once a copy is kept: where a newer holder of
     the lease has put a segment of its own there meanwhile, that one stays.
     """
-    data = place.read([path_of(number)]).get(path_of(number))
+    data = objects.read([path_of(number)]).get(path_of(number))
     if data is None:
         return False
     try:
         checksum_of(data)
     except Torn:
-        _keep_damaged(place, number, data)
-        return place.remove(path_of(number), data)
+        _keep_damaged(objects, number, data)
+        return objects.remove(path_of(number), data)
     return False
 
 
-def _keep_damaged(place: Place, number: int, data: bytes) -> None:
+def _keep_damaged(objects: ObjectStore, number: int, data: bytes) -> None:
     for n in itertools.count(1):
         kept = f"{_DAMAGED}{number:08}-{n}.seg"
-        if place.create(kept, data) or place.read([kept]).get(kept) == data:
+        if objects.create(kept, data) or objects.read([kept]).get(kept) == data:
             return

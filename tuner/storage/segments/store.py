@@ -1,4 +1,4 @@
-"""A record store whose truth is a chain of segments in a place, see
+"""A record store whose truth is a chain of segments in an object store, see
 `tuner.storage.segments.format`.
 
 Reads are answered from an index on the local disk and from the few records that are not durable
@@ -6,8 +6,8 @@ yet. This store promises less than others: records gather until there are 64 or 
 old, so `append` returns before they are durable. `is_durable` tells and `flush` waits;
 `tuner.session.durable_observer` holds an observer back until then. A record that died with its
 process was shown to no one, and its trial is run again. Everything else is durable when it returns,
-but for heartbeats, which wait for records to go with. An error of the place comes late as well:
-whatever is called next raises it, and so does all that follows.
+but for heartbeats, which wait for records to go with. An error of the object store comes late as
+well: whatever is called next raises it, and so does all that follows.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tuner.arrays import Features
 from tuner.errors import TunerError
 from tuner.record import Record, Status, TrialKey
 from tuner.storage.base import MemoryStore, SessionSpan, as_vector
-from tuner.storage.objects.base import Place
+from tuner.storage.objects.base import ObjectStore
 from tuner.storage.segments.format import Alive, Begun, Ended, Entry, Measured, Segment, TasksPut
 from tuner.storage.segments.index import advance, mark, open_index, replay
 from tuner.storage.segments.lease import Lease, lost
@@ -36,18 +36,17 @@ from tuner.utilisation import SlotSeconds, total
 
 
 class SegmentStore:
-    """A `RecordStore` in a place that several machines see. Methods may be called from any thread.
+    """A `RecordStore` in an object store that several machines see. Methods may be called from any
+    thread.
 
     Args:
         place: where the segments are.
         index: a local file that holds what they say; made if it is not there, thrown away if it
             is another run's. Readers of the same run may use the same.
-        lease: of the run; it is taken, renewed and given back here.
-        oldest_s: how long a record may wait for others to go with.
-        beat_s: the same for a heartbeat.
-        patience_s: how long a place that fails is tried again.
-        answer_s: what a place that stalls gets beyond that, before a wait for it is given up.
-        clock: seconds that never go back.
+        lease: of the run; it is taken, renewed and given back here. oldest_s: how long a record may
+        wait for others to go with. beat_s: the same for a heartbeat. patience_s: how long an object
+        store that fails is tried again. answer_s: what an object store that stalls gets beyond
+        that, before a wait for it is given up. clock: seconds that never go back.
 
     Raises:
         TunerError: another process holds the lease or takes it (`LeaseLost`), trouble with the
@@ -56,7 +55,7 @@ class SegmentStore:
 
     def __init__(
         self,
-        place: Place,
+        objects: ObjectStore,
         index: Path,
         *,
         lease: Lease | None = None,
@@ -66,8 +65,8 @@ class SegmentStore:
         answer_s: float = 30.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._place = place
-        self._lease = lease or Lease(place)
+        self._objects = objects
+        self._lease = lease or Lease(objects)
         self._oldest_s, self._beat_s = oldest_s, beat_s
         self._pending = MemoryStore()
         """The records that are not durable yet."""
@@ -75,13 +74,13 @@ class SegmentStore:
         with contextlib.ExitStack() as undo:
             self._lease.acquire()
             undo.callback(self._give_unused_lease_back)
-            self._index, at = open_index(place, index)
+            self._index, at = open_index(objects, index)
             undo.callback(self._index.close)
-            at = self._seal(advance(place, self._index, at))
+            at = self._seal(advance(objects, self._index, at))
             undo.pop_all()
         self._begun = len(self._index.sessions())
         self._writer = SegmentWriter(
-            place,
+            objects,
             self._lease,
             at,
             self._keep,
@@ -97,13 +96,13 @@ class SegmentStore:
         `tuner.storage.segments.lease`."""
         while True:
             if at.epoch > self._lease.epoch:
-                raise lost(self._place, "another process")
-            sealed = add(self._place, Segment(at.number + 1, self._lease.epoch, at.checksum))
+                raise lost(self._objects, "another process")
+            sealed = add(self._objects, Segment(at.number + 1, self._lease.epoch, at.checksum))
             if sealed is not None:
                 mark(self._index, sealed)
                 return sealed
-            if not put_aside(self._place, at.number + 1):
-                at = advance(self._place, self._index, at)  # a late segment of the last writer
+            if not put_aside(self._objects, at.number + 1):
+                at = advance(self._objects, self._index, at)  # a late segment of the last writer
 
     def _keep(self, entries: Sequence[Entry], at: Position) -> None:
         """Put what became durable into the index."""
@@ -256,7 +255,7 @@ class SegmentStore:
     def close(self) -> None:
         """Make everything durable, give the lease back and let go of the index.
 
-        See `SegmentWriter.close` for a place that does not answer.
+        See `SegmentWriter.close` for an object store that does not answer.
 
         Raises:
             TunerError: not everything could be made durable, and nobody was told so yet.

@@ -2,8 +2,9 @@
 
 A segment is added as soon as 64 records wait, the first entry that waits is due, or somebody waits
 for it. The same thread renews the lease and, as the last thing it does, gives it back: so nothing
-is ever written with a lease that was given back, however long a place stalls. A place that fails is
-tried again for a while; then the error is kept, and raised to whoever asks for anything.
+is ever written with a lease that was given back, however long an object store stalls. An object
+store that fails is tried again for a while; then the error is kept, and raised to whoever asks for
+anything.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from tuner.errors import TunerError
-from tuner.storage.objects.base import Place
+from tuner.storage.objects.base import ObjectStore
 from tuner.storage.segments.format import MOST_RECORDS, Alive, Entry, Measured, Segment
 from tuner.storage.segments.lease import Lease, LeaseLost, lost
 from tuner.storage.segments.log import Position, add
@@ -25,7 +26,7 @@ from tuner.storage.segments.log import Position, add
 _T = TypeVar("_T")
 
 _BACKLOG = 16 * MOST_RECORDS
-"""Entries that may wait while the place does not answer."""
+"""Entries that may wait while the object store does not answer."""
 
 
 class SegmentWriter:
@@ -37,14 +38,14 @@ class SegmentWriter:
         at: the end of the chain, sealed under this lease.
         kept: told on the thread, under the lock, what became durable and where the chain ends now;
             what it raises is fatal.
-        patience_s: how long a place that fails is tried again.
+        patience_s: how long an object store that fails is tried again.
         answer_s: what the thread gets to answer beyond that, before a wait for it is given up.
         clock: seconds that never go back.
     """
 
     def __init__(
         self,
-        place: Place,
+        objects: ObjectStore,
         lease: Lease,
         at: Position,
         kept: Callable[[Sequence[Entry], Position], None],
@@ -53,7 +54,7 @@ class SegmentWriter:
         answer_s: float = 30.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._place, self._lease, self._at, self._kept = place, lease, at, kept
+        self._objects, self._lease, self._at, self._kept = objects, lease, at, kept
         self._epoch = lease.epoch
         self._patience_s, self._clock = patience_s, clock
         self._wait_s = patience_s + answer_s
@@ -130,8 +131,8 @@ class SegmentWriter:
     def close(self) -> None:
         """Make everything durable, end the thread and give the lease back.
 
-        A thread that the place keeps waiting for longer than anyone waits is left behind: it may
-        finish the one change that it is at, and makes no other. The lease stays taken until it
+        A thread that the object store keeps waiting for longer than anyone waits is left behind: it
+        may finish the one change that it is at, and makes no other. The lease stays taken until it
         runs out by itself, or the thread comes back and gives it back.
 
         Raises:
@@ -158,7 +159,7 @@ class SegmentWriter:
         while not reached():
             self.check()
             if (left_s := deadline_s - self._clock()) <= 0:
-                raise TunerError(f"{self._place.name} does not answer: run this again later")
+                raise TunerError(f"{self._objects.name} does not answer: run this again later")
             self.lock.wait(min(1.0, left_s))
         self.check()
 
@@ -178,7 +179,7 @@ class SegmentWriter:
         except TunerError as error:
             self._fail(error)
         except Exception as error:  # the thread's border: a bug must reach those who wait
-            mended = TunerError(f"{self._place.name}: {type(error).__name__}: {error}")
+            mended = TunerError(f"{self._objects.name}: {type(error).__name__}: {error}")
             mended.__cause__ = error
             self._fail(mended)
         finally:
@@ -222,9 +223,9 @@ class SegmentWriter:
     def _write(self, entries: list[Entry]) -> None:
         at = self._at
         segment = Segment(at.number + 1, self._epoch, at.checksum, tuple(entries))
-        added = self._retried(lambda: add(self._place, segment))
+        added = self._retried(lambda: add(self._objects, segment))
         if added is None:
-            raise lost(self._place, "another process")
+            raise lost(self._objects, "another process")
         self._at = added
         with self.lock:
             if self._given_up:
@@ -236,7 +237,7 @@ class SegmentWriter:
             self.lock.notify_all()
 
     def _retried(self, ask: Callable[[], _T]) -> _T:
-        """Ask a place, again where it fails, for as long as there is patience.
+        """Ask an object store, again where it fails, for as long as there is patience.
 
         Not once nobody waits any more: what was told to fail must not come true later.
         """

@@ -329,7 +329,7 @@ def test_an_estimate_is_that_of_the_program_closed_for_the_shape(name: str) -> N
     task = PROGRAMS[name].task()
     compared = 0
     for place, (instance, _) in enumerate(task.shapes):
-        static = closed_task(task, instance)
+        static = specialised_task(task, instance)
         for template in shaped_templates(task):
             for knobs in feasible(task, template, 4, seed=place):
                 columns = {name: np.array([value]) for name, value in knobs.items()}
@@ -356,7 +356,7 @@ def test_what_is_told_of_a_setting_on_a_shape_is_told_of_it_by_the_template_ther
             assert template.shape_traits(knobs) == pytest.approx(np.array(one_by_one))
 
 
-def closed_task(task: Task, instance: Instance) -> Task:
+def specialised_task(task: Task, instance: Instance) -> Task:
     function = closed(task_module(task.module), dict(instance))["main"]
     return task_of(function, CPU, name="closed")
 

@@ -17,7 +17,7 @@ from itertools import combinations, product
 import numpy as np
 import numpy.typing as npt
 
-from tuner.candidate import Candidate, CandidateKind, Draft, opened
+from tuner.candidate import Candidate, CandidateKind, Draft, generic_of
 from tuner.measure import Evaluated, OnShapes
 from tuner.record import Measurement, Provenance, Record, Status, Trial
 from tuner.replay.replay import VirtualClock
@@ -28,7 +28,7 @@ from tuner.task import Instance, Task
 TILES = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64)
 KNOBS = range(6)
 LAYOUTS = ("rows", "columns")
-CLOSED_PAYS = 1
+SPECIALISED_PAYS = 1
 """The one size where a kernel that is closed for it is faster."""
 SIZES = (1, 5, 16, 24, 43, 64, 81, 100, 119, 128)
 
@@ -50,8 +50,8 @@ def kernel_candidate(setting: Setting) -> Candidate:
 
 
 def setting_of(candidate: Candidate) -> Setting:
-    if candidate.kind is CandidateKind.CLOSED:
-        candidate, _ = opened(candidate)
+    if candidate.kind is CandidateKind.SPECIALISED:
+        candidate, _ = generic_of(candidate)
     tile, knob, layout = json.loads(candidate.payload)
     return tile, knob, layout
 
@@ -81,7 +81,10 @@ def measured(trial: Trial) -> Record:
         outcome = Measurement(Status.RUN_FAILED, error="crash", build_s=0.1, run_s=0.1)
     else:
         seconds = latency_s(setting, trial.instance[0][1])
-        if trial.candidate.kind is CandidateKind.CLOSED and trial.instance[0][1] == CLOSED_PAYS:
+        if (
+            trial.candidate.kind is CandidateKind.SPECIALISED
+            and trial.instance[0][1] == SPECIALISED_PAYS
+        ):
             seconds *= 0.8
         outcome = Measurement(Status.OK, (seconds,) * 3, build_s=0.1, run_s=0.1)
     return Record(trial, outcome, Provenance("fake"))

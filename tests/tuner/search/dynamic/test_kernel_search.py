@@ -291,7 +291,7 @@ def layout_of(answer: Evaluated) -> str:
 
 
 def with_costs(answer: Evaluated, times: float) -> Evaluated:
-    """What is foretold of it is so many times as much."""
+    """What is predicted of it is so many times as much."""
     assert answer.on_shapes is not None
     costs_s = tuple(times * cost_s for cost_s in answer.on_shapes.costs_s)
     return replace(answer, on_shapes=replace(answer.on_shapes, costs_s=costs_s))

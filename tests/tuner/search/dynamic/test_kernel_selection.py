@@ -202,7 +202,7 @@ def test_a_shape_that_was_not_measured_is_predicted() -> None:
 
 
 def test_one_that_is_only_predicted_does_not_take_a_shape_from_one_that_was_measured() -> None:
-    """The least of what is foretold of many is luck."""
+    """The least of what is predicted of many is luck."""
     known = timed("a", 1, 2, 4)
     guessed = [record("b", 1, 0.5), record("b", 16, 2.0)]
     found = chosen([*known, *guessed])

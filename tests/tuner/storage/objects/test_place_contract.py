@@ -18,13 +18,13 @@ from typing import Any
 import pytest
 
 from tuner.errors import TunerError, UsageError
-from tuner.storage.objects.base import MemoryPlace, Place
-from tuner.storage.objects.url import open_place
+from tuner.storage.objects.base import MemoryObjectStore, ObjectStore
+from tuner.storage.objects.url import open_object_store
 from tuner.urls import is_url
 
 
-def on_fsspec(folder: Path) -> Place:
-    return open_place(f"memory://{secrets.token_hex(4)}/run")
+def on_fsspec(folder: Path) -> ObjectStore:
+    return open_object_store(f"memory://{secrets.token_hex(4)}/run")
 
 
 @functools.cache
@@ -43,14 +43,14 @@ def simulated_s3() -> str:
     return "s3://bucket"
 
 
-def on_s3(folder: Path) -> Place:
-    return open_place(f"{simulated_s3()}/{secrets.token_hex(4)}/run")
+def on_s3(folder: Path) -> ObjectStore:
+    return open_object_store(f"{simulated_s3()}/{secrets.token_hex(4)}/run")
 
 
-PLACES: dict[str, Callable[[Path], Place]] = {
-    "memory": lambda folder: MemoryPlace(),
-    "folder": lambda folder: open_place((folder / "a run #%20").as_uri()),
-    "folder without hard links": lambda folder: open_place((folder / "run").as_uri()),
+PLACES: dict[str, Callable[[Path], ObjectStore]] = {
+    "memory": lambda folder: MemoryObjectStore(),
+    "folder": lambda folder: open_object_store((folder / "a run #%20").as_uri()),
+    "folder without hard links": lambda folder: open_object_store((folder / "run").as_uri()),
     "fsspec": on_fsspec,
     "s3": on_s3,
 }
@@ -67,7 +67,7 @@ def without_links(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(params=PLACES)
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+def objects(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
     if request.param.endswith("without hard links"):
         request.getfixturevalue("without_links")
     return PLACES[request.param](tmp_path)
@@ -85,46 +85,46 @@ def files_of_at_most(size_bytes: int) -> Iterator[None]:
 
 
 class TestContract:
-    def test_an_object_is_made_once(self, place: Place) -> None:
-        assert place.create("a/1", b"first")
-        assert not place.create("a/1", b"second")
-        assert place.read(["a/1"]) == {"a/1": b"first"}
+    def test_an_object_is_made_once(self, objects: ObjectStore) -> None:
+        assert objects.create("a/1", b"first")
+        assert not objects.create("a/1", b"second")
+        assert objects.read(["a/1"]) == {"a/1": b"first"}
 
-    def test_an_object_may_be_replaced(self, place: Place) -> None:
-        place.replace("a/1", b"first")
-        place.replace("a/1", b"")
-        assert place.read(["a/1"]) == {"a/1": b""}
-        assert not place.create("a/1", b"second")
+    def test_an_object_may_be_replaced(self, objects: ObjectStore) -> None:
+        objects.replace("a/1", b"first")
+        objects.replace("a/1", b"")
+        assert objects.read(["a/1"]) == {"a/1": b""}
+        assert not objects.create("a/1", b"second")
 
-    def test_what_is_not_there_is_left_out(self, place: Place) -> None:
-        assert place.read([]) == place.read(["a/1"]) == {}
-        assert place.list("a/") == []
-        place.create("a/1", b"x")
-        assert place.read(["a/2", "a/1", "b"]) == {"a/1": b"x"}
+    def test_what_is_not_there_is_left_out(self, objects: ObjectStore) -> None:
+        assert objects.read([]) == objects.read(["a/1"]) == {}
+        assert objects.list("a/") == []
+        objects.create("a/1", b"x")
+        assert objects.read(["a/2", "a/1", "b"]) == {"a/1": b"x"}
 
-    def test_names_are_listed_in_order_by_prefix(self, place: Place) -> None:
+    def test_names_are_listed_in_order_by_prefix(self, objects: ObjectStore) -> None:
         for name in ("b/1", "a/2", "a/10", "a/c/1", "ab/1"):
-            place.create(name, b"")
-        assert place.list("a/") == ["a/10", "a/2", "a/c/1"]
+            objects.create(name, b"")
+        assert objects.list("a/") == ["a/10", "a/2", "a/c/1"]
 
-    def test_a_removed_object_can_be_made_again(self, place: Place) -> None:
-        place.create("a/1", b"first")
-        assert place.remove("a/1", b"first")
-        assert not place.remove("a/1", b"first")
-        assert place.list("a/") == []
-        assert place.create("a/1", b"second")
+    def test_a_removed_object_can_be_made_again(self, objects: ObjectStore) -> None:
+        objects.create("a/1", b"first")
+        assert objects.remove("a/1", b"first")
+        assert not objects.remove("a/1", b"first")
+        assert objects.list("a/") == []
+        assert objects.create("a/1", b"second")
 
-    def test_only_the_object_that_was_seen_is_removed(self, place: Place) -> None:
-        place.create("a/1", b"another one's")
-        assert not place.remove("a/1", b"torn")
-        assert place.read(["a/1"]) == {"a/1": b"another one's"}
+    def test_only_the_object_that_was_seen_is_removed(self, objects: ObjectStore) -> None:
+        objects.create("a/1", b"another one's")
+        assert not objects.remove("a/1", b"torn")
+        assert objects.read(["a/1"]) == {"a/1": b"another one's"}
 
-    def test_of_many_who_make_an_object_one_does(self, place: Place) -> None:
+    def test_of_many_who_make_an_object_one_does(self, objects: ObjectStore) -> None:
         start, made = threading.Barrier(8), []
 
         def make(n: int) -> None:
             start.wait(10.0)
-            made.append(place.create("a/1", bytes([n])) and n)
+            made.append(objects.create("a/1", bytes([n])) and n)
 
         threads = [threading.Thread(target=make, args=(n,)) for n in range(1, 9)]
         for thread in threads:
@@ -132,28 +132,28 @@ class TestContract:
         for thread in threads:
             thread.join(10.0)
         (winner,) = [n for n in made if n]
-        assert place.read(["a/1"]) == {"a/1": bytes([winner])}
+        assert objects.read(["a/1"]) == {"a/1": bytes([winner])}
 
 
 class TestFolder:
     def test_leaves_nothing_but_its_objects(self, tmp_path: Path) -> None:
-        place = open_place(tmp_path.as_uri())
-        place.create("a/1", b"x")
-        place.create("a/1", b"x")
-        place.replace("a/1", b"x")
+        objects = open_object_store(tmp_path.as_uri())
+        objects.create("a/1", b"x")
+        objects.create("a/1", b"x")
+        objects.replace("a/1", b"x")
         assert [str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*")] == ["a", "a/1"]
 
     def test_another_ones_unfinished_write_is_no_object(self, tmp_path: Path) -> None:
         (tmp_path / "a").mkdir()
         (tmp_path / "a" / ".1.77.tmp").write_bytes(b"torn")
-        assert open_place(tmp_path.as_uri()).list("a/") == []
+        assert open_object_store(tmp_path.as_uri()).list("a/") == []
 
     @pytest.mark.usefixtures("without_links")
     def test_makes_objects_once_without_hard_links(self, tmp_path: Path) -> None:
-        place = open_place(tmp_path.as_uri())
-        assert place.create("1", b"first")
-        assert not place.create("1", b"second")
-        assert place.read(["1"]) == {"1": b"first"}
+        objects = open_object_store(tmp_path.as_uri())
+        assert objects.create("1", b"first")
+        assert not objects.create("1", b"second")
+        assert objects.read(["1"]) == {"1": b"first"}
         assert os.listdir(tmp_path) == ["1"]
 
     @pytest.mark.usefixtures("without_links")
@@ -161,7 +161,7 @@ class TestFolder:
     def test_a_disk_that_fills_up_leaves_nothing_torn_and_the_next_try_succeeds(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
     ) -> None:
-        place, data = open_place(tmp_path.as_uri()), bytes(100_000)
+        objects, data = open_object_store(tmp_path.as_uri()), bytes(100_000)
         with monkeypatch.context() as patch:
             if step == "the object":  # whatever is written after the temporary file
                 patch.setattr(os, "fsync", lambda _: stack.enter_context(files_of_at_most(50_000)))
@@ -169,11 +169,11 @@ class TestFolder:
                 if step == "the temporary file":
                     stack.enter_context(files_of_at_most(50_000))
                 with suppress(TunerError):
-                    place.create("1", data)
+                    objects.create("1", data)
         assert os.listdir(tmp_path) in ([], ["1"])
-        assert place.read(["1"]) in ({}, {"1": data})
-        place.create("1", data)
-        assert place.read(["1"]) == {"1": data}
+        assert objects.read(["1"]) in ({}, {"1": data})
+        objects.create("1", data)
+        assert objects.read(["1"]) == {"1": data}
 
     @pytest.mark.usefixtures("without_links")
     def test_where_nothing_decides_who_is_first_it_is_refused(
@@ -181,29 +181,29 @@ class TestFolder:
     ) -> None:
         monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: object())
         with pytest.raises(TunerError, match="neither hard links nor") as caught:
-            open_place(tmp_path.as_uri()).create("1", b"x")
+            open_object_store(tmp_path.as_uri()).create("1", b"x")
         assert "\n" not in str(caught.value)
         assert os.listdir(tmp_path) == []
 
     def test_what_is_put_there_while_one_removes_is_given_back(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        place, rename = open_place(tmp_path.as_uri()), Path.rename
-        place.create("1", b"torn")
+        objects, rename = open_object_store(tmp_path.as_uri()), Path.rename
+        objects.create("1", b"torn")
 
         def late(path: Path, target: Path) -> Path:
             path.write_bytes(b"whole")
             return rename(path, target)
 
         monkeypatch.setattr(Path, "rename", late)
-        assert not place.remove("1", b"torn")
-        assert place.read(["1"]) == {"1": b"whole"}
+        assert not objects.remove("1", b"torn")
+        assert objects.read(["1"]) == {"1": b"whole"}
         assert os.listdir(tmp_path) == ["1"]
 
     def test_that_cannot_be_written_is_one_line(self, tmp_path: Path) -> None:
         (tmp_path / "file").touch()
         with pytest.raises(TunerError, match="see that it is there") as caught:
-            open_place((tmp_path / "file" / "run").as_uri()).create("1", b"")
+            open_object_store((tmp_path / "file" / "run").as_uri()).create("1", b"")
         assert "\n" not in str(caught.value)
 
     def test_a_full_disk_is_said(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,7 +212,7 @@ class TestFolder:
 
         monkeypatch.setattr(os, "fsync", full)
         with pytest.raises(TunerError, match="no space left"):
-            open_place(tmp_path.as_uri()).create("1", b"x")
+            open_object_store(tmp_path.as_uri()).create("1", b"x")
         assert os.listdir(tmp_path) == []
 
 
@@ -225,31 +225,31 @@ class TestNames:
     def test_anything_else_is_a_path(self, text: str) -> None:
         assert not is_url(text)
         with pytest.raises(UsageError, match="no URL"):
-            open_place(text)
+            open_object_store(text)
 
     @pytest.mark.parametrize("url", ["file://", "file:///", "file://run", "s3://", "memory:///"])
     def test_a_url_names_a_folder(self, url: str) -> None:
         with pytest.raises(UsageError, match="names no folder"):
-            open_place(url)
+            open_object_store(url)
 
     @pytest.mark.parametrize("url", ["sftp://host/run", "http://host/run", "nonsense://run"])
     def test_a_place_that_cannot_decide_a_race_is_refused(self, url: str) -> None:
         with pytest.raises(UsageError, match=r"cannot live on \w+://.*mount it instead"):
-            open_place(url)
+            open_object_store(url)
 
     def test_a_missing_driver_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "fsspec.core", None)
         with pytest.raises(TunerError, match="pip install fsspec s3fs") as caught:
-            open_place("s3://bucket/run")
+            open_object_store("s3://bucket/run")
         assert "\n" not in str(caught.value)
 
     def test_what_a_driver_raises_is_one_line(self) -> None:
-        place: Any = open_place("memory://x/run")
+        objects: Any = open_object_store("memory://x/run")
 
         class Broken:
             def cat(self, *_: Any, **__: Any) -> None:
                 raise RuntimeError("no credentials\nand more")
 
-        place._files = Broken()
+        objects._files = Broken()
         with pytest.raises(TunerError, match="memory://x/run: RuntimeError: no credentials;"):
-            place.read(["a"])
+            objects.read(["a"])

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from tuner.errors import TunerError
-from tuner.storage.objects.base import MemoryPlace
+from tuner.storage.objects.base import MemoryObjectStore
 from tuner.storage.segments.lease import Lease, LeaseLost
 
 
@@ -32,13 +32,13 @@ class Time:
             happens()
 
 
-def lease(place: MemoryPlace, time: Time) -> Lease:
-    return Lease(place, patience_s=9.0, clock=time, monotonic=time, sleep=time.sleep)
+def lease(objects: MemoryObjectStore, time: Time) -> Lease:
+    return Lease(objects, patience_s=9.0, clock=time, monotonic=time, sleep=time.sleep)
 
 
 @pytest.fixture
-def place() -> MemoryPlace:
-    return MemoryPlace()
+def objects() -> MemoryObjectStore:
+    return MemoryObjectStore()
 
 
 @pytest.fixture
@@ -47,69 +47,78 @@ def time() -> Time:
 
 
 class TestTaking:
-    def test_epochs_count_up(self, place: MemoryPlace, time: Time) -> None:
+    def test_epochs_count_up(self, objects: MemoryObjectStore, time: Time) -> None:
         for epoch in (1, 2, 3):
-            mine = lease(place, time)
+            mine = lease(objects, time)
             mine.acquire()
             assert mine.epoch == epoch
             mine.release()
         assert time.now_s == 0.0  # what was given back is free at once
 
-    def test_a_lease_that_is_renewed_is_refused(self, place: MemoryPlace, time: Time) -> None:
-        holder = lease(place, time)
+    def test_a_lease_that_is_renewed_is_refused(
+        self, objects: MemoryObjectStore, time: Time
+    ) -> None:
+        holder = lease(objects, time)
         holder.acquire()
         time.meanwhile.append(holder.renew)
         with pytest.raises(TunerError, match=rf"in use by process {os.getpid()} on ") as caught:
-            lease(place, time).acquire()
+            lease(objects, time).acquire()
         assert "\n" not in str(caught.value)
         assert time.now_s < 9.0
         holder.renew()
-        assert place.list("lease/") == ["lease/00000001.json"]
+        assert objects.list("lease/") == ["lease/00000001.json"]
 
-    def test_a_lease_that_is_not_renewed_runs_out(self, place: MemoryPlace, time: Time) -> None:
-        lease(place, time).acquire()
-        challenger = lease(place, time)
+    def test_a_lease_that_is_not_renewed_runs_out(
+        self, objects: MemoryObjectStore, time: Time
+    ) -> None:
+        lease(objects, time).acquire()
+        challenger = lease(objects, time)
         challenger.acquire()
         assert challenger.epoch == 2
         assert time.now_s >= 9.0
 
-    def test_the_clock_of_the_holder_does_not_matter(self, place: MemoryPlace) -> None:
-        lease(place, Time(now_s=1e9)).acquire()
+    def test_the_clock_of_the_holder_does_not_matter(self, objects: MemoryObjectStore) -> None:
+        lease(objects, Time(now_s=1e9)).acquire()
         time = Time()
-        lease(place, time).acquire()
+        lease(objects, time).acquire()
         assert time.now_s >= 9.0
 
     def test_a_lease_given_back_while_one_waits_is_free(
-        self, place: MemoryPlace, time: Time
+        self, objects: MemoryObjectStore, time: Time
     ) -> None:
-        holder = lease(place, time)
+        holder = lease(objects, time)
         holder.acquire()
         time.meanwhile.append(holder.release)
-        lease(place, time).acquire()
+        lease(objects, time).acquire()
         assert time.now_s < 2.0
 
     def test_the_lease_of_a_dead_process_of_this_machine_is_free(
-        self, place: MemoryPlace, time: Time
+        self, objects: MemoryObjectStore, time: Time
     ) -> None:
-        lease(place, time).acquire()
+        lease(objects, time).acquire()
         dead = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], stdout=-1)
-        raw = json.loads(place.objects["lease/00000001.json"])
-        place.objects["lease/00000001.json"] = json.dumps(raw | {"pid": int(dead.stdout)}).encode()
-        lease(place, time).acquire()
+        raw = json.loads(objects.objects["lease/00000001.json"])
+        objects.objects["lease/00000001.json"] = json.dumps(
+            raw | {"pid": int(dead.stdout)}
+        ).encode()
+        lease(objects, time).acquire()
         assert time.now_s == 0.0
 
     def test_the_same_number_on_another_machine_may_live(
-        self, place: MemoryPlace, time: Time
+        self, objects: MemoryObjectStore, time: Time
     ) -> None:
-        lease(place, time).acquire()
-        raw = json.loads(place.objects["lease/00000001.json"]) | {"pid": 2**22, "machine": "other"}
-        place.objects["lease/00000001.json"] = json.dumps(raw).encode()
-        lease(place, time).acquire()
+        lease(objects, time).acquire()
+        raw = json.loads(objects.objects["lease/00000001.json"]) | {
+            "pid": 2**22,
+            "machine": "other",
+        }
+        objects.objects["lease/00000001.json"] = json.dumps(raw).encode()
+        lease(objects, time).acquire()
         assert time.now_s >= 9.0
 
-    def test_of_two_who_wait_one_gets_it(self, place: MemoryPlace, time: Time) -> None:
-        lease(place, time).acquire()
-        faster = lease(place, Time())
+    def test_of_two_who_wait_one_gets_it(self, objects: MemoryObjectStore, time: Time) -> None:
+        lease(objects, time).acquire()
+        faster = lease(objects, Time())
 
         def at_last() -> None:
             if time.now_s >= 9.0 and not faster.epoch:
@@ -120,33 +129,33 @@ class TestTaking:
 
         time.meanwhile.append(at_last)
         with pytest.raises(TunerError, match="in use"):
-            lease(place, time).acquire()
+            lease(objects, time).acquire()
         assert faster.epoch == 2
 
     @pytest.mark.parametrize("text", [b"", b"{", b"[]", b'{"pid": 1}'])
     def test_one_that_cannot_be_read_is_free(
-        self, place: MemoryPlace, time: Time, text: bytes
+        self, objects: MemoryObjectStore, time: Time, text: bytes
     ) -> None:
-        place.objects["lease/00000004.json"] = text
-        place.objects["lease/readme"] = b""
-        mine = lease(place, time)
+        objects.objects["lease/00000004.json"] = text
+        objects.objects["lease/readme"] = b""
+        mine = lease(objects, time)
         mine.acquire()
         assert mine.epoch == 5
 
     def test_a_folder_that_is_listed_as_it_was_does_not_matter(self, time: Time) -> None:
-        class Stale(MemoryPlace):
+        class Stale(MemoryObjectStore):
             def list(self, prefix: str) -> list[str]:
                 return []
 
-        place = Stale()
+        objects = Stale()
         for epoch in (1, 2):
-            mine = lease(place, time)
+            mine = lease(objects, time)
             mine.acquire()
             assert mine.epoch == epoch
             mine.release()
 
     def test_an_answer_that_was_lost_does_not_matter(self, time: Time) -> None:
-        class Deaf(MemoryPlace):
+        class Deaf(MemoryObjectStore):
             def create(self, path: str, data: bytes) -> bool:
                 super().create(path, data)
                 return False
@@ -156,7 +165,7 @@ class TestTaking:
         assert mine.epoch == 1
 
     def test_a_place_that_overwrites_is_refused(self, time: Time) -> None:
-        class Overwriting(MemoryPlace):
+        class Overwriting(MemoryObjectStore):
             def create(self, path: str, data: bytes) -> bool:
                 self.replace(path, data)
                 return True
@@ -167,27 +176,29 @@ class TestTaking:
 
 
 class TestHolding:
-    def test_a_renewal_finds_out_about_a_newer_lease(self, place: MemoryPlace, time: Time) -> None:
-        stalled = lease(place, time)
+    def test_a_renewal_finds_out_about_a_newer_lease(
+        self, objects: MemoryObjectStore, time: Time
+    ) -> None:
+        stalled = lease(objects, time)
         stalled.acquire()
-        lease(place, time).acquire()
+        lease(objects, time).acquire()
         with pytest.raises(LeaseLost, match="has taken over this run"):
             stalled.renew()
 
-    def test_renewals_are_spaced(self, place: MemoryPlace, time: Time) -> None:
-        mine = lease(place, time)
+    def test_renewals_are_spaced(self, objects: MemoryObjectStore, time: Time) -> None:
+        mine = lease(objects, time)
         mine.acquire()
-        before = dict(place.objects)
+        before = dict(objects.objects)
         mine.renew()
-        assert place.objects == before
+        assert objects.objects == before
         time.now_s = 3.0
         mine.renew()
-        assert place.objects != before
+        assert objects.objects != before
 
-    def test_giving_back_twice_is_allowed(self, place: MemoryPlace, time: Time) -> None:
-        mine = lease(place, time)
+    def test_giving_back_twice_is_allowed(self, objects: MemoryObjectStore, time: Time) -> None:
+        mine = lease(objects, time)
         mine.release()
         mine.acquire()
         mine.release()
         mine.release()
-        assert len(place.objects) == 1
+        assert len(objects.objects) == 1

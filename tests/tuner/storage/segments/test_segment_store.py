@@ -26,8 +26,8 @@ from tuner.files.folder_lock import locked
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.record_lines import record_line
 from tuner.storage.base import RecordStore
-from tuner.storage.objects.base import MemoryPlace, Place
-from tuner.storage.objects.url import open_place
+from tuner.storage.objects.base import MemoryObjectStore, ObjectStore
+from tuner.storage.objects.url import open_object_store
 from tuner.storage.segments.format import Segment, encode, records_in
 from tuner.storage.segments.index import catch_up, discard, mark
 from tuner.storage.segments.lease import Lease, LeaseLost
@@ -51,18 +51,18 @@ def vector(n: int) -> Any:
 class Presumed(Lease):
     """A lease that takes every other holder for dead, and does not look who took it."""
 
-    def __init__(self, place: Place) -> None:
-        super().__init__(place, patience_s=0.0)
+    def __init__(self, objects: ObjectStore) -> None:
+        super().__init__(objects, patience_s=0.0)
 
     @property
     def renew_every_s(self) -> float:
         return 1e6
 
 
-def opened(place: Place, folder: Path, name: str = "index", **options: Any) -> SegmentStore:
+def opened(objects: ObjectStore, folder: Path, name: str = "index", **options: Any) -> SegmentStore:
     """A store that never waits for a lease, and writes only when it is told to."""
-    options = {"lease": Presumed(place), "oldest_s": 1e6, "patience_s": 0.0} | options
-    return SegmentStore(place, folder / f"{name}.sqlite", **options)
+    options = {"lease": Presumed(objects), "oldest_s": 1e6, "patience_s": 0.0} | options
+    return SegmentStore(objects, folder / f"{name}.sqlite", **options)
 
 
 def told(store: RecordStore) -> list[object]:
@@ -80,10 +80,10 @@ def told(store: RecordStore) -> list[object]:
     ]
 
 
-def from_segments(place: Place, folder: Path, name: str = "rebuilt") -> list[object]:
+def from_segments(objects: ObjectStore, folder: Path, name: str = "rebuilt") -> list[object]:
     """What a reader sees who has nothing but the segments, or an index as it was left."""
     index = folder / f"{name}.sqlite"
-    catch_up(place, index)
+    catch_up(objects, index)
     with closing(SqliteStore(index, read_only=True)) as store:
         return told(store)
 
@@ -99,78 +99,78 @@ def fill(store: RecordStore, n: int) -> None:
 
 class TestRebuilding:
     def test_gives_back_everything_from_the_segments_alone(self, tmp_path: Path) -> None:
-        place = open_place((tmp_path / "shared").as_uri())
-        with closing(opened(place, tmp_path)) as store:
+        objects = open_object_store((tmp_path / "shared").as_uri())
+        with closing(opened(objects, tmp_path)) as store:
             fill(store, 200)
             before = told(store)
-        assert from_segments(place, tmp_path) == before
-        with closing(opened(place, tmp_path, "third")) as store:
+        assert from_segments(objects, tmp_path) == before
+        with closing(opened(objects, tmp_path, "third")) as store:
             assert told(store) == before
             assert store.append(record(0)) is False
             assert store.begin_session(200.0) == 2
 
     def test_an_index_that_is_behind_catches_up(self, tmp_path: Path) -> None:
-        place = MemoryPlace()
-        with closing(opened(place, tmp_path)) as store:
+        objects = MemoryObjectStore()
+        with closing(opened(objects, tmp_path)) as store:
             fill(store, 10)
-        from_segments(place, tmp_path)
-        with closing(opened(place, tmp_path)) as store:
+        from_segments(objects, tmp_path)
+        with closing(opened(objects, tmp_path)) as store:
             store.append(record(50), vector(50))
             store.append(record(51, "u"))
             store.begin_session(300.0)
             now = told(store)
         for path in [path_of(n) for n in range(1, 3)]:  # what it has already is not read again
-            place.objects[path] = b""
-        assert from_segments(place, tmp_path) == now
+            objects.objects[path] = b""
+        assert from_segments(objects, tmp_path) == now
 
     def test_the_index_of_another_run_is_made_again(self, tmp_path: Path) -> None:
-        other, place = MemoryPlace(), MemoryPlace()
-        for n, where in enumerate((other, place)):
+        other, objects = MemoryObjectStore(), MemoryObjectStore()
+        for n, where in enumerate((other, objects)):
             with closing(opened(where, tmp_path, f"own{n}")) as store:
                 fill(store, 3 + n)
                 store.append(record(90 + n))
         from_segments(other, tmp_path)
-        fresh = from_segments(place, tmp_path, "fresh")
-        assert from_segments(place, tmp_path) == fresh
+        fresh = from_segments(objects, tmp_path, "fresh")
+        assert from_segments(objects, tmp_path) == fresh
 
     def test_an_index_that_is_ahead_of_the_segments_is_made_again(self, tmp_path: Path) -> None:
-        place = MemoryPlace()
-        with closing(opened(place, tmp_path)) as store:
+        objects = MemoryObjectStore()
+        with closing(opened(objects, tmp_path)) as store:
             fill(store, 3)
-        kept, before = dict(place.objects), from_segments(place, tmp_path)
-        with closing(opened(place, tmp_path)) as store:
+        kept, before = dict(objects.objects), from_segments(objects, tmp_path)
+        with closing(opened(objects, tmp_path)) as store:
             store.append(record(70))
-        assert from_segments(place, tmp_path) != before
-        place.objects = kept  # the run was set back
-        assert from_segments(place, tmp_path) == before
-        with closing(opened(place, tmp_path)) as store:
+        assert from_segments(objects, tmp_path) != before
+        objects.objects = kept  # the run was set back
+        assert from_segments(objects, tmp_path) == before
+        with closing(opened(objects, tmp_path)) as store:
             assert told(store) == before
 
     @pytest.mark.parametrize("content", [b"", b"no database at all " * 100])
     def test_a_damaged_index_is_made_again(self, tmp_path: Path, content: bytes) -> None:
-        place = MemoryPlace()
-        with closing(opened(place, tmp_path)) as store:
+        objects = MemoryObjectStore()
+        with closing(opened(objects, tmp_path)) as store:
             fill(store, 3)
-        before = from_segments(place, tmp_path)
+        before = from_segments(objects, tmp_path)
         (tmp_path / "rebuilt.sqlite").write_bytes(content)
-        assert from_segments(place, tmp_path) == before
+        assert from_segments(objects, tmp_path) == before
 
     def test_the_records_of_a_local_run_are_no_index_and_stay(self, tmp_path: Path) -> None:
         with closing(SqliteStore(tmp_path / "index.sqlite")) as store:
             store.append(record(1))
         with pytest.raises(TunerError, match="holds the records of a run on this disk"):
-            opened(MemoryPlace(), tmp_path)
+            opened(MemoryObjectStore(), tmp_path)
         with closing(SqliteStore(tmp_path / "index.sqlite")) as store:
             assert list(store.scan()) == [record(1)]
 
     def test_a_reader_may_share_the_index_of_a_writer(self, tmp_path: Path) -> None:
-        place = MemoryPlace()
-        with closing(opened(place, tmp_path)) as store:
+        objects = MemoryObjectStore()
+        with closing(opened(objects, tmp_path)) as store:
             fill(store, 3)
             for n in range(10, 20):
                 store.append(record(n), vector(n))
                 store.flush()
-                assert from_segments(place, tmp_path, "index") == told(store)
+                assert from_segments(objects, tmp_path, "index") == told(store)
 
 
 class Died(BaseException):
@@ -183,7 +183,7 @@ class TestDiscarding:
     @pytest.fixture
     def old(self, tmp_path: Path) -> Path:
         """An index of another run, as a kill leaves it."""
-        other, index = MemoryPlace(), tmp_path / "index.sqlite"
+        other, index = MemoryObjectStore(), tmp_path / "index.sqlite"
         (tmp_path / "live").mkdir()
         with closing(opened(other, tmp_path / "live")) as store:
             fill(store, 5)
@@ -215,45 +215,45 @@ class TestDiscarding:
         log = old.with_name("index.sqlite-wal")
         if not old.exists():  # else whatever gets the name next would have it played in
             assert not log.exists()
-        place = MemoryPlace()
-        with closing(opened(place, tmp_path, "fresh")) as store:
+        objects = MemoryObjectStore()
+        with closing(opened(objects, tmp_path, "fresh")) as store:
             store.append(record(30))
             truth = told(store)
         if step and old.exists() and old.stat().st_size == 0:  # what SQLite itself makes of it
             shutil.copytree(tmp_path, tmp_path / "copy", ignore=shutil.ignore_patterns("live"))
             with closing(sqlite3.connect(tmp_path / "copy" / old.name)) as db:
                 assert db.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,)
-        assert from_segments(place, tmp_path, "index")[0] == truth[0]
+        assert from_segments(objects, tmp_path, "index")[0] == truth[0]
 
     def test_of_one_that_another_has_just_begun_does_not_happen(self, tmp_path: Path) -> None:
         """A reader looks at the index of a writer that has not noted yet where it stands."""
-        place = MemoryPlace()
-        with closing(opened(place, tmp_path)) as store:
+        objects = MemoryObjectStore()
+        with closing(opened(objects, tmp_path)) as store:
             store.append(record(1))
         begun = SqliteStore(tmp_path / "new.sqlite")
         number = (tmp_path / "new.sqlite").stat().st_ino
         with closing(begun), locked(tmp_path):
-            reader = threading.Thread(target=catch_up, args=(place, tmp_path / "new.sqlite"))
+            reader = threading.Thread(target=catch_up, args=(objects, tmp_path / "new.sqlite"))
             reader.start()
             mark(begun, Position())
         reader.join(30.0)
         assert (tmp_path / "new.sqlite").stat().st_ino == number
-        assert from_segments(place, tmp_path, "new")[0] == [record_line(record(1))]
+        assert from_segments(objects, tmp_path, "new")[0] == [record_line(record(1))]
 
 
 class TestSegments:
     def test_hold_at_most_64_records(self, tmp_path: Path) -> None:
-        place = MemoryPlace()
-        with closing(opened(place, tmp_path)) as store:
+        objects = MemoryObjectStore()
+        with closing(opened(objects, tmp_path)) as store:
             new = store.append_many([(record(n % 150), None) for n in range(300)])
             assert new == [True] * 150 + [False] * 150
-        sizes = [records_in(segment.entries) for _, segment in read_on(place, Position())]
+        sizes = [records_in(segment.entries) for _, segment in read_on(objects, Position())]
         assert [n for n in sizes if n] == [64, 64, 22]
 
     def test_are_written_by_themselves_when_a_record_is_old(self, tmp_path: Path) -> None:
         written = threading.Event()
 
-        class Watched(MemoryPlace):
+        class Watched(MemoryObjectStore):
             def create(self, path: str, data: bytes) -> bool:
                 made = super().create(path, data)
                 if path == path_of(2):
@@ -265,8 +265,8 @@ class TestSegments:
             assert written.wait(20.0)
 
     def test_a_record_is_durable_only_when_it_is(self, tmp_path: Path) -> None:
-        place = MemoryPlace()
-        with closing(opened(place, tmp_path)) as store:
+        objects = MemoryObjectStore()
+        with closing(opened(objects, tmp_path)) as store:
             store.append(record(1))
             assert store.has(record(1).trial.key)
             assert not store.is_durable(record(1).trial.key)
@@ -275,39 +275,41 @@ class TestSegments:
             assert not store.is_durable(record(2).trial.key)
 
     def test_heartbeats_go_with_others_and_are_seen_at_once(self, tmp_path: Path) -> None:
-        place = MemoryPlace()
-        with closing(opened(place, tmp_path)) as store:
+        objects = MemoryObjectStore()
+        with closing(opened(objects, tmp_path)) as store:
             session = store.begin_session(1.0)
-            before = last_number(place)
+            before = last_number(objects)
             for n in range(2, 9):
                 store.heartbeat(session, float(n), {"runner": {"busy": 1.0}} if n == 3 else None)
             assert store.elapsed_s() == 7.0
             assert store.sessions()[0].utilisation == {"runner": {"busy": 1.0}}
-            assert last_number(place) == before
+            assert last_number(objects) == before
             store.append(record(1))
             store.flush()
-            assert last_number(place) == before + 1
-            assert from_segments(place, tmp_path) == told(store)
+            assert last_number(objects) == before + 1
+            assert from_segments(objects, tmp_path) == told(store)
 
 
 class TestWriters:
     def test_a_second_one_is_refused_while_the_first_lives(self, tmp_path: Path) -> None:
-        place = MemoryPlace()
+        objects = MemoryObjectStore()
 
-        with closing(opened(place, tmp_path, "a", lease=Lease(place, patience_s=0.03))) as first:
+        with closing(
+            opened(objects, tmp_path, "a", lease=Lease(objects, patience_s=0.03))
+        ) as first:
             with pytest.raises(TunerError, match=f"in use by process {os.getpid()}"):
-                opened(place, tmp_path, "b", lease=Lease(place, patience_s=20.0))
+                opened(objects, tmp_path, "b", lease=Lease(objects, patience_s=20.0))
             assert first.append(record(1))
-        with closing(opened(place, tmp_path, "b")) as second:
+        with closing(opened(objects, tmp_path, "b")) as second:
             assert list(second.scan()) == [record(1)]
 
     def test_one_that_was_replaced_adds_nothing_and_is_told(self, tmp_path: Path) -> None:
-        place = MemoryPlace()
-        with closing(opened(place, tmp_path, "old")) as old:
+        objects = MemoryObjectStore()
+        with closing(opened(objects, tmp_path, "old")) as old:
             old.append(record(1))
             old.flush()
             old.append(record(2))
-            with closing(opened(place, tmp_path, "new")) as new:
+            with closing(opened(objects, tmp_path, "new")) as new:
                 new.append(record(3))
                 new.flush()
                 with pytest.raises(LeaseLost, match="has taken over this run"):
@@ -316,19 +318,19 @@ class TestWriters:
                     with pytest.raises(LeaseLost):
                         call()
                 assert list(new.scan()) == [record(1), record(3)]
-        assert from_segments(place, tmp_path)[0] == [record_line(record(n)) for n in (1, 3)]
+        assert from_segments(objects, tmp_path)[0] == [record_line(record(n)) for n in (1, 3)]
 
     def test_a_late_segment_before_the_seal_counts_for_both(self, tmp_path: Path) -> None:
         """The old writer wakes up between the new one's reading and its seal."""
-        place = MemoryPlace()
-        old = opened(place, tmp_path, "old")
+        objects = MemoryObjectStore()
+        old = opened(objects, tmp_path, "old")
         old.append(record(1))
 
-        class Late(MemoryPlace):
-            objects = place.objects
+        class Late(MemoryObjectStore):
+            objects = objects.objects
 
             def __init__(self) -> None:
-                self._lock = place._lock
+                self._lock = objects._lock
 
             def create(self, path: str, data: bytes) -> bool:
                 if path == path_of(2) and not old.is_durable(record(1).trial.key):
@@ -340,61 +342,61 @@ class TestWriters:
             old.append(record(2))
             with pytest.raises(LeaseLost):
                 old.close()
-        epochs = [segment.epoch for _, segment in read_on(place, Position())]
+        epochs = [segment.epoch for _, segment in read_on(objects, Position())]
         assert epochs == [1, 1, 2]
 
     def test_one_that_is_late_to_seal_is_refused(self, tmp_path: Path) -> None:
-        place = MemoryPlace()
-        late = Presumed(place)
+        objects = MemoryObjectStore()
+        late = Presumed(objects)
         late.acquire()
         late.acquire = lambda: None  # type: ignore[method-assign]
-        with closing(opened(place, tmp_path, "newer")), pytest.raises(LeaseLost):
-            opened(place, tmp_path, "late", lease=late)
+        with closing(opened(objects, tmp_path, "newer")), pytest.raises(LeaseLost):
+            opened(objects, tmp_path, "late", lease=late)
 
     def test_a_torn_last_segment_is_moved_aside_and_its_number_used(self, tmp_path: Path) -> None:
-        place = MemoryPlace()
-        with closing(opened(place, tmp_path)) as store:
+        objects = MemoryObjectStore()
+        with closing(opened(objects, tmp_path)) as store:
             store.append(record(1))
             store.flush()
             store.append(record(2))
-        torn = path_of(last_number(place))
-        place.objects[torn] = place.objects[torn][:-9]
-        assert from_segments(place, tmp_path)[0] == [record_line(record(1))]
-        with closing(opened(place, tmp_path)) as store:
+        torn = path_of(last_number(objects))
+        objects.objects[torn] = objects.objects[torn][:-9]
+        assert from_segments(objects, tmp_path)[0] == [record_line(record(1))]
+        with closing(opened(objects, tmp_path)) as store:
             assert list(store.scan()) == [record(1)]
             assert store.append(record(2))
-        assert len(place.list("damaged/")) == 1
-        assert len(from_segments(place, tmp_path)[0]) == 2  # type: ignore[arg-type]
+        assert len(objects.list("damaged/")) == 1
+        assert len(from_segments(objects, tmp_path)[0]) == 2  # type: ignore[arg-type]
 
     def test_what_a_newer_writer_put_in_its_place_stays(self, tmp_path: Path) -> None:
         """One that stalls before it removes a torn segment must not remove a seal."""
 
-        class Overtaken(MemoryPlace):
+        class Overtaken(MemoryObjectStore):
             def create(self, path: str, data: bytes) -> bool:
                 if path.startswith("damaged/") and not self.list("damaged/"):
-                    MemoryPlace.create(self, path, data)
+                    MemoryObjectStore.create(self, path, data)
                     with closing(opened(self, tmp_path, "newer")) as newer:
                         newer.append(record(2))
                 return super().create(path, data)
 
-        place = Overtaken()
-        place.objects[path_of(1)] = b"torn"
+        objects = Overtaken()
+        objects.objects[path_of(1)] = b"torn"
         with pytest.raises(LeaseLost):
-            opened(place, tmp_path, "late")
-        assert from_segments(place, tmp_path)[0] == [record_line(record(2))]
+            opened(objects, tmp_path, "late")
+        assert from_segments(objects, tmp_path)[0] == [record_line(record(2))]
 
     def test_what_else_is_there_is_refused(self, tmp_path: Path) -> None:
-        place = MemoryPlace()
-        place.objects[path_of(1)] = encode(Segment(1, 5, ""))
+        objects = MemoryObjectStore()
+        objects.objects[path_of(1)] = encode(Segment(1, 5, ""))
         with pytest.raises(LeaseLost):
-            opened(place, tmp_path)
+            opened(objects, tmp_path)
 
 
 class Killed(Exception):
     """The process is no more."""
 
 
-class Mortal(MemoryPlace):
+class Mortal(MemoryObjectStore):
     """A place whose user dies at the `left`-th change, before or after it took effect."""
 
     def __init__(self, left: float, *, after: bool) -> None:
@@ -412,14 +414,14 @@ class Mortal(MemoryPlace):
         raise Killed
 
     def create(self, path: str, data: bytes) -> bool:
-        made: bool = self._change(path, lambda: MemoryPlace.create(self, path, data))
+        made: bool = self._change(path, lambda: MemoryObjectStore.create(self, path, data))
         return made
 
     def replace(self, path: str, data: bytes) -> None:
-        self._change(path, lambda: MemoryPlace.replace(self, path, data))
+        self._change(path, lambda: MemoryObjectStore.replace(self, path, data))
 
     def remove(self, path: str, data: bytes) -> bool:
-        removed: bool = self._change(path, lambda: MemoryPlace.remove(self, path, data))
+        removed: bool = self._change(path, lambda: MemoryObjectStore.remove(self, path, data))
         return removed
 
 
@@ -429,9 +431,9 @@ class TestKills:
     def test_at_any_change_lose_nothing_that_was_durable(
         self, tmp_path: Path, left: int, after: bool
     ) -> None:
-        place = Mortal(left, after=after)
+        objects = Mortal(left, after=after)
         durable = set[str]()
-        with suppress(TunerError, Killed), closing(opened(place, tmp_path)) as store:
+        with suppress(TunerError, Killed), closing(opened(objects, tmp_path)) as store:
             store.put_tasks(TASKS, {})
             session = store.begin_session(1.0)
             for n in range(12):
@@ -440,8 +442,8 @@ class TestKills:
                     store.flush()
                     durable |= {record_line(r) for r in store.scan()}
             store.end_session(session, 2.0, "done")
-        place._left = float("inf")
-        with closing(opened(place, tmp_path)) as store:
+        objects._left = float("inf")
+        with closing(opened(objects, tmp_path)) as store:
             found = [record_line(r) for r in store.scan()]
             assert durable <= set(found)
             assert found == [record_line(record(n)) for n in range(len(found))]
@@ -452,7 +454,7 @@ class TestKills:
             store.flush()
             before = told(store)
             assert len(list(store.scan())) == 12
-        assert from_segments(place, tmp_path) == before
+        assert from_segments(objects, tmp_path) == before
 
     @settings(max_examples=40, deadline=None)
     @given(data=st.data())
@@ -460,13 +462,13 @@ class TestKills:
         self, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
     ) -> None:
         folder = tmp_path_factory.mktemp("kills")
-        place = Mortal(0, after=False)
+        objects = Mortal(0, after=False)
         durable: dict[str, None] = {}
         for life in range(data.draw(st.integers(1, 4))):
-            place._left = data.draw(st.integers(1, 9))
-            place._after = data.draw(st.booleans())
+            objects._left = data.draw(st.integers(1, 9))
+            objects._after = data.draw(st.booleans())
             name = data.draw(st.sampled_from(["here", "there"]))
-            with suppress(TunerError, Killed), closing(opened(place, folder, name)) as store:
+            with suppress(TunerError, Killed), closing(opened(objects, folder, name)) as store:
                 store.begin_session(float(life))
                 for n in data.draw(st.lists(st.integers(0, 20), max_size=12)):
                     if n == 20:
@@ -474,15 +476,15 @@ class TestKills:
                         durable |= {record_line(r): None for r in store.scan()}
                     else:
                         store.append(record(n), vector(n))
-        place._left = float("inf")
-        with closing(opened(place, folder, data.draw(st.sampled_from(["here", "new"])))) as store:
+        objects._left = float("inf")
+        with closing(opened(objects, folder, data.draw(st.sampled_from(["here", "new"])))) as store:
             found = [record_line(r) for r in store.scan()]
             assert len(set(found)) == len(found)
             assert set(durable) <= set(found)
-            assert from_segments(place, folder) == told(store)
+            assert from_segments(objects, folder) == told(store)
 
 
-class Full(MemoryPlace):
+class Full(MemoryObjectStore):
     """There is space for the seal, and for nothing after it."""
 
     def create(self, path: str, data: bytes) -> bool:
@@ -495,10 +497,10 @@ APPEND_FOR_EVER = """
 import itertools, sys
 from pathlib import Path
 from tuner.candidate import Candidate, CandidateKind
-from tuner.storage.objects.url import open_place
+from tuner.storage.objects.url import open_object_store
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.storage.segments.store import SegmentStore
-store = SegmentStore(open_place(sys.argv[1]), Path(sys.argv[2]), oldest_s=0.01)
+store = SegmentStore(open_object_store(sys.argv[1]), Path(sys.argv[2]), oldest_s=0.01)
 waiting = []
 for n in itertools.count():
     candidate = Candidate(CandidateKind.TRACE, f"[{n}]" + "x" * 5000, "space")
@@ -524,14 +526,14 @@ def test_real_kills_lose_nothing_that_was_durable(tmp_path: Path) -> None:
             told += [process.stdout.readline().strip() for _ in range(100)]
             process.send_signal(signal.SIGKILL)
             told += process.stdout.read().split()
-    catch_up(open_place(url), tmp_path / "new.sqlite")
+    catch_up(open_object_store(url), tmp_path / "new.sqlite")
     with closing(SqliteStore(tmp_path / "new.sqlite", read_only=True)) as store:
         stored = [r.trial.candidate.key for r in store.scan()]
     assert set(told) <= set(stored)
     assert len(stored) == len(set(stored))
 
 
-class Stalling(MemoryPlace):
+class Stalling(MemoryObjectStore):
     """A place that does not answer one kind of request until it is told to go on."""
 
     def __init__(self, request: str) -> None:
@@ -563,54 +565,54 @@ class TestStalls:
 
     def stalled(self, request: str, folder: Path) -> tuple[Stalling, SegmentStore]:
         """A store whose thread hangs in a request, with a record that is not durable."""
-        place = Stalling(request)
-        renewing = Lease(place, patience_s=0.03)
-        store = opened(place, folder, lease=renewing, answer_s=0.05)
+        objects = Stalling(request)
+        renewing = Lease(objects, patience_s=0.03)
+        store = opened(objects, folder, lease=renewing, answer_s=0.05)
         store.append(record(1))
         store.flush()
-        place.armed.set()
+        objects.armed.set()
         if request == "add a segment":
             store.append(record(2))
             threading.Thread(target=suppressed(store.flush), daemon=True).start()
-        assert place.reached.wait(30.0)
+        assert objects.reached.wait(30.0)
         if request != "add a segment":
             store.append(record(2))
-        return place, store
+        return objects, store
 
-    def holder(self, place: Stalling) -> dict[str, Any]:
-        raw: dict[str, Any] = json.loads(place.objects["lease/00000001.json"])
+    def holder(self, objects: Stalling) -> dict[str, Any]:
+        raw: dict[str, Any] = json.loads(objects.objects["lease/00000001.json"])
         return raw
 
-    def check(self, place: Stalling, folder: Path) -> None:
+    def check(self, objects: Stalling, folder: Path) -> None:
         """Everybody can read the run, and the next writer goes on with it."""
-        epochs = {segment.epoch for _, segment in read_on(place, Position())}
+        epochs = {segment.epoch for _, segment in read_on(objects, Position())}
         assert epochs == {1}
-        assert place.list("lease/") == ["lease/00000001.json"]
-        assert self.holder(place)["released"]
-        with closing(opened(place, folder, "next")) as store:
+        assert objects.list("lease/") == ["lease/00000001.json"]
+        assert self.holder(objects)["released"]
+        with closing(opened(objects, folder, "next")) as store:
             store.append(record(2))
             store.flush()
             assert list(store.scan()) == [record(1), record(2)]
-        assert len(from_segments(place, folder)[0]) == 2  # type: ignore[arg-type]
+        assert len(from_segments(objects, folder)[0]) == 2  # type: ignore[arg-type]
 
     def test_that_outlast_it_leave_the_run_readable(self, tmp_path: Path, request_: str) -> None:
-        place, store = self.stalled(request_, tmp_path)
+        objects, store = self.stalled(request_, tmp_path)
         with pytest.raises(TunerError, match="does not answer"):
             store.close()
-        assert not self.holder(place)["released"]  # its writer lives
-        place.goes_on.set()
+        assert not self.holder(objects)["released"]  # its writer lives
+        objects.goes_on.set()
         store._writer._thread.join(30.0)
-        self.check(place, tmp_path)
+        self.check(objects, tmp_path)
 
     def test_that_end_in_time_lose_nothing(self, tmp_path: Path, request_: str) -> None:
-        place, store = self.stalled(request_, tmp_path)
+        objects, store = self.stalled(request_, tmp_path)
         store._writer._wait_s = 30.0
         closed = threading.Thread(target=store.close)
         closed.start()
-        place.goes_on.set()
+        objects.goes_on.set()
         closed.join(30.0)
-        assert len(from_segments(place, tmp_path, "reader")[0]) == 2  # type: ignore[arg-type]
-        self.check(place, tmp_path)
+        assert len(from_segments(objects, tmp_path, "reader")[0]) == 2  # type: ignore[arg-type]
+        self.check(objects, tmp_path)
 
 
 def suppressed(call: Callable[[], object]) -> Callable[[], None]:
@@ -623,7 +625,7 @@ def suppressed(call: Callable[[], object]) -> Callable[[], None]:
 
 class TestTrouble:
     def test_that_passes_is_not_noticed(self, tmp_path: Path) -> None:
-        class Shaky(MemoryPlace):
+        class Shaky(MemoryObjectStore):
             failures = 2
 
             def create(self, path: str, data: bytes) -> bool:
@@ -632,11 +634,11 @@ class TestTrouble:
                     raise TunerError("no answer")
                 return super().create(path, data)
 
-        place = Shaky()
-        with closing(opened(place, tmp_path, patience_s=20.0)) as store:
+        objects = Shaky()
+        with closing(opened(objects, tmp_path, patience_s=20.0)) as store:
             fill(store, 3)
-            assert place.failures == 0
-            assert from_segments(place, tmp_path) == told(store)
+            assert objects.failures == 0
+            assert from_segments(objects, tmp_path) == told(store)
 
     def test_that_stays_is_raised_by_whatever_comes_next(self, tmp_path: Path) -> None:
         store = opened(Full(), tmp_path)
@@ -654,17 +656,17 @@ class TestTrouble:
         store.close()
 
     def test_a_bug_in_the_thread_reaches_who_waits_for_it(self, tmp_path: Path) -> None:
-        place = Mortal(float("inf"), after=False)
-        store = opened(place, tmp_path)
+        objects = Mortal(float("inf"), after=False)
+        store = opened(objects, tmp_path)
         store.append(record(1))
-        place._left = 0
+        objects._left = 0
         with pytest.raises(TunerError, match="memory: Killed"):
             store.flush()
-        place._left = float("inf")
+        objects._left = float("inf")
         store.close()
 
     def test_features_that_are_no_vector_change_nothing(self, tmp_path: Path) -> None:
-        with closing(opened(MemoryPlace(), tmp_path)) as store:
+        with closing(opened(MemoryObjectStore(), tmp_path)) as store:
             items = [(record(1), None), (record(2), np.zeros((2, 2), np.float32))]
             with pytest.raises(ValueError, match="2-dimensional"):
                 store.append_many(items)

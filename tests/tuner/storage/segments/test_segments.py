@@ -18,8 +18,8 @@ from tuner.errors import TunerError
 from tuner.record import Measurement, Record, Status, Trial, record_from_json
 from tuner.record_lines import record_line
 from tuner.storage.base import MemoryStore
-from tuner.storage.objects.base import MemoryPlace
-from tuner.storage.objects.url import open_place
+from tuner.storage.objects.base import MemoryObjectStore
+from tuner.storage.objects.url import open_object_store
 from tuner.storage.segments.format import (
     Alive,
     Begun,
@@ -115,95 +115,95 @@ class TestFile:
             decode(b"tuner segment 1 " + checksum + b"\n" + content)
 
 
-def chain(place: MemoryPlace, *epochs: int) -> list[Position]:
+def chain(objects: MemoryObjectStore, *epochs: int) -> list[Position]:
     """As many segments as there are epochs; where each of them ends."""
     at = Position()
     positions = []
     for epoch in epochs:
-        added = add(place, Segment(at.number + 1, epoch, at.checksum, (Begun(1, 2.0),)))
+        added = add(objects, Segment(at.number + 1, epoch, at.checksum, (Begun(1, 2.0),)))
         assert added is not None
         positions.append(at := added)
     return positions
 
 
-def numbers(place: MemoryPlace, at: Position | None = None) -> list[int]:
-    return [segment.number for _, segment in read_on(place, at or Position())]
+def numbers(objects: MemoryObjectStore, at: Position | None = None) -> list[int]:
+    return [segment.number for _, segment in read_on(objects, at or Position())]
 
 
 class TestChain:
     def test_is_read_in_order_and_on_from_anywhere(self) -> None:
-        place = MemoryPlace()
-        positions = chain(place, *([1] * 150))
-        assert numbers(place) == list(range(1, 151))
-        assert numbers(place, positions[99]) == list(range(101, 151))
-        assert [at for at, _ in read_on(place, positions[99])] == positions[100:]
-        assert numbers(place, positions[-1]) == numbers(MemoryPlace()) == []
+        objects = MemoryObjectStore()
+        positions = chain(objects, *([1] * 150))
+        assert numbers(objects) == list(range(1, 151))
+        assert numbers(objects, positions[99]) == list(range(101, 151))
+        assert [at for at, _ in read_on(objects, positions[99])] == positions[100:]
+        assert numbers(objects, positions[-1]) == numbers(MemoryObjectStore()) == []
 
     def test_has_one_segment_of_each_number(self) -> None:
-        place = MemoryPlace()
-        (first,) = chain(place, 1)
-        assert add(place, Segment(1, 2, "")) is None
-        assert add(place, Segment(1, 1, "", (Begun(1, 2.0),))) == first  # the answer was lost
-        assert numbers(place) == [1]
+        objects = MemoryObjectStore()
+        (first,) = chain(objects, 1)
+        assert add(objects, Segment(1, 2, "")) is None
+        assert add(objects, Segment(1, 1, "", (Begun(1, 2.0),))) == first  # the answer was lost
+        assert numbers(objects) == [1]
 
     @pytest.mark.parametrize("torn", [b"", b"tuner segment 1 "])
     def test_ends_before_a_torn_segment(self, torn: bytes) -> None:
-        place = MemoryPlace()
-        chain(place, 1, 1)
-        place.objects[path_of(3)] = torn
-        assert numbers(place) == [1, 2]
-        assert put_aside(place, 3)
-        assert not put_aside(place, 3)
-        assert not put_aside(place, 2)
-        assert numbers(place) == [1, 2]
-        assert place.objects["damaged/00000003-1.seg"] == torn
+        objects = MemoryObjectStore()
+        chain(objects, 1, 1)
+        objects.objects[path_of(3)] = torn
+        assert numbers(objects) == [1, 2]
+        assert put_aside(objects, 3)
+        assert not put_aside(objects, 3)
+        assert not put_aside(objects, 2)
+        assert numbers(objects) == [1, 2]
+        assert objects.objects["damaged/00000003-1.seg"] == torn
 
     def test_with_a_torn_segment_in_the_middle_is_refused_by_name(self) -> None:
-        place = MemoryPlace()
-        chain(place, 1, 1, 1)
-        place.objects[path_of(2)] += b"x"
+        objects = MemoryObjectStore()
+        chain(objects, 1, 1, 1)
+        objects.objects[path_of(2)] += b"x"
         with pytest.raises(TunerError, match=r"segments/00000002\.seg is damaged \(its checksum"):
-            numbers(place)
+            numbers(objects)
 
     def test_with_a_gap_is_refused_by_name(self) -> None:
-        place = MemoryPlace()
-        chain(place, 1, 1, 1)
-        place.remove(path_of(2), place.objects[path_of(2)])
+        objects = MemoryObjectStore()
+        chain(objects, 1, 1, 1)
+        objects.remove(path_of(2), objects.objects[path_of(2)])
         with pytest.raises(TunerError, match=r"00000002\.seg is damaged \(it is missing"):
-            numbers(place)
+            numbers(objects)
 
     def test_of_two_runs_is_refused(self) -> None:
-        place, other = MemoryPlace(), MemoryPlace()
-        chain(place, 1, 1, 1)
+        objects, other = MemoryObjectStore(), MemoryObjectStore()
+        chain(objects, 1, 1, 1)
         chain(other, 2, 2, 2)
-        place.objects[path_of(3)] = other.objects[path_of(3)]
+        objects.objects[path_of(3)] = other.objects[path_of(3)]
         with pytest.raises(TunerError, match=r"00000003\.seg does not follow"):
-            numbers(place)
+            numbers(objects)
 
     def test_whose_epoch_falls_is_refused(self) -> None:
-        place = MemoryPlace()
-        chain(place, 2, 1)
+        objects = MemoryObjectStore()
+        chain(objects, 2, 1)
         with pytest.raises(TunerError, match="wrote without a lease"):
-            numbers(place)
+            numbers(objects)
 
     def test_is_known_by_any_of_its_positions(self) -> None:
-        place, other = MemoryPlace(), MemoryPlace()
-        positions = chain(place, 1, 1)
-        assert all(holds(place, at) for at in [Position(), *positions])
+        objects, other = MemoryObjectStore(), MemoryObjectStore()
+        positions = chain(objects, 1, 1)
+        assert all(holds(objects, at) for at in [Position(), *positions])
         assert not holds(other, positions[0])
         chain(other, 2, 2)
         assert not any(holds(other, at) for at in positions)
-        place.objects[path_of(2)] = b"torn"
-        assert [holds(place, at) for at in positions] == [True, False]
+        objects.objects[path_of(2)] = b"torn"
+        assert [holds(objects, at) for at in positions] == [True, False]
 
     def test_is_read_to_its_end_where_a_folder_is_listed_as_it_was(self) -> None:
-        class Stale(MemoryPlace):
+        class Stale(MemoryObjectStore):
             def list(self, prefix: str) -> list[str]:
                 return super().list(prefix)[:1]
 
-        place = Stale()
-        chain(place, 1, 1, 1)
-        assert numbers(place) == [1, 2, 3]
+        objects = Stale()
+        chain(objects, 1, 1, 1)
+        assert numbers(objects) == [1, 2, 3]
 
 
 class TestReplay:
@@ -227,9 +227,9 @@ class TestReplay:
 
 def test_segments_of_format_version_1_stay_readable() -> None:
     """The golden files were written by the first release that had any, and never again."""
-    place = open_place((GOLDEN / "segments-v1").as_uri())
+    objects = open_object_store((GOLDEN / "segments-v1").as_uri())
     store = MemoryStore()
-    segments = [segment for _, segment in read_on(place, Position())]
+    segments = [segment for _, segment in read_on(objects, Position())]
     assert [(s.number, s.epoch, len(s.entries)) for s in segments] == [
         (1, 1, 0),
         (2, 1, 2),

@@ -34,7 +34,7 @@ _SEARCH = "search actor"
 
 
 @dataclass(slots=True)
-class Strikes:
+class Faults:
     """Hits parts of a fleet, the kind that was hit least first.
 
     Args:
@@ -49,7 +49,7 @@ class Strikes:
     _later: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
     _doomed: list[Any] = field(default_factory=list)
 
-    def strike(self) -> str:
+    def inject(self) -> str:
         """Hit something of the kind that was hit least, where there is such a thing; its kind."""
         kinds = list(KINDS)
         self.rng.shuffle(kinds)
