@@ -42,31 +42,6 @@ class Idle(StrEnum):
     """The budget is spent or given out: nothing more is begun."""
 
 
-def idle_reasons(phase: str, *, in_flight: int, free: int, budget_left: int) -> Mapping[str, Idle]:
-    """Why slots without a job have none, by kind.
-
-    Args:
-        phase: of the session, as in `tuner.session.progress.Snapshot`.
-        in_flight: trials submitted and not answered.
-        free: trials that would be taken now, after all that the search had were submitted.
-        budget_left: trials that may still be submitted.
-    """
-    kinds = (RUNNER, BUILDER, SPACE)
-    if phase == "finalists":
-        reasons = dict.fromkeys(kinds, Idle.FINALISTS)
-    elif phase in ("ending", "done") or budget_left <= 0:
-        reasons = dict.fromkeys(kinds, Idle.DRAINING)
-    else:
-        return {
-            RUNNER: Idle.NO_BUILDS if in_flight else Idle.NO_CANDIDATES,
-            BUILDER: Idle.NO_CANDIDATES if free > 0 else Idle.NOT_NEEDED,
-            SPACE: Idle.NOT_NEEDED,
-        }
-    if in_flight and phase != "done":
-        reasons[RUNNER] = Idle.NO_BUILDS
-    return reasons
-
-
 @dataclass(slots=True)
 class _Slot:
     state: str

@@ -28,6 +28,7 @@ from cluster.console.output import nothing_on_stdout, print_json
 from tuner.checks import STRATEGIES
 from tuner.effort import EFFORTS
 from tuner.options import DEVICE_WAIT_S, MAX_KERNELS, TuneOptions
+from tuner.session.phase import Phase
 from tuner.session.progress import Snapshot
 
 if TYPE_CHECKING:
@@ -227,7 +228,7 @@ def _watched(work: Work, first: Snapshot, *, details: bool) -> tuple[TuneResult 
 def before(message: str, *, trials: int = 0, time_budget_s: float = 0.0) -> Snapshot:
     """What is shown until something is known of a run."""
     return Snapshot(
-        phase="starting",
+        phase=Phase.STARTING,
         elapsed_s=0.0,
         time_budget_s=time_budget_s,
         trials=0,

@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tuner.record import Status
+from tuner.session.phase import Phase
 from tuner.session.progress import Snapshot, TaskRow
 from tuner.utilisation import BUSY, SlotSeconds, shares
 
@@ -93,13 +94,13 @@ def left_s(snapshot: Snapshot) -> float:
 
 def head(snapshot: Snapshot) -> str:
     """The run on one line: phase, trials, speed, gain, time left, the model's accuracy."""
-    parts = [snapshot.phase]
+    parts: list[str] = [snapshot.phase]
     if snapshot.trials_budget:  # not known before the tasks are
         parts.append(f"{snapshot.trials}/{snapshot.trials_budget} trials")
         parts.append(f"{snapshot.trials_per_s:.1f}/s")
     if snapshot.gain is not None:
         parts.append(f"gain {ratio(snapshot.gain)}")
-    if snapshot.phase in ("starting", "search"):
+    if snapshot.phase.searches:
         parts.append(f"{duration(left_s(snapshot))} left")
     else:
         parts.append(f"{duration(snapshot.elapsed_s)} taken")
@@ -171,7 +172,7 @@ def line(snapshot: Snapshot, *, note: str = "") -> str:
     text = head(snapshot)
     if failed := failures(snapshot):
         text += f"  failed: {failed}"
-    if snapshot.phase == "done" and (used := utilisation(snapshot.utilisation)):
+    if snapshot.phase is Phase.DONE and (used := utilisation(snapshot.utilisation)):
         text += f"  {used}"
     if said := note or snapshot.message:
         text += f"  {said}"
@@ -219,7 +220,7 @@ class LogScreen:
     def show(self, snapshot: Snapshot, *, note: str = "") -> None:
         now = self._clock()
         new_phase = snapshot.phase != self._phase
-        early = now < self._next_s or snapshot.phase == "done"  # then nothing changes any more
+        early = now < self._next_s or snapshot.phase is Phase.DONE  # then nothing changes any more
         if early and not new_phase and note in ("", self._note):
             return
         self._next_s, self._phase, self._note = now + LINE_EVERY_S, snapshot.phase, note

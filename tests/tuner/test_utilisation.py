@@ -18,7 +18,6 @@ from tuner.utilisation import (
     WAITING,
     Idle,
     Utilisation,
-    idle_reasons,
     shares,
     total,
 )
@@ -111,26 +110,6 @@ def test_categories_add_up_to_slots_times_the_time_they_were_there(
         categories = used.seconds().get(kind, {})
         assert math.fsum(categories.values()) == pytest.approx(lived_s[kind], abs=1e-6)
         assert all(seconds >= 0 for seconds in categories.values())
-
-
-@pytest.mark.parametrize(
-    ("phase", "in_flight", "free", "budget_left", "runner", "builder"),
-    [
-        ("search", 0, 3, 9, Idle.NO_CANDIDATES, Idle.NO_CANDIDATES),
-        ("search", 2, 1, 9, Idle.NO_BUILDS, Idle.NO_CANDIDATES),
-        ("search", 5, 0, 9, Idle.NO_BUILDS, Idle.NOT_NEEDED),
-        ("search", 2, 3, 0, Idle.NO_BUILDS, Idle.DRAINING),
-        ("ending", 0, 3, 9, Idle.DRAINING, Idle.DRAINING),
-        ("finalists", 1, 3, 9, Idle.NO_BUILDS, Idle.FINALISTS),
-        ("finalists", 0, 3, 9, Idle.FINALISTS, Idle.FINALISTS),
-    ],
-)
-def test_why_slots_are_idle(
-    phase: str, in_flight: int, free: int, budget_left: int, runner: Idle, builder: Idle
-) -> None:
-    reasons = idle_reasons(phase, in_flight=in_flight, free=free, budget_left=budget_left)
-    assert (reasons[RUNNER], reasons[BUILDER]) == (runner, builder)
-    assert set(reasons) == set(KINDS)
 
 
 def test_sessions_add_up_and_shares_add_up_to_one() -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from tuner.record import Record, Status
+from tuner.session.phase import Phase
 from tuner.task import Instance, Shapes, Task
 from tuner.utilisation import SlotSeconds
 
@@ -141,16 +142,11 @@ class TaskRow:
     failures: int
 
 
-PHASES = ("starting", "search", "ending", "finalists", "done")
-"""Of a session, in order."""
-
-
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """The whole run at one moment, for a terminal, a log line or another process.
 
     Attributes:
-        phase: one of `PHASES`.
         elapsed_s: of this session.
         gain: untuned over tuned time, over the tasks where both are known; None before that.
         pairwise_accuracy: of the cost model on candidates it had not seen; None before a model.
@@ -159,7 +155,7 @@ class Snapshot:
         trials_left: still to be measured, re-timings included, as far as can be said.
     """
 
-    phase: str
+    phase: Phase
     elapsed_s: float
     time_budget_s: float
     trials: int
@@ -191,7 +187,7 @@ def side_by_side(parts: Mapping[str, Snapshot]) -> Snapshot:
     )
     said = dict.fromkeys(f"{name}: {s.message}" for name, s in parts.items() if s.message)
     return Snapshot(
-        phase=min((s.phase for s in snapshots), key=PHASES.index),
+        phase=Phase.least([s.phase for s in snapshots]),
         elapsed_s=max(s.elapsed_s for s in snapshots),
         time_budget_s=max(s.time_budget_s for s in snapshots),
         trials=sum(s.trials for s in snapshots),

@@ -26,13 +26,14 @@ from tuner.search.base import ChoosesFinalists, SearchMaker
 from tuner.session.allocator import TaskView, Turns, priorities, view
 from tuner.session.finalists import Contention, finalists, most_retimings, schedule
 from tuner.session.observer import Observer
+from tuner.session.phase import Phase, idle_reasons
 from tuner.session.progress import Snapshot, gain, rows
 from tuner.session.remeasure import SecondLooks
 from tuner.session.state import SessionState
 from tuner.shapes import measured_shapes
 from tuner.storage.base import RecordStore
 from tuner.task import Instance, Task
-from tuner.utilisation import Utilisation, idle_reasons
+from tuner.utilisation import Utilisation
 
 Ended = Literal["trials", "time", "signal", "done"]
 
@@ -110,7 +111,7 @@ class Session:
         self._stop = threading.Event()
         self._started_s = clock()
         self._told_s = self._drawn_s = -1e9
-        self._phase = "starting"
+        self._phase = Phase.STARTING
         self._accuracy: float | None = None
         self._utilisation = machines.utilisation or Utilisation(clock)
         self._in_flight: dict[TrialKey, Trial] = {}
@@ -157,7 +158,7 @@ class Session:
             self._retime_finalists()
         if self._stop.is_set():
             ended = "signal"
-        self._phase = "done"
+        self._phase = Phase.DONE
         self._known.choose_kernels()
         self._tell(ended=True)
         self._store.end_session(self._session_id, self._wall(), ended)
@@ -183,7 +184,7 @@ class Session:
             self._submit(self._seeds.popleft(), cutoff_s=None)
         if self._seeds:
             return
-        self._phase = "search"
+        self._phase = Phase.SEARCH
         views, floor = self._views(), self._effort.gain_floor
         turns = Turns(views, first_trials=_FIRST_TRIALS, gain_floor=floor)
         while measurer.free() > 0 and self._budget_left() > 0:
@@ -231,28 +232,22 @@ class Session:
     def _take_records(self, records: Sequence[Record]) -> list[Record]:
         """Keep records, then tell of them; each trial's first answer is the one that counts. Gives
         those that did."""
-        checked = [r for r in records if not self._leaves_out(r)]
-        settled = [self._second_looks.settle(r) for r in checked if not self._again(r)]
+        settled = []
+        for record in records:
+            self._in_flight.pop(record.trial.key, None)
+            if record.measurement.status is Status.UNCHECKED:
+                self._known.leave_out(record)
+            elif self._is_doubtful(record) and self._second_looks.begin(record):
+                self._measure_again(record.trial)
+            else:
+                settled.append(self._second_looks.settle(record))
         return self._known.keep(settled)
 
-    def _leaves_out(self, record: Record) -> bool:
-        """Whether a trial, and so its task, came to nothing that could be kept."""
-        if record.measurement.status is not Status.UNCHECKED:
-            return False
-        self._in_flight.pop(record.trial.key, None)
-        self._known.leave_out(record)
-        return True
+    def _is_doubtful(self, record: Record) -> bool:
+        return self._phase.measures and self._known.doubts(record)
 
-    def _again(self, record: Record) -> bool:
-        """Whether a trial that came in is measured once more."""
-        trial = record.trial
-        self._in_flight.pop(trial.key, None)
-        if self._phase not in ("search", "finalists") or not self._known.doubts(record):
-            return False
-        if not self._second_looks.begin(record):
-            return False
+    def _measure_again(self, trial: Trial) -> None:
         self._submit(trial, cutoff_s=None if trial.rung else self._cutoff_s(trial))
-        return True
 
     def _take_model(self) -> None:
         learner = self._machines.learner
@@ -272,7 +267,7 @@ class Session:
 
     def _drain(self) -> None:
         """Wait for what is in flight, but not for ever."""
-        self._phase = "ending"
+        self._phase = Phase.ENDING
         self._account()
         until_s = min(self._clock() + _DRAIN_S, self._limits.deadline_s)
         if self._stop.is_set():
@@ -284,7 +279,7 @@ class Session:
 
     def _retime_finalists(self) -> None:
         """Time each task's best candidates again, interleaved, while time is left."""
-        self._phase = "finalists"
+        self._phase = Phase.FINALISTS
         self._account()
         until_s = min(self._limits.deadline_s, self._clock() + self._limits.finalists_s)
         chosen = [(p, self._finalists(key)) for key, p in self._known.checked()]
@@ -351,10 +346,9 @@ class Session:
         return self._limits.trials - self._known.spent - len(self._in_flight)
 
     def _trials_left(self) -> int:
-        if self._phase == "done":
+        if self._phase is Phase.DONE:
             return 0
-        searches = self._phase in ("starting", "search")
-        unspent = self._limits.trials - self._known.spent if searches else 0
+        unspent = self._limits.trials - self._known.spent if self._phase.searches else 0
         return max(unspent, len(self._in_flight)) + self._to_retime
 
     def _account(self) -> None:

@@ -18,10 +18,11 @@ from cluster.cli import run
 from cluster.driver.tune_result import TuneResult
 from tuner.errors import TunerError
 from tuner.options import IntRange, TuneOptions
+from tuner.session.phase import Phase
 from tuner.session.progress import Snapshot, TaskRow
 
 SNAPSHOT = Snapshot(
-    phase="done",
+    phase=Phase.DONE,
     elapsed_s=10.0,
     time_budget_s=60.0,
     trials=7,

@@ -21,6 +21,7 @@ from cluster.console.terminal import (
     size,
     utilisation,
 )
+from tuner.session.phase import Phase
 from tuner.session.progress import Snapshot, TaskRow
 
 TASKS = (
@@ -31,7 +32,7 @@ TASKS = (
     TaskRow("k3", "softmax[x]", 1, 0, None, None, 0),
 )
 SNAPSHOT = Snapshot(
-    phase="search",
+    phase=Phase.SEARCH,
     elapsed_s=157.4,
     time_budget_s=600,
     trials=104,
@@ -85,7 +86,7 @@ def test_many_tasks_are_summed_up() -> None:
 
 
 def test_a_run_that_has_nothing_to_show_yet() -> None:
-    empty = Snapshot("starting", 0, 60, 0, 0, 0.0, {}, (), message="reading the model")
+    empty = Snapshot(Phase.STARTING, 0, 60, 0, 0, 0.0, {}, (), message="reading the model")
     assert rendered(empty, 80) == "starting  1:00 left\nreading the model\n"
     assert line(replace(empty, trials_budget=32)).startswith("starting  0/32 trials  0.0/s  1:00")
 
@@ -97,12 +98,12 @@ def test_how_busy_the_workers_were_is_said_with_the_reasons() -> None:
         "space": {},
     }
     said = "busy: builder 100%, runner 60% (30% no builds, 10% starting)"
-    over = replace(SNAPSHOT, phase="done", utilisation=seconds)
+    over = replace(SNAPSHOT, phase=Phase.DONE, utilisation=seconds)
     assert utilisation(seconds) == said
     assert utilisation({}) == ""
     assert rendered(over, 80).splitlines()[-1] == said
     assert line(over).endswith(f"{FOOT}  {said}")
-    assert said not in line(replace(over, phase="search")), "a line in a log stays short"
+    assert said not in line(replace(over, phase=Phase.SEARCH)), "a line in a log stays short"
 
 
 @pytest.mark.parametrize(
@@ -115,8 +116,8 @@ def test_what_is_left_is_what_the_budget_that_is_spent_first_leaves(
     assert f"  {left} left  " in said
 
 
-@pytest.mark.parametrize("phase", ["ending", "finalists", "done"])
-def test_a_run_whose_search_is_over_says_what_it_took(phase: str) -> None:
+@pytest.mark.parametrize("phase", [Phase.ENDING, Phase.FINALISTS, Phase.DONE])
+def test_a_run_whose_search_is_over_says_what_it_took(phase: Phase) -> None:
     assert "2:37 taken" in line(replace(SNAPSHOT, phase=phase))
 
 
@@ -149,10 +150,10 @@ def test_a_log_gets_a_line_every_five_seconds_and_at_each_change() -> None:
         screen.show(SNAPSHOT)
         screen.show(SNAPSHOT)
     assert out.getvalue().count("\n") == 3
-    screen.show(replace(SNAPSHOT, phase="finalists"))
-    screen.show(replace(SNAPSHOT, phase="finalists", message="a message is not news"))
-    screen.show(replace(SNAPSHOT, phase="finalists"), note="stopping")
-    screen.show(replace(SNAPSHOT, phase="finalists"))
+    screen.show(replace(SNAPSHOT, phase=Phase.FINALISTS))
+    screen.show(replace(SNAPSHOT, phase=Phase.FINALISTS, message="a message is not news"))
+    screen.show(replace(SNAPSHOT, phase=Phase.FINALISTS), note="stopping")
+    screen.show(replace(SNAPSHOT, phase=Phase.FINALISTS))
     screen.close()
     lines = out.getvalue().splitlines()
     assert lines[3].startswith("finalists  104/960 trials")
@@ -168,7 +169,7 @@ def test_a_log_is_told_once_that_a_run_is_done() -> None:
     screen = LogScreen(out, clock=lambda: now[0])
     for second in range(30):
         now[0] = 100.0 + second
-        screen.show(replace(SNAPSHOT, phase="done"))
+        screen.show(replace(SNAPSHOT, phase=Phase.DONE))
     assert out.getvalue().count("\n") == 1
 
 

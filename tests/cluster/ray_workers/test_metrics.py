@@ -12,6 +12,7 @@ from tuner.candidate import Candidate, CandidateKind
 from tuner.dispatch_tree import Leaf
 from tuner.kernel_set import KernelSet, ShapeTimes
 from tuner.record import Measurement, Record, Status, Trial
+from tuner.session.phase import Phase
 from tuner.session.progress import Snapshot
 from tuner.task import Task
 
@@ -19,7 +20,7 @@ pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.usefixtures("embedd
 
 _PATIENCE_S = 60.0
 SNAPSHOT = Snapshot(
-    phase="search",
+    phase=Phase.SEARCH,
     elapsed_s=10.0,
     time_budget_s=60.0,
     trials=42,

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tuner.candidate import Candidate, CandidateKind
 from tuner.record import Measurement, Record, Status, Trial
+from tuner.session.phase import Phase
 from tuner.session.progress import Snapshot, TaskProgress, fold, gain, rows, side_by_side
 from tuner.shapes import MEASURED_SHAPES, measured_shapes
 from tuner.storage.base import MemoryStore
@@ -150,17 +151,17 @@ def test_a_restart_changes_nothing(records: list[Record], restart: int) -> None:
     assert live == fold([A, B], defaults, store.scan())
 
 
-def snapshot_of(phase: str, *records: Record, trials: int) -> Snapshot:
+def snapshot_of(phase: Phase, *records: Record, trials: int) -> Snapshot:
     progress = fold([A], {"a": DEFAULT}, records)
     tasks = rows(progress.values())
     return Snapshot(phase, 1.0, 60.0, trials, 100, 2.0, {"ok": trials}, tasks, gain(tasks))
 
 
 def test_searches_side_by_side_are_shown_as_one() -> None:
-    one = snapshot_of("done", record(0, 4.0), record(1, 1.0), trials=2)
-    other = snapshot_of("search", record(0, 2.0), trials=1)
+    one = snapshot_of(Phase.DONE, record(0, 4.0), record(1, 1.0), trials=2)
+    other = snapshot_of(Phase.SEARCH, record(0, 2.0), trials=1)
     both = side_by_side({"fast": one, "slow": other})
-    assert both.phase == "search"
+    assert both.phase is Phase.SEARCH
     assert (both.trials, both.trials_budget, both.trials_per_s) == (3, 200, 4.0)
     assert both.statuses == {"ok": 3}
     assert [row.name for row in both.tasks] == ["fast/a", "slow/a"]
@@ -168,6 +169,6 @@ def test_searches_side_by_side_are_shown_as_one() -> None:
 
 
 def test_one_alone_says_what_it_says_itself() -> None:
-    one = snapshot_of("search", record(0, 4.0), record(1, 1.0), trials=2)
+    one = snapshot_of(Phase.SEARCH, record(0, 4.0), record(1, 1.0), trials=2)
     both = side_by_side({"only": one})
     assert (both.gain, both.trials, both.phase) == (one.gain, one.trials, one.phase)

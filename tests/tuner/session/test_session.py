@@ -43,6 +43,7 @@ from tuner.search.base import SearchMaker
 from tuner.search.dynamic.kernel_search import KernelSearchSettings
 from tuner.search.dynamic.kernel_selection import choose_kernels
 from tuner.search.registry import search_maker
+from tuner.session.phase import Phase
 from tuner.session.progress import Snapshot
 from tuner.session.session import Ended, Limits, Machines, Session
 from tuner.storage.base import MemoryStore, RecordStore
@@ -263,7 +264,7 @@ def test_stop_ends_a_session_in_order() -> None:
     session.stop()
     assert run(session) == "signal"
     assert watcher.final is not None
-    assert watcher.final.phase == "done"
+    assert watcher.final.phase is Phase.DONE
 
 
 def test_a_run_where_nothing_gives_a_time_says_why() -> None:

@@ -23,6 +23,7 @@ from tuner.dispatch_tree import Leaf, Split
 from tuner.kernel_set import KernelSet, ShapeTimes
 from tuner.record import Measurement, Record, Status, Trial, record_from_json
 from tuner.session.observer import Observer
+from tuner.session.phase import Phase
 from tuner.session.progress import Snapshot, TaskRow
 from tuner.task import Task
 from tuner.tracking.mlflow_sink import Target, redacted
@@ -83,7 +84,7 @@ def record(number: int, latency_s: float | None, *, time_s: float, rung: int = 0
     return Record(Trial(CONV.key, candidate, rung=rung), measured, time_s=time_s)
 
 
-def snapshot(trials: int, phase: str = "search", **statuses: int) -> Snapshot:
+def snapshot(trials: int, phase: Phase = Phase.SEARCH, **statuses: int) -> Snapshot:
     rows = (
         TaskRow("aa", "conv", 3, trials, 4e-3, 1e-3, 0),
         TaskRow("bb", "dense", 1, 0, None, None, 0),
