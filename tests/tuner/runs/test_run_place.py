@@ -17,10 +17,10 @@ from tests.contracts.power_cut import Disk
 from tuner.candidate import Candidate, CandidateKind
 from tuner.errors import TunerError, UsageError
 from tuner.files.machine import machine_name
-from tuner.runs.model_files import checksums
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.runs.folder import Manifest, open_run, read_run
 from tuner.runs.lock import RunLock
+from tuner.runs.model_files import checksums
 from tuner.runs.remote import RemoteRun, begin, fetch, local, put_model, remote_run, run_uuid
 from tuner.storage.segments.store import SegmentStore
 from tuner.storage.sqlite_store import SqliteStore
@@ -121,7 +121,9 @@ class TestSharedCaches:
         file.write_text(MOUNTED.format(home=tmp_path / "home"))
         return file
 
-    def test_hold_no_working_folder(self, begun: RemoteRun, tmp_path: Path, mountinfo: Path) -> None:
+    def test_hold_no_working_folder(
+        self, begun: RemoteRun, tmp_path: Path, mountinfo: Path
+    ) -> None:
         home = tmp_path / "home"
         remote = remote_run(begun.url, home, mountinfo)
         with closing(SqliteStore(fetch(remote) / "records.sqlite", read_only=True)) as store:
@@ -256,7 +258,9 @@ class TestLooking:
             store.append(other)
             store.flush()
             for objects in (there, begun):
-                with closing(SqliteStore(fetch(objects) / "records.sqlite", read_only=True)) as seen:
+                with closing(
+                    SqliteStore(fetch(objects) / "records.sqlite", read_only=True)
+                ) as seen:
                     assert list(seen.scan()) == [RECORD, other]
 
     def test_where_there_is_no_run_says_so_and_leaves_nothing(
@@ -288,7 +292,9 @@ class TestLooking:
             fetch(there, model=True)
 
     @pytest.mark.parametrize("text", ["", "{", '{"schema": 1}', '{"schema": 9}'])
-    def test_a_damaged_manifest_is_one_line(self, there: RemoteRun, shared: Path, text: str) -> None:
+    def test_a_damaged_manifest_is_one_line(
+        self, there: RemoteRun, shared: Path, text: str
+    ) -> None:
         shared.mkdir(parents=True)
         (shared / "run.json").write_text(text)
         with pytest.raises(TunerError, match=r"run1/run\.json ") as caught:
