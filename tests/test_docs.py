@@ -18,9 +18,11 @@ import click
 import pytest
 
 from cluster.cli import cli, run
+from cluster.commands.bench import _print as bench_report
 from cluster.commands.best import best_with_traces
 from cluster.commands.tasks import task_report
 from cluster.commands.tune import _report as tune_report
+from cluster.commands.tune import _summary as tune_summary
 from cluster.console.doctor_checks import Finding
 from cluster.driver.kernel_sets import described
 from cluster.driver.tune_result import TuneResult
@@ -38,6 +40,7 @@ from tuner.storage.base import MemoryStore
 from tuner.task import Task
 from tuner.tracking.spool import Artifact, Metrics, read_lines
 from tuner.tracking.spool_observer import RunStatus, SpoolObserver
+from tuner.tracking.tracker import open_command
 from tuner.utilisation import BUILDER, BUSY, RUNNER, SPACE, STARTING, WAITING, Idle
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -516,6 +519,28 @@ def test_the_demo_takes_as_long_as_it_says() -> None:
     assert "\nDEMO_BUDGET ?= 10m\n" in makefile
     assert "--time-budget $(DEMO_BUDGET)" in makefile
     assert "tunes squeezenet for at most 10 minutes" in (ROOT / "README.md").read_text()
+
+
+def shown_output(beginning: str) -> str:
+    """The block of output in the README that begins so."""
+    (found,) = [b.text for b in blocks("text") if b.text.lstrip().startswith(beginning)]
+    return found
+
+
+def test_the_demo_ends_as_the_readme_shows(capsys: pytest.CaptureFixture[str]) -> None:
+    result = json.loads((ROOT / "benchmarks" / "results" / "demo.json").read_text())
+    samples = dict.fromkeys(("untuned", "tuned", "onnxruntime"), "...")
+    bench_report({**result, "samples": samples})
+    printed = capsys.readouterr().out
+    record = f"The record of the search: {open_command(Path('runs/demo'))}\n"
+    assert shown_output("latency") == printed + record
+
+
+def test_a_run_ends_as_the_readme_shows(capsys: pytest.CaptureFixture[str]) -> None:
+    run = Path("runs/mine")
+    tune_summary(TuneResult(run, a_snapshot(), "time", (), open_command(run)))
+    printed = capsys.readouterr().out.lstrip().replace("2.00x", "...x")
+    assert shown_output("The time budget") == printed
 
 
 def test_metrics_of_a_fleet() -> None:

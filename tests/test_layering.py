@@ -267,6 +267,19 @@ def test_each_folder_is_a_room_that_is_named_here(package: str) -> None:
     assert folders == _floors(package).keys() - nouns
 
 
+@pytest.mark.parametrize("package", ["tuner", "spaces", "cluster"])
+def test_the_map_has_the_rooms_in_the_order_of_their_floors(package: str) -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    shown: dict[str, int] = {}
+    floor = 0
+    for number, name in re.findall(rf"^\| (\d*) ?\| `{package}/(\w+)[/.]", text, re.MULTILINE):
+        floor = int(number or floor)
+        shown[name] = floor
+    first = 0 if package == "tuner" else 1  # the nouns are a floor, and no folder
+    floors = {name: at + first for name, at in _floors(package).items() if name != "nouns"}
+    assert [*shown.items()] == [*floors.items()]
+
+
 def test_folders_are_neither_full_nor_nearly_empty() -> None:
     sizes = {
         folder.relative_to(ROOT).as_posix(): len([*folder.glob("[!_]*.py")])

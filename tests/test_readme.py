@@ -28,7 +28,7 @@ from onnx import TensorProto, helper, numpy_helper
 pytestmark = [pytest.mark.tvm, pytest.mark.ray, pytest.mark.long, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).resolve().parents[1]
-README = (ROOT / "README.md").read_text()
+README, REFERENCE = ((ROOT / d).read_text() for d in ("README.md", "docs/reference.md"))
 OURS = ("tuner", "spaces", "actors", "cluster")
 FEW_TRIALS = "--trials=24"
 """Given after what is shown, and so in place of it."""
@@ -36,9 +36,9 @@ FEW_TRIALS = "--trials=24"
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def shown(language: str) -> list[str]:
-    """The README's blocks of a language, in order."""
-    return [text for name, text in _FENCE.findall(README) if name == language]
+def shown(language: str, doc: str = README) -> list[str]:
+    """A document's blocks of a language, in order."""
+    return [text for name, text in _FENCE.findall(doc) if name == language]
 
 
 def commands(word: str) -> Iterator[list[str]]:
@@ -50,9 +50,9 @@ def commands(word: str) -> Iterator[list[str]]:
                 yield words[1:]
 
 
-def program(with_: str) -> str:
-    """The one program of the README with these words in it."""
-    (found,) = [block for block in shown("python") if with_ in block]
+def program(with_: str, doc: str = README) -> str:
+    """The one program of a document with these words in it."""
+    (found,) = [block for block in shown("python", doc) if with_ in block]
     return found
 
 
@@ -95,7 +95,7 @@ def an_image_network() -> onnx.ModelProto:
 
 
 def a_sequence_network() -> onnx.ModelProto:
-    """A dense layer over a sequence of open length."""
+    """A dense layer over a sequence of symbolic length."""
     values = np.random.default_rng(0).standard_normal((32, 48), dtype=np.float32)
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["m"]),
@@ -163,9 +163,9 @@ def test_the_examples_are_tuned_as_shown(folder: Path) -> None:
         tuner(folder, *words, FEW_TRIALS, f"--run=runs/example-{number}")
 
 
-def test_open_dimensions_are_tuned_as_shown(folder: Path) -> None:
+def test_symbolic_dimensions_are_tuned_as_shown(folder: Path) -> None:
     (words,) = [w for w in commands("tuner") if "model.onnx" in w and "--dim" in w]
-    other = folder / "open"
+    other = folder / "symbolic"
     other.mkdir()
     onnx.save(a_sequence_network(), str(other / "model.onnx"))
     (other / "lengths.json").write_text(json.dumps({"5": 0.2, "24": 1, "128": 0.1}))
@@ -194,7 +194,7 @@ output = machine["main"](tvm.runtime.tensor(np.ones((1, 3, 224, 224), "float32")
 assert np.isfinite(output.numpy()).all()
 assert tvm.get_global_func("runtime.NumThreads")() == int(target.attrs["num-cores"])
 """
-    run_program(tuned, program("MetaScheduleApplyDatabase") + values)
+    run_program(tuned, program("MetaScheduleApplyDatabase", REFERENCE) + values)
 
 
 def test_mlflow_opens_with_the_command_that_is_shown(tuned: Path) -> None:

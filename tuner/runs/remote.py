@@ -1,11 +1,12 @@
 """A run that lives away from this machine's disk: what is where, and the working folder here.
 
     URL/
-      run.json              the manifest, as in a run folder model.json            names and
-      checksums of the files of the model's copy model/SHA256          those files
-      segments/00000001.seg the records and all else a store knows, see
-      `tuner.storage.segments.format` lease/00000001.json   who may add segments, see
-      `tuner.storage.segments.lease` damaged/              torn segments, moved out of the way
+      run.json              the manifest, as in a run folder
+      model.json            names and checksums of the files of the model's copy
+      model/SHA256          those files
+      segments/00000001.seg the records and all else a store knows: `tuner.storage.segments.format`
+      lease/00000001.json   who may add segments, see `tuner.storage.segments.lease`
+      damaged/              torn segments, moved out of the way
 
 Each machine has a working folder for it, which is a run folder (`tuner.runs.folder`) whose
 `records.sqlite` is an index of the segments. It may be deleted at any time while nobody uses it:
@@ -171,8 +172,8 @@ def target_of(run: Path | str) -> str | None:
     """The target of the run that is in a folder or at a URL; None where there is none.
 
     Raises:
-        UsageError, TunerError: the URL can name no run, trouble with the object store, or it is
-        damaged.
+        UsageError, TunerError: the URL can name no run, the object store is in trouble or
+            damaged.
     """
     if isinstance(run, Path):
         folder = RunFolder(run)
@@ -255,8 +256,7 @@ def run_uuid(remote: RemoteRun, manifest: Manifest) -> str:
 
 
 def _settle(remote: RemoteRun, objects: ObjectStore) -> Manifest:
-    """Make the working folder one of the run that is in the object store now; gives its
-    manifest."""
+    """Make the working folder one of the run that is in the object store; gives its manifest."""
     if objects.read([_LOCAL_STORE]):
         raise TunerError(
             f"{remote.url} is a run folder of a local disk: name it by its path, or use another URL"

@@ -38,7 +38,7 @@ from tuner.task import Task
 
 pytestmark = pytest.mark.tvm
 
-ROOT = Path(__file__).resolve().parents[3]
+REFERENCE = Path(__file__).resolve().parents[3] / "docs" / "reference.md"
 _PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 NET = """
@@ -131,15 +131,15 @@ def same_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(variable, "1")
 
 
-def recipe(doc: str, run: Run, tmp_path: Path) -> Any:
-    """What somebody has who copied the code out of a document."""
-    (code,) = [c for c in _PYTHON.findall((ROOT / doc).read_text()) if "ApplyDatabase" in c]
+def recipe(run: Run, tmp_path: Path) -> Any:
+    """What somebody has who copied the code out of the reference."""
+    (code,) = [c for c in _PYTHON.findall(REFERENCE.read_text()) if "ApplyDatabase" in c]
     export.export_database(run.folder, tmp_path / "db")
     for shown, real in (("runs/mine", run.folder), ("OUT_DIR", tmp_path / "db")):
         assert f'"{shown}"' in code
         code = code.replace(f'"{shown}"', json.dumps(str(real)))
     known: dict[str, Any] = {}
-    exec(compile(code, doc, "exec"), known)
+    exec(compile(code, str(REFERENCE), "exec"), known)
     return known["library"]
 
 
@@ -176,13 +176,12 @@ def computed_by(functions: dict[str, str], entry: str) -> set[str]:
     return {_NUMBERS.sub("", functions[name]) for name in own}
 
 
-@pytest.mark.parametrize("doc", ["README.md", "docs/reference.md"])
 def test_who_applies_a_database_as_shown_gets_the_code_of_an_exported_library(
-    doc: str, run: Run, tmp_path: Path
+    run: Run, tmp_path: Path
 ) -> None:
     exported = code(exported_library(run))
     assert {"gelu_compute_", "softmax_compute_", "matmul_prepacked_compute_"} <= set(exported)
-    assert code(recipe(doc, run, tmp_path)) == exported
+    assert code(recipe(run, tmp_path)) == exported
 
 
 def test_an_exported_library_has_the_code_that_builders_make(run: Run) -> None:
@@ -212,7 +211,7 @@ def test_a_program_that_promises_nothing_of_its_tensors_is_delivered_as_it_was_m
     )
     run = finished(tmp_path / "run", model)
     check_builder(run)
-    assert code(recipe("README.md", run, tmp_path)) == code(exported_library(run))
+    assert code(recipe(run, tmp_path)) == code(exported_library(run))
 
 
 def test_what_results_are_judged_by_goes_through_none_of_the_passes(
