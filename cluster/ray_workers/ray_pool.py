@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Any, Generic, TypeVar
 
 import ray
@@ -57,6 +58,45 @@ class Done(Generic[Job]):
     about: Any = None
     missing: bool = False
     unprepared: bool = False
+
+
+@dataclass(slots=True)
+class _Worker:
+    """An actor.
+
+    Attributes:
+        started_s: when it was asked for.
+        ready: whether it has started; `about` is what it said of itself then.
+        worked: whether it ever had a lease.
+    """
+
+    actor: Any
+    started_s: float
+    ready: bool = False
+    about: Any = None
+    worked: bool = False
+
+    @property
+    def node(self) -> str:
+        """The machine that it is on; empty where that is not known."""
+        return str(getattr(self.about, "node", ""))
+
+
+class _Asked(Enum):
+    """What a worker was asked for."""
+
+    READY = "to start"
+    LEASE = "to do a job, or to prepare for one"
+    BEAT = "for a sign of life"
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """Something that a worker was asked for and has not answered yet; `lease` is a lease's."""
+
+    worker: str
+    asked: _Asked
+    lease: int = 0
 
 
 class RayPool(Generic[Job]):
@@ -111,15 +151,10 @@ class RayPool(Generic[Job]):
         self._suspect = suspect
         self._utilisation = utilisation or Utilisation(clock)
         self._clock = clock
-        self._actors: dict[str, Any] = {}
-        self._about: dict[str, Any] = {}
-        self._starting: dict[Any, str] = {}
-        self._started_s: dict[str, float] = {}
-        self._answers: dict[Any, tuple[int, str]] = {}
-        self._beats: dict[Any, str] = {}
+        self._workers: dict[str, _Worker] = {}
+        self._calls: dict[Any, _Call] = {}  # by the references to their answers
         self._coming: dict[Any, float] = {}
         self._beaten_s = float("-inf")
-        self._worked: set[str] = set()
         self._done: list[Done[Job]] = []
 
     @property
@@ -136,8 +171,9 @@ class RayPool(Generic[Job]):
         """
         places = {node: place for place, node in enumerate(machines)}
         ranked = {
-            name: places.get(getattr(about, "node", ""), len(places))
-            for name, about in self._about.items()
+            name: places.get(worker.node, len(places))
+            for name, worker in self._workers.items()
+            if worker.ready
         }
         self._carry_out(self._pool.resize(wanted, self._clock(), ranks=ranked))
 
@@ -149,12 +185,11 @@ class RayPool(Generic[Job]):
         """Take in which machines there are: workers on those that are gone are lost, those on
         machines that will leave get no more jobs."""
         staying = {node.id: node.leaves_in_s for node in nodes}
-        for name, about in list(self._about.items()):
-            node = getattr(about, "node", "")
-            leaves_in_s = staying.get(node, 0.0)
-            if not node or leaves_in_s is None:
+        for name, worker in list(self._workers.items()):
+            leaves_in_s = staying.get(worker.node, 0.0)
+            if not worker.node or leaves_in_s is None:
                 continue
-            if node not in staying:
+            if worker.node not in staying:
                 self._lose(name, "its machine is gone")
             elif leaves_in_s <= _REQUEUE_BEFORE_S:
                 self._lose(name, "its machine leaves")
@@ -164,12 +199,16 @@ class RayPool(Generic[Job]):
     def pending(self) -> list[Any]:
         """References that something is expected on, for a wait over several pools. What has been
         answered and is on its way is not among them: nobody knows when it comes."""
-        return [ref for ref in (*self._starting, *self._answers) if ref not in self._coming]
+        return [
+            ref
+            for ref, call in self._calls.items()
+            if call.asked is not _Asked.BEAT and ref not in self._coming
+        ]
 
     def tell_all(self, send: Callable[[Any], object]) -> None:
         """Send every actor that has started something without waiting for an answer."""
-        for actor in self._actors.values():
-            send(actor)
+        for worker in self._workers.values():
+            send(worker.actor)
 
     def step(self) -> list[Done[Job]]:
         """Take in what has happened; never waits."""
@@ -177,7 +216,7 @@ class RayPool(Generic[Job]):
         arrived = self._arrived()
         for ref in (ref for ref, (value, lost) in arrived if lost and value is None):
             # All of them before any is replaced, which asks who can be reached.
-            self._suspect(getattr(self._about.get(self._whose(ref)), "node", ""))
+            self._suspect_node_of(self._calls[ref].worker)
         for ref, (value, lost) in arrived:
             self._take(ref, value, lost)
         self._carry_out(self._pool.tick(self._clock()))
@@ -187,9 +226,9 @@ class RayPool(Generic[Job]):
     def _arrived(self) -> list[tuple[Any, tuple[Any, str]]]:
         """References with their outcomes. What is not on this machine yet is on its way from now
         on, all of it at once, and for so long; nothing waits for it here."""
-        refs = [*self._starting, *self._answers, *self._beats]
-        if not refs:
+        if not self._calls:
             return []
+        refs = list(self._calls)
         ready, _ = ray.wait(refs, num_returns=len(refs), timeout=0, fetch_local=False)
         if not ready:
             return []
@@ -202,27 +241,20 @@ class RayPool(Generic[Job]):
         arrived = [(ref, _outcome(ref, until_s - self._clock())) for ref in here]
         return [*arrived, *((ref, (None, why)) for ref in late)]
 
-    def _whose(self, ref: Any) -> str:
-        """Name of the worker that a reference is of; empty if it is of none any more."""
-        held = self._answers.get(ref)
-        return held[1] if held else self._starting.get(ref) or self._beats.get(ref, "")
-
     def close(self) -> None:
         """Stop all workers; what they hold is dropped.
 
         Those that do not answer leave their files to who starts next on their machine.
         """
         if self._leave is not None:
-            ready = [self._actors[name] for name in self._about if name in self._actors]
+            ready = [worker.actor for worker in self._workers.values() if worker.ready]
             if leaving := [self._leave(actor) for actor in ready]:
                 ray.wait(leaving, num_returns=len(leaving), timeout=_LEAVE_S, fetch_local=False)
-        for name, actor in self._actors.items():
+        for name, worker in self._workers.items():
             self._utilisation.gone(self._pool.kind, name)
-            self._stop(actor)
-        self._actors.clear()
-        self._starting.clear()
-        self._answers.clear()
-        self._beats.clear()
+            self._stop(worker.actor)
+        self._workers.clear()
+        self._calls.clear()
         self._coming.clear()
 
     def _listen(self) -> None:
@@ -231,57 +263,62 @@ class RayPool(Generic[Job]):
         if self._beat is None or now_s - self._beaten_s < BEAT_S / 2:
             return
         self._beaten_s = now_s
-        owing = set(self._beats.values())
+        owing = {call.worker for call in self._calls.values() if call.asked is _Asked.BEAT}
         for name in self._pool.silent(now_s - BEAT_S):
             if name not in owing:
-                self._beats[self._beat(self._actors[name])] = name
+                beat = self._beat(self._workers[name].actor)
+                self._calls[beat] = _Call(name, _Asked.BEAT)
 
     def _take(self, ref: Any, value: Any, lost: str) -> None:
-        if ref in self._starting:
-            name = self._starting.pop(ref)
-            if lost:
-                self._lose(name, lost)
-            elif why := self._refuses(value):
-                _log.info("%s is not used: %s", name, why)
-                self._forget(name)
-                self._carry_out(self._pool.on_unfit(name, self._clock()))
-            else:
-                self._about[name] = value
-                waited_s = self._clock() - self._started_s.pop(name, self._clock())
-                _log.info("%s ready after %.1f s", name, waited_s)
-                self._utilisation.ready(self._pool.kind, name)
-                self._carry_out(self._pool.on_ready(name, self._clock()))
-            return
-        if ref in self._beats:
-            name = self._beats.pop(ref)
-            if lost:
-                self._lose(name, lost)
-            else:
-                self._pool.on_heard(name, self._clock(), value)
-            return
-        if ref not in self._answers:
-            return  # its lease ended while this round of answers was taken in
-        lease, name = self._answers.pop(ref)
+        call = self._calls.pop(ref, None)
+        if call is None:
+            return  # its worker was lost while this round of answers was taken in
         missing = isinstance(value, ObjectLostError)
-        if lost and not missing:
-            self._lose(name, lost)
+        if lost and not (missing and call.asked is _Asked.LEASE):
+            self._lose(call.worker, lost)
+        elif call.asked is _Asked.READY:
+            self._take_start(call.worker, value)
+        elif call.asked is _Asked.BEAT:
+            self._pool.on_heard(call.worker, self._clock(), value)
+        else:
+            self._take_answer(call, value, lost, missing=missing)
+
+    def _take_start(self, name: str, about: Any) -> None:
+        """A worker started, and says what it is."""
+        if why := self._refuses(about):
+            _log.info("%s is not used: %s", name, why)
+            self._forget(name)
+            self._carry_out(self._pool.on_unfit(name, self._clock()))
             return
-        self._utilisation.answered(self._pool.kind, name, 0.0 if missing else self._worked_s(value))
+        worker = self._workers[name]
+        worker.ready, worker.about = True, about
+        _log.info("%s ready after %.1f s", name, self._clock() - worker.started_s)
+        self._utilisation.ready(self._pool.kind, name)
+        self._carry_out(self._pool.on_ready(name, self._clock()))
+
+    def _take_answer(self, call: _Call, value: Any, lost: str, *, missing: bool) -> None:
+        """A lease was answered; `missing`: what its job was to be given is gone."""
+        name, worked_s = call.worker, 0.0 if missing else self._worked_s(value)
+        self._utilisation.answered(self._pool.kind, name, worked_s)
         if not missing and (why := self._unprepared(value)):
             _log.info("%s: %s", name, why)
-            self._carry_out(self._pool.on_unprepared(lease, why, self._clock()))
+            self._carry_out(self._pool.on_unprepared(call.lease, why, self._clock()))
             return
-        answered, commands = self._pool.on_answer(lease, self._clock())
+        answered, commands = self._pool.on_answer(call.lease, self._clock())
         if answered is not None:
-            about = self._about.get(name)
+            about = self._workers[name].about
             self._done.append(
                 Done(answered.job, answered.attempt, value, lost, name, about, missing)
             )
         self._carry_out(commands)
 
+    def _suspect_node_of(self, name: str) -> None:
+        worker = self._workers.get(name)
+        self._suspect("" if worker is None else worker.node)
+
     def _lose(self, name: str, reason: str) -> None:
         _log.warning("%s lost: %s", name, reason)
-        self._suspect(getattr(self._about.get(name), "node", ""))
+        self._suspect_node_of(name)
         self._forget(name)
         self._carry_out(self._pool.on_lost(name, reason, self._clock()))
 
@@ -289,14 +326,13 @@ class RayPool(Generic[Job]):
         for command in commands:
             if isinstance(command, StartWorker):
                 actor = self._start(command.worker)
-                self._actors[command.worker] = actor
+                self._workers[command.worker] = _Worker(actor, self._clock())
                 self._utilisation.started(self._pool.kind, command.worker)
-                self._started_s[command.worker] = self._clock()
-                self._starting[actor.ready.remote()] = command.worker
+                self._calls[actor.ready.remote()] = _Call(command.worker, _Asked.READY)
             elif isinstance(command, KillWorker):
                 if command.reason:
                     _log.warning("%s ended: %s", command.worker, command.reason)
-                    self._suspect(getattr(self._about.get(command.worker), "node", ""))
+                    self._suspect_node_of(command.worker)
                 self._forget(command.worker)
             elif isinstance(command, Assign | Prepare):
                 self._hand_over(command)
@@ -306,25 +342,22 @@ class RayPool(Generic[Job]):
 
     def _hand_over(self, command: Assign[Job] | Prepare[Job]) -> None:
         """Give a worker its lease."""
-        if command.worker not in self._worked:
-            self._worked.add(command.worker)
+        worker = self._workers[command.worker]
+        if not worker.worked:
+            worker.worked = True
             _log.info("%s first lease", command.worker)
         call = self._call if isinstance(command, Assign) else self._prepare
         assert call is not None, "a pool with needs has a call that meets them"
-        ref = call(self._actors[command.worker], command.job)
-        self._answers[ref] = (command.lease, command.worker)
+        ref = call(worker.actor, command.job)
+        self._calls[ref] = _Call(command.worker, _Asked.LEASE, command.lease)
         self._utilisation.given(self._pool.kind, command.worker)
 
     def _forget(self, name: str) -> None:
-        actor = self._actors.pop(name, None)
-        self._about.pop(name, None)
-        self._worked.discard(name)
-        self._starting = {r: n for r, n in self._starting.items() if n != name}
-        self._answers = {r: held for r, held in self._answers.items() if held[1] != name}
-        self._beats = {r: n for r, n in self._beats.items() if n != name}
+        worker = self._workers.pop(name, None)
+        self._calls = {ref: call for ref, call in self._calls.items() if call.worker != name}
         self._utilisation.gone(self._pool.kind, name)
-        if actor is not None:
-            self._stop(actor)
+        if worker is not None:
+            self._stop(worker.actor)
 
 
 def _outcome(ref: Any, timeout_s: float) -> tuple[Any, str]:

@@ -148,7 +148,7 @@ def test_a_hanging_worker_is_killed_at_the_deadline_of_its_lease() -> None:
 def test_workers_leave_before_they_are_ended(tmp_path: Any) -> None:
     pool = make_pool(leave=lambda handle: handle.leave.remote(str(tmp_path)))
     pool.resize(2)
-    run(pool, lambda _: len(pool._about) == 2)
+    run(pool, lambda _: pool.state.ready == 2)
     pool.close()
     assert len(list(tmp_path.iterdir())) == 2
 
@@ -157,7 +157,7 @@ def test_one_that_does_not_leave_is_ended_all_the_same(monkeypatch: pytest.Monke
     monkeypatch.setattr("cluster.ray_workers.ray_pool._LEAVE_S", 0.1)
     pool = make_pool(leave=lambda handle: handle.work.remote("hang"))
     pool.resize(1)
-    run(pool, lambda _: bool(pool._about))
+    run(pool, lambda _: bool(pool.state.ready))
     pool.close()
 
 
