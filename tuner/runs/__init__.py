@@ -1,0 +1,1 @@
+"""Runs: their folders, their locks, and where they live."""
