@@ -118,7 +118,9 @@ class TestSharedCaches:
         monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
         return nfs_at(tmp_path / "home")
 
-    def test_hold_no_working_folder(self, begun: RemoteRun, tmp_path: Path, mounted: list[Mount]) -> None:
+    def test_hold_no_working_folder(
+        self, begun: RemoteRun, tmp_path: Path, mounted: list[Mount]
+    ) -> None:
         home = tmp_path / "home"
         remote = remote_run(begun.url, home, mounted)
         with closing(SqliteStore(fetch(remote) / "records.sqlite", read_only=True)) as store:
@@ -253,7 +255,9 @@ class TestLooking:
             store.append(other)
             store.flush()
             for objects in (there, begun):
-                with closing(SqliteStore(fetch(objects) / "records.sqlite", read_only=True)) as seen:
+                with closing(
+                    SqliteStore(fetch(objects) / "records.sqlite", read_only=True)
+                ) as seen:
                     assert list(seen.scan()) == [RECORD, other]
 
     def test_where_there_is_no_run_says_so_and_leaves_nothing(
@@ -285,7 +289,9 @@ class TestLooking:
             fetch(there, model=True)
 
     @pytest.mark.parametrize("text", ["", "{", '{"schema": 1}', '{"schema": 9}'])
-    def test_a_damaged_manifest_is_one_line(self, there: RemoteRun, shared: Path, text: str) -> None:
+    def test_a_damaged_manifest_is_one_line(
+        self, there: RemoteRun, shared: Path, text: str
+    ) -> None:
         shared.mkdir(parents=True)
         (shared / "run.json").write_text(text)
         with pytest.raises(TunerError, match=r"run1/run\.json ") as caught:
