@@ -29,8 +29,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tuner.files.atomic import NotExclusive, atomic_file
 from tuner.errors import TunerError
+from tuner.files.atomic import NotExclusive, atomic_file
 from tuner.options import MAX_KERNELS
 
 _MANIFEST = "run.json"

@@ -4,7 +4,7 @@
       run.json              the manifest, as in a run folder
       model.json            names and checksums of the files of the model's copy
       model/SHA256          those files
-      segments/00000001.seg the records and all else a store knows, see `tuner.storage.segments.format`
+      segments/00000001.seg the records and all else a store knows: `tuner.storage.segments.format`
       lease/00000001.json   who may add segments, see `tuner.storage.segments.lease`
       damaged/              torn segments, moved out of the way
 
@@ -27,17 +27,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import NAMESPACE_URL, uuid5
 
-from tuner.files.atomic import put_folder
 from tuner.errors import TunerError
+from tuner.files.atomic import put_folder
 from tuner.files.folder_lock import locked
 from tuner.files.machine import machine_name
-from tuner.runs.model_files import DamagedCopy, check_copy
 from tuner.files.mounts import Mount, file_system, is_shared
 from tuner.files.own_folder import own_folder, own_folder_path
-from tuner.storage.objects.base import ObjectStore
-from tuner.storage.objects.url import open_object_store
 from tuner.runs.folder import Manifest, RunFolder, manifest_from_json, refuse_other_run
 from tuner.runs.lock import RunLock
+from tuner.runs.model_files import DamagedCopy, check_copy
+from tuner.storage.objects.base import ObjectStore
+from tuner.storage.objects.url import open_object_store
 from tuner.storage.segments.index import catch_up
 from tuner.storage.segments.store import SegmentStore
 from tuner.storage.sqlite_store import SqliteStore
@@ -174,7 +174,8 @@ def target_of(run: Path | str) -> str | None:
     """The target of the run that is in a folder or at a URL; None where there is none.
 
     Raises:
-        UsageError, TunerError: the URL can name no run, trouble with the object store, or it is damaged.
+        UsageError, TunerError: the URL can name no run, the object store is in trouble or
+            damaged.
     """
     if isinstance(run, Path):
         folder = RunFolder(run)
@@ -258,7 +259,7 @@ def run_uuid(remote: RemoteRun, manifest: Manifest) -> str:
 
 
 def _settle(remote: RemoteRun, objects: ObjectStore) -> Manifest:
-    """Make the working folder one of the run that is in the object store now; gives its manifest."""
+    """Make the working folder one of the run that is in the object store; gives its manifest."""
     if objects.read([_LOCAL_STORE]):
         raise TunerError(
             f"{remote.url} is a run folder of a local disk: name it by its path, or use another URL"

@@ -18,10 +18,10 @@ from tuner.candidate import Candidate, CandidateKind
 from tuner.errors import TunerError, UsageError
 from tuner.files.machine import machine_name
 from tuner.files.mounts import Mount
-from tuner.runs.model_files import checksums
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.runs.folder import Manifest, open_run, read_run
 from tuner.runs.lock import RunLock
+from tuner.runs.model_files import checksums
 from tuner.runs.remote import RemoteRun, begin, fetch, local, put_model, remote_run, run_uuid
 from tuner.storage.segments.store import SegmentStore
 from tuner.storage.sqlite_store import SqliteStore
