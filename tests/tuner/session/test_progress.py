@@ -12,7 +12,7 @@ from tuner.candidate import Candidate, CandidateKind
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.session.progress import Snapshot, TaskProgress, fold, gain, rows, side_by_side
 from tuner.shapes import MEASURED_SHAPES, measured_shapes
-from tuner.storage.base import MemoryStore
+from tuner.storage.memory import MemoryStore
 from tuner.task import Instance, Task
 
 
