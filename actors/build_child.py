@@ -6,6 +6,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 from tuner.candidate import Candidate
+from tuner.errors import named_line
 from tuner.record import Status
 from tuner.task import Task
 
@@ -59,15 +60,14 @@ class BuildChild:
         try:
             schedule = realize(task, candidate)
         except Exception as error:  # TVM raises whatever its C++ side threw
-            return BuildAnswer(status=Status.INVALID, error=one_line(error))
+            return BuildAnswer(status=Status.INVALID, error=_complaint(error))
         try:
             return BuildAnswer(build_artifact(schedule.mod, task.target))
         except Exception as error:  # TVM raises whatever its C++ side threw
-            return BuildAnswer(status=Status.BUILD_FAILED, error=one_line(error))
+            return BuildAnswer(status=Status.BUILD_FAILED, error=_complaint(error))
 
 
-def one_line(error: Exception) -> str:
-    """An exception in one line: its class, and the last line of a compiler's complaint."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    telling = [line for line in lines if "rror" in line] or lines
-    return f"{type(error).__name__}: {telling[0][:300]}" if telling else type(error).__name__
+def _complaint(error: Exception) -> str:
+    """An exception in one line: its class, and the line of a compiler that tells of an error."""
+    said = next((line.strip() for line in str(error).splitlines() if "rror" in line), "")
+    return f"{type(error).__name__}: {said[:300]}" if said else named_line(error)

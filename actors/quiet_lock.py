@@ -147,7 +147,11 @@ class Quiet:
     @contextlib.contextmanager
     def _locked(self, deadline_s: float) -> Iterator[bool]:
         """The lock, or False if it is not free in time. A descriptor of its own excludes
-        other threads as well."""
+        other threads as well.
+
+        Not with filelock: the lock is taken ten times a second by all who `watch`, and may be
+        nothing but the kernel's, which frees it even where its holder is killed while stopped.
+        """
         until = time.monotonic() + deadline_s
         fd = _opened(self._directory / "lock", os.O_RDWR | os.O_CREAT)
         try:

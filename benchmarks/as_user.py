@@ -229,7 +229,7 @@ def winners_of(run: Path, instance: Instance) -> list[Winner]:
         TunerError: one of the tasks has none.
     """
     from cluster.driver.kernel_sets import kernel_set
-    from tuner.report.report import choose_best
+    from tuner.report.winners import choose_best
     from tuner.storage.sqlite_store import SqliteStore
 
     folder, manifest = read_run(run)

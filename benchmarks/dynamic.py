@@ -42,7 +42,7 @@ from spaces.targets.threads import thread_variables
 from tuner.errors import TunerError
 from tuner.kernel_set import KernelSet
 from tuner.process.child import Child, Returned
-from tuner.report.report import choose_best
+from tuner.report.winners import choose_best
 from tuner.runs.folder import RunFolder
 from tuner.shapes import joint, measured_shapes, sampled
 from tuner.storage.sqlite_store import SqliteStore

@@ -28,7 +28,8 @@ from cluster.console import parse
 from cluster.driver.export import export_library
 from spaces.targets.threads import thread_variables
 from tuner.errors import TunerError
-from tuner.process.child import Child, Returned
+from tuner.process.ask_once import ask_once
+from tuner.process.child import Outcome, Returned
 
 _OTHERS = (1, 2, 7, 31, 97, 127, 131, 200)
 _READY_S = 120.0
@@ -146,14 +147,19 @@ def _errors(together: OurRun, folder: Path, cores: int) -> dict[str, float] | st
     return outcome.value if isinstance(outcome, Returned) else str(outcome)
 
 
-def _in_child(folder: Path, cores: int, call: str, *arguments: Any) -> Any:
+def _in_child(folder: Path, cores: int, call: str, *arguments: Any) -> Outcome:
     env = {**thread_variables(cores), "OMP_NUM_THREADS": str(cores)}
     log = folder / "race.log"
-    with Child("benchmarks.dynamic_encoder:Racer", (cores,), env=env, log=log) as child:
-        outcome = child.ready(_READY_S)
-        if isinstance(outcome, Returned):
-            outcome = child.call(call, *arguments, deadline_s=_RACE_LIMIT_S)
-    return outcome
+    return ask_once(
+        "benchmarks.dynamic_encoder:Racer",
+        (cores,),
+        call,
+        *arguments,
+        ready_s=_READY_S,
+        deadline_s=_RACE_LIMIT_S,
+        env=env,
+        log=log,
+    )
 
 
 class Racer:

@@ -16,7 +16,8 @@ from benchmarks.process_tree import Seen, Watched, watch
 from benchmarks.race import Contestant, Ours, Race, run_race
 from benchmarks.suites import Workload
 from tuner.record import Record, Status
-from tuner.report.report import BestReport, best_report, choose_best
+from tuner.report.report import BestReport, best_report
+from tuner.report.winners import choose_best
 from tuner.runs.folder import RunFolder
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from spaces.targets.threads import thread_variables
 from tuner.candidate import Candidate
-from tuner.process.child import Child, Returned
+from tuner.process.ask_once import ask_once
+from tuner.process.child import Returned
 from tuner.task import Task
 
 if TYPE_CHECKING:
@@ -270,11 +271,17 @@ def run_race(
     """
     others = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
     env = {**thread_variables(cores), **dict.fromkeys(others, str(cores))}
-    with Child("benchmarks.race:Racer", env=env, log=log) as child:
-        outcome = child.ready(_READY_S)
-        if isinstance(outcome, Returned):
-            arguments = (task, tuple(contestants), rounds, cache)
-            outcome = child.call("race", *arguments, deadline_s=limit_s)
+    arguments = (task, tuple(contestants), rounds, cache)
+    outcome = ask_once(
+        "benchmarks.race:Racer",
+        (),
+        "race",
+        *arguments,
+        ready_s=_READY_S,
+        deadline_s=limit_s,
+        env=env,
+        log=log,
+    )
     if not isinstance(outcome, Returned):
         return Race(str(outcome), {}, {})
     samples_s, failed = outcome.value

@@ -48,7 +48,7 @@ from tuner.replay.replay import Recorded, ReplayMeasurer, ReplaySpacePool, Virtu
 from tuner.search.registry import no_seeds, search_maker
 from tuner.search.transfer import Entry, Known, Seeds, signature
 from tuner.session.session import Limits, Machines, Session
-from tuner.storage.base import MemoryStore
+from tuner.storage.memory import MemoryStore
 from tuner.task import Task
 
 ROOT = Path(__file__).parents[1]

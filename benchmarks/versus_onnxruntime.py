@@ -29,7 +29,8 @@ from benchmarks.command import common_flags, cores_of, finished, run_main, say, 
 from benchmarks.figures import quotient
 from cluster.console import parse
 from tuner.errors import TunerError, UsageError
-from tuner.process.child import Child, Returned
+from tuner.process.ask_once import ask_once
+from tuner.process.child import Returned
 from tuner.report.report import BestOfTask
 from tuner.runs.folder import RunFolder
 
@@ -98,10 +99,16 @@ def _tuned(options: argparse.Namespace, run: Path, target: str, budget_s: float)
 
 
 def _compared(run: Path, rounds: int, *, log: Path) -> dict[str, Any]:
-    with Child("benchmarks.versus_onnxruntime:Bencher", log=log) as child:
-        outcome = child.ready(_READY_S)
-        if isinstance(outcome, Returned):
-            outcome = child.call("bench", run, rounds, deadline_s=_BENCH_LIMIT_S)
+    outcome = ask_once(
+        "benchmarks.versus_onnxruntime:Bencher",
+        (),
+        "bench",
+        run,
+        rounds,
+        ready_s=_READY_S,
+        deadline_s=_BENCH_LIMIT_S,
+        log=log,
+    )
     if not isinstance(outcome, Returned):
         return {"failure": str(outcome), "ratio": None}
     report: dict[str, Any] = outcome.value

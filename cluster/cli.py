@@ -28,7 +28,7 @@ from cluster.commands.train import models, train
 from cluster.commands.tune import tune
 from cluster.console.flags import Border, debug_flag
 from tuner import __version__
-from tuner.errors import TunerError
+from tuner.errors import TunerError, named_line
 
 _MOST_LINES = 3
 
@@ -85,9 +85,8 @@ def _refuse(error: Exception) -> int:
     if isinstance(error, OSError):
         _say(f"tuner: {error}; mend that and try again")
     else:
-        what = f"{type(error).__name__}: {error}".strip().splitlines()[0]
         _say(
-            f"tuner: unexpected {what}",
+            f"tuner: unexpected {named_line(error)}",
             "This is a defect of tuner; what was measured is kept. --debug shows where it is.",
         )
     return 1

@@ -36,7 +36,7 @@ from tuner.report.report import status_report
 from tuner.runs.folder import RunFolder
 from tuner.search.dynamic.small_shape_fallback import SLOWER
 from tuner.session.progress import Snapshot, TaskRow
-from tuner.storage.base import MemoryStore
+from tuner.storage.memory import MemoryStore
 from tuner.task import Task
 from tuner.tracking.spool import Artifact, Metrics, read_lines
 from tuner.tracking.spool_observer import RunStatus, SpoolObserver

@@ -14,3 +14,13 @@ Rows = npt.NDArray[np.intp]
 """Numbers of rows of another array."""
 Features = Floats32
 """Vectors for a cost model, a row for each candidate."""
+
+
+def vector_bytes(vector: Features) -> bytes:
+    """A feature vector as stores keep it: little-endian float32, four bytes for each number."""
+    return vector.astype("<f4").tobytes()
+
+
+def vector_of(data: bytes) -> Features:
+    """The vector that `vector_bytes` wrote. Raises ValueError where bytes are missing."""
+    return np.frombuffer(data, dtype="<f4").astype(np.float32)

@@ -25,3 +25,9 @@ def first_line(error: BaseException) -> str:
     """The first line of an error that says something, at most 200 characters."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return (lines[0] if lines else type(error).__name__)[:200]
+
+
+def named_line(error: BaseException) -> str:
+    """The class of an error and its first line that says something, if there is one."""
+    name = type(error).__name__
+    return f"{name}: {first_line(error)}" if str(error).strip() else name

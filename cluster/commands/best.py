@@ -53,7 +53,8 @@ def best_with_traces(
         TunerError: there is no such task.
     """
     from cluster.driver.kernel_sets import described, kernel_set
-    from tuner.report.report import best_report, choose_best
+    from tuner.report.report import best_report
+    from tuner.report.winners import choose_best
 
     known = {t.name: t for t in store.tasks()}
     sets = {

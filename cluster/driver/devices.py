@@ -15,7 +15,7 @@ from typing import Any
 from cluster.driver.device_wait import Wait, is_cuda, machines_for
 from cluster.scaling.scaling_policy import Node
 from cluster.search.naming import device_name
-from tuner.errors import TunerError
+from tuner.errors import TunerError, first_line
 
 _log = logging.getLogger(__name__)
 
@@ -130,7 +130,7 @@ def _ask(target: str, machines: Sequence[Node], stop: threading.Event) -> list[_
         try:
             answers.append(ray.get(ref, timeout=_ASK_S))
         except RayError as error:
-            trouble = (str(error).strip().splitlines() or ["unknown"])[0][:200]
+            trouble = first_line(error)
     if len(answers) < len(refs):
         _log.warning(
             "%d of %d machines did not say what they are", len(refs) - len(answers), len(refs)

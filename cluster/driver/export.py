@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cluster.driver.kernel_sets import kernel_set
 from tuner.errors import TunerError
-from tuner.report.report import choose_best
+from tuner.report.winners import choose_best
 from tuner.runs.folder import RunFolder, read_run
 from tuner.shapes import Dims, joint, sampled
 from tuner.storage.sqlite_store import SqliteStore

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from cluster.ray_workers.lean_head import lean_head
 from cluster.ray_workers.loopback import LOOPBACK, is_loopback, on_loopback, refuse_elsewhere
-from tuner.errors import TunerError
+from tuner.errors import TunerError, first_line
 
 if TYPE_CHECKING:
     import psutil
@@ -82,11 +82,10 @@ def _connect(address: str, embedded: bool, measure_slots: int) -> None:
             ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, ValueError, RuntimeError, OSError, TimeoutError) as error:
         where = "an embedded Ray cluster does not start" if embedded else f"no Ray at {address}"
-        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
         nobody = isinstance(error, ConnectionRefusedError | TimeoutError | socket.gaierror)
         tokens = not (embedded or nobody or "RAY_AUTH_MODE" in os.environ)
         hint = _TOKEN_HINT if tokens else ""
-        raise TunerError(f"{where}: {first[:200]}{hint}") from error
+        raise TunerError(f"{where}: {first_line(error)}{hint}") from error
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cluster.search.naming import NAMESPACE, search_of, searches
-from tuner.errors import TunerError
+from tuner.errors import TunerError, first_line
 from tuner.session.progress import Snapshot
 
 if TYPE_CHECKING:
@@ -169,9 +169,9 @@ def _state(actor: Any) -> SearchState:
                 state: SearchState = ray.get(actor.state.remote(), timeout=_ANSWER_S)
                 return state
         except RayError as error:
-            first = (str(error).strip().splitlines() or ["unknown"])[0]
             raise TunerError(
-                f"the search process is gone ({first[:120]}); run the same command again to go on"
+                f"the search process is gone ({first_line(error)[:120]}); "
+                "run the same command again to go on"
             ) from error
         if time.monotonic() > until_s:
             raise TunerError(

@@ -15,7 +15,7 @@ from spaces.ir.guard import note
 from spaces.ir.schedules import InvalidCandidate
 from tuner.candidate import Candidate, Draft
 from tuner.cost_models.base import CostModel
-from tuner.errors import first_line
+from tuner.errors import named_line
 from tuner.measure import Evaluated
 from tuner.task import Task
 
@@ -79,7 +79,7 @@ class Evaluator:
             return Evaluated(draft, error=str(error)), None
         except Exception as error:  # whatever TVM's C++ side throws on an odd schedule
             note(error, f"a draft for {draft.task_key}")
-            return Evaluated(draft, error=f"{type(error).__name__}: {first_line(error)}"), None
+            return Evaluated(draft, error=named_line(error)), None
         answer = Evaluated(
             draft,
             point.candidate,

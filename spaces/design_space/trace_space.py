@@ -9,6 +9,7 @@ from typing import Any
 
 from spaces.design_space.realize import postprocess, task_rules
 from spaces.features.vectors import Vector
+from spaces.ir import tvm_compat
 from spaces.ir.schedules import InvalidCandidate, canonical_payload, new_schedule, task_module
 from tuner.candidate import Candidate, CandidateKind, Draft
 from tuner.errors import first_line
@@ -112,7 +113,5 @@ class TraceSpace:
 
 
 def code_hash(module: Any) -> str:
-    """Structural hash of a module, as hexadecimal text; equal in every process."""
-    from tvm_ffi import structural_hash
-
-    return f"{structural_hash(module) & (2**64 - 1):016x}"
+    """What tells a candidate's program from others; equal in every process."""
+    return tvm_compat.structural_hash_hex(module)

@@ -16,7 +16,7 @@ from spaces.frontends.inputs import InputSpec, Shape
 from spaces.frontends.relax_inputs import close_shapes
 from spaces.frontends.shape_var import DynamicProgram, ShapeVar
 from spaces.ir import tvm_compat
-from tuner.errors import TunerError, first_line
+from tuner.errors import TunerError, named_line
 from tuner.shapes import NO_DOMAIN, Domain
 
 Args = Sequence[tuple[str, "str | int | float | ShapeVar"]]
@@ -101,7 +101,7 @@ def _loaded_file(path: Path) -> Any:
             spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:  # user code may raise anything
         del sys.modules[name]
-        raise TunerError(f"{path} does not load: {_described(error)}") from error
+        raise TunerError(f"{path} does not load: {named_line(error)}") from error
     return module
 
 
@@ -110,7 +110,7 @@ def _imported(name: str) -> Any:
         with _importable(Path.cwd()):
             return importlib.import_module(name)
     except (Exception, SystemExit) as error:  # user code may raise anything
-        raise TunerError(f"{name} cannot be imported: {_described(error)}") from error
+        raise TunerError(f"{name} cannot be imported: {named_line(error)}") from error
 
 
 @contextlib.contextmanager
@@ -133,7 +133,7 @@ def _value(found: Any, source: str, args: Args, on_found: Callable[[], None]) ->
     try:
         return found(**keywords)
     except (Exception, SystemExit) as error:  # user code may raise anything
-        raise TunerError(f"{source} failed: {_described(error)}") from error
+        raise TunerError(f"{source} failed: {named_line(error)}") from error
 
 
 def _keywords(found: Any, source: str, args: Args) -> dict[str, Any]:
@@ -200,7 +200,3 @@ def _module_of(value: Any, source: str, name: str) -> Any:
         return IRModule({symbol: value.with_attr(tvm_compat.GLOBAL_SYMBOL, symbol)})
     kind = type(value).__name__
     raise TunerError(f"{source} gave {kind}, but an IRModule or a PrimFunc is needed")
-
-
-def _described(error: BaseException) -> str:
-    return f"{type(error).__name__}: {first_line(error)}"

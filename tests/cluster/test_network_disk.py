@@ -18,7 +18,7 @@ MODEL = ModelSpec("no-such-model.onnx")
 
 @pytest.fixture(autouse=True)
 def _on_nfs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote, "file_system", lambda path, mountinfo: "nfs4")
+    monkeypatch.setattr(remote, "file_system", lambda path, mounted: "nfs4")
 
 
 def test_a_folder_that_was_named_is_refused(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Locks on folders: the kernel drops them when their holder dies, however it dies.
 
-The lock is on the folder itself (`flock`), so there is no file that could be left behind.
+The lock is on the folder itself (`flock`), so there is no file that could be left behind, and
+several may share it: a library that locks files (filelock) can do neither.
 """
 
 from __future__ import annotations

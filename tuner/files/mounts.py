@@ -1,11 +1,10 @@
-"""On which kind of file system a path is, as far as Linux tells; elsewhere nothing is known."""
+"""On which kind of file system a path is, as far as the system tells."""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-
-MOUNTINFO = Path("/proc/self/mountinfo")
 
 _SHARED = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "9p"}
@@ -14,27 +13,36 @@ _SHARED = frozenset(
 _FUSE = "fuse."
 _LOCAL_FUSE = frozenset({"fuse-overlayfs", "gocryptfs", "encfs", "mergerfs", "bindfs"})
 """File systems served by a program that are over a local disk, mostly; the others are not."""
-_ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
-def file_system(path: Path, mountinfo: Path = MOUNTINFO) -> str:
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A file system of type `kind`, mounted at a folder."""
+
+    at: Path
+    kind: str
+
+
+def mounts() -> list[Mount]:
+    """What is mounted on this machine, oldest first; nothing where it does not tell."""
+    import psutil
+
+    try:
+        return [Mount(Path(m.mountpoint), m.fstype) for m in psutil.disk_partitions(all=True)]
+    except (OSError, psutil.Error):
+        return []
+
+
+def file_system(path: Path, mounted: Sequence[Mount] | None = None) -> str:
     """The type of the file system that a path is on, or would be; empty where it is not known.
 
     Args:
-        mountinfo: what is mounted where, in the form of Linux.
+        mounted: oldest first; None looks at this machine.
     """
-    try:
-        lines = mountinfo.read_text().splitlines()
-    except OSError:
-        return ""
     place = path.resolve()
-    found, depth = "", -1
-    for line in lines:
-        fields, _, more = line.partition(" - ")
-        at = Path(_ESCAPE.sub(lambda octal: chr(int(octal[1], 8)), fields.split()[4]))
-        if place.is_relative_to(at) and len(at.parts) >= depth:  # the last one lies on top
-            found, depth = more.split()[0], len(at.parts)
-    return found
+    holding = [m for m in (mounts() if mounted is None else mounted) if place.is_relative_to(m.at)]
+    # Of several at one folder the last one lies on top.
+    return max(reversed(holding), key=lambda m: len(m.at.parts), default=Mount(Path(), "")).kind
 
 
 def is_shared(kind: str) -> bool:

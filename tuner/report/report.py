@@ -7,27 +7,22 @@ known is None. Nothing here is NaN or infinite.
 
 from __future__ import annotations
 
-import math
-import statistics
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import TypedDict
 
 from tuner.errors import TunerError
 from tuner.files.atomic import atomic_file
-from tuner.generations import first_rung
-from tuner.record import Record, Status
+from tuner.record import Status
 from tuner.record_lines import record_line
+from tuner.report.winners import Timings, choose_best
 from tuner.session.progress import fold
 from tuner.storage.base import RecordStore
 from tuner.task import Task
 from tuner.utilisation import total
 
 _NOTHING: Mapping[str, float] = MappingProxyType({})
-_INNOCENT = frozenset({Status.OK, Status.LOST})
-"""How a re-timing may end without speaking against its candidate."""
 
 
 class TaskStatus(TypedDict):
@@ -164,7 +159,7 @@ def _default_and_best(
         progress = fold([task], {task.key: default_key or ""}, store.scan(task.key))[task.key]
         return progress.default_s, progress.best_s
     best = next((r.latency_s for r in store.best(task.key, 1)), None)
-    return _Timings.of(store, task.key, default_key).search_s, best
+    return Timings.of(store, task.key, default_key).search_s, best
 
 
 def best_report(
@@ -204,8 +199,8 @@ def _best_of(
     else:
         winner = choose_best(store, task.key)
         key = winner.trial.candidate.key if winner else None
-        latency_s = _Timings.of(store, task.key, key).last_s
-        default_s = _Timings.of(store, task.key, default_key).last_s
+        latency_s = Timings.of(store, task.key, key).last_s
+        default_s = Timings.of(store, task.key, default_key).last_s
     return BestOfTask(
         name=task.name,
         weight=task.weight,
@@ -215,115 +210,6 @@ def _best_of(
         gflops=_gflops(task, latency_s),
         candidate=key,
     )
-
-
-def choose_best(store: RecordStore, task_key: str) -> Record | None:
-    """The winner of a task: the record that its candidate was timed with last, or None.
-
-    Re-timings decide where there are any: the lowest median over all re-timings of a candidate
-    wins, the default schedule included; of those made with several toolchains, the newest count. A
-    candidate found since then wins without one if the search timed it faster than all that were
-    timed again. Where nothing was timed again, the fastest of the search wins.
-
-    The default wins over whatever is not faster than it, like compared with like: re-timings
-    where both have them, search with search otherwise. A candidate that ever failed when it was
-    timed again, be it by a wrong output or a crash, never wins.
-    """
-    first = first_rung(store.scan(task_key, min_rung=1))
-    keys = dict.fromkeys(r.trial.candidate.key for r in store.scan(task_key, min_rung=first))
-    # One whose every re-timing was lost with its worker is as if it had none.
-    retimed = {
-        key: timings
-        for key in keys
-        if (timings := _Timings.of(store, task_key, key, first)).retimed or timings.spoiled
-    }
-    sound = [t for t in retimed.values() if not t.spoiled]
-    winner = min(sound, key=lambda t: t.retimed_s or math.inf, default=None)
-    to_beat_s = min((t.search_s for t in sound if t.search_s is not None), default=math.inf)
-    # One that failed with an older toolchain has to be timed again before it is believed.
-    failed = {
-        r.trial.candidate.key
-        for r in store.scan(task_key, min_rung=1)
-        if r.measurement.status not in _INNOCENT
-    }
-    out = {*retimed, *failed}
-    # Among one more than are out is one that is not, if there is any.
-    for record in store.best(task_key, len(out) + 1):
-        if record.trial.candidate.key not in out:
-            if record.latency_s is not None and record.latency_s < to_beat_s:
-                winner = _Timings.of(store, task_key, record.trial.candidate.key, first)
-            break
-    default = _Timings.of(store, task_key, store.defaults().get(task_key), first)
-    if winner is None or not winner.beats(default):
-        winner = default if default.last is not None else winner
-    return winner.last if winner else None
-
-
-@dataclass(slots=True)
-class _Timings:
-    """All valid times of one candidate of a task.
-
-    Attributes:
-        search: its first valid record at rung 0.
-        retimed: its valid records at higher rungs.
-        spoiled: whether a re-timing failed by its own fault.
-    """
-
-    search: Record | None = None
-    retimed: list[Record] = field(default_factory=list)
-    spoiled: bool = False
-
-    @classmethod
-    def of(
-        cls, store: RecordStore, task_key: str, candidate_key: str | None, first: int = 1
-    ) -> _Timings:
-        """Those that a store holds, re-timings from rung `first` on."""
-        timings = cls()
-        if candidate_key is None:
-            return timings
-        for record in store.scan(task_key, candidate_key=candidate_key):
-            if 0 < record.trial.rung < first:
-                continue
-            if record.trial.rung > 0 and record.measurement.status not in _INNOCENT:
-                timings.spoiled = True
-            if record.latency_s is None:
-                continue
-            if record.trial.rung > 0:
-                timings.retimed.append(record)
-            elif timings.search is None:
-                timings.search = record
-        return timings
-
-    @property
-    def search_s(self) -> float | None:
-        return self.search.latency_s if self.search else None
-
-    @property
-    def retimed_s(self) -> float | None:
-        """Median over all re-timings."""
-        times = [r.latency_s for r in self.retimed if r.latency_s is not None]
-        return statistics.median(times) if times else None
-
-    @property
-    def last(self) -> Record | None:
-        return max(self.retimed, key=lambda r: r.trial.rung, default=self.search)
-
-    @property
-    def last_s(self) -> float | None:
-        """Median over the samples of the last re-timing, else of the search."""
-        if not self.retimed:
-            return self.search_s
-        rung = max(r.trial.rung for r in self.retimed)
-        return statistics.median(
-            s for r in self.retimed if r.trial.rung == rung for s in r.measurement.samples_s
-        )
-
-    def beats(self, other: _Timings) -> bool:
-        """Whether it is faster, as far as the two can be compared."""
-        mine, theirs = self.retimed_s, other.retimed_s
-        if mine is None or theirs is None:
-            mine, theirs = self.search_s, other.search_s
-        return mine is None or theirs is None or mine < theirs
 
 
 def export_records(store: RecordStore, file: Path) -> int:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from tuner.candidate import Candidate
-from tuner.generations import of_newest
+from tuner.generations import first_rung, of_newest
 from tuner.kernel_set import KernelSet
-from tuner.record import Record
+from tuner.record import Record, Status
 from tuner.record_lines import record_line
-from tuner.report.report import choose_best
 from tuner.storage.base import RecordStore
 from tuner.task import Instance
 
 NO_SETS: Mapping[str, KernelSet] = MappingProxyType({})
 """Nothing was chosen for any task."""
+_INNOCENT = frozenset({Status.OK, Status.LOST})
+"""How a re-timing may end without speaking against its candidate."""
 
 
 def winning_records(store: RecordStore, sets: Mapping[str, KernelSet] = NO_SETS) -> list[Record]:
@@ -40,6 +43,115 @@ def winning_records(store: RecordStore, sets: Mapping[str, KernelSet] = NO_SETS)
 def winning_lines(store: RecordStore, sets: Mapping[str, KernelSet] = NO_SETS) -> bytes:
     """The same as lines of JSON, which `tuner.record.record_from_json` reads."""
     return "".join(record_line(record) + "\n" for record in winning_records(store, sets)).encode()
+
+
+def choose_best(store: RecordStore, task_key: str) -> Record | None:
+    """The winner of a task: the record that its candidate was timed with last, or None.
+
+    Re-timings decide where there are any: the lowest median over all re-timings of a candidate
+    wins, the default schedule included; of those made with several toolchains, the newest count. A
+    candidate found since then wins without one if the search timed it faster than all that were
+    timed again. Where nothing was timed again, the fastest of the search wins.
+
+    The default wins over whatever is not faster than it, like compared with like: re-timings
+    where both have them, search with search otherwise. A candidate that ever failed when it was
+    timed again, be it by a wrong output or a crash, never wins.
+    """
+    first = first_rung(store.scan(task_key, min_rung=1))
+    keys = dict.fromkeys(r.trial.candidate.key for r in store.scan(task_key, min_rung=first))
+    # One whose every re-timing was lost with its worker is as if it had none.
+    retimed = {
+        key: timings
+        for key in keys
+        if (timings := Timings.of(store, task_key, key, first)).retimed or timings.spoiled
+    }
+    sound = [t for t in retimed.values() if not t.spoiled]
+    winner = min(sound, key=lambda t: t.retimed_s or math.inf, default=None)
+    to_beat_s = min((t.search_s for t in sound if t.search_s is not None), default=math.inf)
+    # One that failed with an older toolchain has to be timed again before it is believed.
+    failed = {
+        r.trial.candidate.key
+        for r in store.scan(task_key, min_rung=1)
+        if r.measurement.status not in _INNOCENT
+    }
+    out = {*retimed, *failed}
+    # Among one more than are out is one that is not, if there is any.
+    for record in store.best(task_key, len(out) + 1):
+        if record.trial.candidate.key not in out:
+            if record.latency_s is not None and record.latency_s < to_beat_s:
+                winner = Timings.of(store, task_key, record.trial.candidate.key, first)
+            break
+    default = Timings.of(store, task_key, store.defaults().get(task_key), first)
+    if winner is None or not winner.beats(default):
+        winner = default if default.last is not None else winner
+    return winner.last if winner else None
+
+
+@dataclass(slots=True)
+class Timings:
+    """All valid times of one candidate of a task.
+
+    Attributes:
+        search: its first valid record at rung 0.
+        retimed: its valid records at higher rungs.
+        spoiled: whether a re-timing failed by its own fault.
+    """
+
+    search: Record | None = None
+    retimed: list[Record] = field(default_factory=list)
+    spoiled: bool = False
+
+    @classmethod
+    def of(
+        cls, store: RecordStore, task_key: str, candidate_key: str | None, first: int = 1
+    ) -> Timings:
+        """Those that a store holds, re-timings from rung `first` on."""
+        timings = cls()
+        if candidate_key is None:
+            return timings
+        for record in store.scan(task_key, candidate_key=candidate_key):
+            if 0 < record.trial.rung < first:
+                continue
+            if record.trial.rung > 0 and record.measurement.status not in _INNOCENT:
+                timings.spoiled = True
+            if record.latency_s is None:
+                continue
+            if record.trial.rung > 0:
+                timings.retimed.append(record)
+            elif timings.search is None:
+                timings.search = record
+        return timings
+
+    @property
+    def search_s(self) -> float | None:
+        return self.search.latency_s if self.search else None
+
+    @property
+    def retimed_s(self) -> float | None:
+        """Median over all re-timings."""
+        times = [r.latency_s for r in self.retimed if r.latency_s is not None]
+        return statistics.median(times) if times else None
+
+    @property
+    def last(self) -> Record | None:
+        return max(self.retimed, key=lambda r: r.trial.rung, default=self.search)
+
+    @property
+    def last_s(self) -> float | None:
+        """Median over the samples of the last re-timing, else of the search."""
+        if not self.retimed:
+            return self.search_s
+        rung = max(r.trial.rung for r in self.retimed)
+        return statistics.median(
+            s for r in self.retimed if r.trial.rung == rung for s in r.measurement.samples_s
+        )
+
+    def beats(self, other: Timings) -> bool:
+        """Whether it is faster, as far as the two can be compared."""
+        mine, theirs = self.retimed_s, other.retimed_s
+        if mine is None or theirs is None:
+            mine, theirs = self.search_s, other.search_s
+        return mine is None or theirs is None or mine < theirs
 
 
 def _best_of_shapes(

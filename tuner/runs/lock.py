@@ -1,7 +1,8 @@
 """The lock of a run folder: one process at a time works on a run.
 
 The kernel holds the lock (`flock`) and drops it when its holder dies, however it dies; the text
-in the file only tells people who holds it.
+in the file only tells people who holds it. Not with filelock: the holder signs the locked file
+itself, and lets it go for children that share its descriptor as well.
 """
 
 from __future__ import annotations

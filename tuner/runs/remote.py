@@ -22,7 +22,7 @@ import json
 import logging
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import NAMESPACE_URL, uuid5
@@ -31,7 +31,7 @@ from tuner.errors import TunerError
 from tuner.files.atomic import put_folder
 from tuner.files.folder_lock import locked
 from tuner.files.machine import machine_name
-from tuner.files.mounts import MOUNTINFO, file_system, is_shared
+from tuner.files.mounts import Mount, file_system, is_shared
 from tuner.files.own_folder import own_folder, own_folder_path
 from tuner.runs.folder import Manifest, RunFolder, manifest_from_json, refuse_other_run
 from tuner.runs.lock import RunLock
@@ -79,7 +79,9 @@ class RemoteRun:
         return open_object_store(self.url)
 
 
-def remote_run(url: str, caches: Path | None = None, mountinfo: Path = MOUNTINFO) -> RemoteRun:
+def remote_run(
+    url: str, caches: Path | None = None, mounted: Sequence[Mount] | None = None
+) -> RemoteRun:
     """The run at a URL; nothing is opened or made.
 
     The working folder lies on a disk of this machine, in a folder that is called after it: where
@@ -88,7 +90,7 @@ def remote_run(url: str, caches: Path | None = None, mountinfo: Path = MOUNTINFO
 
     Args:
         caches: where the working folders of all such runs are; None is this user's cache folder.
-        mountinfo: what is mounted where, in the form of Linux.
+        mounted: as for `file_system`.
 
     Raises:
         UsageError: the URL cannot name a run.
@@ -101,18 +103,18 @@ def remote_run(url: str, caches: Path | None = None, mountinfo: Path = MOUNTINFO
 
         caches = Path(platformdirs.user_cache_dir("elastic-tuner")) / "runs"
     called = hashlib.sha256(url.encode()).hexdigest()[:16]
-    folders = _on_a_local_disk(caches, mountinfo)
+    folders = _on_a_local_disk(caches, mounted)
     if folders == caches and (old := RemoteRun(url, caches / called)).run.manifest.exists():
         return old
     return RemoteRun(url, folders / machine_name() / called)
 
 
-def _on_a_local_disk(caches: Path, mountinfo: Path) -> Path:
+def _on_a_local_disk(caches: Path, mounted: Sequence[Mount] | None) -> Path:
     """The folder of working folders, or one in its place where SQLite would lose data in it."""
-    if not is_shared(kind := file_system(caches, mountinfo)):
+    if not is_shared(kind := file_system(caches, mounted)):
         return caches
     temporary = own_folder_path() / "working"
-    if is_shared(file_system(temporary, mountinfo)):
+    if is_shared(file_system(temporary, mounted)):
         raise TunerError(
             f"{caches} is on {kind}, where SQLite loses data, and so is {temporary}: "
             "set XDG_CACHE_HOME to a folder on a disk of this machine"
@@ -198,16 +200,17 @@ def open_store(run: RunFolder, url: str = "") -> SqliteStore | SegmentStore:
     return SqliteStore(run.store)
 
 
-def refuse_network_disk(folder: Path, mountinfo: Path = MOUNTINFO) -> None:
+def refuse_network_disk(folder: Path, mounted: Sequence[Mount] | None = None) -> None:
     """Keep runs that are named by a path away from file systems that lose what SQLite writes.
 
     Args:
         folder: of the run; it need not be there.
+        mounted: as for `file_system`.
 
     Raises:
         TunerError: it is on such a file system.
     """
-    kind = file_system(folder, mountinfo)
+    kind = file_system(folder, mounted)
     if is_shared(kind):
         raise TunerError(
             f"{folder} is on {kind}, where SQLite loses data: name the run by a URL, --run "

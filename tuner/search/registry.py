@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tuner.options import MAX_KERNELS
-from tuner.search.base import RandomReplay, Search, SearchMaker
+from tuner.search.base import Search, SearchMaker
 from tuner.search.dynamic.kernel_search import KernelSearch
 from tuner.search.evolution import Evolution
+from tuner.search.random_search import RandomReplay
 from tuner.search.transfer import Seeds
 from tuner.task import Task
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tuner.errors import TunerError
+from tuner.errors import TunerError, first_line
 from tuner.record import Record, record_from_json
 from tuner.storage.base import RecordStore
 
@@ -77,7 +77,6 @@ def _records(file: Path) -> Iterator[Record]:
                 except ValueError as error:
                     if not line.endswith(b"\n"):
                         return
-                    why = (str(error).splitlines() or [""])[0][:120]
-                    raise TunerError(f"{file}, line {number}: {why}") from error
+                    raise TunerError(f"{file}, line {number}: {first_line(error)}") from error
     except OSError as error:
         raise TunerError(f"cannot read {file}: {error.strerror or error}") from error

@@ -20,9 +20,7 @@ import zlib
 from itertools import product
 from typing import Any
 
-import numpy as np
-
-from tuner.arrays import Features
+from tuner.arrays import Features, vector_bytes, vector_of
 from tuner.candidate import Candidate, CandidateKind
 from tuner.record import Measurement, Provenance, Record, Status, Trial, TrialKey
 from tuner.shapes import from_plain
@@ -179,12 +177,12 @@ def _shapes(stored: Any) -> Shapes:
 
 def pack_vector(vector: Features) -> bytes:
     """The bytes that stand for a feature vector."""
-    return zlib.compress(vector.astype("<f4").tobytes(), 1)
+    return zlib.compress(vector_bytes(vector), 1)
 
 
 def unpack_vector(data: bytes) -> Features:
     """The vector that `pack_vector` packed."""
-    return np.frombuffer(zlib.decompress(data), dtype="<f4").astype(np.float32)
+    return vector_of(zlib.decompress(data))
 
 
 def _real(value: float | None) -> float:

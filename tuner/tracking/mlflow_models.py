@@ -8,7 +8,6 @@ is named, the registry is a SQLite file of the user's own, shared by all runs.
 
 from __future__ import annotations
 
-import fcntl
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,15 +17,24 @@ from typing import Any
 
 from tuner.cost_models.pretrained import BaseModel, base_model_from_json
 from tuner.errors import TunerError
-from tuner.process.child import Child, Raised, Returned
-from tuner.tracking.mlflow_sink import artifacts_of, connected, quiet_environment, redacted
+from tuner.process.ask_once import ask_once
+from tuner.process.child import Returned
+from tuner.tracking.mlflow_sink import (
+    artifacts_of,
+    connected,
+    quiet_environment,
+    redacted,
+    refusal,
+    sqlite_file,
+)
 
 EXPERIMENT = "tuner-models"
 FILE = "base_model.json"
 _START_S = 60.0
 _CALL_S = 120.0
+_LOCK_S = 45.0
+"""How long to wait for another process that writes: less than the others, so that it is said."""
 _TAG = "tuner.cost_models.pretrained"
-_SQLITE = "sqlite:///"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +62,7 @@ def registry_uri(uri: str | None) -> str:
         return uri
     import platformdirs
 
-    return f"{_SQLITE}{Path(platformdirs.user_data_dir('elastic-tuner')).absolute() / 'models.db'}"
+    return f"sqlite:///{Path(platformdirs.user_data_dir('elastic-tuner')).absolute() / 'models.db'}"
 
 
 def register(uri: str, name: str, base: BaseModel) -> int:
@@ -88,7 +96,7 @@ def versions(uri: str) -> list[Version]:
     Raises:
         TunerError: the registry does not answer.
     """
-    if uri.startswith(_SQLITE) and not Path(uri.removeprefix(_SQLITE)).exists():
+    if (file := sqlite_file(uri)) is not None and not file.exists():
         return []
     found: list[Version] = _ask(uri, "versions")
     return found
@@ -96,16 +104,18 @@ def versions(uri: str) -> list[Version]:
 
 def _ask(uri: str, method: str, *args: object) -> Any:
     """One call to a registry in a process of its own."""
-    with Child("tuner.tracking.mlflow_models:Registry", (uri,), env=quiet_environment()) as child:
-        outcome = child.ready(_START_S)
-        if isinstance(outcome, Returned):
-            outcome = child.call(method, *args, deadline_s=_CALL_S)
+    outcome = ask_once(
+        "tuner.tracking.mlflow_models:Registry",
+        (uri,),
+        method,
+        *args,
+        ready_s=_START_S,
+        deadline_s=_CALL_S,
+        env=quiet_environment(),
+    )
     if isinstance(outcome, Returned):
         return outcome.value
-    why = redacted(outcome.text if isinstance(outcome, Raised) else str(outcome))
-    raise TunerError(
-        f"the model registry {redacted(uri)} does not answer ({' '.join(why.split())[:200]})"
-    )
+    raise TunerError(f"the model registry {redacted(uri)} does not answer ({refusal(outcome)})")
 
 
 class Registry:
@@ -215,12 +225,21 @@ def _version(raw: Any) -> Version:
 
 @contextmanager
 def _one_at_a_time(uri: str) -> Iterator[None]:
-    """Two processes that make the tables of a SQLite file at once break each other."""
-    if not uri.startswith(_SQLITE):
+    """Two processes that make the tables of a SQLite file at once break each other.
+
+    Raises:
+        TunerError: others had it all the time that one may wait.
+    """
+    from filelock import FileLock, Timeout
+
+    if (file := sqlite_file(uri)) is None:
         yield
         return
-    path = Path(uri.removeprefix(_SQLITE))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.with_name(f"{path.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(file.with_name(f"{file.name}.lock"))
+    try:
+        held = lock.acquire(timeout=_LOCK_S)
+    except Timeout as error:
+        raise TunerError(f"{file} is in use by another process: end it, or wait") from error
+    with held:
         yield

@@ -10,14 +10,20 @@ from pathlib import Path
 from typing import Any
 
 from tuner.errors import TunerError
-from tuner.process.child import Child, Raised, Returned
-from tuner.tracking.mlflow_sink import connected, quiet_environment, redacted
+from tuner.process.ask_once import ask_once
+from tuner.process.child import Returned
+from tuner.tracking.mlflow_sink import (
+    connected,
+    quiet_environment,
+    redacted,
+    refusal,
+    sqlite_file,
+)
 
 RECORDS = "records"
 _START_S = 60.0
 _DOWNLOAD_S = 1800.0
 _PATIENT = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "3", "MLFLOW_HTTP_REQUEST_TIMEOUT": "60"}
-_SQLITE = "sqlite:///"
 
 
 def fetch_records(uri: str, run_id: str, into: Path) -> Path:
@@ -31,21 +37,25 @@ def fetch_records(uri: str, run_id: str, into: Path) -> Path:
     Raises:
         TunerError: there is no such run, it has no records, or MLflow does not answer.
     """
-    if uri.startswith(_SQLITE) and not Path(uri.removeprefix(_SQLITE)).exists():
+    if (file := sqlite_file(uri)) is not None and not file.exists():
         raise TunerError(
             f"there is no MLflow database at {redacted(uri)}: say with MLFLOW_TRACKING_URI which"
             " server or file has the run"
         )
     environment = {**quiet_environment(), **_PATIENT}
-    with Child("tuner.tracking.mlflow_records:Artifacts", (uri,), env=environment) as child:
-        outcome = child.ready(_START_S)
-        if isinstance(outcome, Returned):
-            outcome = child.call("fetch", run_id, str(into), deadline_s=_DOWNLOAD_S)
+    outcome = ask_once(
+        "tuner.tracking.mlflow_records:Artifacts",
+        (uri,),
+        "fetch",
+        run_id,
+        str(into),
+        ready_s=_START_S,
+        deadline_s=_DOWNLOAD_S,
+        env=environment,
+    )
     if not isinstance(outcome, Returned):
-        why = redacted(outcome.text if isinstance(outcome, Raised) else str(outcome))
         raise TunerError(
-            f"MLflow at {redacted(uri)} does not give the run {run_id}"
-            f" ({' '.join(why.split())[:200]})"
+            f"MLflow at {redacted(uri)} does not give the run {run_id} ({refusal(outcome)})"
         )
     if outcome.value is None:
         raise TunerError(

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tuner.process.child import Outcome, Raised
 from tuner.runs.folder import RunFolder
 from tuner.tracking.sink import Gone, Refused, SinkError, Unavailable
 from tuner.tracking.spool import (
@@ -61,6 +62,9 @@ class Target:
         write_json(paths.target, {"uri": self.uri, "experiment": self.experiment}, mode=0o600)
 
 
+_SQLITE = "sqlite:///"
+
+
 def load_target(paths: TrackingPaths) -> Target:
     """The target a run was started with; the default where none was kept."""
     raw = read_json(paths.target)
@@ -69,12 +73,23 @@ def load_target(paths: TrackingPaths) -> Target:
 
 def tracking_uri(run_dir: Path, uri: str) -> str:
     """The URI MLflow is given."""
-    return uri or f"sqlite:///{RunFolder(run_dir.absolute()).mlflow_db}"
+    return uri or f"{_SQLITE}{RunFolder(run_dir.absolute()).mlflow_db}"
 
 
 def redacted(text: str) -> str:
     """The text without the user names and passwords of the URIs in it."""
     return re.sub(r"(\w://)[^/@\s]*@", r"\1***@", text)
+
+
+def refusal(outcome: Outcome) -> str:
+    """Why a child process did not bring what it was asked for, in one line without passwords."""
+    text = redacted(outcome.text if isinstance(outcome, Raised) else str(outcome))
+    return " ".join(text.split())[:200]
+
+
+def sqlite_file(uri: str) -> Path | None:
+    """The file that a URI names, if it names a SQLite one."""
+    return Path(uri.removeprefix(_SQLITE)) if uri.startswith(_SQLITE) else None
 
 
 def quiet_environment() -> dict[str, str]:
@@ -104,10 +119,8 @@ def connected(uri: str) -> Any:
 
 def artifacts_of(uri: str) -> str | None:
     """Where artifacts go: next to a SQLite file; a server says itself."""
-    prefix = "sqlite:///"
-    if not uri.startswith(prefix):
-        return None
-    return (Path(uri.removeprefix(prefix)).absolute().parent / "mlartifacts").as_uri()
+    file = sqlite_file(uri)
+    return None if file is None else (file.absolute().parent / "mlartifacts").as_uri()
 
 
 class MlflowSink:

@@ -140,7 +140,7 @@ def sole_tracker(path: Path, go_on: Callable[[], bool], *, parent: int) -> Itera
     with path.open("a+") as file:
         held = False
         while not held:
-            try:
+            try:  # not with filelock: the holder signs the locked file itself
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 held = True
             except OSError:

@@ -29,7 +29,7 @@ from tuner.cost_models.pretrained import (
 from tuner.cost_models.xgb import XgbModel
 from tuner.errors import TunerError
 from tuner.record import Measurement, Provenance, Record, Status, Trial
-from tuner.storage.base import MemoryStore
+from tuner.storage.memory import MemoryStore
 from tuner.task import Task
 
 ZEN = '{"kind":"llvm","mcpu":"znver4","num-cores":2}'

@@ -7,25 +7,18 @@ from pathlib import Path
 import pytest
 
 from tuner.errors import TunerError
-from tuner.files.mounts import file_system, is_shared
+from tuner.files.mounts import Mount, file_system, is_shared, mounts
 from tuner.runs.remote import refuse_network_disk
 
-MOUNTS = """\
-22 27 0:21 / /proc rw,relatime - proc proc rw
-27 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
-41 27 0:40 / /mnt rw,relatime - nfs4 server:/export rw,vers=4.2
-42 41 0:41 / /mnt/fast rw,relatime - xfs /dev/vdb rw
-43 27 0:42 / /my\\040runs rw,relatime master:2 shared:9 - lustre mds:/fs rw
-44 27 0:43 / /runs rw - tmpfs tmpfs rw
-45 27 0:44 / /runs rw - fuse.s3fs s3fs rw
-"""
-
-
-@pytest.fixture
-def mountinfo(tmp_path: Path) -> Path:
-    file = tmp_path / "mountinfo"
-    file.write_text(MOUNTS)
-    return file
+MOUNTED = [
+    Mount(Path("/proc"), "proc"),
+    Mount(Path("/"), "ext4"),
+    Mount(Path("/mnt"), "nfs4"),
+    Mount(Path("/mnt/fast"), "xfs"),
+    Mount(Path("/my runs"), "lustre"),
+    Mount(Path("/runs"), "tmpfs"),
+    Mount(Path("/runs"), "fuse.s3fs"),
+]
 
 
 @pytest.mark.parametrize(
@@ -39,14 +32,21 @@ def mountinfo(tmp_path: Path) -> Path:
         ("/runs/1", "fuse.s3fs"),
     ],
 )
-def test_a_path_is_on_what_is_mounted_deepest_and_last(
-    mountinfo: Path, path: str, kind: str
-) -> None:
-    assert file_system(Path(path), mountinfo) == kind
+def test_a_path_is_on_what_is_mounted_deepest_and_last(path: str, kind: str) -> None:
+    assert file_system(Path(path), MOUNTED) == kind
 
 
-def test_where_nobody_tells_nothing_is_known(tmp_path: Path) -> None:
-    assert file_system(Path("/mnt"), tmp_path / "none") == ""
+def test_this_machine_tells_what_it_has_mounted() -> None:
+    assert Mount(Path("/proc"), "proc") in mounts()
+    assert file_system(Path("/proc/self")) == "proc"
+
+
+def test_where_nobody_tells_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(**_: bool) -> None:
+        raise FileNotFoundError("/proc/filesystems")
+
+    monkeypatch.setattr("psutil.disk_partitions", refuse)
+    assert file_system(Path("/mnt")) == ""
     assert not is_shared("")
 
 
@@ -62,11 +62,11 @@ def test_one_machine_alone_has_these(kind: str) -> None:
     assert not is_shared(kind)
 
 
-def test_a_run_is_not_kept_in_sqlite_where_that_loses_data(mountinfo: Path) -> None:
-    refuse_network_disk(Path("/home/me/run1"), mountinfo)
-    refuse_network_disk(Path("/mnt/fast/run1"), mountinfo)
+def test_a_run_is_not_kept_in_sqlite_where_that_loses_data() -> None:
+    refuse_network_disk(Path("/home/me/run1"), MOUNTED)
+    refuse_network_disk(Path("/mnt/fast/run1"), MOUNTED)
     with pytest.raises(
         TunerError, match=r"/mnt/run1 is on nfs4.*--run file:///mnt/run1"
     ) as refused:
-        refuse_network_disk(Path("/mnt/run1"), mountinfo)
+        refuse_network_disk(Path("/mnt/run1"), MOUNTED)
     assert len(str(refused.value).splitlines()) == 1

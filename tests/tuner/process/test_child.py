@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tuner.process.ask_once import ask_once
 from tuner.process.child import (
     Child,
     DeadlinePassed,
@@ -111,6 +112,17 @@ def test_it_answers_calls_on_one_object(child: Child) -> None:
     assert call(child, "greet", "you") == Returned("hello you")
     assert call(child, "greet", "me") == Returned("hello me")
     assert call(child, "count") == Returned(2)
+
+
+def test_one_question_to_a_process_of_its_own() -> None:
+    def ask(factory: str, method: str, deadline_s: float = WAIT_S) -> Outcome:
+        return ask_once(factory, (), method, ready_s=WAIT_S, deadline_s=deadline_s)
+
+    assert ask("child_work:Work", "count") == Returned(0)
+    assert ask("child_work:Work", "hang", 0.3) == DeadlinePassed(0.3)
+    refused = ask("child_work:Broken", "count")
+    assert isinstance(refused, Raised)
+    assert str(refused) == "RuntimeError: no such device"
 
 
 CROWDED = """

@@ -9,7 +9,7 @@ from tuner.dispatch_tree import Leaf
 from tuner.kernel_set import KernelSet
 from tuner.record import Measurement, Record, Status, Trial, record_from_json
 from tuner.report.winners import winning_lines, winning_records
-from tuner.storage.base import MemoryStore
+from tuner.storage.memory import MemoryStore
 from tuner.task import Task
 
 OPEN = Task("open", "open", "", "", shapes=(((("T", 1),), 1.0), ((("T", 64),), 1.0)))

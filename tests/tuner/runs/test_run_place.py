@@ -17,6 +17,7 @@ from tests.contracts.power_cut import Disk
 from tuner.candidate import Candidate, CandidateKind
 from tuner.errors import TunerError, UsageError
 from tuner.files.machine import machine_name
+from tuner.files.mounts import Mount
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.runs.folder import Manifest, open_run, read_run
 from tuner.runs.lock import RunLock
@@ -105,27 +106,23 @@ class TestNames:
         assert machine_name(files) == machine_name(files)
 
 
-MOUNTED = """\
-27 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
-41 27 0:40 / {home} rw,relatime - nfs4 server:/export rw,vers=4.2
-"""
+def nfs_at(home: Path) -> list[Mount]:
+    return [Mount(Path("/"), "ext4"), Mount(home, "nfs4")]
 
 
 class TestSharedCaches:
     """A cache that several machines mount, as home folders of clusters are."""
 
     @pytest.fixture
-    def mountinfo(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    def mounted(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Mount]:
         monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
-        file = tmp_path / "mountinfo"
-        file.write_text(MOUNTED.format(home=tmp_path / "home"))
-        return file
+        return nfs_at(tmp_path / "home")
 
     def test_hold_no_working_folder(
-        self, begun: RemoteRun, tmp_path: Path, mountinfo: Path
+        self, begun: RemoteRun, tmp_path: Path, mounted: list[Mount]
     ) -> None:
         home = tmp_path / "home"
-        remote = remote_run(begun.url, home, mountinfo)
+        remote = remote_run(begun.url, home, mounted)
         with closing(SqliteStore(fetch(remote) / "records.sqlite", read_only=True)) as store:
             assert list(store.scan()) == [RECORD]
         assert not home.exists()
@@ -134,18 +131,20 @@ class TestSharedCaches:
         assert own.stat().st_mode & 0o777 == 0o700
 
     def test_a_planted_folder_is_not_used_in_their_place(
-        self, begun: RemoteRun, tmp_path: Path, mountinfo: Path
+        self, begun: RemoteRun, tmp_path: Path, mounted: list[Mount]
     ) -> None:
         (tmp_path / "tmp").mkdir()
         (tmp_path / "tmp" / f"elastic-tuner-{os.geteuid()}").symlink_to(tmp_path / "victim")
         with pytest.raises(TunerError, match="is a link"):
-            fetch(remote_run(begun.url, tmp_path / "home", mountinfo))
+            fetch(remote_run(begun.url, tmp_path / "home", mounted))
         assert not (tmp_path / "victim").exists()
 
-    def test_are_refused_where_nothing_else_is_known(self, tmp_path: Path, mountinfo: Path) -> None:
-        mountinfo.write_text(MOUNTED.format(home=tmp_path))
+    def test_are_refused_where_nothing_else_is_known(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
         with pytest.raises(TunerError, match=r"is on nfs4.*set XDG_CACHE_HOME") as caught:
-            remote_run("s3://b/run1", tmp_path / "home", mountinfo)
+            remote_run("s3://b/run1", tmp_path / "home", nfs_at(tmp_path))
         assert "\n" not in str(caught.value)
 
 
@@ -174,10 +173,8 @@ class TestOldWorkingFolders:
         self, begun: RemoteRun, old: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
-        mountinfo = tmp_path / "mountinfo"
-        mountinfo.write_text(MOUNTED.format(home=tmp_path / "home"))
         before = sorted(old.rglob("*"))
-        remote = remote_run(begun.url, tmp_path / "home", mountinfo)
+        remote = remote_run(begun.url, tmp_path / "home", nfs_at(tmp_path / "home"))
         begin(remote, WANTED)
         with closing(SegmentStore(remote.objects, remote.run.store)) as store:
             assert list(store.scan()) == [RECORD]

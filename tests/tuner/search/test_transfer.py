@@ -12,7 +12,7 @@ from tuner.record import Measurement, Record, Status, Trial
 from tuner.search.base import Search
 from tuner.search.evolution import Evolution
 from tuner.search.transfer import Seeds, gather, signature, similarity
-from tuner.storage.base import MemoryStore
+from tuner.storage.memory import MemoryStore
 from tuner.task import Task
 
 LLVM, CUDA = '{"kind":"llvm"}', '{"kind":"cuda"}'

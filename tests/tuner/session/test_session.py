@@ -38,7 +38,7 @@ from tuner.replay.replay import (
     ReplaySpacePool,
     VirtualClock,
 )
-from tuner.report.report import choose_best
+from tuner.report.winners import choose_best
 from tuner.search.base import SearchMaker
 from tuner.search.dynamic.kernel_search import KernelSearchSettings
 from tuner.search.dynamic.kernel_selection import choose_kernels
@@ -46,7 +46,8 @@ from tuner.search.registry import search_maker
 from tuner.session.phase import Phase
 from tuner.session.progress import Snapshot
 from tuner.session.session import Ended, Limits, Machines, Session
-from tuner.storage.base import MemoryStore, RecordStore
+from tuner.storage.base import RecordStore
+from tuner.storage.memory import MemoryStore
 from tuner.task import Task
 
 EFFORT = Effort("test", trials_per_task=10, time_budget_s=100.0, finalists=2, finalist_rounds=2)

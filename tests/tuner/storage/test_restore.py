@@ -11,7 +11,7 @@ from tuner.errors import TunerError
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.record_lines import record_line
 from tuner.report.report import export_records
-from tuner.storage.base import MemoryStore
+from tuner.storage.memory import MemoryStore
 from tuner.storage.restore import Restored, restore
 from tuner.task import Task
 from tuner.tracking.spool_observer import RunStatus, SpoolObserver

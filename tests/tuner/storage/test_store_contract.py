@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from tuner.arrays import Features
 from tuner.candidate import Candidate, CandidateKind
 from tuner.record import Measurement, Provenance, Record, Status, Trial
-from tuner.storage.base import MemoryStore, RecordStore
+from tuner.storage.base import RecordStore
+from tuner.storage.memory import MemoryStore
 from tuner.storage.objects.base import MemoryObjectStore
 from tuner.storage.segments.store import SegmentStore
 from tuner.storage.sqlite_store import SqliteStore

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
@@ -11,6 +12,7 @@ import pytest
 
 from tuner.cost_models.pretrained import BaseModel
 from tuner.errors import TunerError
+from tuner.tracking import mlflow_models
 from tuner.tracking.mlflow_models import fetch, register, registry_uri, versions
 
 pytestmark = pytest.mark.slow
@@ -60,6 +62,18 @@ def test_a_registry_that_does_not_answer_is_one_line_without_the_password() -> N
         fetch("http://user:secret@127.0.0.1:9", "mine")
     assert "\n" not in str(caught.value)
     assert "secret" not in str(caught.value)
+
+
+def test_who_waits_too_long_for_another_writer_is_told(
+    uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mlflow_models, "_LOCK_S", 0.1)
+    lock = Path(f"{uri.removeprefix('sqlite:///')}.lock")
+    lock.parent.mkdir()
+    with lock.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(TunerError, match=r"models.db is in use by another process: end it"):
+            mlflow_models.Registry(uri)
 
 
 def test_the_users_own_registry_is_where_the_system_keeps_data(

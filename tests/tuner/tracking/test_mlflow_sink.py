@@ -23,7 +23,7 @@ from tuner.errors import TunerError
 from tuner.files.atomic import write_bytes
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.record_lines import record_line
-from tuner.storage.base import MemoryStore
+from tuner.storage.memory import MemoryStore
 from tuner.storage.restore import Restored, restore
 from tuner.task import Task
 from tuner.tracking.mlflow_records import fetch_records

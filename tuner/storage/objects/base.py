@@ -11,7 +11,7 @@ import threading
 from collections.abc import Sequence
 from typing import Protocol
 
-from tuner.errors import TunerError
+from tuner.errors import TunerError, named_line
 
 
 class ObjectStore(Protocol):
@@ -87,6 +87,6 @@ class MemoryObjectStore:
 
 def unreachable(name: str, error: Exception) -> TunerError:
     """The one line for what an object store answered with an error."""
-    first = (str(error).strip().splitlines() or [""])[0]
-    why = f"{type(error).__name__}: {first}" if first else type(error).__name__
-    return TunerError(f"{name}: {why[:200]}; see that it is there and that you may write to it")
+    return TunerError(
+        f"{name}: {named_line(error)}; see that it is there and that you may write to it"
+    )

@@ -31,9 +31,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from tuner.arrays import Features
+from tuner.arrays import Features, vector_bytes, vector_of
 from tuner.errors import TunerError
 from tuner.record import Record, record_from_plain
 from tuner.record_lines import strict
@@ -194,7 +192,7 @@ def _plain(entry: Entry) -> dict[str, Any]:
         case Measured(record, features):
             plain: dict[str, Any] = {"record": record.to_json()}
             if features is not None:
-                plain["features"] = base64.b64encode(features.astype("<f4").tobytes()).decode()
+                plain["features"] = base64.b64encode(vector_bytes(features)).decode()
             return plain
         case TasksPut(tasks, defaults):
             return {"tasks": list(map(_plain_task, tasks)), "defaults": dict(defaults)}
@@ -227,7 +225,7 @@ def _vector(text: str | None) -> Features | None:
         data = base64.b64decode(text, validate=True)
     except binascii.Error as error:
         raise ValueError(f"features are no base64: {error}") from error
-    return np.frombuffer(data, dtype="<f4").astype(np.float32)
+    return vector_of(data)
 
 
 def _seconds(raw: Mapping[str, Any] | None) -> SlotSeconds | None:

@@ -24,7 +24,8 @@ from pathlib import Path
 from tuner.arrays import Features
 from tuner.errors import TunerError
 from tuner.record import Record, Status, TrialKey
-from tuner.storage.base import MemoryStore, SessionSpan, as_vector
+from tuner.storage.base import SessionSpan, as_vector
+from tuner.storage.memory import MemoryStore
 from tuner.storage.objects.base import ObjectStore
 from tuner.storage.segments.format import Alive, Begun, Ended, Entry, Measured, Segment, TasksPut
 from tuner.storage.segments.index import advance, mark, open_index, replay

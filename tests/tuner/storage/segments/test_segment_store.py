@@ -327,10 +327,8 @@ class TestWriters:
         old.append(record(1))
 
         class Late(MemoryObjectStore):
-            objects = objects.objects
-
             def __init__(self) -> None:
-                self._lock = objects._lock
+                self.objects, self._lock = objects.objects, objects._lock
 
             def create(self, path: str, data: bytes) -> bool:
                 if path == path_of(2) and not old.is_durable(record(1).trial.key):

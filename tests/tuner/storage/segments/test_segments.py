@@ -17,7 +17,7 @@ from tuner.candidate import Candidate, CandidateKind
 from tuner.errors import TunerError
 from tuner.record import Measurement, Record, Status, Trial, record_from_json
 from tuner.record_lines import record_line
-from tuner.storage.base import MemoryStore
+from tuner.storage.memory import MemoryStore
 from tuner.storage.objects.base import MemoryObjectStore
 from tuner.storage.objects.url import open_object_store
 from tuner.storage.segments.format import (
