@@ -35,23 +35,37 @@ class RuleSet:
     mutators: tuple[tuple[Any, float], ...]
 
 
-def cpu_rules(target: Config, low_precision: bool) -> tuple[str, str | None]:
-    """What TVM calls the default rules of a CPU, and the intrinsics they may use.
+@dataclass(frozen=True, slots=True)
+class RuleNames:
+    """What TVM calls the default rules of a target.
+
+    Attributes:
+        rules: the kind of its rules, post-processors and mutators.
+        intrinsics: the family that the rules use, which must be registered; None is none.
+    """
+
+    rules: str
+    intrinsics: str | None = None
+
+
+def cpu_rules(target: Config, low_precision: bool) -> RuleNames:
+    """The rules of a CPU.
 
     Args:
         low_precision: whether the program has 8- or 16-bit operands. Intrinsics only concern
             these, so other programs get the plain rules and skip the registration.
     """
     family = arm_family(target) if low_precision else None
-    return ("from-target" if family else "llvm"), family
+    return RuleNames("from-target" if family else "llvm", family)
 
 
-def cuda_rules(target: Config, low_precision: bool) -> tuple[str, str | None]:
+def cuda_rules(target: Config, low_precision: bool) -> RuleNames:
     """The same of a CUDA device; its intrinsics are those of tensor cores."""
     if not low_precision:
-        return "cuda", None
+        return RuleNames("cuda")
     arch = str(target.get("arch", "sm_0")).removeprefix("sm_").rstrip("abcdef")
-    return ("cuda-tensorcore" if int(arch) >= _FIRST_TENSOR_CORES else "cuda"), "cuda"
+    tensor_cores = int(arch) >= _FIRST_TENSOR_CORES
+    return RuleNames("cuda-tensorcore" if tensor_cores else "cuda", "cuda")
 
 
 def is_low_precision(module: Any) -> bool:
@@ -69,10 +83,11 @@ def make_rules(module: Any, target_json: str) -> RuleSet:
     stub_intrinsics()
     from tvm.s_tir import meta_schedule as ms
 
-    rules_of = load(backend_of(target_json).rules)
-    kind, family = rules_of(json.loads(target_json), is_low_precision(module))
-    if family is not None:
-        register_intrinsics(family)
+    names_of = load(backend_of(target_json).rules)
+    names: RuleNames = names_of(json.loads(target_json), is_low_precision(module))
+    if names.intrinsics is not None:
+        register_intrinsics(names.intrinsics)
+    kind = names.rules
     context = ms.TuneContext(
         mod=module,
         target=parse_target(target_json),

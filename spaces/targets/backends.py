@@ -90,8 +90,7 @@ class Backend:
         runs_unscheduled: a program without a schedule runs.
         pipeline: gives the name of the passes that kernels are compiled with, `() -> str`.
         templates: of a task, best first, `(Task) -> list[Template]`.
-        rules: what TVM calls its schedule rules and the intrinsics they may use,
-            `(Config, low_precision) -> tuple[str, str | None]`.
+        rules: names TVM's schedule rules for a target, `(Config, low_precision) -> RuleNames`.
         device_code: of a compiled library, `(library, target) -> bytes | None`; may be empty.
         onnxruntime: its execution provider for such devices; empty is the CPU's.
     """
