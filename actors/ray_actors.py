@@ -28,9 +28,6 @@ from tuner.measure import Evaluated
 from tuner.record import Measurement
 from tuner.task import Instance, Task
 
-MEASURE = "measure"
-"""Ray's custom resource that says: kernels may be timed here, one at a time."""
-
 # A sign of life is given while a job runs: it has a thread of its own.
 _OPTIONS = {"max_restarts": 0, "max_task_retries": 0, "concurrency_groups": {"beat": 1}}
 

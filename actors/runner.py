@@ -12,8 +12,9 @@ from actors.memory_limit import memory_bytes
 from actors.quiet_lock import NotQuiet, Quiet
 from actors.run_child import Checked, Timed
 from actors.warm_child import HOARDING, WarmChild, killed
+from spaces.targets.backends import backend_of
+from spaces.targets.config import target_cores
 from spaces.targets.cores import usable_cores
-from spaces.targets.target import target_cores, target_kind
 from spaces.targets.threads import thread_variables
 from tuner.effort import Timing
 from tuner.process.child import DeadlinePassed, Died, MemoryExceeded, Outcome, Raised, Returned
@@ -91,8 +92,7 @@ class Runner:
         self._recycle_growth_bytes = recycle_growth_bytes
         self._lean_bytes = 0
         self._section_s = 0.0
-        on_cpu = target_kind(target) == "llvm"
-        threads = target_cores(target) if on_cpu else None
+        threads = target_cores(target) if backend_of(target).on_host else None
         self._child = WarmChild(
             child,
             (target, threads, scratch),

@@ -150,11 +150,13 @@ def _kept(out: Path, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def cores_of(target: str) -> tuple[str, int]:
     """Canonical JSON of a CPU target, and the threads that kernels use."""
-    from spaces.targets.target import resolve_target, target_cores, target_kind
+    from spaces.targets.backends import backend_of
+    from spaces.targets.config import target_cores
+    from spaces.targets.target import resolve_target
     from spaces.targets.threads import thread_variables
 
     resolved = resolve_target(target)
-    if target_kind(resolved) != "llvm":
+    if not backend_of(resolved).on_host:
         raise TunerError("this compares on a CPU: give an llvm target")
     cores = target_cores(resolved)
     os.environ.update(thread_variables(cores))

@@ -353,11 +353,12 @@ def _refuse_missing_device(target: str, cluster: Cluster) -> None:
     Raises:
         TunerError: the cluster has no such device.
     """
-    from cluster.scaling.scaling_policy import GPU, amount
-    from spaces.targets.target import target_kind
+    from cluster.scaling.scaling_policy import amount
+    from spaces.targets.backends import backend_of
 
-    if target_kind(target) == "cuda" and amount(cluster.nodes, GPU) < 1:
-        raise TunerError("this machine has no CUDA device to measure on")
+    row = backend_of(target)
+    if not row.everywhere and amount(cluster.nodes, row.resource) < 1:
+        raise TunerError(f"this machine has no {row.kind.upper()} device to measure on")
 
 
 def _job(
@@ -369,7 +370,7 @@ def _job(
     driver_pid: int | None,
 ) -> SearchJob:
     from cluster.search.job import SearchJob
-    from spaces.targets.target import target_kind
+    from spaces.targets.backends import backend_of
 
     effort = options.effort
     trials = options.trials or effort.trials_per_task * len(prepared.tasks)
@@ -385,7 +386,7 @@ def _job(
         finalists_s=options.finalists_s,
         seed=options.seed,
         strategy=options.strategy,
-        cpu_target=target_kind(prepared.target) == "llvm",
+        target_kind=backend_of(prepared.target).kind,
         facts={
             "model": options.model.source,
             "target": prepared.target,

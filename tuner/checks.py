@@ -18,7 +18,7 @@ from typing import Any, TypeGuard
 from tuner.errors import UsageError
 
 TARGET_KINDS = ("llvm", "cuda")
-"""Kinds of target that have a space."""
+"""Kinds of target that have a space: the rows of `spaces.targets.backends`."""
 STRATEGIES = ("evolutionary", "random")
 """How candidates are found, see `tuner.search.registry`."""
 LARGEST = 2**31 - 1
@@ -26,6 +26,7 @@ MOST_VALUES = 1 << 16
 """Of one dimension."""
 DIMENSIONS = "write for example T=1..128, M=16..2048:16 or T=5,24,43"
 INPUTS = "write NAME=FILE.npy or NAME=int:LO..HI"
+_KINDS = " or ".join(TARGET_KINDS)
 _LONGEST_S = 366 * 86400.0
 _HOST_PORT = re.compile(r"(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):(?P<port>[0-9]{1,5})")
 
@@ -60,20 +61,24 @@ def target(text: object) -> str:
     word = text.strip() if isinstance(text, str) else ""
     if word == "auto" or word in TARGET_KINDS:
         return word
-    kinds = " or ".join(TARGET_KINDS)
     if not word.startswith("{"):
-        raise UsageError(f"unknown target {short(text)}: write auto, {kinds}, or a target as JSON")
+        raise UsageError(f"unknown target {short(text)}: write auto, {_KINDS}, or a target as JSON")
     try:
         raw = json.loads(word)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"the target is not JSON ({error}): {short(text)}") from error
-    if raw.get("kind") not in TARGET_KINDS:
-        kind = short(raw.get("kind", "missing"))
-        raise UsageError(f"the target's kind is {kind}; it must be {kinds}")
+    target_kind(raw.get("kind", "missing"))
     cores = raw.get("num-cores", 1)
     if type(cores) is not int or not 1 <= cores <= LARGEST:
         raise UsageError(f"the target's num-cores is {short(cores)}; it must be 1 or more")
     return json.dumps(raw, sort_keys=True)
+
+
+def target_kind(kind: object) -> str:
+    """One of the kinds with a space."""
+    if not isinstance(kind, str) or kind not in TARGET_KINDS:
+        raise UsageError(f"the target's kind is {short(kind)}; it must be {_KINDS}")
+    return kind
 
 
 def address(text: object) -> str:

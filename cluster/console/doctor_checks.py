@@ -191,7 +191,8 @@ def pickling(child: Child) -> Finding:
 _TARGET = """
 import json
 from spaces.targets.host import this_host
-from spaces.targets.target import cuda_device_exists, resolve_target
+from spaces.targets import cuda
+from spaces.targets.target import resolve_target
 from spaces.targets.cpu_features import of_kernels
 host = this_host()
 print(json.dumps({
@@ -199,7 +200,7 @@ print(json.dumps({
     "host": host.processor().mcpu,
     "guess": host.named,
     "features": of_kernels(host.reported),
-    "cuda": cuda_device_exists(),
+    "cuda": cuda.present(),
 }))
 """
 

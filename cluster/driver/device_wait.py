@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import Protocol
 
-from cluster.scaling.scaling_policy import GPU, Cluster, Node, amount
+from cluster.scaling.scaling_policy import Cluster, Node, amount
+from spaces.targets.backends import BACKENDS, GPU
+from spaces.targets.target import asked_backend
 from tuner.errors import TunerError
 from tuner.options import DEVICE_WAIT_S
 
@@ -49,11 +51,6 @@ class Wait:
     clock: Callable[[], float] = time.monotonic
 
 
-def is_cuda(target: str) -> bool:
-    """Whether a target, as a user writes it, is one for GPUs."""
-    return target.startswith(("cuda", "nvidia/")) or '"cuda"' in target
-
-
 def machines_for(target: str, wait: Wait) -> tuple[str, Sequence[Node]]:
     """Machines that could measure for a target.
 
@@ -64,23 +61,24 @@ def machines_for(target: str, wait: Wait) -> tuple[str, Sequence[Node]]:
         that declares no right to time kernels on CPUs, where any will do.
 
     Raises:
+        UsageError: malformed JSON, or an unknown kind.
         TunerError: there are none and none is started, or none came in time.
         KeyboardInterrupt: the wait was stopped.
     """
-    from actors.ray_actors import MEASURE
-
     stubborn = wait.limit_s is not None
     if target == "auto":
-        try:
-            return "cuda", _machines_with(GPU, wait, stubborn=False)
-        except NoMachine:
-            target = "llvm"
-    if is_cuda(target):
-        return target, _machines_with(GPU, wait, stubborn=stubborn)
-    cluster = wait.look()
-    if cluster.grows or _having(MEASURE, cluster):
-        return target, _machines_with(MEASURE, wait, stubborn=stubborn)
-    return target, ()
+        for row in reversed(BACKENDS):
+            if row.everywhere:
+                target = row.kind
+                break
+            with suppress(NoMachine):
+                return row.kind, _machines_with(row.resource, wait, stubborn=False)
+    row = asked_backend(target)
+    if row.everywhere:
+        cluster = wait.look()
+        if not (cluster.grows or _having(row.resource, cluster)):
+            return target, ()
+    return target, _machines_with(row.resource, wait, stubborn=stubborn)
 
 
 def _machines_with(resource: str, wait: Wait, *, stubborn: bool) -> Sequence[Node]:

@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cluster.driver.device_wait import Wait, is_cuda, machines_for
+from cluster.driver.device_wait import Wait, machines_for
 from cluster.scaling.scaling_policy import Node
 from cluster.search.naming import device_name
 from tuner.errors import TunerError, first_line
+from tuner.checks import TARGET_KINDS
 
 _log = logging.getLogger(__name__)
 
@@ -28,7 +29,6 @@ _STEP_S = 0.5
 """So often a wait looks whether it was stopped."""
 _ASKED = 16
 """Machines with the same resources that are asked, at most: more would say the same."""
-_KINDS = ("llvm", "cuda")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def devices_on_cluster(target: str, wait: Wait) -> tuple[Device, ...]:
     if not counted:
         raise next(answer.refused for answer in answers if answer.refused is not None)
     found = tuple(device for device, _ in counted.most_common())
-    return found if target in _KINDS else found[:1]
+    return found if target in TARGET_KINDS else found[:1]
 
 
 def some_of_each(nodes: Sequence[Node]) -> list[Node]:
@@ -164,14 +164,16 @@ def ready_of(
 def _resolve(text: str) -> _Answer:
     """On the machine that is asked."""
     from spaces.targets.target import (
+        asked_backend,
         device_fingerprint,
         fits_here,
         former_fingerprint,
         resolve_target,
     )
 
-    if is_cuda(text) and not os.environ.get("CUDA_VISIBLE_DEVICES"):
-        os.environ["CUDA_VISIBLE_DEVICES"] = "0"  # hidden by Ray from who takes none
+    visible = asked_backend(text).visible
+    if visible and not os.environ.get(visible):
+        os.environ[visible] = "0"  # hidden by Ray from who takes none
     try:
         target = resolve_target(text)
         fingerprint = device_fingerprint(target)

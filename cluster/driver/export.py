@@ -104,7 +104,8 @@ def bench(run: Path, *, rounds: int = 0, dims: Dims = ()) -> dict[str, Any]:
             CPU lacks what the run's kernels use.
     """
     folder, manifest = read_run(run)
-    from spaces.targets.target import refuse_other_features, target_cores
+    from spaces.targets.config import target_cores
+    from spaces.targets.target import refuse_other_features
     from spaces.targets.threads import thread_variables
 
     # TVM reads them when its thread pool starts, which nothing has done yet in this process.

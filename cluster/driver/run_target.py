@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tuner.checks import TARGET_KINDS
 from tuner.errors import TunerError
 from tuner.options import TuneOptions
 from tuner.runs.remote import target_of
 
-_LEFT_OPEN = ("auto", "llvm", "cuda")
+_LEFT_OPEN = ("auto", *TARGET_KINDS)
 
 
 def begun_target(run: Path | str | None, asked: str) -> str | None:

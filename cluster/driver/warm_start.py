@@ -104,7 +104,7 @@ def seeds_for(tasks: Sequence[Task], run: RunFolder, others: Sequence[Path]) -> 
 def _elsewhere(task: Task, targets: Iterable[str]) -> frozenset[str]:
     """Keys of a task's program for those of other targets that take the same candidates."""
     from spaces.lowering.extract_tasks import program_hash
-    from spaces.targets.cpu import takes_the_same
+    from spaces.targets.target import takes_the_same
 
     alike = [t for t in targets if t != task.target and takes_the_same(t, task.target)]
     if not alike:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
 
 import ray
 
-from cluster.scaling.scaling_policy import GPU
+from cluster.ray_workers.nodes import one_of
 
 _ANSWER_S = 10.0
 
@@ -22,10 +21,7 @@ class RayAutoscaler:
     @contextlib.contextmanager
     def asked(self, resource: str) -> Iterator[None]:
         """See `device_wait.Autoscaler`; the task does nothing once it has what it waits for."""
-        needs: dict[str, Any] = {"resources": {resource: 1}}
-        if resource == GPU:
-            needs = {"num_gpus": 1}
-        waiting = ray.remote(_nothing).options(num_cpus=0, **needs).remote()
+        waiting = ray.remote(_nothing).options(num_cpus=0, **one_of(resource)).remote()
         try:
             yield
         finally:

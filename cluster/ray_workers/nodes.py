@@ -13,15 +13,15 @@ from typing import Any
 
 import ray
 
-from actors.ray_actors import MEASURE
-from cluster.scaling.scaling_policy import GPU, Cluster, Node
+from cluster.scaling.scaling_policy import Cluster, Node
+from spaces.targets.backends import BACKENDS, GPU
 
 _NO_DEADLINE_S = 30.0
 """What a machine that drains without saying for how long is given."""
 _REACH_S = 0.5
 _ASK_AGAIN_S = 5.0
 _NODE_ID = "ray.io/node-id"
-DEVICES = (GPU, MEASURE)
+DEVICES = tuple({row.resource for row in BACKENDS})
 """Ray's names of what kernels are measured on."""
 
 
@@ -72,6 +72,11 @@ def _begins(connection: socket.socket, address: Address) -> bool:
         return connection.connect_ex(address) in (0, errno.EINPROGRESS)
     except OSError:
         return False
+
+
+def one_of(resource: str) -> dict[str, Any]:
+    """The options of Ray's with which a task or an actor asks for one of a resource."""
+    return {"num_gpus": 1} if resource == GPU else {"resources": {resource: 1}}
 
 
 def alive() -> dict[str, Mapping[str, Any]]:

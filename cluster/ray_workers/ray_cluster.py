@@ -165,7 +165,7 @@ def refuse_silence(address: str, *, timeout_s: float) -> None:
 
 
 def _local_settings(measure_slots: int) -> dict[str, Any]:
-    from actors.ray_actors import MEASURE
+    from spaces.targets.backends import MEASURE
 
     return {
         "include_dashboard": False,

@@ -16,8 +16,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 
-GPU = "GPU"
-"""Ray's name of it."""
 _TRIALS_PER_RUNNER = 32
 """Work that is worth a machine of its own."""
 _CPUS_PER_SPACE_WORKER = 4

@@ -22,15 +22,16 @@ import ray
 
 from actors.chunked_args import in_pieces
 from actors.quiet_lock import Quiet
-from actors.ray_actors import MEASURE, WorkerPlace, actor_class
+from actors.ray_actors import WorkerPlace, actor_class
 from cluster.ray_workers.elastic import ElasticMeasurer
 from cluster.ray_workers.metrics import RunMetrics
-from cluster.ray_workers.nodes import NodeWatch
+from cluster.ray_workers.nodes import NodeWatch, one_of
 from cluster.ray_workers.ray_measurer import RayMeasurer, Starters
 from cluster.ray_workers.ray_space_pool import RaySpacePool
-from cluster.scaling.scaling_policy import GPU, Cluster, Demand, amount
+from cluster.scaling.scaling_policy import Cluster, Demand, amount
 from cluster.search.job import SearchJob, SearchState, load
 from cluster.search.naming import run_name, searches, share_of_cpus, share_of_devices
+from spaces.targets.backends import Backend
 from tuner.cost_models.learner import ProcessLearner
 from tuner.errors import TunerError
 from tuner.files.own_folder import own_folder
@@ -185,7 +186,7 @@ class SearchHost:
         job, place = self._job, _place(self._job, run)
         tasks = in_pieces(job.tasks)
         watch = NodeWatch()
-        needs = _runner_needs(job.cpu_target, watch.look())
+        needs = _runner_needs(job.backend, watch.look())
 
         def start(kind: str, name: str, **needs: Any) -> Any:
             options = {**needs, **watch.avoid(unlike=kind == "runner")}
@@ -231,10 +232,9 @@ class SearchHost:
         """What the run would use now."""
         job, session = self._job, self._session
         left = session.snapshot().trials_left if session is not None else job.trials
-        device = MEASURE if job.cpu_target else GPU
         names = searches()
         return Demand(
-            device,
+            job.backend.resource,
             left,
             job.devices,
             of_devices=share_of_devices(job.name, names),
@@ -287,7 +287,7 @@ def _new_uuid(job: SearchJob, run: RunFolder) -> Callable[[], str]:
 
 
 def _place(job: SearchJob, run: RunFolder) -> WorkerPlace:
-    quiet = _QUIET if job.cpu_target else None
+    quiet = _QUIET if job.backend.quiet else None
     away = Path("runs") / run_name(job.called)
     return WorkerPlace(quiet=quiet, logs=run.logs, scratch=run.scratch, away=away)
 
@@ -309,18 +309,16 @@ def _refuse_to_die_again(store: RecordStore) -> None:
 
 
 def _quiet(job: SearchJob) -> Quiet | None:
-    return Quiet(own_folder() / _QUIET) if job.cpu_target else None
+    return Quiet(own_folder() / _QUIET) if job.backend.quiet else None
 
 
-def _runner_needs(cpu_target: bool, cluster: Cluster) -> dict[str, Any]:
+def _runner_needs(backend: Backend, cluster: Cluster) -> dict[str, Any]:
     """What a runner asks of a node: a GPU, or the right to time kernels on its CPU.
 
     A cluster of fixed size that declares no such right has one runner all the same.
     """
-    if not cpu_target:
-        return {"num_gpus": 1}
-    declared = cluster.grows or amount(cluster.nodes, MEASURE) >= 1
-    return {"resources": {MEASURE: 1}} if declared else {}
+    declared = cluster.grows or amount(cluster.nodes, backend.resource) >= 1
+    return one_of(backend.resource) if declared or not backend.everywhere else {}
 
 
 def _learner(job: SearchJob, run: RunFolder) -> ProcessLearner:

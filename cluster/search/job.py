@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cluster.search.naming import search_name
+from spaces.targets.backends import Backend, backend
 from tuner.candidate import Candidate
 from tuner.effort import Effort
 from tuner.files.atomic import write_bytes
@@ -33,6 +34,7 @@ class SearchJob:
         defaults: the default candidate of each task.
         trials: total of the run.
         deadline_s: on this machine's monotonic clock.
+        target_kind: of the tasks.
         device: fingerprint of what is measured on; empty is that of the first runner.
         devices: how many runners at most; None is one for each device that can be had.
         device_wait_s: how long to wait for a machine that has a device.
@@ -54,7 +56,7 @@ class SearchJob:
     finalists_s: float
     seed: int
     strategy: str
-    cpu_target: bool
+    target_kind: str
     facts: Mapping[str, object]
     device: str = ""
     devices: int | None = None
@@ -71,9 +73,14 @@ class SearchJob:
         return self.url or self.run
 
     @property
+    def backend(self) -> Backend:
+        """What there is to know of the tasks' kind of target."""
+        return backend(self.target_kind)
+
+    @property
     def name(self) -> str:
         """Of the search in Ray."""
-        return search_name(self.called, self.device or ("cpu" if self.cpu_target else "cuda"))
+        return search_name(self.called, self.device or self.backend.word)
 
 
 def save(job: SearchJob) -> Path:

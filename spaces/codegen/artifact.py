@@ -17,26 +17,25 @@ TVM when it asks for it.
 
 from __future__ import annotations
 
-import contextlib
 import io
 import shutil
 import subprocess
 import tempfile
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spaces.codegen.cubin import check_launch
+from spaces.codegen.cuda_code import precompiled
 from spaces.codegen.prepack import COMPUTE, PREPACK, Packing, split
 from spaces.passes.pipeline import tir_pipeline
+from spaces.targets.backends import backend_of, load
 from spaces.targets.target import parse_target
 
 _HOST = "kernel.so"
 _DEVICE = "device.bin"
 _PACKING = "packing.json"
-_CUDA_COMPILE = "tvm_callback_cuda_compile"
 _TRUSTING = {"tirx.disable_assert": True}
 """Whoever times a kernel gives it what it asks for; the checks are a sixth of a build."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -59,10 +58,9 @@ def build_artifact(module: Any, target: Any) -> bytes:
     library, packing = compile_kernel(module, target)
     with tempfile.TemporaryDirectory(prefix="build-") as folder:
         members = {_HOST: _host_library(library, Path(folder))}
-    sources = [m.inspect_source("cuda") for m in library.imports if m.kind == "cuda"]
-    if sources:
-        members[_DEVICE] = _compile_cuda("".join(sources), target)
-        check_launch(members[_DEVICE], str(target))
+    device_code = backend_of(target).device_code
+    if device_code and (code := load(device_code)(library, target)) is not None:
+        members[_DEVICE] = code
     if packing is not None:
         members[_PACKING] = packing.to_json().encode()
     return _pack(members)
@@ -133,7 +131,7 @@ def load_artifact(artifact: bytes, folder: Path | None = None) -> Any:
     with tempfile.TemporaryDirectory(prefix="load-", dir=folder) as made:
         path = Path(made) / _HOST
         path.write_bytes(members[_HOST])
-        with _precompiled(members.get(_DEVICE)):
+        with precompiled(members.get(_DEVICE)):
             return tvm.runtime.load_module(str(path))
 
 
@@ -155,30 +153,6 @@ def _host_library(library: Any, folder: Path) -> bytes:
     if linked.returncode != 0:
         raise RuntimeError(f"linker: {linked.stderr.strip()}")
     return output.read_bytes()
-
-
-def _compile_cuda(source: str, target: Any) -> bytes:
-    import tvm
-
-    with target:
-        return bytes(tvm.get_global_func(_CUDA_COMPILE)(source))
-
-
-@contextlib.contextmanager
-def _precompiled(binary: bytes | None) -> Iterator[None]:
-    """Answer TVM's request to compile CUDA source with what the builder made of it."""
-    if binary is None:
-        yield
-        return
-    import tvm
-    import tvm_ffi
-
-    usual = tvm.get_global_func(_CUDA_COMPILE)
-    tvm_ffi.register_global_func(_CUDA_COMPILE, lambda _source: binary, override=True)
-    try:
-        yield
-    finally:
-        tvm_ffi.register_global_func(_CUDA_COMPILE, usual, override=True)
 
 
 def _pack(members: dict[str, bytes]) -> bytes:

@@ -16,13 +16,14 @@ from spaces.codegen.library_threads import bring_along, pipeline_with_threads, r
 from spaces.codegen.prepack import pack_weights
 from spaces.ir import tvm_compat
 from spaces.passes.pipeline import tir_pipeline
-from spaces.targets.target import device_of, parse_target, target_cores, target_kind
+from spaces.targets.backends import backend_of
+from spaces.targets.config import target_cores
+from spaces.targets.target import device_of, parse_target
 from tuner.errors import TunerError, first_line
 from tuner.files.atomic import put_file
 
 Array = np.ndarray[Any, Any]
 _LIBRARY_SUFFIXES = (".so", ".tar", ".dylib", ".dll")
-_GPU_KINDS = ("cuda", "rocm", "metal", "vulkan", "opencl")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ def compile_module(lowered: Any, target_json: str) -> Executable:
     Raises:
         TunerError: the compiler refused it.
     """
-    threads = target_cores(target_json) if target_kind(target_json) == "llvm" else 0
+    threads = target_cores(target_json) if backend_of(target_json).on_host else 0
     return _compiled(lowered, target_json, tir_pipeline(target_json), threads)
 
 
@@ -80,7 +81,7 @@ def _compiled(lowered: Any, target_json: str, passes: str, threads: int) -> Exec
         )
     try:
         lowered = pack_weights(lowered)
-        if target_kind(target_json) in _GPU_KINDS:
+        if not backend_of(target_json).runs_unscheduled:
             lowered = _default_scheduled(lowered, target)
         asks = threads > 0 and runs_in_parallel(lowered)
         if asks:

@@ -13,7 +13,7 @@ from spaces.design_space.realize import realize
 from spaces.ir import tvm_compat
 from spaces.ir.schedules import InvalidCandidate, new_schedule, task_module
 from spaces.lowering.relax_rewrite import builder_without, with_tir_calls
-from spaces.targets.target import target_kind
+from spaces.targets.backends import backend_of
 from tuner.errors import TunerError
 from tuner.kernel_set import KernelSet
 from tuner.task import Task
@@ -91,7 +91,7 @@ def _unscheduled(task: Task) -> Any:
     Else they would start in the first step, of which there is none. Where a program without a
     schedule does not run, as on a GPU, it is the default one.
     """
-    if target_kind(task.target) != "llvm":
+    if not backend_of(task.target).runs_unscheduled:
         return realize(task, default_candidate(task)).mod["main"]
     schedule = new_schedule(task_module(task.module))
     for block in tvm_compat.stage_blocks(schedule):

@@ -16,7 +16,8 @@ import numpy as np
 from spaces.codegen.executable import Array, Executable, LoadedModel
 from spaces.frontends.inputs import InputSpec
 from spaces.frontends.model import Model
-from spaces.targets.target import target_cores, target_kind
+from spaces.targets.backends import backend_of
+from spaces.targets.config import target_cores
 from tuner.errors import first_line
 
 MIN_ROUNDS = 10
@@ -304,14 +305,15 @@ def _peer(
         import onnxruntime
     except ImportError:
         return None, "onnxruntime is not installed"
-    gpu = target_kind(target_json) == "cuda"
-    available = onnxruntime.get_available_providers()
-    device = ["CUDAExecutionProvider"] if gpu and "CUDAExecutionProvider" in available else []
+    wanted = backend_of(target_json).onnxruntime
+    device = [wanted] if wanted in onnxruntime.get_available_providers() else []
     try:
         peer = _session(path, model.inputs, inputs, target_cores(target_json), device)
     except Exception as error:  # it raises kinds of its own for each way a model can fail
         return None, f"onnxruntime cannot run the model: {first_line(error)}"
-    return peer, "onnxruntime here has no CUDA support" if gpu and not device else ""
+    if wanted and not device:
+        return peer, f"onnxruntime here has no {wanted.removesuffix('ExecutionProvider')} support"
+    return peer, ""
 
 
 def _session(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from spaces.design_space.realize import DEFAULT_SPACE
 from spaces.ir.schedules import canonical_payload, new_schedule, task_module
+from spaces.targets.backends import backend_of
 from spaces.targets.target import parse_target
 from tuner.candidate import Candidate, CandidateKind
 from tuner.task import Task
@@ -21,7 +21,7 @@ def default_candidate(task: Task) -> Candidate:
     unscheduled program does not run, so it is what TVM's dlight rules make of it.
     """
     payload = _EMPTY_TRACE
-    if json.loads(task.target)["kind"] == "cuda":
+    if not backend_of(task.target).runs_unscheduled:
         payload = _dlight_trace(task)
     return Candidate(CandidateKind.TRACE, payload, DEFAULT_SPACE)
 

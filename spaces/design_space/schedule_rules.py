@@ -6,12 +6,15 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from spaces.intrinsics.registration import register_intrinsics, stub_intrinsics, target_family
+from spaces.intrinsics.registration import arm_family, register_intrinsics, stub_intrinsics
+from spaces.targets.backends import backend_of, load
+from spaces.targets.config import Config
 from spaces.targets.target import parse_target
 
 RULES_PREFIX = "rules:"
 """What names of these spaces begin with: their traces need the rules' post-processing."""
 
+_FIRST_TENSOR_CORES = 75
 _LOW_PRECISION = ("int8", "uint8", "float16", "bfloat16")
 
 
@@ -32,18 +35,37 @@ class RuleSet:
     mutators: tuple[tuple[Any, float], ...]
 
 
-def rules_kind(target_json: str, family: str | None) -> str:
-    """TVM's name for the default rules of a target.
+@dataclass(frozen=True, slots=True)
+class RuleNames:
+    """What TVM calls the default rules of a target.
+
+    Attributes:
+        rules: the kind of its rules, post-processors and mutators.
+        intrinsics: the family that the rules use, which must be registered; None is none.
+    """
+
+    rules: str
+    intrinsics: str | None = None
+
+
+def cpu_rules(target: Config, low_precision: bool) -> RuleNames:
+    """The rules of a CPU.
 
     Args:
-        family: of intrinsics the rules may use (`target_family`). They only concern 8- and
-            16-bit operands, so other programs get the plain rules and skip the registration.
+        low_precision: whether the program has 8- or 16-bit operands. Intrinsics only concern
+            these, so other programs get the plain rules and skip the registration.
     """
-    target = json.loads(target_json)
-    if target["kind"] == "cuda":
-        arch = str(target.get("arch", "sm_0")).removeprefix("sm_").rstrip("abcdef")
-        return "cuda-tensorcore" if family and int(arch) >= 75 else "cuda"
-    return "from-target" if family else "llvm"
+    family = arm_family(target) if low_precision else None
+    return RuleNames("from-target" if family else "llvm", family)
+
+
+def cuda_rules(target: Config, low_precision: bool) -> RuleNames:
+    """The same of a CUDA device; its intrinsics are those of tensor cores."""
+    if not low_precision:
+        return RuleNames("cuda")
+    arch = str(target.get("arch", "sm_0")).removeprefix("sm_").rstrip("abcdef")
+    tensor_cores = int(arch) >= _FIRST_TENSOR_CORES
+    return RuleNames("cuda-tensorcore" if tensor_cores else "cuda", "cuda")
 
 
 def is_low_precision(module: Any) -> bool:
@@ -61,10 +83,11 @@ def make_rules(module: Any, target_json: str) -> RuleSet:
     stub_intrinsics()
     from tvm.s_tir import meta_schedule as ms
 
-    family = target_family(target_json, low_precision=is_low_precision(module))
-    if family is not None:
-        register_intrinsics(family)
-    kind = rules_kind(target_json, family)
+    names_of = load(backend_of(target_json).rules)
+    names: RuleNames = names_of(json.loads(target_json), is_low_precision(module))
+    if names.intrinsics is not None:
+        register_intrinsics(names.intrinsics)
+    kind = names.rules
     context = ms.TuneContext(
         mod=module,
         target=parse_target(target_json),

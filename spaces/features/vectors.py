@@ -41,7 +41,8 @@ class FeatureExtractor:
 
     def __init__(self, target_json: str) -> None:
         from spaces.intrinsics.registration import stub_intrinsics
-        from spaces.targets.target import parse_target, target_cores
+        from spaces.targets.config import target_cores
+        from spaces.targets.target import parse_target
 
         stub_intrinsics()
         from tvm.s_tir import meta_schedule as ms

@@ -11,16 +11,17 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import json
 import os
 import sys
 import types
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from tuner.files.atomic import atomic_file
 
 _PACKAGE = "tvm.s_tir.tensor_intrin"
+_SLOW_TO_PARSE = frozenset({"cuda"})
 _registered: set[str] = set()
 
 
@@ -45,7 +46,7 @@ def register_intrinsics(family: str, *, cache_dir: Path | None = None) -> None:
     stub_intrinsics()
     if family in _registered:
         return
-    if family == "cuda":
+    if family in _SLOW_TO_PARSE:
         _register_cached(family, cache_dir or default_cache_dir())
     else:
         importlib.import_module(f"{_PACKAGE}.{family}")
@@ -100,18 +101,12 @@ def _keep(path: Path, text: str) -> None:
             file.write(text)
 
 
-def target_family(target_json: str, *, low_precision: bool) -> str | None:
-    """Which intrinsics the schedule rules of a target may use, if any.
+def arm_family(target: Mapping[str, Any]) -> str | None:
+    """The intrinsics that rules may use on a CPU, if any: those of Arm.
 
     Args:
-        target_json: canonical JSON of the target.
-        low_precision: whether the program has 8- or 16-bit operands, which the intrinsics need.
+        target: options of an llvm target.
     """
-    if not low_precision:
-        return None
-    target = json.loads(target_json)
-    if target["kind"] == "cuda":
-        return "cuda"
     triple = str(target.get("mtriple", ""))
     arm = "aarch64" in triple or (not triple and os.uname().machine == "aarch64")
     # TVM 0.27's VNNI intrinsic does not fit the signature it has in LLVM 22: every program that

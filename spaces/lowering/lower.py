@@ -17,6 +17,7 @@ from spaces.lowering.concats import put_off_concats
 from spaces.lowering.constants import mark_constants
 from spaces.lowering.plain_shapes import with_plain_shapes
 from spaces.lowering.relax_passes import bound_takes, move_biases_into_batch_norms
+from spaces.targets.backends import backend_of
 
 
 def lower(module: Any, target: Any) -> Any:
@@ -35,7 +36,11 @@ def lower(module: Any, target: Any) -> Any:
         module: an IRModule with a Relax function "main". One with tensor programs only comes
             back as it is, each function with its name as global symbol. All promise `noalias`.
         target: a TVM target, or canonical JSON of one.
+
+    Raises:
+        UsageError: the target is of an unknown kind.
     """
+    row = backend_of(target)
     if not tvm_compat.has_relax(module):
         return _with_symbols(module)
     from tvm.ir.transform import PassContext
@@ -45,7 +50,7 @@ def lower(module: Any, target: Any) -> Any:
         target = Target(json.loads(target))
     with target, PassContext(opt_level=3):
         prepared = _prepared(module)
-        if str(target.kind) != "llvm":
+        if not row.packs_weights:
             return _without_aliases(with_plain_shapes(_programs(prepared)))
         try:
             lowered = _programs(_tidied(channels_last(put_off_concats(prepared))))

@@ -12,7 +12,7 @@ from typing import Any
 
 from spaces.passes.cpu_passes import before_compile
 from spaces.passes.stack_alloc import on_stack
-from spaces.targets.target import target_kind
+from spaces.targets.backends import backend_of, load
 
 _CPU = "tuner-cpu"
 _STOCK = "default"
@@ -22,18 +22,26 @@ def tir_pipeline(target: Any) -> str:
     """What to give to `tvm.compile` as `tir_pipeline`. Public: `tuner.tir_pipeline`.
 
     For a CPU, the passes of `spaces.passes.cpu_passes`, those of TVM, and
-    `spaces.passes.stack_alloc.on_stack`; they are registered with TVM here. For any other target,
-    the name of TVM's own.
+    `spaces.passes.stack_alloc.on_stack`; they are registered with TVM here. For a GPU, the name of
+    TVM's own.
 
     Args:
         target: a TVM target, or canonical JSON of one.
+
+    Raises:
+        UsageError: of an unknown kind.
     """
-    kind = target_kind(target) if isinstance(target, str) else str(target.kind)
-    return _registered() if kind == "llvm" else _STOCK
+    return str(load(backend_of(target).pipeline)())
+
+
+def stock_pipeline() -> str:
+    """TVM's own."""
+    return _STOCK
 
 
 @cache
-def _registered() -> str:
+def cpu_pipeline() -> str:
+    """Register ours for CPUs, once."""
     from tvm.ir.transform import Sequential, module_pass
     from tvm.tirx import get_tir_pipeline, register_tir_pipeline
     from tvm.tirx.transform import prim_func_pass

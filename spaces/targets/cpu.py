@@ -9,7 +9,6 @@ from typing import Any
 
 from spaces.targets.cpu_caches import caches_of
 from spaces.targets.host import this_host
-from spaces.targets.target import parse_target, target_kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +39,12 @@ class Cpu:
 @lru_cache(maxsize=16)
 def cpu_of(target_json: str) -> Cpu:
     """The CPU of an llvm target; where that says nothing of caches, they are this machine's."""
+    from tvm.target import Target
+
     from spaces.ir import tvm_compat
 
-    config, target = json.loads(target_json), parse_target(target_json)
+    config = json.loads(target_json)
+    target = Target(config)
     if tvm_compat.has_cpu_feature(target, "avx512f"):
         vector_bytes, registers = 64, 32
     elif tvm_compat.has_cpu_feature(target, "avx"):
@@ -76,16 +78,8 @@ def _sums_of_four(target: Any, vector_bytes: int) -> bool:
     return other or (wide and narrow)
 
 
-def takes_the_same(one: str, other: str) -> bool:
-    """Whether what was found for one target can be tried on another as it is.
-
-    It can where kernels have the same vectors, registers and threads; how large the caches are
-    says only which of them are fast. Targets of other kinds must be equal.
-    """
-    if one == other:
-        return True
-    if not all(target_kind(target) == "llvm" for target in (one, other)):
-        return False
+def same_but_for_caches(one: str, other: str) -> bool:
+    """Whether two llvm targets have the same vectors, registers and threads."""
     return _without_caches(cpu_of(one)) == _without_caches(cpu_of(other))
 
 

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from spaces.targets.target import target_kind
+from spaces.targets.backends import backend_of, load
 from spaces.templates.base import Template
 from tuner.task import Task
 
 
 def templates_of(task: Task) -> list[Template]:
     """Templates for a task, best first; none where only the rules apply."""
-    if target_kind(task.target) == "cuda" and task.shapes:
-        from spaces.templates.gpu.template import gpu_contraction_templates
+    found: list[Template] = load(backend_of(task.target).templates)(task)
+    return found
 
-        return gpu_contraction_templates(task)
-    if target_kind(task.target) != "llvm":
+
+def gpu_templates(task: Task) -> list[Template]:
+    """Of tasks with symbolic dimensions; the rules do well for the others."""
+    if not task.shapes:
         return []
+    from spaces.templates.gpu.template import gpu_contraction_templates
+
+    return gpu_contraction_templates(task)
+
+
+def cpu_templates(task: Task) -> list[Template]:
+    """Of products, and of what is bound by memory."""
     from spaces.templates.contraction.template import contraction_templates
     from spaces.templates.int8.template import int8_templates
     from spaces.templates.memory.template import memory_template

@@ -22,6 +22,7 @@ from tests.cluster.configs.fleet_configs import (
     project,
     ray_cluster_spec,
 )
+from tuner.checks import TARGET_KINDS
 
 MACHINES = {
     "m7i.2xlarge": (8, 0),
@@ -115,14 +116,14 @@ def test_all_nodes_run_one_image_of_the_pinned_ray(name: str) -> None:
 # ---- resources ----
 
 
-def needs_of_a_runner(*, cpu_target: bool) -> dict[str, float]:
+def needs_of_a_runner(kind: str) -> dict[str, float]:
     """What the search asks for when it starts a runner, as a cluster's resources are named."""
-    from actors.ray_actors import MEASURE
     from cluster.scaling.scaling_policy import Cluster, Node
     from cluster.search.host import _runner_needs
+    from spaces.targets.backends import MEASURE, backend
 
     cluster = Cluster([Node("a", {MEASURE: 1.0})])
-    return as_resources({**defaults_of("runner"), **_runner_needs(cpu_target, cluster)})
+    return as_resources({**defaults_of("runner"), **_runner_needs(backend(kind), cluster)})
 
 
 def defaults_of(kind: str) -> dict[str, Any]:
@@ -148,7 +149,7 @@ def test_there_is_a_node_for_each_actor(name: str) -> None:
     for kind in ("space", "builder"):
         assert any(takes(node, as_resources(defaults_of(kind))) for node in workers)
     for target in KERNELS_FOR[name]:
-        needs = needs_of_a_runner(cpu_target=target == "llvm")
+        needs = needs_of_a_runner(target)
         assert any(takes(node, needs) for node in workers)
 
 
@@ -159,15 +160,15 @@ def test_the_head_has_nothing_to_give(name: str) -> None:
     assert head.resources["CPU"] == 0
     assert not takes(head, as_resources(defaults_of("space")))
     assert not takes(head, as_resources(defaults_of("builder")))
-    for cpu_target in (True, False):
-        assert not takes(head, needs_of_a_runner(cpu_target=cpu_target))
+    for kind in TARGET_KINDS:
+        assert not takes(head, needs_of_a_runner(kind))
 
 
 @pytest.mark.ray
 @EVERY
 def test_nothing_runs_beside_a_kernel_that_is_timed(name: str) -> None:
     """One kernel at a time on a node; builders only where kernels run on a GPU."""
-    from actors.ray_actors import MEASURE
+    from spaces.targets.backends import MEASURE
 
     for node in nodes(name):
         assert node.resources.get(MEASURE, 0) in (0, 1)

@@ -60,7 +60,7 @@ def test_a_comparison_has_20_seconds_and_all_shapes_60_but_10_each(
     from spaces.codegen import executable
     from spaces.deploy import bench
     from spaces.frontends import inputs, model_copy
-    from spaces.targets import target, threads
+    from spaces.targets import config, target, threads
 
     given: list[float] = []
 
@@ -80,7 +80,7 @@ def test_a_comparison_has_20_seconds_and_all_shapes_60_but_10_each(
     monkeypatch.setattr(inputs, "make_inputs", lambda *_, **__: [])
     monkeypatch.setattr(model_copy, "load_input_values", lambda _: ())
     monkeypatch.setattr(target, "refuse_other_features", lambda _: None)
-    monkeypatch.setattr(target, "target_cores", lambda _: 1)
+    monkeypatch.setattr(config, "target_cores", lambda _: 1)
     monkeypatch.setattr(threads, "thread_variables", lambda _: {})
     export.bench(tmp_path)
     assert given == [budget_s] * shapes

@@ -17,10 +17,11 @@ from cluster.driver.export import bench
 from cluster.driver.run_target import begun_target, target_here
 from cluster.driver.warm_start import seeds_for
 from cluster.tune import _prepare
+from spaces.targets.config import canonical
 from spaces.targets.cores import usable_cores
 from spaces.targets.cpu_caches import caches_text
 from spaces.targets.host import this_host
-from spaces.targets.target import canonical, resolve_target
+from spaces.targets.target import resolve_target
 from tuner.errors import TunerError
 from tuner.options import ModelSpec, TuneOptions
 from tuner.runs.folder import RunFolder, read_run

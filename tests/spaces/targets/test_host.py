@@ -13,17 +13,18 @@ import numpy as np
 import pytest
 
 from spaces.ir import tvm_compat
-from spaces.targets.cpu import cpu_of, takes_the_same
+from spaces.targets.config import canonical
+from spaces.targets.cpu import cpu_of
 from spaces.targets.cpu_caches import cache_bytes, caches_of, caches_text
 from spaces.targets.cpu_features import of_kernels
 from spaces.targets.host import Host, cpu_model, this_host
 from spaces.targets.target import (
     asks_for,
-    canonical,
     device_fingerprint,
     parse_target,
     refuse_other_features,
     resolve_target,
+    takes_the_same,
 )
 from tuner.errors import TunerError
 

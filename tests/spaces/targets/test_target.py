@@ -9,8 +9,8 @@ import pytest
 
 from spaces.ir import tvm_compat
 from spaces.passes.toolchain import toolchain_fingerprint
+from spaces.targets import cuda
 from spaces.targets.target import (
-    cuda_device_exists,
     device_fingerprint,
     parse_target,
     resolve_target,
@@ -55,7 +55,7 @@ def test_malformed_targets_and_unknown_kinds_are_usage_errors(text: str) -> None
 
 @pytest.mark.parametrize("text", ["cuda", '{"kind": "cuda"}'])
 def test_cuda_needs_a_device_here_or_an_architecture(text: str) -> None:
-    if cuda_device_exists():
+    if cuda.present():
         pytest.skip("this machine has one")
     with pytest.raises(TunerError, match="sm_90") as refused:
         resolve_target(text)

@@ -25,6 +25,10 @@ _GAIN = 0.97
 """A copy is taken where it takes at most this part of the time."""
 
 
+_MEASURED_ON = ("llvm",)
+"""Kinds of target on which such copies were seen to pay; of others nothing is known."""
+
+
 Copies = Mapping[tuple[str, Instance], tuple[Candidate, float]]
 """Copies and their best times, by the key of the kernel that each is of, and its shape."""
 
@@ -34,13 +38,13 @@ def specializations(
 ) -> Iterator[Trial]:
     """Trials of copies that may pay, each next to one of the kernel that it is of.
 
-    Only for CPUs: nothing else was measured.
+    Only for CPUs.
 
     Args:
         rounds: how often each is timed, above the rungs of the finalists.
         generation: of the re-timings, see `tuner.generations`.
     """
-    if json.loads(task.target)["kind"] != "llvm":
+    if json.loads(task.target)["kind"] not in _MEASURED_ON:
         return
     short = [s for s in chosen.shapes if s.measured and s.latency_s <= _SHORT_S]
     short = sorted(short, key=lambda s: s.latency_s)[:_MOST]
