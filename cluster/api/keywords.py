@@ -117,8 +117,8 @@ def _whole(value: Any) -> Any:
 
 
 def _sizes(name: str, values: Any) -> Any:
-    """The sizes of a dimension, each once and in order; one may stand by itself, and a text is read as
-    that of `--dim`."""
+    """The sizes of a dimension, each once and in order. One may stand by itself, and a text is read
+    as that of `--dim`."""
     if isinstance(values, str):
         return dimension(f"{name}={values}")[1]
     if isinstance(values, int):
