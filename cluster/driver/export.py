@@ -69,8 +69,8 @@ def apply_to(run: Path, module: Any = None) -> Any:
     """Lower a model, and swap in the best schedules of a run.
 
     Args:
-        module: what `spaces.frontends.memory_model` takes; open and closed as the run's model, of
-            whose programs it has some. None is the run's model itself.
+        module: what `spaces.frontends.memory_model` takes, lowered or not; with the shapes of
+            the run's model, some of whose programs it has. None is that model itself.
 
     Returns:
         An IRModule, to be compiled as `tuner.lower` says.
@@ -81,16 +81,25 @@ def apply_to(run: Path, module: Any = None) -> Any:
     finished = _open(run)
     if module is None:
         return finished.tuned()
+    from tvm.ir import IRModule
+
     from spaces.frontends.memory_model import model_in_memory
-    from spaces.ir.tvm_compat import prim_funcs
-    from spaces.lowering.extract_tasks import is_scheduled
     from spaces.lowering.lower import lower
 
+    if isinstance(module, IRModule) and _scheduled(applied := finished.applied_to(module)):
+        return applied  # it was lowered already
     given = model_in_memory(module, _closed_as(finished.model))
     applied = finished.applied_to(lower(given.module, finished.target))
-    if not any(is_scheduled(function) for _, function in prim_funcs(applied)):
+    if not _scheduled(applied):
         raise TunerError(f"{run} has no schedule for any program of this module")
     return applied
+
+
+def _scheduled(module: Any) -> bool:
+    from spaces.ir.tvm_compat import prim_funcs
+    from spaces.lowering.extract_tasks import is_scheduled
+
+    return any(is_scheduled(function) for _, function in prim_funcs(module))
 
 
 def _closed_as(model: Model) -> ModelSpec:
