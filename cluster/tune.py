@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
-import gc
 import logging
 import os
 import shutil
@@ -20,6 +17,7 @@ from cluster.driver.tune_result import TuneResult, result_of, together
 from tuner.errors import TunerError
 from tuner.files.atomic import put_folder
 from tuner.options import DEVICE_WAIT_S, TuneOptions
+from tuner.process.memory import give_back_memory
 from tuner.runs.folder import Manifest, RunFolder, open_run
 from tuner.runs.lock import RunLock
 from tuner.runs.model_files import DamagedCopy, check_copy
@@ -118,7 +116,7 @@ def _tune_here(
         with ray_cluster(options.address):
             on_ready()
             prepared = _unless_stopped(preparing, stop)
-            _give_back_memory()
+            give_back_memory()  # what reading a model took: from here on we only watch
             _refuse_missing_device(prepared.target, NodeWatch().look())
             job = _job(options, prepared, started_s, tracking_uri, driver_pid=os.getpid())
             actor = start_search(job)
@@ -234,14 +232,6 @@ def _unless_stopped(preparing: Future[_Prepared], stop: threading.Event) -> _Pre
         except TimeoutError:
             continue
     raise KeyboardInterrupt
-
-
-def _give_back_memory() -> None:
-    """What reading a model took, its weights several times over: the driver only watches from here
-    on, and the allocator would keep it."""
-    gc.collect()
-    with contextlib.suppress(OSError, AttributeError):  # a C library without it keeps the memory
-        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _prepare(

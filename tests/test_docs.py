@@ -19,11 +19,11 @@ import pytest
 
 from cluster.cli import cli, run
 from cluster.commands.bench import _print as bench_report
-from cluster.commands.best import best_with_traces
 from cluster.commands.tasks import task_report
 from cluster.commands.tune import _report as tune_report
 from cluster.commands.tune import _summary as tune_summary
 from cluster.console.doctor_checks import Finding
+from cluster.driver.best_schedules import best_with_traces
 from cluster.driver.kernel_sets import described
 from cluster.driver.tune_result import TuneResult
 from tuner.candidate import Candidate, CandidateKind

@@ -25,7 +25,8 @@ ORDER = ("tuner", "spaces", "actors", "cluster")
 
 DOORS = {
     "tuner/__init__.py": {
-        "cluster.tune",
+        "cluster.api.tune",
+        "cluster.driver.tune_result.TuneResult",
         "spaces.lowering.lower",
         "spaces.passes.pipeline",
         "spaces.frontends.shape_var.DynamicProgram",
@@ -76,7 +77,7 @@ ROOMS = {
         "search",
         ("driver", "console"),
         "tune",
-        "commands",
+        ("api", "commands"),
         "cli",
     ),
 }
@@ -387,7 +388,7 @@ def test_a_way_upstairs_is_found(file: str, text: str, wrong: bool, tmp_path: Pa
 
 
 def test_a_door_opens_on_one_thing_only(tmp_path: Path) -> None:
-    text = "from cluster.tune import tune\nfrom cluster.scaling.pool import Pool\n"
+    text = "from cluster.api.tune import tune\nfrom cluster.scaling.pool import Pool\n"
     found = tree(tmp_path, {"tuner/__init__.py": text})
     assert [one.module for one in to_the_right(found)] == ["cluster.scaling.pool.Pool"]
 

@@ -6,8 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 __all__ = [
+    "EFFORTS",
     "DynamicProgram",
+    "IntRange",
+    "ModelSpec",
     "ShapeVar",
+    "TuneOptions",
+    "TuneResult",
     "TunerError",
     "UsageError",
     "__version__",
@@ -17,16 +22,24 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from cluster.tune import tune
+    from cluster.api.tune import tune
+    from cluster.driver.tune_result import TuneResult
     from spaces.frontends.shape_var import DynamicProgram, ShapeVar
     from spaces.lowering.lower import lower
     from spaces.passes.pipeline import tir_pipeline
+    from tuner.effort import EFFORTS
     from tuner.errors import TunerError, UsageError
+    from tuner.options import IntRange, ModelSpec, TuneOptions
 
 # Resolved when first used, so that `import tuner` stays light and the packages to the right of
 # this one are not its dependencies: the two doors are the layering test's named exceptions.
 _LAZY = {
-    "tune": "cluster.tune",
+    "tune": "cluster.api.tune",
+    "TuneResult": "cluster.driver.tune_result",
+    "TuneOptions": "tuner.options",
+    "ModelSpec": "tuner.options",
+    "IntRange": "tuner.options",
+    "EFFORTS": "tuner.effort",
     "lower": "spaces.lowering.lower",
     "tir_pipeline": "spaces.passes.pipeline",
     "ShapeVar": "spaces.frontends.shape_var",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tuner import checks
 from tuner.effort import EFFORTS, Effort
 from tuner.errors import UsageError
+from tuner.task import Shapes
 from tuner.urls import check_url
 
 MAX_KERNELS = 4
@@ -48,7 +49,9 @@ class ModelSpec:
         inputs: values of inputs, a file of them or a range of integers to draw from.
         args: keyword arguments for a function that makes the model.
         dims: values of each symbolic dimension that stays open, ascending.
-        weights: file with the weight of each shape; None weighs all alike.
+        weights: file with the weight of each shape, or these themselves; None weighs all alike.
+        program: the model itself where it came from memory, a `spaces.frontends.model.Model`;
+            `source` is then only what people call it.
 
     Raises:
         UsageError: a value is none of its kind, or a name is given twice; nothing is opened.
@@ -59,7 +62,8 @@ class ModelSpec:
     inputs: tuple[tuple[str, Path | IntRange], ...] = ()
     args: tuple[tuple[str, str | int | float], ...] = ()
     dims: tuple[tuple[str, tuple[int, ...]], ...] = ()
-    weights: Path | None = None
+    weights: Path | Shapes | None = None
+    program: Any = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         _asked("source", self.source, checks.nonempty)
@@ -67,7 +71,7 @@ class ModelSpec:
         _pairs("inputs", self.inputs, _check_input, _input_text)
         _pairs("args", self.args, _check_argument, str)
         _pairs("dims", self.dims, _check_dimension, _sizes)
-        if self.weights is not None:
+        if isinstance(self.weights, str | Path):
             _asked("weights", str(self.weights), checks.nonempty)
 
 

@@ -110,8 +110,17 @@ def read_weights(text: str, names: Sequence[str]) -> dict[Instance, float]:
             '--weights: write {"5": 0.2, "24": 1} for one dimension, or a list of objects as '
             f'{{"{names[0] if names else "T"}": 5, "weight": 0.2}}'
         )
+    return weights_of(raw, names)
+
+
+def weights_of(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[Instance, float]:
+    """Weights of shapes, from objects as `{"T": 5, "B": 1, "weight": 0.2}`.
+
+    Raises:
+        UsageError: one is none such, or a shape is there twice.
+    """
     found: dict[Instance, float] = {}
-    for row in raw:
+    for row in rows:
         instance, weight = _weighted(row, names)
         if instance in found:
             raise UsageError(f"--weights: {shape_text(instance)} is given twice")

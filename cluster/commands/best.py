@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -13,9 +13,6 @@ from cluster.console.flags import TEXT, debug_flag, json_flag, run_argument
 from cluster.console.output import nothing_on_stdout, print_json, print_table
 
 _SHAPES_SHOWN = 24
-
-if TYPE_CHECKING:
-    from tuner.storage.base import RecordStore
 
 
 @click.command(short_help="The best schedule of each task.")
@@ -28,6 +25,7 @@ def best(run: Path | str, task: str | None, as_json: bool) -> None:
 
     A task with symbolic dimensions has a few kernels, and a tree that says which shape takes which.
     """
+    from cluster.driver.best_schedules import best_with_traces
     from tuner.runs.folder import read_run
 
     with nothing_on_stdout(as_json):
@@ -38,44 +36,6 @@ def best(run: Path | str, task: str | None, as_json: bool) -> None:
         print_json({"tasks": rows})
     else:
         _print(rows)
-
-
-def best_with_traces(
-    store: RecordStore, task: str | None, max_kernels: int
-) -> list[dict[str, Any]]:
-    """The rows of `tuner.report.report.best_report`, each with the winner's `trace` as Python text.
-
-    Those of tasks with symbolic dimensions have `kernel_set` besides, see
-    `cluster.driver.kernel_sets.described`; it is None for others, or where nothing was measured
-    yet.
-
-    Raises:
-        TunerError: there is no such task.
-    """
-    from cluster.driver.kernel_sets import described, kernel_set
-    from tuner.report.report import best_report
-    from tuner.report.winners import choose_best
-
-    known = {t.name: t for t in store.tasks()}
-    sets = {
-        t.key: chosen
-        for t in known.values()
-        if task in (None, t.name, t.key)
-        and (chosen := kernel_set(store, t, max_kernels)) is not None
-    }
-    report = best_report(store, task, {key: chosen.latency_s for key, chosen in sets.items()})
-    rows = []
-    for row in report["tasks"]:
-        found = known[row["name"]]
-        winner = None if found.shapes else choose_best(store, found.key)
-        trace = None
-        if winner is not None:
-            from spaces.design_space.realize import trace_text
-
-            trace = trace_text(found, winner.trial.candidate)
-        told = described(found, sets[found.key]) if found.key in sets else None
-        rows.append({**row, "trace": trace, "kernel_set": told})
-    return rows
 
 
 def _print_set(name: str, told: dict[str, Any]) -> None:

@@ -15,8 +15,8 @@ from typing import Any
 from cluster.driver.device_wait import Wait, machines_for
 from cluster.scaling.scaling_policy import Node
 from cluster.search.naming import device_name
-from tuner.errors import TunerError, first_line
 from tuner.checks import TARGET_KINDS
+from tuner.errors import TunerError, first_line
 
 _log = logging.getLogger(__name__)
 

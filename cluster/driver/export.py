@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cluster.driver.kernel_sets import kernel_set
 from tuner.errors import TunerError
+from tuner.options import ModelSpec
 from tuner.report.winners import choose_best
 from tuner.runs.folder import RunFolder, read_run
 from tuner.shapes import Dims, joint, sampled
@@ -40,11 +41,15 @@ class _Finished:
 
     def tuned(self) -> Any:
         """The lowered module with the winners swapped in."""
+        return self.applied_to(self.lowered)
+
+    def applied_to(self, lowered: Any) -> Any:
+        """Any lowered module with the winners swapped in."""
         from spaces.deploy.apply import apply_best
 
         best = {task.key: record.trial.candidate for task, record in self.winners}
         sets = {task.key: (task, chosen) for task, chosen in self.sets}
-        return apply_best(best, self.target, sets)(self.lowered)
+        return apply_best(best, self.target, sets)(lowered)
 
 
 def export_library(run: Path, out: Path) -> None:
@@ -58,6 +63,56 @@ def export_library(run: Path, out: Path) -> None:
 
     finished = _open(run)
     write(compile_module(finished.tuned(), finished.target), out)
+
+
+def apply_to(run: Path, module: Any = None) -> Any:
+    """Lower a model, and swap in the best schedules of a run.
+
+    Args:
+        module: what `spaces.frontends.memory_model` takes, lowered or not; with the shapes of
+            the run's model, some of whose programs it has. None is that model itself.
+
+    Returns:
+        An IRModule, to be compiled as `tuner.lower` says.
+
+    Raises:
+        TunerError: the run is missing or has no results, or none for this module.
+    """
+    finished = _open(run)
+    if module is None:
+        return finished.tuned()
+    from tvm.ir import IRModule
+
+    from spaces.frontends.memory_model import model_in_memory
+    from spaces.lowering.lower import lower
+
+    if isinstance(module, IRModule) and _scheduled(applied := finished.applied_to(module)):
+        return applied  # it was lowered already
+    given = model_in_memory(module, _closed_as(finished.model))
+    applied = finished.applied_to(lower(given.module, finished.target))
+    if not _scheduled(applied):
+        raise TunerError(f"{run} has no schedule for any program of this module")
+    return applied
+
+
+def _scheduled(module: Any) -> bool:
+    from spaces.ir.tvm_compat import prim_funcs
+    from spaces.lowering.extract_tasks import is_scheduled
+
+    return any(is_scheduled(function) for _, function in prim_funcs(module))
+
+
+def _closed_as(model: Model) -> ModelSpec:
+    """How another model is closed that has the inputs of this one."""
+    from spaces.ir.tvm_compat import has_relax
+
+    sizes: dict[str, set[int]] = {}
+    for instance, _ in model.shapes:
+        for name, size in instance:
+            sizes.setdefault(name, set()).add(size)
+    dims = tuple((name, tuple(sorted(found))) for name, found in sizes.items())
+    shapes = tuple((i.name, i.shape) for i in model.inputs if i.shape and not i.dims)
+    return ModelSpec(model.name, shapes=shapes if has_relax(model.module) else (), dims=dims)
 
 
 def export_database(run: Path, out_dir: Path) -> list[str]:

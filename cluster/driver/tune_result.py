@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tuner.errors import TunerError
-from tuner.runs.remote import remote_run
+from tuner.runs.folder import read_run
+from tuner.runs.remote import local, remote_run
 from tuner.session.progress import Snapshot, side_by_side
 
 if TYPE_CHECKING:
@@ -33,6 +35,59 @@ class TuneResult:
     warnings: tuple[str, ...]
     mlflow_command: str
     parts: tuple[TuneResult, ...] = ()
+
+    @property
+    def best(self) -> list[dict[str, Any]]:
+        """The best schedule of each task: what `tuner best --json` lists.
+
+        Raises:
+            TunerError: there is one for each of several devices, or nothing was measured.
+        """
+        from cluster.driver.best_schedules import best_with_traces
+        from tuner.storage.sqlite_store import SqliteStore
+
+        folder, manifest = read_run(self._folder())
+        with closing(SqliteStore(folder.store, read_only=True)) as store:
+            return best_with_traces(store, None, manifest.max_kernels)
+
+    def library(self, path: Path | str) -> Path:
+        """Write a library of the model with its best schedules, which TVM loads; gives its path.
+
+        Raises:
+            TunerError: as for `best`, or it cannot be written.
+        """
+        from cluster.driver.export import export_library
+
+        export_library(self._folder(model=True), Path(path))
+        return Path(path)
+
+    def apply(self, module: Any = None) -> Any:
+        """Lower a model and put the best schedules into it, see `cluster.driver.export.apply_to`.
+
+        Raises:
+            TunerError: as for `best`, or there is no schedule for any of its programs.
+        """
+        from cluster.driver.export import apply_to
+
+        return apply_to(self._folder(model=True), module)
+
+    def database(self, path: Path | str) -> list[str]:
+        """Write the best schedules as a MetaSchedule database; gives the tasks that it lacks.
+
+        Raises:
+            TunerError: as for `best`, or it cannot be written.
+        """
+        from cluster.driver.export import export_database
+
+        return export_database(self._folder(model=True), Path(path))
+
+    def _folder(self, *, model: bool = False) -> Path:
+        if self.parts:
+            raise TunerError(
+                "there is a result for each device: take one of result.parts, whose runs are "
+                + ", ".join(str(part.run) for part in self.parts)
+            )
+        return local(self.run, model=model)
 
 
 def together(results: Sequence[TuneResult], warning: str) -> TuneResult:

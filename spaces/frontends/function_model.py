@@ -16,7 +16,7 @@ from spaces.frontends.inputs import InputSpec, Shape
 from spaces.frontends.relax_inputs import close_shapes
 from spaces.frontends.shape_var import DynamicProgram, ShapeVar
 from spaces.ir import tvm_compat
-from tuner.errors import TunerError, named_line
+from tuner.errors import TunerError, first_line, named_line
 from tuner.shapes import NO_DOMAIN, Domain
 
 Args = Sequence[tuple[str, "str | int | float | ShapeVar"]]
@@ -48,6 +48,28 @@ def import_function(
     where, _, name = source.rpartition(":")
     found = _found(where, name)
     value = _value(found, source, [*args, *_shape_vars(found, args, domain)], on_found)
+    return import_program(value, source, name, shapes, domain)
+
+
+def import_program(
+    value: Any,
+    source: str,
+    name: str,
+    shapes: Sequence[tuple[str, Shape]] = (),
+    domain: Domain = NO_DOMAIN,
+) -> tuple[Any, tuple[InputSpec, ...], str, Domain]:
+    """Take an IRModule, a PrimFunc, a list of `te.Tensor`s, or one of these with its dimensions.
+
+    Args:
+        source: what gave it, for messages.
+        name: of a program that has none.
+
+    Returns:
+        As `import_function`.
+
+    Raises:
+        TunerError: it is none of these, or an input is dynamic or unknown.
+    """
     if isinstance(value, DynamicProgram):
         domain = domain if domain.dims else Domain(value.dims(), value.weight_of())
         value = value.program
@@ -195,8 +217,27 @@ def _module_of(value: Any, source: str, name: str) -> Any:
 
     if isinstance(value, IRModule):
         return value
+    if is_tensors(value):
+        value = _computation(value, source)
     if tvm_compat.is_prim_func(value):
         symbol = str(tvm_compat.attribute(value, tvm_compat.GLOBAL_SYMBOL) or name)
         return IRModule({symbol: value.with_attr(tvm_compat.GLOBAL_SYMBOL, symbol)})
     kind = type(value).__name__
     raise TunerError(f"{source} gave {kind}, but an IRModule or a PrimFunc is needed")
+
+
+def is_tensors(value: Any) -> bool:
+    """Whether something is a list of tensor expressions: the inputs and outputs of a program."""
+    from tvm import te
+
+    listed = isinstance(value, list | tuple)
+    return bool(listed and value and all(isinstance(one, te.Tensor) for one in value))
+
+
+def _computation(tensors: Sequence[Any], source: str) -> Any:
+    from tvm import te
+
+    try:
+        return te.create_prim_func(list(tensors))
+    except Exception as error:  # TVM raises many kinds on what is no computation
+        raise TunerError(f"{source}: these tensors make no program: {first_line(error)}") from error

@@ -11,7 +11,7 @@ from spaces.frontends.inputs import InputSpec, check_values
 from tuner.errors import TunerError, UsageError
 from tuner.options import ModelSpec
 from tuner.shapes import NO_DOMAIN, Domain, read_weights
-from tuner.task import Shapes
+from tuner.task import Instance, Shapes
 
 ModelKind = Literal["onnx", "torch", "function"]
 
@@ -28,6 +28,7 @@ class Model:
         content_hash: changes with anything that changes what is computed or its shapes.
         path: the file it was read from; None where it came from a function.
         shapes: instances of its symbolic dimensions that it is tuned for; empty without any.
+        proto: of ONNX, where it came from memory and there is no file.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Model:
     content_hash: str
     path: Path | None = None
     shapes: Shapes = ()
+    proto: Any = None
 
 
 def load_model(spec: ModelSpec, on_found: Callable[[], None] = lambda: None) -> Model:
@@ -48,6 +50,8 @@ def load_model(spec: ModelSpec, on_found: Callable[[], None] = lambda: None) -> 
     Raises:
         TunerError: whatever keeps it from being imported, in one line.
     """
+    if spec.program is not None:
+        return from_memory(spec, on_found)
     kind, domain = _kind_and_domain(spec)
     if kind == "function":
         from spaces.frontends.function_model import import_function
@@ -66,6 +70,18 @@ def load_model(spec: ModelSpec, on_found: Callable[[], None] = lambda: None) -> 
     return Model(name, kind, module, inputs, content, path, domain.shapes())
 
 
+def from_memory(spec: ModelSpec, on_found: Callable[[], None] = lambda: None) -> Model:
+    """A model that was imported already, see `spaces.frontends.memory_model`.
+
+    Raises:
+        TunerError: a value for one of its inputs cannot be read, or does not fit.
+    """
+    model: Model = spec.program
+    on_found()
+    check_values(model.inputs, spec.inputs)
+    return model
+
+
 def check_model(spec: ModelSpec) -> None:
     """Look for what keeps a model from being read, as far as that takes no time: no function is
     called, no graph is imported.
@@ -73,6 +89,9 @@ def check_model(spec: ModelSpec) -> None:
     Raises:
         TunerError: a file is missing, a function or one of its arguments, or weights do not match.
     """
+    if spec.program is not None:
+        from_memory(spec)
+        return
     kind, domain = _kind_and_domain(spec)
     if kind == "function":
         from spaces.frontends.function_model import check_function
@@ -89,10 +108,10 @@ def _kind_and_domain(spec: ModelSpec) -> tuple[ModelKind, Domain]:
     kind = model_kind(spec.source)
     if kind != "function" and spec.args:
         raise TunerError(f"--arg {spec.args[0][0]}: only a function takes arguments")
-    return kind, _domain(spec)
+    return kind, domain_of(spec)
 
 
-def _domain(spec: ModelSpec) -> Domain:
+def domain_of(spec: ModelSpec) -> Domain:
     """The domain of the dimensions that stay open, weights read.
 
     Raises:
@@ -102,13 +121,19 @@ def _domain(spec: ModelSpec) -> Domain:
         return Domain(spec.dims)
     if not spec.dims:
         raise UsageError("--weights: no --dim says what they are the weights of")
-    try:
-        text = spec.weights.read_text()
-    except (OSError, ValueError) as error:
-        raise TunerError(f"--weights: cannot read {spec.weights}: {error}") from error
-    domain = Domain(spec.dims, read_weights(text, [name for name, _ in spec.dims]))
+    domain = Domain(spec.dims, _weights(spec.weights, [name for name, _ in spec.dims]))
     domain.shapes()
     return domain
+
+
+def _weights(weights: Path | Shapes, names: list[str]) -> dict[Instance, float]:
+    if not isinstance(weights, Path):
+        return dict(weights)
+    try:
+        text = weights.read_text()
+    except (OSError, ValueError) as error:
+        raise TunerError(f"--weights: cannot read {weights}: {error}") from error
+    return read_weights(text, names)
 
 
 def model_kind(source: str) -> ModelKind:

@@ -167,6 +167,8 @@ def _copy_values(inputs: Sequence[tuple[str, Path | IntRange]], directory: Path)
 def _copy_body(model: Model, path: Path) -> None:
     if model.kind == "onnx" and model.path is not None:
         _copy_onnx(model.path, path)
+    elif model.kind == "onnx":
+        path.write_bytes(model.proto.SerializeToString())
     else:
         save_module(model.module, path)
 

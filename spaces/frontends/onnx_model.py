@@ -16,6 +16,8 @@ from spaces.ir.symbolic import NO_VALUES
 from tuner.errors import TunerError, first_line
 
 _STANDARD_DOMAINS = ("", "ai.onnx")
+MOST_BYTES = (1 << 31) - 1
+"""Of one protobuf."""
 Declared = dict[str, "list[int | str] | None"]
 
 
@@ -40,11 +42,46 @@ def import_onnx(
             cannot be imported.
     """
     proto = read_onnx(path)
-    inputs = _inputs(proto, dict(shapes), largest)
+    return _imported(proto, path, _file_digest(path, proto), dict(shapes), largest)
+
+
+def import_proto(
+    given: Any,
+    name: str,
+    shapes: Sequence[tuple[str, Shape]] = (),
+    largest: Mapping[str, int] = NO_VALUES,
+) -> tuple[Any, tuple[InputSpec, ...], str]:
+    """The same of a protobuf in memory, which stays as it is. What is written as the same bytes in
+    a file has the same hash.
+
+    Raises:
+        TunerError: as `import_onnx`; it is too large for one file, or its weights are elsewhere.
+    """
+    import onnx.external_data_helper as external
+
+    path = Path(f"{name}.onnx")
+    if given.ByteSize() > MOST_BYTES:
+        raise TunerError(f"{path}: more than 2 GB cannot be passed on: save it, and name the file")
+    if any(external.uses_external_data(t) for t in given.graph.initializer):
+        raise TunerError(f"{path}: its weights are in other files: name the file of the model")
+    if not given.graph.node or not given.graph.output:
+        raise TunerError(f"{path} is not an ONNX model: it holds no graph")
+    proto = type(given)()
+    proto.CopyFrom(given)
+    digest = hashlib.sha256(given.SerializeToString())
+    return _imported(proto, path, digest, dict(shapes), largest)
+
+
+def _imported(
+    proto: Any, path: Path, digest: Any, shapes: Mapping[str, Shape], largest: Mapping[str, int]
+) -> tuple[Any, tuple[InputSpec, ...], str]:
+    """Import a graph, which is changed; `digest` is of what it was read from."""
+    inputs = _inputs(proto, shapes, largest)
     _pin_shapes(proto, inputs)
-    content = _content_hash(path, proto, inputs)
+    for spec in inputs:
+        digest.update(f"\n{spec.name} {spec.dims or spec.shape} {spec.dtype}".encode())
     split_sums(proto)
-    return _import_simplified(proto, path), inputs, content
+    return _import_simplified(proto, path), inputs, digest.hexdigest()[:16]
 
 
 def read_onnx(path: Path) -> Any:
@@ -163,7 +200,8 @@ def split_sums(proto: Any) -> None:
     proto.graph.node.extend(nodes)
 
 
-def _content_hash(path: Path, proto: Any, inputs: Iterable[InputSpec]) -> str:
+def _file_digest(path: Path, proto: Any) -> Any:
+    """A SHA-256 of a file and its external data, to go on with."""
     import onnx.external_data_helper as external
 
     digest = hashlib.sha256(path.read_bytes())
@@ -172,9 +210,7 @@ def _content_hash(path: Path, proto: Any, inputs: Iterable[InputSpec]) -> str:
         if external.uses_external_data(tensor):
             loaded = next(i for i in proto.graph.initializer if i.name == tensor.name)
             digest.update(loaded.raw_data)
-    for spec in inputs:
-        digest.update(f"\n{spec.name} {spec.dims or spec.shape} {spec.dtype}".encode())
-    return digest.hexdigest()[:16]
+    return digest
 
 
 def _without_data(path: Path) -> Any:

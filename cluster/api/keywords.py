@@ -1,0 +1,177 @@
+"""What a program says in keywords, as `ModelSpec` and `TuneOptions` take it. Nothing is opened.
+
+Values are only brought into another form here; what they may be is for these two to say.
+"""
+
+from __future__ import annotations
+
+import json
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from cluster.console.parse import dimension, duration_s
+from tuner.checks import MOST_VALUES, one_of, short
+from tuner.effort import EFFORTS
+from tuner.errors import UsageError
+from tuner.options import IntRange, ModelSpec, TuneOptions
+from tuner.shapes import weights_of
+
+_DURATIONS = ("time_budget", "device_wait")
+Sizes = tuple[tuple[str, Any], ...]
+
+
+def model_spec(source: str, said: Mapping[str, Any]) -> ModelSpec:
+    """A model with its open ends closed.
+
+    Args:
+        said: any of `args`, `shapes`, `inputs`, `dims` and `weights`.
+
+    Raises:
+        UsageError: a value is none of its kind.
+    """
+    dims = tuple((name, _sizes(name, values)) for name, values in _pairs("dims", said))
+    return ModelSpec(
+        source,
+        shapes=tuple((name, _listed(sizes)) for name, sizes in _pairs("shapes", said)),
+        inputs=tuple((name, _input(value)) for name, value in _pairs("inputs", said)),
+        args=_pairs("args", said),
+        dims=dims,
+        weights=_weights(said.get("weights"), said.get("dims"), dims),
+    )
+
+
+def tune_options(model: ModelSpec, said: Mapping[str, Any]) -> TuneOptions:
+    """A request.
+
+    Args:
+        said: fields of `TuneOptions`, with durations under their names without the unit.
+
+    Raises:
+        UsageError: a value is none of its kind.
+    """
+    fields = {name: value for name, value in said.items() if name not in _DURATIONS}
+    for name in _DURATIONS:
+        if name in said:
+            fields[f"{name}_s"] = _seconds(said[name])
+    effort = fields.get("effort")
+    if isinstance(effort, str):
+        fields["effort"] = EFFORTS[one_of("effort", effort, EFFORTS)]
+    if "target" in fields:
+        fields["target"] = _target(fields["target"])
+    if "run" in fields:
+        fields["run"] = place(fields["run"])
+    if "seeds_from" in fields:
+        others = fields["seeds_from"]
+        listed = others if isinstance(others, list | tuple) else [others]
+        fields["seeds_from"] = tuple(place(other) for other in listed)
+    return TuneOptions(model, **fields)
+
+
+def place(run: Any) -> Any:
+    """Where a run is: a path, but for what is a URL."""
+    return Path(run) if isinstance(run, str) and run.strip() and "://" not in run else run
+
+
+def _seconds(value: Any) -> Any:
+    return duration_s(value) if isinstance(value, str) else value
+
+
+def _target(target: Any) -> Any:
+    """A target as text, of TVM's own or of its settings, too."""
+    if isinstance(target, Mapping):
+        return json.dumps(dict(target))
+    module = type(target).__module__
+    return str(target) if module.startswith("tvm.") else target
+
+
+def _pairs(field: str, said: Mapping[str, Any]) -> Sizes:
+    """A dictionary as pairs; pairs as they are."""
+    given = said.get(field, ())
+    if isinstance(given, Mapping):
+        return tuple(given.items())
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise UsageError(f"{field}: {short(given)} is no dictionary of names and their values")
+    pairs = tuple(given)
+    for pair in pairs:
+        if not (isinstance(pair, tuple | list) and len(pair) == 2):
+            raise UsageError(f"{field}: {short(pair)} is no pair of a name and its value")
+    return pairs
+
+
+def _listed(values: Any) -> Any:
+    """A tuple of whole numbers, or of what else is there."""
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        return values
+    return tuple(_whole(value) for value in values)
+
+
+def _whole(value: Any) -> Any:
+    """A plain integer of NumPy's, too."""
+    try:
+        return value if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        return value
+
+
+def _sizes(name: str, values: Any) -> Any:
+    """The sizes of a dimension, each once and in order. One may stand by itself, and a text is read
+    as that of `--dim`."""
+    if isinstance(values, str):
+        return dimension(f"{name}={values}")[1]
+    if isinstance(values, int):
+        return (values,)
+    if not isinstance(values, Iterable):
+        return values
+    taken = _listed(islice(values, MOST_VALUES + 1))
+    if len(taken) > MOST_VALUES:
+        raise UsageError(f"dims: {name!r} has more than {MOST_VALUES} values: give it a step")
+    try:
+        return tuple(sorted(set(taken)))
+    except TypeError:
+        return taken
+
+
+def _input(value: Any) -> Any:
+    """A file by its name, or integers from a range, whose end is not among them."""
+    if isinstance(value, range) and value.step == 1 and len(value):
+        return IntRange(value.start, value.stop - 1)
+    return Path(value) if isinstance(value, str) and value else value
+
+
+def _weights(weights: Any, given: Any, dims: Sizes) -> Any:
+    """Weights of shapes: a file, a dictionary by values, or a list beside the values of the one
+    dimension, as in the DietCode RFC.
+
+    With several dimensions a key is a tuple of values in the order of `dims`.
+    """
+    if weights is None or isinstance(weights, Path):
+        return weights
+    if isinstance(weights, str):
+        return Path(weights)
+    names = [name for name, _ in dims]
+    if not names:
+        raise UsageError("weights: no dims say what they are the weights of")
+    if not isinstance(weights, Mapping):
+        weights = _beside(weights, given, names)
+    rows = []
+    for key, weight in weights.items():
+        values = key if isinstance(key, tuple) else (key,)
+        if len(values) != len(names):
+            raise UsageError(f"weights: {short(key)} has not a value for each of {names}")
+        sizes = zip(names, (_whole(value) for value in values), strict=True)
+        rows.append({**dict(sizes), "weight": weight})
+    return tuple(weights_of(rows, names).items())
+
+
+def _beside(weights: Any, given: Any, names: Sequence[str]) -> dict[Any, Any]:
+    """Weights in the order in which the values of the one dimension were given."""
+    if len(names) != 1 or isinstance(weights, str) or not isinstance(weights, Iterable):
+        raise UsageError("weights: give a dictionary of them by the values of the dimensions")
+    ((_, values),) = _pairs("dims", {"dims": given})
+    listed, beside = _listed(values), list(weights)
+    if not isinstance(listed, tuple) or len(listed) != len(beside):
+        raise UsageError(f"weights: {len(beside)} of them are not one for each value of {names[0]}")
+    return dict(zip(listed, beside, strict=True))

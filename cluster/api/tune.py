@@ -1,0 +1,145 @@
+"""`tuner.tune`: a model and keywords, as a program has them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cluster.api.keywords import model_spec, place, tune_options
+from cluster.driver.tune_result import TuneResult
+from tuner.errors import TunerError, UsageError
+from tuner.options import ModelSpec, TuneOptions
+
+if TYPE_CHECKING:
+    from cluster.tune import Watch
+
+_OF_THE_MODEL = ("args", "shapes", "inputs", "dims", "weights", "example_inputs")
+_RENAMED = {"time_budget_s": "time_budget", "device_wait_s": "device_wait"}
+_OPTIONS = {_RENAMED.get(f.name, f.name) for f in fields(TuneOptions)} - {"model"}
+
+
+def tune(
+    model: Any = None,
+    *,
+    target: Any = None,
+    trials: int | None = None,
+    time_budget: str | float | None = None,
+    run: Path | str | None = None,
+    args: Mapping[str, Any] | None = None,
+    shapes: Mapping[str, Any] | None = None,
+    inputs: Mapping[str, Any] | None = None,
+    dims: Mapping[str, Any] | None = None,
+    weights: Any = None,
+    example_inputs: Any = None,
+    watch: Watch | None = None,
+    stop: threading.Event | None = None,
+    tracking_uri: str | None = None,
+    **more: Any,
+) -> TuneResult:
+    """Tune a model until its budget is spent. What is left out is as with the command.
+
+    Args:
+        model: a path, `path.py:function`, an IRModule, a PrimFunc, a list of `te.Tensor`s, an
+            `onnx.ModelProto`, a `torch.export.ExportedProgram`, or a `torch.nn.Module`; None goes
+            on with the model that `run` keeps. Or a whole request, a `TuneOptions`.
+        target: `llvm`, `cuda`, or a target of TVM, itself or as JSON or a dictionary.
+        trials: total of the run.
+        time_budget: seconds, or text as `20m`.
+        run: the run folder, or a URL; going on with one is naming it again.
+        args: of the function that makes the model, `{"m": 96}`.
+        shapes: of inputs that are dynamic, `{"x": (1, 3, 224, 224)}`.
+        inputs: values of inputs, `{"x": "x.npy", "ids": range(30522)}`.
+        dims: sizes of dimensions that stay open, `{"T": range(1, 129)}`.
+        weights: of these: by size, `{5: 0.2, 24: 1}`, a list beside them, or a file.
+        example_inputs: what a `torch.nn.Module` is called with.
+        watch: told how far the run is about twice a second, on the calling thread.
+        stop: set it to end the run in order.
+        tracking_uri: of an MLflow server; None keeps a database in the run folder.
+        more: any other field of `TuneOptions`, such as `effort="quick"` or `device_wait="10m"`.
+
+    Raises:
+        UsageError: a value is none of its kind.
+        TunerError: the request cannot be met; the text says why, in one line.
+    """
+    said = {
+        "target": target,
+        "trials": trials,
+        "time_budget": time_budget,
+        "run": run,
+        "args": args,
+        "shapes": shapes,
+        "inputs": inputs,
+        "dims": dims,
+        "weights": weights,
+        "example_inputs": example_inputs,
+        **more,
+    }
+    options = options_of(model, {name: v for name, v in said.items() if v is not None})
+    from cluster.tune import tune as tune_model
+
+    return tune_model(options, watch=watch, stop=stop, tracking_uri=tracking_uri)
+
+
+def options_of(model: Any, said: Mapping[str, Any]) -> TuneOptions:
+    """The request that a model and some keywords make; a model in memory is imported.
+
+    Raises:
+        UsageError: a keyword is unknown, or a value is none of its kind.
+        TunerError: the model cannot be imported.
+    """
+    if isinstance(model, TuneOptions):
+        if said:
+            raise UsageError(f"{next(iter(said))}: a TuneOptions says everything: put it in there")
+        return model
+    for name in said:
+        if name not in (*_OF_THE_MODEL, *_OPTIONS):
+            raise UsageError(
+                f"{name}: no such keyword; the others are {', '.join(sorted(_OPTIONS))}"
+            )
+    of_model = {name: value for name, value in said.items() if name in _OF_THE_MODEL}
+    of_run = {name: value for name, value in said.items() if name in _OPTIONS}
+    # Cheap refusals first: reading a model may take long.
+    tune_options(ModelSpec("model"), of_run)
+    return tune_options(_spec(model, of_model, of_run.get("run")), of_run)
+
+
+def _spec(model: Any, said: Mapping[str, Any], run: Any) -> ModelSpec:
+    if isinstance(model, ModelSpec) or model is None:
+        if said:
+            raise UsageError(f"{next(iter(said))}: the model is already closed")
+        return _kept(place(run)) if model is None else model
+    named = isinstance(model, str | Path)
+    examples = said.get("example_inputs")
+    if named and examples is not None:
+        raise UsageError(
+            "example_inputs: a torch.nn.Module needs them, and nothing else takes them"
+        )
+    spec = model_spec(str(model) if named else "model", said)
+    if named:
+        return spec
+    from spaces.frontends.memory_model import model_in_memory
+
+    made = model_in_memory(model, spec, examples)
+    return ModelSpec(made.name, inputs=spec.inputs, program=made)
+
+
+def _kept(run: Path | str | None) -> ModelSpec:
+    """The model that a run keeps, for who goes on without it.
+
+    Raises:
+        UsageError: no run is named.
+        TunerError: there is none, or its copy of the model is missing or damaged.
+    """
+    if run is None:
+        raise UsageError("give a model, or the run whose model is to be tuned further")
+    from spaces.frontends.model_copy import load_model_copy
+    from tuner.runs.folder import read_run
+    from tuner.runs.remote import local
+
+    folder, manifest = read_run(local(run, model=True))
+    if not folder.model_dir.exists():
+        raise TunerError(f"{run} keeps no model yet: name the model once more")
+    return ModelSpec(manifest.model, program=load_model_copy(folder.model_dir, manifest.model_hash))

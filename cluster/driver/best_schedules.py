@@ -1,0 +1,46 @@
+"""The best schedule of each task of a run, for people and programs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tuner.storage.base import RecordStore
+
+
+def best_with_traces(
+    store: RecordStore, task: str | None, max_kernels: int
+) -> list[dict[str, Any]]:
+    """The rows of `tuner.report.report.best_report`, each with the winner's `trace` as Python text.
+
+    Those of tasks with symbolic dimensions have `kernel_set` besides, see
+    `cluster.driver.kernel_sets.described`; it is None for others, or where nothing was measured
+    yet.
+
+    Raises:
+        TunerError: there is no such task.
+    """
+    from cluster.driver.kernel_sets import described, kernel_set
+    from tuner.report.report import best_report
+    from tuner.report.winners import choose_best
+
+    known = {t.name: t for t in store.tasks()}
+    sets = {
+        t.key: chosen
+        for t in known.values()
+        if task in (None, t.name, t.key)
+        and (chosen := kernel_set(store, t, max_kernels)) is not None
+    }
+    report = best_report(store, task, {key: chosen.latency_s for key, chosen in sets.items()})
+    rows = []
+    for row in report["tasks"]:
+        found = known[row["name"]]
+        winner = None if found.shapes else choose_best(store, found.key)
+        trace = None
+        if winner is not None:
+            from spaces.design_space.realize import trace_text
+
+            trace = trace_text(found, winner.trial.candidate)
+        told = described(found, sets[found.key]) if found.key in sets else None
+        rows.append({**row, "trace": trace, "kernel_set": told})
+    return rows

@@ -1,0 +1,131 @@
+"""Models from memory: what a program already holds of TVM, ONNX or PyTorch.
+
+Whatever was given, a run keeps it as `spaces.frontends.model_copy` does, and needs the object no
+more.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from spaces.frontends.model import Model, domain_of
+from spaces.frontends.shape_var import DynamicProgram
+from tuner.errors import TunerError, UsageError, first_line
+from tuner.options import ModelSpec
+
+KINDS = (
+    "a path, path.py:function, an IRModule, a PrimFunc, a list of te.Tensors, a DynamicProgram, an "
+    "onnx.ModelProto, a torch.export.ExportedProgram, or a torch.nn.Module with example_inputs"
+)
+_NAME = "model"
+_ODD = re.compile(r"[^\w.-]+")
+_LONGEST = 60
+
+
+def model_in_memory(program: Any, closed: ModelSpec, example_inputs: Any = None) -> Model:
+    """Import a model that is an object.
+
+    Args:
+        program: one of `KINDS`; it stays as it is.
+        closed: how its open ends are closed; its source is not looked at.
+        example_inputs: of a `torch.nn.Module`: what `forward` is called with.
+
+    Raises:
+        UsageError: it is of another kind, or what is said of it is for another kind.
+        TunerError: whatever keeps it from being imported, in one line.
+    """
+    if closed.args:
+        raise UsageError("args: only a function takes arguments: name it as path.py:function")
+    module = _is(program, "torch.nn", "Module")
+    if (example_inputs is not None) != module:
+        raise UsageError(
+            "example_inputs: a torch.nn.Module needs them, and nothing else takes them"
+        )
+    if module:
+        return _of_torch(_exported(program, closed, example_inputs), _name(program), closed)
+    if _is(program, "torch.export", "ExportedProgram"):
+        return _of_torch(program, _NAME, closed)
+    if _is(program, "onnx", "ModelProto"):
+        return _of_onnx(program, closed)
+    return _of_tvm(program, closed)
+
+
+def _is(program: Any, library: str, kind: str) -> bool:
+    """Whether something is of a library's kind; who has none such need not have the library."""
+    found = getattr(sys.modules.get(library), kind, None)
+    return found is not None and isinstance(program, found)
+
+
+def _of_onnx(program: Any, closed: ModelSpec) -> Model:
+    from spaces.frontends.onnx_model import import_proto
+
+    name, domain = _plain(program.graph.name), domain_of(closed)
+    module, inputs, content = import_proto(program, name, closed.shapes, domain.largest)
+    return Model(name, "onnx", module, inputs, content, None, domain.shapes(), program)
+
+
+def _of_tvm(program: Any, closed: ModelSpec) -> Model:
+    from tvm.ir import IRModule
+
+    from spaces.frontends.function_model import import_program, is_tensors
+    from spaces.ir.tvm_compat import is_prim_func
+
+    bare = program.program if isinstance(program, DynamicProgram) else program
+    if not (isinstance(bare, IRModule) or is_prim_func(bare) or is_tensors(bare)):
+        raise UsageError(f"{type(bare).__name__} is no model: give {KINDS}")
+    made, inputs, content, domain = import_program(
+        program, "the model", _NAME, closed.shapes, domain_of(closed)
+    )
+    names = [str(var.name_hint) for var in made.get_global_vars()]
+    name = _plain(names[0]) if len(names) == 1 else _NAME
+    return Model(name, "function", made, inputs, content, None, domain.shapes())
+
+
+def _exported(program: Any, closed: ModelSpec, example_inputs: Any) -> Any:
+    """What `torch.export` makes of a module, all of its shapes as in the examples."""
+    import torch
+
+    if closed.dims:
+        raise UsageError(
+            "dims: export the torch.nn.Module with dynamic_shapes, and give what "
+            "torch.export.export returns"
+        )
+    one = isinstance(example_inputs, torch.Tensor)
+    examples = (example_inputs,) if one else tuple(example_inputs)
+    try:
+        return torch.export.export(program, examples)
+    except Exception as error:  # it raises many kinds on what it cannot trace
+        raise TunerError(f"torch.export cannot export it: {first_line(error)}") from error
+
+
+def _of_torch(program: Any, name: str, closed: ModelSpec) -> Model:
+    """By way of an archive: importing changes a program, and this is the user's own."""
+    import torch
+
+    from spaces.frontends.torch_model import import_torch
+    from spaces.ir.tvm_compat import structural_hash_hex
+
+    domain = domain_of(closed)
+    with tempfile.TemporaryDirectory() as folder:
+        archive = Path(folder) / f"{name}.pt2"
+        try:
+            torch.export.save(program, archive)
+        except Exception as error:  # what is in a program may be anything
+            raise TunerError(f"torch.export cannot save it: {first_line(error)}") from error
+        module, inputs, _ = import_torch(archive, closed.shapes, domain)
+    # Two archives of one program may differ.
+    content = structural_hash_hex(module)
+    return Model(name, "torch", module, inputs, content, None, domain.shapes())
+
+
+def _name(program: Any) -> str:
+    return _plain(type(program).__name__)
+
+
+def _plain(name: str) -> str:
+    """A name that a folder may have."""
+    return _ODD.sub("-", str(name))[:_LONGEST].strip("-.") or _NAME
