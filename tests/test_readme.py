@@ -95,7 +95,7 @@ def an_image_network() -> onnx.ModelProto:
 
 
 def a_sequence_network() -> onnx.ModelProto:
-    """A dense layer over a sequence of open length."""
+    """A dense layer over a sequence of symbolic length."""
     values = np.random.default_rng(0).standard_normal((32, 48), dtype=np.float32)
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["m"]),
@@ -163,7 +163,7 @@ def test_the_examples_are_tuned_as_shown(folder: Path) -> None:
         tuner(folder, *words, FEW_TRIALS, f"--run=runs/example-{number}")
 
 
-def test_open_dimensions_are_tuned_as_shown(folder: Path) -> None:
+def test_symbolic_dimensions_are_tuned_as_shown(folder: Path) -> None:
     (words,) = [w for w in commands("tuner") if "model.onnx" in w and "--dim" in w]
     other = folder / "open"
     other.mkdir()

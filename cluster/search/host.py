@@ -1,7 +1,7 @@
 """The search actor: hosts a run's session, and is the only writer of its store.
 
 The session's loop has a thread of its own, so that the actor still answers. Everything it knows
-comes from its order and the run folder: Ray may start it again at any time. On a cluster that
+comes from its job and the run folder: Ray may start it again at any time. On a cluster that
 others share it does not depend on the driver that ordered it, which may come and go; it ends by
 itself soon after its session has.
 """

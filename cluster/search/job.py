@@ -77,7 +77,7 @@ class SearchJob:
 
 
 def save(job: SearchJob) -> Path:
-    """Put an order where its search finds it whenever it is started again, see `kept`.
+    """Put a search job where its search finds it whenever it is started again, see `kept`.
 
     Ray keeps what an actor was made with in the process that made it, if it is large; a search
     may outlive that.

@@ -94,7 +94,7 @@ class PadsShapes(Protocol):
 
     def padding(self, knobs: Knobs) -> Costs:
         """Share of a setting's tiles that lies beyond the shape, for each of the task's shapes:
-        padding that is computed, or a rest of rows that is guarded."""
+        padding that is computed, or remainder rows that are guarded."""
 
     @property
     def shape_work(self) -> Costs:

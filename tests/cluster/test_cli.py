@@ -204,7 +204,7 @@ def a_shared_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     url = (tmp_path / "shared" / "run").as_uri()
     there = remote_run(url, tmp_path / "there")
     begin(there, MANIFEST)
-    with closing(SegmentStore(there.place, there.run.store)) as store:
+    with closing(SegmentStore(there.objects, there.run.store)) as store:
         fill(store)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "here"))
     return url

@@ -169,7 +169,7 @@ def test_a_run_that_goes_on_replaces_the_archive(make: Make, tmp_path: Path, ran
     assert load_model_copy(folder.model_dir).kind == "torch"
     assert not (folder.model_dir / "model.pt2").exists()
     if found is not None:
-        assert len(found.place.list("model/")) == len(list(folder.model_dir.iterdir())), (
+        assert len(found.objects.list("model/")) == len(list(folder.model_dir.iterdir())), (
             "nothing is left of the archive"
         )
     assert run(["export", where, "--lib", str(tmp_path / "net.so")]) == 0

@@ -27,7 +27,7 @@ from tuner.session.allocator import TaskView, Turns, priorities, view
 from tuner.session.finalists import Contention, finalists, most_retimings, schedule
 from tuner.session.observer import Observer
 from tuner.session.progress import Snapshot, gain, rows
-from tuner.session.remeasure import SecondLooks
+from tuner.session.remeasure import Remeasurements
 from tuner.session.state import SessionState
 from tuner.shapes import measured_shapes
 from tuner.storage.base import RecordStore
@@ -114,7 +114,7 @@ class Session:
         self._accuracy: float | None = None
         self._utilisation = machines.utilisation or Utilisation(clock)
         self._in_flight: dict[TrialKey, Trial] = {}
-        self._second_looks = SecondLooks()
+        self._remeasured = Remeasurements()
         self._to_retime = most_retimings(self._tasks, effort)
         self._session_id = store.begin_session(wall())
         self._searches = {t.key: make_search(t, seed + self._session_id) for t in self._tasks}
@@ -203,7 +203,7 @@ class Session:
         return None
 
     def _give_drafts(self) -> None:
-        """Order candidates for the tasks that come next."""
+        """Send drafts for the tasks that come next."""
         pool = self._machines.space_pool
         served = 0
         views, floor = self._views(), self._effort.gain_floor
@@ -232,7 +232,7 @@ class Session:
         """Keep records, then tell of them; each trial's first answer is the one that counts. Gives
         those that did."""
         checked = [r for r in records if not self._leaves_out(r)]
-        settled = [self._second_looks.settle(r) for r in checked if not self._again(r)]
+        settled = [self._remeasured.settle(r) for r in checked if not self._again(r)]
         return self._known.keep(settled)
 
     def _leaves_out(self, record: Record) -> bool:
@@ -249,7 +249,7 @@ class Session:
         self._in_flight.pop(trial.key, None)
         if self._phase not in ("search", "finalists") or not self._known.doubts(record):
             return False
-        if not self._second_looks.begin(record):
+        if not self._remeasured.begin(record):
             return False
         self._submit(trial, cutoff_s=None if trial.rung else self._cutoff_s(trial))
         return True
@@ -280,7 +280,7 @@ class Session:
         while self._in_flight and self._clock() < until_s:
             self._take_records(self._machines.measurer.collect(_WAIT_S))
             self._tell()
-        self._known.keep(self._second_looks.left())
+        self._known.keep(self._remeasured.left())
 
     def _retime_finalists(self) -> None:
         """Time each task's best candidates again, interleaved, while time is left."""
@@ -324,7 +324,7 @@ class Session:
                 contention.observe(record)
             self._account()
             self._tell()
-        for record in self._known.keep(self._second_looks.left()):
+        for record in self._known.keep(self._remeasured.left()):
             contention.observe(record)
 
     def _finalists(self, task_key: str) -> list[tuple[Candidate, Instance]]:

@@ -104,7 +104,7 @@ class Contraction:
     @property
     def exact_but_rows(self) -> bool:
         """Whether symbolic axes are outer ones, of which no tile takes a part, or a row axis by
-        itself, of which a rest can be split off: then nothing needs to be padded."""
+        itself, of which a remainder can be split off: then nothing needs to be padded."""
         allowed = {*self.outer, *(self.rows if len(self.rows) == 1 else ())}
         return all(i in allowed for i, axis in enumerate(self.axes) if axis.symbolic)
 

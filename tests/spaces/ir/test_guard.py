@@ -26,7 +26,7 @@ CUDA = '{"kind":"cuda","arch":"sm_90","max_shared_memory_per_block":49152,"max_n
 
 
 def task(target: str = LLVM, **dims: tuple[int, ...]) -> Task:
-    """A matrix product, open or not."""
+    """A matrix product, symbolic or not."""
     args = (("m", 32), ("n", 32), ("k", 32))
     open_args = tuple(pair for pair in args if pair[0].upper() not in dims)
     spec = ModelSpec(f"{EXAMPLES}/gemm.py:gemm", args=open_args, dims=tuple(dims.items()))
