@@ -22,7 +22,7 @@ _BLANK = 0.25
 _SPILLED = 0.28
 """Cycles for each byte that a stage writes beyond a core's second cache, and is read from there."""
 _POINTERS, _RELOADED = 8, 0.15
-"""Rows that are looked up, their addresses in registers; cycles of a step for each one more."""
+"""Clamped rows whose addresses stay in registers; cycles of a step for each one more."""
 
 
 def choices_of(c: Contraction, cpu: Cpu) -> dict[str, tuple[int, ...]]:

@@ -18,7 +18,7 @@ class Axis:
     """One loop of the main block.
 
     Attributes:
-        extent: number of steps; of a symbolic one, for the shape that is looked at.
+        extent: number of steps; of a symbolic one, for the shape that is estimated.
         reduce: whether results are summed over it.
         out_dim: dimension of the result that it is the index of; None for reductions.
         dims: for each operand the dimension it alone is the index of, None where it is not, or

@@ -211,7 +211,7 @@ def _stage_cycles(
     cycles = stage.points * work / (2 if strided and not steps <= {0, 1} else 2 * lanes)
     if not is_ragged(stage, walk):
         return cycles
-    # What fills no vector is done one by one, and each lane of it is asked for.
+    # What fills no vector is done one by one, under a predicate for each lane.
     width, length = lanes * knobs["vectors"], extent(stage, walk)
     left = length % width
     ends = stage.points / length

@@ -145,7 +145,7 @@ def stages_of(
     None where one is no plain loop nest of known extents with a store for each of its tensors.
 
     Args:
-        values: of symbolic dimensions: the shape that is looked at.
+        values: of symbolic dimensions: the shape that is estimated.
         buffers: grows by the tensors met, in the order of their numbers.
     """
     parameters = list(schedule.mod["main"].params)
@@ -333,7 +333,7 @@ class _Body:
 
 
 def _range(dom: Any, axis: Axis) -> Any:
-    """The range of an axis, with the extent that it has in the shape that is looked at."""
+    """The range of an axis, with the extent that it has in the shape that is estimated."""
     import tvm
 
     if not axis.symbolic:

@@ -295,7 +295,7 @@ def test_points_carry_what_the_search_for_kernels_asks_for() -> None:
 
 
 def test_the_main_part_of_a_symbolic_row_is_vectors() -> None:
-    """A vector loop whose every lane is asked for would have been written out lane by lane."""
+    """A vector loop with a predicate for every lane would have been written out lane by lane."""
     task = task_named("chain of symbolic rows")
     space = KnobSpace(task, template_of(task))
     knobs = next(k for k in space.ranked if k["vectors"] == 1)
