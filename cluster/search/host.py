@@ -70,11 +70,11 @@ class SearchHost:
     """Runs one session on a thread. A plain class: `SearchActor` is it on Ray.
 
     Args:
-        kept_order: the file that `cluster.search.job.keep` wrote.
+        saved_job: the file that `cluster.search.job.save` wrote.
     """
 
-    def __init__(self, kept_order: Path) -> None:
-        self._job = job = load(kept_order)
+    def __init__(self, saved_job: Path) -> None:
+        self._job = job = load(saved_job)
         self._session: Session | None = None
         self._stop = threading.Event()
         self._ended = self._error = self._trace = ""

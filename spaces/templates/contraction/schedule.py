@@ -1,4 +1,4 @@
-"""Write a contraction down as its knobs say."""
+"""Schedule a contraction as its knobs say."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Carrying out the knobs of the memory-bound template."""
+"""Schedule a memory-bound program as its knobs say."""
 
 from __future__ import annotations
 

@@ -397,7 +397,7 @@ class Killed(Exception):
 
 
 class Mortal(MemoryObjectStore):
-    """A place whose user dies at the `left`-th change, before or after it took effect."""
+    """An object store whose user dies at the `left`-th change, before or after it took effect."""
 
     def __init__(self, left: float, *, after: bool) -> None:
         super().__init__()
@@ -534,7 +534,7 @@ def test_real_kills_lose_nothing_that_was_durable(tmp_path: Path) -> None:
 
 
 class Stalling(MemoryObjectStore):
-    """A place that does not answer one kind of request until it is told to go on."""
+    """An object store that does not answer one kind of request until it is told to go on."""
 
     def __init__(self, request: str) -> None:
         super().__init__()
@@ -561,7 +561,7 @@ class Stalling(MemoryObjectStore):
 
 @pytest.mark.parametrize("request_", ["look for a newer lease", "renew the lease", "add a segment"])
 class TestStalls:
-    """A place that stalls in the middle of something, and the end of the store meanwhile."""
+    """A store that stalls in the middle of something, and the end of the store meanwhile."""
 
     def stalled(self, request: str, folder: Path) -> tuple[Stalling, SegmentStore]:
         """A store whose thread hangs in a request, with a record that is not durable."""
