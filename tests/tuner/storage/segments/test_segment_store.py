@@ -322,15 +322,15 @@ class TestWriters:
 
     def test_a_late_segment_before_the_seal_counts_for_both(self, tmp_path: Path) -> None:
         """The old writer wakes up between the new one's reading and its seal."""
-        objects = MemoryObjectStore()
-        old = opened(objects, tmp_path, "old")
+        both = MemoryObjectStore()
+        old = opened(both, tmp_path, "old")
         old.append(record(1))
 
         class Late(MemoryObjectStore):
-            objects = objects.objects
+            objects = both.objects
 
             def __init__(self) -> None:
-                self._lock = objects._lock
+                self._lock = both._lock
 
             def create(self, path: str, data: bytes) -> bool:
                 if path == path_of(2) and not old.is_durable(record(1).trial.key):
@@ -342,7 +342,7 @@ class TestWriters:
             old.append(record(2))
             with pytest.raises(LeaseLost):
                 old.close()
-        epochs = [segment.epoch for _, segment in read_on(objects, Position())]
+        epochs = [segment.epoch for _, segment in read_on(both, Position())]
         assert epochs == [1, 1, 2]
 
     def test_one_that_is_late_to_seal_is_refused(self, tmp_path: Path) -> None:
