@@ -7,10 +7,11 @@ by its best shape alone.) The pairs between these do the same on one shape, the 
 for its weight. A third rule comes before both: each space gets a few trials where its estimates
 promise something, whatever was learned of it.
 
-Predictions are taken at the optimistic end of their error (a lower confidence bound), so uncertain
-kernels are tried, and a time on one shape decides whether a kernel is measured on others. Kernels
-of one set share the layout of weights that are packed ahead. So the best set of each layout is
-kept, and the next pair is of the layout whose optimistic set has the smallest loss.
+Expected improvement counts the spread of a prediction, so uncertain kernels are tried, and a time
+on one shape decides whether a kernel is measured on others. Kernels of one set share the layout of
+weights that are packed ahead. So the best set of each layout is found with all predictions at their
+optimistic end (a lower confidence bound), and the next pair is of the layout whose set has the
+smallest loss.
 """
 
 from __future__ import annotations

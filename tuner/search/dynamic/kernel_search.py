@@ -41,7 +41,7 @@ class KernelSearchSettings:
     Attributes:
         pool_size: kernels waiting that it aims for; a proposal waits for `ready_size` of them
             while more are requested.
-        hope: standard deviations by which predictions are taken to be too high.
+        hope: standard deviations that the optimistic bound of a latency lies below its prediction.
         fresh_share: of drafts that are fresh samples, once kernels were measured.
         rank_decay: weight of the next best parent against the one before.
         dropped: of the pool's worst, dropped for each new kernel that is proposed.
