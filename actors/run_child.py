@@ -112,9 +112,9 @@ class RunChild:
         import tvm
 
         from spaces.check.reference import reference
-        from spaces.ir.symbolic import closed
+        from spaces.ir.symbolic import specialised
 
-        module = closed(tvm.ir.load_json(task.module), dict(instance))
+        module = specialised(tvm.ir.load_json(task.module), dict(instance))
         seed = "-".join([task.key, *(f"{name}{value}" for name, value in instance)])
         found = reference(module, seed, self._scratch / "references")
         self._references[task.key, instance] = found

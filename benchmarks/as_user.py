@@ -2,8 +2,8 @@
 
     python -m benchmarks.as_user --trials 64 --time-budget 2m --json
 
-Three are tuned briefly: a matrix product, squeezenet, and a matrix product with open rows. Then, in
-turns, each time in a new process:
+Three are tuned briefly: a matrix product, squeezenet, and a matrix product with symbolic rows.
+Then, in turns, each time in a new process:
 
 - `run`: the winners are timed as a run times finalists, in a runner's child process. Of a model
   that is the sum over its tasks, each as often as it is called;
@@ -48,7 +48,7 @@ _ROOT = Path(__file__).parent.parent
 _CHILD = Path(__file__).with_name("as_user_child.py")
 _GEMM = str(_ROOT / "examples" / "gemm.py:gemm")
 _SIZES = (64, 300, 512)
-"""Of the open rows."""
+"""Of the symbolic rows."""
 SIDES = ("run", "bench", "user")
 PROGRAMS = ("gemm", "model", "dynamic")
 _PROCESS_LIMIT_S = 900.0
@@ -223,7 +223,7 @@ def plain(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def winners_of(run: Path, instance: Instance) -> list[Winner]:
-    """The kernels that run for a shape, `()` of a model without open dimensions.
+    """The kernels that run for a shape, `()` of a model without symbolic dimensions.
 
     Raises:
         TunerError: one of the tasks has none.

@@ -181,9 +181,9 @@ def mean_error(told: Sequence[Mapping[str, Any]]) -> float | None:
 
 
 def _races(
-    program: str, closed: OurRun, library: Path, cores: int, rounds: int
+    program: str, ours: OurRun, library: Path, cores: int, rounds: int
 ) -> list[dict[str, Any]]:
-    with closing(SqliteStore(RunFolder(closed.folder).store, read_only=True)) as store:
+    with closing(SqliteStore(RunFolder(ours.folder).store, read_only=True)) as store:
         winners = [(task, choose_best(store, task.key)) for task in store.tasks()]
     found = []
     for task, record in winners:
@@ -195,7 +195,7 @@ def _races(
         sides: tuple[Contestant, ...] = (static, *same, blas)
         races: list[dict[str, Any]] = []
         while len(races) < _RACES and not (races and races[-1].get("unrest", 0.0) <= _CALM):
-            races.append(_race(task, sides, closed.folder, cores, rounds))
+            races.append(_race(task, sides, ours.folder, cores, rounds))
         calmest = min(races, key=lambda row: row.get("unrest", 0.0))
         found.append({**calmest, "raced": len(races)})
     return found
@@ -303,7 +303,8 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def main() -> None:
     """Run the comparison and print it."""
     parser = argparse.ArgumentParser(
-        prog="benchmarks.dynamic", description="Open dimensions against one tuning for each size."
+        prog="benchmarks.dynamic",
+        description="Symbolic dimensions against one tuning for each size.",
     )
     parser.add_argument("--program", action="append", choices=PROGRAMS, help="default: all")
     parser.add_argument("--sizes", default=DIETCODE, help="of T, as for --dim")

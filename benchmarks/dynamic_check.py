@@ -1,4 +1,4 @@
-"""Whether a library with an open dimension is right for every size, and what its decision costs.
+"""Whether a library with a symbolic dimension is right for every size, and what its decision costs.
 
 Runs in a process of its own (`benchmarks.dynamic` starts it), with the right number of threads.
 """

@@ -4,10 +4,10 @@
     python -m benchmarks.dynamic_encoder --sequences 1..128 --sample 4 --out result.json
 
 The model is `benchmarks.encoder`, a layer of BERT-base. Ours is one `tuner tune --dim sequence=...`
-of the model with its length open; the other side is one `tuner tune` for each length of the model
+of the model, length symbolic; the other side is one `tuner tune` for each length of the model
 with that length, `--trials` for each task on both sides (the default of `--effort normal`). Then
 one process runs the two compiled models and onnxruntime in turns for each length; onnxruntime has
-the model with its length open, as it comes. `errors` are largest differences from onnxruntime's
+the model with its length symbolic, as it comes. `errors` are largest differences from onnxruntime's
 output, over the largest value there, at these lengths and at some that nobody asked for.
 """
 
@@ -51,14 +51,14 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     }
     rows = Rows(options.out, settings)
     with workplace(options.run) as folder:
-        closed = {}
+        static = {}
         for length in alone:
             say(f"tuning for {length} tokens")
-            closed[length] = _tuned(length, options, folder, target, "")
+            static[length] = _tuned(length, options, folder, target, "")
         say("tuning for all of them")
         dims = f"sequence={options.sequences}"
         together = _tuned(None, options, folder, target, dims)
-        for length, run in closed.items():
+        for length, run in static.items():
             if not rows.has({"sequence": length}):
                 rows.add(_row(length, run, together, folder, cores, options.rounds))
         errors = _errors(together, folder, cores)
@@ -248,7 +248,7 @@ def main() -> None:
     """Run the comparison and print it."""
     parser = argparse.ArgumentParser(
         prog="benchmarks.dynamic_encoder",
-        description="A transformer's layer with its length open against one for each length.",
+        description="A transformer's layer with its length symbolic against one for each length.",
     )
     parser.add_argument("--sequences", default=DIETCODE, help="of tokens, as for --dim")
     parser.add_argument("--sample", type=int, default=4, help="lengths tuned alone, at most")

@@ -1,4 +1,4 @@
-"""Products of DietCode's evaluation: with open dimensions, or one program for each of some sizes.
+"""DietCode's matrix products: with symbolic dimensions, or one program for each of some sizes.
 
     tuner tune benchmarks/dynamic_programs.py:dense --dim T=5,24,43
     tuner tune benchmarks/dynamic_programs.py:dense --arg sizes=5,24,43
@@ -27,17 +27,17 @@ def dense(T: ShapeVar | None = None, sizes: str = "") -> PrimFunc | IRModule:
 
 
 def scores(T: ShapeVar | None = None, sizes: str = "") -> PrimFunc | IRModule:
-    """192 times T x 64 x T, the second operand transposed: rows and columns are open."""
+    """192 times T x 64 x T, the second operand transposed: rows and columns are symbolic."""
     return _made("scores", T, sizes)
 
 
 def mixed(T: ShapeVar | None = None, sizes: str = "") -> PrimFunc | IRModule:
-    """192 times T x T x 64: rows are open, and what is summed over."""
+    """192 times T x T x 64: rows are symbolic, and what is summed over."""
     return _made("mixed", T, sizes)
 
 
 def tensors(kind: str, size: Any) -> tuple[Any, Any, Any]:
-    """The operands and the product, for a number or an open dimension."""
+    """The operands and the product, for a number or a symbolic dimension."""
     if kind == "dense":
         return _product((16 * size, _int(DEPTH)), (_int(DEPTH), _int(WIDTH)))
     if kind == "scores":

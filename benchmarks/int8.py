@@ -1,4 +1,4 @@
-"""Products of bytes against products of floats, both ours, in turns.
+"""int8 matrix products against float32 ones, both ours, in turns.
 
     python -m benchmarks.int8 --trials 128 --json
     python -m benchmarks.int8 --shape 512,512,512 --out result.json
@@ -87,7 +87,7 @@ def row(floats: Workload, of_floats: OurRun, of_bytes: OurRun, race: Race) -> di
 def main() -> None:
     """Run the comparison and print it."""
     parser = argparse.ArgumentParser(
-        prog="benchmarks.int8", description="Products of bytes against products of floats."
+        prog="benchmarks.int8", description="int8 matrix products against float32 ones."
     )
     parser.add_argument("--shape", action="append", default=[], metavar="M,N,K")
     parser.add_argument("--trials", type=int, default=128)

@@ -30,7 +30,7 @@ _SAYS = {
     "versus_metaschedule": "Against MetaSchedule (`benchmarks.versus_metaschedule`)",
     "versus_blas": "Matrix products against OpenBLAS (`benchmarks.versus_blas`)",
     "versus_onnxruntime": "A model against onnxruntime (`benchmarks.versus_onnxruntime`)",
-    "int8": "Products of bytes against products of floats, both ours (`benchmarks.int8`)",
+    "int8": "int8 matrix products against float32 ones, both ours (`benchmarks.int8`)",
     "memory_bound": "Memory-bound programs against a copy (`benchmarks.memory_bound`)",
     "dynamic": "One tuning for all sizes against one for each (`benchmarks.dynamic`)",
     "dynamic_encoder": "The same for a transformer's layer (`benchmarks.dynamic_encoder`)",

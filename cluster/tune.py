@@ -154,7 +154,7 @@ def _tune_there(
         begun = begun_target(options.run, options.target)
         devices = devices_on_cluster(begun or options.target, wait)
         started_s = time.monotonic()  # a wait for machines is not the run's
-        orders, searches, places = {}, {}, {}
+        jobs, searches, places = {}, {}, {}
         notes: dict[str, str] = {}
         for part in parts(options, devices, _new_folder(options.model.source)):
             name, run = part.device.name, part.options.run
@@ -167,9 +167,9 @@ def _tune_there(
                 )
                 prepared = _unless_stopped(preparing, stop)
             job = _job(part.options, prepared, started_s, tracking_uri, driver_pid=None)
-            orders[name] = replace(job, device=part.device.fingerprint)
+            jobs[name] = replace(job, device=part.device.fingerprint)
             places[name], notes[name] = prepared.place, prepared.note
-        searches |= {n: (start_search(job), job.deadline_s) for n, job in orders.items()}
+        searches |= {n: (start_search(job), job.deadline_s) for n, job in jobs.items()}
         states = watch_all(searches, watch, stop)
     told = _told_once(notes)
     return [(places[name], _told(state, told.get(name, ""))) for name, state in states.items()]

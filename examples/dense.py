@@ -1,6 +1,6 @@
 """A small network in Relax, for `tuner tune examples/dense.py:dense --arg batch=32`.
 
-With `--dim T=5,24,43,62` its number of rows stays open: it is made fast for these.
+With `--dim T=5,24,43,62` its number of rows stays symbolic: it is made fast for these.
 """
 
 from __future__ import annotations

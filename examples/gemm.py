@@ -1,6 +1,6 @@
 """A matrix product in TVMScript, for `tuner tune examples/gemm.py:gemm --arg m=512`.
 
-With `--dim M=16..2048:16` the rows stay open: one function is made for all of these sizes.
+With `--dim M=16..2048:16` the rows stay symbolic: one function is made for all of these sizes.
 """
 
 from __future__ import annotations

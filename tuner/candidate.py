@@ -48,14 +48,14 @@ def specialised_for(candidate: Candidate, instance: Instance) -> Candidate:
 
 
 def generic_of(candidate: Candidate) -> tuple[Candidate, Instance]:
-    """The kernel that one was closed of, and the shape; see `closed_for`."""
+    """The kernel that one is a specialised copy of, and the shape; see `specialised_for`."""
     shape, payload = json.loads(candidate.payload)
     return Candidate(CandidateKind.TRACE, payload, candidate.space), tuple(shape.items())
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """An order for one candidate: mutate `parent`, or sample afresh where there is none.
+    """A request for one candidate: mutate `parent`, or sample afresh where there is none.
 
     Everything random about it follows from `seed`, so a draft gives the same candidate anywhere.
 

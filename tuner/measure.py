@@ -55,7 +55,7 @@ class Evaluated:
     """What became of a draft.
 
     Attributes:
-        draft: the order this answers.
+        draft: the one this answers.
         candidate: the point it gave, or None if none could be made.
         error: why there is none.
         code_hash: hash of the realised program; equal programs need only one timing.

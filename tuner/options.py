@@ -41,14 +41,14 @@ class IntRange:
 
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
-    """Which model, and how its open ends are closed.
+    """Which model, and what its dynamic shapes and free arguments are.
 
     Attributes:
         source: `model.onnx`, `model.pt2`, `path.py:function` or `package.module:function`.
         shapes: shape of each input that the model leaves dynamic.
         inputs: values of inputs, a file of them or a range of integers to draw from.
         args: keyword arguments for a function that makes the model.
-        dims: values of each symbolic dimension that stays open, ascending.
+        dims: sizes of each dimension that stays symbolic, ascending.
         weights: file with the weight of each shape, or these themselves; None weighs all alike.
         program: the model itself where it came from memory, a `spaces.frontends.model.Model`;
             `source` is then only what people call it.

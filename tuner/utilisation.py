@@ -7,7 +7,7 @@ up to its slots times the time they were there:
     starting    not ready yet
     busy        at work
     waiting     holds a job, but is frozen while a kernel is timed, waits for its turn to time
-                one, or its order or answer is on the way
+                one, or its request or answer is on the way
     and while it holds none, one of `Idle`.
 """
 

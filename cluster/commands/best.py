@@ -46,7 +46,7 @@ def _print_set(name: str, told: dict[str, Any]) -> None:
     lines = [
         (
             ", ".join(f"{dim}={size}" for dim, size in shape["shape"].items()),
-            f"{shape['kernel']}{', closed' if shape['closed'] else ''}",
+            f"{shape['kernel']}{', specialised' if shape['closed'] else ''}",
             f"{shape['latency_ms']:.4g} ms{'' if shape['measured'] else ' (predicted)'}",
             "-" if shape["padding"] is None else f"{shape['padding']:.1%}",
             _share(shape["guard_ms"], shape["latency_ms"]),

@@ -45,7 +45,7 @@ def export(
         if left_out:
             click.echo(
                 f"left out {listed(left_out)}: a database holds one schedule for a "
-                "program, not the kernels of one with open dimensions; --lib has them all"
+                "program, not the kernels of one with symbolic dimensions; --lib has them all"
             )
     elif records is not None:
         from tuner.report.report import export_records

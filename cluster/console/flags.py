@@ -88,7 +88,7 @@ run_argument = click.argument("run", metavar="DIR", type=RUN)
 
 
 def model_arguments(command: _F) -> _F:
-    """MODEL and the flags that close its open ends."""
+    """MODEL and the flags that say its shapes and arguments."""
     for add in (
         click.option(
             "--only",
@@ -136,7 +136,7 @@ def model_arguments(command: _F) -> _F:
             "shapes",
             metavar="INPUT=1,3,224,224",
             multiple=True,
-            help="Shape of an input that the model leaves open.",
+            help="Shape of an input that the model leaves dynamic.",
         ),
         click.argument("model", metavar="MODEL", type=TEXT),
     ):

@@ -1,4 +1,4 @@
-"""Which machines a target is measured on, waited for where there are none yet."""
+"""The machines that measure for a target: resolved from the cluster as it is, or waited for."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _LOOK_EVERY_S = 1.0
 
 
 class Autoscaler(Protocol):
-    """Who starts machines for what waits."""
+    """What starts machines for requests that wait, such as Ray's autoscaler."""
 
     def asked(self, resource: str) -> AbstractContextManager[None]:
-        """Something waits for one of a resource, for the length of a `with` block."""
+        """Request one of a resource for the length of a `with` block."""
 
     def in_vain(self, resource: str) -> bool:
-        """Whether it says that it has no machine to start for one of a resource."""
+        """Whether it reports that it can start no machine with a resource."""
 
 
 class NoMachine(TunerError):
-    """No machine has such a device, and none is started for it."""
+    """No machine has such a device, and no autoscaler starts one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +37,11 @@ class Wait:
     """How machines are waited for.
 
     Attributes:
-        look: the cluster as it is.
-        limit_s: what the user said; None is `DEVICE_WAIT_S` if the cluster starts a machine, and
-            else no wait. Who said something waits also where nobody starts one: people join
-            machines, too, and a fleet that is as large as it may be makes room.
+        look: gives the cluster as it is now.
+        limit_s: the user's `--device-wait`; None is `DEVICE_WAIT_S` if the cluster starts
+            machines, and else no wait. A limit that the user gave is waited for even where nothing
+            starts a machine: people join machines by hand, and a fleet at its largest size may
+            make room.
         stop: set it to end the wait.
     """
 
@@ -57,35 +58,35 @@ def machines_for(target: str, wait: Wait) -> tuple[str, Sequence[Node]]:
     `auto` is `cuda` where the cluster has a GPU or starts a machine with one, else `llvm`.
 
     Returns:
-        The target, which is not `auto` any more, and its machines; none of a cluster of fixed size
-        that declares no right to time kernels on CPUs, where any will do.
+        The target, which is not `auto` any more, and its machines; no machines for a CPU in a
+        cluster of fixed size without the resource for timing kernels, where any machine will do.
 
     Raises:
         UsageError: malformed JSON, or an unknown kind.
         TunerError: there are none and none is started, or none came in time.
         KeyboardInterrupt: the wait was stopped.
     """
-    stubborn = wait.limit_s is not None
+    patient = wait.limit_s is not None
     if target == "auto":
         for row in reversed(BACKENDS):
             if row.everywhere:
                 target = row.kind
                 break
             with suppress(NoMachine):
-                return row.kind, _machines_with(row.resource, wait, stubborn=False)
+                return row.kind, _machines_with(row.resource, wait, patient=False)
     row = asked_backend(target)
     if row.everywhere:
         cluster = wait.look()
         if not (cluster.grows or _having(row.resource, cluster)):
             return target, ()
-    return target, _machines_with(row.resource, wait, stubborn=stubborn)
+    return target, _machines_with(row.resource, wait, patient=patient)
 
 
-def _machines_with(resource: str, wait: Wait, *, stubborn: bool) -> Sequence[Node]:
+def _machines_with(resource: str, wait: Wait, *, patient: bool) -> Sequence[Node]:
     """Machines that have a resource and stay; where there are none, the first that come.
 
     Args:
-        stubborn: wait also where none is started.
+        patient: wait even where no machine is started.
 
     Raises:
         NoMachine: none is there, and none is started.
@@ -97,7 +98,7 @@ def _machines_with(resource: str, wait: Wait, *, stubborn: bool) -> Sequence[Nod
     none = NoMachine(
         f"the cluster has no machine with {what} and starts none; --device-wait 10m waits for one"
     )
-    if not (cluster.grows or stubborn):
+    if not (cluster.grows or patient):
         raise none
     limit_s = DEVICE_WAIT_S if wait.limit_s is None else wait.limit_s
     until_s = wait.clock() + limit_s
@@ -106,7 +107,7 @@ def _machines_with(resource: str, wait: Wait, *, stubborn: bool) -> Sequence[Nod
             in_vain = wait.autoscaler.in_vain(resource)  # before the look: one may just have come
             if found := _having(resource, wait.look()):
                 return found
-            if in_vain and not stubborn:
+            if in_vain and not patient:
                 raise none
             if wait.stop.wait(_LOOK_EVERY_S):
                 raise KeyboardInterrupt

@@ -119,7 +119,7 @@ def export_database(run: Path, out_dir: Path) -> list[str]:
     """Write the best schedules as a MetaSchedule database.
 
     Returns:
-        Names of the tasks that are left out: those with open dimensions, which have a set of
+        Names of the tasks that are left out: those with symbolic dimensions, which have a set of
         kernels where a database holds one schedule.
 
     Raises:
@@ -131,8 +131,8 @@ def export_database(run: Path, out_dir: Path) -> list[str]:
     finished = _open(run)
     if not finished.winners:
         raise TunerError(
-            "--database: all programs have open dimensions, and a database holds one schedule for "
-            "each, not a set of kernels; write a library with --lib"
+            "--database: all programs have symbolic dimensions, and a database holds one schedule "
+            "for each, not a set of kernels; write a library with --lib"
         )
     entries = [
         (task, record.trial.candidate, record.measurement.samples_s)
@@ -190,7 +190,7 @@ def _benched(model: Model, dims: Dims) -> list[Instance]:
     """The shapes to bench a model on."""
     if not model.shapes:
         if dims:
-            raise TunerError(f"--dim {dims[0][0]}: the model has no open dimension")
+            raise TunerError(f"--dim {dims[0][0]}: the model has no symbolic dimension")
         return [()]
     if not dims:
         return [instance for instance, _ in sampled(model.shapes, _BENCHED)]

@@ -1,4 +1,4 @@
-"""What a session of tuning leaves behind, as the command and Python see it."""
+"""The result of `tuner tune` and `tuner.tune`: how the session ended, and the run's state then."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TuneResult:
-    """What a session of tuning left behind.
+    """The result of one session of tuning.
 
     Attributes:
         run: the run folder, or the URL of the run; everything is in there.
-        parts: of a cluster with unlike devices: what each left behind. The rest sums them up.
+        snapshot: the run's progress when the session ended.
+        parts: one result for each device, where the cluster has unlike devices; the other fields
+            sum them up.
         ended: `trials`, `time`, `signal` or `done` (nothing left to try).
-        warnings: for people; the results are whole.
+        warnings: for people; none of them makes the result incomplete.
         mlflow_command: opens the experiment.
     """
 
@@ -91,7 +93,7 @@ class TuneResult:
 
 
 def together(results: Sequence[TuneResult], warning: str) -> TuneResult:
-    """The result of a request from those of its parts, which may be one."""
+    """The results for each device as one; that of a single device is itself, with the warning."""
     first = results[0]
     warnings = tuple(w for w in (warning, *(w for r in results for w in r.warnings)) if w)
     if len(results) == 1:
@@ -115,7 +117,7 @@ def _split(run: Path | str) -> tuple[Path | str, str]:
 
 
 def result_of(run: Path | str, state: SearchState, tracking_uri: str, *warnings: str) -> TuneResult:
-    """What the last word of a search says to who watched it.
+    """The result of a search from the last state that its actor reported.
 
     Raises:
         TunerError: it failed.

@@ -1,4 +1,4 @@
-"""What a run knows before it begins: a base model, and the best of equal and similar tasks."""
+"""The warm start of a run: a base model, and the best candidates of equal and similar tasks."""
 
 from __future__ import annotations
 

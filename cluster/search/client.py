@@ -82,7 +82,7 @@ def search_at_work(run: Path | str) -> Any | None:
 
 
 def start_search(job: SearchJob) -> Any:
-    """Start a search on this machine, whose files and clock its order speaks of.
+    """Start a search on this machine, whose files and clock its job speaks of.
 
     One without a driver to end with is detached.
     """

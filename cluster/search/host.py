@@ -1,7 +1,7 @@
 """The search actor: hosts a run's session, and is the only writer of its store.
 
 The session's loop has a thread of its own, so that the actor still answers. Everything it knows
-comes from its order and the run folder: Ray may start it again at any time. On a cluster that
+comes from its job and the run folder: Ray may start it again at any time. On a cluster that
 others share it does not depend on the driver that ordered it, which may come and go; it ends by
 itself soon after its session has.
 """
@@ -71,11 +71,11 @@ class SearchHost:
     """Runs one session on a thread. A plain class: `SearchActor` is it on Ray.
 
     Args:
-        kept_order: the file that `cluster.search.job.keep` wrote.
+        saved_job: the file that `cluster.search.job.save` wrote.
     """
 
-    def __init__(self, kept_order: Path) -> None:
-        self._job = job = load(kept_order)
+    def __init__(self, saved_job: Path) -> None:
+        self._job = job = load(saved_job)
         self._session: Session | None = None
         self._stop = threading.Event()
         self._ended = self._error = self._trace = ""

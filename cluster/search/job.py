@@ -1,4 +1,4 @@
-"""What a search is asked to do, and what it says of itself."""
+"""The job of a search actor, and the state that it reports."""
 
 from __future__ import annotations
 
@@ -84,18 +84,18 @@ class SearchJob:
 
 
 def save(job: SearchJob) -> Path:
-    """Put an order where its search finds it whenever it is started again, see `kept`.
+    """Put a search job where its search finds it whenever it is started again; see `load`.
 
     Ray keeps what an actor was made with in the process that made it, if it is large; a search
     may outlive that.
     """
-    path = RunFolder(job.run).scratch / f"{job.name}.order"
+    path = RunFolder(job.run).scratch / f"{job.name}.job"
     write_bytes(path, pickle.dumps(job), mode=_OWNER_ONLY)
     return path
 
 
 def load(path: Path) -> SearchJob:
-    """What `keep` put there."""
+    """The search job that `save` put there."""
     job = pickle.loads(path.read_bytes())
     assert isinstance(job, SearchJob)
     return job

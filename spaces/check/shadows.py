@@ -53,10 +53,10 @@ class Shadow:
             parts: what the tensors hold there, in their order.
             sqrt: square root of such a number, `size` its absolute value.
         """
-        drift, *rest = parts
-        if not rest:
+        drift, *others = parts
+        if not others:
             return drift
-        squares, *exact = rest
+        squares, *exact = others
         order = sqrt((total * total * (1 / 3) + squares * (1 / 6)) * float(self.terms))
         tiny = _UNDERFLOWS * self.terms * (self.eps + self.roughness)
         whole = drift + order * (_SUMS * self.eps) + tiny

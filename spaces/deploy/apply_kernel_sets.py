@@ -39,8 +39,8 @@ def apply_sets(module: Any, sets: Mapping[str, tuple[Task, KernelSet]]) -> Any:
         symbol = str(tvm_compat.attribute(original, tvm_compat.GLOBAL_SYMBOL) or name)
         functions, packing = _kernels(name, task, chosen, packed=tvm_compat.has_relax(module))
         empty = None if packing is not None else _unscheduled(task)
-        closed = functions[len(chosen.kernels) :]
-        copies = [(dict(s), f) for (s, _), f in zip(chosen.copies, closed, strict=True)]
+        specialised = functions[len(chosen.kernels) :]
+        copies = [(dict(s), f) for (s, _), f in zip(chosen.copies, specialised, strict=True)]
         kernels = functions[: len(chosen.kernels)]
         made = dispatched(symbol, kernels, chosen.tree, empty, copies)
         dispatcher = tvm_compat.with_attrs_of(made.pop(symbol), original)
@@ -127,9 +127,9 @@ def _packed_once(module: Any, packed: Mapping[str, _PackedProgram]) -> Any:
         for number, operand in enumerate(packing.packed):
             value = made if len(types) == 1 else relax.TupleGetItem(made, number)
             arguments[operand.position] = value
-        rest = call.args[2:]
+        more = call.args[2:]
         return relax.Call(
-            call.op, [dispatcher, relax.Tuple(arguments), *rest], call.attrs, call.ty_args
+            call.op, [dispatcher, relax.Tuple(arguments), *more], call.attrs, call.ty_args
         )
 
     changed = with_tir_calls(builder.get(), redirected)

@@ -2,8 +2,8 @@
 
 The decision is code of the function: comparisons of its symbolic dimensions with numbers, then a
 call within the same library. Every kernel computes every shape, so a wrong decision costs time and
-nothing else; but for copies of kernels that were closed for one shape each, which only that very
-shape gets. Shapes with a dimension of 0 are no business of kernels, which divide by such things:
+nothing else. Copies of kernels that are specialised for one shape are called for that very shape
+alone. Shapes with a dimension of 0 are no business of kernels, which divide by such things:
 where anything is to be written at all, as for a sum over nothing, the program without a schedule
 does it.
 """

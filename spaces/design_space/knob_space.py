@@ -51,7 +51,7 @@ class KnobSpace:
     """All settings of one template for one task.
 
     All settings, or else thousands of them, are looked at once, those ruled out by limits dropped,
-    and the rest ranked by the template's estimate. A fresh draft looks at a hundred of these, the
+    and the others ranked by the template's estimate. A fresh draft looks at a hundred of these, the
     better ranked the likelier; a mutation at its parent's neighbours. Of those the learned model's
     favourites are the likeliest to be written down. Same draft and same model, same point, in any
     process.

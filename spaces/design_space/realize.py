@@ -28,16 +28,16 @@ def realize(task: Task, candidate: Candidate) -> Any:
 
     Returns:
         A `tvm.s_tir.Schedule`: its `mod` is the scheduled module, its `trace` what was done,
-        in the form that TVM's databases keep; it is empty of a kernel that was closed for a shape.
+        in the form that TVM's databases keep; it is empty for a kernel specialised for a shape.
 
     Raises:
         InvalidCandidate: it cannot be done.
     """
     if candidate.kind is CandidateKind.SPECIALISED:
-        from spaces.ir.symbolic import closed
+        from spaces.ir.symbolic import specialised
 
         kernel, shape = generic_of(candidate)
-        return new_schedule(closed(realize(task, kernel).mod, dict(shape)))
+        return new_schedule(specialised(realize(task, kernel).mod, dict(shape)))
     if candidate.kind is not CandidateKind.TRACE:
         raise InvalidCandidate(f"cannot realise a candidate of kind {candidate.kind}")
     from tvm.s_tir.schedule import Trace

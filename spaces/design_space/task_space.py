@@ -14,7 +14,7 @@ from tuner.search.dynamic.kernel_table import Kernel
 from tuner.task import Task
 
 _RULES_SHARE = 0.1
-_LOOKS = 2
+_DRAFTS = 2
 """Drafts for each setting of a template, after which most were drafted."""
 _FEW = 100
 _TRUST = 2
@@ -59,7 +59,7 @@ class TaskSpace:
         if self._task.shapes and self._templates:  # the rules know no symbolic dimensions
             known = [s for s in self._templates if draft.parent and s.name == draft.parent.space]
             return known[0] if known else self._any_template(rng, draft)
-        searched_through = draft.number > _LOOKS * self._settings
+        searched_through = draft.number > _DRAFTS * self._settings
         if searched_through and rng.random() < _FEW / (_FEW + self._settings):
             return self._of_rules()
         if draft.parent is not None:

@@ -34,7 +34,7 @@ def import_function(
 
     Args:
         args: keyword arguments, converted as the function annotates them.
-        domain: of dimensions that stay open. A function with a parameter of such a name gets a
+        domain: of dimensions that stay symbolic. A function with a parameter of such a name gets a
             `ShapeVar` for it.
         on_found: called before the function is.
 
@@ -90,7 +90,7 @@ def check_function(source: str, args: Args = (), domain: Domain = NO_DOMAIN) -> 
 
 
 def _shape_vars(found: Any, args: Args, domain: Domain) -> list[tuple[str, ShapeVar]]:
-    """Open dimensions that a function takes as arguments of their names."""
+    """Symbolic dimensions that a function takes as arguments of their names."""
     if not inspect.isroutine(found):
         return []
     taken = set(inspect.signature(found).parameters) - {name for name, _ in args}

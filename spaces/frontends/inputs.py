@@ -47,16 +47,16 @@ class InputSpec:
         return replace(self, shape=shape, dims=())
 
 
-def opened(
+def at_largest(
     declared: Sequence[int | str], largest: Mapping[str, int]
 ) -> tuple[list[int | str], tuple[int | str, ...]]:
-    """Dimensions with the open ones that have a domain at their largest; all as declared.
+    """Dimensions with the symbolic ones of a domain at their largest; all as declared.
 
-    The second is empty where none is open. What has no domain is left to `fix_shape`.
+    The second is empty where none is symbolic. What has no domain is left to `fix_shape`.
     """
     sizes = [d if isinstance(d, int) else derived(d, largest) for d in declared]
-    closed = [d if size is None else size for d, size in zip(declared, sizes, strict=True)]
-    return closed, tuple(declared) if closed != list(declared) else ()
+    bound = [d if size is None else size for d, size in zip(declared, sizes, strict=True)]
+    return bound, tuple(declared) if bound != list(declared) else ()
 
 
 def check_dims(given: Iterable[str], known: Sequence[str]) -> None:
@@ -76,11 +76,11 @@ def fix_shape(
     """Shape of an input, from what the model declares and what the user gave.
 
     Args:
-        declared: an int for each fixed dimension and a text for each open one; None where not
+        declared: an int for each fixed dimension and a text for each symbolic one; None where not
             even the rank is known.
 
     Raises:
-        TunerError: an open dimension nobody gave, or a shape that the model contradicts.
+        TunerError: a symbolic dimension nobody gave, or a shape that the model contradicts.
     """
     if given is None:
         if declared is None or any(not isinstance(d, int) for d in declared):

@@ -112,7 +112,7 @@ def _kind_and_domain(spec: ModelSpec) -> tuple[ModelKind, Domain]:
 
 
 def domain_of(spec: ModelSpec) -> Domain:
-    """The domain of the dimensions that stay open, weights read.
+    """The domain of the dimensions that stay symbolic, weights read.
 
     Raises:
         TunerError: the weights cannot be read, or do not match the dimensions.

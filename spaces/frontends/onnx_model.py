@@ -1,4 +1,4 @@
-"""ONNX files: read, check, close their open shapes, simplify, import."""
+"""ONNX files: read, check, bind their symbolic shapes, simplify, import."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from spaces.frontends.inputs import InputSpec, Shape, check_names, fix_shape, opened
+from spaces.frontends.inputs import InputSpec, Shape, at_largest, check_names, fix_shape
 from spaces.frontends.quiet_import import hushed
 from spaces.ir import tvm_compat
 from spaces.ir.symbolic import NO_VALUES
@@ -29,9 +29,9 @@ def import_onnx(
     """Import an ONNX file into Relax.
 
     Args:
-        shapes: shape of each input that the file leaves open. Dimensions of one name need to be
+        shapes: shape of each input that the file leaves symbolic. Dimensions of one name need to be
             given only once.
-        largest: the largest value of each dimension that stays open, by its name in the file.
+        largest: the largest value of each dimension that stays symbolic, by its name in the file.
 
     Returns:
         The module with a function "main", its inputs under their names in the file, and a hash
@@ -110,7 +110,7 @@ def read_onnx(path: Path) -> Any:
 def _inputs(
     proto: Any, shapes: Mapping[str, Shape], largest: Mapping[str, int]
 ) -> tuple[InputSpec, ...]:
-    """What has to be fed in, with all dimensions known or open with a domain."""
+    """What has to be fed in, with all dimensions known, or symbolic with a domain."""
     from onnx.helper import tensor_dtype_to_np_dtype
 
     weights = {i.name for i in proto.graph.initializer}
@@ -125,11 +125,11 @@ def _inputs(
     check_names(largest, list(dict.fromkeys(named)), "--dim", "dimension")
     inputs = []
     for value in fed:
-        closed = declared[value.name]
+        bound = declared[value.name]
         dims: tuple[int | str, ...] = ()
-        if closed is not None:
-            closed, dims = opened(closed, largest)
-        shape = fix_shape(value.name, closed, shapes.get(value.name))
+        if bound is not None:
+            bound, dims = at_largest(bound, largest)
+        shape = fix_shape(value.name, bound, shapes.get(value.name))
         dtype = str(tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type))
         inputs.append(InputSpec(value.name, shape, dtype, dims))
     return tuple(inputs)
@@ -155,7 +155,7 @@ def _spread(declared: Declared, shapes: Mapping[str, Shape]) -> None:
 
 
 def _pin_shapes(proto: Any, inputs: Iterable[InputSpec]) -> None:
-    """Write the inputs' shapes into the graph; shapes inferred from the open ones go."""
+    """Write the inputs' shapes into the graph; shapes inferred from the symbolic ones go."""
     by_name = {i.name: i for i in inputs}
     changed = False
     for value in proto.graph.input:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from spaces.frontends.inputs import InputSpec, check_dims, opened
+from spaces.frontends.inputs import InputSpec, at_largest, check_dims
 from spaces.ir import tvm_compat
 from spaces.ir.derived_dims import base_of, name_of
-from spaces.ir.symbolic import alone, is_open, text_of, variables
+from spaces.ir.symbolic import alone, is_symbolic, text_of, variables
 from tuner.errors import TunerError
 
 
@@ -27,7 +27,7 @@ def meanings(module: Any, plain: Any) -> dict[str, str]:
         for param in programs[name].params:
             own = tvm_compat.param_dims(param) or ()
             for before, after in zip(dims[param.name], own, strict=True):
-                if is_open(before) and not isinstance(before, Var) and isinstance(after, Var):
+                if is_symbolic(before) and not isinstance(before, Var) and isinstance(after, Var):
                     found |= {} if name_of(before) else {str(after.name): text_of(before)}
     return found
 
@@ -41,7 +41,7 @@ def program_inputs(
 
     Args:
         module: with plain shapes.
-        largest: the largest value of each dimension that stays open.
+        largest: the largest value of each dimension that stays symbolic.
         told: see `meanings`.
 
     Raises:
@@ -58,7 +58,7 @@ def program_inputs(
             declared = tvm_compat.param_shape(param)
             if declared is None:
                 raise TunerError(f"parameter {full_name} is not a buffer, which is not supported")
-            shape, dims = opened(declared, largest)
+            shape, dims = at_largest(declared, largest)
             fixed = tuple(d for d in shape if isinstance(d, int))
             if len(fixed) != len(shape):
                 raise TunerError(_without_sizes(full_name, shape, told))
@@ -80,7 +80,7 @@ def _refuse_untold(function: Any) -> None:
     for param in function.params:
         for dim in tvm_compat.param_dims(param) or ():
             untold = [v for v in variables(dim) if str(v.name) not in alone(function)]
-            if is_open(dim) and untold:
+            if is_symbolic(dim) and untold:
                 raise TunerError(
                     f"parameter {param.name} has the dimension {text_of(dim)}, and the program "
                     f"needs {untold[0].name}, which does not follow from that: give it a parameter "
@@ -89,11 +89,11 @@ def _refuse_untold(function: Any) -> None:
 
 
 def _without_sizes(name: str, shape: list[int | str], told: Mapping[str, str]) -> str:
-    open_dims = [d for d in shape if isinstance(d, str)]
-    known = [f"{d} is {told[d]}" for d in open_dims if d in told]
+    symbolic_dims = [d for d in shape if isinstance(d, str)]
+    known = [f"{d} is {told[d]}" for d in symbolic_dims if d in told]
     return (
         f"parameter {name} has symbolic dimensions ({','.join(map(str, shape))})"
         + (f", where {' and '.join(known)}" if known else "")
-        + f": give the sizes to tune for, for instance --dim {base_of(open_dims[0])}=1..128, or "
-        "make the function static, for instance by an argument for --arg"
+        + f": give the sizes to tune for, for instance --dim {base_of(symbolic_dims[0])}=1..128, "
+        "or make the function static, for instance by an argument for --arg"
     )

@@ -1,4 +1,4 @@
-"""Inputs of a module that is already TVM's, and the closing of their open shapes."""
+"""Inputs of a module that is already TVM's, and how their symbolic shapes are bound to sizes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from spaces.frontends.inputs import InputSpec, Shape, check_dims, check_names, fix_shape, opened
+from spaces.frontends.inputs import InputSpec, Shape, at_largest, check_dims, check_names, fix_shape
 from spaces.frontends.program_inputs import meanings, program_inputs
 from spaces.ir import tvm_compat
 from spaces.ir.symbolic import symbols
@@ -24,7 +24,7 @@ def close_shapes(
     Args:
         module: with a Relax function "main", or with tensor programs only.
         shapes: shape of each input of "main" that is dynamic.
-        domain: of the dimensions that stay open.
+        domain: of the dimensions that stay symbolic.
 
     Raises:
         TunerError: an input is dynamic or unknown, or cannot be fed with a tensor, or a size is
@@ -41,8 +41,8 @@ def close_shapes(
     params = list(module["main"].params)
     check_names(list(shapes), [p.name for p in params], "--shape")
     known = _bindings(module["main"], shapes)
-    open_dims = [d for p in params for d in declared_shape(p) or () if isinstance(d, str)]
-    check_dims(largest, [d for d in open_dims if d not in known])
+    symbolic_dims = [d for p in params for d in declared_shape(p) or () if isinstance(d, str)]
+    check_dims(largest, [d for d in symbolic_dims if d not in known])
     _check_bounds(module["main"], known, domain)
     inputs = tuple(_input(p, shapes.get(p.name), known, largest) for p in params)
     return _bind(_unbounded(module), known), inputs
@@ -120,9 +120,9 @@ def _input(
     declared = declared_shape(param)
     if declared is None:
         raise TunerError(f"input {param.name} is not a tensor of known rank: not supported")
-    bound, _ = opened(declared, known)
-    closed, dims = opened(bound, largest)
-    shape = fix_shape(param.name, closed, given)
+    known_dims, _ = at_largest(declared, known)
+    bound, dims = at_largest(known_dims, largest)
+    shape = fix_shape(param.name, bound, given)
     return InputSpec(param.name, shape, tvm_compat.param_dtype(param), dims)
 
 

@@ -78,7 +78,7 @@ def _plain(other: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class DynamicProgram:
-    """A program with the dimensions that stay open in it: what a model's function may return.
+    """A program with the dimensions that stay symbolic in it: what a model's function may return.
 
     Attributes:
         program: a PrimFunc or an IRModule.

@@ -1,4 +1,4 @@
-"""Names of the open dimensions of `torch.export` archives.
+"""Names of the symbolic dimensions of `torch.export` archives.
 
 An archive does not keep the names of `torch.export.Dim`: in it a dimension is `s77` or the like,
 another one whenever it is exported. So a dimension is called after the first input and axis that
@@ -17,7 +17,7 @@ from typing import Any
 
 from spaces.frontends.inputs import check_dims
 from spaces.ir import tvm_compat
-from spaces.ir.symbolic import is_open, symbols, variables
+from spaces.ir.symbolic import is_symbolic, symbols, variables
 from tuner.errors import TunerError
 
 NAMES_FILE = "dims.json"
@@ -75,14 +75,14 @@ def check_named(given: Iterable[str], module: Any) -> None:
 def _places(graph: Any) -> dict[str, str]:
     """The symbol at each place of the inputs, in order; the place is a name for it."""
     shapes = [(str(p.name), tvm_compat.param_dims(p) or ()) for p in graph.params]
-    opened = [
+    symbolic = [
         (f"{name}_{axis}", dim)
         for name, dims in shapes
         for axis, dim in enumerate(dims)
-        if is_open(dim)
+        if is_symbolic(dim)
     ]
-    places = {place: tvm_compat.dim_name(dim) for place, dim in opened if variables(dim) == [dim]}
-    for place, dim in opened:
+    places = {place: tvm_compat.dim_name(dim) for place, dim in symbolic if variables(dim) == [dim]}
+    for place, dim in symbolic:
         for var in variables(dim):
             if str(var.name) not in places.values():
                 base, number = f"{place}_base", 1
@@ -100,7 +100,8 @@ def _called(places: Mapping[str, str], kept: Mapping[str, str], path: Path) -> d
         if place not in places:
             there = ", ".join(places) or "none"
             raise TunerError(
-                f"{path}: {NAMES_FILE}: {place} is no open dimension of an input; there are {there}"
+                f"{path}: {NAMES_FILE}: {place} is no symbolic dimension of an input; "
+                f"there are {there}"
             )
         if chosen.setdefault(places[place], name) != name:
             raise TunerError(

@@ -27,7 +27,7 @@ def import_torch(
     """Import an archive that `torch.export.save` wrote into Relax, weights as constants.
 
     Args:
-        shapes: shape of each input that is dynamic. domain: of dimensions that stay open;
+        shapes: shape of each input that is dynamic. domain: of dimensions that stay symbolic;
         `spaces.frontends.torch_dims` says what they are called.
 
     Returns:

@@ -31,7 +31,7 @@ def symbols(function: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for param in function.params:
         for dim in tvm_compat.param_dims(param) or ():
-            for var in variables(dim) if is_open(dim) else ():
+            for var in variables(dim) if is_symbolic(dim) else ():
                 found.setdefault(str(var.name), var)
     return found
 
@@ -54,7 +54,7 @@ def text_of(dim: Any) -> str:
     return str(printed).replace("T.", "").replace("__", "")
 
 
-def is_open(dim: Any) -> bool:
+def is_symbolic(dim: Any) -> bool:
     """Whether a dimension is symbolic."""
     return tvm_compat.known_int(dim) is None
 
@@ -74,8 +74,8 @@ def value_of(dim: Any, values: Mapping[str, int]) -> int | None:
     return tvm_compat.known_int(analyzer.simplify(dim))
 
 
-def closed(module: Any, values: Mapping[str, int]) -> Any:
-    """A module's "main" for one shape: no symbol is left in it.
+def specialised(module: Any, values: Mapping[str, int]) -> Any:
+    """A module's "main" specialised for one shape: no symbol is left in it.
 
     Args:
         values: of its symbols, by name.

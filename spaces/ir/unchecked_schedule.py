@@ -1,8 +1,8 @@
-"""A schedule whose primitives are called without TVM's checks of argument types.
+"""A proxy of `tvm.s_tir.Schedule` that skips TVM's run-time checks of argument types.
 
-These checks are written in Python and take as long as the primitives themselves. They are of use
-to who writes a template, and of none to who has tested it: what a primitive cannot do it still
-refuses.
+TVM wraps each primitive in a check that is written in Python and takes as long as the primitive
+itself. It helps whoever writes a template, and nobody once the template is tested: a primitive
+still refuses what it cannot do.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 
 class Unchecked:
-    """Stands for a `tvm.s_tir.Schedule`, which it changes."""
+    """Has the methods of the `tvm.s_tir.Schedule` that it is given, which it changes."""
 
     __slots__ = ("_schedule",)
 
@@ -29,5 +29,5 @@ class Unchecked:
 
 @lru_cache(maxsize=512)
 def _primitive(kind: Any, name: str) -> Any:
-    """What a class's method does but for the check; None where nothing is checked."""
+    """The method of a class that the check wraps; None where nothing is checked."""
     return getattr(getattr(kind, name, None), "__wrapped__", None)

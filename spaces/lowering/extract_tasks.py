@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from spaces.ir import tvm_compat
-from spaces.ir.symbolic import closed, symbols
+from spaces.ir.symbolic import specialised, symbols
 from spaces.lowering.task_shapes import depending_on_data, shapes_of
 from tuner.errors import TunerError
 from tuner.shapes import merged, sampled
@@ -98,7 +98,7 @@ def shaped(task: Task, shapes: Shapes) -> Task:
 
     module = tvm.ir.load_json(task.module)
     some = sampled(shapes, _COUNTED)
-    flops = sum(weight * _flops(closed(module, dict(instance))) for instance, weight in some)
+    flops = sum(weight * _flops(specialised(module, dict(instance))) for instance, weight in some)
     return replace(task, shapes=shapes, flops=flops / sum(weight for _, weight in some))
 
 

@@ -15,7 +15,7 @@ _NARROW, _WIDE = "int32", "int64"
 
 
 def with_wide_indices(module: Any) -> Any:
-    """A module in which no program of open dimensions has indices of 32 and of 64 bits.
+    """A module in which no program of symbolic dimensions has indices of 32 and of 64 bits.
 
     Programs that compute with integers of 32 bits stay as they are.
     """

@@ -17,7 +17,7 @@ from typing import Any
 
 from spaces.ir import rewrite, tvm_compat
 from spaces.ir.derived_dims import affine, name_of
-from spaces.ir.symbolic import alone, arithmetic, is_open, symbols, text_of, variables
+from spaces.ir.symbolic import alone, arithmetic, is_symbolic, symbols, text_of, variables
 from spaces.lowering.relax_rewrite import builder_without, with_tir_calls
 from tuner.errors import TunerError
 
@@ -98,7 +98,7 @@ def _refuse_untold(before: Any, graph: Any) -> None:
     told = set(symbols(graph))
     for param in before.params:
         for dim in tvm_compat.param_dims(param) or ():
-            for var in variables(dim) if is_open(dim) else ():
+            for var in variables(dim) if is_symbolic(dim) else ():
                 if str(var.name) not in told and rewrite.uses(graph.body, [var]):
                     raise TunerError(
                         f"input {param.name} has the dimension {text_of(dim)}, and the model needs "
@@ -117,7 +117,7 @@ def _expressions(function: Any) -> list[tuple[Any, Any]]:
     taken = set(symbols(function))
     for param in function.params:
         for dim in tvm_compat.param_dims(param) or ():
-            if not is_open(dim) or isinstance(dim, tvm.ir.Var):
+            if not is_symbolic(dim) or isinstance(dim, tvm.ir.Var):
                 continue
             if not any(analyzer.can_prove_equal(dim, known) for known, _ in found):
                 found.append((dim, tvm.tirx.Var(_named(dim, taken), str(dim.ty.dtype))))

@@ -7,7 +7,7 @@ from typing import Any
 
 from spaces.ir import tvm_compat
 from spaces.ir.derived_dims import base_of, derived
-from spaces.ir.symbolic import is_open, symbols, value_of, variables
+from spaces.ir.symbolic import is_symbolic, symbols, value_of, variables
 from spaces.lowering.relax_rewrite import tir_calls
 from tuner.errors import TunerError
 from tuner.shapes import MOST_SHAPES, merged, sampled
@@ -103,6 +103,6 @@ def _bound(function: Any, types: list[Any]) -> dict[str, Any]:
         shape = getattr(given, "shape", None)
         values = list(getattr(shape, "values", shape) or ())
         for dim, value in zip(dims or (), values, strict=False):
-            if is_open(dim):
+            if is_symbolic(dim):
                 bound.setdefault(tvm_compat.dim_name(dim), value)
     return bound

@@ -164,13 +164,13 @@ def _reduced(x: Any, then: Callable[[Any, Any], Any]) -> Any:
     """`then` of n, shifted to where a float's exponent is, and of p."""
 
     def of_sum(t: Any) -> Any:
-        def of_rest(r: Any) -> Any:
+        def of_remainder(r: Any) -> Any:
             p = r * r * _polynomial(_EXPM1, r) + r
             return _let("p", p, lambda p: then(_bits(t) << _i(_EXPONENT_SHIFT), p))
 
         n = t - _f(_ROUNDER)
-        rest = _let("n", n, lambda n: x - n * _f(_LN2_HIGH) - n * _f(_LN2_LOW))
-        return _let("r", rest, of_rest)
+        remainder = _let("n", n, lambda n: x - n * _f(_LN2_HIGH) - n * _f(_LN2_LOW))
+        return _let("r", remainder, of_remainder)
 
     return _let("t", x * _f(_LOG2_E) + _f(_ROUNDER), of_sum)
 

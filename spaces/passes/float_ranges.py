@@ -1,4 +1,4 @@
-"""Between which numbers a float lies that was computed from indices, as a resize does it."""
+"""Interval analysis of floats that are computed from indices, as a resize does it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The last vector of a row, of which only some lanes are written.
+"""Predicated vector stores: the tail of a row as one masked store.
 
-AVX-512 and AVX write and read under a mask what a loop over single elements takes a branch for
-each; and a register tile whose elements are never picked one by one stays in registers.
+AVX and AVX-512 load and store under a mask where a scalar loop takes a branch for each element; and
+a register tile whose elements are never extracted one by one stays in registers.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from spaces.ir import rewrite, tvm_compat
 
 
 def masked_store(loop: Any, others: Any, many: Any, params: Any) -> Any | None:
-    """A vectorised loop around a block, as one store of its first lanes.
+    """A vectorised loop around a block, as one store of its first lanes under a mask.
 
-    Only parameters are written and read under a mask: of a tensor of the program's own TVM takes
-    the first lane for all that is touched, and may make it smaller.
+    Only parameters are loaded and stored under a mask. TVM takes the first lane for all that is
+    touched of a tensor of the program's own, and may shrink it to that.
 
     Args:
         loop: its body is the realisation of a block that binds nothing.
-        others: when the block is carried out at all.
-        many: how many lanes are written; none for zero and below, all for as many and beyond.
+        others: the predicate of the whole block.
+        many: how many lanes are stored; clamped to none and to all.
         params: of the program.
 
     Returns:
@@ -61,11 +61,11 @@ def _is_float32(expression: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Vector:
-    """The lanes of a loop, side by side.
+    """The lanes of a vectorised loop, as vector expressions.
 
     Attributes:
         loop: around the realisation of a block.
-        mask: of the lanes that there are.
+        mask: of the lanes that are stored.
     """
 
     loop: Any
@@ -80,7 +80,7 @@ class _Vector:
         return rewrite.replaced(placed, [(variable, rewrite.constant(lane, variable))])
 
     def of(self, expression: Any) -> Any | None:
-        """All lanes of an expression; None where that is not known to be safe."""
+        """An expression as a vector of all lanes; None where that is not known to be safe."""
         import tvm
         from tvm import tirx
 

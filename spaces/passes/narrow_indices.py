@@ -1,10 +1,10 @@
-"""Indices of 32 bits, where nothing that a program computes with integers needs more.
+"""Narrow 64-bit indices to 32 bits, where nothing that a program computes with integers needs more.
 
 TVM narrows by itself what fits, one variable at a time, but right before it splits off the ragged
 ends of loops, whose hints it forgets by that. Done here, the hints stay. TVM's pass for a whole
-program narrows whatever it finds, values and conditions as well as indices, and asks of none
-whether it fits: so a program is asked first. One that is refused stays as it is, and TVM narrows
-what it can of it later.
+program narrows whatever it finds, values and conditions as well as indices, and does not check
+that it fits. So that is checked here first. A program where something does not fit stays as it is,
+and TVM narrows what it can of it later.
 """
 
 from __future__ import annotations

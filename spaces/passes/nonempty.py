@@ -1,8 +1,9 @@
-"""Programs with open dimensions, written for sizes above zero.
+"""Assume sizes above zero: drop the predicates of symbolic programs that only empty tensors need.
 
-Of a size that may be zero TVM cannot tell that a region begins at zero, or that a loop runs at all,
-and asks again for each element that is copied. Where every result is empty for a size of zero,
-nothing has to be done then; the program as a whole is asked once.
+Of a size that may be zero TVM cannot prove that a region begins at zero, or that a loop runs at
+all, and tests it again for each element that is copied. Where every result is empty if a size is
+zero, nothing has to be computed then. So one test around the whole program does, and the predicates
+that always hold for sizes above zero are left out within it.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ _Loops = list[tuple[Any, Any]]
 
 
 def for_positive_sizes(function: Any) -> Any:
-    """A scheduled PrimFunc that does nothing for empty results, and the same as before for others,
-    with conditions left out that always hold then."""
+    """A scheduled PrimFunc that returns at once where results are empty, and else computes the same
+    without the predicates that always hold for sizes above zero."""
     import tvm
     from tvm.sym import Analyzer
     from tvm_ffi import structural_mutate
 
-    sizes = _open_sizes(function)
+    sizes = _symbolic_sizes(function)
     if not sizes or not isinstance(function.body, tvm.s_tir.SBlockRealize):
         return function
     results = _results(function)
@@ -57,7 +58,7 @@ def for_positive_sizes(function: Any) -> Any:
 
 
 def _held(analyzer: Any, loops: _Loops, condition: Any) -> Any:
-    """A condition without the parts that always hold."""
+    """A predicate without the conjuncts that always hold."""
     parts = rewrite.conjuncts(condition)
     return rewrite.conjunction([part for part in parts if not _holds(analyzer, loops, part)])
 
@@ -77,9 +78,9 @@ def _holds(analyzer: Any, loops: _Loops, condition: Any) -> bool:
 
 def _is_below(analyzer: Any, loops: _Loops, difference: Any) -> bool:
     """Whether something is below zero, also in the last step of loops that it grows with, and for
-    the largest rest of a division: where an extent is open TVM does not look at the last step."""
-    difference, rests = _with_rests_named(_decided(analyzer, difference))
-    for var, extent in [*loops, *rests]:
+    the largest remainder of a division: TVM does not look at the last step of a symbolic extent."""
+    difference, remainders = _with_named_remainders(_decided(analyzer, difference))
+    for var, extent in [*loops, *remainders]:
         if (rewrite.growth(analyzer, difference, var) or 0) > 0:
             last = extent - rewrite.constant(1, var)
             difference = rewrite.replaced(difference, [(var, last)])
@@ -87,7 +88,7 @@ def _is_below(analyzer: Any, loops: _Loops, difference: Any) -> bool:
 
 
 def _decided(analyzer: Any, expression: Any) -> Any:
-    """An expression without those choices of a smaller or a larger that are always the same."""
+    """An expression without those minima and maxima whose choice can be proved."""
     import tvm
     from tvm_ffi import structural_mutate
 
@@ -103,27 +104,27 @@ def _decided(analyzer: Any, expression: Any) -> Any:
     return structural_mutate(expression, [(tvm.tirx.Min, choice), (tvm.tirx.Max, choice)])
 
 
-def _with_rests_named(expression: Any) -> tuple[Any, _Loops]:
-    """An expression with variables in the place of rests of divisions, and these with what was
-    divided by."""
+def _with_named_remainders(expression: Any) -> tuple[Any, _Loops]:
+    """An expression with a variable in place of each remainder of a division, and these variables
+    with their divisors."""
     import tvm
     from tvm_ffi import structural_equal, structural_mutate
 
-    rests: _Loops = []
+    remainders: _Loops = []
     copies: list[Any] = []
 
-    def rest(node: Any, _mutator: Any) -> Any:
-        for (var, _), known in zip(rests, copies, strict=True):
+    def remainder(node: Any, _mutator: Any) -> Any:
+        for (var, _), known in zip(remainders, copies, strict=True):
             if structural_equal(node, known, map_free_vars=False):
                 return var
         copies.append(node)
-        rests.append((tvm.tirx.Var("rest", node.ty), node.b))
-        return rests[-1][0]
+        remainders.append((tvm.tirx.Var("remainder", node.ty), node.b))
+        return remainders[-1][0]
 
-    return structural_mutate(expression, [(tvm.tirx.FloorMod, rest)]), rests
+    return structural_mutate(expression, [(tvm.tirx.FloorMod, remainder)]), remainders
 
 
-def _open_sizes(function: Any) -> list[Any]:
+def _symbolic_sizes(function: Any) -> list[Any]:
     """Variables in the shapes of the parameters."""
     import tvm
     import tvm_ffi

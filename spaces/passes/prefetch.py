@@ -1,10 +1,10 @@
-"""The next row fetched while this one is computed.
+"""Software prefetch of the next row while this one is computed.
 
 Where several passes go over one row after another, the first of them waits for the row to come
 from memory, and the last for the place that it writes. The processor fetches ahead by itself along
 a line of addresses, but a row of some kilobytes ends before it is far enough ahead. So in the
 second pass over a tensor, whose row is in the nearest cache by then, the same places of the next
-row are asked for, and those of this row that the last pass is going to write.
+row are prefetched, and those of this row that the last pass is going to write.
 """
 
 from __future__ import annotations

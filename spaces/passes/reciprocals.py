@@ -1,4 +1,4 @@
-"""Divisions by what is the same in all lanes of a vector, as products with its reciprocal.
+"""Strength reduction of division: divisors that all lanes of a vector share become reciprocals.
 
 A CPU divides a vector ten times slower than it multiplies one. The compiler moves the reciprocal
 out of the loop, since nothing in it changes there. It rounds once more: the result is within 1.5

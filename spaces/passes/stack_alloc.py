@@ -1,4 +1,4 @@
-"""Small tensors of a program's own, on the stack.
+"""Stack allocation of a program's small local tensors.
 
 TVM has its runtime allocate what takes a kilobyte or more, and LLVM cannot know that nobody else
 reads such memory. A tile of more than sixteen vectors of AVX-512 is that large: what it summed up

@@ -1,9 +1,9 @@
-"""What a tile is summed up in: room for one tile, whatever the extents are.
+"""Accumulators of a tile in a buffer of constant size: buffer compaction for ragged tiles.
 
-A scheduled program sums up in a tensor as large as its result, of which TVM keeps as much as a tile
-touches. Where tiles are ragged that is the lesser of a tile and an open extent: memory of a size
-that is not known, which is in no register. Here sums are counted from the first element of their
-tile, and there are as many as a whole tile has.
+A scheduled program sums up in a tensor as large as its result, of which TVM allocates the region
+that one tile touches. Where tiles are ragged that region is the lesser of a tile and a symbolic
+extent, and a buffer of unknown size is never kept in registers. Here accumulators are indexed from
+the first element of their tile, and the buffer holds a full tile.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _LOCAL = "local"
 
 @dataclass(frozen=True, slots=True)
 class _Sums:
-    """A tile's own part of a tensor.
+    """The accumulators of one tile.
 
     Attributes:
-        whole: the tensor; `tensor` what takes its place.
+        whole: the local tensor that the program sums up in; `tensor` replaces it.
         first: index of the tile's first element, in variables of the loops around it.
     """
 
@@ -34,8 +34,8 @@ class _Sums:
 
 @dataclass(slots=True)
 class _Touched:
-    """What blocks of a tile touch of a tensor: the first element, and how many of each
-    dimension."""
+    """The region of a tensor that blocks of a tile access: its first element, and its extent in
+    each dimension."""
 
     first: list[Any]
     extents: list[int]
@@ -43,8 +43,8 @@ class _Touched:
 
 
 def with_tile_sums(function: Any) -> Any:
-    """A scheduled PrimFunc that computes the same, with local tensors of marked tiles as large as
-    one tile."""
+    """A scheduled PrimFunc that computes the same, with the accumulators of marked tiles in buffers
+    of one tile each."""
     made: list[_Sums] = []
 
     def changed(marked: Any, analyzer: Any) -> Any:
@@ -62,7 +62,7 @@ def with_tile_sums(function: Any) -> Any:
 
 
 def _sums(marked: Any, function: Any, analyzer: Any) -> list[_Sums]:
-    """Local tensors that one tile alone uses, and that are as many elements in each."""
+    """The local tensors that are used in one tile only, in a region of constant extents."""
     from tvm.tirx import decl_buffer
 
     touched: list[tuple[Any, _Touched | None]] = []
@@ -107,8 +107,8 @@ def _uses(function: Any, tensor: Any) -> int:
 
 
 def _touches(indices: Sequence[Any], loops: Loops, analyzer: Any) -> _Touched | None:
-    """What an access touches in all steps of some loops; None where that is no block of
-    neighbours."""
+    """The region that an access touches in all steps of some loops; None where it is no box of
+    constant extents."""
     first, extents = [], []
     for ends in (reach(index, loops, analyzer) for index in indices):
         span = None if ends is None else tvm_compat.known_int(analyzer.simplify(ends[1] - ends[0]))
@@ -122,7 +122,7 @@ def _touches(indices: Sequence[Any], loops: Loops, analyzer: Any) -> _Touched | 
 def _take(
     touched: list[tuple[Any, _Touched | None]], tensor: Any, here: _Touched | None, analyzer: Any
 ) -> None:
-    """Add what an access touches to what others do."""
+    """Unite the region of an access with those of other accesses to the same tensor."""
     for place, (other, known) in enumerate(touched):
         if not other.same_as(tensor):
             continue
@@ -140,12 +140,12 @@ def _is_same(first: Sequence[Any], other: Sequence[Any], analyzer: Any) -> bool:
 
 
 def _of(tensor: Any, found: Sequence[_Sums]) -> _Sums | None:
-    """What takes the place of a tensor; None where nothing does."""
+    """The accumulators that replace a tensor; None where none do."""
     return next((sums for sums in found if sums.whole.same_as(tensor)), None)
 
 
 def _moved(realize: Any, found: Sequence[_Sums], analyzer: Any) -> Any:
-    """A block's realisation with sums counted from their tile's first element."""
+    """A block realisation with accumulators indexed from their tile's first element."""
     import tvm
     from tvm import tirx
     from tvm_ffi import structural_mutate
@@ -188,7 +188,7 @@ def _moved(realize: Any, found: Sequence[_Sums], analyzer: Any) -> Any:
 
 
 def _allocated(body: Any, made: Sequence[_Sums]) -> Any:
-    """A program that has room for tiles where it had some for whole tensors."""
+    """A program that allocates the accumulators of tiles in place of whole tensors."""
     import tvm
     from tvm_ffi import structural_mutate
 

@@ -1,10 +1,10 @@
-"""Tiles whose rows are all there, told from the last ones before they are computed.
+"""Hoist the bounds predicate out of a tile's sum; remainder tiles clamp their row index.
 
-A tile of a ragged extent computes only the rows that there are, and asks for each of them in its
-innermost loop. Here each tile is asked once, and the last of less rows computes its last row again
-for each that it lacks: no step of a sum asks anything, and what was computed in vain is not
-written. Where a tile is not even asked, the rows of every tile are looked up one by one: less code,
-of which the pace is a little less.
+A tile of a ragged extent tests its rows against the extent in its innermost loop. Here each marked
+tile tests that once (loop versioning). A full tile then runs without a predicate. A remainder tile
+clamps its row index: where rows are missing its last row is computed again, so no step of the sum
+has a predicate, and only what lies within the extent is stored. Tiles of the mark `CLAMPED` have no
+version for full tiles: every tile clamps. That is less code, and a little slower.
 """
 
 from __future__ import annotations
@@ -13,25 +13,26 @@ from dataclasses import dataclass
 from typing import Any
 
 from spaces.ir import rewrite, tvm_compat
-from spaces.passes.tile_marks import ASKED_ONCE, TILE, Loops, each_block, reach, with_tiles
+from spaces.passes.tile_marks import TILE, VERSIONED, Loops, each_block, reach, with_tiles
 
 
 def with_whole_tiles(function: Any) -> Any:
-    """A scheduled PrimFunc that computes the same, with no questions in the sums of marked tiles.
+    """A scheduled PrimFunc that computes the same, with no row predicates in the sums of marked
+    tiles.
 
-    Where sums are not a tile's own (see `spaces.passes.tile_accumulators`), a last tile asks as
-    before.
+    Where accumulators are not a tile's own (see `spaces.passes.tile_accumulators`), a remainder
+    tile keeps its predicate.
     """
     return with_tiles(function, _changed)
 
 
 @dataclass(frozen=True, slots=True)
 class _Guard:
-    """What a condition on the rows of a tile comes to.
+    """A predicate on the rows of a tile, as two expressions that are below zero where it holds.
 
     Attributes:
-        first: below zero where the tile has a row at all.
-        last: below zero where it has all of them.
+        first: for the first row: the tile is not empty.
+        last: for the last row: the tile is full.
     """
 
     first: Any
@@ -43,8 +44,8 @@ def _changed(marked: Any, analyzer: Any) -> Any:
     guards = _guards(marked, analyzer)
     body = marked.body
     if guards:
-        body = _where([guard.first for guard in guards], _repeating(marked, guards, analyzer))
-        if int(marked.annotations[TILE]) == ASKED_ONCE:
+        body = _where([guard.first for guard in guards], _clamped(marked, guards, analyzer))
+        if int(marked.annotations[TILE]) == VERSIONED:
             whole = _without(marked, guards, analyzer)
             body = _where([guard.last for guard in guards], whole, rewrite.renewed(body))
     return rewrite.copied_loop(marked, body, marks=marks)
@@ -58,7 +59,7 @@ def _where(below_zero: list[Any], then: Any, other: Any = None) -> Any:
 
 
 def _guards(marked: Any, analyzer: Any) -> list[_Guard]:
-    """What has to hold for all steps of the sum in a tile to be carried out."""
+    """The row predicates of the sums in a tile, each once."""
     guards: list[_Guard] = []
 
     def look(realize: Any, loops: Loops) -> Any:
@@ -76,7 +77,7 @@ def _guards(marked: Any, analyzer: Any) -> list[_Guard]:
 
 
 def _without(marked: Any, guards: list[_Guard], analyzer: Any) -> Any:
-    """The body of a loop without the conditions that hold where these guards do."""
+    """The body of a loop for a full tile: without the predicates that these guards stand for."""
     import tvm
 
     def look(realize: Any, loops: Loops) -> Any:
@@ -91,9 +92,9 @@ def _without(marked: Any, guards: list[_Guard], analyzer: Any) -> Any:
     return each_block(marked.body, look)
 
 
-def _repeating(marked: Any, guards: list[_Guard], analyzer: Any) -> Any:
-    """The body of a loop that computes its last row again for each that is not there. That a row
-    is written is asked as before."""
+def _clamped(marked: Any, guards: list[_Guard], analyzer: Any) -> Any:
+    """The body of a loop for a remainder tile: the row index of sums is clamped to the last row in
+    place of a predicate. Stores keep theirs."""
     import tvm
 
     def look(realize: Any, loops: Loops) -> Any:
@@ -101,7 +102,7 @@ def _repeating(marked: Any, guards: list[_Guard], analyzer: Any) -> Any:
         for condition in rewrite.conjuncts(realize.predicate):
             found = None
             if _is_guard(condition, guards, loops, analyzer):
-                found = _limited(realize, condition, loops, analyzer)
+                found = _clamp(realize, condition, loops, analyzer)
             if found is None:
                 left.append(condition)
             else:
@@ -112,9 +113,9 @@ def _repeating(marked: Any, guards: list[_Guard], analyzer: Any) -> Any:
     return each_block(marked.body, look)
 
 
-def _limited(realize: Any, condition: Any, loops: Loops, analyzer: Any) -> tuple[int, Any] | None:
-    """The axis of a block that a condition is about, and the last value it allows; None where it
-    is about more than one axis, or decides on what is written."""
+def _clamp(realize: Any, condition: Any, loops: Loops, analyzer: Any) -> tuple[int, Any] | None:
+    """The axis of a block that a predicate bounds, and the largest value it allows; None where it
+    bounds more than one axis, or one that the block's stores are indexed by."""
     difference = condition.a - condition.b
     written = [dim.min for region in realize.block.writes for dim in region.region]
     for place, value in enumerate(realize.iter_values):
@@ -132,8 +133,8 @@ def _is_guard(condition: Any, guards: list[_Guard], loops: Loops, analyzer: Any)
 
 
 def _guard(condition: Any, loops: Loops, analyzer: Any) -> _Guard | None:
-    """What a condition comes to in the first and the last step of the loops it grows with; None
-    where it does not grow with any, or is of another form."""
+    """The guard of a predicate: its value in the first and in the last step of the loops that it
+    grows with; None where it grows with none, or is of another form."""
     import tvm
 
     if not isinstance(condition, tvm.tirx.LT):

@@ -1,4 +1,4 @@
-"""Loops over the tiles of a program, as its schedule marks them, and the blocks within one."""
+"""The loops over register tiles that a schedule marks, and the blocks within one tile."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any
 from spaces.ir import rewrite
 
 TILE = "tuner.tile"
-"""Annotation of a loop whose body computes one tile. Its value says what becomes of rows that a
-last tile lacks."""
-ASKED_ONCE = 1
-"""A tile is asked whether it has all its rows; see `spaces.passes.tile_guards`."""
-REPEATED = 2
-"""Every tile computes its last row again for each that it lacks."""
+"""Annotation of a loop whose body computes one tile. Its value says how remainder tiles, which lack
+rows, are computed; see `spaces.passes.tile_guards`."""
+VERSIONED = 1
+"""There are two versions, for full tiles and for remainder tiles."""
+CLAMPED = 2
+"""Every tile clamps its row index, full ones too."""
 
 Loops = list[tuple[Any, Any]]
 """Variables and extents of loops, in order."""
 
 
 def with_tiles(function: Any, changed: Callable[[Any, Any], Any]) -> Any:
-    """A PrimFunc with each marked loop as `changed` gives it, which is told an analyzer that
-    knows the loops around."""
+    """A PrimFunc with each marked loop replaced by `changed(loop, analyzer)`; the analyzer knows
+    the ranges of the loops around it."""
     import tvm
     from tvm.sym import Analyzer
     from tvm_ffi import structural_mutate
@@ -37,7 +37,7 @@ def with_tiles(function: Any, changed: Callable[[Any, Any], Any]) -> Any:
 
 
 def each_block(statement: Any, look: Callable[[Any, Loops], Any]) -> Any:
-    """A statement with each realisation of a block as `look` gives it, which is told the loops of
+    """A statement with each block realisation replaced by `look(realisation, loops)`, the loops of
     the statement that are around it."""
     import tvm
     from tvm_ffi import structural_mutate
@@ -57,8 +57,8 @@ def each_block(statement: Any, look: Callable[[Any, Loops], Any]) -> Any:
 
 
 def reach(expression: Any, loops: Loops, analyzer: Any) -> tuple[Any, Any] | None:
-    """What an expression is in the first and in the last step of some loops; None where it does
-    not grow, or stay, with each of them alone."""
+    """The values of an expression in the first and in the last step of some loops; None where it is
+    not known to be non-decreasing in each of them."""
     first = last = expression
     for var, extent in loops:
         growth = rewrite.growth(analyzer, last, var)

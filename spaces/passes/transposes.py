@@ -1,4 +1,4 @@
-"""Copies that transpose, in vectors.
+"""Transposing copies by in-register transposes of squares of vectors.
 
 Panels of an operand whose sum runs along its rows are packed across them: eight neighbours of a
 panel come from eight rows. Left to itself the compiler fetches them one by one, two to four cycles

@@ -1,9 +1,10 @@
-"""Vectors that reach beyond the end of what they write: whole ones first.
+"""Split a predicated vector store into a full vector and a masked tail.
 
-A vectorised loop under a condition on its own steps, as the last columns of a padded tile are, TVM
-takes apart, and asks for each lane. Here it asks once whether the whole vector may be written. At
-the end of a row, where it may not, as many lanes are written as there are: under a mask where what
-is written is plain arithmetic, one by one where it is not.
+TVM takes a vectorised loop apart where its predicate depends on its own steps, as that of the last
+columns of a padded tile does, and tests the predicate for each lane. Here one test says whether the
+full vector may be stored. Where it may not, at the end of a row, the remaining lanes are stored
+under a mask where the stored value is plain arithmetic (`spaces.passes.masked_stores`), and by a
+scalar loop where it is not.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ _VECTORISED = 2
 
 
 def with_ragged_ends(function: Any) -> Any:
-    """A scheduled PrimFunc that writes the same, by whole vectors wherever these fit."""
+    """A scheduled PrimFunc that stores the same, by full vectors wherever these fit."""
     import tvm
     from tvm.sym import Analyzer
     from tvm_ffi import structural_mutate
 
     analyzer = Analyzer()
-    masks = () if _is_partitioned(function) else function.params
+    maskable = () if _is_partitioned(function) else function.params
 
     def loop(node: Any, mutator: Any) -> Any:
         realize = node.body
@@ -37,14 +38,14 @@ def with_ragged_ends(function: Any) -> Any:
         if not own or None in limits:
             return node
         others = [c for c in conditions if not rewrite.uses(c, [node.loop_var])]
-        return _split(node, rewrite.conjunction(others), limits, masks)
+        return _split(node, rewrite.conjunction(others), limits, maskable)
 
     body = structural_mutate(function.body, [(tvm.tirx.For, loop)])
     return function if body.same_as(function.body) else function.with_body(body)
 
 
 def _is_partitioned(function: Any) -> bool:
-    """Whether TVM will partition loops of it: it fails where these hold masks."""
+    """Whether TVM will partition loops of it: that fails where they hold masked stores."""
     import tvm
     import tvm_ffi
 
@@ -71,8 +72,8 @@ def _binds(block: Any) -> bool:
 
 
 def _limit(analyzer: Any, loop: Any, condition: Any) -> Any | None:
-    """How many steps of a loop a condition allows, from the first on; None where it is of
-    another form."""
+    """How many steps of a loop, from the first on, a predicate allows; None where it is of another
+    form."""
     import tvm
 
     if not isinstance(condition, tvm.tirx.LT):
@@ -84,13 +85,15 @@ def _limit(analyzer: Any, loop: Any, condition: Any) -> Any | None:
     return analyzer.simplify(start)
 
 
-def _split(loop: Any, others: Any, limits: list[Any], masks: Any) -> Any:
-    """The loop as a vector where all limits allow it, else as many steps as they allow.
+def _split(loop: Any, others: Any, limits: list[Any], maskable: Any) -> Any:
+    """The loop as a full vector where all limits allow it, else as many lanes as they allow.
 
-    Under a mask even whole vectors could be written; asking first is a few percent faster.
+    A masked store could write full vectors too; the test before it makes it a few percent faster.
 
     Args:
-        masks: parameters that may be written under one.
+        others: the predicates that do not depend on the loop.
+        limits: how many lanes each of the other predicates allows.
+        maskable: parameters that may be stored under a mask.
     """
     from tvm import tirx
     from tvm.s_tir import SBlockRealize
@@ -106,7 +109,7 @@ def _split(loop: Any, others: Any, limits: list[Any], masks: Any) -> Any:
         loop.kind,
         SBlockRealize(realize.iter_values, others, realize.block),
     )
-    masked = masked_store(loop, others, least, masks)
+    masked = masked_store(loop, others, least, maskable)
     if masked is not None:
         return tirx.IfThenElse(least >= extent, whole, masked)
     var = tirx.Var(f"{loop.loop_var.name}_end", loop.loop_var.ty)

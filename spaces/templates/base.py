@@ -1,6 +1,6 @@
 """Templates and their knobs: what a space of hand-written schedules is made of.
 
-A template is one way to write a program down, with a few integers left open. Its knobs are plain
+A template is a schedule of a program with a few integer parameters, its knobs. These are plain
 integers, so thousands of settings can be checked against the limits of the hardware and ranked by
 an analytic estimate before TVM sees one of them.
 
@@ -94,7 +94,7 @@ class PadsShapes(Protocol):
 
     def padding(self, knobs: Knobs) -> Costs:
         """Share of a setting's tiles that lies beyond the shape, for each of the task's shapes:
-        padding that is computed, or a rest of rows that is guarded."""
+        padding that is computed, or remainder rows that are guarded."""
 
     @property
     def shape_work(self) -> Costs:

@@ -18,7 +18,7 @@ import numpy as np
 from spaces.ir import tvm_compat
 from spaces.ir.guard import Unsuitable, refusals
 from spaces.ir.schedules import new_schedule, task_module
-from spaces.ir.symbolic import is_open, value_of
+from spaces.ir.symbolic import is_symbolic, value_of
 from spaces.targets.cpu import Cpu, cpu_of
 from spaces.templates.base import Columns, Costs, Knobs, Template, one_by_one
 from spaces.templates.contraction.match import sums
@@ -144,7 +144,7 @@ def _write(schedule: Any, block: Any, knobs: Knobs, lanes: int) -> None:
 def _width(schedule: Any, lane: Any, most: int) -> int:
     """The widest vectors, a power of two up to `most`, that a loop of known steps is made of."""
     extent = schedule.get(lane).extent
-    if is_open(extent) or most < 1:
+    if is_symbolic(extent) or most < 1:
         return 0
     steps = tvm_compat.known_int(extent) or 1
     widths = (1 << n for n in range(1, most.bit_length()))

@@ -379,7 +379,7 @@ FAULTS: dict[str, tuple[str, Callable[..., Array]]] = {
 
 
 def saturating_pairs(a: Array, b: Array) -> Array:
-    """As instructions of old that add two products of bytes in 16 bits."""
+    """As instructions of old that add two products of int8 in 16 bits."""
     terms = terms_of(a.astype(np.int32), b.astype(np.int32), "int32")
     return np.clip(terms[::2] + terms[1::2], -(2**15), 2**15 - 1).sum(0)
 

@@ -1,4 +1,4 @@
-"""Which sizes a comparison of open dimensions is made on."""
+"""Which sizes a comparison of symbolic dimensions is made on."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_of_many_sizes_those_are_tuned_alone_that_no_search_measures() -> None:
     assert max(alone) > 112
 
 
-def test_what_was_foretold_is_judged_where_nothing_was_measured() -> None:
+def test_what_was_predicted_is_judged_where_nothing_was_measured() -> None:
     raced = [
         {"T": 5, "predicted_ms": 1.0, "was_measured": True, "ours_ms": {"median": 2.0}},
         {"T": 6, "predicted_ms": 1.5, "was_measured": False, "ours_ms": {"median": 2.0}},

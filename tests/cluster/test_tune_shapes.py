@@ -1,4 +1,4 @@
-"""The main job on a model with an open dimension, on real TVM, Ray and MLflow."""
+"""The main job on a model with a symbolic dimension, on real TVM, Ray and MLflow."""
 
 from __future__ import annotations
 
@@ -80,10 +80,10 @@ def test_the_library_is_right_for_every_size(run: Path, tmp_path: Path) -> None:
         np.testing.assert_allclose(got, np.maximum(x @ weight + bias, 0), rtol=1e-4, atol=1e-4)
 
 
-def test_a_database_of_open_dimensions_alone_is_refused(run: Path, tmp_path: Path) -> None:
+def test_a_database_of_symbolic_dimensions_alone_is_refused(run: Path, tmp_path: Path) -> None:
     done = ran("export", str(run), "--database", str(tmp_path / "database"))
     assert done.returncode == 1
-    assert done.stderr.startswith("tuner: --database: all programs have open dimensions")
+    assert done.stderr.startswith("tuner: --database: all programs have symbolic dimensions")
     assert done.stderr.count("\n") == 1
     assert not (tmp_path / "database").exists()
 

@@ -21,7 +21,7 @@ class Search(Protocol):
     """One task's search. Called from one thread."""
 
     def drafts(self, n: int) -> list[Draft]:
-        """At most `n` orders for candidates; fewer where enough are known or on order."""
+        """At most `n` drafts of candidates; fewer where enough are known or requested."""
 
     def absorb(self, evaluated: Iterable[Evaluated]) -> None:
         """Take answers to drafts in."""

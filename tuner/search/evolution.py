@@ -33,7 +33,7 @@ class EvolutionSettings:
 
     Attributes:
         pool_size: candidates waiting in the pool that it aims for.
-        ready_size: a proposal waits until the pool holds so many, while more are on order.
+        ready_size: a proposal waits until the pool holds so many, while more are requested.
         archive_size: measured candidates kept as parents.
         first_samples: drafts are all fresh samples (or children of seeds) until so many
             candidates were timed.
@@ -136,7 +136,7 @@ class Evolution:
         self._choices = stream(seed, task.key, -1)
 
     def drafts(self, n: int) -> list[Draft]:
-        """Orders that would fill the pool: mutations of good candidates, some fresh samples."""
+        """Drafts that would fill the pool: mutations of good candidates, some fresh samples."""
         if self._fresh.dry:
             return []
         size = self._scaled(self._settings.pool_size)

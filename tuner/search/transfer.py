@@ -1,4 +1,4 @@
-"""What is known of similar tasks: candidates to begin a search with.
+"""Transfer from similar tasks: candidates to begin a search with.
 
 Two tasks are similar when their programs are made of the same parts, whatever their sizes: the
 kinds of statements and expressions are counted, and the lengths of loops compared. The best

@@ -8,7 +8,7 @@ from dataclasses import replace
 from tuner.record import Measurement, Record, Status, TrialKey
 
 
-class SecondLooks:
+class Remeasurements:
     """Holds the first record of each trial that is measured again.
 
     On a machine that others share, one time in twenty is too slow by a half and more, for longer

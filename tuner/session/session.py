@@ -28,7 +28,7 @@ from tuner.session.finalists import Contention, finalists, most_retimings, sched
 from tuner.session.observer import Observer
 from tuner.session.phase import Phase, idle_reasons
 from tuner.session.progress import Snapshot, gain, rows
-from tuner.session.remeasure import SecondLooks
+from tuner.session.remeasure import Remeasurements
 from tuner.session.state import SessionState
 from tuner.shapes import measured_shapes
 from tuner.storage.base import RecordStore
@@ -115,7 +115,7 @@ class Session:
         self._accuracy: float | None = None
         self._utilisation = machines.utilisation or Utilisation(clock)
         self._in_flight: dict[TrialKey, Trial] = {}
-        self._second_looks = SecondLooks()
+        self._remeasured = Remeasurements()
         self._to_retime = most_retimings(self._tasks, effort)
         self._session_id = store.begin_session(wall())
         self._searches = {t.key: make_search(t, seed + self._session_id) for t in self._tasks}
@@ -204,7 +204,7 @@ class Session:
         return None
 
     def _give_drafts(self) -> None:
-        """Order candidates for the tasks that come next."""
+        """Send drafts for the tasks that come next."""
         pool = self._machines.space_pool
         served = 0
         views, floor = self._views(), self._effort.gain_floor
@@ -237,10 +237,10 @@ class Session:
             self._in_flight.pop(record.trial.key, None)
             if record.measurement.status is Status.UNCHECKED:
                 self._known.leave_out(record)
-            elif self._is_doubtful(record) and self._second_looks.begin(record):
+            elif self._is_doubtful(record) and self._remeasured.begin(record):
                 self._measure_again(record.trial)
             else:
-                settled.append(self._second_looks.settle(record))
+                settled.append(self._remeasured.settle(record))
         return self._known.keep(settled)
 
     def _is_doubtful(self, record: Record) -> bool:
@@ -275,7 +275,7 @@ class Session:
         while self._in_flight and self._clock() < until_s:
             self._take_records(self._machines.measurer.collect(_WAIT_S))
             self._tell()
-        self._known.keep(self._second_looks.left())
+        self._known.keep(self._remeasured.left())
 
     def _retime_finalists(self) -> None:
         """Time each task's best candidates again, interleaved, while time is left."""
@@ -319,7 +319,7 @@ class Session:
                 contention.observe(record)
             self._account()
             self._tell()
-        for record in self._known.keep(self._second_looks.left()):
+        for record in self._known.keep(self._remeasured.left()):
             contention.observe(record)
 
     def _finalists(self, task_key: str) -> list[tuple[Candidate, Instance]]:

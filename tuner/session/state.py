@@ -147,8 +147,8 @@ class SessionState:
         return found
 
     def specializations(self, rounds: int, generation: int = 0) -> list[Trial]:
-        """See `tuner.search.dynamic.specialization.closings`; for the kernels that were chosen, as
-        of now."""
+        """Trials of specialised copies of the kernels that are chosen as of now, see
+        `tuner.search.dynamic.specialization`."""
         found: list[Trial] = []
         for task_key, progress in self.checked():
             if (chosen := self._kernel_set(task_key)) is not None:

@@ -22,7 +22,7 @@ _BLANK = 0.25
 _SPILLED = 0.28
 """Cycles for each byte that a stage writes beyond a core's second cache, and is read from there."""
 _POINTERS, _RELOADED = 8, 0.15
-"""Rows that are looked up, their addresses in registers; cycles of a step for each one more."""
+"""Clamped rows whose addresses stay in registers; cycles of a step for each one more."""
 
 
 def choices_of(c: Contraction, cpu: Cpu) -> dict[str, tuple[int, ...]]:
@@ -62,13 +62,13 @@ def _is_small(c: Contraction) -> bool:
 
 
 def _is_odd(c: Contraction, rows: list[int]) -> bool:
-    """Whether known rows may leave a rest that is worth more than a copy with padding."""
+    """Whether known rows may leave a remainder that is worth more than a copy with padding."""
     odd = any(c.row_extent % r for r in rows)
     return c.plain and len(c.rows) == 1 and not c.symbolic and odd
 
 
 def _ways_of_rows(c: Contraction) -> tuple[int, ...]:
-    return (k.PAD, k.SPLIT, k.REPEAT) if c.plain else (k.SPLIT,)
+    return (k.PAD, k.SPLIT, k.CLAMP) if c.plain else (k.SPLIT,)
 
 
 def _packs_anew(c: Contraction) -> bool:
@@ -93,7 +93,7 @@ def choices_within(
 
 
 def _exact_lanes(extent: int, lanes: tuple[int, ...]) -> tuple[int, ...]:
-    """Widths without a rest: the usual ones, and the widest of all where that is another."""
+    """Widths without a remainder: the usual ones, and the widest of all where that is another."""
     usual = tuple(w for w in lanes if extent % w == 0)
     widest = max(w for w in range(1, lanes[0] + 1) if extent % w == 0)
     return usual if widest in usual or widest == 1 else (widest, *usual)
@@ -123,8 +123,8 @@ def layout(c: Contraction, knobs: Knobs) -> str:
     return " ".join(parts)
 
 
-def asks_tiles(c: Contraction, knobs: Mapping[str, Any]) -> Any:
-    """Whether, of settings that split ragged rows off, each tile is asked once for all its rows.
+def hoists_predicate(c: Contraction, knobs: Mapping[str, Any]) -> Any:
+    """Whether settings that split ragged rows off have the row predicate hoisted out of tiles.
 
     Not where the operand with the rows is copied before: without a condition on each row TVM takes
     other ways to find out how much is copied, and divides by extents that may be zero. There it
@@ -176,9 +176,9 @@ def feasible(c: Contraction, cpu: Cpu, columns: Columns) -> npt.NDArray[np.bool_
     good &= ~split_off | ((columns[k.PACK_ROWS] == 0) & (columns[k.STAGE_INSIDE] == 0))
     if not c.ragged_rows:
         good &= ~split_off | (c.row_extent % rows != 0)
-    asked = np.asarray(asks_tiles(c, columns))
-    good &= asked | ~np.asarray(k.repeats(columns))
-    by_tvm = split_off & ~asked
+    versioned = np.asarray(hoists_predicate(c, columns))
+    good &= versioned | ~np.asarray(k.clamps(columns))
+    by_tvm = split_off & ~versioned
     good &= ~by_tvm | ((columns[k.ROW_BLOCK] != 1) & c.ragged_rows)
     if c.axes[c.column].symbolic:
         # With chunks of both, TVM takes seconds to see that full tiles need no guard.
@@ -246,14 +246,14 @@ def estimate(c: Contraction, cpu: Cpu, columns: Columns) -> Estimate:
     multiplies = rows * vectors * share
     vector = pieces * share
     loads = vectors * vector + rows * k.BROADCAST if c.broadcasts else (rows + 1) * vectors * vector
-    lookups = np.where(k.repeats(columns), k.BROADCAST * rows / columns[k.UNROLL], 0.0)
-    loads = loads + lookups  # more rows than a core has registers for their addresses
+    clamps = np.where(k.clamps(columns), k.BROADCAST * rows / columns[k.UNROLL], 0.0)
+    loads = loads + clamps  # more rows than a core has registers for their addresses
     step = np.maximum(np.maximum(multiplies, loads), _LATENCY)  # a sum waits for the one before
     panel = vectors * lanes * t.padded_depth * item
     strip = rows * t.padded_depth * item
     waiting = k.traffic(panel, strip, t, cpu, columns) / t.padded_depth
     tiles = t.row_tiles * t.column_tiles * c.outer_extent
-    reloads = np.where(k.repeats(columns), _RELOADED * np.maximum(rows - _POINTERS, 0), 0.0)
+    reloads = np.where(k.clamps(columns), _RELOADED * np.maximum(rows - _POINTERS, 0), 0.0)
     per_step = step + waiting + reloads + k.STEP / columns[k.UNROLL]
     per_tile = per_step * t.padded_depth + rows * vectors * 4 + k.TILE
     shared = np.ceil(t.chunks / cpu.cores) / t.chunks

@@ -9,7 +9,7 @@ from typing import Any
 
 from spaces.ir import tvm_compat
 from spaces.ir.affine import Index, read_index
-from spaces.ir.symbolic import NO_VALUES, is_open, value_of
+from spaces.ir.symbolic import NO_VALUES, is_symbolic, value_of
 from spaces.templates.contraction.roles import roles
 from spaces.templates.contraction.shape import Axis, Contraction, Operand
 from tuner.task import Instance, Shapes
@@ -171,7 +171,7 @@ def describe(
                 _step(number, indexes[0], loads[0], values),
                 _step(number, indexes[1], loads[1], values),
             ),
-            symbolic=is_open(block.iter_vars[number].dom.extent),
+            symbolic=is_symbolic(block.iter_vars[number].dom.extent),
         )
         for number, (extent, kind) in enumerate(zip(extents, kinds, strict=True))
     )

@@ -26,9 +26,9 @@ PARALLEL = "parallel"
 """Whether several threads share the work; a knob where that may be too small for it."""
 PARTITION = "partition"
 """What becomes of rows that make no whole tiles, a knob where they are one axis: they are padded in
-a copy, or a rest after the full tiles with code of its own, or each tile looks its rows up
-(`REPEAT`)."""
-PAD, SPLIT, REPEAT = 0, 1, 2
+a copy, or a remainder after the full tiles with code of its own, or each tile clamps its row
+index (`CLAMP`)."""
+PAD, SPLIT, CLAMP = 0, 1, 2
 PACK_INSIDE = "pack_inside"
 """Whether each chunk packs the columns it uses, instead of all being packed before; a knob where
 they are packed each time the program runs."""
@@ -106,9 +106,9 @@ def partitioned(knobs: Mapping[str, Any]) -> Any:
     return 1 * (knobs.get(PARTITION, PAD) != PAD)
 
 
-def repeats(knobs: Mapping[str, Any]) -> Any:
-    """Whether every tile looks its rows up, and takes the last one for each that is not there."""
-    return knobs.get(PARTITION, PAD) == REPEAT
+def clamps(knobs: Mapping[str, Any]) -> Any:
+    """Whether every tile clamps its row index, so that a missing row is its last row again."""
+    return knobs.get(PARTITION, PAD) == CLAMP
 
 
 def packs_inside(knobs: Mapping[str, Any]) -> Any:

@@ -24,9 +24,9 @@ def roles(axes: Sequence[Axis], operands: tuple[Operand, Operand]) -> list[Roles
         for columns_of in (1, 0):
             if not _fits(axes[column], columns_of):
                 continue
-            rest = [i for i in spatial if i != column]
-            rows = _rows(axes, rest, columns_of, operands)
-            outer = tuple(i for i in rest if i not in rows)
+            others = [i for i in spatial if i != column]
+            rows = _rows(axes, others, columns_of, operands)
+            outer = tuple(i for i in others if i not in rows)
             found.append((column, columns_of, rows, outer))
             break
     return found

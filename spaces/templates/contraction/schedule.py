@@ -1,4 +1,4 @@
-"""Write a contraction down as its knobs say."""
+"""Schedule a contraction as its knobs say."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 from spaces.ir import tvm_compat
 from spaces.ir.guard import Unsuitable
-from spaces.passes.tile_marks import ASKED_ONCE, REPEATED, TILE
+from spaces.passes.tile_marks import CLAMPED, TILE, VERSIONED
 from spaces.templates.base import Knobs
 from spaces.templates.contraction import register_tile as k
 from spaces.templates.contraction.knob_model import (
-    asks_tiles,
     depth_grows,
+    hoists_predicate,
     inner_reduction,
     is_padded,
     tiling,
@@ -243,8 +243,8 @@ def _tiled(schedule: Any, c: Contraction, knobs: Knobs, loops: list[Any]) -> _Lo
         *ones, *chunk_loops, *block_loops, *single, *reduction, *tile_loops, column_tile
     )
     if k.partitioned(knobs) and row is not None:
-        if asks_tiles(c, knobs):
-            way = REPEATED if k.repeats(knobs) else ASKED_ONCE
+        if hoists_predicate(c, knobs):
+            way = CLAMPED if k.clamps(knobs) else VERSIONED
             schedule.annotate(block_loops[-1], TILE, way)
         else:
             schedule.annotate(row_block, tvm_compat.PARTITION_HINT, True)

@@ -18,7 +18,7 @@ class Axis:
     """One loop of the main block.
 
     Attributes:
-        extent: number of steps; of a symbolic one, for the shape that is looked at.
+        extent: number of steps; of a symbolic one, for the shape that is estimated.
         reduce: whether results are summed over it.
         out_dim: dimension of the result that it is the index of; None for reductions.
         dims: for each operand the dimension it alone is the index of, None where it is not, or
@@ -104,7 +104,7 @@ class Contraction:
     @property
     def exact_but_rows(self) -> bool:
         """Whether symbolic axes are outer ones, of which no tile takes a part, or a row axis by
-        itself, of which a rest can be split off: then nothing needs to be padded."""
+        itself, of which a remainder can be split off: then nothing needs to be padded."""
         allowed = {*self.outer, *(self.rows if len(self.rows) == 1 else ())}
         return all(i in allowed for i, axis in enumerate(self.axes) if axis.symbolic)
 

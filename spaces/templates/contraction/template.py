@@ -105,7 +105,7 @@ class ContractionTemplate:
         return knob_model.costs_s(self._contraction, self._cpu, columns)
 
     def traits(self, columns: Columns) -> npt.NDArray[np.float32]:
-        """See `contraction_knobs.traits`."""
+        """See `spaces.templates.contraction.knob_model.traits`."""
         return knob_model.traits(self._contraction, self._cpu, columns)
 
     def shape_traits(self, knobs: Knobs) -> npt.NDArray[np.float32]:

@@ -59,9 +59,9 @@ def in_parallel(schedule: Any, block: Any, chunk: int) -> None:
     extents = [tvm_compat.known_int(schedule.get(loop).extent) or _SYMBOLIC for loop in loops]
     if len(loops) < 2 or prod(extents) <= chunk:
         return
-    outside, rest = 1, prod(extents[1:])
-    while outside < len(loops) - 1 and rest > chunk:
-        rest //= extents[outside]
+    outside, inside = 1, prod(extents[1:])
+    while outside < len(loops) - 1 and inside > chunk:
+        inside //= extents[outside]
         outside += 1
     fused = schedule.fuse(*loops[:outside]) if outside > 1 else loops[0]
     if prod(extents[:outside]) > 1:

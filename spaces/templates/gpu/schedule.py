@@ -1,4 +1,4 @@
-"""Write a contraction for a GPU down as its knobs say.
+"""Schedule a contraction for a GPU as its knobs say.
 
 What can lie outside of a shape is guarded in two places only, as in DietCode's local padding:
 where threads fetch, who put zeros instead, and where they write results. Between the two whole

@@ -83,7 +83,7 @@ class GpuContractionTemplate:
         return knob_model.costs_s(self._contraction, self._roles, self._gpu, columns)
 
     def traits(self, columns: Columns) -> npt.NDArray[np.float32]:
-        """See `gpu_knobs.traits`."""
+        """See `spaces.templates.gpu.knob_model.traits`."""
         return knob_model.traits(self._contraction, self._roles, self._gpu, columns)
 
     def shape_traits(self, knobs: Knobs) -> npt.NDArray[np.float32]:

@@ -1,7 +1,7 @@
-"""Knobs of a product of bytes: their values, the limits they must keep, and what they should cost.
+"""Knobs of an int8 matrix product: values, limits that they must keep, and an analytic cost.
 
-As for floats, see `contraction_knobs`, but that the sum is done in groups of four, columns are
-always packed, and rows only where their bytes do not lie next to one another.
+As for float32, see `spaces.templates.contraction.knob_model`, but that the sum is done in groups of
+four, columns are always packed, and rows only where their bytes do not lie next to one another.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Write a product of bytes down as its knobs say."""
+"""Schedule an int8 matrix product as its knobs say."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class Products:
 
 
 def products(function: Any, schedule: Any, stages: Stages) -> list[Products]:
-    """The ways to see a tidied program as rows and columns of bytes; empty where there is none."""
+    """The ways to see a tidied program as an int8 matrix product; empty where there is none."""
     block = schedule.get(stages.main)
     factors = _widened_factors(block)
     if factors is None:

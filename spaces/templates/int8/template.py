@@ -49,7 +49,7 @@ class Int8Template:
 
 
 def int8_templates(task: Task) -> list[Template]:
-    """Templates of a task that sums up products of bytes, best choice of rows and columns first.
+    """Templates of an int8 matrix product, best choice of rows and columns first.
 
     Empty where it is no such task, and where the target's CPU has no VNNI.
     """
@@ -59,7 +59,7 @@ def int8_templates(task: Task) -> list[Template]:
     module = task_module(task.module)
     schedule = new_schedule(module)
     found: list[Any] = []
-    with refusals(f"the template for products of bytes, {task.name}"):
+    with refusals(f"the template for int8 matrix products, {task.name}"):
         stages = tidy(schedule)
         found = [] if stages is None else products(module["main"], schedule, stages)
     return [

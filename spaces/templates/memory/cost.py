@@ -57,9 +57,9 @@ class Form:
         return max(self.nests, key=lambda nest: sum(self.stages[n].points for n in nest.stages))
 
     @property
-    def open(self) -> bool:
+    def symbolic(self) -> bool:
         """Whether an extent is known only when the program runs."""
-        return any(axis.open for stage in self.stages for axis in stage.axes)
+        return any(axis.symbolic for stage in self.stages for axis in stage.axes)
 
 
 def form_of(stages: Sequence[Stage]) -> Form:
@@ -91,7 +91,9 @@ def choices_of(form: Form, cpu: Cpu, lanes: int, *, optional: bool) -> dict[str,
         least, limits = 2, (*_NARROW_TILES, *_TILES)
     ragged = is_ragged(last, nest.lane)
     tiles = {
-        tile_of(lane, limit, is_open=ragged): limit for limit in reversed(limits) if limit < lane
+        tile_of(lane, limit, is_symbolic=ragged): limit
+        for limit in reversed(limits)
+        if limit < lane
     }
     tiles = {found: limit for found, limit in tiles.items() if found >= least}
     rows = sum(last.axes[n].extent > 1 for n in nest.rows)
@@ -102,7 +104,7 @@ def choices_of(form: Form, cpu: Cpu, lanes: int, *, optional: bool) -> dict[str,
         for stage, walk in zip(form.stages, form.walks, strict=True)
     )
     alone = any(form.stages[n.stages[-1]].reduces and len(n.stages) == 1 for n in form.nests)
-    divided = any(a.reduced and not a.open for s in reducing for a in s.axes)
+    divided = any(a.reduced and not a.symbolic for s in reducing for a in s.axes)
     sparse = divided and alone and _rows(form, nest) * max(1, lane // lanes) < 4 * cpu.cores
     across_axes = () if nest.across is None else (nest.across,)
     across = extent(last, across_axes)
@@ -116,7 +118,7 @@ def choices_of(form: Form, cpu: Cpu, lanes: int, *, optional: bool) -> dict[str,
         "side": tuple(s for s in _SIDES if s <= across) if nest.across is not None else (1,),
         "scatter": (0, 1) if nest.across is not None and not is_ragged(last, across_axes) else (0,),
         "parts": tuple(cpu.cores * n for n in (1, 2, 4)) if sparse and cpu.cores > 1 else (1,),
-        "ahead": (0, 1) if not form.open and _reads_again(form) else (0,),
+        "ahead": (0, 1) if not form.symbolic and _reads_again(form) else (0,),
     }
 
 
@@ -133,7 +135,7 @@ def _reads_again(form: Form) -> bool:
 
 def is_ragged(stage: Stage, axes: Sequence[int]) -> bool:
     """Whether how many steps some axes have together is known only when the program runs."""
-    return any(stage.axes[n].open for n in axes)
+    return any(stage.axes[n].symbolic for n in axes)
 
 
 def is_distinct(form: Form, knobs: Knobs) -> bool:
@@ -141,10 +143,10 @@ def is_distinct(form: Form, knobs: Knobs) -> bool:
     nest, last = form.main, form.stages[form.main.stages[-1]]
     lane = extent(last, nest.lane) if nest.lane else 1
     rows = sum(last.axes[n].extent > 1 for n in nest.rows)
-    rows += tile_of(lane, knobs["tile"], is_open=is_ragged(last, nest.lane)) < lane
+    rows += tile_of(lane, knobs["tile"], is_symbolic=is_ragged(last, nest.lane)) < lane
     if nest.across is not None:
         across = last.axes[nest.across]
-        rows += tile_of(across.extent, knobs["side"], is_open=across.open) < across.extent
+        rows += tile_of(across.extent, knobs["side"], is_symbolic=across.symbolic) < across.extent
     by_vectors = knobs["tree"] or knobs["ahead"]
     return knobs["fused"] <= max(1, rows) and bool(knobs["vectors"] or not by_vectors)
 
@@ -159,7 +161,7 @@ def _nest_s(form: Form, nest: Nest, cpu: Cpu, lanes: int, knobs: Knobs) -> float
     last = stages[-1]
     lane = extent(last, nest.lane) if nest.lane else 1
     ragged = is_ragged(last, nest.lane)
-    tile = tile_of(lane, knobs["tile"], is_open=ragged)
+    tile = tile_of(lane, knobs["tile"], is_symbolic=ragged)
     traffic = _traffic_bytes(stages)
     level = _level(traffic, cpu)
     cycles = traffic / _BYTES_PER_CYCLE[level]
@@ -184,15 +186,15 @@ def _nest_s(form: Form, nest: Nest, cpu: Cpu, lanes: int, knobs: Knobs) -> float
 
 
 def _divides(last: Stage, nest: Nest, knobs: Knobs) -> bool:
-    """Whether one loop stands for several, of which more than the first are open."""
+    """Whether one loop stands for several, of which more than the first are symbolic."""
     axes = [last.axes[n] for n in nest.rows]
-    loops = [axis for axis in axes if axis.open or axis.extent > 1]
-    return any(axis.open for axis in loops[1 : knobs["fused"]])
+    loops = [axis for axis in axes if axis.symbolic or axis.extent > 1]
+    return any(axis.symbolic for axis in loops[1 : knobs["fused"]])
 
 
 def _launches(stages: Sequence[Stage], knobs: Knobs) -> int:
     """How often work is shared out to the cores; see `_Writer.write_apart`."""
-    ragged = sum(any(a.open and a.reduced for a in stage.axes) for stage in stages)
+    ragged = sum(any(a.symbolic and a.reduced for a in stage.axes) for stage in stages)
     apart = ragged > 1 and knobs["fused"] and (knobs["vectors"] or knobs["stream"])
     return len(stages) if apart else 1
 
@@ -209,7 +211,7 @@ def _stage_cycles(
     cycles = stage.points * work / (2 if strided and not steps <= {0, 1} else 2 * lanes)
     if not is_ragged(stage, walk):
         return cycles
-    # What fills no vector is done one by one, and each lane of it is asked for.
+    # What fills no vector is done one by one, under a predicate for each lane.
     width, length = lanes * knobs["vectors"], extent(stage, walk)
     left = length % width
     ends = stage.points / length

@@ -21,7 +21,7 @@ def inline(schedule: Any, *, keep: bool, values: Mapping[str, int] = NO_VALUES) 
     Args:
         keep: leave those whose work would be done more than once: what pads the input of a
             window, and exponentials that are read twice.
-        values: of symbolic dimensions: the shape that is looked at.
+        values: of symbolic dimensions: the shape that is estimated.
 
     Returns:
         Whether there are such stages.

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spaces.ir.guard import Unsuitable
-from spaces.ir.symbolic import is_open as is_symbolic
-from spaces.ir.symbolic import value_of
+from spaces.ir.symbolic import is_symbolic, value_of
 from spaces.templates.memory.stages import Axis
 
 
@@ -17,20 +16,20 @@ class Loops:
     """Loops of one schedule.
 
     Attributes:
-        values: of symbolic dimensions, in the shape that is looked at.
+        values: of symbolic dimensions, in the shape that is estimated.
     """
 
     schedule: Any
     values: Mapping[str, int]
 
     def extent(self, loop: Any) -> int:
-        """Steps of a loop; in the shape that is looked at, where they are open."""
+        """Steps of a loop; in the shape of `values`, where they are symbolic."""
         steps = value_of(self.schedule.get(loop).extent, self.values)
         if steps is None:
             raise Unsuitable("a loop's extent is not known")
         return steps
 
-    def is_open(self, loop: Any) -> bool:
+    def is_symbolic(self, loop: Any) -> bool:
         """Whether how many steps it has is known only when the program runs."""
         return is_symbolic(self.schedule.get(loop).extent)
 
@@ -55,7 +54,7 @@ class Loops:
 
     def is_single(self, loop: Any) -> bool:
         """Whether a loop has one step, whatever the shape."""
-        return not self.is_open(loop) and self.extent(loop) == 1
+        return not self.is_symbolic(loop) and self.extent(loop) == 1
 
     def analysable(self, rows: list[Any]) -> tuple[list[Any], int]:
         """Rows in an order in which TVM can tell them from a fused one, and how many may be fused.
@@ -63,8 +62,8 @@ class Loops:
         It cannot where it would have to divide by a symbolic extent, and sets no start values of
         sums then.
         """
-        known = [loop for loop in rows if not self.is_open(loop)]
-        first, *others = [loop for loop in rows if self.is_open(loop)] or [None]
+        known = [loop for loop in rows if not self.is_symbolic(loop)]
+        first, *others = [loop for loop in rows if self.is_symbolic(loop)] or [None]
         if first is None:
             return rows, len(rows)
         single = [loop for loop in known if self.is_single(loop)]

@@ -66,10 +66,12 @@ def lane_of(stage: Stage, along: int) -> tuple[int, ...]:
 
 
 def _is_long_enough(stage: Stage, lane: Sequence[int], outer: int) -> bool:
-    """Whether a lane of known steps is better off without an open axis, which has ragged ends."""
+    """Whether a lane of known steps is better without a symbolic axis, which has ragged ends."""
     axes = [stage.axes[n] for n in lane]
     return (
-        stage.axes[outer].open and not any(a.open for a in axes) and (extent(stage, lane) >= _LONG)
+        stage.axes[outer].symbolic
+        and not any(a.symbolic for a in axes)
+        and (extent(stage, lane) >= _LONG)
     )
 
 
@@ -94,11 +96,11 @@ def _joined(stages: Sequence[Stage]) -> Nest | None:
     alike = _alignments(stages)
     axes = stages[last].axes
     shared = []
-    is_open = any(axis.open for stage in stages for axis in stage.axes)
+    is_symbolic = any(axis.symbolic for stage in stages for axis in stage.axes)
     for number, axis in enumerate(axes):
         if axis.reduced:
             continue
-        needed = [n for n in range(last) if _must_join(stages[n]) or is_open]
+        needed = [n for n in range(last) if _must_join(stages[n]) or is_symbolic]
         if axis.single or all(number in alike[n].values() for n in needed):
             shared.append(number)
     if all(axes[n].single for n in shared):

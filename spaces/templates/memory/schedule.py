@@ -1,4 +1,4 @@
-"""Carrying out the knobs of the memory-bound template."""
+"""Schedule a memory-bound program as its knobs say."""
 
 from __future__ import annotations
 
@@ -116,8 +116,8 @@ class _Writer:
         self._do_late()
 
     def _has_ragged_sum(self, stage: Stage) -> bool:
-        """Whether a sum over an open axis may be done so many steps at once."""
-        ragged = any(axis.reduced and axis.open for axis in stage.axes)
+        """Whether a sum over a symbolic axis may be done so many steps at once."""
+        ragged = any(axis.reduced and axis.symbolic for axis in stage.axes)
         return ragged and (self.knobs["vectors"] > 0 or self.knobs["stream"] > 0)
 
     def _do_late(self) -> None:
@@ -138,7 +138,7 @@ class _Writer:
     def _split_off_parts(self, block: Any) -> bool:
         """Sum parts on their own first, so that several cores can take part; whether it did."""
         stage = self._stage(block)
-        reduced = [n for n, axis in enumerate(stage.axes) if axis.reduced and not axis.open]
+        reduced = [n for n, axis in enumerate(stage.axes) if axis.reduced and not axis.symbolic]
         if self.knobs["parts"] < 2 or not reduced:
             return False
         axis = max(reduced, key=lambda n: (stage.axes[n].extent, -n))
@@ -172,15 +172,15 @@ class _Writer:
         schedule.reorder(*rows, *across, *inner, *lane)
         if nest.across is not None:
             axis = stage.axes[nest.across]
-            side = count.tile_of(axis.extent, self.knobs["side"], is_open=axis.open)
+            side = count.tile_of(axis.extent, self.knobs["side"], is_symbolic=axis.symbolic)
             outer, near = schedule.split(across[0], [None, side])
             rows.append(outer)
             inner.append(near)
         if lane:
             whole = schedule.fuse(*lane) if len(lane) > 1 else lane[0]
             size = extent(stage, nest.lane)
-            ragged = any(stage.axes[n].open for n in nest.lane)
-            tile = count.tile_of(size, self.knobs["tile"], is_open=ragged)
+            ragged = any(stage.axes[n].symbolic for n in nest.lane)
+            tile = count.tile_of(size, self.knobs["tile"], is_symbolic=ragged)
             if tile < size:
                 outer, whole = schedule.split(whole, [None, tile])
                 rows.append(outer)
@@ -191,7 +191,7 @@ class _Writer:
             return 0, inner
         single = sum(self.loops.is_single(loop) for loop in rows)
         fused = min(max(1, self.knobs["fused"]) + single, len(rows))
-        if self.reorders and any(map(self.loops.is_open, rows[:fused])):
+        if self.reorders and any(map(self.loops.is_symbolic, rows[:fused])):
             rows, most = self.loops.analysable(rows)
             fused = min(fused, most)
         schedule.reorder(*rows, *inner)
@@ -299,11 +299,11 @@ class _Writer:
         pairs = [(x, n) for x, n in zip(loops, axes, strict=True) if _is(stage, n)]
         along = next(n for x, n in pairs if x is lane)
         schedule.reorder(*others, *[x for x in reduced if x is not lane], lane)
-        rest = [(x, n) for x, n in pairs if x is not lane]
+        others = [(x, n) for x, n in pairs if x is not lane]
         lane = self._joined_lane(
-            stage, [*[x for x, _ in rest], lane], [*[n for _, n in rest], along], along
+            stage, [*[x for x, _ in others], lane], [*[n for _, n in others], along], along
         )
-        steps, ragged = self.loops.extent(lane), self.loops.is_open(lane)
+        steps, ragged = self.loops.extent(lane), self.loops.is_symbolic(lane)
         width = min(self._width(lane), self._width(lane, steps // 2))
         if not width:
             self._decompose_late(block, depth + len(others))
@@ -341,8 +341,8 @@ class _Writer:
 
     def _split_few(self, reduced: list[Any]) -> tuple[list[Any], list[Any]]:
         """Some steps of the innermost loop taken out of it, to be done at once."""
-        steps, ragged = self.loops.extent(reduced[-1]), self.loops.is_open(reduced[-1])
-        few = count.tile_of(steps, self.knobs["stream"], is_open=ragged)
+        steps, ragged = self.loops.extent(reduced[-1]), self.loops.is_symbolic(reduced[-1])
+        few = count.tile_of(steps, self.knobs["stream"], is_symbolic=ragged)
         far, near = self.schedule.split(reduced[-1], [None if ragged else steps // few, few])
         if ragged:
             self.schedule.annotate(far, tvm_compat.PARTITION_HINT, 1)
@@ -352,14 +352,14 @@ class _Writer:
         total = 1
         for loop in reversed(loops):
             total *= self.loops.extent(loop)
-            if total > _FEW_STEPS or self.loops.is_open(loop):
+            if total > _FEW_STEPS or self.loops.is_symbolic(loop):
                 break
             self.schedule.unroll(loop)
 
     def _width(self, loop: Any, steps: int | None = None) -> int:
         """Lanes side by side, at most the knob's number of registers; 0 is none."""
         most = self.lanes * self.knobs["vectors"]
-        if self.loops.is_open(loop):
+        if self.loops.is_symbolic(loop):
             return max(count.powers(most), default=0)
         whole = self.loops.extent(loop)
         steps = whole if steps is None else steps
@@ -374,7 +374,7 @@ class _Writer:
         steps, width = self.loops.extent(lane), self._width(lane)
         if not width:
             return lane, None
-        ragged = self.loops.is_open(lane) or self.loops.is_guarded(lane)
+        ragged = self.loops.is_symbolic(lane) or self.loops.is_guarded(lane)
         if guarded and self.values and not ragged:
             return lane, None  # its ends could not be split off; see `_width`
         if steps == width and not ragged:

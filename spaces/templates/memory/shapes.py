@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from spaces.ir import tvm_compat
-from spaces.ir.symbolic import is_open, value_of
+from spaces.ir.symbolic import is_symbolic, value_of
 from spaces.templates.memory.cost import Form
 from spaces.templates.memory.stages import Stage
 from tuner.task import Instance, Shapes
@@ -69,7 +69,7 @@ class _Sizes:
 
     def of(self, dim: Any) -> int:
         """The number of a dimension."""
-        key = dim if is_open(dim) else tvm_compat.known_int(dim)
+        key = dim if is_symbolic(dim) else tvm_compat.known_int(dim)
         if key not in self._numbers:
             self._numbers[key] = len(self._dims)
             self._dims.append(dim)

@@ -9,7 +9,7 @@ from typing import Any
 
 from spaces.ir import tvm_compat
 from spaces.ir.affine import read_index
-from spaces.ir.symbolic import NO_VALUES, is_open, value_of
+from spaces.ir.symbolic import NO_VALUES, is_symbolic, value_of
 
 _PURE_FAMILIES = ("tirx", "prim")
 # Calls that cost no more than an addition.
@@ -24,19 +24,19 @@ class Axis:
     """An axis of a block.
 
     Attributes:
-        extent: number of steps; of an open one, for the shape that is looked at.
+        extent: number of steps; of a symbolic one, those in the shape it is estimated for.
         reduced: it is summed, or the like, over.
-        open: the extent is known only when the program runs.
+        symbolic: the extent is known only when the program runs.
     """
 
     extent: int
     reduced: bool
-    open: bool = False
+    symbolic: bool = False
 
     @property
     def single(self) -> bool:
         """Whether it has one step, whatever the shape."""
-        return self.extent == 1 and not self.open
+        return self.extent == 1 and not self.symbolic
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class Stage:
     def _long(self, axis: int) -> bool:
         """Whether an axis, with those that are one with it, fills a vector."""
         steps = self.axes[axis].extent
-        if self.axes[axis].open:
+        if self.axes[axis].symbolic:
             return True
         for outer in range(axis - 1, -1, -1):
             if not self.axes[outer].single and not self.follows(outer, axis):
@@ -145,7 +145,7 @@ def stages_of(
     None where one is no plain loop nest of known extents with a store for each of its tensors.
 
     Args:
-        values: of symbolic dimensions: the shape that is looked at.
+        values: of symbolic dimensions: the shape that is estimated.
         buffers: grows by the tensors met, in the order of their numbers.
     """
     parameters = list(schedule.mod["main"].params)
@@ -171,7 +171,7 @@ def stage_of(
     if None in extents or set(kinds) - {tvm_compat.SPATIAL, tvm_compat.REDUCED} or 0 in extents:
         return None
     axes = tuple(
-        Axis(int(extent or 0), kind == tvm_compat.REDUCED, is_open(axis.dom.extent))
+        Axis(int(extent or 0), kind == tvm_compat.REDUCED, is_symbolic(axis.dom.extent))
         for axis, extent, kind in zip(block.iter_vars, extents, kinds, strict=True)
     )
     body = _Body(block, axes, buffers, values)
@@ -333,10 +333,10 @@ class _Body:
 
 
 def _range(dom: Any, axis: Axis) -> Any:
-    """The range of an axis, with the extent that it has in the shape that is looked at."""
+    """The range of an axis, with the extent that it has in the shape that is estimated."""
     import tvm
 
-    if not axis.open:
+    if not axis.symbolic:
         return dom
     kind = str(dom.extent.ty.dtype)
     return tvm.ir.Range.from_min_extent(dom.min, tvm.tirx.const(axis.extent, kind))

@@ -13,12 +13,12 @@ def divisor_up_to(number: int, limit: int) -> int:
     return next(d for d in range(limit, 0, -1) if number % d == 0)
 
 
-def tile_of(steps: int, limit: int, *, is_open: bool) -> int:
+def tile_of(steps: int, limit: int, *, is_symbolic: bool) -> int:
     """Steps of a tile, at most `limit`; all of them where that is 0.
 
-    What is known is divided. What is open has a smaller tile at its end.
+    A known extent is divided evenly; a symbolic one has a smaller tile at its end.
     """
-    if not is_open:
+    if not is_symbolic:
         return divisor_up_to(steps, limit)
     return min(limit, steps) if limit > 0 else steps
 

@@ -114,7 +114,7 @@ def memory_template(task: Task) -> MemoryTemplate | None:
     """The template for a task that is bound by memory; None where its loops are not plain ones.
 
     A sum of products of two tensors, each element used often, is not one either, unless its sizes
-    are open and small ones are among those it is tuned for.
+    are symbolic and small ones are among those it is tuned for.
     """
     module = task_module(task.module)
     values = stand_in(task.shapes)
@@ -128,8 +128,8 @@ def memory_template(task: Task) -> MemoryTemplate | None:
             forms, shapes = (inlined, kept), {i: shapes[i] + others[i] for i in instances}
     if not forms:
         return None
-    looks = [form for some in shapes.values() for form in some] or list(forms)
-    if all(any(map(_is_contraction, form.stages)) for form in looks):
+    tuned = [form for some in shapes.values() for form in some] or list(forms)
+    if all(any(map(_is_contraction, form.stages)) for form in tuned):
         return None
     cpu = cpu_of(task.target)
     lanes = cpu.lanes(_bits(inlined))

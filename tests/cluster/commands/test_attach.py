@@ -104,8 +104,8 @@ def test_a_large_search_that_is_killed_after_its_driver_comes_back(
     with tuner(environment, "tune", *model, "--trials=100000", "--run", str(run)) as driver:
         wait_for_records(run, 3)
         driver.kill()
-    (order,) = RunFolder(run).scratch.glob("*.order")
-    assert order.stat().st_size > RAY_INLINES_BYTES
+    (job,) = RunFolder(run).scratch.glob("*.job")
+    assert job.stat().st_size > RAY_INLINES_BYTES
     holder = json.loads(RunFolder(run).lock.read_text())["pid"]
     os.kill(holder, signal.SIGKILL)
     wait_for_records(run, stored(run) + 5)

@@ -22,11 +22,11 @@ def task(name: str) -> Task:
 
 @pytest.fixture
 def written(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Names of the tasks of a database, which is written nowhere; one open task is left."""
+    """Names of the tasks of a database, which is written nowhere; one symbolic task is left."""
     candidate = Candidate(CandidateKind.TRACE, "[]", "default")
-    record = Record(Trial("closed", candidate), Measurement(Status.OK, (1e-3,)))
+    record = Record(Trial("fixed", candidate), Measurement(Status.OK, (1e-3,)))
     finished = SimpleNamespace(
-        winners=((task("closed"), record),), sets=((task("open"), None),), lowered=None
+        winners=((task("fixed"), record),), sets=((task("symbolic"), None),), lowered=None
     )
     monkeypatch.setattr(export, "_open", lambda folder: finished)
     names: list[str] = []
@@ -38,7 +38,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-def test_a_database_lacks_the_tasks_with_open_dimensions(
+def test_a_database_lacks_the_tasks_with_symbolic_dimensions(
     written: list[str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -46,10 +46,10 @@ def test_a_database_lacks_the_tasks_with_open_dimensions(
 ) -> None:
     monkeypatch.setattr("cluster.commands.export.folder_of", lambda folder, *, model: folder)
     assert run(["export", str(tmp_path), "--database", str(tmp_path / "out")]) == 0
-    assert written == ["closed"]
+    assert written == ["fixed"]
     wrote, left_out = capsys.readouterr().out.splitlines()
     assert wrote.startswith("wrote ")
-    assert left_out.startswith("left out open: a database holds one schedule for a program")
+    assert left_out.startswith("left out symbolic: a database holds one schedule for a program")
 
 
 @pytest.mark.tvm

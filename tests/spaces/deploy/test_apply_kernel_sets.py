@@ -254,7 +254,7 @@ def test_a_kernel_that_does_not_apply_any_more_is_told_in_one_line() -> None:
 
 
 def test_two_dimensions_are_told_apart() -> None:
-    """Scores of attention: both the batch of queries and the number of keys stay open."""
+    """Scores of attention: both the batch of queries and the number of keys stay symbolic."""
     from tvm import te, tirx
     from tvm.ir import IRModule
 

@@ -141,7 +141,7 @@ def test_the_rest_is_tuned_and_the_library_is_right(tmp_path: Path) -> None:
     assert (tmp_path / "net.so").exists()
 
 
-def test_open_dimensions_are_tuned_beside_what_only_a_run_knows(tmp_path: Path) -> None:
+def test_symbolic_dimensions_are_tuned_beside_what_only_a_run_knows(tmp_path: Path) -> None:
     spec = found_pixels(tmp_path / "net.onnx", "batch")
     model = load_model(ModelSpec(spec.source, dims=(("batch", (1, 2, 4)),)))
     lowered = lower(model.module, LLVM)

@@ -72,7 +72,7 @@ def test_narrow_floats_can_be_made() -> None:
     assert array.dtype.name == "bfloat16"
 
 
-def test_shapes_are_fixed_by_the_user_where_the_model_is_open() -> None:
+def test_shapes_are_fixed_by_the_user_where_the_model_is_symbolic() -> None:
     assert fix_shape("x", [1, 3], None) == (1, 3)
     assert fix_shape("x", ["N", 3], (8, 3)) == (8, 3)
     assert fix_shape("x", None, (8, 3)) == (8, 3)

@@ -78,7 +78,7 @@ def test_a_sum_becomes_additions_that_can_be_fused(tmp_path: Path) -> None:
     assert "stack" not in text
 
 
-def test_open_dimensions_need_a_shape_once_for_each_name(tmp_path: Path) -> None:
+def test_symbolic_dimensions_need_a_shape_once_for_each_name(tmp_path: Path) -> None:
     path = write_onnx(tmp_path / "net.onnx", SUM, dims=["batch", 4])
     assert "--shape x=?,4" in refusal(path)
     model = load(path, shapes=(("x", (8, 4)),))

@@ -1,4 +1,4 @@
-"""Models whose dimensions stay open, from functions, graphs and ONNX files; and what is refused."""
+"""Models with symbolic dimensions, from functions, graphs and ONNX files; and what is refused."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def test_what_the_user_says_goes_before_what_the_program_says(functions: str) ->
     assert model.shapes == (((("T", 7),), 1.0),)
 
 
-def test_dimensions_of_a_graph_stay_open(functions: str) -> None:
+def test_dimensions_of_a_graph_stay_symbolic(functions: str) -> None:
     model = load(f"{functions}:open_graph", dims=(("n", (1, 6)),))
     assert [(i.shape, i.dims) for i in model.inputs] == [((6, 4), ("n", 4)), ((6, 4), ("n", 4))]
     executable = compile_module(lower(model.module, LLVM), LLVM)
@@ -225,14 +225,14 @@ def test_an_onnx_file_computes_every_length(sequence: Path) -> None:
         np.testing.assert_allclose(run_once(executable, [x])[0], want, rtol=1e-5, atol=1e-5)
 
 
-def test_a_shape_closes_a_dimension_that_could_stay_open(sequence: Path) -> None:
+def test_a_shape_fixes_a_dimension_that_could_stay_symbolic(sequence: Path) -> None:
     model = load(sequence, shapes=(("x", (2, 5, 8)),))
     assert (model.inputs[0].shape, model.inputs[0].dims, model.shapes) == ((2, 5, 8), (), ())
 
 
-def test_open_and_closed_models_are_other_models(sequence: Path) -> None:
-    closed = load(sequence, shapes=(("x", (2, 7, 8)),)).content_hash
-    assert load(sequence, dims=SEQUENCE).content_hash != closed
+def test_symbolic_and_fixed_models_are_other_models(sequence: Path) -> None:
+    fixed = load(sequence, shapes=(("x", (2, 7, 8)),)).content_hash
+    assert load(sequence, dims=SEQUENCE).content_hash != fixed
 
 
 @pytest.mark.parametrize("source", ["gemm.py:gemm", "dense.py:dense"])

@@ -1,4 +1,4 @@
-"""Closing the open shapes of a graph: which sizes it takes, and what is said of the others."""
+"""Binding the symbolic shapes of a graph: which sizes it takes, and what is said of the others."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def relative_error(model: Model, network: Any, values: Any = (), *, restore: Any
 
 
 def largest_error(model: Model, network: Any, dim: str, *sizes: int) -> float:
-    """The largest relative error of a model for some sizes of its one open dimension."""
+    """The largest relative error of a model for some sizes of its one symbolic dimension."""
     executable = compile_module(lower(model.module, LLVM), LLVM)
     return max(
         error_of(executable, network, make_inputs([i.at({dim: size}) for i in model.inputs]))
@@ -384,7 +384,7 @@ def half_sum(path: Path, **names: str) -> tuple[Path, Any]:
     return write_archive(path, network, *args, dynamic=dynamic, names=names), network
 
 
-def test_an_open_dimension_is_named_after_its_first_input_and_axis(tmp_path: Path) -> None:
+def test_a_symbolic_dimension_is_named_after_its_first_input_and_axis(tmp_path: Path) -> None:
     network = Calls(lambda x, y: x.relu() + y)
     batch, width = torch.export.Dim("batch"), torch.export.Dim("width")
     path = write_archive(
@@ -424,7 +424,7 @@ def test_names_that_are_kept_with_the_archive_are_those_of_its_dimensions(tmp_pa
 @pytest.mark.parametrize(
     ("names", "says"),
     [
-        ({"x": "batch"}, "x is no open dimension of an input; there are args_0_0"),
+        ({"x": "batch"}, "x is no symbolic dimension of an input; there are args_0_0"),
         ({"args_0_0": "two words"}, "'two words' is no name"),
         ({"args_0_0": 5}, "'5' is no name"),
         (["args_0_0"], "write an object such as"),
@@ -489,8 +489,8 @@ def test_a_dimension_computed_from_another_follows_it(tmp_path: Path) -> None:
     assert [i.shape for i in model.inputs] == [(16, 4), (8, 4)]
     assert largest_error(model, network, "half", 1, 5, 100) == 0
     assert "--dim half: the model takes at most 32" in refusal(path, dims=(("half", (33,)),))
-    closed = load(path, shapes=(("args_1", (5, 4)),))
-    assert [i.shape for i in closed.inputs] == [(10, 4), (5, 4)]
+    fixed = load(path, shapes=(("args_1", (5, 4)),))
+    assert [i.shape for i in fixed.inputs] == [(10, 4), (5, 4)]
     said = refusal(path, shapes=(("args_0", (12, 4)), ("args_1", (5, 4))))
     assert said == "input args_0: dimension 0 is 10 in the model, but --shape says 12"
 

@@ -26,7 +26,7 @@ CUDA = '{"kind":"cuda","arch":"sm_90","max_shared_memory_per_block":49152,"max_n
 
 
 def task(target: str = LLVM, **dims: tuple[int, ...]) -> Task:
-    """A matrix product, open or not."""
+    """A matrix product, symbolic or not."""
     args = (("m", 32), ("n", 32), ("k", 32))
     open_args = tuple(pair for pair in args if pair[0].upper() not in dims)
     spec = ModelSpec(f"{EXAMPLES}/gemm.py:gemm", args=open_args, dims=tuple(dims.items()))
@@ -91,12 +91,12 @@ def test_a_refusal_is_logged_once_for_each_task(caplog: pytest.LogCaptureFixture
 
 
 MATCHING = {
-    "contraction.describe": task,
-    "contraction.as_product": task,
-    "memory.stages_of": task,
-    "int8.products": task,
+    "contraction.template.describe": task,
+    "contraction.template.as_product": task,
+    "memory.template.stages_of": task,
+    "int8.template.products": task,
     "plain_loops._points": lambda: task(M=(1, 8)),
-    "gpu_contraction.describe": lambda: task(CUDA, M=(1, 8)),
+    "gpu.template.describe": lambda: task(CUDA, M=(1, 8)),
 }
 
 
@@ -106,22 +106,22 @@ def test_a_mistake_in_matching_surfaces_in_tests_and_is_told_to_all_elsewhere(
 ) -> None:
     import importlib
 
-    module, _, name = place.partition(".")
+    module, _, name = place.rpartition(".")
     where = importlib.import_module(f"spaces.templates.{module}")
 
     def mistaken(*_: Any, **__: Any) -> Any:
         raise IndexError("a mistake of ours")
 
     monkeypatch.setattr(where, name, mistaken)
-    # Plain loops are asked last, where no other template has the program.
-    ask: Any = where.plain_loops if module == "plain_loops" else templates_of
+    # Plain loops are matched last, where no other template has the program.
+    match: Any = where.plain_loops if module == "plain_loops" else templates_of
     found = MATCHING[place]()
     with pytest.raises(IndexError, match="a mistake of ours"):
-        ask(found)
+        match(found)
 
     monkeypatch.delenv(STRICT)
-    ask(found)
-    ask(found)
+    match(found)
+    match(found)
     told = [r.getMessage() for r in caplog.records if r.levelno == logging.ERROR]
     assert len(told) == 1
     assert "a defect of tuner, IndexError: a mistake of ours" in told[0]

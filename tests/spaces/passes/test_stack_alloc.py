@@ -53,7 +53,7 @@ def test_up_to_16_kilobytes_nothing_is_allocated(width: int, allocated: bool, sc
     np.testing.assert_array_equal(out.numpy(), 2 * x)
 
 
-def test_a_tensor_of_open_size_is_left_to_the_runtime() -> None:
+def test_a_tensor_of_symbolic_size_is_left_to_the_runtime() -> None:
     import tvm
     from tvm import te, tirx
     from tvm.s_tir import Schedule

@@ -1,4 +1,4 @@
-"""Tiles of an open number of rows: the same results, with room for one tile, and no questions in
+"""Tiles of a symbolic number of rows: the same results, with room for one tile, and no questions in
 its sums."""
 
 from __future__ import annotations
@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from spaces.passes.tile_marks import ASKED_ONCE, REPEATED, TILE
+from spaces.passes.tile_marks import CLAMPED, TILE, VERSIONED
 
 pytestmark = pytest.mark.tvm
 
 SIZES = (0, 1, 2, 3, 4, 5, 7, 8, 9, 23, 24, 25)
 
 
-def tiled_product(way: int | None = ASKED_ONCE) -> Any:
+def tiled_product(way: int | None = VERSIONED) -> Any:
     """(T, 6) times (6, 5) in tiles of four rows, two tiles to a block, blocks side by side."""
     from tvm import te, tirx
     from tvm.s_tir import Schedule
@@ -84,7 +84,7 @@ def question(function: Any, *, forks: bool = True) -> Any:
     return tvm_ffi.structural_walk(function.body, (tvm.tirx.IfThenElse, look)).value
 
 
-def changed(way: int | None = ASKED_ONCE) -> Any:
+def changed(way: int | None = VERSIONED) -> Any:
     """The program after both passes."""
     from spaces.passes.tile_accumulators import with_tile_sums
     from spaces.passes.tile_guards import with_whole_tiles
@@ -109,7 +109,7 @@ def local_shapes(function: Any) -> list[list[int | None]]:
     return found
 
 
-@pytest.mark.parametrize("way", [ASKED_ONCE, REPEATED])
+@pytest.mark.parametrize("way", [VERSIONED, CLAMPED])
 @pytest.mark.parametrize("rows", SIZES)
 def test_any_number_of_rows_is_computed(rows: int, way: int) -> None:
     got, want = ran(changed(way), rows)
@@ -130,7 +130,7 @@ def test_a_whole_tile_asks_nothing_and_the_last_only_what_it_writes() -> None:
 
 
 def test_tiles_that_look_their_rows_up_are_written_down_once() -> None:
-    repeated = changed(REPEATED)
+    repeated = changed(CLAMPED)
     assert conditions(repeated.body) == 1
     assert conditions(question(repeated, forks=False).then_case) == 1
 
@@ -161,7 +161,7 @@ def test_the_mark_is_gone_and_a_program_without_one_stays() -> None:
     assert with_tile_sums(plain).same_as(plain)
 
 
-@pytest.mark.parametrize("way", [ASKED_ONCE, REPEATED])
+@pytest.mark.parametrize("way", [VERSIONED, CLAMPED])
 def test_a_program_can_be_compiled_after_all_that_is_done_for_a_cpu(way: int) -> None:
     import tvm
 

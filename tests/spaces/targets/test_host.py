@@ -207,7 +207,7 @@ class TestFingerprint:
 
 @on_x86
 class TestVnni:
-    """Products of bytes ask for instructions, and for those of all the widths they use."""
+    """int8 matrix products ask for instructions, and for those of all the widths they use."""
 
     def vnni(self, machine: str, **more: bool) -> bool:
         return cpu_of(target_of(host(machine, **more))).vnni

@@ -140,7 +140,7 @@ class TestBest:
     def test_of_a_task_with_many_shapes_it_is_what_its_kernels_take(self) -> None:
         """Where they were chosen; else the mean over all shapes, each with its best kernel."""
         small, large = (("n", 1),), (("n", 9),)
-        task = Task("o", "open", "", "", flops=2e9, shapes=((small, 3.0), (large, 1.0)))
+        task = Task("o", "symbolic", "", "", flops=2e9, shapes=((small, 3.0), (large, 1.0)))
         store = MemoryStore()
         store.put_tasks([task], {})
         for number, instance, seconds in ((1, small, 0.001), (2, large, 0.005)):

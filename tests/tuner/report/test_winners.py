@@ -12,7 +12,7 @@ from tuner.report.winners import winning_lines, winning_records
 from tuner.storage.memory import MemoryStore
 from tuner.task import Task
 
-OPEN = Task("open", "open", "", "", shapes=(((("T", 1),), 1.0), ((("T", 64),), 1.0)))
+SYMBOLIC = Task("symbolic", "symbolic", "", "", shapes=(((("T", 1),), 1.0), ((("T", 64),), 1.0)))
 
 
 def store_of(*tasks: Task) -> MemoryStore:
@@ -22,12 +22,12 @@ def store_of(*tasks: Task) -> MemoryStore:
 
 
 def on_shape(size: int, number: int, latency_s: float) -> Record:
-    trial = Trial(OPEN.key, candidate(number), (("T", size),))
+    trial = Trial(SYMBOLIC.key, candidate(number), (("T", size),))
     return Record(trial, Measurement(Status.OK, (latency_s,)))
 
 
 def test_nothing_measured_nothing_left() -> None:
-    assert winning_records(store_of(MATMUL, OPEN)) == []
+    assert winning_records(store_of(MATMUL, SYMBOLIC)) == []
     assert winning_lines(store_of(MATMUL)) == b""
 
 
@@ -39,7 +39,7 @@ def test_the_winner_of_each_task() -> None:
 
 
 def test_the_fastest_record_of_each_shape() -> None:
-    store = store_of(OPEN)
+    store = store_of(SYMBOLIC)
     for made in (on_shape(64, 1, 3.0), on_shape(1, 1, 0.5), on_shape(64, 2, 2.0)):
         store.append(made)
     assert winning_records(store) == [on_shape(1, 1, 0.5), on_shape(64, 2, 2.0)]
@@ -52,18 +52,18 @@ def retimed(size: int, number: int, latency_s: float, rung: int) -> Record:
 
 def test_the_records_that_count_of_the_kernels_that_were_chosen() -> None:
     """Whoever restores them comes to the same kernels, though others were faster on a shape."""
-    store = store_of(OPEN)
+    store = store_of(SYMBOLIC)
     lucky, chosen = on_shape(1, 9, 0.1), [retimed(1, 1, 0.5, 2), retimed(64, 1, 2.5, 1)]
     beaten = [on_shape(1, 1, 0.4), retimed(1, 1, 0.6, 1), retimed(64, 1, 3.0, 2)]
     for made in (lucky, *beaten, *chosen, on_shape(64, 2, 9.0)):
         store.append(made)
     kernels = KernelSet((candidate(1),), Leaf(0), (1.0,), 1.0, (), None, 0)
-    found = winning_records(store, {OPEN.key: kernels})
+    found = winning_records(store, {SYMBOLIC.key: kernels})
     assert found == [lucky, *chosen]
 
 
 def test_its_lines_are_records_again() -> None:
-    store = store_of(OPEN)
+    store = store_of(SYMBOLIC)
     store.append(on_shape(64, 1, 3.0))
     lines = winning_lines(store).decode().splitlines()
     assert [record_from_json(line) for line in lines] == [on_shape(64, 1, 3.0)]

@@ -51,7 +51,7 @@ CONV = Task("aa", "conv", "{}", "llvm", weight=3, flops=2e6)
 DENSE = Task("bb", "dense", "{}", "llvm")
 
 
-OPEN = Task("cc", "an open/one", "{}", "llvm", shapes=(((("T", 5),), 1.0), ((("T", 64),), 1.0)))
+SYMBOLIC = Task("cc", "an open/one", "{}", "llvm", shapes=(((("T", 5),), 1.0), ((("T", 64),), 1.0)))
 KERNELS = KernelSet(
     tuple(Candidate(CandidateKind.TRACE, f"[{n}]", "test") for n in range(2)),
     Split("T", 5, Leaf(0), Leaf(1)),
@@ -180,8 +180,8 @@ class TestObserver:
         self, tmp_path: Path
     ) -> None:
         observer = open_observer(tmp_path, Clock())
-        observer.on_start([OPEN])
-        observer.on_kernels(OPEN.key, KERNELS)
+        observer.on_start([SYMBOLIC])
+        observer.on_kernels(SYMBOLIC.key, KERNELS)
         assert metric(tmp_path, "cc", "kernels") == [(0, 2.0)]
         assert metric(tmp_path, "cc", "kernels_us") == [(0, pytest.approx(4.5))]
         assert metric(tmp_path, "cc", "kernels_loss") == [(0, 1.01)]
@@ -204,12 +204,12 @@ class TestObserver:
     ) -> None:
         """Else the first records that the spool lacks would count as said."""
         first = open_observer(tmp_path, Clock())
-        first.on_start([OPEN])
-        first.on_kernels(OPEN.key, KERNELS)
+        first.on_start([SYMBOLIC])
+        first.on_kernels(SYMBOLIC.key, KERNELS)
         first.close(RunStatus.KILLED)
         second = open_observer(tmp_path, Clock(2000.0))
-        second.on_start([OPEN])
-        trial = replace(record(1, 2e-3, time_s=1001.0).trial, task_key=OPEN.key)
+        second.on_start([SYMBOLIC])
+        trial = replace(record(1, 2e-3, time_s=1001.0).trial, task_key=SYMBOLIC.key)
         second.catch_up([replace(record(1, 2e-3, time_s=1001.0), trial=trial)])
         assert metric(tmp_path, "cc", "latency_us") == [(1, 2000.0)]
 

@@ -1,11 +1,17 @@
-"""Which pair of a kernel and a shape is measured next.
+"""Acquisition function of the dynamic search: which pair of a kernel and a shape is measured next.
 
-A pair is worth what its kernel is expected to save, weighted over all shapes, beyond the best set
-of kernels known so far (the marginal gain; DietCode takes the kernel's best shape alone), for what
-it takes to have it. Predictions are taken at the hopeful end of their error, so what is uncertain
-is tried, and what a kernel is on one shape decides whether it is measured on others. Weights packed
-ahead tie kernels together: of each layout a set is kept, and the layout of the most hopeful set
-gets the next pair.
+It alternates two rules. Every other pair maximises the total expected improvement: what its kernel
+is expected to save, weighted over all shapes, on the best set of kernels known so far, for the time
+that it takes to build and measure it. (This is the marginal gain of a set; DietCode judges a kernel
+by its best shape alone.) The pairs between these do the same on one shape, the least sampled one
+for its weight. A third rule comes before both: each space gets a few trials where its estimates
+promise something, whatever was learned of it.
+
+Expected improvement counts the spread of a prediction, so uncertain kernels are tried, and a time
+on one shape decides whether a kernel is measured on others. Kernels of one set share the layout of
+weights that are packed ahead. So the best set of each layout is found with all predictions at their
+optimistic end (a lower confidence bound), and the next pair is of the layout whose set has the
+smallest loss.
 """
 
 from __future__ import annotations
@@ -27,9 +33,9 @@ _BASE_S, _RUNS = 0.05, 5.0
 _BUILD_S, _AT_ONCE = 0.3, 2
 """What a build takes before one was seen, and how many are made at once."""
 
-_LOOKS, _NEARLY = 4, 1.25
-"""Kernels of a space that are tried, each on a shape of its own, whatever was learned, where their
-estimates come so near the best of all."""
+_SPACE_TRIALS, _NEARLY = 4, 1.25
+"""Trials that each space gets, each of another kernel on another shape, whatever was learned, where
+its estimates are within this factor of the best of all spaces."""
 
 Pair = tuple[int, int]
 """Numbers of a kernel and of a shape."""
@@ -37,14 +43,14 @@ Pair = tuple[int, int]
 
 @dataclass(slots=True)
 class Prospects:
-    """What the next pair is chosen from.
+    """The candidates for the next pair, and the state that it is chosen by.
 
     Attributes:
-        kernels: all that were looked at.
+        kernels: all that are known, with their predictions and times.
         anchors: the shapes that are measured, by number.
         weights: of these shapes.
-        most: kernels in the set that is looked for.
-        hope: standard deviations by which predictions are taken to be too high.
+        most: kernels in the set that is searched.
+        hope: standard deviations that the optimistic bound lies below the prediction.
         pool: kernels of which no pair was proposed.
         building: those of which the first pair was, and has no record yet.
         proposed: pairs that need not be proposed again.
@@ -62,7 +68,7 @@ class Prospects:
     builds_s: list[float] = field(default_factory=list)
 
     def next_pair(self) -> Pair | None:
-        """The pair of the largest expected gain; None where none is expected."""
+        """The pair of the largest expected improvement for its cost; None where there is none."""
         measured = self.kernels.measured
         numbers = [*measured, *self.pool]
         if not numbers:
@@ -105,7 +111,8 @@ class Prospects:
             self.proposed.add((number, place))
 
     def drop_worst(self, number: int) -> None:
-        """Drop so many of the pool: those that seem farthest from the best of it on every shape."""
+        """Drop so many of the pool: those whose optimistic bound is farthest from the best of the
+        pool on every shape."""
         hopeful = self._hopeful(*self.kernels.forecast(self.pool, self.anchors))
         worth = (hopeful / hopeful.min(axis=0)).min(axis=1)
         worst = np.argsort(-worth, kind="stable")[:number].tolist()
@@ -113,38 +120,45 @@ class Prospects:
         self.pool = [kernel for row, kernel in enumerate(self.pool) if row not in worst]
 
     def _wanted(self, gains: Floats) -> list[Floats]:
-        """Gains that the next pair is to be chosen by, and those where there is none by these: of
-        all shapes, and every other time first of the one that was looked at least for its weight,
-        among those where there is something to gain. Kernels that seem good for many shapes would
-        otherwise come first for ever, and what one shape needs alone would not be found."""
+        """The gains to choose the next pair by, in order of preference.
+
+        Those of all shapes; before them, every other time, those of one shape alone: the least
+        sampled for its weight, of the shapes where there is something to gain. Kernels that seem
+        good for many shapes would otherwise always come first, and a kernel that only one shape
+        needs would not be found.
+        """
         promising = gains.max(axis=0) > LEAST * self.weights
         if len(self.proposed) % 2 == 0 or not promising.any():
             return [gains]
-        looks = Counter(place for _, place in self.proposed)
-        seen = np.array([looks[place] + 1 for place in self.anchors]) / self.weights
-        least = np.where(promising, seen, np.inf).argmin()
-        return [gains * (np.arange(len(seen)) == least), gains]
+        samples = Counter(place for _, place in self.proposed)
+        sampled = np.array([samples[place] + 1 for place in self.anchors]) / self.weights
+        least = np.where(promising, sampled, np.inf).argmin()
+        return [gains * (np.arange(len(sampled)) == least), gains]
 
     def _hedge(self) -> Pair | None:
-        """The pair of the least estimate, for its shape, of a space that nothing was tried of, or
-        little of what its estimates promise: they may be wrong about all kernels of a space, and
-        one trial of it may have been where it is worst, or of a bad kernel. So each has a kernel
-        and a shape that were not tried, and a layout that was not tried either if there is one:
-        once a set of one is known, a single kernel of another gains nothing."""
+        """A trial of a space that has had too few; None where every space has had its share.
+
+        The estimates may be wrong about all kernels of a space, and one trial of it may have been
+        on the shape where it is worst, or of a bad kernel. So a space without any trial gets one,
+        and one whose estimates are near the best gets `_SPACE_TRIALS`, each on a shape that was
+        not tried in it. Of these pairs the one with the least estimate, relative to the best of
+        its shape, is taken. Layouts that were not tried come first: once a set of one layout is
+        known, a single kernel of another improves nothing.
+        """
         known = [self.kernels[n] for n in {n for n, _ in self.proposed}]
         if not known or not self.pool:
             return None
         waiting = [self.kernels[number] for number in self.pool]
-        looks = Counter(kernel.candidate.space for kernel in known)
-        unknown = any(looks[kernel.candidate.space] == 0 for kernel in waiting)
-        most, limit = (0, np.inf) if unknown else (_LOOKS - 1, _NEARLY)
+        trials = Counter(kernel.candidate.space for kernel in known)
+        unknown = any(trials[kernel.candidate.space] == 0 for kernel in waiting)
+        most, limit = (0, np.inf) if unknown else (_SPACE_TRIALS - 1, _NEARLY)
         estimates_s = self.kernels.estimates_s([*self.kernels.measured, *self.pool], self.anchors)
         lost = estimates_s[-len(self.pool) :] / estimates_s.min(axis=0)
         tried = {(self.kernels[n].candidate.space, place) for n, place in self.proposed}
         for row, kernel in enumerate(waiting):
             space = kernel.candidate.space
             new = [(space, place) not in tried for place in self.anchors]
-            lost[row, ~((looks[space] <= most) & (lost[row] <= limit) & new)] = np.inf
+            lost[row, ~((trials[space] <= most) & (lost[row] <= limit) & new)] = np.inf
         layouts = {kernel.layout for kernel in known}
         strange = np.array([kernel.layout not in layouts for kernel in waiting])
         if np.isfinite(lost[strange]).any():
@@ -153,8 +167,12 @@ class Prospects:
         return (self.pool[row], self.anchors[column]) if np.isfinite(lost[row, column]) else None
 
     def _pick(self, numbers: Sequence[int], gains: Floats, efforts: Floats) -> Pair | None:
-        """The kernel that gains most for what it takes to have it, of those with a shape left to
-        measure, on the shape where most of the gain is, for what it takes to measure."""
+        """The pair of one layout that is worth most for its cost; None where none gains anything.
+
+        The kernel is that of the largest total gain for what building it and a trial take, of those
+        with a shape left to measure; the shape is that of its largest gain for what a trial takes
+        there.
+        """
         built = np.array([number not in self.pool for number in numbers])
         build_s = float(np.median(self.builds_s)) if self.builds_s else _BUILD_S
         efforts_s = _BASE_S + np.where(built, 0.0, build_s / _AT_ONCE)
@@ -173,15 +191,19 @@ class Prospects:
         return None
 
     def _hopeful(self, latencies_s: Floats, spreads: Floats) -> Floats:
-        """The hopeful end of forecasts."""
+        """The optimistic (lower) confidence bound of forecasts."""
         return np.asarray(latencies_s * np.exp(-self.hope * spreads))
 
     def _gains(
         self, numbers: Sequence[int], latencies_s: Floats, spreads: Floats, layout: str
     ) -> Floats:
-        """What to know of each pair is worth, weighted: a kernel that may be faster than what
-        serves a shape by what it would save, the one that serves it by what would be lost with it
-        if it is slower than it seems."""
+        """The value of measuring each pair, kernels by shapes, weighted, as a share of the shape's
+        time now.
+
+        Of a kernel that does not serve a shape yet it is the expected improvement on the one that
+        does. Of the one that serves it, it is the expected loss that is avoided by taking the next
+        best where it turns out slower than it seems.
+        """
         known = self.kernels.measured
         mine = [n for n in known if self.kernels[n].layout == layout] or known
         if not mine:

@@ -1,4 +1,7 @@
-"""What it is worth to know how fast a kernel is on a shape. Pure."""
+"""Expected improvement of a log-normal latency: what it is worth to measure a kernel on a shape.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,11 @@ from tuner.arrays import Floats
 
 
 def saved(latencies_s: Floats, spreads: Floats, now_s: Floats) -> Floats:
-    """Expected share of what each shape takes now that a kernel saves.
+    """Expected improvement on each shape, as a share of what the shape takes now.
 
-    The expected improvement of a log-normal latency: `now * P(d) - mean * P(d - spread)` with
-    `d = log(now / median) / spread`, over `now`; P is the normal distribution, here a logistic
-    curve that is within 0.01 of it.
+    Of a log-normal latency that is `(now * P(d) - mean * P(d - spread)) / now` with
+    `d = log(now / median) / spread`. P is the normal distribution function, here a logistic curve
+    that is within 0.01 of it.
 
     Args:
         latencies_s: medians, kernels by shapes; `spreads` of their logarithms.
@@ -27,10 +30,11 @@ def saved(latencies_s: Floats, spreads: Floats, now_s: Floats) -> Floats:
 
 
 def spared(latencies_s: Floats, spreads: Floats, next_s: Floats) -> Floats:
-    """Expected seconds that are not lost for knowing whether what seems the best of a shape is.
+    """Expected seconds saved by measuring the kernel that seems the best for a shape.
 
-    Where it turns out slower than the next best, that is taken in its place: the expected excess
-    of a log-normal latency, of which `saved` has the shortfall.
+    Where it turns out slower than the next best, the next best takes its place. So this is the
+    expected excess of a log-normal latency over that of the next best, as `saved` is its expected
+    shortfall.
 
     Args:
         next_s: of the next best for each shape; infinite where there is none, so that nothing

@@ -1,10 +1,11 @@
-"""What it costs a kernel that a shape is no multiple of its tiles. Pure.
+"""Guard cost: what a kernel loses on a shape that its tiles do not divide evenly. Pure.
 
-The rest is padded and computed, or guarded and left out; either takes time that a multiple would
-not. A kernel has no time without its guard, but it has one on shapes that it divides without rest.
-So a guard costs what the kernel takes beyond the pace, in work done by the second, that it has on
-the nearest of these. Whatever else makes shapes of unlike size differ is in there as well, such as
-caches: the shape must be near, and a cost of some percent of the time, or below zero, is noise.
+A remainder tile is padded and computed in full, or guarded; either takes time that full tiles would
+not. A kernel has no time without its guards, but it has times on shapes that its tiles divide
+evenly. So the cost of the guards is the kernel's time minus what it would take at the rate (work
+per second) of the nearest such shape. Whatever else makes shapes of different sizes differ is in
+there as well, such as caches: the shape must be near, and a cost of some percent of the time, or
+below zero, is noise.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ NEAR = 2.0
 
 
 def guard_s(table: Kernels, number: int, place: int) -> float | None:
-    """Seconds that a kernel's guard costs on a shape, from times of finalists alone, which were
+    """Seconds that a kernel's guards cost on a shape, from times of finalists alone, which were
     taken in turns.
 
     Returns:
-        0 where the kernel divides the shape without rest. None where that is not known, where
-        there is no time, and where there is none on a near shape without rest.
+        0 where the kernel's tiles divide the shape evenly. None where that is not known, where the
+        pair has no time, and where no near shape that is divided evenly has one.
     """
     kernel = table[number]
     if not (kernel.padding and kernel.work):

@@ -40,8 +40,8 @@ class KernelSearchSettings:
 
     Attributes:
         pool_size: kernels waiting that it aims for; a proposal waits for `ready_size` of them
-            while more are on order.
-        hope: standard deviations by which predictions are taken to be too high.
+            while more are requested.
+        hope: standard deviations that the optimistic bound of a latency lies below its prediction.
         fresh_share: of drafts that are fresh samples, once kernels were measured.
         rank_decay: weight of the next best parent against the one before.
         dropped: of the pool's worst, dropped for each new kernel that is proposed.
@@ -88,7 +88,7 @@ class KernelSearch:
         self._stale = True
 
     def drafts(self, n: int) -> list[Draft]:
-        """Orders that would fill the pool, each for one shape, the heavy ones the likeliest."""
+        """Drafts that would fill the pool, each for one shape, the heavy ones the likeliest."""
         told = [self._described(c) for c in self._unknown[:n]]
         del self._unknown[: len(told)]
         n = min(n - len(told), self._settings.pool_size - len(self._prospects.pool) - self._ordered)

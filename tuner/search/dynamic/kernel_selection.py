@@ -1,4 +1,8 @@
-"""The kernels that a function is made of, chosen from what was measured. Pure."""
+"""The kernel set of a task, chosen from its records: a weighted k-median, and a dispatch tree.
+
+The candidates are the retimed finalists pooled with the set that the search's own times would give;
+the latter are rescaled by the median ratio of retimed to searched times. Pure.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +25,9 @@ from tuner.search.dynamic.subset_selection import select
 from tuner.task import Instance, Task
 
 Describe = Callable[[Candidate], Kernel | None]
-"""What there is to know of a candidate; None where it is no kernel of the task."""
+"""Gives the kernel of a candidate; None where it is no kernel of the task."""
 _BEYOND = 3
-"""By so many kernels more than there may be the curve of losses goes on; see
+"""The curve of losses goes on to this many kernels more than the set may have; see
 `KernelSearchSettings.spare`."""
 
 
@@ -32,10 +36,11 @@ def choose_kernels(
 ) -> KernelSet | None:
     """The set of at most `most` kernels that serves a task's shapes best, and its tree.
 
-    Where finalists were timed again, the set is made of them, and of what the search alone would
-    take: whoever is in that may have had no turn before time ran out. Times of finalists come
-    before those of the search, which are brought to their pace. Where a shape was measured, a
-    kernel that was not counts with a standard deviation more than is predicted of it.
+    Where finalists were retimed, the candidates are these and the set that the search's times
+    alone would give, for a kernel of that set may have had no turn before time ran out. The
+    retimed time of a pair counts before that of the search; times of the search are rescaled by
+    the median ratio of the two. A pair that was not measured counts with its prediction, and with
+    one standard deviation more where another kernel was measured on that shape.
 
     Returns:
         None where nothing of use was measured.
@@ -97,10 +102,11 @@ def _table(task: Task, kernels: Iterable[Kernel], records: Iterable[Record]) -> 
 
 
 def _at_one_pace(records: Sequence[Record]) -> list[Record]:
-    """Records with the times of the search as they would be among the finalists.
+    """Records with the times of the search rescaled to those of the finalists.
 
-    Where not everything was timed again, some of these meet. What the machine did in the meantime,
-    and the luck that made finalists look fast, should not decide then.
+    The factor is the median of retimed over searched time, of the pairs that have both. Where only
+    some pairs were retimed, times of both kinds are compared; then neither a machine that was
+    slower in the meantime nor the luck that makes a finalist seem fast should decide.
     """
     searched: dict[tuple[str, Instance], float] = {}
     again: dict[tuple[str, Instance], float] = {}
@@ -130,8 +136,8 @@ def _slowed(record: Record, by: float) -> Record:
 
 
 def _eligible(table: Kernels, searched: Kernels, records: Iterable[Record], most: int) -> list[int]:
-    """Kernels that were timed again, and those that the search alone would take; any, where none
-    was timed again."""
+    """Kernels that may be in the set: the retimed ones, and the set by the search's times alone;
+    all that were measured, where none was retimed."""
     again = {r.trial.candidate.key for r in records if r.trial.rung and r.latency_s is not None}
     if not again:
         return table.measured
@@ -166,7 +172,7 @@ def _times(
 
 
 def _served_by_copy(shape: ShapeTimes, kernel: Candidate, copies: Copies) -> ShapeTimes:
-    """A shape with the copy of its kernel that was closed for it, where there is a faster one."""
+    """A shape with the specialised copy of its kernel, where that is faster."""
     if (found := pays(copies, kernel, shape.instance, shape.latency_s)) is None:
         return shape
     copy, latency_s = found
@@ -174,7 +180,8 @@ def _served_by_copy(shape: ShapeTimes, kernel: Candidate, copies: Copies) -> Sha
 
 
 def _prediction_error(table: Kernels, records: Sequence[Record]) -> tuple[float | None, int]:
-    """How far predictions were off where finalists were measured and the search had not looked.
+    """Mean relative error of predictions, and how many: of the pairs that were retimed as
+    finalists and that the search had not measured.
 
     Args:
         table: what all other pairs took, when they were measured last.

@@ -1,4 +1,9 @@
-"""What is known of the micro-kernels of one task: their estimates, and times on some shapes."""
+"""The micro-kernels of one task: their analytic estimates, their times, and predictions from both.
+
+A table of kernels by shapes. A pair that was measured has its time. Any other has its analytic
+estimate, corrected by a Gaussian process that is fitted to the log-ratio of measured to estimated
+time (`tuner.search.dynamic.gaussian_process`).
+"""
 
 from __future__ import annotations
 
@@ -20,21 +25,21 @@ from tuner.task import Instance, Shapes
 _UNKNOWN = 0.5
 """Standard deviation of an estimate's error before anything was measured."""
 _HOPELESS_S = 1e3
-"""What a kernel takes on a shape that it has no estimate for."""
+"""The latency of a kernel on a shape that it has no estimate for."""
 _MOST_LEARNED = 400
-"""Pairs that predictions are made from; the latest, where there are more."""
+"""Pairs that predictions are fitted to; the latest, where there are more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A candidate that serves every shape.
+    """A candidate whose schedule holds for every shape: a micro-kernel.
 
     Attributes:
-        features: of its setting, alike for alike kernels; the same columns for all of a task.
-        on_shapes: what is predicted of it on each shape of the task; those of another layout
-            cannot be in one set with it.
-        padding: share of its tiles that lies beyond a shape, be it computed or guarded off, for
-            each shape; empty where its template knows of none.
+        features: of its knobs, near for similar kernels; the same columns for all of a task.
+        on_shapes: what is predicted of it on each shape of the task, and the layout of what it has
+            packed ahead. Kernels of another layout cannot be in one set with it.
+        padding: share of its tiles that lies beyond a shape, computed or guarded, for each
+            shape; empty where its template knows of none.
         work: of each shape, without padding, in any unit; empty likewise.
     """
 
@@ -51,7 +56,7 @@ class Kernel:
 
     @property
     def layout(self) -> str:
-        """Of what is packed ahead."""
+        """The layout of weights that are packed ahead; empty where none are."""
         return self.on_shapes.layout
 
 
@@ -114,14 +119,14 @@ class Kernels:
         return self._numbers[key]
 
     def of_measured(self) -> Kernels:
-        """What is known from measurements alone, whatever else was looked at."""
+        """The same table, which predicts for the measured kernels alone."""
         table = copy.copy(self)
         table._dropped = set(range(len(self))) - {number for number, _ in self._times_s}
         table._residuals = None
         return table
 
     def drop(self, numbers: Iterable[int]) -> None:
-        """Ask nothing more about kernels that were never measured."""
+        """Predict nothing more for these kernels, which were never measured."""
         self._dropped.update(numbers)
 
     def observe(self, record: Record) -> None:
@@ -144,16 +149,16 @@ class Kernels:
             seconds = min(seconds, self._times_s[pair])
         self._times_s[pair], self._rungs[pair] = seconds, rung
         if not rung or number in self._dropped:
-            # Finalists are known well: learning anew takes the cores that they are timed on.
+            # Finalists are known well, and a refit takes the cores that they are timed on.
             self._residuals = None
         self._dropped.discard(number)
 
     def time_s(self, number: int, place: int) -> float | None:
-        """What was measured of a pair."""
+        """The measured time of a pair; None where it has none."""
         return self._times_s.get((number, place))
 
     def retimed_s(self, number: int, place: int) -> float | None:
-        """What was measured of a pair among the finalists."""
+        """The time of a pair that was retimed among the finalists; None where it was not."""
         return self.time_s(number, place) if self._rungs.get((number, place)) else None
 
     @property
@@ -178,7 +183,7 @@ class Kernels:
         return np.minimum(costs[:, list(places)], _HOPELESS_S)
 
     def latencies_s(self, numbers: Sequence[int], places: Sequence[int]) -> Floats:
-        """Kernels by shapes: what was measured, and elsewhere what is predicted."""
+        """Kernels by shapes: the measured time, elsewhere the predicted median."""
         costs = self.estimates_s(numbers, places)
         if self._times_s and len(numbers):
             learned = self._learned()
@@ -188,7 +193,7 @@ class Kernels:
         return costs
 
     def fastest_s(self, places: Sequence[int]) -> Floats:
-        """The best time that each shape was measured with; infinite where it was not."""
+        """The fastest time that any kernel has on each shape; infinite where none has one."""
         times_s = np.full(len(places), np.inf)
         for _, column, known_s in self._known(self.measured, places):
             times_s[column] = min(times_s[column], known_s)
@@ -209,7 +214,7 @@ class Kernels:
         return costs, spreads
 
     def _grid(self, numbers: Sequence[int], places: Sequence[int]) -> tuple[Ints, Ints]:
-        """All pairs of some kernels, as rows of what was learned, and some shapes."""
+        """All pairs of some kernels, as rows of the fitted model, and some shapes."""
         rows = np.array([self._rows[n] for n in numbers], dtype=np.int64)
         shapes = np.asarray(places, dtype=np.int64)
         return np.repeat(rows, len(shapes)), np.tile(shapes, len(rows))

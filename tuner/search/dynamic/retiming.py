@@ -1,4 +1,4 @@
-"""Kernels that a second look may put before those that were chosen for a set. Pure."""
+"""Challengers: kernels that are retimed because they may improve on the chosen set. Pure."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tuner.arrays import Floats
 from tuner.search.dynamic.expected_improvement import saved
 
 LEAST = 3e-3
-"""A kernel that is expected to gain less than this part is worth no second look."""
+"""A kernel whose expected improvement is below this share is not retimed."""
 _CLOSE = 5e-3
-"""One that may gain as much on one shape alone is timed again there: it is slower by less than what
-luck makes of a time."""
+"""A kernel with this expected improvement on one shape alone is retimed there: it is slower than
+the best by less than the noise of one timing."""
 _LUCK = 0.05
-"""Standard deviation of what a search measures, as a logarithm: samples are few."""
+"""Standard deviation of the logarithm of a time that the search took, from few samples."""
 
 
 def rivals(
@@ -26,15 +26,19 @@ def rivals(
     alike: Sequence[int],
     room: int,
 ) -> list[list[int]]:
-    """Who is timed again on each shape besides those chosen.
+    """The kernels to retime on each shape besides those of the chosen set.
 
-    Of at most `room` kernels that are likeliest to gain on the whole those that may gain something
-    there, and the one that may gain most there.
+    At most `room` kernels are taken by their weighted mean expected improvement, each on the shapes
+    where it may improve anything; to these comes, for each shape, the kernel with the largest
+    expected improvement there.
 
     Args:
         latencies_s: medians, kernels by shapes; `spreads` of their logarithms.
         weights: of the shapes.
-        alike: rows of the kernels that can be in one set with those of `chosen`.
+        alike: rows of the kernels of the same layout as those of `chosen`.
+
+    Returns:
+        Rows for each shape.
     """
     others = [row for row in alike if row not in chosen]
     if not others:

@@ -1,9 +1,11 @@
-"""A kernel for small shapes, however rarely they occur. Pure.
+"""A fallback kernel for the smallest shape, whatever its weight. Pure.
 
 A set that minimises a weighted loss may leave the smallest shapes to a kernel with large tiles,
-which is several times slower there: where they weigh little that costs the loss nothing, and shapes
-below the smallest that was declared fare no better. So where a set has room for another kernel, or
-has one already that its tree does not use there, the smallest shape does not lose much.
+which is several times slower there: where they weigh little that adds nothing to the loss, and
+shapes below the smallest declared one fare no better. So the leaf of the dispatch tree that has
+the smallest shape is split: the sizes around that shape go to the kernel that is the fastest on it.
+That is done where the shape would lose more than a tenth, and the kernel is in the set already, or
+the set has room for it.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from tuner.dispatch_tree import Leaf, Split, Tree, leaves, pick
 from tuner.task import Instance
 
 SLOWER = 0.1
-"""By this part at most the smallest shape may be slower than with the kernel best for it."""
+"""The smallest shape may be slower than with its fastest kernel by this share."""
 
 
 def smallest(instances: Sequence[Instance]) -> int:
@@ -30,7 +32,7 @@ def smallest(instances: Sequence[Instance]) -> int:
 def with_fallback(
     tree: Tree, instances: Sequence[Instance], latencies_s: Floats, able: Sequence[int], most: int
 ) -> Tree:
-    """A tree that gives the smallest shape, and those around it, a kernel that is good for it.
+    """A dispatch tree in which the smallest shape, and those around it, have a fast kernel.
 
     Args:
         tree: whose leaves are rows of the latencies.
@@ -74,8 +76,8 @@ def _alike(tree: Tree, one: Instance, other: Instance) -> bool:
 
 
 def _bounds(values: Ints, gains: Flags, place: int) -> list[int]:
-    """The largest sizes up to which all shapes gain, the one at a place among them: those of the
-    shape that has most of them below it."""
+    """The largest box of shapes, from zero up to the sizes of one of them, that holds the shape at
+    a place and in which every shape gains; its upper sizes."""
     boxes = [(values <= corner).all(axis=1) for corner in values]
     good = [i for i, box in enumerate(boxes) if box[place] and gains[box].all()]
     best = max(good, key=lambda i: int(boxes[i].sum()))
@@ -85,7 +87,7 @@ def _bounds(values: Ints, gains: Flags, place: int) -> list[int]:
 def _grafted(
     tree: Tree, shape: Mapping[str, int], cuts: Sequence[tuple[str, int]], kernel: int
 ) -> Tree:
-    """The tree with another kernel for some shapes of a leaf, up to a size of each dimension."""
+    """The tree with the leaf of a shape split: another kernel up to a size of each dimension."""
     if isinstance(tree, Split):
         if shape[tree.dim] <= tree.bound:
             return replace(tree, below=_grafted(tree.below, shape, cuts, kernel))

@@ -1,9 +1,9 @@
-"""Which few kernels serve all shapes best. Pure.
+"""Weighted k-median: which few kernels serve all shapes best. Pure.
 
 The loss of a set of kernels is the weighted mean, over shapes, of the set's best latency over the
-best of any kernel: 1 is as good as a kernel for each shape. A set of at most so many kernels of
-least loss is a weighted k-median problem; greedy additions with swaps come within a percent of the
-optimum here, and swaps make up for what greed missed.
+best of any kernel: 1 is as good as a kernel for each shape. The set of at most k kernels with the
+least loss is found by greedy additions with swaps, which come within a percent of the optimum here;
+swaps make up for what greed missed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from tuner.arrays import Floats
 
 _WORTH = 1e-3
-"""A kernel that makes the loss smaller by less than this is not worth its code."""
+"""A kernel that lowers the loss by less than this is not added."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def select(
     Args:
         latencies_s: kernels by shapes; infinite where a kernel cannot serve a shape.
         weights: of the shapes.
-        groups: of each kernel; only kernels of one group can be together.
+        groups: of each kernel, such as its layout; a set has kernels of one group only.
         best_s: what each shape's latency is compared with; None is the best of these kernels.
     """
     found = select_each(latencies_s, weights, most, groups, best_s=best_s)

@@ -17,7 +17,7 @@ from tuner.errors import TunerError, named_line
 class ObjectStore(Protocol):
     """Keeps objects. What a method was given is durable when it returns.
 
-    Methods may be called from any thread, and any number of processes may use the same place.
+    Methods may be called from any thread, and any number of processes may use the same store.
     Trouble with the object store is a `TunerError`.
     """
 

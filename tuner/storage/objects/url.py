@@ -1,4 +1,4 @@
-"""Places by name: from the URL that a user types to what keeps the objects there."""
+"""Object stores by name: from the URL that a user types to what keeps the objects there."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tuner.urls import check_url, folder_of
 
 
 def open_object_store(url: str) -> ObjectStore:
-    """The place that a URL names, see `check_url`; nothing is made there yet.
+    """The object store that a URL names, see `check_url`; nothing is made there yet.
 
     Raises:
         UsageError: it is no such URL.

@@ -74,7 +74,7 @@ class Lease:
     """The right to write a run. Not for several threads at once.
 
     Args:
-        place: of the run.
+        objects: of the run.
         patience_s: how long a lease must not be renewed for it to count as given up; its holder
             renews it in a third of that.
         clock: seconds since the epoch.

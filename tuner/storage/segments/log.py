@@ -1,8 +1,9 @@
 """The chain of segments in an object store: reading it on from where one was, adding to its end.
 
 The number of a segment is its name, and an object is made only if there is none: so exactly one
-segment has each number, whoever tried. A torn last segment counts as never written; no place makes
-one, but a disk may be at fault, and earlier versions wrote in place where there are no hard links.
+segment has each number, whoever tried. A torn last segment counts as never written: no object store
+makes one, but a disk may be at fault, and earlier versions wrote in place where there are no hard
+links.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class SegmentStore:
     thread.
 
     Args:
-        place: where the segments are.
+        objects: where the segments are.
         index: a local file that holds what they say; made if it is not there, thrown away if it
             is another run's. Readers of the same run may use the same.
         lease: of the run; it is taken, renewed and given back here. oldest_s: how long a record may
@@ -51,7 +51,7 @@ class SegmentStore:
 
     Raises:
         TunerError: another process holds the lease or takes it (`LeaseLost`), trouble with the
-            place or the local disk, damaged segments.
+            object store or the local disk, damaged segments.
     """
 
     def __init__(

@@ -33,7 +33,7 @@ class SegmentWriter:
     """Adds entries to the chain of segments, in the order they were given.
 
     Args:
-        place: where the chain is.
+        objects: where the chain is.
         lease: held; from `start` on it is this object's, which gives it back.
         at: the end of the chain, sealed under this lease.
         kept: told on the thread, under the lock, what became durable and where the chain ends now;

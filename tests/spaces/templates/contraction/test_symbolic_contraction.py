@@ -18,7 +18,7 @@ from spaces.design_space.trace_space import code_hash
 from spaces.features.knob_features import TRAITS, HasShapeTraits, HasTraits
 from spaces.ir import tvm_compat
 from spaces.ir.schedules import task_module
-from spaces.ir.symbolic import closed, symbols
+from spaces.ir.symbolic import specialised, symbols
 from spaces.lowering.extract_tasks import shaped, task_of
 from spaces.passes.cpu_passes import before_compile
 from spaces.targets.target import resolve_target
@@ -119,7 +119,7 @@ def _depth(d: dict[str, Any]) -> list[Any]:
     return [a, b, matmul(a, b)]
 
 
-def _all_open(d: dict[str, Any]) -> list[Any]:
+def _all_symbolic(d: dict[str, Any]) -> list[Any]:
     a, b = tensor("a", d["M"], d["K"]), tensor("b", d["K"], d["N"])
     return [a, b, matmul(a, b)]
 
@@ -166,7 +166,7 @@ PROGRAMS = {
     "dense-biased-constant": Program(_dense_biased, product_biased, ("M",), constants=(1,)),
     "columns-biased": Program(_columns, product_biased, ("N",)),
     "depth": Program(_depth, product, ("K",)),
-    "all-open": Program(_all_open, product, ("K", "M", "N"), tuned=(5, 48)),
+    "all-symbolic": Program(_all_symbolic, product, ("K", "M", "N"), tuned=(5, 48)),
     "scores-nt": Program(_scores, product_nt, ("T",)),
     "mixed-nn": Program(_mixed, product, ("T",)),
     "batch": Program(_batched, product, ("B",), tuned=(1, 3, 8)),
@@ -213,7 +213,7 @@ def test_any_setting_computes_every_shape(name: str) -> None:
         check(task, program, point.schedule.mod, shapes)
 
 
-@pytest.mark.parametrize("name", ["all-open", "mixed-nn", "scores-nt", "transposed"])
+@pytest.mark.parametrize("name", ["all-symbolic", "mixed-nn", "scores-nt", "transposed"])
 def test_columns_packed_within_a_chunk_compute_every_shape(name: str) -> None:
     program = PROGRAMS[name]
     task = program.task()
@@ -242,7 +242,7 @@ def test_columns_that_lie_across_are_transposed_in_registers_however_they_are_bl
             assert "Shuffle" in before_compile(point.schedule.mod).script(), packed
 
 
-@pytest.mark.parametrize("way", [k.PAD, k.SPLIT, k.REPEAT])
+@pytest.mark.parametrize("way", [k.PAD, k.SPLIT, k.CLAMP])
 @pytest.mark.parametrize("name", ["dense-biased-constant", "mixed-nn", "scores-nt"])
 def test_ragged_rows_are_right_each_way(name: str, way: int) -> None:
     program = PROGRAMS[name]
@@ -279,7 +279,7 @@ def test_columns_packed_within_a_chunk_are_packed_at_least_once() -> None:
     template = next(t for t in shaped_templates(task) if "pack_inside" in t.choices)
     for knobs in feasible(task, template, 10, seed=5):
         inside = {**knobs, k.PACK_COLUMNS: 1, k.PACK_INSIDE: 1}
-        for way in (k.SPLIT, k.REPEAT):
+        for way in (k.SPLIT, k.CLAMP):
             whole, far = (
                 template.shape_costs_s({**inside, k.PARTITION: way, k.ROW_BLOCK: block})
                 for block in (k.ALL, 1000)
@@ -314,7 +314,7 @@ def test_padding_is_the_share_of_the_work_beyond_a_shape(name: str) -> None:
 def test_padding_grows_with_what_a_tile_reaches_beyond_the_rows() -> None:
     task = PROGRAMS["dense"].task()
     sizes = [instance[0][1] for instance, _ in task.shapes]
-    # Of the two ways to see it the one whose rows are open.
+    # Of the two ways to see it the one whose rows are symbolic.
     template = next(t for t in shaped_templates(task) if "partition" in t.choices)
     assert isinstance(template, PadsShapes)
     for knobs in feasible(task, template, 5, seed=3):
@@ -325,7 +325,7 @@ def test_padding_grows_with_what_a_tile_reaches_beyond_the_rows() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(PROGRAMS))
-def test_an_estimate_is_that_of_the_program_closed_for_the_shape(name: str) -> None:
+def test_an_estimate_is_that_of_the_program_specialised_for_the_shape(name: str) -> None:
     task = PROGRAMS[name].task()
     compared = 0
     for place, (instance, _) in enumerate(task.shapes):
@@ -357,8 +357,8 @@ def test_what_is_told_of_a_setting_on_a_shape_is_told_of_it_by_the_template_ther
 
 
 def specialised_task(task: Task, instance: Instance) -> Task:
-    function = closed(task_module(task.module), dict(instance))["main"]
-    return task_of(function, CPU, name="closed")
+    function = specialised(task_module(task.module), dict(instance))["main"]
+    return task_of(function, CPU, name="specialised")
 
 
 def test_limits_are_those_of_the_shape_at_hand() -> None:
@@ -387,7 +387,7 @@ def test_a_candidate_is_a_trace_that_any_process_can_carry_out() -> None:
 @pytest.mark.parametrize(
     "slower",
     [
-        pytest.param({"fused": 2}, id="where a row lies is found by dividing by open sizes"),
+        pytest.param({"fused": 2}, id="where a row lies is found by dividing by symbolic sizes"),
         pytest.param({"tree": 0}, id="lanes are summed one after the other"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Convolutions whose batch, height and width are open: any setting computes every shape."""
+"""Convolutions whose batch, height and width are symbolic: any setting computes every shape."""
 
 from __future__ import annotations
 

@@ -85,9 +85,9 @@ PROGRAMS: Mapping[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
     "bias and relu": (lambda: dense(epilogue=True), ("M",)),
     "NT": (lambda: batched((6, "T", "T", 64), True), ("T",)),
     "NN": (lambda: batched((6, "T", 64, "T"), False), ("T",)),
-    "all open": (lambda: batched(("B", "M", "N", "K"), True), ("B", "K", "M", "N")),
+    "all symbolic": (lambda: batched(("B", "M", "N", "K"), True), ("B", "K", "M", "N")),
 }
-FOUR = ("bias and relu", "NT", "NN", "all open")
+FOUR = ("bias and relu", "NT", "NN", "all symbolic")
 
 
 @lru_cache
@@ -208,7 +208,7 @@ def random_arguments(module: Any, sizes: Mapping[str, int]) -> list[Array]:
 
 def expected(name: str, arguments: Sequence[Array]) -> Array:
     a, b, *more = arguments
-    wanted: Array = a @ (b.swapaxes(1, 2) if name in ("NT", "all open") else b)
+    wanted: Array = a @ (b.swapaxes(1, 2) if name in ("NT", "all symbolic") else b)
     return np.maximum(wanted + more[0], 0) if len(more) > 1 else wanted
 
 

@@ -1,4 +1,4 @@
-"""Products of bytes on a CPU with VNNI: exact in every form, and the same wherever replayed."""
+"""int8 matrix products on a CPU with VNNI: exact in every form, and the same wherever replayed."""
 
 from __future__ import annotations
 

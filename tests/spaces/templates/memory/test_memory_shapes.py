@@ -35,7 +35,7 @@ BOTH = joint([("B", (1, 4)), ("T", (1, 16, 100))])
 def task_of_shapes(
     dims: Sequence[Sequence[Dim]], body: Body, shapes: Shapes, dtype: str = "float32"
 ) -> Task:
-    """The task of a one-function model whose named dimensions stay open.
+    """The task of a one-function model whose named dimensions stay symbolic.
 
     Args:
         body: of a block builder and one variable for each of `dims`.
@@ -115,12 +115,12 @@ CASES: dict[str, tuple[Sequence[Dim], Body, Callable[[Array], Array]]] = {
         lambda b, x: _op().nn.softmax(x, 0),
         lambda x: softmax(x, 0),
     ),
-    "softmax of open rows": (
+    "softmax of symbolic rows": (
         ("T", 33),
         lambda b, x: _op().nn.softmax(x, -1),
         lambda x: softmax(x, -1),
     ),
-    "layer norm of open rows": (
+    "layer norm of symbolic rows": (
         ("T", 48),
         lambda b, x, g, o: _op().nn.layer_norm(x, g, o, axes=[-1], epsilon=1e-5),
         layer_norm,
@@ -136,7 +136,7 @@ CASES: dict[str, tuple[Sequence[Dim], Body, Callable[[Array], Array]]] = {
         lambda x: x.sum(-1),
     ),
     "sum of columns": (("T", 40), lambda b, x: _op().sum(x, [0]), lambda x: x.sum(0)),
-    "sum of open columns": ((9, "T"), lambda b, x: _op().sum(x, [0]), lambda x: x.sum(0)),
+    "sum of symbolic columns": ((9, "T"), lambda b, x: _op().sum(x, [0]), lambda x: x.sum(0)),
     "sum of all": (("T", 24), lambda b, x: _op().sum(x), lambda x: np.asarray(x.sum())),
     "maximum in the middle": (
         (2, "T", 19),
@@ -144,7 +144,7 @@ CASES: dict[str, tuple[Sequence[Dim], Body, Callable[[Array], Array]]] = {
         lambda x: x.max(1),
     ),
     "chain": (("T", 50), _gelu, lambda x: x / (1 + np.exp(-x))),
-    "chain of open rows": ((6, "T"), _gelu, lambda x: x / (1 + np.exp(-x))),
+    "chain of symbolic rows": ((6, "T"), _gelu, lambda x: x / (1 + np.exp(-x))),
     "heads apart": (
         (1, "T", 3, 16),
         lambda b, x: _op().permute_dims(x, [0, 2, 1, 3]),
@@ -245,7 +245,7 @@ def test_any_setting_is_right_for_any_length(data: Any) -> None:
     check(name, compiled(replayed), [*lengths, 1, 16], dtype)
 
 
-def test_two_open_dimensions() -> None:
+def test_two_symbolic_dimensions() -> None:
     task = task_of_shapes([("B", "T", "T")], lambda b, x: _op().nn.softmax(x, -1), BOTH)
     space = KnobSpace(task, template_of(task))
     rng = np.random.default_rng(4)
@@ -282,7 +282,7 @@ def test_short_sequences_are_left_to_one_core() -> None:
 
 
 def test_points_carry_what_the_search_for_kernels_asks_for() -> None:
-    task = task_named("layer norm of open rows")
+    task = task_named("layer norm of symbolic rows")
     space = KnobSpace(task, template_of(task))
     point = space.at(task.shapes[5][0]).realize_draft(Draft(task.key, 1, 7))
     assert point.on_shapes is not None
@@ -294,9 +294,9 @@ def test_points_carry_what_the_search_for_kernels_asks_for() -> None:
     assert kernel.features == tuple(point.features.tolist())
 
 
-def test_the_main_part_of_an_open_row_is_vectors() -> None:
-    """A vector loop whose every lane is asked for would have been written out lane by lane."""
-    task = task_named("chain of open rows")
+def test_the_main_part_of_a_symbolic_row_is_vectors() -> None:
+    """A vector loop with a predicate for every lane would have been written out lane by lane."""
+    task = task_named("chain of symbolic rows")
     space = KnobSpace(task, template_of(task))
     knobs = next(k for k in space.ranked if k["vectors"] == 1)
     text = str(lowered(space.write_down(knobs).schedule.mod))
@@ -334,7 +334,7 @@ def test_the_template_is_chosen_for_symbolic_programs() -> None:
 
 
 def test_a_program_of_no_known_form_is_parallel_and_in_vectors() -> None:
-    """A convolution of open batch."""
+    """A convolution of symbolic batch."""
     cases: list[tuple[Sequence[Sequence[Dim]], Body, Callable[..., Array]]] = [
         (
             [("T", 3, 10, 16), (8, 3, 3, 3)],

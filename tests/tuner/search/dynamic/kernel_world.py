@@ -29,7 +29,7 @@ TILES = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64)
 KNOBS = range(6)
 LAYOUTS = ("rows", "columns")
 SPECIALISED_PAYS = 1
-"""The one size where a kernel that is closed for it is faster."""
+"""The one size where a kernel that is specialised for it is faster."""
 SIZES = (1, 5, 16, 24, 43, 64, 81, 100, 119, 128)
 
 Setting = tuple[int, int, str]

@@ -322,13 +322,15 @@ class TestWriters:
 
     def test_a_late_segment_before_the_seal_counts_for_both(self, tmp_path: Path) -> None:
         """The old writer wakes up between the new one's reading and its seal."""
-        objects = MemoryObjectStore()
-        old = opened(objects, tmp_path, "old")
+        both = MemoryObjectStore()
+        old = opened(both, tmp_path, "old")
         old.append(record(1))
 
         class Late(MemoryObjectStore):
+            objects = both.objects
+
             def __init__(self) -> None:
-                self.objects, self._lock = objects.objects, objects._lock
+                self._lock = both._lock
 
             def create(self, path: str, data: bytes) -> bool:
                 if path == path_of(2) and not old.is_durable(record(1).trial.key):
@@ -340,7 +342,7 @@ class TestWriters:
             old.append(record(2))
             with pytest.raises(LeaseLost):
                 old.close()
-        epochs = [segment.epoch for _, segment in read_on(objects, Position())]
+        epochs = [segment.epoch for _, segment in read_on(both, Position())]
         assert epochs == [1, 1, 2]
 
     def test_one_that_is_late_to_seal_is_refused(self, tmp_path: Path) -> None:
@@ -395,7 +397,7 @@ class Killed(Exception):
 
 
 class Mortal(MemoryObjectStore):
-    """A place whose user dies at the `left`-th change, before or after it took effect."""
+    """An object store whose user dies at the `left`-th change, before or after it took effect."""
 
     def __init__(self, left: float, *, after: bool) -> None:
         super().__init__()
@@ -532,7 +534,7 @@ def test_real_kills_lose_nothing_that_was_durable(tmp_path: Path) -> None:
 
 
 class Stalling(MemoryObjectStore):
-    """A place that does not answer one kind of request until it is told to go on."""
+    """An object store that does not answer one kind of request until it is told to go on."""
 
     def __init__(self, request: str) -> None:
         super().__init__()
@@ -559,7 +561,7 @@ class Stalling(MemoryObjectStore):
 
 @pytest.mark.parametrize("request_", ["look for a newer lease", "renew the lease", "add a segment"])
 class TestStalls:
-    """A place that stalls in the middle of something, and the end of the store meanwhile."""
+    """A store that stalls in the middle of something, and the end of the store meanwhile."""
 
     def stalled(self, request: str, folder: Path) -> tuple[Stalling, SegmentStore]:
         """A store whose thread hangs in a request, with a record that is not durable."""

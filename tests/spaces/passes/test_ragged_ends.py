@@ -1,4 +1,4 @@
-"""Open sizes, ragged ends, copies that transpose: written otherwise for a CPU, the same results."""
+"""Passes for symbolic sizes, ragged ends and transposing copies leave the results as they are."""
 
 from __future__ import annotations
 
@@ -291,7 +291,7 @@ def _where(function: Any, condition: Callable[..., Any]) -> Any:
 
 
 def doubled_in_tiles() -> Any:
-    """Twice a matrix of open height, through a tile that is made where it is used."""
+    """Twice a matrix of symbolic height, through a tile that is made where it is used."""
     from tvm import te, tirx
     from tvm.s_tir import Schedule
 

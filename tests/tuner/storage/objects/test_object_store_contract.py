@@ -1,4 +1,4 @@
-"""What every place for a run's files does, and what the named ones refuse."""
+"""What every object store does, and what the named ones refuse."""
 
 from __future__ import annotations
 
