@@ -24,7 +24,7 @@ Sizes = tuple[tuple[str, Any], ...]
 
 
 def model_spec(source: str, said: Mapping[str, Any]) -> ModelSpec:
-    """A model with its open ends closed.
+    """A model, and what its dynamic shapes and free arguments are.
 
     Args:
         said: any of `args`, `shapes`, `inputs`, `dims` and `weights`.

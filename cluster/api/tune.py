@@ -52,7 +52,7 @@ def tune(
         args: of the function that makes the model, `{"m": 96}`.
         shapes: of inputs that are dynamic, `{"x": (1, 3, 224, 224)}`.
         inputs: values of inputs, `{"x": "x.npy", "ids": range(30522)}`.
-        dims: sizes of dimensions that stay open, `{"T": range(1, 129)}`.
+        dims: sizes of symbolic dimensions, `{"T": range(1, 129)}`.
         weights: of these: by size, `{5: 0.2, 24: 1}`, a list beside them, or a file.
         example_inputs: what a `torch.nn.Module` is called with.
         watch: told how far the run is about twice a second, on the calling thread.
@@ -109,7 +109,9 @@ def options_of(model: Any, said: Mapping[str, Any]) -> TuneOptions:
 def _spec(model: Any, said: Mapping[str, Any], run: Any) -> ModelSpec:
     if isinstance(model, ModelSpec) or model is None:
         if said:
-            raise UsageError(f"{next(iter(said))}: the model is already closed")
+            raise UsageError(
+                f"{next(iter(said))}: a ModelSpec says everything about the model: put it in there"
+            )
         return _kept(place(run)) if model is None else model
     named = isinstance(model, str | Path)
     examples = said.get("example_inputs")

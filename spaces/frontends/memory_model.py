@@ -31,7 +31,7 @@ def model_in_memory(program: Any, closed: ModelSpec, example_inputs: Any = None)
 
     Args:
         program: one of `KINDS`; it stays as it is.
-        closed: how its open ends are closed; its source is not looked at.
+        closed: what its dynamic shapes and free arguments are; its source is not looked at.
         example_inputs: of a `torch.nn.Module`: what `forward` is called with.
 
     Raises:

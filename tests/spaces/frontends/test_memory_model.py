@@ -119,7 +119,9 @@ def test_a_graph_without_its_weights_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [7, None, [], [program()], network, "model.onnx", {}, type], ids=str
+    "wrong",
+    [7, None, [], [program], network, "model.onnx", {}, type],
+    ids=["number", "none", "empty", "functions", "function", "text", "dictionary", "class"],
 )
 def test_what_is_no_model_is_refused(wrong: Any) -> None:
     with pytest.raises(UsageError, match="is no model: give a path") as refused:
