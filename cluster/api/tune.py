@@ -109,9 +109,8 @@ def options_of(model: Any, said: Mapping[str, Any]) -> TuneOptions:
 def _spec(model: Any, said: Mapping[str, Any], run: Any) -> ModelSpec:
     if isinstance(model, ModelSpec) or model is None:
         if said:
-            raise UsageError(
-                f"{next(iter(said))}: a ModelSpec says everything about the model: put it in there"
-            )
+            full = "a run keeps its model" if model is None else "a ModelSpec says it all"
+            raise UsageError(f"{next(iter(said))}: {full}, so nothing can be said beside it")
         return _kept(place(run)) if model is None else model
     named = isinstance(model, str | Path)
     examples = said.get("example_inputs")
