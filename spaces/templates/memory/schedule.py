@@ -299,9 +299,9 @@ class _Writer:
         pairs = [(x, n) for x, n in zip(loops, axes, strict=True) if _is(stage, n)]
         along = next(n for x, n in pairs if x is lane)
         schedule.reorder(*others, *[x for x in reduced if x is not lane], lane)
-        others = [(x, n) for x, n in pairs if x is not lane]
+        beside = [(x, n) for x, n in pairs if x is not lane]
         lane = self._joined_lane(
-            stage, [*[x for x, _ in others], lane], [*[n for _, n in others], along], along
+            stage, [*[x for x, _ in beside], lane], [*[n for _, n in beside], along], along
         )
         steps, ragged = self.loops.extent(lane), self.loops.is_symbolic(lane)
         width = min(self._width(lane), self._width(lane, steps // 2))
