@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from dataclasses import fields
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -94,11 +95,12 @@ def options_of(model: Any, said: Mapping[str, Any]) -> TuneOptions:
         if said:
             raise UsageError(f"{next(iter(said))}: a TuneOptions says everything: put it in there")
         return model
+    known = (*_OF_THE_MODEL, *_OPTIONS)
     for name in said:
-        if name not in (*_OF_THE_MODEL, *_OPTIONS):
-            raise UsageError(
-                f"{name}: no such keyword; the others are {', '.join(sorted(_OPTIONS))}"
-            )
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known))}"
+            raise UsageError(f"{name}: no such keyword; {hint}")
     of_model = {name: value for name, value in said.items() if name in _OF_THE_MODEL}
     of_run = {name: value for name, value in said.items() if name in _OPTIONS}
     # Cheap refusals first: reading a model may take long.

@@ -79,7 +79,8 @@ def test_dictionaries_stand_for_pairs(said: dict[str, Any], closed: dict[str, An
 @pytest.mark.parametrize(
     ("said", "why"),
     [
-        ({"trails": 8}, "trails: no such keyword"),
+        ({"trails": 8}, "trails: no such keyword; did you mean trials?"),
+        ({"colour": 8}, "colour: no such keyword; there are address"),
         ({"time_budget": "soon"}, "'soon' is not a duration"),
         ({"time_budget": -1}, "'-1s' is not a duration"),
         ({"effort": "hard"}, "unknown effort 'hard'"),

@@ -12,7 +12,7 @@ from tuner.search.base import Freshness, stream
 from tuner.task import Task
 
 
-class RandomReplay:
+class RandomSearch:
     """Replays the space's sketches with random decisions, in the order they come."""
 
     def __init__(self, task: Task, seed: int, *, pool_size: int = 16, patience: int = 200) -> None:

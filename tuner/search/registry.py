@@ -8,7 +8,7 @@ from tuner.options import MAX_KERNELS
 from tuner.search.base import Search, SearchMaker
 from tuner.search.dynamic.kernel_search import KernelSearch
 from tuner.search.evolution import Evolution
-from tuner.search.random_search import RandomReplay
+from tuner.search.random_search import RandomSearch
 from tuner.search.transfer import Seeds
 from tuner.task import Task
 
@@ -34,7 +34,7 @@ def search_maker(
     """
     makers: dict[str, SearchMaker] = {
         "evolutionary": lambda task, seed: Evolution(task, seed, seeds=seeds(task)),
-        "random": lambda task, seed: RandomReplay(task, seed),
+        "random": lambda task, seed: RandomSearch(task, seed),
     }
     static = makers[strategy]
 
