@@ -114,17 +114,13 @@ def _spec(model: Any, said: Mapping[str, Any], run: Any) -> ModelSpec:
             full = "a run keeps its model" if model is None else "a ModelSpec says it all"
             raise UsageError(f"{next(iter(said))}: {full}, so nothing can be said beside it")
         return _kept(place(run)) if model is None else model
-    named = isinstance(model, str | Path)
-    examples = said.get("example_inputs")
-    if named and examples is not None:
-        raise UsageError(
-            "example_inputs: a torch.nn.Module needs them, and nothing else takes them"
-        )
-    spec = model_spec(str(model) if named else "model", said)
-    if named:
-        return spec
-    from spaces.frontends.memory_model import model_in_memory
+    from spaces.frontends.memory_model import check_examples, model_in_memory
 
+    examples = said.get("example_inputs")
+    check_examples(model, examples)
+    if isinstance(model, str | Path):
+        return model_spec(str(model), said)
+    spec = model_spec("model", said)
     made = model_in_memory(model, spec, examples)
     return ModelSpec(made.name, inputs=spec.inputs, program=made)
 

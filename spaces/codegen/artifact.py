@@ -2,9 +2,10 @@
 
 An artifact is a zip file without compression:
 
-    kernel.so       host code, as TVM loads it device.bin      for CUDA: the machine code of the
-    kernels (cubin or fatbin) packing.json    where constant operands are packed ahead: how, see
-    `spaces.codegen.prepack.Packing`
+    kernel.so       host code, as TVM loads it
+    device.bin      for CUDA: the machine code of the kernels (cubin or fatbin)
+    packing.json    where constant operands are packed ahead: how, see
+                    `spaces.codegen.prepack.Packing`
 
 Of a schedule that packs constant operands, `kernel.so` holds two functions: "prepack" makes the
 packed operands, "main" computes with them. So whoever times "main" times what a compiled model

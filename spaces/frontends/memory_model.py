@@ -26,32 +26,44 @@ _ODD = re.compile(r"[^\w.-]+")
 _LONGEST = 60
 
 
-def model_in_memory(program: Any, closed: ModelSpec, example_inputs: Any = None) -> Model:
+def model_in_memory(program: Any, spec: ModelSpec, example_inputs: Any = None) -> Model:
     """Import a model that is an object.
 
     Args:
         program: one of `KINDS`; it stays as it is.
-        closed: what its dynamic shapes and free arguments are; its source is not looked at.
+        spec: what its dynamic shapes and free arguments are; its source is not looked at.
         example_inputs: of a `torch.nn.Module`: what `forward` is called with.
 
     Raises:
         UsageError: it is of another kind, or what is said of it is for another kind.
         TunerError: whatever keeps it from being imported, in one line.
     """
-    if closed.args:
+    if spec.args:
         raise UsageError("args: only a function takes arguments: name it as path.py:function")
-    module = _is(program, "torch.nn", "Module")
-    if (example_inputs is not None) != module:
+    check_examples(program, example_inputs)
+    if _is_module(program):
+        return _of_torch(_exported(program, spec, example_inputs), _name(program), spec)
+    if _is(program, "torch.export", "ExportedProgram"):
+        return _of_torch(program, _NAME, spec)
+    if _is(program, "onnx", "ModelProto"):
+        return _of_onnx(program, spec)
+    return _of_tvm(program, spec)
+
+
+def check_examples(program: Any, example_inputs: Any) -> None:
+    """See that a `torch.nn.Module` has example inputs, and nothing else, a path for one.
+
+    Raises:
+        UsageError: it is not so.
+    """
+    if (example_inputs is not None) != _is_module(program):
         raise UsageError(
             "example_inputs: a torch.nn.Module needs them, and nothing else takes them"
         )
-    if module:
-        return _of_torch(_exported(program, closed, example_inputs), _name(program), closed)
-    if _is(program, "torch.export", "ExportedProgram"):
-        return _of_torch(program, _NAME, closed)
-    if _is(program, "onnx", "ModelProto"):
-        return _of_onnx(program, closed)
-    return _of_tvm(program, closed)
+
+
+def _is_module(program: Any) -> bool:
+    return _is(program, "torch.nn", "Module")
 
 
 def _is(program: Any, library: str, kind: str) -> bool:
@@ -60,15 +72,15 @@ def _is(program: Any, library: str, kind: str) -> bool:
     return found is not None and isinstance(program, found)
 
 
-def _of_onnx(program: Any, closed: ModelSpec) -> Model:
+def _of_onnx(program: Any, spec: ModelSpec) -> Model:
     from spaces.frontends.onnx_model import import_proto
 
-    name, domain = _plain(program.graph.name), domain_of(closed)
-    module, inputs, content = import_proto(program, name, closed.shapes, domain.largest)
+    name, domain = _plain(program.graph.name), domain_of(spec)
+    module, inputs, content = import_proto(program, name, spec.shapes, domain.largest)
     return Model(name, "onnx", module, inputs, content, None, domain.shapes(), program)
 
 
-def _of_tvm(program: Any, closed: ModelSpec) -> Model:
+def _of_tvm(program: Any, spec: ModelSpec) -> Model:
     from tvm.ir import IRModule
 
     from spaces.frontends.function_model import import_program, is_tensors
@@ -78,18 +90,18 @@ def _of_tvm(program: Any, closed: ModelSpec) -> Model:
     if not (isinstance(bare, IRModule) or is_prim_func(bare) or is_tensors(bare)):
         raise UsageError(f"{type(bare).__name__} is no model: give {KINDS}")
     made, inputs, content, domain = import_program(
-        program, "the model", _NAME, closed.shapes, domain_of(closed)
+        program, "the model", _NAME, spec.shapes, domain_of(spec)
     )
     names = [str(var.name_hint) for var in made.get_global_vars()]
     name = _plain(names[0]) if len(names) == 1 else _NAME
     return Model(name, "function", made, inputs, content, None, domain.shapes())
 
 
-def _exported(program: Any, closed: ModelSpec, example_inputs: Any) -> Any:
+def _exported(program: Any, spec: ModelSpec, example_inputs: Any) -> Any:
     """What `torch.export` makes of a module, all of its shapes as in the examples."""
     import torch
 
-    if closed.dims:
+    if spec.dims:
         raise UsageError(
             "dims: export the torch.nn.Module with dynamic_shapes, and give what "
             "torch.export.export returns"
@@ -102,21 +114,21 @@ def _exported(program: Any, closed: ModelSpec, example_inputs: Any) -> Any:
         raise TunerError(f"torch.export cannot export it: {first_line(error)}") from error
 
 
-def _of_torch(program: Any, name: str, closed: ModelSpec) -> Model:
+def _of_torch(program: Any, name: str, spec: ModelSpec) -> Model:
     """By way of an archive: importing changes a program, and this is the user's own."""
     import torch
 
     from spaces.frontends.torch_model import import_torch
     from spaces.ir.tvm_compat import structural_hash_hex
 
-    domain = domain_of(closed)
+    domain = domain_of(spec)
     with tempfile.TemporaryDirectory() as folder:
         archive = Path(folder) / f"{name}.pt2"
         try:
             torch.export.save(program, archive)
         except Exception as error:  # what is in a program may be anything
             raise TunerError(f"torch.export cannot save it: {first_line(error)}") from error
-        module, inputs, _ = import_torch(archive, closed.shapes, domain)
+        module, inputs, _ = import_torch(archive, spec.shapes, domain)
     # Two archives of one program may differ.
     content = structural_hash_hex(module)
     return Model(name, "torch", module, inputs, content, None, domain.shapes())

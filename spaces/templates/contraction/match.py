@@ -9,6 +9,7 @@ from typing import Any
 
 from spaces.ir import tvm_compat
 from spaces.ir.affine import Index, read_index
+from spaces.ir.guard import Unsuitable
 from spaces.ir.symbolic import NO_VALUES, is_symbolic, value_of
 from spaces.templates.contraction.roles import roles
 from spaces.templates.contraction.shape import Axis, Contraction, Operand
@@ -28,6 +29,18 @@ class Stages:
     main: Any
     before: tuple[Any, Any]
     last: Any
+
+
+def tidied(schedule: Any) -> Stages:
+    """As `tidy`, for who knows that the program had a contraction.
+
+    Raises:
+        Unsuitable: it has none of a known form.
+    """
+    stages = tidy(schedule)
+    if stages is None:
+        raise Unsuitable("the program has no contraction of a known form")
+    return stages
 
 
 def tidy(schedule: Any) -> Stages | None:

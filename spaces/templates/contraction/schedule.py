@@ -18,7 +18,7 @@ from spaces.templates.contraction.knob_model import (
     is_padded,
     tiling,
 )
-from spaces.templates.contraction.match import Stages, tidy
+from spaces.templates.contraction.match import Stages, tidied
 from spaces.templates.contraction.product_form import as_product
 from spaces.templates.contraction.shape import Contraction
 from spaces.templates.contraction.tile_stages import in_parallel, pad, write_back
@@ -32,11 +32,12 @@ def write_contraction(schedule: Any, c: Contraction, knobs: Knobs) -> None:
     Raises:
         Exception: whatever TVM throws where a primitive does not apply.
     """
-    stages = tidy(schedule)
-    if stages is None:
-        raise Unsuitable("the program has no contraction of a known form")
-    if c.product and (stages := as_product(schedule, stages)) is None:
-        raise Unsuitable("the program is no product of another form")
+    stages = tidied(schedule)
+    if c.product:
+        product = as_product(schedule, stages)
+        if product is None:
+            raise Unsuitable("the program is no product of another form")
+        stages = product
     stages = _padded(schedule, c, knobs, stages)
     packed = _packed(schedule, c, knobs, stages)
     last = _own_tile(schedule, c, stages)

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from spaces.ir.guard import Unsuitable
 from spaces.templates.base import Knobs
-from spaces.templates.contraction.match import Stages, tidy
+from spaces.templates.contraction.match import Stages, tidied
 from spaces.templates.contraction.shape import Contraction
 from spaces.templates.contraction.tile_stages import pad
 from spaces.templates.gpu import knob_model as k
@@ -31,9 +30,7 @@ def write_gpu_contraction(schedule: Any, c: Contraction, roles: Roles, knobs: Kn
     Raises:
         Exception: whatever TVM throws where a primitive does not apply.
     """
-    stages = tidy(schedule)
-    if stages is None:
-        raise Unsuitable("the program has no contraction of a known form")
+    stages = tidied(schedule)
     block = k.block_of(knobs)
     stages = _padded(schedule, c, roles, block, stages)
     fetches = [_shared(schedule, c, roles, stages, operand) for operand in range(2)]

@@ -12,7 +12,7 @@ from spaces.ir import tvm_compat
 from spaces.ir.guard import Unsuitable
 from spaces.templates.base import Knobs
 from spaces.templates.contraction import register_tile as k
-from spaces.templates.contraction.match import Stages, tidy
+from spaces.templates.contraction.match import Stages, tidied
 from spaces.templates.contraction.shape import Contraction
 from spaces.templates.contraction.tile_stages import in_parallel, pad, write_back
 from spaces.templates.int8.knob_model import tiling
@@ -30,9 +30,7 @@ def write_products(schedule: Any, p: Products, knobs: Knobs) -> None:
     Raises:
         Exception: whatever TVM throws where a primitive does not apply.
     """
-    stages = tidy(schedule)
-    if stages is None:
-        raise Unsuitable("the program has no contraction of a known form")
+    stages = tidied(schedule)
     stages = _padded(schedule, p, knobs, stages)
     before, packed = _packed(schedule, p, knobs, stages)
     last = _own_tile(schedule, p.contraction, stages)
