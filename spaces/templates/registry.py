@@ -17,19 +17,22 @@ def gpu_templates(task: Task) -> list[Template]:
     """Of tasks with symbolic dimensions; the rules do well for the others."""
     if not task.shapes:
         return []
+    from spaces.templates.contraction.match import matched
     from spaces.templates.gpu.template import gpu_contraction_templates
 
-    return gpu_contraction_templates(task)
+    return gpu_contraction_templates(task, matched(task))
 
 
 def cpu_templates(task: Task) -> list[Template]:
     """Of products, and of what is bound by memory."""
+    from spaces.templates.contraction.match import matched
     from spaces.templates.contraction.template import contraction_templates
     from spaces.templates.int8.template import int8_templates
     from spaces.templates.memory.template import memory_template
     from spaces.templates.plain_loops import plain_loops
 
-    found: list[Template] = int8_templates(task) or contraction_templates(task)
+    match = matched(task)
+    found: list[Template] = int8_templates(task, match) or contraction_templates(task, match)
     if (memory := memory_template(task)) is not None:  # of a product too, if it is small
         found = [*found, memory]
     if not found and (loops := plain_loops(task)) is not None:

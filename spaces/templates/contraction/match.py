@@ -9,11 +9,12 @@ from typing import Any
 
 from spaces.ir import tvm_compat
 from spaces.ir.affine import Index, read_index
-from spaces.ir.guard import Unsuitable
+from spaces.ir.guard import Unsuitable, refusals
+from spaces.ir.schedules import new_schedule, task_module
 from spaces.ir.symbolic import NO_VALUES, is_symbolic, value_of
 from spaces.templates.contraction.roles import roles
 from spaces.templates.contraction.shape import Axis, Contraction, Operand
-from tuner.task import Instance, Shapes
+from tuner.task import Instance, Shapes, Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,37 @@ class Stages:
     main: Any
     before: tuple[Any, Any]
     last: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """The contraction of a program, found once for all templates, which only read it.
+
+    Attributes:
+        function: the PrimFunc as it was given, which says what is constant.
+        schedule: of its module, tidied up.
+        product: whether the program was brought into the form of a product before.
+    """
+
+    function: Any
+    schedule: Any
+    stages: Stages
+    product: bool = False
+
+    @property
+    def main(self) -> Any:
+        """The block of the contraction."""
+        return self.schedule.get(self.stages.main)
+
+
+def matched(task: Task) -> Match | None:
+    """The one contraction of a task's program; None where it has none of a known form."""
+    with refusals(f"the contraction of {task.name}"):
+        module = task_module(task.module)
+        schedule = new_schedule(module)
+        stages = tidy(schedule)
+        return None if stages is None else Match(module["main"], schedule, stages)
+    return None
 
 
 def tidied(schedule: Any) -> Stages:
@@ -148,24 +180,15 @@ def _plain_copy(block: Any) -> bool:
     )
 
 
-def describe(
-    function: Any,
-    schedule: Any,
-    stages: Stages,
-    *,
-    product: bool = False,
-    values: Mapping[str, int] = NO_VALUES,
-) -> list[Contraction]:
-    """The ways to see a tidied program as rows and columns; empty where there is none.
+def describe(match: Match, values: Mapping[str, int] = NO_VALUES) -> list[Contraction]:
+    """The ways to see a contraction as rows and columns; empty where there is none.
 
     Args:
-        function: the PrimFunc as it was given, which says what is constant.
-        product: whether the program was brought into the form of a product before.
         values: of symbolic dimensions: the shape for which roles are chosen.
     """
-    block = schedule.get(stages.main)
+    schedule, stages, block = match.schedule, match.stages, match.main
     loads = factors(block)
-    extents = extents_of(schedule, stages, values)
+    extents = _extents(block, values)
     kinds = [int(v.iter_type) for v in block.iter_vars]
     if loads is None or None in extents or set(kinds) - {tvm_compat.SPATIAL, tvm_compat.REDUCED}:
         return []
@@ -190,7 +213,7 @@ def describe(
     )
     if any(not a.reduce and not a.single and a.out_dim is None for a in axes):
         return []
-    constants = _constants(function)
+    constants = _constants(match.function)
     operands = tuple(
         Operand(
             shape=tuple(value_of(d, values) or 0 for d in load.source.shape),
@@ -214,23 +237,23 @@ def describe(
             out_bits=tvm_compat.element_bits(block.body.buffer.dtype),
             epilogue=stages.last is not None,
             epilogue_keeps_shape=keeps_shape(schedule, stages, values),
-            product=product,
+            product=match.product,
         )
         for column, columns_of, rows, outer in roles(axes, (operands[0], operands[1]))
     ]
 
 
-def extents_of(schedule: Any, stages: Stages, values: Mapping[str, int]) -> list[int | None]:
-    """Extents of the axes of the contraction for one shape, in order; None is unknown."""
-    return [value_of(v.dom.extent, values) for v in schedule.get(stages.main).iter_vars]
+def _extents(block: Any, values: Mapping[str, int]) -> list[int | None]:
+    """Extents of a block's axes for one shape, in order; None is unknown."""
+    return [value_of(v.dom.extent, values) for v in block.iter_vars]
 
 
 def extents_of_shapes(
-    schedule: Any, stages: Stages, shapes: Shapes
+    match: Match, shapes: Shapes
 ) -> tuple[dict[Instance, tuple[int, ...]], dict[str, int]]:
     """Extents of the contraction's axes for each shape, and sizes of the largest shape."""
     extents = {
-        instance: tuple(n or 0 for n in extents_of(schedule, stages, dict(instance)))
+        instance: tuple(n or 0 for n in _extents(match.main, dict(instance)))
         for instance, _ in shapes
     }
     largest = max(extents, key=lambda instance: prod(extents[instance]), default=())

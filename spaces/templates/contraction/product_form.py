@@ -9,14 +9,21 @@ price is that operands are copied.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import prod
 from typing import Any
 
 from spaces.ir import tvm_compat
 from spaces.ir.affine import quotient_of, read_index
-from spaces.templates.contraction.match import Stages, ancestors, factors, keeps_shape, producer_of
+from spaces.templates.contraction.match import (
+    Match,
+    Stages,
+    ancestors,
+    factors,
+    keeps_shape,
+    producer_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +38,15 @@ class ProductForm:
 
     parts: tuple[tuple[int, ...], ...]
     divisors: tuple[tuple[int, bool] | None, ...]
+
+
+def product_of(match: Match) -> Match | None:
+    """A contraction in the form of a product; None where it has it, or cannot."""
+    schedule = match.schedule.copy()
+    stages = as_product(schedule, match.stages)
+    return (
+        None if stages is None else replace(match, schedule=schedule, stages=stages, product=True)
+    )
 
 
 def as_product(schedule: Any, stages: Stages) -> Stages | None:

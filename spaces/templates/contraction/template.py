@@ -11,14 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from spaces.ir.guard import refusals
-from spaces.ir.schedules import new_schedule, task_module
 from spaces.ir.unchecked_schedule import Unchecked
 from spaces.targets.cpu import Cpu, cpu_of
 from spaces.templates.base import Columns, Costs, Knobs, Template, draw
 from spaces.templates.contraction import knob_model
 from spaces.templates.contraction import register_tile as k
-from spaces.templates.contraction.match import describe, extents_of_shapes, tidy
-from spaces.templates.contraction.product_form import as_product
+from spaces.templates.contraction.match import Match, describe, extents_of_shapes
+from spaces.templates.contraction.product_form import product_of
 from spaces.templates.contraction.schedule import write_contraction
 from spaces.templates.contraction.shape import Contraction, over_shapes
 from tuner.task import Instance, Shapes, Task
@@ -117,19 +116,20 @@ class ContractionTemplate:
         write_contraction(Unchecked(schedule), self._contraction, knobs)
 
 
-def contraction_templates(task: Task) -> list[Template]:
+def contraction_templates(task: Task, match: Match | None) -> list[Template]:
     """Micro-kernel templates for a task, best choice of rows and columns first.
 
     Empty where the task is no contraction, or one in numbers that have no multiply-add.
     """
-    module = task_module(task.module)
+    if match is None or not _is_float(match.main):
+        return []
     cpu = cpu_of(task.target)
     found: list[tuple[Contraction, Mapping[Instance, Sequence[int]]]] = []
     with refusals(f"the template for contractions, {task.name}"):
-        found += _found(module, task.shapes, product=False)
+        found += _ways(match, task.shapes)
     if not task.shapes:
         with refusals(f"the template for products of another form, {task.name}"):
-            found += _found(module, (), product=True)
+            found += _ways(product_of(match), ())
     templates = (
         ContractionTemplate(contraction, cpu, variant, extents)
         for variant, (contraction, extents) in enumerate(found)
@@ -140,22 +140,17 @@ def contraction_templates(task: Task) -> list[Template]:
     return _promising([t for t in templates if all(t.choices.values())])
 
 
-def _found(
-    module: Any, shapes: Shapes, *, product: bool
+def _ways(
+    match: Match | None, shapes: Shapes
 ) -> list[tuple[Contraction, Mapping[Instance, Sequence[int]]]]:
-    """The ways to see a program as it is, or brought into the form of a product.
+    """The ways to see a program as rows and columns.
 
     One with symbolic dimensions is described for the largest of its shapes.
     """
-    schedule = new_schedule(module)
-    stages = tidy(schedule)
-    if stages is not None and product:
-        stages = as_product(schedule, stages)
-    if stages is None or not _is_float(schedule.get(stages.main)):
+    if match is None:
         return []
-    extents, largest = extents_of_shapes(schedule, stages, shapes)
-    ways = describe(module["main"], schedule, stages, product=product, values=largest)
-    return [(contraction, extents) for contraction in ways]
+    extents, largest = extents_of_shapes(match, shapes)
+    return [(contraction, extents) for contraction in describe(match, largest)]
 
 
 def _is_float(block: Any) -> bool:

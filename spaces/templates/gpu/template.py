@@ -10,11 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from spaces.ir.guard import refusals
-from spaces.ir.schedules import new_schedule, task_module
 from spaces.ir.unchecked_schedule import Unchecked
 from spaces.targets.gpu import Gpu, gpu_of
 from spaces.templates.base import Columns, Costs, Knobs, Template
-from spaces.templates.contraction.match import Stages, describe, extents_of_shapes, tidy
+from spaces.templates.contraction.match import Match, describe, extents_of_shapes
 from spaces.templates.contraction.shape import Contraction, over_shapes
 from spaces.templates.gpu import knob_model
 from spaces.templates.gpu.knob_model import Roles
@@ -95,11 +94,13 @@ class GpuContractionTemplate:
         write_gpu_contraction(Unchecked(schedule), self._contraction, self._roles, knobs)
 
 
-def gpu_contraction_templates(task: Task) -> list[Template]:
+def gpu_contraction_templates(task: Task, match: Match | None) -> list[Template]:
     """The template of a task with symbolic dimensions; empty where it is no product in float32."""
+    if match is None or not _all_floats(match.main):
+        return []
     found = None
     with refusals(f"the template for products on GPUs, {task.name}"):
-        found = _found(task_module(task.module), task.shapes)
+        found = _found(match, task.shapes)
     if found is None:
         return []
     contraction, roles, extents = found
@@ -107,22 +108,17 @@ def gpu_contraction_templates(task: Task) -> list[Template]:
 
 
 def _found(
-    module: Any, shapes: Shapes
+    match: Match, shapes: Shapes
 ) -> tuple[Contraction, Roles, Mapping[Instance, Sequence[int]]] | None:
     """A program as rows and columns, described for the largest of its shapes."""
-    schedule = new_schedule(module)
-    stages = tidy(schedule)
-    if stages is None or not _all_floats(schedule, stages):
-        return None
-    extents, largest = extents_of_shapes(schedule, stages, shapes)
-    for way in describe(module["main"], schedule, stages, values=largest):
+    extents, largest = extents_of_shapes(match, shapes)
+    for way in describe(match, largest):
         roles = knob_model.roles_of(way)
         if roles is not None:
             return way, roles, extents
     return None
 
 
-def _all_floats(schedule: Any, stages: Stages) -> bool:
-    block = schedule.get(stages.main)
+def _all_floats(block: Any) -> bool:
     regions = [*block.reads, *block.writes]
     return all(str(region.source.dtype) == _DTYPE for region in regions)

@@ -7,7 +7,7 @@ from typing import Any
 
 from spaces.intrinsics.vnni import GROUP
 from spaces.ir.affine import Index, read_index
-from spaces.templates.contraction.match import Stages, describe
+from spaces.templates.contraction.match import Match, describe
 from spaces.templates.contraction.shape import Contraction
 
 _SIGNS = {"int8": "s", "uint8": "u"}
@@ -45,9 +45,9 @@ class Products:
         return self.signs[0] == self.signs[1]
 
 
-def products(function: Any, schedule: Any, stages: Stages) -> list[Products]:
-    """The ways to see a tidied program as an int8 matrix product; empty where there is none."""
-    block = schedule.get(stages.main)
+def products(match: Match) -> list[Products]:
+    """The ways to see a contraction as an int8 matrix product; empty where there is none."""
+    block = match.main
     factors = _widened_factors(block)
     if factors is None:
         return []
@@ -56,7 +56,7 @@ def products(function: Any, schedule: Any, stages: Stages) -> list[Products]:
     bits = 64 if str(block.iter_vars[0].var.ty.dtype) == "int64" else 32
     out = _indices(block, block.body)
     found = []
-    for contraction in describe(function, schedule, stages):
+    for contraction in describe(match):
         if not contraction.broadcasts:
             continue
         indices = _indices(block, loads[contraction.rows_of])

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from spaces.ir.guard import refusals
-from spaces.ir.schedules import new_schedule, task_module
 from spaces.targets.cpu import Cpu, cpu_of
 from spaces.templates.base import Columns, Costs, Knobs, Template
-from spaces.templates.contraction.match import tidy
+from spaces.templates.contraction.match import Match
 from spaces.templates.int8 import knob_model
 from spaces.templates.int8.schedule import write_products
 from spaces.templates.int8.shape import Products, products
@@ -48,20 +47,17 @@ class Int8Template:
         write_products(schedule, self._products, knobs)
 
 
-def int8_templates(task: Task) -> list[Template]:
+def int8_templates(task: Task, match: Match | None) -> list[Template]:
     """Templates of an int8 matrix product, best choice of rows and columns first.
 
     Empty where it is no such task, and where the target's CPU has no VNNI.
     """
     cpu = cpu_of(task.target)
-    if not cpu.vnni:
+    if match is None or not cpu.vnni:
         return []
-    module = task_module(task.module)
-    schedule = new_schedule(module)
-    found: list[Any] = []
+    found: list[Products] = []
     with refusals(f"the template for int8 matrix products, {task.name}"):
-        stages = tidy(schedule)
-        found = [] if stages is None else products(module["main"], schedule, stages)
+        found = products(match)
     return [
         Int8Template(p, cpu, variant)
         for variant, p in enumerate(found)

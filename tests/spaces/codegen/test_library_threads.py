@@ -24,6 +24,7 @@ from spaces.lowering.extract_tasks import extract
 from spaces.lowering.lower import lower
 from spaces.targets.cores import allowed_cores
 from spaces.targets.target import resolve_target
+from spaces.templates.contraction.match import matched
 from spaces.templates.contraction.template import contraction_templates
 from tuner.candidate import Candidate
 from tuner.dispatch_tree import Leaf
@@ -122,7 +123,7 @@ SCENARIOS = [
 
 
 def parallel_kernel(task: Task) -> Candidate:
-    (template, *_) = contraction_templates(task)
+    (template, *_) = contraction_templates(task, matched(task))
     first = {name: values[0] for name, values in template.choices.items()}
     knobs = {**first, "rows": 4, "row_block": 2, "lanes": 8, "parallel": 1}
     return KnobSpace(task, template).write_down(knobs).candidate

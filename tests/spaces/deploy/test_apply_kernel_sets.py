@@ -20,6 +20,7 @@ from spaces.ir import tvm_compat
 from spaces.lowering.extract_tasks import extract
 from spaces.lowering.lower import lower
 from spaces.targets.target import resolve_target
+from spaces.templates.contraction.match import matched
 from spaces.templates.contraction.template import contraction_templates
 from tuner.candidate import Candidate, CandidateKind, specialised_for
 from tuner.dispatch_tree import Leaf, Split, Tree, pick
@@ -59,7 +60,7 @@ def with_copies(found: KernelSet, dim: str, *sizes: int) -> KernelSet:
 
 def kernels(task: Task, **shared: int) -> list[Candidate]:
     """Three kernels, for small, middling and large shapes."""
-    (template, *_) = contraction_templates(task)
+    (template, *_) = contraction_templates(task, matched(task))
     space = KnobSpace(task, template)
     first = {name: values[0] for name, values in template.choices.items()}
     alike = {**first, "lanes": 8, "vectors": 1, "unroll": 4, "pack_columns": 1, **shared}

@@ -92,7 +92,7 @@ def test_a_refusal_is_logged_once_for_each_task(caplog: pytest.LogCaptureFixture
 
 MATCHING = {
     "contraction.template.describe": task,
-    "contraction.template.as_product": task,
+    "contraction.template.product_of": task,
     "memory.template.stages_of": task,
     "int8.template.products": task,
     "plain_loops._points": lambda: task(M=(1, 8)),

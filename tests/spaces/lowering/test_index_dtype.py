@@ -13,6 +13,7 @@ from spaces.ir import tvm_compat
 from spaces.lowering.extract_tasks import shaped, task_of
 from spaces.lowering.index_dtype import with_wide_indices
 from spaces.targets.target import resolve_target
+from spaces.templates.contraction.match import matched
 from spaces.templates.contraction.template import contraction_templates
 from tests.spaces.red_zones import feasible
 from tuner.shapes import joint
@@ -77,7 +78,7 @@ def test_micro_kernels_suit_a_program_of_plain_numbers() -> None:
 
     function = with_plain_shapes(with_wide_indices(dense(ShapeVar("T"))))["main"]
     task = shaped(task_of(function, CPU, name="dense"), joint([("T_x16", (16, 80))]))
-    templates = contraction_templates(task)
+    templates = contraction_templates(task, matched(task))
     assert templates
     for template in templates:
         (knobs,) = feasible(task, template, 1, seed=0)

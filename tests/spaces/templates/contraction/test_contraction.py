@@ -21,6 +21,7 @@ from spaces.ir.schedules import InvalidCandidate, task_module
 from spaces.lowering.extract_tasks import task_of
 from spaces.targets.target import resolve_target
 from spaces.templates.base import Template, recall
+from spaces.templates.contraction.match import matched
 from spaces.templates.contraction.template import contraction_templates
 from tuner.candidate import Draft
 from tuner.task import Task
@@ -50,6 +51,10 @@ def program_task(tensors: Sequence[Any], *, constants: Sequence[int] = ()) -> Ta
     if constants:
         function = function.with_attr(tvm_compat.LAYOUT_FREE, list(constants))
     return task_of(function, CPU, name="program")
+
+
+def templates_for(task: Task) -> list[Template]:
+    return contraction_templates(task, matched(task))
 
 
 def matmul(a: Any, b: Any, *, ta: bool = False, tb: bool = False) -> Any:
@@ -207,7 +212,7 @@ def test_any_setting_computes_what_the_program_computes(
     tensors: Tensors, constants: set[int], seed: int, data: Any
 ) -> None:
     task = program_task(tensors, constants=sorted(constants - {0}))
-    templates = contraction_templates(task)
+    templates = templates_for(task)
     if not templates:
         assert np.prod([int(d) for d in tensors[-1].shape]) < 8, "too small to be worth one"
         return
@@ -218,7 +223,7 @@ def test_any_setting_computes_what_the_program_computes(
 
 def test_a_small_product_in_double_precision_has_a_feasible_setting() -> None:
     a, b = tensor("a", 2, 2, 1, 1, dtype="float64"), tensor("b", 2, 2, 1, 2, dtype="float64")
-    (template,) = contraction_templates(program_task([a, b, matmul(a, b)]))
+    (template,) = templates_for(program_task([a, b, matmul(a, b)]))
     assert KnobSpace(program_task([a, b, matmul(a, b)]), template).ranked
 
 
@@ -226,7 +231,7 @@ def test_small_work_may_stay_with_one_thread_and_large_work_is_shared_out() -> N
     """Sharing out takes microseconds, as long as the whole of a small product."""
     a, b = tensor("a", 48, 5, 16), tensor("b", 48, 16, 64)
     task = program_task([a, b, matmul(a, b)])
-    (template,) = contraction_templates(task)
+    (template,) = templates_for(task)
     space = KnobSpace(task, template)
     for threads in (0, 1):
         knobs = next(k for k in space.ranked if k["parallel"] == threads and k["outer_block"] < 48)
@@ -234,7 +239,7 @@ def test_small_work_may_stay_with_one_thread_and_large_work_is_shared_out() -> N
         assert ("T.parallel" in point.schedule.mod.script()) == bool(threads)
         check(task, point)
     c, d = tensor("c", 256, 256), tensor("d", 256, 256)
-    (large, *_) = contraction_templates(program_task([c, d, matmul(c, d)]))
+    (large, *_) = templates_for(program_task([c, d, matmul(c, d)]))
     assert "parallel" not in large.choices
 
 
@@ -242,7 +247,7 @@ def test_small_work_may_stay_with_one_thread_and_large_work_is_shared_out() -> N
 @given(PROGRAMS, st.integers(0, 2**31))
 def test_what_is_near_a_setting_is_one_too(tensors: Tensors, seed: int) -> None:
     task = program_task(tensors, constants=[1])
-    for template in contraction_templates(task)[:1]:
+    for template in templates_for(task)[:1]:
         space = KnobSpace(task, template)
         parent = space.realize_draft(Draft(task.key, 1, seed)).candidate
         try:
@@ -311,7 +316,7 @@ FOUND: dict[str, Callable[[], Tensors]] = {
 @pytest.mark.parametrize("name", sorted(FOUND))
 def test_a_template_is_found_and_its_best_guess_is_right(name: str) -> None:
     task = program_task(FOUND[name](), constants=[1])
-    templates = contraction_templates(task)
+    templates = templates_for(task)
     assert templates
     for template in templates:
         check(task, KnobSpace(task, template).write_down(KnobSpace(task, template).ranked[0]))
@@ -377,14 +382,14 @@ def _elementwise() -> Tensors:
 def test_what_is_no_contraction_of_a_known_form_has_no_template(
     make: Callable[[], Tensors],
 ) -> None:
-    assert contraction_templates(program_task(make())) == []
+    assert templates_for(program_task(make())) == []
 
 
 @pytest.mark.parametrize("name", ["square", "channels-255", "grouped", "depthwise-58"])
 def test_constant_weights_are_packed_ahead(name: str) -> None:
     task = program_task(FOUND[name](), constants=[1])
     seen = 0
-    for template in contraction_templates(task):
+    for template in templates_for(task):
         space = KnobSpace(task, template)
         for knobs in space.ranked[:: max(1, len(space.ranked) // 8)]:
             if not knobs["pack_columns"]:
@@ -402,7 +407,7 @@ def test_constant_weights_are_packed_ahead(name: str) -> None:
 
 def test_padding_of_constant_weights_costs_nothing_at_run_time() -> None:
     task = program_task(_product((40, 61), (61, 99))(), constants=[1])
-    (template, *_) = contraction_templates(task)
+    (template, *_) = templates_for(task)
     space = KnobSpace(task, template)
     padded = [k for k in space.ranked if k["pack_columns"] and k["unroll"] == 4]
     point = space.write_down(padded[0])
@@ -423,7 +428,7 @@ def test_a_product_is_what_numpy_says() -> None:
     rng = np.random.default_rng(0)
     a, b = rng.standard_normal((2, 23, 37)), rng.standard_normal((37, 29))
     inputs = [a.astype("float32"), b.astype("float32")]
-    for template in contraction_templates(task):
+    for template in templates_for(task):
         for seed in range(4):
             point = drawn_point(task, template, seed * 97)
             kernel = load_kernel(build_artifact(point.schedule.mod, CPU))

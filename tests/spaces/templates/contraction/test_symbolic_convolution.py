@@ -13,6 +13,7 @@ from spaces.lowering.extract_tasks import extract
 from spaces.lowering.lower import lower
 from spaces.lowering.task_shapes import shapes_of
 from spaces.targets.target import resolve_target
+from spaces.templates.contraction.match import matched
 from spaces.templates.contraction.template import ContractionTemplate, contraction_templates
 from tests.spaces.red_zones import Array, check_shapes, feasible
 from tuner.shapes import joint
@@ -116,7 +117,9 @@ def test_any_setting_computes_every_batch_and_image(name: str) -> None:
     sizes = SHAPES + (SMALLER if keeps_size and convolution.stride == 1 else [])
     instances = [tuple(sorted(zip("NHW", size, strict=True))) for size in sizes]
     shapes = [dict(shapes_of(lowered, task.name, ((i, 1.0),))[0][0]) for i in instances]
-    templates = [t for t in contraction_templates(task) if isinstance(t, ContractionTemplate)]
+    templates = [
+        t for t in contraction_templates(task, matched(task)) if isinstance(t, ContractionTemplate)
+    ]
     assert templates
     for number in range(_SETTINGS):
         template = templates[number % len(templates)]

@@ -28,6 +28,7 @@ from spaces.ir.schedules import task_module
 from spaces.lowering.extract_tasks import extract, task_of
 from spaces.targets.cpu import cpu_of
 from spaces.targets.target import resolve_target
+from spaces.templates.contraction.match import matched
 from spaces.templates.int8.template import int8_templates
 from spaces.templates.registry import templates_of
 from tuner.task import Task
@@ -132,7 +133,7 @@ def answer(task: Task, schedule: Any, given: Sequence[Array]) -> Array:
 
 def point_of(task: Task, variant: int, place: float) -> Point:
     """A point of one of a task's templates, near the front of its ranking or far behind."""
-    templates = int8_templates(task)
+    templates = int8_templates(task, matched(task))
     space = KnobSpace(task, templates[variant % len(templates)])
     return space.write_down(space.ranked[int(len(space.ranked) * place**2)])
 
@@ -269,7 +270,8 @@ def test_each_cpu_that_has_the_instruction_gets_it_in_its_widest_registers(
 
 @pytest.mark.parametrize("dtypes", [("int8", "int16"), ("int16", "int16"), ("int32", "int8")])
 def test_wider_integers_are_left_to_the_rules(dtypes: tuple[str, str]) -> None:
-    assert int8_templates(product_task((64, 64, 64), dtypes)) == []
+    task = product_task((64, 64, 64), dtypes)
+    assert int8_templates(task, matched(task)) == []
 
 
 def test_features_are_extracted_from_programs_with_intrinsics() -> None:
