@@ -12,7 +12,7 @@ from actors.build_child import BuildAnswer
 from actors.quiet_lock import Quiet
 from actors.warm_child import HOARDING, WarmChild, killed
 from tuner.candidate import Candidate
-from tuner.process.child import Died, MemoryExceeded, Outcome, Returned
+from tuner.process.outcome import Died, MemoryExceeded, Outcome, Returned
 from tuner.record import Measurement, Status
 from tuner.task import Task
 

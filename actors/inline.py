@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import queue
 import threading
@@ -63,8 +64,8 @@ class InlineMeasurer:
         self._to_build: queue.Queue[_Job | None] = queue.Queue()
         self._to_run: queue.Queue[_Artifact | None] = queue.Queue()
         self._done: queue.Queue[Record] = queue.Queue()
-        self._in_flight = 0
-        self._references: dict[tuple[str, Instance], Learned] = {}
+        self._in_flight = 0  # the caller's thread alone counts
+        self._references: dict[tuple[str, Instance], Learned] = {}  # the runner's thread fills it
         # The children of builder and runner are made on these threads and die with them.
         self._threads = [
             threading.Thread(target=self._build_all, name="inline-builder", daemon=True),
@@ -83,8 +84,9 @@ class InlineMeasurer:
         Raises:
             KeyError: a trial names a task that it does not know; none was taken.
         """
-        for trial in trials:
-            self._tasks[trial.task_key]
+        unknown = [trial.task_key for trial in trials if trial.task_key not in self._tasks]
+        if unknown:
+            raise KeyError(unknown[0])
         self._in_flight += len(trials)
         for trial in trials:
             self._to_build.put(_Job(trial, cutoff_s))
@@ -105,10 +107,12 @@ class InlineMeasurer:
         return self._provenance.toolchain
 
     def close(self) -> None:
-        """Stop both threads and their children; what is in flight is finished first, at most
-        one build and one run, or dropped."""
-        while not self._to_build.empty():
-            self._to_build.get_nowait()
+        """Stop both threads and their children. Trials that were not begun are dropped, those that
+        were built are still run. Waits a build's and a run's deadline for each thread, then leaves
+        it behind, to end with the process."""
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._to_build.get_nowait()
         self._to_build.put(None)
         wait_s = self._effort.build_deadline_s + self._effort.run_deadline_s
         for thread in self._threads:

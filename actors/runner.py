@@ -17,7 +17,7 @@ from spaces.targets.config import target_cores
 from spaces.targets.cores import usable_cores
 from spaces.targets.threads import thread_variables
 from tuner.effort import Timing
-from tuner.process.child import DeadlinePassed, Died, MemoryExceeded, Outcome, Raised, Returned
+from tuner.process.outcome import DeadlinePassed, Died, MemoryExceeded, Outcome, Raised, Returned
 from tuner.record import Measurement, Status
 from tuner.task import Instance, Task
 

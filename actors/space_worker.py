@@ -9,7 +9,7 @@ from actors.quiet_lock import Quiet
 from actors.warm_child import HOARDING, WarmChild
 from tuner.candidate import Draft
 from tuner.measure import Evaluated
-from tuner.process.child import Outcome, Raised, Returned
+from tuner.process.outcome import Outcome, Raised, Returned
 from tuner.task import Task
 
 _START_DEADLINE_S = 120.0

@@ -15,7 +15,8 @@ from typing import Any
 from actors.quiet_lock import Quiet
 from actors.shared_folder import sweep
 from tuner.files.folder_lock import try_lock
-from tuner.process.child import Child, Died, Outcome, Returned
+from tuner.process.child import Child
+from tuner.process.outcome import Died, Outcome, Returned
 
 HOARDING = {
     "MALLOC_TRIM_THRESHOLD_": str(256 << 20),

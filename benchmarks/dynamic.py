@@ -41,7 +41,8 @@ from cluster.driver.kernel_sets import kernel_set
 from spaces.targets.threads import thread_variables
 from tuner.errors import TunerError
 from tuner.kernel_set import KernelSet
-from tuner.process.child import Child, Returned
+from tuner.process.child import Child
+from tuner.process.outcome import Returned
 from tuner.report.winners import choose_best
 from tuner.runs.folder import RunFolder
 from tuner.shapes import joint, measured_shapes, sampled

@@ -29,7 +29,7 @@ from cluster.driver.export import export_library
 from spaces.targets.threads import thread_variables
 from tuner.errors import TunerError
 from tuner.process.ask_once import ask_once
-from tuner.process.child import Outcome, Returned
+from tuner.process.outcome import Outcome, Returned
 
 _OTHERS = (1, 2, 7, 31, 97, 127, 131, 200)
 _READY_S = 120.0

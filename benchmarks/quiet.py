@@ -24,7 +24,8 @@ from actors.quiet_lock import Quiet
 from actors.runner import Runner
 from benchmarks.machine import about
 from tuner.effort import EFFORTS
-from tuner.process.child import Child, Returned
+from tuner.process.child import Child
+from tuner.process.outcome import Returned
 from tuner.record import Status
 from tuner.task import Task
 

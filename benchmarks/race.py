@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from spaces.targets.threads import thread_variables
 from tuner.candidate import Candidate
 from tuner.process.ask_once import ask_once
-from tuner.process.child import Returned
+from tuner.process.outcome import Returned
 from tuner.task import Task
 
 if TYPE_CHECKING:

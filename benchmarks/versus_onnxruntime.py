@@ -30,7 +30,7 @@ from benchmarks.figures import quotient
 from cluster.console import parse
 from tuner.errors import TunerError, UsageError
 from tuner.process.ask_once import ask_once
-from tuner.process.child import Returned
+from tuner.process.outcome import Returned
 from tuner.report.report import BestOfTask
 from tuner.runs.folder import RunFolder
 

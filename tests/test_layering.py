@@ -86,6 +86,8 @@ modules of a package that are in no room are its nouns, which all of its rooms m
 cluster's, each is a room by itself."""
 MOST_MODULES, LEAST_MODULES = 16, 2
 """In one folder."""
+MOST_LINES = 400
+"""In one file."""
 
 
 @dataclass(frozen=True, order=True)
@@ -292,6 +294,16 @@ def test_folders_are_neither_full_nor_nearly_empty() -> None:
     assert {n: size for n, size in sizes.items() if size > MOST_MODULES} == {}
     within = {name: size for name, size in sizes.items() if name not in ORDER}
     assert {n: size for n, size in within.items() if size < LEAST_MODULES} == {}
+
+
+def test_no_file_is_too_long_to_be_read_at_once() -> None:
+    lines = {
+        file.relative_to(ROOT).as_posix(): file.read_text(encoding="utf-8").count("\n")
+        for name in ORDER
+        for file in (ROOT / name).rglob("*.py")
+    }
+    assert max(lines.values()) > MOST_LINES / 2
+    assert {file: n for file, n in lines.items() if n > MOST_LINES} == {}
 
 
 def test_each_door_is_used(found: list[Import]) -> None:

@@ -12,8 +12,9 @@ from typing import Any, Generic, TypeVar
 import ray
 from ray.exceptions import ObjectLostError, RayError
 
-from cluster.scaling.pool import Pool, PoolPolicy
+from cluster.scaling.pool import Pool
 from cluster.scaling.pool_commands import Assign, Command, GiveUp, KillWorker, Prepare, StartWorker
+from cluster.scaling.pool_policy import PoolPolicy
 from cluster.scaling.scaling_policy import Node
 from tuner.utilisation import Utilisation
 

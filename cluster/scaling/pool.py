@@ -1,10 +1,11 @@
-"""The elastic core: who works on what, and what happens when they vanish. Logic without I/O.
+r"""The elastic core: who works on what, and what happens when they vanish. Logic without I/O.
 
-A `Pool` holds workers of one kind and the jobs given to it. It is told of events and answers with
-commands; somebody else carries them out. The life of a worker:
+A `Pool` holds workers of one kind and the jobs given to it. It is told of events (`submit`,
+`resize`, `tick`, `on_...`) and answers with commands (`cluster.scaling.pool_commands`), which
+`cluster.ray_workers.ray_pool` carries out. The life of a worker:
 
     STARTING --ready--> IDLE --given--> BUSY --answered--> IDLE
-        \\________________\\______________\\----lost----> GONE
+        \________________\______________\----lost----> GONE
 
 Every job a worker is given is a lease: it has a number, an attempt and a deadline, all kept here.
 A worker that is lost, that is not heard of for some heartbeats, or that holds a lease past its
@@ -21,6 +22,8 @@ of life say how much it was.
 
 A worker whose machine will leave gets no more jobs and is stopped once it has none. It does not
 count among those that are wanted, so another is started in its place at once.
+
+A worker's states say nothing of leases, needs and frozen time: those rules run through `Pool`.
 """
 
 from __future__ import annotations
@@ -33,32 +36,13 @@ from typing import Generic, TypeVar
 
 from cluster.scaling.needs import Needs
 from cluster.scaling.pool_commands import Assign, Command, GiveUp, KillWorker, Prepare, StartWorker
+from cluster.scaling.pool_policy import NORMAL, PoolPolicy
 from cluster.scaling.worker_life import TRANSITIONS, Lease, Worker, WorkerEvent, WorkerState
 
 Job = TypeVar("Job")
 
 _LONGEST_PAUSE_S = 30.0
 _READY = (WorkerState.IDLE, WorkerState.BUSY)
-
-
-@dataclass(frozen=True, slots=True)
-class PoolPolicy:
-    """Limits of a pool.
-
-    Attributes:
-        attempts: how often a job may be lost before it is given up.
-        start_deadline_s: for a worker to become ready, the wait for a machine included. Where
-            none is ready by then, none will be.
-        failed_starts: so many workers lost in a row before one was ready mean that none will be.
-            With the pauses in between it takes half a minute: a cluster whose machines die one
-            after the other is no reason to give up.
-        silence_s: a ready worker that is not heard of for so long is lost.
-    """
-
-    attempts: int = 3
-    start_deadline_s: float = 90.0
-    failed_starts: int = 6
-    silence_s: float = math.inf
 
 
 @dataclass(slots=True)
@@ -74,22 +58,25 @@ class Pool(Generic[Job]):
 
     kind: str
     lease_s: Callable[[Job], float]
-    policy: PoolPolicy = PoolPolicy()
+    policy: PoolPolicy = NORMAL
     needs: Callable[[Job], Hashable | None] = lambda job: None
     prepare_s: float = math.inf
     _needs: Needs = field(init=False)
-    _workers: dict[str, Worker] = field(default_factory=dict)
-    _queue: deque[tuple[Job, int]] = field(default_factory=deque)
-    _leases: dict[int, Lease[Job]] = field(default_factory=dict)
-    _wanted: int = 0
-    _next_worker: int = 0
-    _next_lease: int = 0
-    _failed_starts: int = 0
-    _last_loss: str = ""
-    _ticked_s: float | None = None
-    _ranks: Mapping[str, int] = field(default_factory=dict)
-    _pauses: int = 0
-    _no_start_before_s: float = 0.0
+    _workers: dict[str, Worker] = field(init=False, default_factory=dict)
+    _queue: deque[tuple[Job, int]] = field(init=False, default_factory=deque)
+    """Jobs with the attempt that each is at, next first."""
+    _leases: dict[int, Lease[Job]] = field(init=False, default_factory=dict)
+    _wanted: int = field(init=False, default=0)
+    _ranks: Mapping[str, int] = field(init=False, default_factory=dict)
+    _next_worker: int = field(init=False, default=0)
+    _next_lease: int = field(init=False, default=0)
+    _failed_starts: int = field(init=False, default=0)
+    """Workers lost before they were ready, since one was; see `broken`."""
+    _pauses: int = field(init=False, default=0)
+    """Workers lost in their start since one became ready: the more, the longer the next waits."""
+    _no_start_before_s: float = field(init=False, default=0.0)
+    _last_loss: str = field(init=False, default="")
+    _ticked_s: float | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self._needs = Needs(self.policy.attempts)
@@ -190,12 +177,16 @@ class Pool(Generic[Job]):
         """A worker that started is none for this work, which is nobody's fault."""
         if worker not in self._workers:
             return []
-        self._drop(worker, now_s)
+        self._dismiss(worker, now_s)
         return self._settle(now_s)
 
     def on_answer(self, lease: int, now_s: float) -> tuple[Lease[Job] | None, list[Command[Job]]]:
-        """A lease was answered. None where there is nothing to deliver: the lease no longer stands,
-        so drop the answer; or what its job needs was made, and the job comes now."""
+        """A lease was answered.
+
+        Returns:
+            The lease to deliver the answer of, and what to do next. The lease is None where the
+            answer has to be dropped, and where only a need was made: its job comes now.
+        """
         answered = self._release(lease, now_s)
         if answered is None:
             return None, []
@@ -230,35 +221,28 @@ class Pool(Generic[Job]):
             for lease in self._leases.values()
             if now_s >= lease.deadline_s + self._workers[lease.worker].excused_s
         ]
-        silent = [
-            name
-            for name, w in self._workers.items()
-            if w.state in _READY and now_s - w.heard_s >= self.policy.silence_s and name not in late
-        ]
+        silent = [n for n in self.silent(now_s - self.policy.silence_s) if n not in late]
         slow = [
             name
             for name, w in self._workers.items()
             if w.state is WorkerState.STARTING and now_s - w.since_s >= self.policy.start_deadline_s
         ]
+        no_room = f"no machine had room for one within {self.policy.start_deadline_s:g} s"
         commands: list[Command[Job]] = []
         for name in late:
-            commands += self._end(name, "held its lease too long", now_s)
+            commands += self._kill(name, "held its lease too long", now_s)
         for name in silent:
-            commands += self._end(name, "not heard of any more", now_s)
+            commands += self._kill(name, "not heard of any more", now_s)
         for name in slow:
-            commands += self._end(name, self._too_slow, now_s)
+            commands += self._kill(name, no_room, now_s)
         return commands + self._settle(now_s)
 
-    def _end(self, name: str, reason: str, now_s: float) -> list[Command[Job]]:
+    def _kill(self, name: str, reason: str, now_s: float) -> list[Command[Job]]:
         return [KillWorker(name, reason), *self._lose(name, reason, now_s)]
 
-    @property
-    def _too_slow(self) -> str:
-        return f"no machine had room for one within {self.policy.start_deadline_s:g} s"
-
     def _excuse_silence(self, now_s: float) -> None:
-        """Who does not listen hears nobody: time between two ticks that is too long for that
-        counts against no worker."""
+        """If we did not tick for so long, we heard no heartbeats either: that time counts against
+        no worker."""
         if self._ticked_s is not None and now_s - self._ticked_s >= self.policy.silence_s / 3:
             for worker in self._workers.values():
                 worker.heard_s += now_s - self._ticked_s
@@ -294,6 +278,7 @@ class Pool(Generic[Job]):
         """Put a job that came to nothing back in front, unless that was its last attempt, or there
         is no hope for it and for all that need the same."""
         need = self.needs(lease.job)
+        # Who tries to make it first finds out whether it can be made: that costs no job an attempt.
         first_to_make = lease.prepares and not self._needs.made(need)
         attempt = lease.attempt + (not first_to_make)
         if attempt > self.policy.attempts:
@@ -306,8 +291,8 @@ class Pool(Generic[Job]):
         return [GiveUp(job, n, hopeless, unprepared=True) for job, n in given_up]
 
     def _note_failed_start(self, now_s: float, *, hopeless: bool) -> None:
-        """The next one may wait a little longer each time; and where none is ready that may mean
-        that none ever will be, certainly if it had all the time it may have."""
+        """Make the next start wait, the longer the more were lost. While no worker is ready, count
+        it against the pool: so many in a row break it, one that used up its deadline does alone."""
         if not self.ready:
             self._failed_starts += self.policy.failed_starts if hopeless else 1
         if self._pauses:
@@ -325,7 +310,7 @@ class Pool(Generic[Job]):
             commands.append(StartWorker(name))
         for name in self._spare():
             commands.append(KillWorker(name))
-            self._drop(name, now_s)
+            self._dismiss(name, now_s)
         for name, worker in self._workers.items():
             if not self._queue:
                 break
@@ -352,8 +337,9 @@ class Pool(Generic[Job]):
         starting, busy = state is WorkerState.STARTING, state is WorkerState.BUSY
         return not starting, -self._ranks.get(name, 0), busy
 
-    def _drop(self, name: str, now_s: float) -> None:
-        """Let a worker go that holds nothing; nobody's fault."""
+    def _dismiss(self, name: str, now_s: float) -> None:
+        """Let a worker go that holds no lease (one that does would leave it behind); nobody's
+        fault."""
         self._move(name, WorkerEvent.LOST, now_s)
         del self._workers[name]
 

@@ -93,6 +93,14 @@ def test_an_unknown_task_is_refused_and_nothing_is_taken(measurer: InlineMeasure
     assert measurer.free() == 3
 
 
+def test_closing_while_the_builder_takes_the_last_trial_is_no_error(
+    measurer: InlineMeasurer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A queue that looks full may be empty a moment later."""
+    monkeypatch.setattr(measurer._to_build, "empty", lambda: False)
+    measurer.close()
+
+
 def test_closing_drops_what_is_in_flight(measurer: InlineMeasurer, task: Task) -> None:
     measurer.submit(trials(task))
     measurer.close()

@@ -488,7 +488,8 @@ def test_what_passed_twice_is_not_checked_again(
 ) -> None:
     """In a process of its own: the first parallel kernel that TVM runs may bind the thread that
     ran it to one core, and all tests after it."""
-    from tuner.process.child import Child, Returned
+    from tuner.process.child import Child
+    from tuner.process.outcome import Returned
 
     with Child("actors.run_child:RunChild", (TARGET, None, tmp_path)) as child:
 
@@ -567,7 +568,8 @@ def test_what_is_no_artifact_fails(runner: Runner, matmul: Task) -> None:
 
 @pytest.mark.tvm
 def test_a_target_with_other_threads_than_tvm_uses_is_refused(tmp_path: Path) -> None:
-    from tuner.process.child import Child, Raised
+    from tuner.process.child import Child
+    from tuner.process.outcome import Raised
 
     with Child(
         "actors.run_child:RunChild", (TARGET, 3, tmp_path), env={"TVM_NUM_THREADS": "2"}

@@ -12,7 +12,8 @@ from typing import Protocol
 from tuner.cost_models.base import FittedModel
 from tuner.cost_models.dataset import Dataset
 from tuner.cost_models.fitter import MOST_ROWS, Fit, Fitter
-from tuner.process.child import Child, DeadlinePassed, MemoryExceeded, Outcome, Returned
+from tuner.process.child import Child
+from tuner.process.outcome import DeadlinePassed, MemoryExceeded, Outcome, Returned
 
 _log = logging.getLogger(__name__)
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tuner.process.child import Child, Outcome, Returned
+from tuner.process.child import Child
+from tuner.process.outcome import Outcome, Returned
 
 
 def ask_once(

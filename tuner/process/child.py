@@ -2,7 +2,9 @@
 
 The child imports a factory, calls it once, and then serves method calls on the object it made.
 Parent and child trust each other: they talk pickle over pipes of their own, so nothing that the
-work prints can break the protocol. What goes wrong is a value: an `Outcome`.
+work prints can break the protocol. What goes wrong is a value: an `Outcome`. Three loops wait, one
+inside the other: `_exchange` moves bytes, `poll` also looks at memory, and `_wait` also grants the
+time that the child spent frozen, by whoever needs a quiet machine (see `actors.quiet_lock`).
 
 Who dies with whom. The child asks the kernel to be killed when its parent goes
 (PR_SET_PDEATHSIG); that fires when the *thread* that made it ends, so make children on threads
@@ -31,10 +33,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, BinaryIO
 
+from tuner.process.outcome import (
+    DeadlinePassed,
+    Died,
+    MemoryExceeded,
+    Outcome,
+    Raised,
+    Returned,
+)
 from tuner.process.proc import group_bytes, resident_bytes
 
 _HEADER = struct.Struct(">Q")
@@ -48,77 +57,6 @@ _BOOT = (
     "import json, sys; boot = json.loads(sys.argv[1]); sys.path[:] = boot['path']; "
     "from tuner.process.child_main import serve; serve(boot)"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Returned:
-    """The call, or the making of the object, went well."""
-
-    value: Any
-
-
-@dataclass(frozen=True, slots=True)
-class Raised:
-    """The call raised; the child goes on.
-
-    Attributes:
-        kind: name of the exception's class.
-        text: its message.
-        traceback: of the child, for logs.
-    """
-
-    kind: str
-    text: str
-    traceback: str = ""
-
-    def __str__(self) -> str:
-        lines = self.text.strip().splitlines()
-        return f"{self.kind}: {lines[0][:300]}" if lines else self.kind
-
-
-@dataclass(frozen=True, slots=True)
-class Died:
-    """The child is gone: killed by a signal, or it left with an exit code."""
-
-    signal: int | None
-    exit_code: int | None
-
-    @property
-    def from_outside(self) -> bool:
-        """Whether somebody ended it: a program's own faults raise other signals."""
-        return self.signal in (signal.SIGKILL, signal.SIGTERM)
-
-    def __str__(self) -> str:
-        if self.signal is None:
-            return f"exited with code {self.exit_code}"
-        try:
-            return f"killed by {signal.Signals(self.signal).name}"
-        except ValueError:
-            return f"killed by signal {self.signal}"
-
-
-@dataclass(frozen=True, slots=True)
-class DeadlinePassed:
-    """No answer in time, the time that the child spent frozen not counted."""
-
-    after_s: float
-
-    def __str__(self) -> str:
-        return f"no answer within {self.after_s:g} s"
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryExceeded:
-    """The child outgrew its memory limit and was killed."""
-
-    rss_bytes: int
-    limit_bytes: int
-
-    def __str__(self) -> str:
-        return f"memory limit: {self.rss_bytes >> 20} MB of {self.limit_bytes >> 20} MB"
-
-
-Outcome: TypeAlias = Returned | Raised | Died | DeadlinePassed | MemoryExceeded
 
 
 class Child:
@@ -143,10 +81,11 @@ class Child:
         log: Path | None = None,
     ) -> None:
         self._limit_bytes = memory_limit_bytes
-        self._incoming = bytearray()
-        self._started = False
-        self._looked_s = 0.0
-        self._end: Outcome | None = None
+        self._outgoing = memoryview(_frame(pickle.dumps(args)))  # still to be written
+        self._incoming = bytearray()  # of an answer that is not whole yet
+        self._started = False  # the factory is done
+        self._looked_s = 0.0  # when the memory of what it started was last counted
+        self._ended_as: Outcome | None = None
         requests, self._to_child = os.pipe()
         self._from_child, answers = os.pipe()
         lifeline, self._lifeline = os.pipe()
@@ -178,7 +117,6 @@ class Child:
         finally:
             for fd in (requests, answers, lifeline):
                 os.close(fd)
-        self._outgoing = memoryview(_frame(pickle.dumps(args)))
 
     @property
     def pid(self) -> int:
@@ -188,26 +126,30 @@ class Child:
     @property
     def alive(self) -> bool:
         """Whether it can take another call."""
-        return self._end is None and not self._exited()
+        return self._ended_as is None and not self._exited()
 
     def rss_bytes(self) -> int:
-        """Resident size, shared libraries included, what it started not; 0 once it is gone."""
+        """Resident size of the child alone, shared libraries included; 0 once it is gone."""
         return resident_bytes(self.pid)
 
     def ready(self, timeout_s: float, *, frozen_s: Callable[[], float] | None = None) -> Outcome:
         """Wait until the factory is done.
 
+        Args:
+            frozen_s: as for `call`.
+
         Returns:
             `Returned(None)` when it is (again so on later calls), `DeadlinePassed` while it is
             not, with the child left alone, or how it failed.
         """
-        if self._started and self._end is None:
+        if self._started and self._ended_as is None:
             return Returned(None)
         return self._wait(timeout_s, frozen_s) or DeadlinePassed(timeout_s)
 
     def start_call(self, method: str, *args: Any) -> None:
-        """Ask for a method call; `poll` gives its outcome. Only after `ready`, one at a time."""
-        if self._end is None:
+        """Ask for a method call; `poll` gives its outcome, also of a child that is gone. Only after
+        `ready`, one at a time."""
+        if self._ended_as is None:
             self._outgoing = memoryview(_frame(pickle.dumps((method, args), protocol=5)))
 
     def poll(self, timeout_s: float) -> Outcome | None:
@@ -216,7 +158,7 @@ class Child:
         A crash is reported as soon as it happens, and so is a memory limit.
         """
         until = time.monotonic() + timeout_s
-        while self._end is None:
+        while self._ended_as is None:
             left_s = until - time.monotonic()
             if (outcome := self._exchange(max(0.0, min(left_s, _TICK_S)))) is not None:
                 return outcome
@@ -224,7 +166,7 @@ class Child:
                 return exceeded
             if left_s <= 0:
                 return None
-        return self._end
+        return self._ended_as
 
     def call(
         self,
@@ -245,9 +187,13 @@ class Child:
         outcome = self._wait(deadline_s, frozen_s)
         if outcome is not None:
             return outcome
-        self._end = DeadlinePassed(deadline_s)
+        return self._end_as(DeadlinePassed(deadline_s))
+
+    def _end_as(self, outcome: Outcome) -> Outcome:
+        """Kill the child, and keep this as what became of it."""
+        self._ended_as = outcome
         self.kill()
-        return self._end
+        return outcome
 
     def kill(self) -> None:
         """Kill the child and everything it started. Returns when it is gone."""
@@ -255,8 +201,8 @@ class Child:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
             self._process.wait()
-        if self._end is None:
-            self._end = _death(self._process.returncode)
+        if self._ended_as is None:
+            self._ended_as = _death(self._process.returncode)
 
     def close(self) -> None:
         """Kill it if it lives, and free what the parent held. May be called twice."""
@@ -334,8 +280,7 @@ class Child:
         if not self._started:
             self._started = isinstance(outcome, Returned)
             if not self._started:  # it never became usable
-                self._end = outcome
-                self.kill()
+                self._end_as(outcome)
         return outcome
 
     def _exited(self) -> bool:
@@ -351,23 +296,21 @@ class Child:
         while not self._exited() and time.monotonic() < until:
             time.sleep(0.001)
         self.kill()
-        assert self._end is not None
-        return self._end
+        assert self._ended_as is not None
+        return self._ended_as
 
-    def _check_memory(self) -> MemoryExceeded | None:
+    def _check_memory(self) -> Outcome | None:
         if self._limit_bytes is None:
             return None
         rss = self.rss_bytes()
         if rss <= self._limit_bytes and (rss := self._rss_with_others()) <= self._limit_bytes:
             return None
-        self._end = exceeded = MemoryExceeded(rss, self._limit_bytes)
-        self.kill()
-        return exceeded
+        return self._end_as(MemoryExceeded(rss, self._limit_bytes))
 
     def _rss_with_others(self) -> int:
-        """Resident size of the child and of all it started; 0 between two looks, which are not for
-        each tick. A look that finds much is taken twice: between fork and exec a process seems to
-        hold what its parent does."""
+        """Resident size of the child and of all it started, counted once in `_LOOK_EVERY_S`; 0 in
+        between. Much is counted twice: between fork and exec a process seems to hold what its
+        parent does."""
         now_s = time.monotonic()
         if now_s - self._looked_s < _LOOK_EVERY_S:
             return 0
@@ -397,7 +340,7 @@ def _death(returncode: int) -> Died:
     return Died(signal=None, exit_code=returncode)
 
 
-def _log_file(log: Path | None) -> Any:
+def _log_file(log: Path | None) -> BinaryIO:
     """The log, opened to append; begun anew once it is large."""
     if log is None:
         return open(os.devnull, "ab")

@@ -4,8 +4,9 @@ Parents are drawn from the fastest candidates measured so far and, to look furth
 mutation, from the best that were only predicted. Children that turn out valid and new wait in a
 pool, ranked by the cost model; those of several spaces compete in it. A proposal takes the top of
 the pool, or with probability epsilon any of it; neighbours of candidates in flight are held back,
-and their siblings a little, so a batch is not ten variations of one bet. Nothing waits for a
-generation to end: every answer and every record changes the next draft.
+and their siblings a little, so a batch is not ten variations of one bet. Ansor and MetaSchedule
+evolve a population between two batches of trials; here nothing waits for a generation to end: every
+answer and every record changes the next draft.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import math
 import random
 from collections import Counter, deque
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tuner.arrays import Features
 from tuner.candidate import Candidate, Draft
@@ -37,19 +38,19 @@ class EvolutionSettings:
         archive_size: measured candidates kept as parents.
         first_samples: drafts are all fresh samples (or children of seeds) until so many
             candidates were timed.
-        seeded_share: of drafts until then that are children of seeds, where there are any.
-        fresh_share: of drafts that are fresh samples afterwards.
-        predicted_share: of parents taken from the pool instead of the archive.
-        epsilon: of proposals drawn from the whole pool instead of its top.
+        seeded_share: share of drafts until then that are children of seeds, where there are any.
+        fresh_share: share of drafts that are fresh samples afterwards.
+        predicted_share: share of parents taken from the pool instead of the archive.
+        epsilon: share of proposals drawn from the whole pool instead of its top.
         rank_decay: weight of the archive's next rank against the one before.
         sibling_penalty: ranks that one sibling in flight costs, as a share of the pool.
         neighbour_penalty: ranks that being in the place of one in flight costs, likewise; less
             the further off (see `tuner.search.diversity`).
         drop_per_proposal: of the pool's worst, dropped for each proposal: they make room for
             children of newer parents, so this is how many drafts one trial costs.
-        guided_share: of the pool's size, of what it must hold before a proposal, and of what is
-            dropped for each: enough where a space weighs many settings for each answer itself,
-            also once most of its answers come from another, which is only the hedge.
+        guided_share: `pool_size`, `ready_size` and `drop_per_proposal` are multiplied by this once
+            an answer was itself chosen from many settings (`Evaluated.chosen_from`): such a space
+            needs few drafts. It stays so where later answers come from another space.
         patience: drafts in a row with nothing new before the space counts as searched through.
     """
 
@@ -79,6 +80,15 @@ class _Waiting:
     score: float
     model_version: int
     features: Features | None
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Timed:
+    """A candidate in the archive; the fastest is the least."""
+
+    latency_s: float
+    key: str
+    candidate: Candidate = field(compare=False)
 
 
 @dataclass(slots=True)
@@ -121,19 +131,19 @@ class Evolution:
     ) -> None:
         self._task = task
         self._seed = seed
-        self._known = deque(seeds.known if seeds else ())
-        self._foreign = seeds.parents if seeds else ()
+        self._known = deque(seeds.known if seeds else ())  # to propose first
+        self._foreign = seeds.parents if seeds else ()  # to mutate in the beginning
         self._settings = settings or EvolutionSettings()
-        self._number = 0
-        self._ordered = 0
-        self._guided = False
+        self._number = 0  # of the last draft
+        self._ordered = 0  # drafts that are out, not yet answered
+        self._guided = False  # see `EvolutionSettings.guided_share`
         self._pool: list[_Waiting] = []
-        self._archive: list[tuple[float, str, Candidate]] = []
-        self._in_flight: dict[str, str] = {}
-        self._places: dict[str, Features] = {}
-        self._scales: dict[int, _Scale] = {}
+        self._archive: list[_Timed] = []  # the fastest first
+        self._in_flight: dict[str, str] = {}  # key of the parent by key of the candidate
+        self._in_flight_features: dict[str, Features] = {}
+        self._scales: dict[int, _Scale] = {}  # by the model's version
         self._fresh = Freshness(self._settings.patience)
-        self._choices = stream(seed, task.key, -1)
+        self._rng = stream(seed, task.key, -1)  # of proposals
 
     def drafts(self, n: int) -> list[Draft]:
         """Drafts that would fill the pool: mutations of good candidates, some fresh samples."""
@@ -158,9 +168,10 @@ class Evolution:
             return None
         if self._pool and rng.random() < s.predicted_share:
             best_first = sorted(self._pool, key=self._rank, reverse=True)
+            # Skewed to the top of the best quarter.
             return best_first[int(len(best_first) / 4 * rng.random() ** 2)].candidate
         weights = [s.rank_decay**rank for rank in range(len(self._archive))]
-        return rng.choices(self._archive, weights)[0][2]
+        return rng.choices(self._archive, weights)[0].candidate
 
     def absorb(self, evaluated: Iterable[Evaluated]) -> None:
         """Put what is valid and new into the pool, and let the worst of the pool go."""
@@ -184,10 +195,6 @@ class Evolution:
             self._guided |= answer.chosen_from > 1
         self._keep(self._scaled(self._settings.pool_size))
 
-    def _scaled(self, number: int) -> int:
-        """A number of candidates in the pool, less where each was chosen from many already."""
-        return math.ceil(number * self._settings.guided_share) if self._guided else number
-
     def propose(self, n: int) -> list[Trial]:
         """The most promising of the pool, spread over parents."""
         return [Trial(self._task.key, candidate) for candidate in self._chosen(n)]
@@ -203,10 +210,10 @@ class Evolution:
             waiting = self._pool.pop(self._choose())
             self._in_flight[waiting.candidate.key] = waiting.parent_key
             if waiting.features is not None:
-                self._places[waiting.candidate.key] = waiting.features
+                self._in_flight_features[waiting.candidate.key] = waiting.features
             chosen.append(waiting.candidate)
         dropped = self._scaled(self._settings.drop_per_proposal) * len(chosen)
-        self._keep(max(len(self._pool) - dropped, len(self._pool) // 2))
+        self._keep(max(len(self._pool) - dropped, len(self._pool) // 2))  # never drop half at once
         return chosen
 
     def _known_first(self, n: int) -> list[Candidate]:
@@ -220,28 +227,28 @@ class Evolution:
         return chosen
 
     def _choose(self) -> int:
-        if self._choices.random() < self._settings.epsilon:
-            return self._choices.randrange(len(self._pool))
+        if self._rng.random() < self._settings.epsilon:
+            return self._rng.randrange(len(self._pool))
         siblings = Counter(key for key in self._in_flight.values() if key)
         best_first = sorted(
             range(len(self._pool)), key=lambda i: self._rank(self._pool[i]), reverse=True
         )
         crowded = self._crowded()
 
-        def place(ranked: tuple[int, int]) -> float:
+        def penalised_rank(ranked: tuple[int, int]) -> float:
             rank, i = ranked
             penalty = self._settings.sibling_penalty * siblings[self._pool[i].parent_key]
             penalty += self._settings.neighbour_penalty * crowded[i]
             return rank + penalty * len(self._pool)
 
-        return min(enumerate(best_first), key=place)[1]
+        return min(enumerate(best_first), key=penalised_rank)[1]
 
     def _crowded(self) -> list[float]:
         """How near each of the pool is to what is in flight; 0 for all where that is not known."""
         features = [w.features for w in self._pool if w.features is not None]
-        if not self._places or len({len(f) for f in features}) != 1:
+        if not self._in_flight_features or len({len(f) for f in features}) != 1:
             return [0.0] * len(self._pool)
-        near = iter(crowding(features, list(self._places.values())))
+        near = iter(crowding(features, list(self._in_flight_features.values())))
         return [0.0 if w.features is None else next(near) for w in self._pool]
 
     def _keep(self, n: int) -> None:
@@ -258,14 +265,11 @@ class Evolution:
         for record in records:
             candidate = record.trial.candidate
             self._in_flight.pop(candidate.key, None)
-            self._places.pop(candidate.key, None)
+            self._in_flight_features.pop(candidate.key, None)
             self._fresh.know(record)
             if record.latency_s is not None and record.trial.rung == 0:
-                bisect.insort(
-                    self._archive,
-                    (record.latency_s, candidate.key, candidate),
-                    key=lambda entry: entry[:2],
-                )
+                timed = _Timed(record.latency_s, candidate.key, candidate)
+                bisect.insort(self._archive, timed)
                 del self._archive[self._settings.archive_size :]
 
     @property
@@ -276,3 +280,7 @@ class Evolution:
     def _rank(self, waiting: _Waiting) -> float:
         """How promising; raw scores of different model versions cannot be compared."""
         return self._scales[waiting.model_version].standardise(waiting.score)
+
+    def _scaled(self, number: int) -> int:
+        """A number of candidates in the pool, less where each was chosen from many already."""
+        return math.ceil(number * self._settings.guided_share) if self._guided else number

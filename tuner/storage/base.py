@@ -131,7 +131,7 @@ class RecordStore(Protocol):
 
 
 def as_vector(features: Features) -> Features:
-    """Own, flat float32 copy.
+    """The features, copied into a float32 vector.
 
     Raises:
         ValueError: the features are not a vector.

@@ -49,7 +49,7 @@ class SqliteStore:
     ) -> None:
         self._path = path
         self._lock = threading.RLock()
-        with self._mended():
+        with self._as_tuner_error():
             self._db = sqlite3.connect(
                 _uri(path, read_only),
                 uri=True,
@@ -65,29 +65,33 @@ class SqliteStore:
 
     def _open(self, read_only: bool) -> None:
         if not read_only:
-            # A file system that cannot share memory keeps its rollback journal: as durable, but
-            # readers then wait for the writer.
-            self._db.execute("PRAGMA journal_mode=WAL")
-            self._db.execute("PRAGMA synchronous=FULL")
-            with self._transaction() as db:
-                if _version(db) == 0 and not _has_tables(db):
-                    for statement in schema.CREATE:
-                        db.execute(statement)
-                    db.execute(f"PRAGMA user_version={schema.VERSION}")
-                elif _version(db) == schema.VERSION:
-                    for table, column in self._missing().items():
-                        db.execute(schema.add_column(table, column))
-        if (found := _version(self._db)) == schema.VERSION:
-            missing = self._missing()
-            self._select = schema.select_record("record" not in missing)
-            self._says_utilisation = "session" not in missing
-            return
+            self._create_or_extend()
+        found = _version(self._db)
         if found == 0 and not _has_tables(self._db):
             raise TunerError(f"{self._path} holds no records yet: the run has not begun")
-        raise TunerError(
-            f"{self._path} has schema version {found}, this tuner reads version {schema.VERSION}: "
-            "use the tuner that wrote it, or a new run folder"
-        )
+        if found != schema.VERSION:
+            raise TunerError(
+                f"{self._path} has schema version {found}, this tuner reads version "
+                f"{schema.VERSION}: use the tuner that wrote it, or a new run folder"
+            )
+        missing = self._missing()
+        self._select = schema.select_record("record" not in missing)
+        self._says_utilisation = "session" not in missing
+
+    def _create_or_extend(self) -> None:
+        """Make the tables in a new file, and later columns in an older one."""
+        # A file system that cannot share memory keeps its rollback journal: as durable, but readers
+        # then wait for the writer.
+        self._db.execute("PRAGMA journal_mode=WAL")
+        self._db.execute("PRAGMA synchronous=FULL")
+        with self._transaction() as db:
+            if _version(db) == 0 and not _has_tables(db):
+                for statement in schema.CREATE:
+                    db.execute(statement)
+                db.execute(f"PRAGMA user_version={schema.VERSION}")
+            elif _version(db) == schema.VERSION:
+                for table, column in self._missing().items():
+                    db.execute(schema.add_column(table, column))
 
     def _missing(self) -> dict[str, str]:
         """Those of the schema's later columns that this file lacks, by table."""
@@ -98,7 +102,7 @@ class SqliteStore:
         }
 
     @contextmanager
-    def _mended(self) -> Iterator[None]:
+    def _as_tuner_error(self) -> Iterator[None]:
         """What SQLite raises for a user's disk or file, as one line; our own slips pass as is."""
         try:
             yield
@@ -109,7 +113,7 @@ class SqliteStore:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._lock, self._mended():
+        with self._lock, self._as_tuner_error():
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield self._db
@@ -120,7 +124,7 @@ class SqliteStore:
                 raise
 
     def _rows(self, query: str, values: Sequence[object] = ()) -> list[Any]:
-        with self._lock, self._mended():
+        with self._lock, self._as_tuner_error():
             return self._db.execute(query, values).fetchall()
 
     def append(self, record: Record, features: Features | None = None) -> bool:
@@ -259,8 +263,14 @@ class SqliteStore:
         """See `RecordStore.elapsed_s`."""
         return math.fsum(span.elapsed_s for span in self.sessions())
 
+    def close(self) -> None:
+        """See `RecordStore.close`."""
+        with self._lock, self._as_tuner_error():
+            self._db.close()
+
     def note(self, key: str, value: str) -> None:
-        """Keep a word beside the records, for whoever fills the store; replaces an older one."""
+        """Keep a word beside the records; replaces an older one. No part of `RecordStore`:
+        `tuner.storage.segments.index` notes how far it has read."""
         with self._transaction() as db:
             db.execute(schema.CREATE_NOTE)
             db.execute("INSERT OR REPLACE INTO note (key, value) VALUES (?, ?)", (key, value))
@@ -269,12 +279,8 @@ class SqliteStore:
         """What was last noted under a key; empty where nothing was."""
         if not self._rows("SELECT 1 FROM sqlite_master WHERE name = 'note'"):
             return ""
-        return str(next(iter(self._rows("SELECT value FROM note WHERE key = ?", [key])), ("",))[0])
-
-    def close(self) -> None:
-        """See `RecordStore.close`."""
-        with self._lock, self._mended():
-            self._db.close()
+        rows = self._rows("SELECT value FROM note WHERE key = ?", [key])
+        return str(rows[0][0]) if rows else ""
 
 
 def _insert(

@@ -18,7 +18,7 @@ from typing import Any
 from tuner.cost_models.pretrained import BaseModel, base_model_from_json
 from tuner.errors import TunerError
 from tuner.process.ask_once import ask_once
-from tuner.process.child import Returned
+from tuner.process.outcome import Returned
 from tuner.tracking.mlflow_sink import (
     artifacts_of,
     connected,

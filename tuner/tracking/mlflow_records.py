@@ -11,7 +11,7 @@ from typing import Any
 
 from tuner.errors import TunerError
 from tuner.process.ask_once import ask_once
-from tuner.process.child import Returned
+from tuner.process.outcome import Returned
 from tuner.tracking.mlflow_sink import (
     connected,
     quiet_environment,

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tuner.process.child import Outcome, Raised
+from tuner.process.outcome import Outcome, Raised
 from tuner.runs.folder import RunFolder
 from tuner.tracking.sink import Gone, Refused, SinkError, Unavailable
 from tuner.tracking.spool import (

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from benchmarks.fleet.local import LocalFleet, local_fleet
-from cluster.scaling.pool import Pool, PoolPolicy
+from cluster.scaling.pool import Pool
+from cluster.scaling.pool_policy import PoolPolicy
 
 pytestmark = [pytest.mark.ray, pytest.mark.long]
 

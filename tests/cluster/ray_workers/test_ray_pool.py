@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from cluster.ray_workers.ray_pool import Done, RayPool
-from cluster.scaling.pool import Pool, PoolPolicy
+from cluster.scaling.pool import Pool
+from cluster.scaling.pool_policy import PoolPolicy
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.usefixtures("embedded_ray")]
 

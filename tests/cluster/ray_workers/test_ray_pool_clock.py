@@ -14,7 +14,8 @@ import pytest
 from actors.ray_actors import About
 from cluster.ray_workers import ray_pool
 from cluster.ray_workers.ray_pool import BEAT_S, RayPool
-from cluster.scaling.pool import Pool, PoolPolicy
+from cluster.scaling.pool import Pool
+from cluster.scaling.pool_policy import PoolPolicy
 from cluster.scaling.scaling_policy import Node
 
 pytestmark = pytest.mark.ray

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.scaling.pool import Assign, GiveUp, KillWorker, Pool, PoolPolicy, StartWorker
+from cluster.scaling.pool import Assign, GiveUp, KillWorker, Pool, StartWorker
+from cluster.scaling.pool_policy import PoolPolicy
 
 
 def pool(**policy: float) -> Pool[str]:

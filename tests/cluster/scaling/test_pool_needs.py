@@ -7,8 +7,9 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.scaling.pool import Pool, PoolPolicy
+from cluster.scaling.pool import Pool
 from cluster.scaling.pool_commands import Assign, GiveUp, KillWorker, Prepare, StartWorker
+from cluster.scaling.pool_policy import PoolPolicy
 
 
 def pool(**policy: float) -> Pool[str]:

@@ -18,7 +18,7 @@ from tuner.cost_models.dataset import Dataset, Examples
 from tuner.cost_models.fitter import MOST_ROWS, Fitter
 from tuner.cost_models.learner import Accuracy, FitPolicy, InlineLearner, Learner, ProcessLearner
 from tuner.cost_models.xgb import XgbModel
-from tuner.process.child import DeadlinePassed
+from tuner.process.outcome import DeadlinePassed
 from tuner.record import Measurement, Record, Status, Trial
 
 RANDOM = "tuner.cost_models.random_model:RandomModel"

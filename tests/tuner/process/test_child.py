@@ -12,18 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tuner.process.ask_once import ask_once
-from tuner.process.child import (
-    Child,
-    DeadlinePassed,
-    Died,
-    MemoryExceeded,
-    Outcome,
-    Raised,
-    Returned,
-)
+from tuner.process.child import Child
+from tuner.process.outcome import DeadlinePassed, Died, MemoryExceeded, Outcome, Raised, Returned
 
 WAIT_S = 60.0
 
@@ -108,6 +102,14 @@ def wait_gone(pid: int) -> None:
         time.sleep(0.02)
 
 
+def test_arguments_that_cannot_be_sent_leave_no_child_behind() -> None:
+    before, open_before = psutil.Process().children(), set(os.listdir("/proc/self/fd"))
+    with pytest.raises(Exception, match="pickle"):
+        Child("os:getcwd", (lambda: None,))
+    assert psutil.Process().children() == before
+    assert set(os.listdir("/proc/self/fd")) == open_before
+
+
 def test_it_answers_calls_on_one_object(child: Child) -> None:
     assert call(child, "greet", "you") == Returned("hello you")
     assert call(child, "greet", "me") == Returned("hello me")
@@ -127,7 +129,8 @@ def test_one_question_to_a_process_of_its_own() -> None:
 
 CROWDED = """
 import os, resource
-from tuner.process.child import Child, Returned
+from tuner.process.child import Child
+from tuner.process.outcome import Returned
 from tuner.tracking.tracker_process import Leash
 
 most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
