@@ -34,7 +34,7 @@ _START_S = 60.0
 _CALL_S = 120.0
 _LOCK_S = 45.0
 """How long to wait for another process that writes: less than the others, so that it is said."""
-_TAG = "tuner.cost_models.pretrained"
+_TAG = "tuner.base_model"
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,13 +40,16 @@ def test_a_model_comes_back_by_its_name_and_the_newest_first(uri: str) -> None:
             fetch(uri, name)
 
 
+def test_registries_of_earlier_versions_are_read() -> None:
+    """What says that a model is ours, and of which family, never changes."""
+    assert mlflow_models._tags(BASE)["tuner.base_model"] == "llvm-znver4"
+
+
 def test_models_of_others_in_the_same_registry_are_left_alone(uri: str) -> None:
     register(uri, "mine", BASE)
     path = uri.removeprefix("sqlite:///")
     with closing(sqlite3.connect(path)) as database, database:
-        database.execute(
-            "delete from model_version_tags where key = 'tuner.cost_models.pretrained'"
-        )
+        database.execute("delete from model_version_tags where key = 'tuner.base_model'")
     assert versions(uri) == []
     with pytest.raises(TunerError, match="there is no base model mine"):
         fetch(uri, "mine")
