@@ -25,7 +25,14 @@ def uri(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path}/models/models.db"
 
 
-def test_a_model_comes_back_by_its_name_and_the_newest_first(uri: str) -> None:
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """One for several tests: MLflow takes long to make the first table."""
+    return f"sqlite:///{tmp_path_factory.mktemp('registry')}/models.db"
+
+
+def test_a_model_comes_back_by_its_name_and_the_newest_first(registry: str) -> None:
+    uri = registry
     newer = replace(BASE, records=500, accuracy=None)
     assert register(uri, "mine", BASE) == 1
     assert register(uri, "mine", newer) == 2
@@ -45,14 +52,15 @@ def test_registries_of_earlier_versions_are_read() -> None:
     assert mlflow_models._tags(BASE)["tuner.base_model"] == "llvm-znver4"
 
 
-def test_models_of_others_in_the_same_registry_are_left_alone(uri: str) -> None:
-    register(uri, "mine", BASE)
-    path = uri.removeprefix("sqlite:///")
-    with closing(sqlite3.connect(path)) as database, database:
-        database.execute("delete from model_version_tags where key = 'tuner.base_model'")
-    assert versions(uri) == []
-    with pytest.raises(TunerError, match="there is no base model mine"):
-        fetch(uri, "mine")
+def test_models_of_others_in_the_same_registry_are_left_alone(registry: str) -> None:
+    register(registry, "theirs", BASE)
+    with closing(sqlite3.connect(registry.removeprefix("sqlite:///"))) as database, database:
+        database.execute(
+            "delete from model_version_tags where name = 'theirs' and key = 'tuner.base_model'"
+        )
+    assert "theirs" not in {version.name for version in versions(registry)}
+    with pytest.raises(TunerError, match="there is no base model theirs"):
+        fetch(registry, "theirs")
 
 
 def test_listing_makes_no_registry(uri: str) -> None:
