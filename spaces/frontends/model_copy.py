@@ -19,13 +19,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from spaces.frontends.declared import ModelKind
 from spaces.frontends.inputs import InputSpec
-from spaces.frontends.model import Model, ModelKind, import_file
+from spaces.frontends.model import Model
 from spaces.frontends.module_copy import load_module, save_module
 from tuner.errors import TunerError
 from tuner.options import IntRange
 from tuner.runs.model_files import DESCRIPTION, check_copy, checksums
-from tuner.shapes import Domain, from_plain
+from tuner.shapes import from_plain
 
 InputValues = tuple[tuple[str, "Path | IntRange"], ...]
 _FILES: dict[ModelKind, str] = {
@@ -86,16 +87,13 @@ def load_model_copy(directory: Path, model_hash: str = "") -> Model:
         for i in about["inputs"]
     )
     shapes = from_plain(about.get("shapes", ()))
-    if kind != "onnx":
-        module = load_module(path)
-        return Model(about["name"], kind, module, inputs, about["content_hash"], None, shapes)
-    largest: dict[str, int] = {}
-    for instance, _ in shapes:
-        largest |= {name: max(value, largest.get(name, 0)) for name, value in instance}
-    static = tuple((i.name, i.shape) for i in inputs if not i.dims)
-    domain = Domain(tuple((name, (value,)) for name, value in largest.items()))
-    module, _, _ = import_file(path, kind, static, domain)
-    return Model(about["name"], kind, module, inputs, about["content_hash"], path, shapes)
+    if kind == "onnx":
+        from spaces.frontends.onnx_model import import_graph, read_onnx
+
+        module = import_graph(read_onnx(path), inputs, path)
+        return Model(about["name"], kind, module, inputs, about["content_hash"], path, shapes)
+    module = load_module(path)
+    return Model(about["name"], kind, module, inputs, about["content_hash"], None, shapes)
 
 
 def is_outdated(directory: Path) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spaces.frontends.inputs import InputSpec, fix_shape, make_inputs
+from spaces.frontends.inputs import InputSpec, make_inputs
 from tuner.errors import TunerError
 from tuner.options import IntRange
 
@@ -70,15 +70,3 @@ def test_narrow_floats_can_be_made() -> None:
     pytest.importorskip("ml_dtypes")
     (array,) = make_inputs([InputSpec("h", (4,), "bfloat16")])
     assert array.dtype.name == "bfloat16"
-
-
-def test_shapes_are_fixed_by_the_user_where_the_model_is_symbolic() -> None:
-    assert fix_shape("x", [1, 3], None) == (1, 3)
-    assert fix_shape("x", ["N", 3], (8, 3)) == (8, 3)
-    assert fix_shape("x", None, (8, 3)) == (8, 3)
-    with pytest.raises(TunerError, match=r"give its shape: --shape x=\?,3"):
-        fix_shape("x", ["N", 3], None)
-    with pytest.raises(TunerError, match="2 dimensions, but --shape gives 3"):
-        fix_shape("x", ["N", 3], (1, 2, 3))
-    with pytest.raises(TunerError, match="dimension 1 is 3 in the model"):
-        fix_shape("x", ["N", 3], (1, 4))

@@ -208,7 +208,7 @@ def test_functions_that_give_no_model_are_refused(
 
 
 def test_a_program_without_elements_is_refused() -> None:
-    with pytest.raises(TunerError, match="parameter A has no elements"):
+    with pytest.raises(TunerError, match="input A has no elements"):
         load_model(ModelSpec(f"{EXAMPLES}/gemm.py:gemm", args=(("m", 0),)))
 
 
