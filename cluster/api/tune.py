@@ -52,7 +52,8 @@ def tune(
         run: the run folder, or a URL; going on with one is naming it again.
         args: of the function that makes the model, `{"m": 96}`.
         shapes: of inputs that are dynamic, `{"x": (1, 3, 224, 224)}`.
-        inputs: values of inputs, `{"x": "x.npy", "ids": range(30522)}`.
+        inputs: values of inputs: files, arrays, or ranges of integers to draw from,
+            `{"x": "x.npy", "mask": numpy.ones((1, 128), "int64"), "ids": range(30522)}`.
         dims: sizes of symbolic dimensions, `{"T": range(1, 129)}`.
         weights: of these: by size, `{5: 0.2, 24: 1}`, a list beside them, or a file.
         example_inputs: what a `torch.nn.Module` is called with.

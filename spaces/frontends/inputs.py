@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +14,7 @@ import numpy as np
 from spaces.ir.derived_dims import derived
 from spaces.ir.element_types import numpy_dtype
 from tuner.errors import TunerError
-from tuner.options import IntRange
+from tuner.options import InputArray, InputValue, IntRange
 
 Shape = tuple[int, ...]
 _SAFE_INTS = IntRange(0, 1)
@@ -62,37 +63,37 @@ def check_names(
 
 
 def check_values(
-    inputs: Sequence[InputSpec], values: Sequence[tuple[str, Path | IntRange]]
+    inputs: Sequence[InputSpec], values: Sequence[tuple[str, InputValue]]
 ) -> dict[str, np.ndarray[Any, Any] | IntRange]:
     """What was given for inputs, by name, files read.
 
     Raises:
-        TunerError: an unknown name, a file that cannot be read or does not fit, or a range for
-            an input that holds no integers.
+        TunerError: an unknown name, a file or an array that does not fit, or a range for an
+            input that holds no integers.
     """
     known = {spec.name: spec for spec in inputs}
     check_names([name for name, _ in values], list(known), "--input")
     return {
-        name: _from_file(known[name], value)
-        if isinstance(value, Path)
-        else _checked_range(known[name], value)
+        name: _checked_range(known[name], value)
+        if isinstance(value, IntRange)
+        else _loaded(known[name], value)
         for name, value in values
     }
 
 
 def make_inputs(
     inputs: Sequence[InputSpec],
-    values: Sequence[tuple[str, Path | IntRange]] = (),
+    values: Sequence[tuple[str, InputValue]] = (),
     seed: int = 0,
 ) -> list[np.ndarray[Any, Any]]:
     """A value for each input, in their order; the same for the same seed.
 
     Floats are standard normal. Integers come from the range given for them, else they are 0 or
-    1. Files hold one array each and are checked.
+    1. Files hold one array each. They and arrays are checked.
 
     Raises:
-        TunerError: an unknown name, a file that cannot be read or does not fit, or a range for
-            an input that holds no integers.
+        TunerError: an unknown name, a file or an array that does not fit, or a range for an
+            input that holds no integers.
     """
     given = check_values(inputs, values)
     arrays = []
@@ -123,16 +124,19 @@ def _checked_range(spec: InputSpec, given: IntRange) -> IntRange:
     return given
 
 
-def _from_file(spec: InputSpec, path: Path) -> np.ndarray[Any, Any]:
+def _loaded(spec: InputSpec, given: Path | InputArray) -> np.ndarray[Any, Any]:
+    file = given if isinstance(given, Path) else io.BytesIO(given.npy)
     try:
-        array = np.load(path, allow_pickle=False)
+        array = np.load(file, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise TunerError(f"--input {spec.name}: cannot read {path} as .npy: {error}") from error
+        raise TunerError(f"--input {spec.name}: cannot read {given} as .npy: {error}") from error
     if not isinstance(array, np.ndarray):
-        raise TunerError(f"--input {spec.name}: {path} holds several arrays, one .npy is needed")
+        raise TunerError(f"--input {spec.name}: {given} holds several arrays, one .npy is needed")
+    if spec.dtype == "bfloat16" and array.dtype == "V2":  # such files do not know that type
+        array = array.view(numpy_dtype(spec.dtype))
     if array.shape != spec.shape or array.dtype != numpy_dtype(spec.dtype):
         raise TunerError(
-            f"--input {spec.name}: {path} holds {array.dtype} {_text(array.shape)}, "
+            f"--input {spec.name}: {given} holds {array.dtype} {_text(array.shape)}, "
             f"but the model takes {spec.dtype} {_text(spec.shape)}"
         )
     return np.ascontiguousarray(array)

@@ -24,11 +24,11 @@ from spaces.frontends.inputs import InputSpec
 from spaces.frontends.model import Model
 from spaces.frontends.module_copy import load_module, save_module
 from tuner.errors import TunerError
-from tuner.options import IntRange
+from tuner.options import InputArray, InputValue, IntRange
 from tuner.runs.model_files import DESCRIPTION, check_copy, checksums
 from tuner.shapes import from_plain
 
-InputValues = tuple[tuple[str, "Path | IntRange"], ...]
+InputValues = tuple[tuple[str, InputValue], ...]
 _FILES: dict[ModelKind, str] = {
     "onnx": "model.onnx",
     "torch": "module.json",
@@ -110,7 +110,7 @@ def _is_archive(about: dict[str, Any]) -> bool:
 
 def load_input_values(directory: Path) -> InputValues:
     """Values for inputs that were kept with a copy, files being the folder's own."""
-    values: list[tuple[str, Path | IntRange]] = []
+    values: list[tuple[str, InputValue]] = []
     for name, value in _read_description(directory)["values"]:
         file = isinstance(value, str)
         values.append((name, directory / value if file else IntRange(*value)))
@@ -150,15 +150,18 @@ def _described(spec: InputSpec) -> dict[str, Any]:
     return {**known, "dims": spec.dims} if spec.dims else known
 
 
-def _copy_values(inputs: Sequence[tuple[str, Path | IntRange]], directory: Path) -> list[Any]:
+def _copy_values(inputs: Sequence[tuple[str, InputValue]], directory: Path) -> list[Any]:
     values: list[Any] = []
     for number, (name, value) in enumerate(inputs):
         if isinstance(value, IntRange):
             values.append([name, [value.low, value.high]])
             continue
-        copy = f"input-{number}.npy"
-        _copy_file(value, directory / copy)
-        values.append([name, copy])
+        copy = directory / f"input-{number}.npy"
+        if isinstance(value, InputArray):
+            copy.write_bytes(value.npy)
+        else:
+            _copy_file(value, copy)
+        values.append([name, copy.name])
     return values
 
 
