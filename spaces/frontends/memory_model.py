@@ -104,7 +104,7 @@ def _exported(program: Any, spec: ModelSpec, example_inputs: Any) -> Any:
     if spec.dims:
         raise UsageError(
             "dims: export the torch.nn.Module with dynamic_shapes, and give what "
-            "torch.export.export returns"
+            "torch.export.export returns; its dimensions are called after input and axis, as x_0"
         )
     one = isinstance(example_inputs, torch.Tensor)
     examples = (example_inputs,) if one else tuple(example_inputs)
