@@ -182,12 +182,11 @@ def _check_shape(name: str, dims: Dims, given: Shape) -> None:
 def _check_dims(given: Iterable[str], declared: Declared, left: Iterable[DeclaredInput]) -> None:
     """Refuse sizes for a dimension that the model does not have, or that a shape has closed."""
     names, open_names = _named(declared.inputs), _named(left)
-    known = [dim for dim in given if _heads(dim, names)]
-    try:
-        check_names(given, list(dict.fromkeys([*names, *known])), "--dim", "dimension")
-    except TunerError as error:
-        raise TunerError(_with_note(str(error), declared.note)) from None
-    for dim in known:
+    for dim in given:
+        if not _heads(dim, names):
+            listed = ", ".join(dict.fromkeys(base_of(name) for name in names)) or "none"
+            text = f"--dim {dim}: no such dimension; the model has {listed}"
+            raise TunerError(_with_note(text, declared.note))
         if not _heads(dim, open_names):
             raise TunerError(f"--dim {dim}: a --shape says already what it is")
 
