@@ -133,7 +133,7 @@ def _sizes(declared: Declared, given: Mapping[str, Shape]) -> dict[str, int]:
             continue
         _check_shape(one.name, one.dims, shape)
         for dim, size in zip(one.dims, shape, strict=True):
-            if dim in declared.symbols:  # of what follows from one, none follows
+            if dim in declared.symbols:  # what follows from one tells none
                 sizes.setdefault(str(dim), size)
     return sizes
 
@@ -182,12 +182,11 @@ def _check_shape(name: str, dims: Dims, given: Shape) -> None:
 def _check_dims(given: Iterable[str], declared: Declared, left: Iterable[DeclaredInput]) -> None:
     """Refuse sizes for a dimension that the model does not have, or that a shape has closed."""
     names, open_names = _named(declared.inputs), _named(left)
-    known = [dim for dim in given if _heads(dim, names)]
-    try:
-        check_names(given, list(dict.fromkeys([*names, *known])), "--dim", "dimension")
-    except TunerError as error:
-        raise TunerError(_with_note(str(error), declared.note)) from None
-    for dim in known:
+    for dim in given:
+        if not _heads(dim, names):
+            listed = ", ".join(dict.fromkeys(base_of(name) for name in names)) or "none"
+            text = f"--dim {dim}: no such dimension; the model has {listed}"
+            raise TunerError(_with_note(text, declared.note))
         if not _heads(dim, open_names):
             raise TunerError(f"--dim {dim}: a --shape says already what it is")
 
@@ -199,24 +198,21 @@ def _heads(dim: str, names: Iterable[str]) -> bool:
 
 def _check_bounds(declared: Declared, sizes: Mapping[str, int], domain: Domain) -> None:
     """Refuse sizes outside of the bounds that a model was exported with."""
+    said: dict[str, tuple[str, tuple[int, ...]]]
+    said = {dim: (f"--shape {_place(declared, dim)}", (size,)) for dim, size in sizes.items()}
+    said |= {dim: (f"--dim {dim}", values) for dim, values in domain.dims}
     for dim, (least, most) in declared.bounds.items():
-        for size in (sizes[dim],) if dim in sizes else ():
-            if broken := _outside(size, least, most):
-                place = _place(declared, dim)
-                raise TunerError(f"--shape: {place} has to be {broken}, not {size}")
-        for size in dict(domain.dims).get(dim, ()):
-            if broken := _outside(size, least, most):
-                raise TunerError(f"--dim {dim}: the model takes {broken}, not {size}")
-
-
-def _outside(size: int, least: int, most: int) -> str:
-    return f"at most {most}" if size > most else f"at least {least}" if size < least else ""
+        option, values = said.get(dim, ("", ()))
+        for size in values:
+            if not least <= size <= most:
+                bound = f"at most {most}" if size > most else f"at least {least}"
+                raise TunerError(f"{option}: the model takes {bound}, not {size}")
 
 
 def _place(declared: Declared, dim: str) -> str:
     """Where in the inputs a dimension is first met."""
     return next(
-        f"dimension {one.dims.index(dim)} of {one.name}"
+        f"{one.name}: dimension {one.dims.index(dim)}"
         for one in declared.inputs
         if one.dims is not None and dim in one.dims
     )
@@ -226,8 +222,9 @@ def _open_text(name: str, dims: Dims | None, declared: Declared) -> str:
     """That an input is open, and all that can be done about it."""
     ways = []
     if declared.takes_shapes:
-        sizes = "..." if dims is None else ",".join(_asked(d) for d in dims)
-        number = " with a number for each ?" if UNNAMED in sizes else ""
+        asked = [UNNAMED if isinstance(d, str) else str(d) for d in dims or ()]
+        sizes = "..." if dims is None else ",".join(asked)
+        number = " with a number for each ?" if UNNAMED in asked else ""
         ways.append(f"give its shape: --shape {name}={sizes}{number}")
     named = [d for d in dims or () if isinstance(d, str) and d.isidentifier()]
     if named:
@@ -236,10 +233,6 @@ def _open_text(name: str, dims: Dims | None, declared: Declared) -> str:
         ways.append(_MADE_STATIC)
     shown = "unknown rank" if dims is None else ",".join(map(str, dims))
     return _with_note(f"input {name} is dynamic ({shown}); {', or '.join(ways)}", declared.note)
-
-
-def _asked(dim: int | str) -> str:
-    return str(dim) if isinstance(dim, int) else UNNAMED
 
 
 def _with_note(text: str, note: str) -> str:

@@ -48,10 +48,8 @@ class InputSpec:
         return replace(self, shape=shape, dims=())
 
 
-def check_names(
-    given: Iterable[str], known: Sequence[str], option: str, kind: str = "input"
-) -> None:
-    """Refuse an option for an input, or another kind of thing, that the model does not have.
+def check_names(given: Iterable[str], known: Sequence[str], option: str) -> None:
+    """Refuse an option for an input that the model does not have.
 
     Raises:
         TunerError: naming those there are.
@@ -59,7 +57,7 @@ def check_names(
     for name in given:
         if name not in known:
             listed = ", ".join(known) if known else "none"
-            raise TunerError(f"{option} {name}: no such {kind}; the model has {listed}")
+            raise TunerError(f"{option} {name}: no such input; the model has {listed}")
 
 
 def check_values(

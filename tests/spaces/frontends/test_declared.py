@@ -85,6 +85,6 @@ def test_a_dimension_that_is_unknown_or_closed_is_refused() -> None:
 def test_sizes_outside_of_the_bounds_are_refused() -> None:
     declared = of(("T", 3), bounds={"T": (4, 16)})
     assert refusal(declared, x=(17, 3)) == (
-        "--shape: dimension 0 of x has to be at most 16, not 17"
+        "--shape x: dimension 0: the model takes at most 16, not 17"
     )
     assert refusal(declared, domain=T) == "--dim T: the model takes at least 4, not 2"

@@ -52,7 +52,7 @@ def refusal(module: Any, **shapes: tuple[int, ...]) -> str:
 def test_sizes_outside_of_the_bounds_of_a_graph_are_refused() -> None:
     module = sliding(least=4, most=16)
     said = refusal(module, x=(17, 2), y=(34, 2))
-    assert said == "--shape: dimension 0 of x has to be at most 16, not 17"
+    assert said == "--shape x: dimension 0: the model takes at most 16, not 17"
     assert "at least 4, not 3" in refusal(module, x=(3, 2), y=(6, 2))
 
 
