@@ -236,6 +236,28 @@ def known_onnx_operators() -> frozenset[str]:
     return frozenset(onnx_frontend._get_convert_map()) | {"If", "Constant"}
 
 
+def onnx_attributes(node: Any) -> dict[str, Any]:
+    """Attributes of a node of ONNX, as converters of TVM's importer read them."""
+    from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
+
+    found: dict[str, Any] = ONNXGraphImporter._parse_attr(None, node.attribute)
+    return found
+
+
+def onnx_converted(
+    builder: Any, node: Any, operands: Iterable[Any], attributes: dict[str, Any], opset: int
+) -> Any:
+    """A node of ONNX as TVM's importer converts it, normalised."""
+    from tvm import relax
+    from tvm.relax.frontend.onnx import onnx_frontend
+
+    attributes["tvm_custom"] = {"name": node.name, "num_outputs": len(node.output)}
+    convert = onnx_frontend._get_convert_map()[node.op_type].get_converter(opset)
+    inputs = onnx_frontend.onnx_input(operands)
+    made = convert(builder, inputs, attributes, [{}, {}])
+    return builder.normalize(made) if isinstance(made, relax.Expr) else made
+
+
 def known_torch_operators() -> frozenset[str]:
     """Operators of PyTorch, as `relu.default`, that TVM's importer can convert."""
     from tvm.relax.frontend.torch import exported_program_translator as translator

@@ -62,13 +62,45 @@ def with_plain_inputs(module: Any) -> Any:
     found = [(dim, var) for dim, var in _expressions(graph) if not _follows(dim, told)]
     if not found:
         return module
+    multiples = _solved(found, told)
+    if multiples:
+        graph = _of_multiples(graph, found, multiples)
     graph = _in_terms_of(graph, found)
-    if left := _solved(found, set(symbols(graph))):
-        graph = structural_map(graph, (tvm.ir.Var, lambda var: left.get(var, var)))
     _refuse_untold(module["main"], graph)
     result = tvm.ir.IRModule(module.functions, attrs=module.attrs)
     result.update_func(result.get_global_var("main"), graph)
     return result
+
+
+def _of_multiples(graph: Any, found: list[tuple[Any, Any]], solved: Mapping[Any, Any]) -> Any:
+    """A graph whose inputs have plain dimensions, and which calculates with expressions all the
+    same: `4 * (T_x4 // 4)` where `4 * T` stood. So TVM still sees which shapes are equal."""
+    from tvm import relax
+    from tvm_ffi import structural_map
+    import tvm
+
+    def told(dim: Any) -> Any:
+        analyzer = tvm.sym.Analyzer()
+        return next((var for known, var in found if analyzer.can_prove_equal(dim, known)), dim)
+
+    params, casts = [], []
+    known: dict[Any, Any] = dict(solved)
+    for param in graph.params:
+        dims = tvm_compat.param_dims(param)
+        plain = None if dims is None else [told(dim) if is_symbolic(dim) and not isinstance(dim, tvm.ir.Var) else dim for dim in dims]
+        if plain is None or all(a.same_as(b) for a, b in zip(plain, dims, strict=True)):
+            params.append(param)
+            continue
+        dtype = tvm_compat.param_dtype(param)
+        fresh = relax.Var(str(param.name), relax.TensorType(plain, dtype))
+        params.append(fresh)
+        exact = relax.TensorType([structural_map(d, (tvm.ir.Var, lambda v: solved.get(v, v))) for d in dims], dtype)
+        inner = relax.Var(f"{param.name}_exact", exact)
+        casts.append(relax.MatchCast(inner, fresh, exact))
+        known[param] = inner
+    body = structural_map(graph.body, (tvm.ir.Var, lambda v: known.get(v, v)))
+    blocks = [relax.BindingBlock(casts), *body.blocks]
+    return relax.Function(params, relax.SeqExpr(blocks, body.body), graph.ret_ty, graph.is_pure, graph.attrs)
 
 
 def declared_shape(param: Any) -> list[int | str] | None:

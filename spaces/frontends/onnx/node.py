@@ -1,0 +1,116 @@
+"""One node of a graph, with what is known of its operands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from spaces.frontends.onnx.sizes import Arithmetic, Size, Sizes, shape_expression
+
+
+@dataclass(slots=True)
+class Value:
+    """A value of the graph: sizes that are known, an expression of Relax, or both.
+
+    Attributes:
+        expression: of known sizes it is made only where something computes with it at run time.
+    """
+
+    sizes: Sizes | None = None
+    expression: Any = None
+
+    def tensor(self, builder: Any) -> Any:
+        """The value as a tensor that is there when the model runs."""
+        if self.expression is None:
+            assert self.sizes is not None, "a value is one or the other"
+            self.expression = _materialised(self.sizes, builder)
+        return self.expression
+
+    @property
+    def dims(self) -> list[Size] | None:
+        """Its shape; None where that is not known."""
+        if self.sizes is not None:
+            return list(self.sizes.values.shape)
+        shape = getattr(getattr(self.expression, "ty", None), "shape", None)
+        return [*shape.values] if hasattr(shape, "values") else None
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """A size that may not be larger than another one, or the model cannot be run.
+
+    Attributes:
+        excess: how much larger it is; 0 or less is well.
+        node: that needs it.
+    """
+
+    excess: Size
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """What an operator of the graph is applied to.
+
+    Attributes:
+        name: as a message calls it.
+        inputs: None for an operand that is left out.
+        attributes: by name, as the importer of TVM reads them.
+        arithmetic: for sizes of this model.
+        requirements: of the graph, which it may add to.
+    """
+
+    operator: str
+    name: str
+    inputs: tuple[Value | None, ...]
+    attributes: Mapping[str, Any]
+    arithmetic: Arithmetic
+    requirements: list[Requirement]
+
+    def require(self, size: Size, most: Size) -> None:
+        """Have the model refuse shapes for which one size is larger than another."""
+        if not self.arithmetic.always(size <= most):
+            excess = self.arithmetic.simple(size - most)
+            if excess not in [known.excess for known in self.requirements]:
+                self.requirements.append(Requirement(excess, self.name))
+
+    def input(self, number: int) -> Value | None:
+        """An operand; None where it is left out."""
+        return self.inputs[number] if number < len(self.inputs) else None
+
+    def sizes(self, number: int) -> Sizes | None:
+        """An operand's values, if they are known."""
+        value = self.input(number)
+        return None if value is None else value.sizes
+
+    def numbers(self, number: int) -> list[int] | None:
+        """An operand's values in order, if all of them are numbers."""
+        sizes = self.sizes(number)
+        return None if sizes is None or not sizes.numbers else [int(v) for v in sizes.flat()]
+
+    def dims(self, number: int) -> list[Size] | None:
+        """The shape of an operand, if it is known, each size in its shortest form."""
+        value = self.input(number)
+        dims = None if value is None else value.dims
+        return None if dims is None else [self.arithmetic.simple(d) for d in dims]
+
+    def listed(self, attribute: str, operand: int) -> list[int] | None:
+        """Numbers that are an attribute in older versions of an operator, an operand in newer."""
+        if attribute in self.attributes:
+            return [int(v) for v in self.attributes[attribute]]
+        return self.numbers(operand)
+
+
+def _materialised(sizes: Sizes, builder: Any) -> Any:
+    from tvm import relax
+
+    if sizes.numbers:
+        array = np.array(sizes.values.tolist(), dtype=sizes.dtype)
+        return relax.const(array.reshape(sizes.values.shape), sizes.dtype)
+    made = builder.emit(relax.op.shape_to_tensor(shape_expression(sizes.flat())))
+    if sizes.values.ndim != 1:
+        made = builder.emit(relax.op.reshape(made, sizes.values.shape))
+    return made if sizes.dtype == "int64" else builder.emit(relax.op.astype(made, sizes.dtype))
