@@ -77,7 +77,7 @@ def _source(program: Any, spec: ModelSpec, example_inputs: Any) -> ModelSource:
     if _is(program, "torch.export", "ExportedProgram"):
         return _of_torch(program, _NAME)
     if _is(program, "onnx", "ModelProto"):
-        from spaces.frontends.onnx_model import read_onnx_proto
+        from spaces.frontends.onnx.model import read_onnx_proto
 
         return read_onnx_proto(program, _plain(program.graph.name))
     return _of_tvm(program)

@@ -64,7 +64,7 @@ def load_model(spec: ModelSpec, on_found: Callable[[], None] = lambda: None) -> 
 
 def _read_file(path: Path, kind: ModelKind) -> ModelSource:
     if kind == "onnx":
-        from spaces.frontends.onnx_model import read_onnx_file
+        from spaces.frontends.onnx.model import read_onnx_file
 
         return read_onnx_file(path)
     from spaces.frontends.torch_model import read_torch

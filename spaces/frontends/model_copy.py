@@ -88,7 +88,7 @@ def load_model_copy(directory: Path, model_hash: str = "") -> Model:
     )
     shapes = from_plain(about.get("shapes", ()))
     if kind == "onnx":
-        from spaces.frontends.onnx_model import import_graph, read_onnx
+        from spaces.frontends.onnx.model import import_graph, read_onnx
 
         module = import_graph(read_onnx(path), inputs, path)
         return Model(about["name"], kind, module, inputs, about["content_hash"], path, shapes)
@@ -176,7 +176,7 @@ def _copy_body(model: Model, path: Path) -> None:
 
 def _copy_onnx(source: Path, path: Path) -> None:
     """One file where it can be; weights beside it where they would not fit in one."""
-    from spaces.frontends.onnx_model import has_external_data, read_onnx
+    from spaces.frontends.onnx.model import has_external_data, read_onnx
 
     if not has_external_data(source):
         _copy_file(source, path)

@@ -7,6 +7,7 @@ Written for 0.27: parameters of a PrimFunc are buffers in themselves, a Relax ex
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 IS_SCHEDULED = "tirx.is_scheduled"

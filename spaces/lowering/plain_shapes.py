@@ -55,52 +55,56 @@ def with_plain_inputs(module: Any) -> Any:
         TunerError: it needs T, and no dimension tells it.
     """
     import tvm
-    from tvm_ffi import structural_map
 
     graph = module["main"]
     told = alone(graph)
     found = [(dim, var) for dim, var in _expressions(graph) if not _follows(dim, told)]
     if not found:
         return module
-    multiples = _solved(found, told)
-    if multiples:
-        graph = _of_multiples(graph, found, multiples)
-    graph = _in_terms_of(graph, found)
-    _refuse_untold(module["main"], graph)
+    plain = _in_terms_of(graph, found)
+    if left := _solved(found, set(symbols(plain))):
+        needed = rewrite.uses(plain.body, list(left))
+        plain = _of_multiples(graph, found, left) if needed else plain
+    _refuse_untold(graph, plain)
     result = tvm.ir.IRModule(module.functions, attrs=module.attrs)
-    result.update_func(result.get_global_var("main"), graph)
+    result.update_func(result.get_global_var("main"), plain)
     return result
 
 
 def _of_multiples(graph: Any, found: list[tuple[Any, Any]], solved: Mapping[Any, Any]) -> Any:
-    """A graph whose inputs have plain dimensions, and which calculates with expressions all the
-    same: `4 * (T_x4 // 4)` where `4 * T` stood. So TVM still sees which shapes are equal."""
+    """A graph whose inputs have the dimensions that stand for some expressions, and which goes on
+    with the expressions: with `4 * (T_x4 // 4)` rows where it had `4 * T`. So it is still seen that
+    half of them are `2 * (T_x4 // 4)`, and that two halves are as many as there were."""
     from tvm import relax
     from tvm_ffi import structural_map
-    import tvm
 
-    def told(dim: Any) -> Any:
-        analyzer = tvm.sym.Analyzer()
-        return next((var for known, var in found if analyzer.can_prove_equal(dim, known)), dim)
-
+    inside: dict[Any, Any] = dict(solved)
     params, casts = [], []
-    known: dict[Any, Any] = dict(solved)
     for param in graph.params:
-        dims = tvm_compat.param_dims(param)
-        plain = None if dims is None else [told(dim) if is_symbolic(dim) and not isinstance(dim, tvm.ir.Var) else dim for dim in dims]
-        if plain is None or all(a.same_as(b) for a, b in zip(plain, dims, strict=True)):
+        dims = tvm_compat.param_dims(param) or ()
+        plain = [_stand_in(dim, found) for dim in dims]
+        if all(new.same_as(old) for new, old in zip(plain, dims, strict=True)):
             params.append(param)
             continue
         dtype = tvm_compat.param_dtype(param)
-        fresh = relax.Var(str(param.name), relax.TensorType(plain, dtype))
-        params.append(fresh)
-        exact = relax.TensorType([structural_map(d, (tvm.ir.Var, lambda v: solved.get(v, v))) for d in dims], dtype)
-        inner = relax.Var(f"{param.name}_exact", exact)
-        casts.append(relax.MatchCast(inner, fresh, exact))
-        known[param] = inner
-    body = structural_map(graph.body, (tvm.ir.Var, lambda v: known.get(v, v)))
-    blocks = [relax.BindingBlock(casts), *body.blocks]
-    return relax.Function(params, relax.SeqExpr(blocks, body.body), graph.ret_ty, graph.is_pure, graph.attrs)
+        params.append(relax.Var(str(param.name), relax.TensorType(plain, dtype)))
+        replaced = (type(graph.params[0]), lambda var: solved.get(var, var))
+        exact = relax.TensorType([structural_map(dim, replaced) for dim in dims], dtype)
+        inside[param] = relax.Var(f"{param.name}_exact", exact)
+        casts.append(relax.MatchCast(inside[param], params[-1], exact))
+    body = structural_map(graph.body, (type(graph.params[0]), lambda var: inside.get(var, var)))
+    body = relax.SeqExpr([relax.BindingBlock(casts), *body.blocks], body.body)
+    return relax.Function(params, body, graph.ret_ty, graph.is_pure, graph.attrs)
+
+
+def _stand_in(dim: Any, found: list[tuple[Any, Any]]) -> Any:
+    """The variable that stands for a dimension; the dimension itself where none does."""
+    import tvm
+
+    if not is_symbolic(dim) or isinstance(dim, tvm.ir.Var):
+        return dim
+    equal = tvm.sym.Analyzer().can_prove_equal
+    return next((var for known, var in found if equal(dim, known)), dim)
 
 
 def declared_shape(param: Any) -> list[int | str] | None:

@@ -9,7 +9,7 @@ known sizes as tensors.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,21 +20,19 @@ from spaces.frontends.onnx.shape_operators import converted
 from spaces.frontends.onnx.size_operators import constant_of, evaluated
 from spaces.frontends.onnx.sizes import MOST, Arithmetic, Size, known_sizes
 from spaces.ir import tvm_compat
-from spaces.ir.derived_dims import derived
+from spaces.ir.derived_dims import base_of, derived
 from tuner.errors import TunerError, first_line
 
 _ODD = re.compile(r"\W")
-_STANDARD_DOMAINS = ("", "ai.onnx")
+STANDARD_DOMAINS = ("", "ai.onnx")
 
 
-def import_graph(proto: Any, inputs: Sequence[InputSpec], symbols: Iterable[str]) -> Any:
+def graph_module(proto: Any, inputs: Sequence[InputSpec]) -> Any:
     """Import a graph into Relax.
 
     Args:
         proto: with all data in it.
         inputs: all that has to be fed in, symbolic dimensions by name.
-        symbols: names of dimensions that are sizes by themselves; others are named after these, see
-            `spaces.ir.derived_dims`.
 
     Returns:
         A module with a function "main". Dimensions of its inputs that are named after a symbol are
@@ -45,7 +43,8 @@ def import_graph(proto: Any, inputs: Sequence[InputSpec], symbols: Iterable[str]
     """
     from tvm import relax, tirx
 
-    known = {name: tirx.Var(name, "int64") for name in symbols}
+    names = {base_of(d) for spec in inputs for d in spec.dims if isinstance(d, str)}
+    known = {name: tirx.Var(name, "int64") for name in sorted(names)}
     params = {spec.name: _param(spec, known) for spec in inputs}
     graph = _Graph(_opset(proto), Arithmetic(known.values()))
     with graph.builder.function("main", [*params.values()]):
@@ -104,14 +103,16 @@ class _Graph:
             node.op_type, described(node), inputs, attributes, self._arithmetic, self.requirements
         )
         if node.op_type == "If":
-            return self._add_branch(node, seen)
-        if node.op_type == "Constant" and (array := constant_of(attributes)) is not None:
+            self._add_branch(node, seen)
+        elif node.op_type == "Constant" and (array := constant_of(attributes)) is not None:
             self.values[node.output[0]] = _constant(array)
         elif (sizes := evaluated(seen)) is not None and sizes.values.size <= MOST:
             self.values[node.output[0]] = Value(sizes)
         else:
             own = converted(seen, self.builder)
-            found = self._by_tvm(node, seen) if own is None else [self._emitted(own)]
+            # Bound where it is first used: in that order a residual addition is fused with the
+            # longer way to it.
+            found = self._by_tvm(node, seen) if own is None else [self.builder.normalize(own)]
             for name, expression in zip(node.output, found, strict=False):
                 self.values[name] = Value(expression=expression)
 
@@ -141,12 +142,7 @@ class _Graph:
         if isinstance(made.ty, relax.TupleType):
             number = len(made.ty.fields)
             return [self.builder.emit(relax.TupleGetItem(made, n)) for n in range(number)]
-        return [self._emitted(made)]
-
-    def _emitted(self, expression: Any) -> Any:
-        from tvm.ir import Call
-
-        return self.builder.emit(expression) if isinstance(expression, Call) else expression
+        return [made]
 
 
 def _guarded(module: Any, excesses: Sequence[Size]) -> Any:
@@ -171,7 +167,7 @@ def _guarded(module: Any, excesses: Sequence[Size]) -> Any:
 
 def described(node: Any) -> str:
     """A node as a message calls it."""
-    domain = "" if node.domain in _STANDARD_DOMAINS else f"{node.domain}."
+    domain = "" if node.domain in STANDARD_DOMAINS else f"{node.domain}."
     return f"operator {domain}{node.op_type} (node {node.name or f'of output {node.output[0]}'})"
 
 
@@ -188,8 +184,10 @@ def _constant(array: np.ndarray[Any, Any]) -> Value:
     from tvm import relax
 
     sizes = known_sizes(array)
-    return Value(sizes) if sizes is not None else Value(
-        expression=relax.const(array, str(array.dtype))
+    return (
+        Value(sizes)
+        if sizes is not None
+        else Value(expression=relax.const(array, str(array.dtype)))
     )
 
 
@@ -200,5 +198,5 @@ def _array(tensor: Any) -> np.ndarray[Any, Any]:
 
 
 def _opset(proto: Any) -> int:
-    versions = [o.version for o in proto.opset_import if o.domain in _STANDARD_DOMAINS]
+    versions = [o.version for o in proto.opset_import if o.domain in STANDARD_DOMAINS]
     return int(versions[0]) if versions else 1

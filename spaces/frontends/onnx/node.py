@@ -34,7 +34,7 @@ class Value:
         """Its shape; None where that is not known."""
         if self.sizes is not None:
             return list(self.sizes.values.shape)
-        shape = getattr(getattr(self.expression, "ty", None), "shape", None)
+        shape: Any = getattr(getattr(self.expression, "ty", None), "shape", None)
         return [*shape.values] if hasattr(shape, "values") else None
 
 

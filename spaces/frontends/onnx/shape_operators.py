@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -152,9 +153,10 @@ def _slice(node: Node, builder: Any) -> Any:
     asked = None if dims is None else slices(node, len(dims))
     if dims is None or asked is None or any(step < 1 for *_, step in asked):
         return None
+    place = partial(_from_front, node.arithmetic)
     parts = [
-        _Part(axis, *(_from_front(node.arithmetic, p, dims[axis]) for p in ends), step, dims[axis])
-        for axis, *ends, step in asked
+        _Part(axis, place(begin, dims[axis]), place(end, dims[axis]), step, dims[axis])
+        for axis, begin, end, step in asked
     ]
     parts = [part for part in parts if not part.is_all(node.arithmetic)]
     if not parts:

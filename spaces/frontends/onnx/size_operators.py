@@ -14,7 +14,15 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from spaces.frontends.onnx.node import Node
-from spaces.frontends.onnx.sizes import MOST, Arithmetic, Size, SizeArray, Sizes, known_sizes, sizes_of
+from spaces.frontends.onnx.sizes import (
+    MOST,
+    Arithmetic,
+    Size,
+    SizeArray,
+    Sizes,
+    known_sizes,
+    sizes_of,
+)
 
 Evaluate: TypeAlias = Callable[[Node], Sizes | None]
 _FURTHEST = (1 << 31) - 1
@@ -34,8 +42,12 @@ def constant_of(attributes: Mapping[str, Any]) -> np.ndarray[Any, Any] | None:
 
     if "value" in attributes:
         return np.asarray(onnx.numpy_helper.to_array(attributes["value"]))
-    for name, dtype in (("value_int", "int64"), ("value_ints", "int64"), ("value_float", "float32"),
-                        ("value_floats", "float32")):
+    for name, dtype in (
+        ("value_int", "int64"),
+        ("value_ints", "int64"),
+        ("value_float", "float32"),
+        ("value_floats", "float32"),
+    ):
         if name in attributes:
             return np.array(attributes[name], dtype=dtype)
     return None

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
-import traceback
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,11 +10,15 @@ from typing import Any
 
 from spaces.frontends.declared import UNNAMED, Declared, DeclaredInput, Dims, ModelKind
 from spaces.frontends.inputs import InputSpec
+from spaces.frontends.onnx.dimension_names import declared_name
+from spaces.frontends.onnx.graph import described, graph_module
+from spaces.frontends.onnx.simplify import simplified, split_sums
 from spaces.frontends.quiet_import import hushed
 from spaces.ir import tvm_compat
+from spaces.ir.derived_dims import base_of
+from spaces.lowering.plain_shapes import with_plain_inputs
 from tuner.errors import TunerError, first_line
 
-_STANDARD_DOMAINS = ("", "ai.onnx")
 MOST_BYTES = (1 << 31) - 1
 """Of one protobuf."""
 
@@ -97,7 +99,7 @@ def import_graph(proto: Any, inputs: Sequence[InputSpec], path: Path) -> Any:
     """
     _pin_shapes(proto, inputs)
     split_sums(proto)
-    return _import_simplified(proto, path)
+    return _import_simplified(proto, inputs, path)
 
 
 def read_onnx(path: Path) -> Any:
@@ -137,7 +139,7 @@ def _declared(proto: Any) -> Declared:
         dtype = str(tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type))
         inputs.append(DeclaredInput(value.name, dtype, _declared_shape(value)))
     named = (d for i in inputs for d in i.dims or () if isinstance(d, str) and d != UNNAMED)
-    return Declared(tuple(inputs), tuple(dict.fromkeys(named)))
+    return Declared(tuple(inputs), tuple(dict.fromkeys(map(base_of, named))))
 
 
 def _declared_shape(value: Any) -> Dims | None:
@@ -145,7 +147,11 @@ def _declared_shape(value: Any) -> Dims | None:
     if not tensor.HasField("shape"):
         return None
     dims = tensor.shape.dim
-    return tuple(d.dim_value if d.dim_value > 0 else d.dim_param or UNNAMED for d in dims)
+    return tuple(d.dim_value if d.dim_value > 0 else _dim_name(d.dim_param) for d in dims)
+
+
+def _dim_name(text: str) -> str:
+    return declared_name(text) if text and text != UNNAMED else UNNAMED
 
 
 def _pin_shapes(proto: Any, inputs: Iterable[InputSpec]) -> None:
@@ -169,29 +175,6 @@ def _pin_shapes(proto: Any, inputs: Iterable[InputSpec]) -> None:
         del proto.graph.value_info[:]
         for output in proto.graph.output:
             output.type.tensor_type.ClearField("shape")
-
-
-def split_sums(proto: Any) -> None:
-    """Turn each `Sum` of several tensors into additions, in place.
-
-    The importer stacks the tensors and reduces the stack, which copies them and keeps the
-    addition of a residual block from being fused with its convolution.
-    """
-    import onnx
-
-    nodes = []
-    for node in proto.graph.node:
-        if node.op_type != "Sum" or node.domain not in _STANDARD_DOMAINS or len(node.input) < 2:
-            nodes.append(node)
-            continue
-        left = node.input[0]
-        for number, right in enumerate(node.input[1:], start=1):
-            last = number == len(node.input) - 1
-            out = node.output[0] if last else f"{node.output[0]}/partial{number}"
-            nodes.append(onnx.helper.make_node("Add", [left, right], [out], name=node.name))
-            left = out
-    del proto.graph.node[:]
-    proto.graph.node.extend(nodes)
 
 
 def _file_digest(path: Path, proto: Any) -> Any:
@@ -220,53 +203,28 @@ def has_external_data(path: Path) -> bool:
     return any(external.uses_external_data(t) for t in _without_data(path).graph.initializer)
 
 
-def _import_simplified(proto: Any, path: Path) -> Any:
+def _import_simplified(proto: Any, inputs: Sequence[InputSpec], path: Path) -> Any:
     """Import the simplified graph, or the original where that fails.
 
-    Simplifying resolves the dynamic reshapes that some exporters leave, which the importer
-    cannot take; where it changes the outputs or makes things worse, the original decides.
+    Simplifying folds what depends on numbers alone; where it changes the outputs or makes things
+    worse, the original decides.
     """
     simple = simplified(proto)
     if simple is not None:
         try:
-            return _import(simple, path)
+            return _import(simple, inputs, path)
         except TunerError:
             pass
-    return _import(proto, path)
+    return _import(proto, inputs, path)
 
 
-def simplified(proto: Any) -> Any | None:
-    """A simplified copy of a graph; None where that fails or the outputs would change."""
-    import onnxslim
-
-    copy = type(proto)()
-    copy.CopyFrom(proto)
-    try:
-        with hushed():
-            simple = onnxslim.slim(copy)
-    except Exception:  # it may raise anything on graphs it does not know
-        return None
-    if simple is None or _outputs(simple) != _outputs(proto):
-        return None
-    wanted = {i.name for i in proto.graph.input}
-    return simple if {i.name for i in simple.graph.input} <= wanted else None
-
-
-def _outputs(proto: Any) -> list[tuple[str, int]]:
-    """Names and element types. Shapes may become better known and are checked by the importer."""
-    return [(o.name, o.type.tensor_type.elem_type) for o in proto.graph.output]
-
-
-def _import(proto: Any, path: Path) -> Any:
-    from tvm.relax.frontend.onnx import from_onnx
-
+def _import(proto: Any, inputs: Sequence[InputSpec], path: Path) -> Any:
     _check_operators(proto, path)
     try:
         with hushed():
-            return from_onnx(proto)
-    except Exception as error:  # converters raise whatever they meet
-        where, why = _culprit(error)
-        raise TunerError(f"{path}: cannot import {where}: {why}") from error
+            return with_plain_inputs(graph_module(proto, inputs))
+    except TunerError as error:
+        raise TunerError(f"{path}: {error}") from error
 
 
 def _check_operators(proto: Any, path: Path) -> None:
@@ -275,25 +233,8 @@ def _check_operators(proto: Any, path: Path) -> None:
     unknown: dict[str, str] = {}
     for node in proto.graph.node:
         if node.op_type not in known:
-            domain = "" if node.domain in _STANDARD_DOMAINS else f"{node.domain}."
-            unknown.setdefault(domain + node.op_type, _node_name(node))
+            unknown.setdefault(node.op_type, described(node))
     if unknown:
-        listed = ", ".join(f"{op} (node {node})" for op, node in unknown.items())
         plural = "operators" if len(unknown) > 1 else "operator"
+        listed = ", ".join(one.removeprefix("operator ") for one in unknown.values())
         raise TunerError(f"{path}: the importer does not know {plural} {listed}")
-
-
-def _node_name(node: Any) -> str:
-    return str(node.name or f"of output {node.output[0]}")
-
-
-def _culprit(error: BaseException) -> tuple[str, str]:
-    """The node that was being converted, which the importer does not name, and what is wrong."""
-    why = re.sub(r"\s+", " ", first_line(error))
-    for frame, _ in traceback.walk_tb(error.__traceback__):
-        node = frame.f_locals.get("node")
-        if frame.f_code.co_name == "_construct_nodes" and node is not None:
-            if isinstance(error, KeyError) and error.args[0] in node.input:
-                why = f"nothing computes its input {error.args[0]}"
-            return f"operator {node.op_type} (node {_node_name(node)})", why
-    return "the graph", why
