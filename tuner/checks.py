@@ -130,11 +130,17 @@ def dimension(name: str, values: Sequence[object], shown: str) -> tuple[int, ...
     return sizes
 
 
+def input_name(name: str, shown: str) -> str:
+    """The name of an input that a value is given for."""
+    if not name.strip():
+        raise UsageError(f"{shown!r} is not an input: {INPUTS}")
+    return name
+
+
 def integers(name: str, low: object, high: object, shown: str) -> tuple[int, int]:
     """The range that an input's integers are drawn from."""
     least, most = _integer(low), _integer(high)
-    if not name.strip():
-        raise UsageError(f"{shown!r} is not an input: {INPUTS}")
+    input_name(name, shown)
     if least is None or most is None or least > most:
         raise UsageError(f"{shown!r} is not a range of integers: write NAME=int:LO..HI, LO <= HI")
     return least, most
@@ -142,8 +148,7 @@ def integers(name: str, low: object, high: object, shown: str) -> tuple[int, int
 
 def array_file(name: str, path: object, shown: str) -> Path:
     """The file with an input's value."""
-    if not name.strip() or not str(path):
-        raise UsageError(f"{shown!r} is not an input: {INPUTS}")
+    input_name(name if str(path) else "", shown)
     if not isinstance(path, str | Path) or not str(path).endswith(".npy"):
         raise UsageError(f"{shown!r} names no .npy file: {INPUTS}")
     return Path(path)

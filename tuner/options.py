@@ -40,13 +40,30 @@ class IntRange:
 
 
 @dataclass(frozen=True, slots=True)
+class InputArray:
+    """The value of an input, from memory.
+
+    Attributes:
+        npy: what a `.npy` file of it holds. Arrays themselves can be neither compared nor hashed.
+    """
+
+    npy: bytes = field(repr=False)
+
+    def __str__(self) -> str:
+        return "the array"
+
+
+InputValue = Path | IntRange | InputArray
+
+
+@dataclass(frozen=True, slots=True)
 class ModelSpec:
     """Which model, and what its dynamic shapes and free arguments are.
 
     Attributes:
         source: `model.onnx`, `model.pt2`, `path.py:function` or `package.module:function`.
         shapes: shape of each input that the model leaves dynamic.
-        inputs: values of inputs, a file of them or a range of integers to draw from.
+        inputs: values of inputs: a file, an array, or a range of integers to draw from.
         args: keyword arguments for a function that makes the model.
         dims: sizes of each dimension that stays symbolic, ascending.
         weights: file with the weight of each shape, or these themselves; None weighs all alike.
@@ -59,7 +76,7 @@ class ModelSpec:
 
     source: str
     shapes: tuple[tuple[str, tuple[int, ...]], ...] = ()
-    inputs: tuple[tuple[str, Path | IntRange], ...] = ()
+    inputs: tuple[tuple[str, InputValue], ...] = ()
     args: tuple[tuple[str, str | int | float], ...] = ()
     dims: tuple[tuple[str, tuple[int, ...]], ...] = ()
     weights: Path | Shapes | None = None
@@ -215,6 +232,8 @@ def _listed(sizes: Any) -> list[Any]:
 def _check_input(name: str, value: Any, shown: str) -> None:
     if isinstance(value, IntRange):
         checks.integers(name, value.low, value.high, shown)
+    elif isinstance(value, InputArray):
+        checks.input_name(name, shown)
     else:
         checks.array_file(name, value, shown)
 

@@ -5,6 +5,7 @@ Values are only brought into another form here; what they may be is for these tw
 
 from __future__ import annotations
 
+import io
 import json
 import operator
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,8 +16,8 @@ from typing import Any
 from cluster.console.parse import dimension, duration_s
 from tuner.checks import MOST_VALUES, one_of, short
 from tuner.effort import EFFORTS
-from tuner.errors import UsageError
-from tuner.options import IntRange, ModelSpec, TuneOptions
+from tuner.errors import UsageError, first_line
+from tuner.options import InputArray, IntRange, ModelSpec, TuneOptions
 from tuner.shapes import weights_of
 
 _DURATIONS = ("time_budget", "device_wait")
@@ -36,7 +37,7 @@ def model_spec(source: str, said: Mapping[str, Any]) -> ModelSpec:
     return ModelSpec(
         source,
         shapes=tuple((name, _listed(sizes)) for name, sizes in _pairs("shapes", said)),
-        inputs=tuple((name, _input(value)) for name, value in _pairs("inputs", said)),
+        inputs=tuple((name, _input(name, value)) for name, value in _pairs("inputs", said)),
         args=_pairs("args", said),
         dims=dims,
         weights=_weights(said.get("weights"), said.get("dims"), dims),
@@ -134,11 +135,27 @@ def _sizes(name: str, values: Any) -> Any:
         return taken
 
 
-def _input(value: Any) -> Any:
-    """A file by its name, or integers from a range, whose end is not among them."""
+def _input(name: Any, value: Any) -> Any:
+    """A file by its name, integers from a range, whose end is not among them, or an array."""
     if isinstance(value, range) and value.step == 1 and len(value):
         return IntRange(value.start, value.stop - 1)
-    return Path(value) if isinstance(value, str) and value else value
+    if isinstance(value, str) and value:
+        return Path(value)
+    if isinstance(value, str | range | Path | IntRange | InputArray):
+        return value
+    return _array(name, value)
+
+
+def _array(name: Any, value: Any) -> InputArray:
+    import numpy as np
+
+    file = io.BytesIO()
+    try:
+        np.save(file, np.asarray(value), allow_pickle=False)
+    except (TypeError, ValueError, RuntimeError) as error:  # what NumPy and PyTorch raise
+        why = first_line(error)
+        raise UsageError(f"inputs: {name!r} is no file, range or array: {why}") from error
+    return InputArray(file.getvalue())
 
 
 def _weights(weights: Any, given: Any, dims: Sizes) -> Any:

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cluster.api.keywords import model_spec, place, tune_options
+from cluster.driver.kept_model import check_kept, kept_model
 from cluster.driver.tune_result import TuneResult
-from tuner.errors import TunerError, UsageError
+from tuner.errors import UsageError
 from tuner.options import ModelSpec, TuneOptions
 
 if TYPE_CHECKING:
@@ -52,7 +53,8 @@ def tune(
         run: the run folder, or a URL; going on with one is naming it again.
         args: of the function that makes the model, `{"m": 96}`.
         shapes: of inputs that are dynamic, `{"x": (1, 3, 224, 224)}`.
-        inputs: values of inputs, `{"x": "x.npy", "ids": range(30522)}`.
+        inputs: values of inputs: files, arrays, or ranges of integers to draw from,
+            `{"x": "x.npy", "mask": numpy.ones((1, 128), "int64"), "ids": range(30522)}`.
         dims: sizes of symbolic dimensions, `{"T": range(1, 129)}`.
         weights: of these: by size, `{5: 0.2, 24: 1}`, a list beside them, or a file.
         example_inputs: what a `torch.nn.Module` is called with.
@@ -109,11 +111,13 @@ def options_of(model: Any, said: Mapping[str, Any]) -> TuneOptions:
 
 
 def _spec(model: Any, said: Mapping[str, Any], run: Any) -> ModelSpec:
-    if isinstance(model, ModelSpec) or model is None:
-        if said:
-            full = "a run keeps its model" if model is None else "a ModelSpec says it all"
-            raise UsageError(f"{next(iter(said))}: {full}, so nothing can be said beside it")
-        return _kept(place(run)) if model is None else model
+    if model is None:
+        check_kept(run, said)
+        return kept_model(place(run))
+    if isinstance(model, ModelSpec):
+        for name in said:
+            raise UsageError(f"{name}: a ModelSpec says it all, so nothing can be said beside it")
+        return model
     from spaces.frontends.memory_model import check_examples, model_in_memory
 
     examples = said.get("example_inputs")
@@ -123,22 +127,3 @@ def _spec(model: Any, said: Mapping[str, Any], run: Any) -> ModelSpec:
     spec = model_spec("model", said)
     made = model_in_memory(model, spec, examples)
     return ModelSpec(made.name, inputs=spec.inputs, program=made)
-
-
-def _kept(run: Path | str | None) -> ModelSpec:
-    """The model that a run keeps, for who goes on without it.
-
-    Raises:
-        UsageError: no run is named.
-        TunerError: there is none, or its copy of the model is missing or damaged.
-    """
-    if run is None:
-        raise UsageError("give a model, or the run whose model is to be tuned further")
-    from spaces.frontends.model_copy import load_model_copy
-    from tuner.runs.folder import read_run
-    from tuner.runs.remote import local
-
-    folder, manifest = read_run(local(run, model=True))
-    if not folder.model_dir.exists():
-        raise TunerError(f"{run} keeps no model yet: name the model once more")
-    return ModelSpec(manifest.model, program=load_model_copy(folder.model_dir, manifest.model_hash))

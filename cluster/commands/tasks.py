@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cluster.console.flags import debug_flag, json_flag, model_arguments, model_spec
+from cluster.console.flags import (
+    debug_flag,
+    json_flag,
+    model_argument,
+    model_flags,
+    model_spec,
+)
 from cluster.console.output import nothing_on_stdout, print_json, print_table
 from tuner.options import ModelSpec
 
@@ -18,7 +24,8 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="What would be tuned, without tuning.")
-@model_arguments
+@model_argument
+@model_flags
 @json_flag
 @debug_flag
 def tasks(

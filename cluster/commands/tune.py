@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,10 +22,11 @@ from cluster.console.flags import (
     address_flag,
     debug_flag,
     json_flag,
-    model_arguments,
+    model_flags,
     model_spec,
 )
 from cluster.console.output import nothing_on_stdout, print_json
+from cluster.driver.kept_model import check_kept, kept_model
 from tuner.checks import STRATEGIES
 from tuner.effort import EFFORTS
 from tuner.options import DEVICE_WAIT_S, MAX_KERNELS, TuneOptions
@@ -35,6 +37,9 @@ if TYPE_CHECKING:
     from cluster.driver.tune_result import TuneResult
 
 _READING = "reading the model, finding its tasks, starting workers"
+_OF_THE_MODEL = ("--shape", "--input", "--arg", "--dim", "--weights")
+_KEPT = "model"
+"""Stands for the model of a run until it is read."""
 _ENDED = {
     "trials": "the trial budget is spent",
     "time": "the time budget is spent",
@@ -51,7 +56,8 @@ def _efforts() -> str:
 
 
 @click.command(short_help="Search for faster schedules of a model.")
-@model_arguments
+@click.argument("model", metavar="[MODEL]", required=False, type=TEXT)
+@model_flags
 @click.option(
     "--trials",
     metavar="N",
@@ -143,7 +149,7 @@ def _efforts() -> str:
 @json_flag
 @debug_flag
 def tune(
-    model: str,
+    model: str | None,
     shapes: tuple[str, ...],
     inputs: tuple[str, ...],
     arguments: tuple[str, ...],
@@ -157,11 +163,15 @@ def tune(
 ) -> int:
     """Tune MODEL: a .onnx or .pt2 file, path.py:function or package.module:function.
 
-    Tuning again with the same --run goes on where it was. Ctrl-C ends a run in order: what was
+    Tuning again with the same --run goes on where it was; that run keeps its model, which need not
+    be named again. Ctrl-C ends a run in order: what was
     measured is kept. On a cluster named by --address the search outlives this command if that is
     killed: `tuner attach` watches it, and so does the same command again.
     """
-    spec = model_spec(model, shapes, inputs, arguments, dims, weights)
+    if model is None:
+        said = zip(_OF_THE_MODEL, (shapes, inputs, arguments, dims, weights), strict=True)
+        check_kept(rest["run"], [flag for flag, value in said if value])
+    spec = model_spec(model or _KEPT, shapes, inputs, arguments, dims, weights)
     chosen = EFFORTS[effort].uncut if no_cut else EFFORTS[effort]
     options = TuneOptions(model=spec, effort=chosen, **rest)
 
@@ -169,7 +179,8 @@ def tune(
         from cluster.tune import tune as tune_model
 
         uri = os.environ.get("MLFLOW_TRACKING_URI") or None
-        return tune_model(options, watch=watch, stop=stop, tracking_uri=uri, on_ready=on_ready)
+        asked = replace(options, model=kept_model(rest["run"])) if model is None else options
+        return tune_model(asked, watch=watch, stop=stop, tracking_uri=uri, on_ready=on_ready)
 
     first = before(_READING, trials=options.trials or 0, time_budget_s=options.limit_s)
     return show_tuning(work, first, details=details, as_json=as_json)

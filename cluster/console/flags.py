@@ -87,8 +87,11 @@ address_flag = click.option(
 run_argument = click.argument("run", metavar="DIR", type=RUN)
 
 
-def model_arguments(command: _F) -> _F:
-    """MODEL and the flags that say its shapes and arguments."""
+model_argument = click.argument("model", metavar="MODEL", type=TEXT)
+
+
+def model_flags(command: _F) -> _F:
+    """The flags that say a model's shapes and arguments, and what of it to tune for what."""
     for add in (
         click.option(
             "--only",
@@ -138,7 +141,6 @@ def model_arguments(command: _F) -> _F:
             multiple=True,
             help="Shape of an input that the model leaves dynamic.",
         ),
-        click.argument("model", metavar="MODEL", type=TEXT),
     ):
         command = add(command)
     return command
@@ -152,7 +154,7 @@ def model_spec(
     dims: tuple[str, ...] = (),
     weights: Path | None = None,
 ) -> ModelSpec:
-    """The model that `model_arguments` were given for.
+    """The model that `model_flags` were given for.
 
     Raises:
         UsageError: one of them is malformed, or a name is given twice.

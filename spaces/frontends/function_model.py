@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from spaces.frontends.inputs import InputSpec, Shape
-from spaces.frontends.relax_inputs import close_shapes
+from spaces.frontends.module_source import ModuleSource, read_module
 from spaces.frontends.shape_var import DynamicProgram, ShapeVar
 from spaces.ir import tvm_compat
 from tuner.errors import TunerError, first_line, named_line
@@ -23,13 +22,12 @@ Args = Sequence[tuple[str, "str | int | float | ShapeVar"]]
 _BOOLS = {"true": True, "1": True, "false": False, "0": False}
 
 
-def import_function(
+def read_function(
     source: str,
     args: Args = (),
-    shapes: Sequence[tuple[str, Shape]] = (),
     domain: Domain = NO_DOMAIN,
     on_found: Callable[[], None] = lambda: None,
-) -> tuple[Any, tuple[InputSpec, ...], str, Domain]:
+) -> ModuleSource:
     """Call `path.py:function` or `package.module:function` and take what it returns.
 
     Args:
@@ -38,44 +36,29 @@ def import_function(
             `ShapeVar` for it.
         on_found: called before the function is.
 
-    Returns:
-        The module, its inputs, its structural hash, and the domain: what was given, or else
-        what the function itself says.
-
     Raises:
         TunerError: anything that keeps the function from giving an IRModule or a PrimFunc.
     """
     where, _, name = source.rpartition(":")
     found = _found(where, name)
     value = _value(found, source, [*args, *_shape_vars(found, args, domain)], on_found)
-    return import_program(value, source, name, shapes, domain)
+    return read_program(value, source, name)
 
 
-def import_program(
-    value: Any,
-    source: str,
-    name: str,
-    shapes: Sequence[tuple[str, Shape]] = (),
-    domain: Domain = NO_DOMAIN,
-) -> tuple[Any, tuple[InputSpec, ...], str, Domain]:
+def read_program(value: Any, source: str, name: str) -> ModuleSource:
     """Take an IRModule, a PrimFunc, a list of `te.Tensor`s, or one of these with its dimensions.
 
     Args:
         source: what gave it, for messages.
-        name: of a program that has none.
-
-    Returns:
-        As `import_function`.
+        name: of the model, and of a program that has none.
 
     Raises:
-        TunerError: it is none of these, or an input is dynamic or unknown.
+        TunerError: it is none of these, or one of its inputs is no tensor.
     """
+    domain = NO_DOMAIN
     if isinstance(value, DynamicProgram):
-        domain = domain if domain.dims else Domain(value.dims(), value.weight_of())
-        value = value.program
-    made = _module_of(value, source, name)
-    module, inputs = close_shapes(made, dict(shapes), domain)
-    return module, inputs, tvm_compat.structural_hash_hex(module), domain
+        domain, value = value.domain(), value.program
+    return read_module(_module_of(value, source, name), name, "function", domain=domain)
 
 
 def check_function(source: str, args: Args = (), domain: Domain = NO_DOMAIN) -> None:

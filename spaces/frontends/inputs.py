@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +14,7 @@ import numpy as np
 from spaces.ir.derived_dims import derived
 from spaces.ir.element_types import numpy_dtype
 from tuner.errors import TunerError
-from tuner.options import IntRange
+from tuner.options import InputArray, InputValue, IntRange
 
 Shape = tuple[int, ...]
 _SAFE_INTS = IntRange(0, 1)
@@ -47,78 +48,8 @@ class InputSpec:
         return replace(self, shape=shape, dims=())
 
 
-def at_largest(
-    declared: Sequence[int | str], largest: Mapping[str, int]
-) -> tuple[list[int | str], tuple[int | str, ...]]:
-    """Dimensions with the symbolic ones of a domain at their largest; all as declared.
-
-    The second is empty where none is symbolic. What has no domain is left to `fix_shape`.
-    """
-    sizes = [d if isinstance(d, int) else derived(d, largest) for d in declared]
-    bound = [d if size is None else size for d, size in zip(declared, sizes, strict=True)]
-    return bound, tuple(declared) if bound != list(declared) else ()
-
-
-def check_dims(given: Iterable[str], known: Sequence[str]) -> None:
-    """Refuse values for a dimension that the model does not have, nor one named after it.
-
-    Raises:
-        TunerError: naming the dimensions there are.
-    """
-    direct = list(dict.fromkeys(known))
-    named = [g for g in given if any(derived(name, {g: 1}) is not None for name in direct)]
-    check_names(given, [*direct, *named], "--dim", "dimension")
-
-
-def fix_shape(
-    name: str, declared: Sequence[int | str] | None, given: Shape | None
-) -> tuple[int, ...]:
-    """Shape of an input, from what the model declares and what the user gave.
-
-    Args:
-        declared: an int for each fixed dimension and a text for each symbolic one; None where not
-            even the rank is known.
-
-    Raises:
-        TunerError: a symbolic dimension nobody gave, or a shape that the model contradicts.
-    """
-    if given is None:
-        if declared is None or any(not isinstance(d, int) for d in declared):
-            dims = "..." if declared is None else ",".join(_open(d) for d in declared)
-            raise TunerError(
-                f"input {name} is dynamic; give its shape: --shape {name}={dims}"
-                + (" with a number for each ?" if "?" in dims else "")
-                + _or_domain(declared)
-            )
-        return tuple(d for d in declared if isinstance(d, int))
-    if declared is not None:
-        if len(given) != len(declared):
-            raise TunerError(
-                f"input {name} has {len(declared)} dimensions, but --shape gives {len(given)}"
-            )
-        for axis, (have, want) in enumerate(zip(declared, given, strict=True)):
-            if isinstance(have, int) and have != want:
-                raise TunerError(
-                    f"input {name}: dimension {axis} is {have} in the model, "
-                    f"but --shape says {want}"
-                )
-    return given
-
-
-def _or_domain(declared: Sequence[int | str] | None) -> str:
-    """How else a named dimension can be dealt with."""
-    named = [d for d in declared or () if isinstance(d, str) and d.isidentifier()]
-    return f", or the sizes to tune for: --dim {named[0]}=1..128" if named else ""
-
-
-def _open(dim: int | str) -> str:
-    return str(dim) if isinstance(dim, int) else "?"
-
-
-def check_names(
-    given: Iterable[str], known: Sequence[str], option: str, kind: str = "input"
-) -> None:
-    """Refuse an option for an input, or another kind of thing, that the model does not have.
+def check_names(given: Iterable[str], known: Sequence[str], option: str) -> None:
+    """Refuse an option for an input that the model does not have.
 
     Raises:
         TunerError: naming those there are.
@@ -126,41 +57,41 @@ def check_names(
     for name in given:
         if name not in known:
             listed = ", ".join(known) if known else "none"
-            raise TunerError(f"{option} {name}: no such {kind}; the model has {listed}")
+            raise TunerError(f"{option} {name}: no such input; the model has {listed}")
 
 
 def check_values(
-    inputs: Sequence[InputSpec], values: Sequence[tuple[str, Path | IntRange]]
+    inputs: Sequence[InputSpec], values: Sequence[tuple[str, InputValue]]
 ) -> dict[str, np.ndarray[Any, Any] | IntRange]:
     """What was given for inputs, by name, files read.
 
     Raises:
-        TunerError: an unknown name, a file that cannot be read or does not fit, or a range for
-            an input that holds no integers.
+        TunerError: an unknown name, a file or an array that does not fit, or a range for an
+            input that holds no integers.
     """
     known = {spec.name: spec for spec in inputs}
     check_names([name for name, _ in values], list(known), "--input")
     return {
-        name: _from_file(known[name], value)
-        if isinstance(value, Path)
-        else _checked_range(known[name], value)
+        name: _checked_range(known[name], value)
+        if isinstance(value, IntRange)
+        else _loaded(known[name], value)
         for name, value in values
     }
 
 
 def make_inputs(
     inputs: Sequence[InputSpec],
-    values: Sequence[tuple[str, Path | IntRange]] = (),
+    values: Sequence[tuple[str, InputValue]] = (),
     seed: int = 0,
 ) -> list[np.ndarray[Any, Any]]:
     """A value for each input, in their order; the same for the same seed.
 
     Floats are standard normal. Integers come from the range given for them, else they are 0 or
-    1. Files hold one array each and are checked.
+    1. Files hold one array each. They and arrays are checked.
 
     Raises:
-        TunerError: an unknown name, a file that cannot be read or does not fit, or a range for
-            an input that holds no integers.
+        TunerError: an unknown name, a file or an array that does not fit, or a range for an
+            input that holds no integers.
     """
     given = check_values(inputs, values)
     arrays = []
@@ -191,16 +122,19 @@ def _checked_range(spec: InputSpec, given: IntRange) -> IntRange:
     return given
 
 
-def _from_file(spec: InputSpec, path: Path) -> np.ndarray[Any, Any]:
+def _loaded(spec: InputSpec, given: Path | InputArray) -> np.ndarray[Any, Any]:
+    file = given if isinstance(given, Path) else io.BytesIO(given.npy)
     try:
-        array = np.load(path, allow_pickle=False)
+        array = np.load(file, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise TunerError(f"--input {spec.name}: cannot read {path} as .npy: {error}") from error
+        raise TunerError(f"--input {spec.name}: cannot read {given} as .npy: {error}") from error
     if not isinstance(array, np.ndarray):
-        raise TunerError(f"--input {spec.name}: {path} holds several arrays, one .npy is needed")
+        raise TunerError(f"--input {spec.name}: {given} holds several arrays, one .npy is needed")
+    if spec.dtype == "bfloat16" and array.dtype == "V2":  # such files do not know that type
+        array = array.view(numpy_dtype(spec.dtype))
     if array.shape != spec.shape or array.dtype != numpy_dtype(spec.dtype):
         raise TunerError(
-            f"--input {spec.name}: {path} holds {array.dtype} {_text(array.shape)}, "
+            f"--input {spec.name}: {given} holds {array.dtype} {_text(array.shape)}, "
             f"but the model takes {spec.dtype} {_text(spec.shape)}"
         )
     return np.ascontiguousarray(array)

@@ -9,10 +9,13 @@ from __future__ import annotations
 import re
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from spaces.frontends.model import Model, domain_of
+from spaces.frontends.declared import ModelSource
+from spaces.frontends.model import Model, domain_of, import_model
+from spaces.frontends.module_source import ModuleSource
 from spaces.frontends.shape_var import DynamicProgram
 from tuner.errors import TunerError, UsageError, first_line
 from tuner.options import ModelSpec
@@ -41,13 +44,9 @@ def model_in_memory(program: Any, spec: ModelSpec, example_inputs: Any = None) -
     if spec.args:
         raise UsageError("args: only a function takes arguments: name it as path.py:function")
     check_examples(program, example_inputs)
-    if _is_module(program):
-        return _of_torch(_exported(program, spec, example_inputs), _name(program), spec)
-    if _is(program, "torch.export", "ExportedProgram"):
-        return _of_torch(program, _NAME, spec)
-    if _is(program, "onnx", "ModelProto"):
-        return _of_onnx(program, spec)
-    return _of_tvm(program, spec)
+    proto = program if _is(program, "onnx", "ModelProto") else None
+    source = _source(program, spec, example_inputs)
+    return import_model(source, spec, domain_of(spec), proto=proto)
 
 
 def check_examples(program: Any, example_inputs: Any) -> None:
@@ -72,29 +71,30 @@ def _is(program: Any, library: str, kind: str) -> bool:
     return found is not None and isinstance(program, found)
 
 
-def _of_onnx(program: Any, spec: ModelSpec) -> Model:
-    from spaces.frontends.onnx_model import import_proto
+def _source(program: Any, spec: ModelSpec, example_inputs: Any) -> ModelSource:
+    if _is_module(program):
+        return _of_torch(_exported(program, spec, example_inputs), _plain(type(program).__name__))
+    if _is(program, "torch.export", "ExportedProgram"):
+        return _of_torch(program, _NAME)
+    if _is(program, "onnx", "ModelProto"):
+        from spaces.frontends.onnx_model import read_onnx_proto
 
-    name, domain = _plain(program.graph.name), domain_of(spec)
-    module, inputs, content = import_proto(program, name, spec.shapes, domain.largest)
-    return Model(name, "onnx", module, inputs, content, None, domain.shapes(), program)
+        return read_onnx_proto(program, _plain(program.graph.name))
+    return _of_tvm(program)
 
 
-def _of_tvm(program: Any, spec: ModelSpec) -> Model:
+def _of_tvm(program: Any) -> ModuleSource:
     from tvm.ir import IRModule
 
-    from spaces.frontends.function_model import import_program, is_tensors
+    from spaces.frontends.function_model import is_tensors, read_program
     from spaces.ir.tvm_compat import is_prim_func
 
     bare = program.program if isinstance(program, DynamicProgram) else program
     if not (isinstance(bare, IRModule) or is_prim_func(bare) or is_tensors(bare)):
         raise UsageError(f"{type(bare).__name__} is no model: give {KINDS}")
-    made, inputs, content, domain = import_program(
-        program, "the model", _NAME, spec.shapes, domain_of(spec)
-    )
-    names = [str(var.name_hint) for var in made.get_global_vars()]
-    name = _plain(names[0]) if len(names) == 1 else _NAME
-    return Model(name, "function", made, inputs, content, None, domain.shapes())
+    source = read_program(program, "the model", _NAME)
+    names = [str(var.name_hint) for var in source.module.get_global_vars()]
+    return replace(source, name=_plain(names[0]) if len(names) == 1 else _NAME)
 
 
 def _exported(program: Any, spec: ModelSpec, example_inputs: Any) -> Any:
@@ -104,7 +104,7 @@ def _exported(program: Any, spec: ModelSpec, example_inputs: Any) -> Any:
     if spec.dims:
         raise UsageError(
             "dims: export the torch.nn.Module with dynamic_shapes, and give what "
-            "torch.export.export returns"
+            "torch.export.export returns; its dimensions are called after input and axis, as x_0"
         )
     one = isinstance(example_inputs, torch.Tensor)
     examples = (example_inputs,) if one else tuple(example_inputs)
@@ -114,28 +114,20 @@ def _exported(program: Any, spec: ModelSpec, example_inputs: Any) -> Any:
         raise TunerError(f"torch.export cannot export it: {first_line(error)}") from error
 
 
-def _of_torch(program: Any, name: str, spec: ModelSpec) -> Model:
+def _of_torch(program: Any, name: str) -> ModuleSource:
     """By way of an archive: importing changes a program, and this is the user's own."""
     import torch
 
-    from spaces.frontends.torch_model import import_torch
-    from spaces.ir.tvm_compat import structural_hash_hex
+    from spaces.frontends.torch_model import read_torch
 
-    domain = domain_of(spec)
     with tempfile.TemporaryDirectory() as folder:
         archive = Path(folder) / f"{name}.pt2"
         try:
             torch.export.save(program, archive)
         except Exception as error:  # what is in a program may be anything
             raise TunerError(f"torch.export cannot save it: {first_line(error)}") from error
-        module, inputs, _ = import_torch(archive, spec.shapes, domain)
-    # Two archives of one program may differ.
-    content = structural_hash_hex(module)
-    return Model(name, "torch", module, inputs, content, None, domain.shapes())
-
-
-def _name(program: Any) -> str:
-    return _plain(type(program).__name__)
+        # Two archives of one program may differ.
+        return replace(read_torch(archive), name=name, file=None)
 
 
 def _plain(name: str) -> str:

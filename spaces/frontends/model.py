@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+from spaces.frontends.declared import ModelKind, ModelSource, resolve
 from spaces.frontends.inputs import InputSpec, check_values
 from tuner.errors import TunerError, UsageError
 from tuner.options import ModelSpec
-from tuner.shapes import NO_DOMAIN, Domain, read_weights
+from tuner.shapes import Domain, read_weights
 from tuner.task import Instance, Shapes
-
-ModelKind = Literal["onnx", "torch", "function"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,20 +53,50 @@ def load_model(spec: ModelSpec, on_found: Callable[[], None] = lambda: None) -> 
         return from_memory(spec, on_found)
     kind, domain = _kind_and_domain(spec)
     if kind == "function":
-        from spaces.frontends.function_model import import_function
+        from spaces.frontends.function_model import read_function
 
-        module, inputs, content, domain = import_function(
-            spec.source, spec.args, spec.shapes, domain, on_found
-        )
-        name, path = spec.source.rpartition(":")[2], None
-    else:
-        path = Path(spec.source)
-        name = path.stem
-        if path.is_file():
-            on_found()
-        module, inputs, content = import_file(path, kind, spec.shapes, domain)
+        return import_model(read_function(spec.source, spec.args, domain, on_found), spec, domain)
+    path = Path(spec.source)
+    if path.is_file():
+        on_found()
+    return import_model(_read_file(path, kind), spec, domain, path=path)
+
+
+def _read_file(path: Path, kind: ModelKind) -> ModelSource:
+    if kind == "onnx":
+        from spaces.frontends.onnx_model import read_onnx_file
+
+        return read_onnx_file(path)
+    from spaces.frontends.torch_model import read_torch
+
+    return read_torch(path)
+
+
+def import_model(
+    source: ModelSource,
+    spec: ModelSpec,
+    domain: Domain,
+    *,
+    path: Path | None = None,
+    proto: Any = None,
+) -> Model:
+    """Import a model that was read.
+
+    Args:
+        spec: shapes of inputs, and values for them.
+        domain: of the dimensions that stay symbolic, before what the model itself says.
+        path, proto: see `Model`.
+
+    Raises:
+        TunerError: whatever keeps it from being imported, in one line.
+    """
+    domain = domain if domain.dims else source.declared.domain
+    inputs = resolve(source.declared, spec.shapes, domain)
     check_values(inputs, spec.inputs)
-    return Model(name, kind, module, inputs, content, path, domain.shapes())
+    shapes = domain.shapes()
+    module = source.imported(inputs)
+    content = source.content_hash(module, inputs)
+    return Model(source.name, source.kind, module, inputs, content, path, shapes, proto)
 
 
 def from_memory(spec: ModelSpec, on_found: Callable[[], None] = lambda: None) -> Model:
@@ -152,19 +181,3 @@ def model_kind(source: str) -> ModelKind:
         f"{source}: not a model; give model.onnx, model.pt2, path.py:function or "
         "package.module:function"
     )
-
-
-def import_file(
-    path: Path,
-    kind: ModelKind,
-    shapes: tuple[tuple[str, tuple[int, ...]], ...],
-    domain: Domain = NO_DOMAIN,
-) -> tuple[Any, tuple[InputSpec, ...], str]:
-    """Import a model file: module, inputs, content hash. Raises TunerError."""
-    if kind == "onnx":
-        from spaces.frontends.onnx_model import import_onnx
-
-        return import_onnx(path, shapes, domain.largest)
-    from spaces.frontends.torch_model import import_torch
-
-    return import_torch(path, shapes, domain)

@@ -19,15 +19,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from spaces.frontends.declared import ModelKind
 from spaces.frontends.inputs import InputSpec
-from spaces.frontends.model import Model, ModelKind, import_file
+from spaces.frontends.model import Model
 from spaces.frontends.module_copy import load_module, save_module
 from tuner.errors import TunerError
-from tuner.options import IntRange
+from tuner.options import InputArray, InputValue, IntRange
 from tuner.runs.model_files import DESCRIPTION, check_copy, checksums
-from tuner.shapes import Domain, from_plain
+from tuner.shapes import from_plain
 
-InputValues = tuple[tuple[str, "Path | IntRange"], ...]
+InputValues = tuple[tuple[str, InputValue], ...]
 _FILES: dict[ModelKind, str] = {
     "onnx": "model.onnx",
     "torch": "module.json",
@@ -86,16 +87,13 @@ def load_model_copy(directory: Path, model_hash: str = "") -> Model:
         for i in about["inputs"]
     )
     shapes = from_plain(about.get("shapes", ()))
-    if kind != "onnx":
-        module = load_module(path)
-        return Model(about["name"], kind, module, inputs, about["content_hash"], None, shapes)
-    largest: dict[str, int] = {}
-    for instance, _ in shapes:
-        largest |= {name: max(value, largest.get(name, 0)) for name, value in instance}
-    static = tuple((i.name, i.shape) for i in inputs if not i.dims)
-    domain = Domain(tuple((name, (value,)) for name, value in largest.items()))
-    module, _, _ = import_file(path, kind, static, domain)
-    return Model(about["name"], kind, module, inputs, about["content_hash"], path, shapes)
+    if kind == "onnx":
+        from spaces.frontends.onnx_model import import_graph, read_onnx
+
+        module = import_graph(read_onnx(path), inputs, path)
+        return Model(about["name"], kind, module, inputs, about["content_hash"], path, shapes)
+    module = load_module(path)
+    return Model(about["name"], kind, module, inputs, about["content_hash"], None, shapes)
 
 
 def is_outdated(directory: Path) -> bool:
@@ -112,7 +110,7 @@ def _is_archive(about: dict[str, Any]) -> bool:
 
 def load_input_values(directory: Path) -> InputValues:
     """Values for inputs that were kept with a copy, files being the folder's own."""
-    values: list[tuple[str, Path | IntRange]] = []
+    values: list[tuple[str, InputValue]] = []
     for name, value in _read_description(directory)["values"]:
         file = isinstance(value, str)
         values.append((name, directory / value if file else IntRange(*value)))
@@ -152,15 +150,18 @@ def _described(spec: InputSpec) -> dict[str, Any]:
     return {**known, "dims": spec.dims} if spec.dims else known
 
 
-def _copy_values(inputs: Sequence[tuple[str, Path | IntRange]], directory: Path) -> list[Any]:
+def _copy_values(inputs: Sequence[tuple[str, InputValue]], directory: Path) -> list[Any]:
     values: list[Any] = []
     for number, (name, value) in enumerate(inputs):
         if isinstance(value, IntRange):
             values.append([name, [value.low, value.high]])
             continue
-        copy = f"input-{number}.npy"
-        _copy_file(value, directory / copy)
-        values.append([name, copy])
+        copy = directory / f"input-{number}.npy"
+        if isinstance(value, InputArray):
+            copy.write_bytes(value.npy)
+        else:
+            _copy_file(value, copy)
+        values.append([name, copy.name])
     return values
 
 

@@ -1,61 +1,71 @@
-"""ONNX files: read, check, bind their symbolic shapes, simplify, import."""
+"""ONNX files: read, check, simplify, import."""
 
 from __future__ import annotations
 
 import hashlib
 import re
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spaces.frontends.inputs import InputSpec, Shape, at_largest, check_names, fix_shape
+from spaces.frontends.declared import UNNAMED, Declared, DeclaredInput, Dims, ModelKind
+from spaces.frontends.inputs import InputSpec
 from spaces.frontends.quiet_import import hushed
 from spaces.ir import tvm_compat
-from spaces.ir.symbolic import NO_VALUES
 from tuner.errors import TunerError, first_line
 
 _STANDARD_DOMAINS = ("", "ai.onnx")
 MOST_BYTES = (1 << 31) - 1
 """Of one protobuf."""
-Declared = dict[str, "list[int | str] | None"]
 
 
-def import_onnx(
-    path: Path,
-    shapes: Sequence[tuple[str, Shape]] = (),
-    largest: Mapping[str, int] = NO_VALUES,
-) -> tuple[Any, tuple[InputSpec, ...], str]:
-    """Import an ONNX file into Relax.
+@dataclass(frozen=True, slots=True)
+class OnnxSource:
+    """A graph as a `spaces.frontends.declared.ModelSource`.
 
-    Args:
-        shapes: shape of each input that the file leaves symbolic. Dimensions of one name need to be
-            given only once.
-        largest: the largest value of each dimension that stays symbolic, by its name in the file.
+    Attributes:
+        proto: the protobuf, all data in it.
+        path: of the file, or one made of its name.
+        file: SHA-256 of the file and its external data, to go on with.
+    """
 
-    Returns:
-        The module with a function "main", its inputs under their names in the file, and a hash
-        of the file, its external data and the shapes.
+    name: str
+    proto: Any
+    path: Path
+    file: Any
+    declared: Declared
+    kind: ModelKind = "onnx"
+
+    def imported(self, inputs: Sequence[InputSpec]) -> Any:
+        """The module in Relax."""
+        return import_graph(self.proto, inputs, self.path)
+
+    def content_hash(self, _module: Any, inputs: Sequence[InputSpec]) -> str:
+        """Of the file and the inputs."""
+        digest = self.file.copy()
+        for spec in inputs:
+            digest.update(f"\n{spec.name} {spec.dims or spec.shape} {spec.dtype}".encode())
+        return str(digest.hexdigest()[:16])
+
+
+def read_onnx_file(path: Path) -> OnnxSource:
+    """Read an ONNX file.
 
     Raises:
-        TunerError: the file is missing or broken, an input is dynamic or unknown, or an operator
-            cannot be imported.
+        TunerError: the file is missing or broken, or an input is no tensor.
     """
     proto = read_onnx(path)
-    return _imported(proto, path, _file_digest(path, proto), dict(shapes), largest)
+    return OnnxSource(path.stem, proto, path, _file_digest(path, proto), _declared(proto))
 
 
-def import_proto(
-    given: Any,
-    name: str,
-    shapes: Sequence[tuple[str, Shape]] = (),
-    largest: Mapping[str, int] = NO_VALUES,
-) -> tuple[Any, tuple[InputSpec, ...], str]:
+def read_onnx_proto(given: Any, name: str) -> OnnxSource:
     """The same of a protobuf in memory, which stays as it is. What is written as the same bytes in
     a file has the same hash.
 
     Raises:
-        TunerError: as `import_onnx`; it is too large for one file, or its weights are elsewhere.
+        TunerError: as `read_onnx_file`; it is too large for one file, or its weights are elsewhere.
     """
     import onnx.external_data_helper as external
 
@@ -69,19 +79,25 @@ def import_proto(
     proto = type(given)()
     proto.CopyFrom(given)
     digest = hashlib.sha256(given.SerializeToString())
-    return _imported(proto, path, digest, dict(shapes), largest)
+    return OnnxSource(name, proto, path, digest, _declared(proto))
 
 
-def _imported(
-    proto: Any, path: Path, digest: Any, shapes: Mapping[str, Shape], largest: Mapping[str, int]
-) -> tuple[Any, tuple[InputSpec, ...], str]:
-    """Import a graph, which is changed; `digest` is of what it was read from."""
-    inputs = _inputs(proto, shapes, largest)
+def import_graph(proto: Any, inputs: Sequence[InputSpec], path: Path) -> Any:
+    """Import a graph into Relax.
+
+    Args:
+        proto: with all data in it; it is changed.
+        inputs: all that has to be fed in.
+
+    Returns:
+        A module with a function "main".
+
+    Raises:
+        TunerError: an operator cannot be imported.
+    """
     _pin_shapes(proto, inputs)
-    for spec in inputs:
-        digest.update(f"\n{spec.name} {spec.dims or spec.shape} {spec.dtype}".encode())
     split_sums(proto)
-    return _import_simplified(proto, path), inputs, digest.hexdigest()[:16]
+    return _import_simplified(proto, path)
 
 
 def read_onnx(path: Path) -> Any:
@@ -107,51 +123,29 @@ def read_onnx(path: Path) -> Any:
     return proto
 
 
-def _inputs(
-    proto: Any, shapes: Mapping[str, Shape], largest: Mapping[str, int]
-) -> tuple[InputSpec, ...]:
-    """What has to be fed in, with all dimensions known, or symbolic with a domain."""
+def _declared(proto: Any) -> Declared:
+    """What has to be fed in."""
     from onnx.helper import tensor_dtype_to_np_dtype
 
     weights = {i.name for i in proto.graph.initializer}
-    fed = [i for i in proto.graph.input if i.name not in weights]
-    for value in fed:
+    inputs = []
+    for value in proto.graph.input:
+        if value.name in weights:
+            continue
         if value.type.WhichOneof("value") != "tensor_type":
             raise TunerError(f"input {value.name} is no tensor, which is not supported")
-    check_names(list(shapes), [i.name for i in fed], "--shape")
-    declared = {i.name: _declared_shape(i) for i in fed}
-    _spread(declared, shapes)
-    named = [d for dims in declared.values() for d in dims or () if isinstance(d, str) and d != "?"]
-    check_names(largest, list(dict.fromkeys(named)), "--dim", "dimension")
-    inputs = []
-    for value in fed:
-        bound = declared[value.name]
-        dims: tuple[int | str, ...] = ()
-        if bound is not None:
-            bound, dims = at_largest(bound, largest)
-        shape = fix_shape(value.name, bound, shapes.get(value.name))
         dtype = str(tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type))
-        inputs.append(InputSpec(value.name, shape, dtype, dims))
-    return tuple(inputs)
+        inputs.append(DeclaredInput(value.name, dtype, _declared_shape(value)))
+    named = (d for i in inputs for d in i.dims or () if isinstance(d, str) and d != UNNAMED)
+    return Declared(tuple(inputs), tuple(dict.fromkeys(named)))
 
 
-def _declared_shape(value: Any) -> list[int | str] | None:
+def _declared_shape(value: Any) -> Dims | None:
     tensor = value.type.tensor_type
     if not tensor.HasField("shape"):
         return None
-    return [d.dim_value if d.dim_value > 0 else d.dim_param or "?" for d in tensor.shape.dim]
-
-
-def _spread(declared: Declared, shapes: Mapping[str, Shape]) -> None:
-    """Fill in dimensions whose names have a value in a shape that the user gave."""
-    known: dict[str, int] = {}
-    for name, shape in shapes.items():
-        for dim, size in zip(declared[name] or (), shape, strict=False):
-            if isinstance(dim, str) and dim != "?":
-                known.setdefault(dim, size)
-    for name, dims in declared.items():
-        if dims is not None:
-            declared[name] = [known.get(d, d) if isinstance(d, str) else d for d in dims]
+    dims = tensor.shape.dim
+    return tuple(d.dim_value if d.dim_value > 0 else d.dim_param or UNNAMED for d in dims)
 
 
 def _pin_shapes(proto: Any, inputs: Iterable[InputSpec]) -> None:
@@ -160,7 +154,7 @@ def _pin_shapes(proto: Any, inputs: Iterable[InputSpec]) -> None:
     changed = False
     for value in proto.graph.input:
         spec = by_name.get(value.name)
-        wanted = list(spec.dims or spec.shape) if spec is not None else None
+        wanted = (spec.dims or spec.shape) if spec is not None else None
         if wanted is None or _declared_shape(value) == wanted:
             continue
         changed = True

@@ -10,7 +10,7 @@ from typing import Any
 
 from tuner.checks import LARGEST
 from tuner.errors import TunerError
-from tuner.shapes import shape_text
+from tuner.shapes import Domain, shape_text
 from tuner.task import Instance
 
 
@@ -91,29 +91,18 @@ class DynamicProgram:
     shape_vars: Sequence[ShapeVar]
     weights: Mapping[tuple[int, ...], float] | None = None
 
-    def dims(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
-        """Values by dimension.
+    def domain(self) -> Domain:
+        """The sizes that it is tuned for: of those dimensions that have any.
 
         Raises:
-            TunerError: a dimension has none.
+            TunerError: a weight has not a value for each dimension, or is no number above zero.
         """
-        for var in self.shape_vars:
-            if not var.values:
-                raise TunerError(
-                    f"dimension {var.name} has no sizes to be tuned for: --dim {var.name}=1..128"
-                )
-        return tuple((var.name, var.values) for var in self.shape_vars)
+        dims = tuple((var.name, var.values) for var in self.shape_vars if var.values)
+        return Domain(dims, None if self.weights is None else self._weights(self.weights))
 
-    def weight_of(self) -> dict[Instance, float] | None:
-        """Weights by instance.
-
-        Raises:
-            TunerError: one has not a value for each dimension, or is no number above zero.
-        """
-        if self.weights is None:
-            return None
+    def _weights(self, weights: Mapping[tuple[int, ...], float]) -> dict[Instance, float]:
         found: dict[Instance, float] = {}
-        for values, weight in self.weights.items():
+        for values, weight in weights.items():
             if len(values) != len(self.shape_vars):
                 raise TunerError(f"weights: {values} has not a value for each dimension")
             pairs = zip(self.shape_vars, values, strict=True)

@@ -11,28 +11,51 @@ from __future__ import annotations
 
 import json
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from spaces.frontends.inputs import check_dims
 from spaces.ir import tvm_compat
 from spaces.ir.symbolic import is_symbolic, symbols, variables
 from tuner.errors import TunerError
 
 NAMES_FILE = "dims.json"
+NAMES_NOTE = f"torch.export does not keep the names of Dim, {NAMES_FILE} in an archive can"
 _PLACES = (f"/extra/{NAMES_FILE}", f"extra_files/{NAMES_FILE}")
 """Where an archive keeps an extra file; the second is what PyTorch 2.7 and older wrote."""
 
 
-def with_named_dims(module: Any, path: Path) -> Any:
+def kept_names(path: Path) -> dict[str, str]:
+    """Names by place, from an archive's extra file; empty where it has none.
+
+    Raises:
+        TunerError: that file is broken.
+    """
+    with zipfile.ZipFile(path) as archive:
+        file = next((n for n in archive.namelist() if n.endswith(_PLACES)), None)
+        if file is None:
+            return {}
+        try:
+            kept = json.loads(archive.read(file))
+        except (ValueError, RecursionError) as error:
+            raise TunerError(f"{path}: {NAMES_FILE} is not JSON: {error}") from error
+    if not isinstance(kept, dict):
+        raise TunerError(f'{path}: {NAMES_FILE}: write an object such as {{"x_0": "batch"}}')
+    for name in kept.values():
+        if not isinstance(name, str) or not name.isidentifier():
+            raise TunerError(f"{path}: {NAMES_FILE}: {str(name)[:40]!r} is no name")
+    return kept
+
+
+def with_named_dims(module: Any, kept: Mapping[str, str], path: Path) -> Any:
     """An imported archive whose symbols have the names that users know them by.
 
     Args:
-        path: of the archive.
+        kept: the names that were kept with it, by place, see `kept_names`.
+        path: of the archive, for messages.
 
     Raises:
-        TunerError: its file of names is broken, or does not fit its dimensions.
+        TunerError: the names do not fit its dimensions.
     """
     from tvm import tirx
     from tvm.ir import IRModule, Var
@@ -40,7 +63,7 @@ def with_named_dims(module: Any, path: Path) -> Any:
 
     graph = module["main"]
     places = _places(graph)
-    called = _called(places, _kept_names(path), path)
+    called = _called(places, kept, path)
     if not called:
         return module
     known = symbols(graph)
@@ -53,23 +76,6 @@ def with_named_dims(module: Any, path: Path) -> Any:
     result = IRModule(module.functions, attrs=module.attrs)
     result.update_func(result.get_global_var("main"), graph)
     return result
-
-
-def check_named(given: Iterable[str], module: Any) -> None:
-    """Refuse values for a dimension that an archive does not have.
-
-    Raises:
-        TunerError: naming those there are, and why they are called that.
-    """
-    known = list(symbols(module["main"]))
-    try:
-        check_dims(given, known)
-    except TunerError as error:
-        if not known:
-            raise
-        raise TunerError(
-            f"{error}; torch.export does not keep the names of Dim, {NAMES_FILE} in an archive can"
-        ) from None
 
 
 def _places(graph: Any) -> dict[str, str]:
@@ -113,21 +119,3 @@ def _called(places: Mapping[str, str], kept: Mapping[str, str], path: Path) -> d
         if list(chosen.values()).count(name) > 1:
             raise TunerError(f"{path}: {NAMES_FILE}: two dimensions are called {name}")
     return chosen
-
-
-def _kept_names(path: Path) -> dict[str, str]:
-    """Names by place, from an archive's extra file; empty where it has none."""
-    with zipfile.ZipFile(path) as archive:
-        file = next((n for n in archive.namelist() if n.endswith(_PLACES)), None)
-        if file is None:
-            return {}
-        try:
-            kept = json.loads(archive.read(file))
-        except (ValueError, RecursionError) as error:
-            raise TunerError(f"{path}: {NAMES_FILE} is not JSON: {error}") from error
-    if not isinstance(kept, dict):
-        raise TunerError(f'{path}: {NAMES_FILE}: write an object such as {{"x_0": "batch"}}')
-    for name in kept.values():
-        if not isinstance(name, str) or not name.isidentifier():
-            raise TunerError(f"{path}: {NAMES_FILE}: {str(name)[:40]!r} is no name")
-    return kept

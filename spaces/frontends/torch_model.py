@@ -4,49 +4,38 @@ from __future__ import annotations
 
 import hashlib
 import traceback
-from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from spaces.frontends.inputs import InputSpec, Shape
+from spaces.frontends.module_source import ModuleSource, read_module
 from spaces.frontends.quiet_import import hushed
-from spaces.frontends.relax_inputs import close_shapes
 from spaces.frontends.torch_archive import core_program, listed, operators, read_archive
-from spaces.frontends.torch_dims import check_named, with_named_dims
+from spaces.frontends.torch_dims import NAMES_NOTE, kept_names, with_named_dims
 from spaces.frontends.torch_products import product_converters
 from spaces.ir import tvm_compat
 from tuner.errors import TunerError, first_line
-from tuner.shapes import NO_DOMAIN, Domain
 
 
-def import_torch(
-    path: Path,
-    shapes: Sequence[tuple[str, Shape]] = (),
-    domain: Domain = NO_DOMAIN,
-) -> tuple[Any, tuple[InputSpec, ...], str]:
-    """Import an archive that `torch.export.save` wrote into Relax, weights as constants.
+def read_torch(path: Path) -> ModuleSource:
+    """Read an archive that `torch.export.save` wrote, weights as constants.
 
-    Args:
-        shapes: shape of each input that is dynamic. domain: of dimensions that stay symbolic;
-        `spaces.frontends.torch_dims` says what they are called.
-
-    Returns:
-        The module with a function "main", its inputs under the names that `forward` gives them
-        (`inputs_key` for a tensor inside of an argument), and a hash of the file and the shapes.
+    It is imported at once: only then it is known what its dimensions are called, see
+    `spaces.frontends.torch_dims`. Its inputs have the names that `forward` gives them (`inputs_key`
+    for a tensor inside of an argument).
 
     Raises:
-        TunerError: PyTorch is missing, the file is missing or broken, an input is dynamic, an
-            operator cannot be imported, or the model is in training mode.
+        TunerError: PyTorch is missing, the file is missing or broken, an operator cannot be
+            imported, or the model is in training mode.
     """
     program = core_program(read_archive(path), path)
     _check_operators(program, path)
-    module = with_named_dims(_import(program, path), path)
-    check_named(domain.largest, module)
-    module, inputs = close_shapes(module, dict(shapes), domain)
+    kept = kept_names(path)
+    module = with_named_dims(_import(program, path), kept, path)
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256")
-    digest.update(repr([(i.name, i.dims or i.shape, i.dtype) for i in inputs]).encode())
-    return module, inputs, digest.hexdigest()[:16]
+    note = "" if kept else NAMES_NOTE
+    return replace(read_module(module, path.stem, "torch", note=note), file=digest)
 
 
 def _check_operators(program: Any, path: Path) -> None:

@@ -28,7 +28,9 @@ from tuner.task import Task
 
 REFUSED = [
     ("frobnicate", "frobnicate"),
-    ("tune", "MODEL"),
+    ("tune", "give a model, or the run"),
+    ("tune --run runs/x --dim T=1", "--dim: a run keeps its model, so nothing can be said beside"),
+    ("tasks", "MODEL"),
     ("tune m.onnx --frobnicate", "--frobnicate"),
     ("tune m.onnx extra", "extra"),
     ("tune m.onnx --trials 0", "'0'"),

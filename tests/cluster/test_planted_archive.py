@@ -114,11 +114,11 @@ Make = Callable[[Path, Path, dict[str, Any]], str]
 
 
 def test_the_stand_in_runs_what_is_planted(tmp_path: Path, ran: Path) -> None:
-    from spaces.frontends.model import import_file
+    from spaces.frontends.model import load_model
 
     plant(tmp_path / "model", ran, OLD)
     with pytest.raises((AttributeError, ImportError)):  # it gives no program
-        import_file(tmp_path / "model" / "model.pt2", "torch", ())
+        load_model(ModelSpec(str(tmp_path / "model" / "model.pt2")))
     assert ran.exists()
 
 

@@ -13,7 +13,7 @@ from cluster.api.keywords import model_spec, tune_options
 from cluster.api.tune import options_of
 from tuner.effort import EFFORTS
 from tuner.errors import UsageError
-from tuner.options import IntRange, ModelSpec, TuneOptions
+from tuner.options import InputArray, IntRange, ModelSpec, TuneOptions
 
 MODEL = ModelSpec("m.onnx")
 
@@ -76,6 +76,18 @@ def test_dictionaries_stand_for_pairs(said: dict[str, Any], closed: dict[str, An
     assert model_spec("m.onnx", said) == ModelSpec("m.onnx", **closed)
 
 
+def test_an_array_stands_for_the_file_of_it(tmp_path: Path) -> None:
+    mask = np.ones((2, 3), "int64")
+    np.save(tmp_path / "mask.npy", mask)
+    spec = model_spec("m.onnx", {"inputs": {"mask": mask}})
+    ((_, value),) = spec.inputs
+    assert isinstance(value, InputArray)
+    assert value.npy == (tmp_path / "mask.npy").read_bytes()
+    again = model_spec("m.onnx", {"inputs": {"mask": mask.tolist()}})
+    assert (spec, hash(spec)) == (again, hash(again))
+    assert len(repr(spec)) < 200
+
+
 @pytest.mark.parametrize(
     ("said", "why"),
     [
@@ -93,7 +105,10 @@ def test_dictionaries_stand_for_pairs(said: dict[str, Any], closed: dict[str, An
         ({"args": [7]}, "args: '7' is no pair"),
         ({"args": {7: 7}}, "args: '(7, 7)' is no pair"),
         ({"shapes": {"x": 7}}, "'x=7' is not a shape"),
-        ({"inputs": {"x": np.ones(3)}}, "names no .npy file"),
+        ({"inputs": {"x": [[1], [1, 2]]}}, "'x' is no file, range or array: setting an array"),
+        ({"inputs": {"x": None}}, "inputs: 'x' is no file, range or array: Object arrays"),
+        ({"inputs": {"x": range(0, 9, 2)}}, "names no .npy file"),
+        ({"inputs": {" ": np.ones(3)}}, "inputs: ' =the array' is not an input"),
         ({"inputs": {"x": range(0)}}, "names no .npy file"),
         ({"dims": {"T": range(1, 10**12)}}, "'T' has more than 65536 values"),
         ({"dims": {"T": ["a", 1]}}, "'T=a,1' is no dimension"),

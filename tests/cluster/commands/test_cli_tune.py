@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 
+from cluster.api.tune import options_of
 from cluster.cli import run
 from cluster.driver.tune_result import TuneResult
-from tuner.errors import TunerError
-from tuner.options import IntRange, TuneOptions
+from tuner.errors import TunerError, UsageError
+from tuner.options import IntRange, ModelSpec, TuneOptions
 from tuner.session.phase import Phase
 from tuner.session.progress import Snapshot, TaskRow
 
@@ -85,6 +86,55 @@ def test_flags_become_options(
     assert options.strategy == "evolutionary"
     assert options.effort.timing.cut is not None
     assert "runs/x" in capsys.readouterr().out
+
+
+def test_without_a_model_a_run_goes_on_with_its_own(
+    searching: Callable[[Tune], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = {Path("runs/x"): ModelSpec("kept.onnx")}
+    asked: list[TuneOptions] = []
+
+    def fake(options: TuneOptions, **_: Any) -> TuneResult:
+        asked.append(options)
+        return result(Path("runs/x"), "done")
+
+    searching(fake)
+    monkeypatch.setattr("cluster.commands.tune.kept_model", kept.__getitem__)
+    assert run(["tune", "--run", "runs/x", "--trials", "8"]) == 0
+    assert (asked[0].model, asked[0].trials) == (ModelSpec("kept.onnx"), 8)
+
+
+@pytest.mark.parametrize(("where", "says"), [("nosuch", "there is no run"), (".", "no run folder")])
+def test_without_a_model_the_run_has_to_be_there(
+    where: str,
+    says: str,
+    searching: Callable[[Tune], None],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    searching(lambda *_, **__: pytest.fail("nothing is tuned"))
+    assert run(["tune", "--run", str(tmp_path / where)]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert says in line
+    assert str(tmp_path) in line
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ([], {}),
+        (["--run", "runs/x", "--dim", "T=1"], {"run": "runs/x", "dims": {"T": 1}}),
+        (["--run", "runs/x", "--arg", "m=1"], {"run": "runs/x", "args": {"m": 1}}),
+        (["--shape", "x=1"], {"shapes": {"x": (1,)}}),
+    ],
+)
+def test_what_cannot_be_said_without_a_model_is_refused_as_from_python(
+    flags: list[str], said: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["tune", *flags]) == 2
+    with pytest.raises(UsageError) as refused:
+        options_of(None, said)
+    assert str(refused.value).rpartition(": ")[2] in capsys.readouterr().err
 
 
 def test_a_run_may_cut_nothing_off(searching: Callable[[Tune], None]) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from spaces.frontends.inputs import InputSpec, fix_shape, make_inputs
+from spaces.frontends.inputs import InputSpec, make_inputs
 from tuner.errors import TunerError
-from tuner.options import IntRange
+from tuner.options import InputArray, IntRange
 
 X = InputSpec("x", (2, 3), "float32")
 IDS = InputSpec("ids", (50,), "int64")
@@ -37,6 +39,19 @@ def test_a_value_for_one_input_changes_no_other(tmp_path: Path) -> None:
     given = make_inputs([X, IDS], [("x", tmp_path / "x.npy")])
     assert (given[0] == 1).all()
     assert (given[1] == drawn[1]).all()
+
+
+def as_npy(array: Any) -> InputArray:
+    file = io.BytesIO()
+    np.save(file, array)
+    return InputArray(file.getvalue())
+
+
+def test_an_array_is_a_value_as_the_file_of_it_is() -> None:
+    (x,) = make_inputs([X], [("x", as_npy(np.ones((2, 3), "float32")))])
+    assert (x == 1).all()
+    with pytest.raises(TunerError, match="--input x: the array holds int64 2, but the model takes"):
+        make_inputs([X], [("x", as_npy(np.ones(2, "int64")))])
 
 
 @pytest.mark.parametrize(
@@ -68,17 +83,10 @@ def test_values_for_unknown_inputs_and_ranges_for_floats_are_refused() -> None:
 
 def test_narrow_floats_can_be_made() -> None:
     pytest.importorskip("ml_dtypes")
-    (array,) = make_inputs([InputSpec("h", (4,), "bfloat16")])
+    spec = InputSpec("h", (4,), "bfloat16")
+    (array,) = make_inputs([spec])
     assert array.dtype.name == "bfloat16"
-
-
-def test_shapes_are_fixed_by_the_user_where_the_model_is_symbolic() -> None:
-    assert fix_shape("x", [1, 3], None) == (1, 3)
-    assert fix_shape("x", ["N", 3], (8, 3)) == (8, 3)
-    assert fix_shape("x", None, (8, 3)) == (8, 3)
-    with pytest.raises(TunerError, match=r"give its shape: --shape x=\?,3"):
-        fix_shape("x", ["N", 3], None)
-    with pytest.raises(TunerError, match="2 dimensions, but --shape gives 3"):
-        fix_shape("x", ["N", 3], (1, 2, 3))
-    with pytest.raises(TunerError, match="dimension 1 is 3 in the model"):
-        fix_shape("x", ["N", 3], (1, 4))
+    (given,) = make_inputs([spec], [("h", as_npy(array))])
+    assert (given == array).all()
+    with pytest.raises(TunerError, match="holds float16 4"):
+        make_inputs([spec], [("h", as_npy(np.ones(4, "float16")))])

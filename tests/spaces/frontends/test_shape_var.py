@@ -9,6 +9,7 @@ import pytest
 from spaces.frontends.shape_var import DynamicProgram, ShapeVar
 from spaces.ir.symbolic import value_of
 from tuner.errors import TunerError
+from tuner.shapes import Domain
 
 pytestmark = pytest.mark.tvm
 
@@ -67,20 +68,17 @@ def test_a_name_that_is_no_name_is_refused(name: str) -> None:
 def test_a_program_says_its_dimensions_and_weights() -> None:
     t, b = ShapeVar("T", [5, 24]), ShapeVar("B", [1])
     program = DynamicProgram(None, [t, b], {(5, 1): 2, (24, 1): 0.5})
-    assert program.dims() == (("T", (5, 24)), ("B", (1,)))
-    assert program.weight_of() == {
-        (("B", 1), ("T", 5)): 2.0,
-        (("B", 1), ("T", 24)): 0.5,
-    }
+    weights = {(("B", 1), ("T", 5)): 2.0, (("B", 1), ("T", 24)): 0.5}
+    assert program.domain() == Domain((("T", (5, 24)), ("B", (1,))), weights)
 
 
 def test_without_weights_all_shapes_count_alike() -> None:
-    assert DynamicProgram(None, [ShapeVar("T", [5])]).weight_of() is None
+    assert DynamicProgram(None, [ShapeVar("T", [5])]).domain().weights is None
 
 
-def test_a_dimension_without_sizes_is_named() -> None:
-    with pytest.raises(TunerError, match=r"dimension T has no sizes .* --dim T=1\.\.128"):
-        DynamicProgram(None, [ShapeVar("T")]).dims()
+def test_a_dimension_without_sizes_is_left_to_the_user() -> None:
+    program = DynamicProgram(None, [ShapeVar("T"), ShapeVar("B", [1])])
+    assert program.domain() == Domain((("B", (1,)),))
 
 
 @pytest.mark.parametrize(
@@ -98,4 +96,4 @@ def test_weights_that_do_not_match_are_refused(
 ) -> None:
     program = DynamicProgram(None, [ShapeVar("T", [5]), ShapeVar("B", [1])], weights)
     with pytest.raises(TunerError, match=says):
-        program.weight_of()
+        program.domain()

@@ -282,7 +282,7 @@ def test_a_dynamic_dimension_takes_its_size_from_the_shape(tmp_path: Path) -> No
     assert [m.inputs[0].shape[0] for m in (one, many)] == [1, 16]
     assert one.content_hash != many.content_hash
     assert relative_error(one, network) < 1e-5
-    assert "dimension 0 of input has to be at most 16, not 17" in refusal(
+    assert "--shape input: dimension 0: the model takes at most 16, not 17" in refusal(
         path, shapes=(("input", (17, 3, 8, 8)),)
     )
     assert "dimension 1 is 3" in refusal(path, shapes=(("input", (1, 4, 8, 8)),))

@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
-from spaces.frontends.relax_inputs import close_shapes
+from spaces.frontends.memory_model import model_in_memory
 from spaces.ir import tvm_compat
 from spaces.ir.symbolic import symbols
 from spaces.lowering.extract_tasks import extract
 from spaces.lowering.lower import lower
 from spaces.lowering.task_shapes import shapes_of
 from tuner.errors import TunerError
-from tuner.shapes import MOST_SHAPES, Domain, joint
+from tuner.options import ModelSpec
+from tuner.shapes import MOST_SHAPES, joint
 from tuner.task import Instance, Shapes
 
 pytestmark = pytest.mark.tvm
@@ -40,8 +41,8 @@ def lowered(shape: Callable[[Any], Any], build: Build, largest: dict[str, int]) 
         with builder.dataflow():
             out = builder.emit_output(build(builder, x))
         builder.emit_func_output(out)
-    domain = Domain(tuple((name, (size,)) for name, size in largest.items()))
-    return lower(close_shapes(builder.get(), {}, domain)[0], LLVM)
+    spec = ModelSpec("model", dims=tuple((name, (size,)) for name, size in largest.items()))
+    return lower(model_in_memory(builder.get(), spec).module, LLVM)
 
 
 def relu(builder: Any, x: Any) -> Any:

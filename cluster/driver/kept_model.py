@@ -1,0 +1,40 @@
+"""The model that a run keeps, for who goes on without it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from tuner.errors import TunerError, UsageError
+from tuner.options import ModelSpec
+
+
+def check_kept(run: Path | str | None, said: Iterable[str]) -> None:
+    """See that a run is named in place of a model, and that nothing is said of that model.
+
+    Args:
+        said: what is, as the user calls it.
+
+    Raises:
+        UsageError: it is not so.
+    """
+    for name in said:
+        raise UsageError(f"{name}: a run keeps its model, so nothing can be said beside it")
+    if run is None:
+        raise UsageError("give a model, or the run whose model is to be tuned further")
+
+
+def kept_model(run: Path | str) -> ModelSpec:
+    """The model of a run.
+
+    Raises:
+        TunerError: there is no run, or its copy of the model is missing or damaged.
+    """
+    from spaces.frontends.model_copy import load_model_copy
+    from tuner.runs.folder import read_run
+    from tuner.runs.remote import local
+
+    folder, manifest = read_run(local(run, model=True))
+    if not folder.model_dir.exists():
+        raise TunerError(f"{run} keeps no model yet: name the model once more")
+    return ModelSpec(manifest.model, program=load_model_copy(folder.model_dir, manifest.model_hash))
