@@ -112,7 +112,6 @@ def test_without_a_model_the_run_has_to_be_there(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    pytest.importorskip("tvm")
     searching(lambda *_, **__: pytest.fail("nothing is tuned"))
     assert run(["tune", "--run", str(tmp_path / where)]) == 1
     (line,) = capsys.readouterr().err.splitlines()
