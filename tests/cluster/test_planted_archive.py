@@ -154,7 +154,7 @@ def test_no_command_runs_what_is_in_a_copy(
 
 @pytest.mark.parametrize("make", PLACES)
 def test_a_run_that_goes_on_replaces_the_archive(make: Make, tmp_path: Path, ran: Path) -> None:
-    from cluster.tune import _opened
+    from cluster.driver.prepare import _opened
     from spaces.frontends.model import load_model
     from spaces.frontends.model_copy import load_model_copy
 

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from cluster.driver.export import bench
+from cluster.driver.prepare import prepare
 from cluster.driver.run_target import begun_target, target_here
 from cluster.driver.warm_start import seeds_for
-from cluster.tune import _prepare
 from spaces.targets.config import canonical
 from spaces.targets.cores import usable_cores
 from spaces.targets.cpu_caches import caches_text
@@ -73,7 +73,7 @@ def test_it_goes_on_where_its_target_is_written_out(tmp_path: Path) -> None:
 
 def test_its_tasks_are_those_that_were_measured(tmp_path: Path) -> None:
     run = old_run(tmp_path / "run", ZEN3)
-    prepared = _prepare(asked(run, ZEN3), "", lambda: None, begun_target(run, "llvm"))
+    prepared = prepare(asked(run, ZEN3), "", lambda: None, begun_target(run, "llvm"))
     assert prepared.target == ZEN3
     assert [task.key for task in prepared.tasks] == [KEY]
 
@@ -82,7 +82,7 @@ def test_the_driver_of_a_cluster_may_be_another_machine(tmp_path: Path) -> None:
     many = canonical({**json.loads(ZEN3), "num-cores": 999})
     with pytest.raises(TunerError, match="999"):
         target_here(asked(tmp_path / "run", many))
-    prepared = _prepare(asked(tmp_path / "run", many), "", lambda: None, many)
+    prepared = prepare(asked(tmp_path / "run", many), "", lambda: None, many)
     assert prepared.target == many
 
 
@@ -90,7 +90,7 @@ def test_another_target_is_refused(tmp_path: Path) -> None:
     run = old_run(tmp_path / "run", old_target())
     other = json.dumps({"kind": "llvm", "mcpu": this_host().named, "opt-level": 2})
     with pytest.raises(TunerError, match="is a run for another target"):
-        _prepare(asked(run, other), "", lambda: None)
+        prepare(asked(run, other), "", lambda: None)
     with pytest.raises(TunerError, match="is a run for another target"):
         target_here(asked(old_run(tmp_path / "more", old_target(**{"num-cores": 999})), "llvm"))
 
@@ -120,7 +120,7 @@ class TestSeeds:
     def seeds(self, tmp_path: Path, changed: Mapping[str, object]) -> tuple[Task, Seeds | None]:
         target = canonical({**json.loads(ZEN3), **changed})
         run = tmp_path / "new"
-        prepared = _prepare(asked(run, target), "", lambda: None, target)
+        prepared = prepare(asked(run, target), "", lambda: None, target)
         (task,) = prepared.tasks
         found = seeds_for(prepared.tasks, RunFolder(run), [GOLDEN])
         return task, found.get(task.key)

@@ -69,7 +69,7 @@ def ordered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Ordered:
     monkeypatch.setattr(client, "start_search", jobs.append)
     monkeypatch.setattr(multi_device, "watch_all", lambda found, *_: dict.fromkeys(found, DONE))
     monkeypatch.setattr(devices, "devices_on_cluster", arrived)
-    monkeypatch.setattr(tune, "_prepare", lambda *_: prepared)
+    monkeypatch.setattr(tune, "prepare", lambda *_: prepared)
     monkeypatch.setattr(tune, "_unless_stopped", lambda preparing, stop: prepared)
 
     def run(options: TuneOptions) -> SearchJob:
