@@ -8,14 +8,14 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cluster.driver.prepare import NEW_RUNS, Prepared, check_cheaply, new_folder, prepare
+from cluster.driver.prepare import check_cheaply, new_folder, prepare
 from cluster.driver.tune_result import TuneResult, result_of, together
 from tuner.errors import TunerError
-from tuner.options import DEVICE_WAIT_S, TuneOptions
+from tuner.options import TuneOptions
 from tuner.process.memory import give_back_memory
 from tuner.runs.remote import refuse_network_disk
 from tuner.session.progress import Snapshot
@@ -58,18 +58,20 @@ def tune(
     from tuner.tracking.tracker import check_uri
 
     warning = check_uri(tracking_uri or "")
-    if not isinstance(options.run, str):
-        refuse_network_disk(options.run or NEW_RUNS)
+    run = new_folder(options.model.source) if options.run is None else options.run
+    if not isinstance(run, str):
+        refuse_network_disk(run)
     on_ready = on_ready or (lambda: None)
     stop = stop or threading.Event()
     tune_on = _tune_here if is_embedded(options.address) else _tune_there
-    ended = tune_on(options, tracking_uri or "", watch, stop, on_ready)
+    ended = tune_on(options, run, tracking_uri or "", watch, stop, on_ready)
     results = [result_of(run, state, tracking_uri or "") for run, state in ended]
     return together(results, warning)
 
 
 def _tune_here(
     options: TuneOptions,
+    run: Path | str,
     tracking_uri: str,
     watch: Watch | None,
     stop: threading.Event,
@@ -80,27 +82,34 @@ def _tune_here(
     from cluster.ray_workers.ray_cluster import ray_cluster
     from cluster.search.client import start_search, watch_search
 
-    started_s = time.monotonic()
     with ThreadPoolExecutor(1, "prepare") as threads:
         found = threading.Event()
-        preparing = threads.submit(prepare, options, tracking_uri, found.set)
+        preparing = threads.submit(
+            prepare,
+            options,
+            run,
+            started_s=time.monotonic(),
+            tracking_uri=tracking_uri,
+            driver_pid=os.getpid(),
+            on_found=found.set,
+        )
         _fail_fast(preparing, found, _PATIENCE_S)
         with ray_cluster(options.address):
             on_ready()
-            prepared = _unless_stopped(preparing, stop)
+            job = _unless_stopped(preparing, stop)
             give_back_memory()  # what reading a model took: from here on we only watch
-            _refuse_missing_device(prepared.target, NodeWatch().look())
-            job = _job(options, prepared, started_s, tracking_uri, driver_pid=os.getpid())
+            _refuse_missing_device(job.options.target, NodeWatch().look())
             actor = start_search(job)
             try:
                 state = watch_search(actor, watch, stop, latest_s=job.deadline_s)
             finally:
                 _let_go(actor)
-    return [(prepared.place, _told(state, prepared.note))]
+    return [(run, _told(state, job.note))]
 
 
 def _tune_there(
     options: TuneOptions,
+    run: Path | str,
     tracking_uri: str,
     watch: Watch | None,
     stop: threading.Event,
@@ -119,31 +128,34 @@ def _tune_there(
 
     with ray_cluster(options.address):
         on_ready()
-        if options.run is not None and (actor := search_at_work(options.run)) is not None:
-            return [(options.run, watch_search(actor, watch, stop))]
+        if (actor := search_at_work(run)) is not None:
+            return [(run, watch_search(actor, watch, stop))]
         check_cheaply(options)
         wait = Wait(NodeWatch().look, RayAutoscaler(), options.device_wait_s, stop)
-        begun = begun_target(options.run, options.target)
+        begun = begun_target(run, options.target)
         devices = devices_on_cluster(begun or options.target, wait)
         started_s = time.monotonic()  # a wait for machines is not the run's
         jobs, searches, places = {}, {}, {}
-        notes: dict[str, str] = {}
-        for part in parts(options, devices, new_folder(options.model.source)):
-            name, run = part.device.name, part.options.run
-            if run is not None and (actor := search_at_work(run)) is not None:
-                searches[name], places[name] = (actor, float("inf")), run
+        for part in parts(options.target, run, devices):
+            name = part.device.name
+            places[name] = part.run
+            if (actor := search_at_work(part.run)) is not None:
+                searches[name] = (actor, float("inf"))
                 continue
             with ThreadPoolExecutor(1, "prepare") as threads:
                 preparing = threads.submit(
-                    prepare, part.options, tracking_uri, lambda: None, part.options.target
+                    prepare,
+                    options,
+                    part.run,
+                    started_s=started_s,
+                    tracking_uri=tracking_uri,
+                    target=part.target,
+                    device=part.device.fingerprint,
                 )
-                prepared = _unless_stopped(preparing, stop)
-            job = _job(part.options, prepared, started_s, tracking_uri, driver_pid=None)
-            jobs[name] = replace(job, device=part.device.fingerprint)
-            places[name], notes[name] = prepared.place, prepared.note
+                jobs[name] = _unless_stopped(preparing, stop)
         searches |= {n: (start_search(job), job.deadline_s) for n, job in jobs.items()}
         states = watch_all(searches, watch, stop)
-    told = _told_once(notes)
+    told = _told_once({name: job.note for name, job in jobs.items()})
     return [(places[name], _told(state, told.get(name, ""))) for name, state in states.items()]
 
 
@@ -165,7 +177,7 @@ def _let_go(actor: Any) -> None:
     ray.kill(actor)
 
 
-def _fail_fast(preparing: Future[Prepared], found: threading.Event, patience_s: float) -> None:
+def _fail_fast(preparing: Future[SearchJob], found: threading.Event, patience_s: float) -> None:
     """Give a request that cannot be met the chance to say so before a cluster is started.
 
     Most of them are seen through before the model is read, and from then on a cluster can start.
@@ -176,7 +188,7 @@ def _fail_fast(preparing: Future[Prepared], found: threading.Event, patience_s: 
         preparing.result()
 
 
-def _unless_stopped(preparing: Future[Prepared], stop: threading.Event) -> Prepared:
+def _unless_stopped(preparing: Future[SearchJob], stop: threading.Event) -> SearchJob:
     """Wait for the model; a user who stops before the search begins has nothing to wait for.
 
     Raises:
@@ -202,50 +214,3 @@ def _refuse_missing_device(target: str, cluster: Cluster) -> None:
     row = backend_of(target)
     if not row.everywhere and amount(cluster.nodes, row.resource) < 1:
         raise TunerError(f"this machine has no {row.kind.upper()} device to measure on")
-
-
-def _job(
-    options: TuneOptions,
-    prepared: Prepared,
-    started_s: float,
-    tracking_uri: str,
-    *,
-    driver_pid: int | None,
-) -> SearchJob:
-    from cluster.search.job import SearchJob
-    from spaces.targets.backends import backend_of
-
-    effort = options.effort
-    trials = options.trials or effort.trials_per_task * len(prepared.tasks)
-    return SearchJob(
-        run=prepared.run.root.resolve(),
-        url=prepared.url,
-        driver_pid=driver_pid,
-        tasks=prepared.tasks,
-        defaults=prepared.defaults,
-        effort=effort,
-        trials=trials,
-        deadline_s=started_s + options.limit_s,
-        finalists_s=options.finalists_s,
-        seed=options.seed,
-        strategy=options.strategy,
-        target_kind=backend_of(prepared.target).kind,
-        facts={
-            "model": options.model.source,
-            "target": prepared.target,
-            "trials": trials,
-            "time_budget_s": options.limit_s,
-            "tasks": len(prepared.tasks),
-            "seed": options.seed,
-            "strategy": options.strategy,
-            "base_model": prepared.warm_start.name,
-            "seeds": prepared.warm_start.count,
-            **{f"effort_{k}": v for k, v in asdict(replace(effort)).items()},
-        },
-        tracking_uri=tracking_uri,
-        base_model=prepared.warm_start.model,
-        seeds=prepared.warm_start.seeds,
-        max_kernels=options.max_kernels,
-        devices=options.devices,
-        device_wait_s=DEVICE_WAIT_S if options.device_wait_s is None else options.device_wait_s,
-    )

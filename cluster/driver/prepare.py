@@ -6,10 +6,11 @@ import logging
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cluster.search.job import SearchJob
 from tuner.errors import TunerError
 from tuner.files.atomic import put_folder
 from tuner.options import TuneOptions
@@ -19,34 +20,12 @@ from tuner.runs.model_files import DamagedCopy, check_copy
 from tuner.runs.remote import begin, local, put_model, remote_run, target_of
 
 if TYPE_CHECKING:
-    from cluster.driver.warm_start import WarmStart
     from spaces.frontends.model import Model
-    from tuner.candidate import Candidate
-    from tuner.task import Task
 
 _log = logging.getLogger(__name__)
 
 NEW_RUNS = Path("runs")
 """Where runs are that nobody named."""
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A model as it goes to the search."""
-
-    run: RunFolder
-    url: str
-    tasks: tuple[Task, ...]
-    defaults: dict[str, Candidate]
-    target: str
-    warm_start: WarmStart
-    note: str = ""
-    """On functions that are left as they are."""
-
-    @property
-    def place(self) -> Path | str:
-        """What the user knows the run by."""
-        return self.url or self.run.root
 
 
 def check_cheaply(options: TuneOptions) -> None:
@@ -67,14 +46,21 @@ def check_cheaply(options: TuneOptions) -> None:
 
 def prepare(
     options: TuneOptions,
-    tracking_uri: str,
-    on_found: Callable[[], None],
+    run: Path | str,
+    *,
+    started_s: float,
+    tracking_uri: str = "",
     target: str | None = None,
-) -> Prepared:
+    device: str = "",
+    driver_pid: int | None = None,
+    on_found: Callable[[], None] = lambda: None,
+) -> SearchJob:
     """Import and lower the model, find its tasks and what is known of them, open the folder.
 
     Args:
         target: canonical JSON, as machines that measure resolved it; None is for this machine.
+        on_found: called as soon as the model is known to be there.
+        started_s, tracking_uri, device, driver_pid: of the job.
     """
     from cluster.driver.run_target import target_here
     from cluster.driver.warm_start import base_for, seeds_for
@@ -84,40 +70,41 @@ def prepare(
     from spaces.lowering.lower import lower
 
     model = load_model(options.model, on_found)
-    target = target or target_here(options)
-    base = base_for(options.base_model, target, tracking_uri)
-    lowered = lower(model.module, target)
-    tasks = tuple(extract(lowered, target, options.only, model.shapes))
+    options = replace(options, target=target or target_here(run, options.target))
+    base = base_for(options.base_model, options.target, tracking_uri)
+    lowered = lower(model.module, options.target)
+    tasks = tuple(extract(lowered, options.target, options.only, model.shapes))
     others = [local(other) for other in options.seeds_from]
-    run, url = _opened(options, model, _manifest(options, model, target))
-    warm_start = replace(base, seeds=seeds_for(tasks, run, others))
-    return Prepared(
-        run=run,
-        url=url,
+    folder, url = _opened(options, run, model)
+    return SearchJob(
+        # What is in memory stays here.
+        options=replace(options, model=replace(options.model, program=None)),
+        run=folder.root.resolve(),
         tasks=tasks,
         defaults={t.key: default_candidate(t) for t in tasks},
-        target=target,
-        warm_start=warm_start,
+        started_s=started_s,
+        warm_start=replace(base, seeds=seeds_for(tasks, folder, others)),
+        url=url,
+        driver_pid=driver_pid,
+        device=device,
+        tracking_uri=tracking_uri,
         note=left_as_they_are(lowered, model.shapes),
     )
 
 
-def _opened(options: TuneOptions, model: Model, wanted: Manifest) -> tuple[RunFolder, str]:
+def _opened(options: TuneOptions, run: Path | str, model: Model) -> tuple[RunFolder, str]:
     """The run folder, with the model in it, and the URL of the run if it has one."""
-    remote = None
-    if isinstance(options.run, str):
-        remote = remote_run(options.run)
+    wanted = _manifest(options, model)
+    remote = remote_run(run) if isinstance(run, str) else None
+    if remote is not None:
         begin(remote, wanted)
-        folder = remote.run.root
-    else:
-        folder = options.run or new_folder(model.name)
-    run, _ = open_run(folder, wanted)
-    with RunLock(run.lock):  # refused early, and once more by the search, which keeps it
-        _keep_model(model, options, run)
+    folder, _ = open_run(Path(run) if remote is None else remote.run.root, wanted)
+    with RunLock(folder.lock):  # refused early, and once more by the search, which keeps it
+        _keep_model(model, options, folder)
     if remote is None:
-        return run, ""
+        return folder, ""
     put_model(remote)
-    return run, remote.url
+    return folder, remote.url
 
 
 def _keep_model(model: Model, options: TuneOptions, run: RunFolder) -> None:
@@ -141,13 +128,13 @@ def _keep_model(model: Model, options: TuneOptions, run: RunFolder) -> None:
         raise TunerError(f"cannot copy the model to {run.model_dir}: {error.strerror}") from error
 
 
-def _manifest(options: TuneOptions, model: Model, target: str) -> Manifest:
+def _manifest(options: TuneOptions, model: Model) -> Manifest:
     import tuner
 
     return Manifest(
         model=options.model.source,
         model_hash=model.content_hash,
-        target=target,
+        target=options.target,
         options={
             "seed": options.seed,
             "effort": options.effort.name,

@@ -50,7 +50,7 @@ def machines(
         learner = stack.enter_context(contextlib.closing(_learner(job, run)))
         builders_and_runners = RayMeasurer(
             starters,
-            effort=job.effort,
+            effort=job.options.effort,
             device=job.device,
             device_wait_s=job.device_wait_s,
             utilisation=utilisation,
@@ -80,19 +80,20 @@ def new_session(
     job: SearchJob, store: RecordStore, machines: Machines, observers: Sequence[Observer]
 ) -> Session:
     """The session that carries the job out."""
+    options, seeds = job.options, job.warm_start.seeds
     return Session(
         job.tasks,
         job.defaults,
         machines=machines,
         store=store,
-        limits=Limits(job.trials, job.deadline_s, job.finalists_s),
-        effort=job.effort,
+        limits=Limits(job.trials, job.deadline_s, options.finalists_s),
+        effort=options.effort,
         make_search=search_maker(
-            job.strategy,
-            lambda task: job.seeds.get(task.key, Seeds()),
-            max_kernels=job.max_kernels,
+            options.strategy,
+            lambda task: seeds.get(task.key, Seeds()),
+            max_kernels=options.max_kernels,
         ),
-        seed=job.seed,
+        seed=options.seed,
         observers=observers,
     )
 
@@ -143,21 +144,16 @@ def _demand(job: SearchJob, trials_left: int) -> Demand:
     return Demand(
         job.backend.resource,
         trials_left,
-        job.devices,
+        job.options.devices,
         of_devices=share_of_devices(job.name, names),
         of_cpus=share_of_cpus(job.name, names),
     )
 
 
 def _learner(job: SearchJob, run: RunFolder) -> ProcessLearner:
-    quiet = quiet_lock(job)
-    log = run.logs / "learner.log"
-    if quiet is None:
-        return ProcessLearner(seed=job.seed, base=job.base_model, log=log)
+    seed, base, log = job.options.seed, job.warm_start.model, run.logs / "learner.log"
+    if (quiet := quiet_lock(job)) is None:
+        return ProcessLearner(seed=seed, base=base, log=log)
     return ProcessLearner(
-        seed=job.seed,
-        base=job.base_model,
-        log=log,
-        frozen_s=quiet.watch(),
-        on_start=quiet.register,
+        seed=seed, base=base, log=log, frozen_s=quiet.watch(), on_start=quiet.register
     )

@@ -161,9 +161,9 @@ def test_a_run_that_goes_on_replaces_the_archive(make: Make, tmp_path: Path, ran
     where = make(tmp_path, ran, OLD)
     shared = "://" in where
     model = replace(load_model(DENSE), kind="torch", path=Path("net.pt2"), content_hash="hash")
-    options = TuneOptions(DENSE, run=where if shared else Path(where), target=LLVM)
+    options, place = TuneOptions(DENSE, target=LLVM), where if shared else Path(where)
     for _ in range(2):
-        _opened(options, model, WANTED)
+        _opened(options, place, model)
     found = remote_run(where, tmp_path / "elsewhere") if shared else None
     folder = RunFolder(Path(where)) if found is None else RunFolder(fetch(found, model=True))
     assert load_model_copy(folder.model_dir).kind == "torch"
