@@ -10,7 +10,7 @@ from typing import Any
 from actors.chunked_args import in_pieces
 from actors.quiet_lock import Quiet
 from actors.ray_actors import WorkerPlace, actor_class
-from cluster.ray_workers.elastic import ElasticMeasurer
+from cluster.ray_workers.elastic import ElasticPools
 from cluster.ray_workers.metrics import RunMetrics
 from cluster.ray_workers.nodes import NodeWatch, one_of
 from cluster.ray_workers.ray_measurer import RayMeasurer, Starters
@@ -63,7 +63,7 @@ def machines(
             utilisation=utilisation,
         )
         stack.callback(space_pool.close)
-        measurer = ElasticMeasurer(
+        pools = ElasticPools(
             builders_and_runners,
             space_pool,
             look=watch.look,
@@ -73,7 +73,8 @@ def machines(
                 builders_and_runners.queues,
             ),
         )
-        yield Machines(measurer, space_pool, learner, utilisation)
+        pools.adapt()  # workers start while the session reads its store
+        yield Machines(builders_and_runners, space_pool, learner, utilisation, pools.adapt)
 
 
 def new_session(
