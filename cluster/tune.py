@@ -9,14 +9,14 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cluster.driver.prepare import check_cheaply, new_folder, prepare
+from cluster.driver.prepare import check_cheaply, new_run, prepare
 from cluster.driver.tune_result import TuneResult, result_of, together
 from tuner.errors import TunerError
 from tuner.options import TuneOptions
 from tuner.process.memory import give_back_memory
+from tuner.run_location import RunLocation
 from tuner.runs.remote import refuse_network_disk
 from tuner.session.progress import Snapshot
 
@@ -58,25 +58,26 @@ def tune(
     from tuner.tracking.tracker import check_uri
 
     warning = check_uri(tracking_uri or "")
-    run = new_folder(options.model.source) if options.run is None else options.run
-    if not isinstance(run, str):
-        refuse_network_disk(run)
+    named = options.run
+    run = new_run(options.model.source) if named is None else RunLocation.of(named)
+    if not run.is_url:
+        refuse_network_disk(run.folder)
     on_ready = on_ready or (lambda: None)
     stop = stop or threading.Event()
     tune_on = _tune_here if is_embedded(options.address) else _tune_there
     ended = tune_on(options, run, tracking_uri or "", watch, stop, on_ready)
-    results = [result_of(run, state, tracking_uri or "") for run, state in ended]
-    return together(results, warning)
+    results = [result_of(at, state, tracking_uri or "") for at, state in ended]
+    return together(run, results, warning)
 
 
 def _tune_here(
     options: TuneOptions,
-    run: Path | str,
+    run: RunLocation,
     tracking_uri: str,
     watch: Watch | None,
     stop: threading.Event,
     on_ready: Callable[[], None],
-) -> list[tuple[Path | str, SearchState]]:
+) -> list[tuple[RunLocation, SearchState]]:
     """Tune on an embedded cluster, which starts while the model is read, and ends with us."""
     from cluster.ray_workers.nodes import NodeWatch
     from cluster.ray_workers.ray_cluster import ray_cluster
@@ -109,12 +110,12 @@ def _tune_here(
 
 def _tune_there(
     options: TuneOptions,
-    run: Path | str,
+    run: RunLocation,
     tracking_uri: str,
     watch: Watch | None,
     stop: threading.Event,
     on_ready: Callable[[], None],
-) -> list[tuple[Path | str, SearchState]]:
+) -> list[tuple[RunLocation, SearchState]]:
     """Tune on a cluster that others share, for each unlike device of it. Where a search of such a
     run is at work there already, for a driver that is gone, watch that."""
     from cluster.driver.device_wait import Wait

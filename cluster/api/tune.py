@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cluster.api.keywords import model_spec, place, tune_options
+from cluster.api.keywords import model_spec, tune_options
 from cluster.driver.tune_result import TuneResult
 from tuner.errors import TunerError, UsageError
 from tuner.options import ModelSpec, TuneOptions
@@ -113,7 +113,7 @@ def _spec(model: Any, said: Mapping[str, Any], run: Any) -> ModelSpec:
         if said:
             full = "a run keeps its model" if model is None else "a ModelSpec says it all"
             raise UsageError(f"{next(iter(said))}: {full}, so nothing can be said beside it")
-        return _kept(place(run)) if model is None else model
+        return _kept(run) if model is None else model
     from spaces.frontends.memory_model import check_examples, model_in_memory
 
     examples = said.get("example_inputs")
@@ -135,10 +135,11 @@ def _kept(run: Path | str | None) -> ModelSpec:
     if run is None:
         raise UsageError("give a model, or the run whose model is to be tuned further")
     from spaces.frontends.model_copy import load_model_copy
+    from tuner.run_location import RunLocation
     from tuner.runs.folder import read_run
     from tuner.runs.remote import local
 
-    folder, manifest = read_run(local(run, model=True))
+    folder, manifest = read_run(local(RunLocation.of(run), model=True))
     if not folder.model_dir.exists():
         raise TunerError(f"{run} keeps no model yet: name the model once more")
     return ModelSpec(manifest.model, program=load_model_copy(folder.model_dir, manifest.model_hash))

@@ -6,12 +6,12 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cluster.driver.run_target import begun_target
 from cluster.search.client import watch_search
 from tuner.errors import TunerError
+from tuner.run_location import RunLocation
 from tuner.runs.remote import target_of
 from tuner.session.progress import Snapshot, side_by_side
 
@@ -29,11 +29,11 @@ class Part:
     """
 
     device: Device
-    run: Path | str
+    run: RunLocation
     target: str
 
 
-def parts(asked: str, run: Path | str, devices: Sequence[Device]) -> list[Part]:
+def parts(asked: str, run: RunLocation, devices: Sequence[Device]) -> list[Part]:
     """What a request is for each device.
 
     One device takes the run as the user named it. Of several each has its own below that, called
@@ -51,20 +51,16 @@ def parts(asked: str, run: Path | str, devices: Sequence[Device]) -> list[Part]:
     return [_part(asked, run, device, alone=len(devices) == 1) for device in devices]
 
 
-def _part(asked: str, run: Path | str, device: Device, *, alone: bool) -> Part:
+def _part(asked: str, run: RunLocation, device: Device, *, alone: bool) -> Part:
     target = begun_target(run, asked)
     if target is None:
-        places = [_below(run, name) for name in (device.name, device.former_name) if name]
+        places = [run.below(name) for name in (device.name, device.former_name) if name]
         there = {place: found for place in places if (found := target_of(place)) is not None}
         if there or not alone:
             run = next(iter(there), places[0])
         if there:
             target = begun_target(run, asked)
     return Part(device, run, target or device.target)
-
-
-def _below(run: Path | str, name: str) -> Path | str:
-    return f"{run.rstrip('/')}/{name}" if isinstance(run, str) else run / name
 
 
 def watch_all(

@@ -14,17 +14,18 @@ from cluster.search.job import SearchJob
 from tuner.errors import TunerError
 from tuner.files.atomic import put_folder
 from tuner.options import TuneOptions
+from tuner.run_location import RunLocation
 from tuner.runs.folder import Manifest, RunFolder, open_run
 from tuner.runs.lock import RunLock
 from tuner.runs.model_files import DamagedCopy, check_copy
-from tuner.runs.remote import begin, local, put_model, remote_run, target_of
+from tuner.runs.remote import begin, local, put_model, remote_run, target_of, working_folder
 
 if TYPE_CHECKING:
     from spaces.frontends.model import Model
 
 _log = logging.getLogger(__name__)
 
-NEW_RUNS = Path("runs")
+_NEW_RUNS = Path("runs")
 """Where runs are that nobody named."""
 
 
@@ -40,13 +41,13 @@ def check_cheaply(options: TuneOptions) -> None:
     check_model(options.model)
     check_base(options.base_model)
     for other in options.seeds_from:
-        if target_of(other) is None:
+        if target_of(RunLocation.of(other)) is None:
             raise TunerError(f"--seeds-from {other}: there is no run")
 
 
 def prepare(
     options: TuneOptions,
-    run: Path | str,
+    run: RunLocation,
     *,
     started_s: float,
     tracking_uri: str = "",
@@ -74,17 +75,17 @@ def prepare(
     base = base_for(options.base_model, options.target, tracking_uri)
     lowered = lower(model.module, options.target)
     tasks = tuple(extract(lowered, options.target, options.only, model.shapes))
-    others = [local(other) for other in options.seeds_from]
-    folder, url = _opened(options, run, model)
+    others = [local(RunLocation.of(other)) for other in options.seeds_from]
+    folder = _opened(options, run, model)
     return SearchJob(
         # What is in memory stays here.
         options=replace(options, model=replace(options.model, program=None)),
+        location=run.resolved(),
         run=folder.root.resolve(),
         tasks=tasks,
         defaults={t.key: default_candidate(t) for t in tasks},
         started_s=started_s,
         warm_start=replace(base, seeds=seeds_for(tasks, folder, others)),
-        url=url,
         driver_pid=driver_pid,
         device=device,
         tracking_uri=tracking_uri,
@@ -92,19 +93,18 @@ def prepare(
     )
 
 
-def _opened(options: TuneOptions, run: Path | str, model: Model) -> tuple[RunFolder, str]:
-    """The run folder, with the model in it, and the URL of the run if it has one."""
+def _opened(options: TuneOptions, run: RunLocation, model: Model) -> RunFolder:
+    """The run folder, with the model in it."""
     wanted = _manifest(options, model)
-    remote = remote_run(run) if isinstance(run, str) else None
+    remote = remote_run(run) if run.is_url else None
     if remote is not None:
         begin(remote, wanted)
-    folder, _ = open_run(Path(run) if remote is None else remote.run.root, wanted)
+    folder, _ = open_run(working_folder(run).root, wanted)
     with RunLock(folder.lock):  # refused early, and once more by the search, which keeps it
         _keep_model(model, options, folder)
-    if remote is None:
-        return folder, ""
-    put_model(remote)
-    return folder, remote.url
+    if remote is not None:
+        put_model(remote)
+    return folder
 
 
 def _keep_model(model: Model, options: TuneOptions, run: RunFolder) -> None:
@@ -149,7 +149,7 @@ def _manifest(options: TuneOptions, model: Model) -> Manifest:
     )
 
 
-def new_folder(model: str) -> Path:
+def new_run(model: str) -> RunLocation:
     """A fresh folder under `runs/`, named after the model and the time."""
     stamp = time.strftime("%Y%m%d-%H%M%S")
-    return NEW_RUNS / f"{Path(model.rpartition(':')[2]).stem}-{stamp}"
+    return RunLocation.of(_NEW_RUNS / f"{Path(model.rpartition(':')[2]).stem}-{stamp}")

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from tuner.checks import TARGET_KINDS
 from tuner.errors import TunerError
+from tuner.run_location import RunLocation
 from tuner.runs.remote import target_of
 
 _LEFT_OPEN = ("auto", *TARGET_KINDS)
 
 
-def begun_target(run: Path | str, asked: str) -> str | None:
+def begun_target(run: RunLocation, asked: str) -> str | None:
     """The target of a run that is there, as its manifest has it, where that is asked for.
 
     Versions of the tuner and of TVM may see the same machine as another target; a run stays with
@@ -27,7 +26,7 @@ def begun_target(run: Path | str, asked: str) -> str | None:
     return begun if begun is not None and asks_for(asked, begun) else None
 
 
-def target_here(run: Path | str, asked: str) -> str:
+def target_here(run: RunLocation, asked: str) -> str:
     """The target of a run that is measured on this machine, see
     `spaces.targets.target.resolve_target`.
 

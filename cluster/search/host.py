@@ -106,7 +106,7 @@ class SearchHost:
     def _run(self) -> str:
         job, run = self._job, RunFolder(self._job.run)
         lock = RunLock(run.lock, serves=job.driver_pid)
-        with lock, contextlib.closing(open_store(run, job.url)) as store:
+        with lock, contextlib.closing(open_store(job.location, run)) as store:
             _log_to(run.log)
             _refuse_to_die_again(store)
             store.put_tasks(job.tasks, {k: c.key for k, c in job.defaults.items()})
@@ -197,9 +197,9 @@ def _in_time(observer: Observer, store: RecordStore) -> Observer:
 
 def _new_uuid(job: SearchJob, run: RunFolder) -> Callable[[], str]:
     """What the tracker is to know a new run by: of one with a URL the same on each machine."""
-    if not job.url:
+    if not job.location.is_url:
         return lambda: uuid4().hex
-    return lambda: run_uuid(remote_run(job.url), run.read_manifest())
+    return lambda: run_uuid(remote_run(job.location), run.read_manifest())
 
 
 def _refuse_to_die_again(store: RecordStore) -> None:

@@ -12,6 +12,7 @@ from spaces.targets.backends import Backend, backend_of
 from tuner.candidate import Candidate
 from tuner.files.atomic import write_bytes
 from tuner.options import DEVICE_WAIT_S, TuneOptions
+from tuner.run_location import RunLocation
 from tuner.runs.folder import RunFolder
 from tuner.search.transfer import Seeds
 from tuner.session.progress import Snapshot
@@ -47,11 +48,11 @@ class SearchJob:
 
     Attributes:
         options: the request, its target written out, and without a model from memory.
-        run: the run folder.
+        location: of the run, the same from any working directory.
+        run: its folder on this machine.
         tasks: all of that target.
         defaults: the default candidate of each task.
         started_s: when the run's time began, on this machine's monotonic clock.
-        url: of the run, where it lives away from this machine; `run` is then its working folder.
         driver_pid: the process on this machine that wants it, and that it ends with; None where it
             outlives the driver.
         device: fingerprint of what is measured on; empty is that of the first runner.
@@ -60,12 +61,12 @@ class SearchJob:
     """
 
     options: TuneOptions
+    location: RunLocation
     run: Path
     tasks: tuple[Task, ...]
     defaults: Mapping[str, Candidate]
     started_s: float
     warm_start: WarmStart = WarmStart()
-    url: str = ""
     driver_pid: int | None = None
     device: str = ""
     tracking_uri: str = ""
@@ -105,11 +106,6 @@ class SearchJob:
         }
 
     @property
-    def called(self) -> Path | str:
-        """What every machine knows the run by."""
-        return self.url or self.run
-
-    @property
     def backend(self) -> Backend:
         """What there is to know of the tasks' kind of target."""
         return backend_of(self.options.target)
@@ -117,7 +113,7 @@ class SearchJob:
     @property
     def name(self) -> str:
         """Of the search in Ray."""
-        return search_name(self.called, self.device or self.backend.word)
+        return search_name(self.location, self.device or self.backend.word)
 
 
 def save(job: SearchJob) -> Path:

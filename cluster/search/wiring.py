@@ -126,7 +126,7 @@ def _starters(
 
 def _worker_place(job: SearchJob, run: RunFolder) -> WorkerPlace:
     quiet = _QUIET if job.backend.quiet else None
-    away = Path("runs") / run_name(job.called)
+    away = Path("runs") / run_name(job.location)
     return WorkerPlace(quiet=quiet, logs=run.logs, scratch=run.scratch, away=away)
 
 

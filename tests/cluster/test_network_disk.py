@@ -9,6 +9,7 @@ import pytest
 from cluster.tune import tune
 from tuner.errors import TunerError
 from tuner.options import ModelSpec, TuneOptions
+from tuner.run_location import RunLocation
 from tuner.runs import remote
 from tuner.runs.folder import RunFolder
 from tuner.runs.remote import open_store
@@ -34,7 +35,7 @@ def test_so_is_the_one_that_nobody_named() -> None:
 
 def test_whoever_writes_to_one_that_is_there_is_refused_as_well(tmp_path: Path) -> None:
     with pytest.raises(TunerError, match="is on nfs4"):
-        open_store(RunFolder(tmp_path))
+        open_store(RunLocation.of(tmp_path), RunFolder(tmp_path))
 
 
 def test_a_url_is_safe_there(tmp_path: Path) -> None:

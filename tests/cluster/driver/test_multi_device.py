@@ -9,6 +9,7 @@ import pytest
 from cluster.driver.devices import Device, some_of_each
 from cluster.driver.multi_device import parts
 from cluster.scaling.scaling_policy import Node
+from tuner.run_location import RunLocation
 from tuner.runs.folder import Manifest, open_run
 
 A100 = Device('{"arch":"sm_80","kind":"cuda"}', "cuda NVIDIA A100 cc=8.0")
@@ -16,7 +17,7 @@ H200 = Device('{"arch":"sm_90","kind":"cuda"}', "cuda NVIDIA H200 cc=9.0")
 
 
 def runs(run: Path | str, *devices: Device) -> list[Path | str]:
-    return [part.run for part in parts("cuda", run, devices)]
+    return [part.run.named for part in parts("cuda", RunLocation.of(run), devices)]
 
 
 def begin(run: Path, device: Device) -> None:
@@ -39,15 +40,15 @@ def test_below_a_url_too(tmp_path: Path) -> None:
 
 
 def test_each_is_asked_for_its_target() -> None:
-    found = parts("cuda", Path("run"), (A100, H200))
+    found = parts("cuda", RunLocation.of(Path("run")), (A100, H200))
     assert [part.target for part in found] == [A100.target, H200.target]
 
 
 def test_a_run_that_began_on_one_device_stays_with_it(tmp_path: Path) -> None:
     begin(tmp_path / "run", H200)
-    (part,) = parts("cuda", tmp_path / "run", (A100, H200))
+    (part,) = parts("cuda", RunLocation.of(tmp_path / "run"), (A100, H200))
     assert part.device == H200
-    assert part.run == tmp_path / "run"
+    assert part.run.folder == tmp_path / "run"
 
 
 def test_runs_below_go_on_where_only_one_of_the_devices_is_left(tmp_path: Path) -> None:
@@ -68,19 +69,19 @@ class TestRunsOfBefore:
     def test_each_goes_on_where_it_was_with_its_target(self, tmp_path: Path) -> None:
         begin(tmp_path / self.OLD.name, self.OLD)
         for devices in ((self.ZEN,), (self.ZEN, A100)):
-            first = parts("llvm", tmp_path, devices)[0]
-            assert first.run == tmp_path / "cpu-amd-epyc-znver3-threads-2"
+            first = parts("llvm", RunLocation.of(tmp_path), devices)[0]
+            assert first.run.folder == tmp_path / "cpu-amd-epyc-znver3-threads-2"
             assert first.target == self.OLD.target
             assert first.device == self.ZEN
 
     def test_a_single_one_keeps_its_target(self, tmp_path: Path) -> None:
         begin(tmp_path / "run", self.OLD)
-        (part,) = parts("llvm", tmp_path / "run", (self.ZEN,))
-        assert (part.run, part.target) == (tmp_path / "run", self.OLD.target)
+        (part,) = parts("llvm", RunLocation.of(tmp_path / "run"), (self.ZEN,))
+        assert (part.run.folder, part.target) == (tmp_path / "run", self.OLD.target)
 
     def test_new_ones_are_called_after_the_features(self, tmp_path: Path) -> None:
-        (part, _) = parts("llvm", tmp_path, (self.ZEN, A100))
-        assert part.run == tmp_path / "cpu-amd-epyc-znver3-71c9a538-threads-2"
+        (part, _) = parts("llvm", RunLocation.of(tmp_path), (self.ZEN, A100))
+        assert part.run.folder == tmp_path / "cpu-amd-epyc-znver3-71c9a538-threads-2"
         assert part.target == self.ZEN.target
 
 

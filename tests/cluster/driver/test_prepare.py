@@ -10,6 +10,7 @@ import pytest
 from cluster.driver.prepare import prepare
 from spaces.frontends.model import load_model
 from tuner.options import ModelSpec, TuneOptions
+from tuner.run_location import RunLocation
 from tuner.runs.folder import read_run
 
 pytestmark = pytest.mark.tvm
@@ -21,7 +22,7 @@ GEMM = ModelSpec(f"{EXAMPLES / 'gemm.py'}:gemm", args=(("m", 96), ("n", 64), ("k
 def test_a_model_from_memory_stays_where_it_is(tmp_path: Path) -> None:
     """It is large, and TVM's objects cannot be pickled; the run has a copy."""
     options = TuneOptions(ModelSpec("mine", program=load_model(GEMM)), target="llvm", trials=8)
-    job = prepare(options, tmp_path / "run", started_s=0.0)
+    job = prepare(options, RunLocation.of(tmp_path / "run"), started_s=0.0)
     assert job.options.model == ModelSpec("mine")
     assert job.options.model.program is None
     assert options.model.program is not None
@@ -31,5 +32,5 @@ def test_a_model_from_memory_stays_where_it_is(tmp_path: Path) -> None:
 
 
 def test_the_target_is_written_out(tmp_path: Path) -> None:
-    job = prepare(TuneOptions(GEMM, target="llvm"), tmp_path / "run", started_s=0.0)
+    job = prepare(TuneOptions(GEMM, target="llvm"), RunLocation.of(tmp_path / "run"), started_s=0.0)
     assert job.options.target == job.tasks[0].target == read_run(job.run)[1].target != "llvm"

@@ -15,6 +15,7 @@ import pytest
 
 from cluster.search.job import SearchJob, SearchState, load, save
 from tuner.options import DEVICE_WAIT_S, ModelSpec, TuneOptions
+from tuner.run_location import RunLocation
 from tuner.session.progress import Snapshot
 
 pytestmark = [pytest.mark.ray, pytest.mark.tvm]
@@ -50,8 +51,8 @@ def ordered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Ordered:
         now_s[0] = COMES_S
         return (devices.Device(TARGET, "cpu x"),)
 
-    def prepared(options: TuneOptions, run: Path, *, target: str, **known: Any) -> SearchJob:
-        return SearchJob(replace(options, target=target), run, (), {}, **known)
+    def prepared(options: TuneOptions, run: RunLocation, *, target: str, **known: Any) -> SearchJob:
+        return SearchJob(replace(options, target=target), run, run.folder, (), {}, **known)
 
     clock = SimpleNamespace(monotonic=lambda: now_s[0])
     monkeypatch.setattr(tune, "time", clock)
