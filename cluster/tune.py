@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 import time
@@ -23,8 +22,6 @@ from tuner.session.progress import Snapshot
 if TYPE_CHECKING:
     from cluster.scaling.scaling_policy import Cluster
     from cluster.search.job import SearchJob, SearchState
-
-_log = logging.getLogger(__name__)
 
 Watch = Callable[[Snapshot], None]
 """Told how far a run is, on the thread that waits for it."""
