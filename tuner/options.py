@@ -10,8 +10,8 @@ from typing import Any
 from tuner import checks
 from tuner.effort import EFFORTS, Effort
 from tuner.errors import UsageError
+from tuner.run_location import RunLocation
 from tuner.task import Shapes
-from tuner.urls import check_url
 
 MAX_KERNELS = 4
 """Kernels for all shapes of one program, where nothing else is said."""
@@ -101,7 +101,7 @@ class TuneOptions:
         trials: total of the run; None is the effort's share for each task.
         time_budget_s: wall time from the start; see `limit_s` for None.
         only: glob on task names; None is all of them.
-        run: the run folder, or as text the URL of a run that several machines see (see
+        run: the run folder, or the URL of a run that several machines see (see
             `tuner.runs.remote`); None is a new folder under `runs/`.
         address: `auto`, `local` or `HOST:PORT` of a Ray cluster.
         strategy: `evolutionary`, or `random` for replaying traces with random decisions.
@@ -123,12 +123,12 @@ class TuneOptions:
     time_budget_s: float | None = None
     effort: Effort = EFFORTS["normal"]
     only: str | None = None
-    run: Path | str | None = None
+    run: RunLocation | Path | str | None = None
     seed: int = 0
     address: str = "auto"
     strategy: str = "evolutionary"
     base_model: str = "none"
-    seeds_from: tuple[Path | str, ...] = ()
+    seeds_from: tuple[RunLocation | Path | str, ...] = ()
     max_kernels: int = MAX_KERNELS
     devices: int | None = None
     device_wait_s: float | None = None
@@ -140,7 +140,7 @@ class TuneOptions:
         _asked("time_budget_s", self.time_budget_s, _duration, optional=True)
         _asked("effort", self.effort, _check_effort)
         _asked("only", self.only, checks.nonempty, optional=True)
-        _asked("run", self.run, _check_run, optional=True)
+        _asked("run", self.run, RunLocation.of, optional=True)
         _asked("seed", self.seed, lambda seed: checks.whole(seed, at_least=0))
         _asked("address", self.address, checks.address)
         object.__setattr__(self, "address", self.address.strip())
@@ -148,7 +148,7 @@ class TuneOptions:
         _asked("strategy", self.strategy, lambda name: checks.one_of("strategy", name, known))
         _asked("base_model", self.base_model, checks.nonempty)
         for other in self.seeds_from:
-            _asked("seeds_from", other, _check_run)
+            _asked("seeds_from", other, RunLocation.of)
         _asked("max_kernels", self.max_kernels, _positive)
         _asked("devices", self.devices, _positive, optional=True)
         _asked("device_wait_s", self.device_wait_s, _duration, optional=True)
@@ -242,12 +242,6 @@ def _check_argument(name: str, value: Any, shown: str) -> None:
     checks.argument(name, shown)
     if not isinstance(value, str | int | float):
         raise UsageError(f"{shown!r} is not an argument: its value is no text and no number")
-
-
-def _check_run(run: Any) -> None:
-    if isinstance(run, Path):
-        return
-    check_url(checks.nonempty(run))
 
 
 def _check_effort(effort: Any) -> None:

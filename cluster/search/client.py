@@ -10,11 +10,11 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cluster.search.naming import NAMESPACE, search_of, searches
 from tuner.errors import TunerError, first_line
+from tuner.run_location import RunLocation
 from tuner.session.progress import Snapshot
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ END_GRACE_S = 90.0
 """What a search gets beyond its deadline, or after it is asked to stop, to end in order."""
 
 
-def find_search(run: Path | str) -> Any | None:
+def find_search(run: RunLocation) -> Any | None:
     """The search that works on a run now; None where none does."""
     import ray
 
@@ -42,7 +42,7 @@ def find_search(run: Path | str) -> Any | None:
         return None
 
 
-def answering_search(run: Path | str) -> tuple[Any, SearchState] | None:
+def answering_search(run: RunLocation) -> tuple[Any, SearchState] | None:
     """The search of a run and where it is, ended or not; None where there is none.
 
     One that goes just now is on the cluster's list for a moment longer than it lives.
@@ -61,7 +61,7 @@ def answering_search(run: Path | str) -> tuple[Any, SearchState] | None:
     return None
 
 
-def search_at_work(run: Path | str) -> Any | None:
+def search_at_work(run: RunLocation) -> Any | None:
     """The search of a run that has not ended; None where there is none.
 
     One that has ended answers for some seconds more, and is waited for to go: another can then

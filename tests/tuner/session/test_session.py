@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -102,6 +102,7 @@ def make_session(
     strategy: str = "evolutionary",
     toolchain: str = "",
     make_search: SearchMaker | None = None,
+    adapt: Callable[[], None] = lambda: None,
 ) -> Session:
     clock = VirtualClock()
     tasks = [
@@ -116,6 +117,7 @@ def make_session(
             CompiledWith(toolchain, spaces, slots=4, clock=clock),
             ReplaySpacePool(spaces),
             InlineLearner(model="tuner.cost_models.random_model:RandomModel", clock=clock),
+            adapt=adapt,
         ),
         store=store,
         limits=Limits(trials, time_s, 0.1 * time_s),
@@ -171,6 +173,19 @@ def test_a_session_spends_exactly_its_trials() -> None:
     store = MemoryStore()
     assert run(make_session(recorded_space("ab", 100), store, trials=60)) == "trials"
     assert sum(r.measurement.status.spends_budget for r in searched(store)) == 60
+
+
+def test_machines_follow_the_work_as_long_as_there_is_any() -> None:
+    phases: Counter[Phase] = Counter()
+    store = MemoryStore()
+    session = make_session(
+        recorded_space("ab", 100),
+        store,
+        trials=60,
+        adapt=lambda: phases.update([session.snapshot().phase]),
+    )
+    run(session)
+    assert {Phase.STARTING, Phase.SEARCH, Phase.FINALISTS} <= phases.keys()
 
 
 def test_default_schedules_come_before_anything_else() -> None:

@@ -18,8 +18,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from typing import Any
 
 from tuner.errors import TunerError
+from tuner.run_location import DRIVERS, check_url
 from tuner.storage.objects.base import unreachable
-from tuner.urls import DRIVERS, check_url
 
 _creating = threading.Lock()
 """The file system in memory looks first and writes then; within a process this makes it one."""
