@@ -24,8 +24,9 @@ from tuner.files.own_folder import own_folder
 from tuner.runs.folder import RunFolder
 from tuner.search.registry import search_maker
 from tuner.search.transfer import Seeds
+from tuner.session.machines import Machines
 from tuner.session.observer import Observer
-from tuner.session.session import Limits, Machines, Session
+from tuner.session.session import Limits, Session
 from tuner.storage.base import RecordStore
 from tuner.utilisation import SPACE, Utilisation
 

@@ -17,14 +17,13 @@ from typing import Literal
 
 from tuner.candidate import Candidate
 from tuner.cost_models.base import FittedModel
-from tuner.cost_models.learner import Learner
 from tuner.effort import Effort
 from tuner.generations import generation_for, is_of
-from tuner.measure import Measurer, SpacePool
 from tuner.record import Record, Status, Trial, TrialKey
 from tuner.search.base import ChoosesFinalists, SearchMaker
 from tuner.session.allocator import TaskView, Turns, priorities, view
 from tuner.session.finalists import Contention, finalists, most_retimings, schedule
+from tuner.session.machines import Machines
 from tuner.session.observer import Observer
 from tuner.session.phase import Phase, idle_reasons
 from tuner.session.progress import Snapshot, gain, rows
@@ -58,23 +57,6 @@ class Limits:
     trials: int
     deadline_s: float
     finalists_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Machines:
-    """What works for a session.
-
-    Attributes:
-        utilisation: what `measurer` and `space_pool` tell of their workers; None tells nothing.
-        adapt: sizes the two to the cluster, and to what is left to do; each turn of a loop begins
-            with it. Machines that stay as they are have nothing to adapt.
-    """
-
-    measurer: Measurer
-    space_pool: SpacePool
-    learner: Learner
-    utilisation: Utilisation | None = None
-    adapt: Callable[[], None] = lambda: None
 
 
 class Session:

@@ -43,9 +43,10 @@ from tuner.search.base import SearchMaker
 from tuner.search.dynamic.kernel_search import KernelSearchSettings
 from tuner.search.dynamic.kernel_selection import choose_kernels
 from tuner.search.registry import search_maker
+from tuner.session.machines import Machines
 from tuner.session.phase import Phase
 from tuner.session.progress import Snapshot
-from tuner.session.session import Ended, Limits, Machines, Session
+from tuner.session.session import Ended, Limits, Session
 from tuner.storage.base import RecordStore
 from tuner.storage.memory import MemoryStore
 from tuner.task import Task
