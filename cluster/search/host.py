@@ -42,12 +42,10 @@ from tuner.runs.lock import RunLock
 from tuner.runs.remote import open_store, remote_run, run_uuid
 from tuner.search.registry import search_maker
 from tuner.search.transfer import Seeds
-from tuner.session.durable_observer import AfterDurable
 from tuner.session.observer import Observer
 from tuner.session.progress import Snapshot
 from tuner.session.session import Limits, Machines, Session
 from tuner.storage.base import RecordStore
-from tuner.storage.segments.store import SegmentStore
 from tuner.task import Task
 from tuner.tracking.tracker import RunStatus, SpoolObserver, TrackerProcess
 from tuner.utilisation import SPACE, Utilisation
@@ -141,7 +139,7 @@ class SearchHost:
                         max_kernels=job.max_kernels,
                     ),
                     seed=job.seed,
-                    observers=[_in_time(each, store) for each in (observer, self._metrics)],
+                    observers=[observer, self._metrics],
                 )
                 if self._stop.is_set():
                     self._session.stop()
@@ -165,7 +163,7 @@ class SearchHost:
         try:
             if quiet is not None and tracker.pid is not None:
                 quiet.register(tracker.pid)
-            yield _CatchingUp(spool, store)
+            yield _WithStore(spool, store)
             status = RunStatus.KILLED if self._stop.is_set() else RunStatus.FINISHED
         finally:
             spool.close(status)
@@ -242,9 +240,9 @@ class SearchHost:
         )
 
 
-class _CatchingUp:
-    """A spool observer that first says what an earlier session stored but did not say, and at the
-    end, be it the budget's or a stop, keeps the winners where a dashboard shows them."""
+class _WithStore:
+    """A spool observer that announces every task of which there may be records, and at the end, be
+    it the budget's or a stop, keeps the winners where a dashboard shows them."""
 
     def __init__(self, spool: SpoolObserver, store: RecordStore) -> None:
         self._spool = spool
@@ -255,9 +253,8 @@ class _CatchingUp:
         self.on_snapshot = spool.on_snapshot
 
     def on_start(self, tasks: Sequence[Task]) -> None:
-        """Announce the tasks, then catch up."""
-        self._spool.on_start(tasks)
-        self._spool.catch_up(self._store.scan())
+        """Announce the run's tasks: some may not be this session's."""
+        self._spool.on_start(self._store.tasks())
 
     def on_kernels(self, task_key: str, chosen: KernelSet) -> None:
         """Their records are among the best."""
@@ -272,11 +269,6 @@ class _CatchingUp:
 
 SearchActor = ray.remote(num_cpus=0, max_restarts=-1)(SearchHost)
 """Started again by Ray wherever it dies; its calls are not repeated."""
-
-
-def _in_time(observer: Observer, store: RecordStore) -> Observer:
-    """The observer, told of nothing that could still be lost."""
-    return AfterDurable(observer, store) if isinstance(store, SegmentStore) else observer
 
 
 def _new_uuid(job: SearchJob, run: RunFolder) -> Callable[[], str]:
