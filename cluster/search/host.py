@@ -28,12 +28,10 @@ from tuner.report.winners import winning_lines
 from tuner.runs.folder import RunFolder
 from tuner.runs.lock import RunLock
 from tuner.runs.remote import open_store, remote_run, run_uuid
-from tuner.session.durable_observer import AfterDurable
 from tuner.session.observer import Observer
 from tuner.session.progress import Snapshot
 from tuner.session.session import Session
 from tuner.storage.base import RecordStore
-from tuner.storage.segments.store import SegmentStore
 from tuner.task import Task
 from tuner.tracking.tracker import RunStatus, SpoolObserver, TrackerProcess
 
@@ -114,7 +112,7 @@ class SearchHost:
                 self._tracked(run, store) as observer,
                 machines(job, run, self._trials_left, self._metrics) as at_work,
             ):
-                observers = [_in_time(each, store) for each in (observer, self._metrics)]
+                observers = [observer, self._metrics]
                 self._session = new_session(job, store, at_work, observers)
                 if self._stop.is_set():
                     self._session.stop()
@@ -138,7 +136,7 @@ class SearchHost:
         try:
             if quiet is not None and tracker.pid is not None:
                 quiet.register(tracker.pid)
-            yield _CatchingUp(spool, store)
+            yield _WithStore(spool, store)
             status = RunStatus.KILLED if self._stop.is_set() else RunStatus.FINISHED
         finally:
             spool.close(status)
@@ -158,9 +156,9 @@ class SearchHost:
         return session.snapshot().trials_left if session is not None else self._job.trials
 
 
-class _CatchingUp:
-    """A spool observer that first says what an earlier session stored but did not say, and at the
-    end, be it the budget's or a stop, keeps the winners where a dashboard shows them."""
+class _WithStore:
+    """A spool observer that announces every task of which there may be records, and at the end, be
+    it the budget's or a stop, keeps the winners where a dashboard shows them."""
 
     def __init__(self, spool: SpoolObserver, store: RecordStore) -> None:
         self._spool = spool
@@ -171,9 +169,8 @@ class _CatchingUp:
         self.on_snapshot = spool.on_snapshot
 
     def on_start(self, tasks: Sequence[Task]) -> None:
-        """Announce the tasks, then catch up."""
-        self._spool.on_start(tasks)
-        self._spool.catch_up(self._store.scan())
+        """Announce the run's tasks: some may not be this session's."""
+        self._spool.on_start(self._store.tasks())
 
     def on_kernels(self, task_key: str, chosen: KernelSet) -> None:
         """Their records are among the best."""
@@ -188,11 +185,6 @@ class _CatchingUp:
 
 SearchActor = ray.remote(num_cpus=0, max_restarts=-1)(SearchHost)
 """Started again by Ray wherever it dies; its calls are not repeated."""
-
-
-def _in_time(observer: Observer, store: RecordStore) -> Observer:
-    """The observer, told of nothing that could still be lost."""
-    return AfterDurable(observer, store) if isinstance(store, SegmentStore) else observer
 
 
 def _new_uuid(job: SearchJob, run: RunFolder) -> Callable[[], str]:

@@ -2,8 +2,8 @@
 
 No stage waits for another. A slot that is free gets a trial of the task where it is expected to
 gain most; a space worker that is free gets drafts for the tasks that need candidates next. Every
-record is durable before anyone hears of it. Machines come and go in one place, `Machines.adapt`;
-all that the rest sees of it is that `free()` changes.
+record is in the store before anyone hears of it. Machines come and go in one place,
+`Machines.adapt`; all that the rest sees of it is that `free()` changes.
 """
 
 from __future__ import annotations
@@ -145,6 +145,7 @@ class Session:
         if self._stop.is_set():
             ended = "signal"
         self._phase = Phase.DONE
+        self._store.flush()  # what is told of now is kept for good
         self._known.choose_kernels()
         self._tell(ended=True)
         self._store.end_session(self._session_id, self._wall(), ended)

@@ -274,6 +274,24 @@ def test_a_space_that_gives_nothing_new_ends_the_session() -> None:
     assert len({r.trial.candidate.key for r in searched(store)}) == 12
 
 
+def test_who_is_told_of_the_end_is_told_of_nothing_that_could_be_lost() -> None:
+    class Buffered(MemoryStore):
+        durable = 0
+
+        def flush(self) -> None:
+            self.durable = len(list(self.scan()))
+
+    class Asks(Watcher):
+        def on_end(self, snapshot: Snapshot) -> None:
+            assert store.durable == len(self.told) > 0
+            super().on_end(snapshot)
+
+    store = Buffered()
+    watcher = Asks(store)
+    run(make_session(recorded_space("ab", 100), store, trials=30, observers=[watcher]))
+    assert watcher.final is not None
+
+
 def test_stop_ends_a_session_in_order() -> None:
     store = MemoryStore()
     watcher = Watcher(store)
