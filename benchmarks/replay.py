@@ -47,7 +47,8 @@ from tuner.replay.recording import Recording, fingerprint, load, stand_in
 from tuner.replay.replay import Recorded, ReplayMeasurer, ReplaySpacePool, VirtualClock
 from tuner.search.registry import no_seeds, search_maker
 from tuner.search.transfer import Entry, Known, Seeds, signature
-from tuner.session.session import Limits, Machines, Session
+from tuner.session.machines import Machines
+from tuner.session.session import Limits, Session
 from tuner.storage.memory import MemoryStore
 from tuner.task import Task
 

@@ -2,63 +2,32 @@
 
 from __future__ import annotations
 
-import logging
 import os
-import shutil
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from cluster.driver.prepare import check_cheaply, new_run, prepare
 from cluster.driver.tune_result import TuneResult, result_of, together
 from tuner.errors import TunerError
-from tuner.files.atomic import put_folder
-from tuner.options import DEVICE_WAIT_S, TuneOptions
+from tuner.options import TuneOptions
 from tuner.process.memory import give_back_memory
-from tuner.runs.folder import Manifest, RunFolder, open_run
-from tuner.runs.lock import RunLock
-from tuner.runs.model_files import DamagedCopy, check_copy
-from tuner.runs.remote import begin, local, put_model, refuse_network_disk, remote_run, target_of
+from tuner.run_location import RunLocation
+from tuner.runs.remote import refuse_network_disk
 from tuner.session.progress import Snapshot
 
 if TYPE_CHECKING:
-    from cluster.driver.warm_start import WarmStart
     from cluster.scaling.scaling_policy import Cluster
     from cluster.search.job import SearchJob, SearchState
-    from spaces.frontends.model import Model
-    from tuner.candidate import Candidate
-    from tuner.task import Task
-
-_log = logging.getLogger(__name__)
 
 Watch = Callable[[Snapshot], None]
 """Told how far a run is, on the thread that waits for it."""
 
 _WATCH_S = 0.5
 _PATIENCE_S = 2.0
-_NEW_RUNS = Path("runs")
-
-
-@dataclass(frozen=True, slots=True)
-class _Prepared:
-    """A model as it goes to the search."""
-
-    run: RunFolder
-    url: str
-    tasks: tuple[Task, ...]
-    defaults: dict[str, Candidate]
-    target: str
-    warm_start: WarmStart
-    note: str = ""
-    """On functions that are left as they are."""
-
-    @property
-    def place(self) -> Path | str:
-        """What the user knows the run by."""
-        return self.url or self.run.root
 
 
 def tune(
@@ -86,54 +55,64 @@ def tune(
     from tuner.tracking.tracker import check_uri
 
     warning = check_uri(tracking_uri or "")
-    if not isinstance(options.run, str):
-        refuse_network_disk(options.run or _NEW_RUNS)
+    named = options.run
+    run = new_run(options.model.source) if named is None else RunLocation.of(named)
+    if not run.is_url:
+        refuse_network_disk(run.folder)
     on_ready = on_ready or (lambda: None)
     stop = stop or threading.Event()
     tune_on = _tune_here if is_embedded(options.address) else _tune_there
-    ended = tune_on(options, tracking_uri or "", watch, stop, on_ready)
-    results = [result_of(run, state, tracking_uri or "") for run, state in ended]
-    return together(results, warning)
+    ended = tune_on(options, run, tracking_uri or "", watch, stop, on_ready)
+    results = [result_of(at, state, tracking_uri or "") for at, state in ended]
+    return together(run, results, warning)
 
 
 def _tune_here(
     options: TuneOptions,
+    run: RunLocation,
     tracking_uri: str,
     watch: Watch | None,
     stop: threading.Event,
     on_ready: Callable[[], None],
-) -> list[tuple[Path | str, SearchState]]:
+) -> list[tuple[RunLocation, SearchState]]:
     """Tune on an embedded cluster, which starts while the model is read, and ends with us."""
     from cluster.ray_workers.nodes import NodeWatch
     from cluster.ray_workers.ray_cluster import ray_cluster
     from cluster.search.client import start_search, watch_search
 
-    started_s = time.monotonic()
     with ThreadPoolExecutor(1, "prepare") as threads:
         found = threading.Event()
-        preparing = threads.submit(_prepare, options, tracking_uri, found.set)
+        preparing = threads.submit(
+            prepare,
+            options,
+            run,
+            started_s=time.monotonic(),
+            tracking_uri=tracking_uri,
+            driver_pid=os.getpid(),
+            on_found=found.set,
+        )
         _fail_fast(preparing, found, _PATIENCE_S)
         with ray_cluster(options.address):
             on_ready()
-            prepared = _unless_stopped(preparing, stop)
+            job = _unless_stopped(preparing, stop)
             give_back_memory()  # what reading a model took: from here on we only watch
-            _refuse_missing_device(prepared.target, NodeWatch().look())
-            job = _job(options, prepared, started_s, tracking_uri, driver_pid=os.getpid())
+            _refuse_missing_device(job.options.target, NodeWatch().look())
             actor = start_search(job)
             try:
                 state = watch_search(actor, watch, stop, latest_s=job.deadline_s)
             finally:
                 _let_go(actor)
-    return [(prepared.place, _told(state, prepared.note))]
+    return [(run, _told(state, job.note))]
 
 
 def _tune_there(
     options: TuneOptions,
+    run: RunLocation,
     tracking_uri: str,
     watch: Watch | None,
     stop: threading.Event,
     on_ready: Callable[[], None],
-) -> list[tuple[Path | str, SearchState]]:
+) -> list[tuple[RunLocation, SearchState]]:
     """Tune on a cluster that others share, for each unlike device of it. Where a search of such a
     run is at work there already, for a driver that is gone, watch that."""
     from cluster.driver.device_wait import Wait
@@ -147,31 +126,34 @@ def _tune_there(
 
     with ray_cluster(options.address):
         on_ready()
-        if options.run is not None and (actor := search_at_work(options.run)) is not None:
-            return [(options.run, watch_search(actor, watch, stop))]
-        _check_cheaply(options)
+        if (actor := search_at_work(run)) is not None:
+            return [(run, watch_search(actor, watch, stop))]
+        check_cheaply(options)
         wait = Wait(NodeWatch().look, RayAutoscaler(), options.device_wait_s, stop)
-        begun = begun_target(options.run, options.target)
+        begun = begun_target(run, options.target)
         devices = devices_on_cluster(begun or options.target, wait)
         started_s = time.monotonic()  # a wait for machines is not the run's
         jobs, searches, places = {}, {}, {}
-        notes: dict[str, str] = {}
-        for part in parts(options, devices, _new_folder(options.model.source)):
-            name, run = part.device.name, part.options.run
-            if run is not None and (actor := search_at_work(run)) is not None:
-                searches[name], places[name] = (actor, float("inf")), run
+        for part in parts(options.target, run, devices):
+            name = part.device.name
+            places[name] = part.run
+            if (actor := search_at_work(part.run)) is not None:
+                searches[name] = (actor, float("inf"))
                 continue
             with ThreadPoolExecutor(1, "prepare") as threads:
                 preparing = threads.submit(
-                    _prepare, part.options, tracking_uri, lambda: None, part.options.target
+                    prepare,
+                    options,
+                    part.run,
+                    started_s=started_s,
+                    tracking_uri=tracking_uri,
+                    target=part.target,
+                    device=part.device.fingerprint,
                 )
-                prepared = _unless_stopped(preparing, stop)
-            job = _job(part.options, prepared, started_s, tracking_uri, driver_pid=None)
-            jobs[name] = replace(job, device=part.device.fingerprint)
-            places[name], notes[name] = prepared.place, prepared.note
+                jobs[name] = _unless_stopped(preparing, stop)
         searches |= {n: (start_search(job), job.deadline_s) for n, job in jobs.items()}
         states = watch_all(searches, watch, stop)
-    told = _told_once(notes)
+    told = _told_once({name: job.note for name, job in jobs.items()})
     return [(places[name], _told(state, told.get(name, ""))) for name, state in states.items()]
 
 
@@ -186,22 +168,6 @@ def _told(state: SearchState, note: str) -> SearchState:
     return replace(state, warnings=(note, *state.warnings)) if note else state
 
 
-def _check_cheaply(options: TuneOptions) -> None:
-    """Look for what is missing before a machine is waited for, which may take long.
-
-    Raises:
-        TunerError: the model, one of its inputs, or another run or model that was named.
-    """
-    from cluster.driver.warm_start import check_base
-    from spaces.frontends.model import check_model
-
-    check_model(options.model)
-    check_base(options.base_model)
-    for other in options.seeds_from:
-        if target_of(other) is None:
-            raise TunerError(f"--seeds-from {other}: there is no run")
-
-
 def _let_go(actor: Any) -> None:
     """End a search that nobody watches any more."""
     import ray
@@ -209,7 +175,7 @@ def _let_go(actor: Any) -> None:
     ray.kill(actor)
 
 
-def _fail_fast(preparing: Future[_Prepared], found: threading.Event, patience_s: float) -> None:
+def _fail_fast(preparing: Future[SearchJob], found: threading.Event, patience_s: float) -> None:
     """Give a request that cannot be met the chance to say so before a cluster is started.
 
     Most of them are seen through before the model is read, and from then on a cluster can start.
@@ -220,7 +186,7 @@ def _fail_fast(preparing: Future[_Prepared], found: threading.Event, patience_s:
         preparing.result()
 
 
-def _unless_stopped(preparing: Future[_Prepared], stop: threading.Event) -> _Prepared:
+def _unless_stopped(preparing: Future[SearchJob], stop: threading.Event) -> SearchJob:
     """Wait for the model; a user who stops before the search begins has nothing to wait for.
 
     Raises:
@@ -232,109 +198,6 @@ def _unless_stopped(preparing: Future[_Prepared], stop: threading.Event) -> _Pre
         except TimeoutError:
             continue
     raise KeyboardInterrupt
-
-
-def _prepare(
-    options: TuneOptions,
-    tracking_uri: str,
-    on_found: Callable[[], None],
-    target: str | None = None,
-) -> _Prepared:
-    """Import and lower the model, find its tasks and what is known of them, open the folder.
-
-    Args:
-        target: canonical JSON, as machines that measure resolved it; None is for this machine.
-    """
-    from cluster.driver.run_target import target_here
-    from cluster.driver.warm_start import base_for, seeds_for
-    from spaces.design_space.default_schedule import default_candidate
-    from spaces.frontends.model import load_model
-    from spaces.lowering.extract_tasks import extract, left_as_they_are
-    from spaces.lowering.lower import lower
-
-    model = load_model(options.model, on_found)
-    target = target or target_here(options)
-    base = base_for(options.base_model, target, tracking_uri)
-    lowered = lower(model.module, target)
-    tasks = tuple(extract(lowered, target, options.only, model.shapes))
-    others = [local(other) for other in options.seeds_from]
-    run, url = _opened(options, model, _manifest(options, model, target))
-    warm_start = replace(base, seeds=seeds_for(tasks, run, others))
-    return _Prepared(
-        run=run,
-        url=url,
-        tasks=tasks,
-        defaults={t.key: default_candidate(t) for t in tasks},
-        target=target,
-        warm_start=warm_start,
-        note=left_as_they_are(lowered, model.shapes),
-    )
-
-
-def _opened(options: TuneOptions, model: Model, wanted: Manifest) -> tuple[RunFolder, str]:
-    """The run folder, with the model in it, and the URL of the run if it has one."""
-    remote = None
-    if isinstance(options.run, str):
-        remote = remote_run(options.run)
-        begin(remote, wanted)
-        folder = remote.run.root
-    else:
-        folder = options.run or _new_folder(model.name)
-    run, _ = open_run(folder, wanted)
-    with RunLock(run.lock):  # refused early, and once more by the search, which keeps it
-        _keep_model(model, options, run)
-    if remote is None:
-        return run, ""
-    put_model(remote)
-    return run, remote.url
-
-
-def _keep_model(model: Model, options: TuneOptions, run: RunFolder) -> None:
-    """Have a copy of the model in the run, whole or not at all; one that is damaged, or is not read
-    any more, is made anew."""
-    from spaces.frontends.model_copy import is_outdated, save_model_copy
-
-    if run.model_dir.exists() and not is_outdated(run.model_dir):
-        try:
-            return check_copy(run.model_dir, model.content_hash)
-        except DamagedCopy as damaged:
-            _log.error("%s: it is copied anew", damaged.finding)
-    partial = run.model_dir.with_name("model.part")
-    shutil.rmtree(partial, ignore_errors=True)
-    save_model_copy(model, partial, inputs=options.model.inputs)
-    try:
-        if run.model_dir.exists():
-            shutil.rmtree(run.model_dir)
-        put_folder(partial, run.model_dir)
-    except OSError as error:
-        raise TunerError(f"cannot copy the model to {run.model_dir}: {error.strerror}") from error
-
-
-def _manifest(options: TuneOptions, model: Model, target: str) -> Manifest:
-    import tuner
-
-    return Manifest(
-        model=options.model.source,
-        model_hash=model.content_hash,
-        target=target,
-        options={
-            "seed": options.seed,
-            "effort": options.effort.name,
-            "strategy": options.strategy,
-            "trials": options.trials,
-            "only": options.only,
-            "base_model": options.base_model,
-            "max_kernels": options.max_kernels,
-        },
-        created_s=time.time(),
-        tuner_version=tuner.__version__,
-    )
-
-
-def _new_folder(model: str) -> Path:
-    """A fresh folder under `runs/`, named after the model and the time."""
-    stamp = time.strftime("%Y%m%d-%H%M%S")
-    return _NEW_RUNS / f"{Path(model.rpartition(':')[2]).stem}-{stamp}"
 
 
 def _refuse_missing_device(target: str, cluster: Cluster) -> None:
@@ -349,50 +212,3 @@ def _refuse_missing_device(target: str, cluster: Cluster) -> None:
     row = backend_of(target)
     if not row.everywhere and amount(cluster.nodes, row.resource) < 1:
         raise TunerError(f"this machine has no {row.kind.upper()} device to measure on")
-
-
-def _job(
-    options: TuneOptions,
-    prepared: _Prepared,
-    started_s: float,
-    tracking_uri: str,
-    *,
-    driver_pid: int | None,
-) -> SearchJob:
-    from cluster.search.job import SearchJob
-    from spaces.targets.backends import backend_of
-
-    effort = options.effort
-    trials = options.trials or effort.trials_per_task * len(prepared.tasks)
-    return SearchJob(
-        run=prepared.run.root.resolve(),
-        url=prepared.url,
-        driver_pid=driver_pid,
-        tasks=prepared.tasks,
-        defaults=prepared.defaults,
-        effort=effort,
-        trials=trials,
-        deadline_s=started_s + options.limit_s,
-        finalists_s=options.finalists_s,
-        seed=options.seed,
-        strategy=options.strategy,
-        target_kind=backend_of(prepared.target).kind,
-        facts={
-            "model": options.model.source,
-            "target": prepared.target,
-            "trials": trials,
-            "time_budget_s": options.limit_s,
-            "tasks": len(prepared.tasks),
-            "seed": options.seed,
-            "strategy": options.strategy,
-            "base_model": prepared.warm_start.name,
-            "seeds": prepared.warm_start.count,
-            **{f"effort_{k}": v for k, v in asdict(replace(effort)).items()},
-        },
-        tracking_uri=tracking_uri,
-        base_model=prepared.warm_start.model,
-        seeds=prepared.warm_start.seeds,
-        max_kernels=options.max_kernels,
-        devices=options.devices,
-        device_wait_s=DEVICE_WAIT_S if options.device_wait_s is None else options.device_wait_s,
-    )

@@ -10,6 +10,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -37,9 +38,11 @@ from tuner.runs.folder import RunFolder
 from tuner.search.dynamic.small_shape_fallback import SLOWER
 from tuner.session.progress import Snapshot, TaskRow
 from tuner.storage.memory import MemoryStore
+from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task
-from tuner.tracking.spool import Artifact, Metrics, read_lines
+from tuner.tracking.spool import Artifact, Metrics, TrackingPaths, read_lines
 from tuner.tracking.spool_observer import RunStatus, SpoolObserver
+from tuner.tracking.stored_records import RecordCurves, RecordFiles
 from tuner.tracking.tracker import open_command
 from tuner.utilisation import BUILDER, BUSY, RUNNER, SPACE, STARTING, WAITING, Idle
 
@@ -383,15 +386,23 @@ def test_timing() -> None:
 def test_metrics_and_artifacts(tmp_path: Path) -> None:
     spool = SpoolObserver(tmp_path, name="run", params={})
     spool.on_start([TASK])
-    for rung in (0, 1):
-        good = Measurement(Status.OK, (0.5,))
-        spool.on_record(Record(Trial("key", DEFAULT, rung=rung), good), 0.5)
     spool.on_model(FittedModel(1, b"model", 8, 0.8, 0.1))
     shape = ShapeTimes((("T", 5),), 1.0, 0, 1e-3, 1e-3, True)
     spool.on_kernels("key", KernelSet((DEFAULT,), Leaf(0), (1.0,), 1.0, (shape,), 0.05, 3))
     spool.on_end(a_snapshot())
     spool.close(RunStatus.FINISHED)
-    entries = [line.entry for line in read_lines(tmp_path / "tracking" / "spool.jsonl")]
+    good = Measurement(Status.OK, (0.5,))
+    with closing(SqliteStore(tmp_path / "records.sqlite")) as store:
+        store.put_tasks([TASK], {})
+        for rung in (0, 1):
+            store.append(Record(Trial("key", DEFAULT, rung=rung), good))
+    paths = TrackingPaths(tmp_path)
+    curves = RecordCurves(paths.store, paths.spool, lambda task: True)
+    files_of = RecordFiles(paths.store, paths.folder)
+    files_of.over = True
+    items = [*curves.after(0, 9), *files_of.after(0, 9)]
+    entries = [line.entry for line in read_lines(paths.spool)]
+    entries += [entry for item in items for entry in item.entries]
     text = section("MLflow")
     named = {name for line in text.splitlines() for name in re.findall("`([a-z_/]+)`", line)}
     values = {name for e in entries if isinstance(e, Metrics) for name in e.values}

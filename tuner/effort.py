@@ -96,15 +96,15 @@ class Effort:
 
     def __post_init__(self) -> None:
         for name in ("trials_per_task", "shape_rounds", "finalist_rounds"):
-            self._ask(name, lambda number: checks.whole(number, at_least=1))
-        self._ask("finalists", lambda number: checks.whole(number, at_least=0))
+            self._check(name, lambda number: checks.whole(number, at_least=1))
+        self._check("finalists", lambda number: checks.whole(number, at_least=0))
         deadlines = ("build_deadline_s", "run_deadline_s", "reference_deadline_s")
         for name in ("time_budget_s", *deadlines):
-            self._ask(name, lambda value_s: checks.seconds(value_s, f"{value_s}s"))
+            self._check(name, lambda value_s: checks.seconds(value_s, f"{value_s}s"))
         for name in ("finalist_share", "gain_floor"):
-            self._ask(name, checks.share)
+            self._check(name, checks.share)
 
-    def _ask(self, name: str, check: Callable[[Any], object]) -> None:
+    def _check(self, name: str, check: Callable[[Any], object]) -> None:
         try:
             check(getattr(self, name))
         except UsageError as error:

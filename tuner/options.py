@@ -10,15 +10,15 @@ from typing import Any
 from tuner import checks
 from tuner.effort import EFFORTS, Effort
 from tuner.errors import UsageError
+from tuner.run_location import RunLocation
 from tuner.task import Shapes
-from tuner.urls import check_url
 
 MAX_KERNELS = 4
 """Kernels for all shapes of one program, where nothing else is said."""
 DEVICE_WAIT_S = 600.0
 """How long to wait for a machine that has room for a worker, where nothing else is said."""
 _SHOWN = 60
-"""Of a value that is refused, so many letters."""
+"""Letters that are shown of a value that is refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +83,13 @@ class ModelSpec:
     program: Any = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        _asked("source", self.source, checks.nonempty)
+        _check("source", self.source, checks.nonempty)
         _pairs("shapes", self.shapes, _check_shape, _sizes)
         _pairs("inputs", self.inputs, _check_input, _input_text)
         _pairs("args", self.args, _check_argument, str)
         _pairs("dims", self.dims, _check_dimension, _sizes)
         if isinstance(self.weights, str | Path):
-            _asked("weights", str(self.weights), checks.nonempty)
+            _check("weights", str(self.weights), checks.nonempty)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class TuneOptions:
         trials: total of the run; None is the effort's share for each task.
         time_budget_s: wall time from the start; see `limit_s` for None.
         only: glob on task names; None is all of them.
-        run: the run folder, or as text the URL of a run that several machines see (see
+        run: the run folder, or the URL of a run that several machines see (see
             `tuner.runs.remote`); None is a new folder under `runs/`.
         address: `auto`, `local` or `HOST:PORT` of a Ray cluster.
         strategy: `evolutionary`, or `random` for replaying traces with random decisions.
@@ -123,43 +123,42 @@ class TuneOptions:
     time_budget_s: float | None = None
     effort: Effort = EFFORTS["normal"]
     only: str | None = None
-    run: Path | str | None = None
+    run: RunLocation | Path | str | None = None
     seed: int = 0
     address: str = "auto"
     strategy: str = "evolutionary"
     base_model: str = "none"
-    seeds_from: tuple[Path | str, ...] = ()
+    seeds_from: tuple[RunLocation | Path | str, ...] = ()
     max_kernels: int = MAX_KERNELS
     devices: int | None = None
     device_wait_s: float | None = None
 
     def __post_init__(self) -> None:
-        _asked("target", self.target, checks.target)
+        _check("target", self.target, checks.target)
         object.__setattr__(self, "target", self.target.strip())
-        _asked("trials", self.trials, _positive, optional=True)
-        _asked("time_budget_s", self.time_budget_s, _duration, optional=True)
-        _asked("effort", self.effort, _check_effort)
-        _asked("only", self.only, checks.nonempty, optional=True)
-        _asked("run", self.run, _check_run, optional=True)
-        _asked("seed", self.seed, lambda seed: checks.whole(seed, at_least=0))
-        _asked("address", self.address, checks.address)
+        _check("trials", self.trials, _positive, optional=True)
+        _check("time_budget_s", self.time_budget_s, _duration, optional=True)
+        _check("effort", self.effort, _check_effort)
+        _check("only", self.only, checks.nonempty, optional=True)
+        _check("run", self.run, RunLocation.of, optional=True)
+        _check("seed", self.seed, lambda seed: checks.whole(seed, at_least=0))
+        _check("address", self.address, checks.address)
         object.__setattr__(self, "address", self.address.strip())
         known = checks.STRATEGIES
-        _asked("strategy", self.strategy, lambda name: checks.one_of("strategy", name, known))
-        _asked("base_model", self.base_model, checks.nonempty)
+        _check("strategy", self.strategy, lambda name: checks.one_of("strategy", name, known))
+        _check("base_model", self.base_model, checks.nonempty)
         for other in self.seeds_from:
-            _asked("seeds_from", other, _check_run)
-        _asked("max_kernels", self.max_kernels, _positive)
-        _asked("devices", self.devices, _positive, optional=True)
-        _asked("device_wait_s", self.device_wait_s, _duration, optional=True)
+            _check("seeds_from", other, RunLocation.of)
+        _check("max_kernels", self.max_kernels, _positive)
+        _check("devices", self.devices, _positive, optional=True)
+        _check("device_wait_s", self.device_wait_s, _duration, optional=True)
 
     @property
     def limit_s(self) -> float:
         """Wall time after which the run ends, whatever was done.
 
-        It is what the user said, or the effort's. One who asked for more trials than the effort
-        has for a task, and said nothing of time, wants them all: then there is so much more of it,
-        which only ends what does not get on.
+        It is what the user said, or the effort's. If the user asked for more trials than the effort
+        has for a task, and named no time, it grows in proportion: then it is only a guard.
         """
         if self.time_budget_s is not None:
             return self.time_budget_s
@@ -168,14 +167,14 @@ class TuneOptions:
 
     @property
     def finalists_s(self) -> float:
-        """At most so much of that goes to finalists, which more trials do not make more."""
+        """How much of `limit_s` finalists may take at most; more trials do not raise it."""
         return self.effort.finalist_share * (self.time_budget_s or self.effort.time_budget_s)
 
 
-def _asked(
+def _check(
     field: str, value: object, check: Callable[[Any], object], *, optional: bool = False
 ) -> None:
-    """Ask a check of a field, which a refusal then names."""
+    """Check a field; a refusal names it."""
     if optional and value is None:
         return
     try:
@@ -190,7 +189,7 @@ def _pairs(
     check: Callable[[str, Any, str], object],
     text: Callable[[Any], str],
 ) -> None:
-    """Ask a check of each pair of a name and a value, shown as it is typed: `x=1,3`."""
+    """Check each pair of a name and a value, shown as it is typed: `x=1,3`."""
     shown = []
     for pair in pairs:
         if not (isinstance(pair, tuple | list) and len(pair) == 2 and isinstance(pair[0], str)):
@@ -242,12 +241,6 @@ def _check_argument(name: str, value: Any, shown: str) -> None:
     checks.argument(name, shown)
     if not isinstance(value, str | int | float):
         raise UsageError(f"{shown!r} is not an argument: its value is no text and no number")
-
-
-def _check_run(run: Any) -> None:
-    if isinstance(run, Path):
-        return
-    check_url(checks.nonempty(run))
 
 
 def _check_effort(effort: Any) -> None:

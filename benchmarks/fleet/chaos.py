@@ -26,8 +26,8 @@ from benchmarks.command import say, workplace
 from benchmarks.fleet.faults import KINDS, NODE, NODES, Faults
 from benchmarks.fleet.local import driver, local_fleet, tune_gemm
 from tuner.record import Record, Status
-from tuner.runs.folder import RunFolder
-from tuner.runs.remote import remote_run
+from tuner.run_location import RunLocation
+from tuner.runs.remote import working_folder
 from tuner.storage.objects.url import open_object_store
 from tuner.storage.segments.format import Measured
 from tuner.storage.segments.log import Position, read_on
@@ -60,11 +60,10 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     with workplace(None) as folder, local_fleet(HEAD) as fleet:
         for _ in range(NODES):
             fleet.add(NODE)
-        run: Path | str = options.run or folder / "run"
-        if options.shared:
-            run = Path(run).absolute().as_uri()
+        at: Path = options.run or folder / "run"
+        run = RunLocation.of(at.absolute().as_uri() if options.shared else at)
         limit = f"{int(_LIMIT_S)}s"
-        arguments = tune_gemm(options.size, run, trials=options.trials, time_budget=limit)
+        arguments = tune_gemm(options.size, str(run), trials=options.trials, time_budget=limit)
         arguments += ["--seed", str(options.seed), "--no-cut"]
         log = folder / "driver.log"
 
@@ -119,7 +118,7 @@ class Returns:
 def _fight(
     faults: Faults,
     returns: Returns,
-    run: Path | str,
+    run: RunLocation,
     options: argparse.Namespace,
     until_s: float,
 ) -> str:
@@ -147,8 +146,8 @@ def _fight(
     return f"not done after {_LIMIT_S:g} s"
 
 
-def _records(run: Path | str) -> int:
-    store = _index(run)
+def _records(run: RunLocation) -> int:
+    store = working_folder(run).store
     if not store.exists():
         return 0
     try:
@@ -158,26 +157,21 @@ def _records(run: Path | str) -> int:
         return 0
 
 
-def _index(run: Path | str) -> Path:
-    """The database of a run on this machine."""
-    return (RunFolder(run) if isinstance(run, Path) else remote_run(run).run).store
-
-
-def _stored(run: Path | str) -> list[Record]:
+def _stored(run: RunLocation) -> list[Record]:
     """All records of a run, from what is its truth: the database, or the segments."""
-    if isinstance(run, str):
-        segments = (segment for _, segment in read_on(open_object_store(run), Position()))
+    if run.is_url:
+        segments = (segment for _, segment in read_on(open_object_store(run.text), Position()))
         return [e.record for s in segments for e in s.entries if isinstance(e, Measured)]
-    with closing(SqliteStore(_index(run), read_only=True)) as store:
+    with closing(SqliteStore(working_folder(run).store, read_only=True)) as store:
         return list(store.scan())
 
 
 def judged(
-    run: Path | str, trials: int, kills: int, by_kind: Counter[str], wall_s: float, failure: str
+    run: RunLocation, trials: int, kills: int, by_kind: Counter[str], wall_s: float, failure: str
 ) -> dict[str, Any]:
     """What the store of a run says, and whether it is as it should be."""
     records = [r for r in _stored(run) if r.trial.rung == 0]
-    with closing(SqliteStore(_index(run), read_only=True)) as store:
+    with closing(SqliteStore(working_folder(run).store, read_only=True)) as store:
         sessions = len(store.sessions())
     keys = Counter(r.trial.key for r in records)
     statuses = Counter(r.measurement.status for r in records)

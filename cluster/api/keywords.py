@@ -62,18 +62,11 @@ def tune_options(model: ModelSpec, said: Mapping[str, Any]) -> TuneOptions:
         fields["effort"] = EFFORTS[one_of("effort", effort, EFFORTS)]
     if "target" in fields:
         fields["target"] = _target(fields["target"])
-    if "run" in fields:
-        fields["run"] = place(fields["run"])
     if "seeds_from" in fields:
         others = fields["seeds_from"]
         listed = others if isinstance(others, list | tuple) else [others]
-        fields["seeds_from"] = tuple(place(other) for other in listed)
+        fields["seeds_from"] = tuple(listed)
     return TuneOptions(model, **fields)
-
-
-def place(run: Any) -> Any:
-    """Where a run is: a path, but for what is a URL."""
-    return Path(run) if isinstance(run, str) and run.strip() and "://" not in run else run
 
 
 def _seconds(value: Any) -> Any:

@@ -9,11 +9,12 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cluster.api.keywords import model_spec, place, tune_options
+from cluster.api.keywords import model_spec, tune_options
 from cluster.driver.kept_model import check_kept, kept_model
 from cluster.driver.tune_result import TuneResult
 from tuner.errors import UsageError
 from tuner.options import ModelSpec, TuneOptions
+from tuner.run_location import RunLocation
 
 if TYPE_CHECKING:
     from cluster.tune import Watch
@@ -113,7 +114,7 @@ def options_of(model: Any, said: Mapping[str, Any]) -> TuneOptions:
 def _spec(model: Any, said: Mapping[str, Any], run: Any) -> ModelSpec:
     if model is None:
         check_kept(run, said)
-        return kept_model(place(run))
+        return kept_model(RunLocation.of(run))
     if isinstance(model, ModelSpec):
         for name in said:
             raise UsageError(f"{name}: a ModelSpec says it all, so nothing can be said beside it")

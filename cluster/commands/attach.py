@@ -6,7 +6,6 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,6 +14,7 @@ from cluster.commands.tune import Watch, before, show_tuning
 from cluster.console.flags import address_flag, debug_flag, json_flag, run_argument
 from cluster.console.output import nothing_on_stdout, print_json
 from tuner.errors import TunerError, UsageError
+from tuner.run_location import RunLocation
 
 if TYPE_CHECKING:
     from cluster.driver.tune_result import TuneResult
@@ -29,7 +29,7 @@ _LOOKING = "looking for the search"
 @click.option("--details", is_flag=True, help="Show every task.")
 @json_flag
 @debug_flag
-def attach(run: Path | str, address: str, details: bool, as_json: bool) -> int:
+def attach(run: RunLocation, address: str, details: bool, as_json: bool) -> int:
     """Watch the search of the run in DIR, whose driver is gone, until it ends.
 
     Ctrl-C ends the search in order, as in `tuner tune`; to leave it at work, end this command by
@@ -53,7 +53,7 @@ def attach(run: Path | str, address: str, details: bool, as_json: bool) -> int:
 @address_flag
 @json_flag
 @debug_flag
-def stop(run: Path | str, address: str, as_json: bool) -> None:
+def stop(run: RunLocation, address: str, as_json: bool) -> None:
     """End the search of the run in DIR in order: what was measured is kept."""
     from cluster.search.client import stop_search
 
@@ -69,7 +69,7 @@ def stop(run: Path | str, address: str, as_json: bool) -> None:
 
 
 @contextmanager
-def _search_of(run: Path | str, address: str) -> Iterator[tuple[Any, SearchState]]:
+def _search_of(run: RunLocation, address: str) -> Iterator[tuple[Any, SearchState]]:
     """The search that works on a run, and how far it is.
 
     Raises:
@@ -87,7 +87,7 @@ def _search_of(run: Path | str, address: str) -> Iterator[tuple[Any, SearchState
         )
     with ray_cluster(address):
         found = answering_search(run)
-        if found is None and isinstance(run, Path) and (below := runs_below(run)):
+        if found is None and not run.is_url and (below := runs_below(run.folder)):
             raise TunerError(f"{run} holds runs, one for each device: name {' or '.join(below)}")
         if found is None:
             raise TunerError(

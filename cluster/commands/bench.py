@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import click
@@ -13,6 +12,7 @@ from cluster.commands.runs import folder_of
 from cluster.console import parse
 from cluster.console.flags import debug_flag, json_flag, run_argument
 from cluster.console.output import nothing_on_stdout, print_json, print_table
+from tuner.run_location import RunLocation
 
 _PROGRAMS = ("untuned", "tuned", "onnxruntime")
 
@@ -28,7 +28,7 @@ _PROGRAMS = ("untuned", "tuned", "onnxruntime")
 )
 @json_flag
 @debug_flag
-def bench(run: Path | str, dims: tuple[str, ...], as_json: bool) -> None:
+def bench(run: RunLocation, dims: tuple[str, ...], as_json: bool) -> None:
     """Time the model of DIR untuned, tuned and in onnxruntime, and compare the outputs."""
     with nothing_on_stdout(as_json):
         from cluster.driver.export import bench as measure

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import click
 
-from cluster.commands.runs import folder_of, opened_store
+from cluster.commands.runs import opened
 from cluster.console.flags import TEXT, debug_flag, json_flag, run_argument
 from cluster.console.output import nothing_on_stdout, print_json, print_table
+from tuner.run_location import RunLocation
 
 _SHAPES_SHOWN = 24
 
@@ -20,18 +20,15 @@ _SHAPES_SHOWN = 24
 @click.option("--task", metavar="NAME", type=TEXT, help="Only the task of this name or key.")
 @json_flag
 @debug_flag
-def best(run: Path | str, task: str | None, as_json: bool) -> None:
+def best(run: RunLocation, task: str | None, as_json: bool) -> None:
     """Show the best schedule of each task in DIR: latency, GFLOP/s, trace as Python.
 
     A task with symbolic dimensions has a few kernels, and a tree that says which shape takes which.
     """
     from cluster.driver.best_schedules import best_with_traces
-    from tuner.runs.folder import read_run
 
-    with nothing_on_stdout(as_json):
-        folder = folder_of(run)
-        with opened_store(folder) as store:
-            rows = best_with_traces(store, task, read_run(folder)[1].max_kernels)
+    with nothing_on_stdout(as_json), opened(run) as (manifest, store):
+        rows = best_with_traces(store, task, manifest.max_kernels)
     if as_json:
         print_json({"tasks": rows})
     else:

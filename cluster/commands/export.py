@@ -6,9 +6,10 @@ from pathlib import Path
 
 import click
 
-from cluster.commands.runs import folder_of, opened_store
+from cluster.commands.runs import folder_of, opened
 from cluster.console.flags import PATH, debug_flag, run_argument
 from tuner.errors import UsageError
+from tuner.run_location import RunLocation
 
 
 @click.command(short_help="Write a library, a database or the records.")
@@ -25,7 +26,7 @@ from tuner.errors import UsageError
 @click.option("--records", metavar="FILE.jsonl", type=PATH, help="One JSON object for each trial.")
 @debug_flag
 def export(
-    run: Path | str, library: Path | None, database: Path | None, records: Path | None
+    run: RunLocation, library: Path | None, database: Path | None, records: Path | None
 ) -> None:
     """Write what the run in DIR found: one of --lib, --database and --records."""
     if sum(out is not None for out in (library, database, records)) != 1:
@@ -50,6 +51,6 @@ def export(
     elif records is not None:
         from tuner.report.report import export_records
 
-        with opened_store(run) as store:
+        with opened(run) as (_, store):
             count = export_records(store, records)
         click.echo(f"wrote {count} records to {records}")

@@ -13,6 +13,7 @@ import click
 from cluster.commands.runs import folder_of
 from cluster.console.flags import PATH, TEXT, debug_flag, run_argument
 from tuner.errors import UsageError
+from tuner.run_location import RunLocation
 
 if TYPE_CHECKING:
     from tuner.storage.restore import Restored
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     " in the database of DIR.",
 )
 @debug_flag
-def restore(run: Path | str, files: tuple[Path, ...], run_id: str | None) -> None:
+def restore(run: RunLocation, files: tuple[Path, ...], run_id: str | None) -> None:
     """Add to the run in DIR the records that it lacks: those in FILE.jsonl... or in folders of
     such, and those of a run in MLflow."""
     if not files and run_id is None:
@@ -41,7 +42,7 @@ def restore(run: Path | str, files: tuple[Path, ...], run_id: str | None) -> Non
         click.echo(f"left out {restored.strange} records of tasks that the run does not have")
 
 
-def _restored(run: Path | str, files: tuple[Path, ...], run_id: str | None) -> Restored:
+def _restored(run: RunLocation, files: tuple[Path, ...], run_id: str | None) -> Restored:
     from tuner.runs.folder import read_run
     from tuner.runs.lock import RunLock
     from tuner.runs.remote import open_store
@@ -50,12 +51,11 @@ def _restored(run: Path | str, files: tuple[Path, ...], run_id: str | None) -> R
     from tuner.tracking.mlflow_sink import tracking_uri
 
     folder, _ = read_run(folder_of(run))
-    url = run if isinstance(run, str) else ""
     with ExitStack() as stack:
         if run_id is not None:
             into = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="restore-")))
             uri = tracking_uri(folder.root, os.environ.get("MLFLOW_TRACKING_URI", ""))
             files = (*files, fetch_records(uri, run_id, into))
         stack.enter_context(RunLock(folder.lock))
-        store = stack.enter_context(closing(open_store(folder, url)))
+        store = stack.enter_context(closing(open_store(run, folder)))
         return bring_back(files, store)

@@ -7,11 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tuner.run_location import RunLocation
+
 if TYPE_CHECKING:
+    from tuner.runs.folder import Manifest
     from tuner.storage.sqlite_store import SqliteStore
 
 
-def folder_of(run: Path | str, *, model: bool = False) -> Path:
+def folder_of(run: RunLocation, *, model: bool = False) -> Path:
     """The folder of a run; one that is named by its URL is brought up to date here first.
 
     Args:
@@ -26,8 +29,8 @@ def folder_of(run: Path | str, *, model: bool = False) -> Path:
 
 
 @contextlib.contextmanager
-def opened_store(run: Path | str) -> Iterator[SqliteStore]:
-    """The records of a run, also while another process works on it.
+def opened(run: RunLocation) -> Iterator[tuple[Manifest, SqliteStore]]:
+    """What is known of a run, and its records, also while another process works on it.
 
     Raises:
         TunerError: the run is missing, damaged, of another schema version or without records.
@@ -36,8 +39,8 @@ def opened_store(run: Path | str) -> Iterator[SqliteStore]:
     from tuner.runs.folder import read_run
     from tuner.storage.sqlite_store import SqliteStore
 
-    folder, _ = read_run(folder_of(run))
+    folder, manifest = read_run(folder_of(run))
     if not folder.store.exists():
         raise TunerError(f"{run} holds no records yet: the run has not begun")
     with contextlib.closing(SqliteStore(folder.store, read_only=True)) as store:
-        yield store
+        yield manifest, store

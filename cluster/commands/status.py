@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from cluster.commands.runs import folder_of, opened_store
+from cluster.commands.runs import opened
 from cluster.console.flags import debug_flag, json_flag, run_argument
 from cluster.console.output import print_json, print_table
+from tuner.run_location import RunLocation
 
 if TYPE_CHECKING:
     from tuner.report.report import StatusReport
@@ -19,17 +19,15 @@ if TYPE_CHECKING:
 @run_argument
 @json_flag
 @debug_flag
-def status(run: Path | str, as_json: bool) -> None:
+def status(run: RunLocation, as_json: bool) -> None:
     """Show the tasks of the run in DIR: trials, failures by kind, best latency so far."""
     from cluster.driver.kernel_sets import chosen_s
     from tuner.report.report import status_report
-    from tuner.runs.folder import read_run
 
-    folder = folder_of(run)
-    with opened_store(folder) as store:
+    with opened(run) as (manifest, store):
         # Choosing kernels takes a while, which is not to be taken from a run that measures.
         ended = all(span.ended_s is not None for span in store.sessions()[-1:])
-        known = chosen_s(store, read_run(folder)[1].max_kernels) if ended else {}
+        known = chosen_s(store, manifest.max_kernels) if ended else {}
         report = status_report(store, known)
     if as_json:
         print_json(report)

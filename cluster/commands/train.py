@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cluster.commands.runs import folder_of
+from cluster.commands.runs import opened
 from cluster.console.flags import PATH, RUN, TEXT, debug_flag, json_flag
 from cluster.console.output import nothing_on_stdout, print_json, print_table
 from tuner.errors import TunerError, UsageError
+from tuner.run_location import RunLocation
 
 if TYPE_CHECKING:
     from tuner.cost_models.pretrained import BaseModel
@@ -34,14 +35,14 @@ _URI = "MLFLOW_TRACKING_URI"
 @click.option("--out", metavar="FILE", type=PATH, help="Write a file, and register nothing.")
 @json_flag
 @debug_flag
-def train(runs: tuple[Path | str, ...], name: str | None, out: Path | None, as_json: bool) -> None:
+def train(runs: tuple[RunLocation, ...], name: str | None, out: Path | None, as_json: bool) -> None:
     """Train a base model on the records of the runs in DIR..., for `tuner tune --base-model`."""
     if name is not None and out is not None:
         raise UsageError("tuner train takes --name or --out, not both")
     if name is not None and set(name) & set("/:"):
         raise UsageError(f"--name {name}: a model's name has no '/' and no ':'")
     with nothing_on_stdout(as_json):
-        base = train_on(tuple(folder_of(run) for run in runs))
+        base = train_on(runs)
         kept = _keep(base, name, out)
     if as_json:
         print_json(train_report(base, kept))
@@ -54,29 +55,28 @@ def train(runs: tuple[Path | str, ...], name: str | None, out: Path | None, as_j
     click.echo(f"{kept}: {base.records} records of {base.tasks} tasks for {base.family}{known}")
 
 
-def train_on(runs: tuple[Path, ...]) -> BaseModel:
+def train_on(runs: tuple[RunLocation, ...]) -> BaseModel:
     """A base model of finished runs, all of one family of targets.
 
     Raises:
         TunerError: a run is missing or of another family, or nothing can be learned from them.
     """
-    from cluster.commands.runs import opened_store
     from spaces.features.vectors import FEATURE_LENGTH, FEATURE_VERSION
     from tuner.cost_models import pretrained
-    from tuner.runs.folder import read_run
 
-    families = {pretrained.family(read_run(run)[1].target): run for run in runs}
-    if len(families) > 1:
-        raise TunerError(
-            f"these runs are for different families of targets ({', '.join(sorted(families))}): "
-            "train a model for each"
-        )
     with ExitStack() as stack:
-        stores = [stack.enter_context(opened_store(run)) for run in dict.fromkeys(runs)]
+        found = [stack.enter_context(opened(run)) for run in dict.fromkeys(runs)]
+        families = {pretrained.family(manifest.target) for manifest, _ in found}
+        if len(families) > 1:
+            raise TunerError(
+                f"these runs are for different families of targets ({', '.join(sorted(families))}):"
+                " train a model for each"
+            )
+        stores = [store for _, store in found]
         examples = pretrained.training_set(stores, columns=FEATURE_LENGTH)
     return pretrained.BaseModel(
         model=pretrained.train(examples),
-        family=next(iter(families)),
+        family=families.pop(),
         features=FEATURE_VERSION,
         tasks=len(set(examples.groups.tolist())),
         records=len(examples),

@@ -164,9 +164,9 @@ def tune(
     """Tune MODEL: a .onnx or .pt2 file, path.py:function or package.module:function.
 
     Tuning again with the same --run goes on where it was; that run keeps its model, which need not
-    be named again. Ctrl-C ends a run in order: what was
-    measured is kept. On a cluster named by --address the search outlives this command if that is
-    killed: `tuner attach` watches it, and so does the same command again.
+    be named again. Ctrl-C ends a run in order: what was measured is kept. On a cluster named by
+    --address the search outlives this command if that is killed: `tuner attach` watches it, and so
+    does the same command again.
     """
     if model is None:
         said = zip(_OF_THE_MODEL, (shapes, inputs, arguments, dims, weights), strict=True)

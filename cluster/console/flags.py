@@ -14,7 +14,7 @@ import click
 from cluster.console import parse
 from tuner.errors import UsageError
 from tuner.options import ModelSpec
-from tuner.urls import check_url, is_url
+from tuner.run_location import RunLocation
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -46,15 +46,8 @@ def _path(text: str) -> Path:
     return Path(parse.nonempty(text))
 
 
-def _run(text: str) -> Path | str:
-    if is_url(parse.nonempty(text)):
-        check_url(text)
-        return text
-    return Path(text)
-
-
 PATH = Parsed("path", _path)
-RUN = Parsed("run", _run)
+RUN = Parsed("run", RunLocation.of)
 TEXT = Parsed("text", parse.nonempty)
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 
 from tuner.errors import TunerError, UsageError
 from tuner.options import ModelSpec
+from tuner.run_location import RunLocation
 
 
-def check_kept(run: Path | str | None, said: Iterable[str]) -> None:
+def check_kept(run: object, said: Iterable[str]) -> None:
     """See that a run is named in place of a model, and that nothing is said of that model.
 
     Args:
@@ -24,7 +24,7 @@ def check_kept(run: Path | str | None, said: Iterable[str]) -> None:
         raise UsageError("give a model, or the run whose model is to be tuned further")
 
 
-def kept_model(run: Path | str) -> ModelSpec:
+def kept_model(run: RunLocation) -> ModelSpec:
     """The model of a run.
 
     Raises:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cluster.driver.run_target import begun_target
 from cluster.search.client import watch_search
 from tuner.errors import TunerError
-from tuner.options import TuneOptions
+from tuner.run_location import RunLocation
 from tuner.runs.remote import target_of
 from tuner.session.progress import Snapshot, side_by_side
 
@@ -26,47 +25,42 @@ class Part:
     """What is asked of one device.
 
     Attributes:
-        options: with the run and the target of this part.
+        target: canonical JSON.
     """
 
     device: Device
-    options: TuneOptions
+    run: RunLocation
+    target: str
 
 
-def parts(options: TuneOptions, devices: Sequence[Device], fresh: Path) -> list[Part]:
+def parts(asked: str, run: RunLocation, devices: Sequence[Device]) -> list[Part]:
     """What a request is for each device.
 
     One device takes the run as the user named it. Of several each has its own below that, called
     after the device. A run that began on one device stays with it, and with its target.
 
     Args:
-        fresh: where runs are that nobody named.
+        asked: the target, as the user named it.
 
     Raises:
         TunerError: trouble with the place of the run, or what is there is no run.
     """
-    named = options.run
-    begun = None if named is None else target_of(named)
+    begun = target_of(run)
     if begun is not None:
         devices = [d for d in devices if d.target == begun][:1] or devices[:1]
-    run = fresh if named is None and len(devices) > 1 else named
-    return [_part(options, run, device, alone=len(devices) == 1) for device in devices]
+    return [_part(asked, run, device, alone=len(devices) == 1) for device in devices]
 
 
-def _part(options: TuneOptions, run: Path | str | None, device: Device, *, alone: bool) -> Part:
-    target = begun_target(run, options.target)
-    if run is not None and target is None:
-        places = [_below(run, name) for name in (device.name, device.former_name) if name]
+def _part(asked: str, run: RunLocation, device: Device, *, alone: bool) -> Part:
+    target = begun_target(run, asked)
+    if target is None:
+        places = [run.below(name) for name in (device.name, device.former_name) if name]
         there = {place: found for place in places if (found := target_of(place)) is not None}
         if there or not alone:
             run = next(iter(there), places[0])
         if there:
-            target = begun_target(run, options.target)
-    return Part(device, replace(options, run=run, target=target or device.target))
-
-
-def _below(run: Path | str, name: str) -> Path | str:
-    return f"{run.rstrip('/')}/{name}" if isinstance(run, str) else run / name
+            target = begun_target(run, asked)
+    return Part(device, run, target or device.target)
 
 
 def watch_all(

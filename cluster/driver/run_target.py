@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from tuner.checks import TARGET_KINDS
 from tuner.errors import TunerError
-from tuner.options import TuneOptions
+from tuner.run_location import RunLocation
 from tuner.runs.remote import target_of
 
 _LEFT_OPEN = ("auto", *TARGET_KINDS)
 
 
-def begun_target(run: Path | str | None, asked: str) -> str | None:
+def begun_target(run: RunLocation, asked: str) -> str | None:
     """The target of a run that is there, as its manifest has it, where that is asked for.
 
     Versions of the tuner and of TVM may see the same machine as another target; a run stays with
@@ -24,11 +22,11 @@ def begun_target(run: Path | str | None, asked: str) -> str | None:
     """
     from spaces.targets.target import asks_for
 
-    begun = None if run is None else target_of(run)
+    begun = target_of(run)
     return begun if begun is not None and asks_for(asked, begun) else None
 
 
-def target_here(options: TuneOptions) -> str:
+def target_here(run: RunLocation, asked: str) -> str:
     """The target of a run that is measured on this machine, see
     `spaces.targets.target.resolve_target`.
 
@@ -38,12 +36,12 @@ def target_here(options: TuneOptions) -> str:
     """
     from spaces.targets.target import fits_here, refuse_other_features, resolve_target
 
-    begun = begun_target(options.run, options.target)
-    target = begun or resolve_target(options.target)
+    begun = begun_target(run, asked)
+    target = begun or resolve_target(asked)
     refuse_other_features(target)
-    if begun and options.target in _LEFT_OPEN and not fits_here(begun):
+    if begun and asked in _LEFT_OPEN and not fits_here(begun):
         raise TunerError(
-            f"{options.run} is a run for another target ({begun}) than this machine is: "
+            f"{run} is a run for another target ({begun}) than this machine is: "
             "name another run folder"
         )
     return target

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tuner.errors import TunerError
+from tuner.run_location import RunLocation
 from tuner.runs.folder import read_run
-from tuner.runs.remote import local, remote_run
+from tuner.runs.remote import local, working_folder
 from tuner.session.progress import Snapshot, side_by_side
 
 if TYPE_CHECKING:
@@ -89,18 +90,19 @@ class TuneResult:
                 "there is a result for each device: take one of result.parts, whose runs are "
                 + ", ".join(str(part.run) for part in self.parts)
             )
-        return local(self.run, model=model)
+        return local(RunLocation.of(self.run), model=model)
 
 
-def together(results: Sequence[TuneResult], warning: str) -> TuneResult:
+def together(run: RunLocation, results: Sequence[TuneResult], warning: str) -> TuneResult:
     """The results for each device as one; that of a single device is itself, with the warning."""
     first = results[0]
     warnings = tuple(w for w in (warning, *(w for r in results for w in r.warnings)) if w)
     if len(results) == 1:
         return replace(first, warnings=warnings)
+    snapshots = {RunLocation.of(result.run).name: result.snapshot for result in results}
     return TuneResult(
-        run=_split(first.run)[0],
-        snapshot=side_by_side({_split(result.run)[1]: result.snapshot for result in results}),
+        run=run.named,
+        snapshot=side_by_side(snapshots),
         ended=first.ended,
         warnings=warnings,
         mlflow_command=first.mlflow_command,
@@ -108,15 +110,7 @@ def together(results: Sequence[TuneResult], warning: str) -> TuneResult:
     )
 
 
-def _split(run: Path | str) -> tuple[Path | str, str]:
-    """The folder that a run is in, and its name there."""
-    if isinstance(run, Path):
-        return run.parent, run.name
-    above, _, name = run.rpartition("/")
-    return above, name
-
-
-def result_of(run: Path | str, state: SearchState, tracking_uri: str, *warnings: str) -> TuneResult:
+def result_of(run: RunLocation, state: SearchState, tracking_uri: str) -> TuneResult:
     """The result of a search from the last state that its actor reported.
 
     Raises:
@@ -128,11 +122,10 @@ def result_of(run: Path | str, state: SearchState, tracking_uri: str, *warnings:
         error = TunerError(state.error or "the search ended before it began")
         error.add_note(state.trace)
         raise error
-    folder = run if isinstance(run, Path) else remote_run(run).run.root
     return TuneResult(
-        run=run,
+        run=run.named,
         snapshot=state.snapshot,
         ended=state.ended,
-        warnings=tuple(w for w in (*warnings, *state.warnings) if w),
-        mlflow_command=open_command(folder, tracking_uri),
+        warnings=tuple(w for w in state.warnings if w),
+        mlflow_command=open_command(working_folder(run).root, tracking_uri),
     )

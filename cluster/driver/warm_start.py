@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
 from pathlib import Path
 
+from cluster.search.job import WarmStart
 from tuner.errors import TunerError
 from tuner.runs.folder import RunFolder, read_run
 from tuner.search.transfer import Seeds, gather
@@ -15,26 +15,6 @@ from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task, task_key
 
 NONE, AUTO = "none", "auto"
-
-
-@dataclass(frozen=True, slots=True)
-class WarmStart:
-    """What earlier runs teach this one.
-
-    Attributes:
-        name: of the base model, version included; `none` where there is none.
-        model: as bytes.
-        seeds: what searches may begin with, by task key; only tasks that have any.
-    """
-
-    name: str = NONE
-    model: bytes | None = None
-    seeds: Mapping[str, Seeds] = field(default_factory=dict)
-
-    @property
-    def count(self) -> int:
-        """Candidates among the seeds."""
-        return sum(len(s.known) + len(s.parents) for s in self.seeds.values())
 
 
 def base_for(wanted: str, target: str, tracking_uri: str | None) -> WarmStart:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 from cluster.ray_workers.ray_measurer import RayMeasurer
@@ -19,21 +19,20 @@ from cluster.scaling.scaling_policy import (
     keeping_order,
     worker_counts,
 )
-from tuner.record import Record, Trial
 
 _log = logging.getLogger(__name__)
 
 _LOOK_EVERY_S = 1.0
 
 
-class ElasticMeasurer:
-    """A measurer that looks at the cluster about once a second and sizes all pools to it.
+class ElasticPools:
+    """The pools of a run, sized to the cluster and to what is left to do.
 
     Args:
-        measurer: whose builders and runners are kept in step; closed with this one.
-        space_pool: whose workers are; not closed.
+        measurer: whose builders and runners are kept in step.
+        space_pool: whose workers are.
         look: the cluster as it is.
-        need: what the run would use now.
+        demand: what the run would use now.
         each_look: called after each look.
     """
 
@@ -53,30 +52,9 @@ class ElasticMeasurer:
         self._looked_s = float("-inf")
         self._counts: WorkerCounts | None = None
         self._growth, self._reserve = Growth(), Reserve()
-        self._adapt()
 
-    def free(self) -> int:
-        """See `tuner.measure.Measurer`."""
-        return self._measurer.free()
-
-    def submit(self, trials: Sequence[Trial], cutoff_s: float | None = None) -> None:
-        """See `tuner.measure.Measurer`."""
-        self._measurer.submit(trials, cutoff_s)
-
-    def collect(self, timeout_s: float) -> list[Record]:
-        """See `tuner.measure.Measurer`; `TunerError` where no worker will ever start."""
-        self._adapt()
-        return self._measurer.collect(timeout_s)
-
-    def toolchain(self) -> str | None:
-        """See `tuner.measure.Measurer`."""
-        return self._measurer.toolchain()
-
-    def close(self) -> None:
-        """Stop the builders and runners; trials in flight are dropped."""
-        self._measurer.close()
-
-    def _adapt(self) -> None:
+    def adapt(self) -> None:
+        """Change how many workers there should be, if the last look is about a second ago."""
         now_s = self._clock()
         if now_s - self._looked_s < _LOOK_EVERY_S:
             return

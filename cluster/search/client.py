@@ -1,20 +1,23 @@
 """The search actor of a run, from outside: start it, find it, watch it, stop it.
 
 On a cluster that others share it is detached: it outlives its driver, and a second driver of the
-same run watches the search that is there.
+same run watches the search that is there. Of a run
+
+    find_search       gives the actor that Ray knows, whatever state it is in
+    answering_search  gives it with its state, once it has answered, ended or not
+    search_at_work    gives it if it has not ended, and waits for one that has to go
 """
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from cluster.search.naming import NAMESPACE, search_of, searches
 from tuner.errors import TunerError, first_line
+from tuner.run_location import RunLocation
 from tuner.session.progress import Snapshot
 
 if TYPE_CHECKING:
@@ -26,12 +29,15 @@ _UNREACHABLE_S = 60.0
 """How long a search may be silent: it is started again within a few seconds, on another machine
 within some twenty."""
 _GONE_S = 30.0
-"""What a search that has ended gets to go."""
+"""How long a search that has ended may stay on the cluster's list."""
 END_GRACE_S = 90.0
-"""What a search gets beyond its deadline, or after it is asked to stop, to end in order."""
+"""How long a search may take to end in order, after its deadline or once it is asked to stop."""
+
+Search: TypeAlias = Any
+"""Ray's handle of a `cluster.search.host.SearchActor`."""
 
 
-def find_search(run: Path | str) -> Any | None:
+def find_search(run: RunLocation) -> Search | None:
     """The search that works on a run now; None where none does."""
     import ray
 
@@ -42,8 +48,8 @@ def find_search(run: Path | str) -> Any | None:
         return None
 
 
-def answering_search(run: Path | str) -> tuple[Any, SearchState] | None:
-    """The search of a run and where it is, ended or not; None where there is none.
+def answering_search(run: RunLocation) -> tuple[Search, SearchState] | None:
+    """The search of a run and its state, ended or not; None where there is none.
 
     One that goes just now is on the cluster's list for a moment longer than it lives.
 
@@ -61,7 +67,7 @@ def answering_search(run: Path | str) -> tuple[Any, SearchState] | None:
     return None
 
 
-def search_at_work(run: Path | str) -> Any | None:
+def search_at_work(run: RunLocation) -> Search | None:
     """The search of a run that has not ended; None where there is none.
 
     One that has ended answers for some seconds more, and is waited for to go: another can then
@@ -81,7 +87,7 @@ def search_at_work(run: Path | str) -> Any | None:
     return None
 
 
-def start_search(job: SearchJob) -> Any:
+def start_search(job: SearchJob) -> Search:
     """Start a search on this machine, whose files and clock its job speaks of.
 
     One without a driver to end with is detached.
@@ -101,7 +107,7 @@ def start_search(job: SearchJob) -> Any:
 
 
 def watch_search(
-    actor: Any,
+    actor: Search,
     watch: Callable[[Snapshot], None] | None,
     stop: threading.Event,
     *,
@@ -113,7 +119,7 @@ def watch_search(
     Args:
         watch: told how far it is about twice a second.
         stop: set it to end the search in order.
-        known: where it was just now; one that had ended is not asked again.
+        known: its state a moment ago; one that had ended is not asked again.
         latest_s: when it must have ended by itself, on the monotonic clock.
 
     Raises:
@@ -123,8 +129,8 @@ def watch_search(
 
     until_s = latest_s + END_GRACE_S
     stopping = False
+    state = known or _state(actor)
     while True:
-        state, known = known or _state(actor), None
         if state.snapshot is not None and watch is not None:
             watch(state.snapshot)
         if state.ended:
@@ -140,9 +146,10 @@ def watch_search(
             time.sleep(_WATCH_S)
         else:
             stop.wait(_WATCH_S)
+        state = _state(actor)
 
 
-def stop_search(actor: Any, known: SearchState | None = None) -> SearchState:
+def stop_search(actor: Search, known: SearchState | None = None) -> SearchState:
     """End a search in order and wait for it; `known` as in `watch_search`.
 
     Raises:
@@ -153,8 +160,8 @@ def stop_search(actor: Any, known: SearchState | None = None) -> SearchState:
     return watch_search(actor, None, stop, known=known)
 
 
-def _state(actor: Any) -> SearchState:
-    """Where a search is, asked again while it is being started again.
+def _state(actor: Search) -> SearchState:
+    """The state of a search, asked again while it is being started again.
 
     Raises:
         TunerError: it is gone for good, or silent for too long.
@@ -165,9 +172,10 @@ def _state(actor: Any) -> SearchState:
     until_s = time.monotonic() + _UNREACHABLE_S
     while True:
         try:
-            with contextlib.suppress(ActorUnavailableError, GetTimeoutError):
-                state: SearchState = ray.get(actor.state.remote(), timeout=_ANSWER_S)
-                return state
+            state: SearchState = ray.get(actor.state.remote(), timeout=_ANSWER_S)
+            return state
+        except (ActorUnavailableError, GetTimeoutError):
+            pass  # it is being started again
         except RayError as error:
             raise TunerError(
                 f"the search process is gone ({first_line(error)[:120]}); "

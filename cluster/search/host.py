@@ -15,42 +15,25 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 import ray
 
-from actors.chunked_args import in_pieces
-from actors.quiet_lock import Quiet
-from actors.ray_actors import WorkerPlace, actor_class
-from cluster.ray_workers.elastic import ElasticMeasurer
 from cluster.ray_workers.metrics import RunMetrics
-from cluster.ray_workers.nodes import NodeWatch, one_of
-from cluster.ray_workers.ray_measurer import RayMeasurer, Starters
-from cluster.ray_workers.ray_space_pool import RaySpacePool
-from cluster.scaling.scaling_policy import Cluster, Demand, amount
 from cluster.search.job import SearchJob, SearchState, load
-from cluster.search.naming import run_name, searches, share_of_cpus, share_of_devices
-from spaces.targets.backends import Backend
-from tuner.cost_models.learner import ProcessLearner
+from cluster.search.wiring import machines, new_session, quiet_lock
 from tuner.errors import TunerError
-from tuner.files.own_folder import own_folder
 from tuner.kernel_set import KernelSet
 from tuner.report.winners import winning_lines
 from tuner.runs.folder import RunFolder
 from tuner.runs.lock import RunLock
 from tuner.runs.remote import open_store, remote_run, run_uuid
-from tuner.search.registry import search_maker
-from tuner.search.transfer import Seeds
-from tuner.session.durable_observer import AfterDurable
 from tuner.session.observer import Observer
 from tuner.session.progress import Snapshot
-from tuner.session.session import Limits, Machines, Session
+from tuner.session.session import Session
 from tuner.storage.base import RecordStore
-from tuner.storage.segments.store import SegmentStore
 from tuner.task import Task
 from tuner.tracking.tracker import RunStatus, SpoolObserver, TrackerProcess
-from tuner.utilisation import SPACE, Utilisation
 
 _TRACKING_S = 15.0
 _TRACKING_LOCAL_S = 60.0
@@ -61,8 +44,6 @@ _GOODBYE_S = 3.0
 """How long it answers after somebody was told of its end: others may watch it too."""
 _LINGER_S = 60.0
 """How long one that outlives its driver waits for somebody to ask how it ended."""
-_QUIET = Path("quiet")
-"""In what all runs of this user share on a node."""
 _FRUITLESS = 5
 """Deaths in a row without a single record in between, after which it is not started again."""
 
@@ -123,26 +104,16 @@ class SearchHost:
     def _run(self) -> str:
         job, run = self._job, RunFolder(self._job.run)
         lock = RunLock(run.lock, serves=job.driver_pid)
-        with lock, contextlib.closing(open_store(run, job.url)) as store:
+        with lock, contextlib.closing(open_store(job.location, run)) as store:
             _log_to(run.log)
             _refuse_to_die_again(store)
             store.put_tasks(job.tasks, {k: c.key for k, c in job.defaults.items()})
-            with self._tracked(run, store) as observer, self._machines(run) as machines:
-                self._session = Session(
-                    job.tasks,
-                    job.defaults,
-                    machines=machines,
-                    store=store,
-                    limits=Limits(job.trials, job.deadline_s, job.finalists_s),
-                    effort=job.effort,
-                    make_search=search_maker(
-                        job.strategy,
-                        lambda task: job.seeds.get(task.key, Seeds()),
-                        max_kernels=job.max_kernels,
-                    ),
-                    seed=job.seed,
-                    observers=[_in_time(each, store) for each in (observer, self._metrics)],
-                )
+            with (
+                self._tracked(run, store) as observer,
+                machines(job, run, self._trials_left, self._metrics) as at_work,
+            ):
+                observers = [observer, self._metrics]
+                self._session = new_session(job, store, at_work, observers)
                 if self._stop.is_set():
                     self._session.stop()
                 ended = self._session.run()
@@ -159,13 +130,13 @@ class SearchHost:
             )
         except OSError as error:
             raise TunerError(f"cannot write to {run.root}: {error.strerror}") from error
-        quiet = _quiet(job)
+        quiet = quiet_lock(job)
         tracker = TrackerProcess.start(run.root, job.tracking_uri)
         status = RunStatus.FAILED
         try:
             if quiet is not None and tracker.pid is not None:
                 quiet.register(tracker.pid)
-            yield _CatchingUp(spool, store)
+            yield _WithStore(spool, store)
             status = RunStatus.KILLED if self._stop.is_set() else RunStatus.FINISHED
         finally:
             spool.close(status)
@@ -180,71 +151,14 @@ class SearchHost:
         uri = self._job.tracking_uri
         return _TRACKING_LOCAL_S if not uri or uri.startswith("sqlite:") else _TRACKING_S
 
-    @contextlib.contextmanager
-    def _machines(self, run: RunFolder) -> Iterator[Machines]:
-        """Workers on the cluster and a learner beside the session, for the length of a block."""
-        job, place = self._job, _place(self._job, run)
-        tasks = in_pieces(job.tasks)
-        watch = NodeWatch()
-        needs = _runner_needs(job.backend, watch.look())
-
-        def start(kind: str, name: str, **needs: Any) -> Any:
-            options = {**needs, **watch.avoid(unlike=kind == "runner")}
-            return actor_class(kind).options(**options).remote(name, place, *tasks)
-
-        starters = Starters(
-            builder=lambda name: start("builder", name),
-            runner=lambda name: start("runner", name, **needs),
-            suspect=watch.suspect,
-            unlike=watch.unlike,
-        )
-        utilisation = Utilisation()
-        with contextlib.ExitStack() as stack:
-            learner = stack.enter_context(contextlib.closing(_learner(job, run)))
-            builders_and_runners = RayMeasurer(
-                starters,
-                effort=job.effort,
-                device=job.device,
-                device_wait_s=job.device_wait_s,
-                utilisation=utilisation,
-            )
-            stack.callback(builders_and_runners.close)
-            space_pool = RaySpacePool(
-                lambda name: start("space", name),
-                device_wait_s=job.device_wait_s,
-                suspect=watch.suspect,
-                utilisation=utilisation,
-            )
-            stack.callback(space_pool.close)
-            measurer = ElasticMeasurer(
-                builders_and_runners,
-                space_pool,
-                look=watch.look,
-                demand=self._demand,
-                each_look=lambda: self._metrics.on_pools(
-                    {**builders_and_runners.ready, SPACE: space_pool.ready},
-                    builders_and_runners.queues,
-                ),
-            )
-            yield Machines(measurer, space_pool, learner, utilisation)
-
-    def _demand(self) -> Demand:
-        """What the run would use now."""
-        job, session = self._job, self._session
-        left = session.snapshot().trials_left if session is not None else job.trials
-        names = searches()
-        return Demand(
-            job.backend.resource,
-            left,
-            job.devices,
-            of_devices=share_of_devices(job.name, names),
-            of_cpus=share_of_cpus(job.name, names),
-        )
+    def _trials_left(self) -> int:
+        session = self._session
+        return session.snapshot().trials_left if session is not None else self._job.trials
 
 
-class _CatchingUp:
-    """A spool observer that first says what an earlier session stored but did not say, and at the
-    end, be it the budget's or a stop, keeps the winners where a dashboard shows them."""
+class _WithStore:
+    """A spool observer that announces every task of which there may be records, and at the end, be
+    it the budget's or a stop, keeps the winners where a dashboard shows them."""
 
     def __init__(self, spool: SpoolObserver, store: RecordStore) -> None:
         self._spool = spool
@@ -255,9 +169,8 @@ class _CatchingUp:
         self.on_snapshot = spool.on_snapshot
 
     def on_start(self, tasks: Sequence[Task]) -> None:
-        """Announce the tasks, then catch up."""
-        self._spool.on_start(tasks)
-        self._spool.catch_up(self._store.scan())
+        """Announce the run's tasks: some may not be this session's."""
+        self._spool.on_start(self._store.tasks())
 
     def on_kernels(self, task_key: str, chosen: KernelSet) -> None:
         """Their records are among the best."""
@@ -274,22 +187,11 @@ SearchActor = ray.remote(num_cpus=0, max_restarts=-1)(SearchHost)
 """Started again by Ray wherever it dies; its calls are not repeated."""
 
 
-def _in_time(observer: Observer, store: RecordStore) -> Observer:
-    """The observer, told of nothing that could still be lost."""
-    return AfterDurable(observer, store) if isinstance(store, SegmentStore) else observer
-
-
 def _new_uuid(job: SearchJob, run: RunFolder) -> Callable[[], str]:
     """What the tracker is to know a new run by: of one with a URL the same on each machine."""
-    if not job.url:
+    if not job.location.is_url:
         return lambda: uuid4().hex
-    return lambda: run_uuid(remote_run(job.url), run.read_manifest())
-
-
-def _place(job: SearchJob, run: RunFolder) -> WorkerPlace:
-    quiet = _QUIET if job.backend.quiet else None
-    away = Path("runs") / run_name(job.called)
-    return WorkerPlace(quiet=quiet, logs=run.logs, scratch=run.scratch, away=away)
+    return lambda: run_uuid(remote_run(job.location), run.read_manifest())
 
 
 def _refuse_to_die_again(store: RecordStore) -> None:
@@ -306,33 +208,6 @@ def _refuse_to_die_again(store: RecordStore) -> None:
             f"the search process died {_FRUITLESS} times without a single result: "
             f"tuner.log in the run folder says what it did last"
         )
-
-
-def _quiet(job: SearchJob) -> Quiet | None:
-    return Quiet(own_folder() / _QUIET) if job.backend.quiet else None
-
-
-def _runner_needs(backend: Backend, cluster: Cluster) -> dict[str, Any]:
-    """What a runner asks of a node: a GPU, or the right to time kernels on its CPU.
-
-    A cluster of fixed size that declares no such right has one runner all the same.
-    """
-    declared = cluster.grows or amount(cluster.nodes, backend.resource) >= 1
-    return one_of(backend.resource) if declared or not backend.everywhere else {}
-
-
-def _learner(job: SearchJob, run: RunFolder) -> ProcessLearner:
-    quiet = _quiet(job)
-    log = run.logs / "learner.log"
-    if quiet is None:
-        return ProcessLearner(seed=job.seed, base=job.base_model, log=log)
-    return ProcessLearner(
-        seed=job.seed,
-        base=job.base_model,
-        log=log,
-        frozen_s=quiet.watch(),
-        on_start=quiet.register,
-    )
 
 
 def _log_to(path: Path) -> None:

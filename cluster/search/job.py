@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from cluster.search.naming import search_name
-from spaces.targets.backends import Backend, backend
+from spaces.targets.backends import Backend, backend_of
 from tuner.candidate import Candidate
-from tuner.effort import Effort
 from tuner.files.atomic import write_bytes
-from tuner.options import DEVICE_WAIT_S, MAX_KERNELS
+from tuner.options import DEVICE_WAIT_S, TuneOptions
+from tuner.run_location import RunLocation
 from tuner.runs.folder import RunFolder
 from tuner.search.transfer import Seeds
 from tuner.session.progress import Snapshot
@@ -23,64 +23,97 @@ _OWNER_ONLY = 0o600
 
 
 @dataclass(frozen=True, slots=True)
-class SearchJob:
-    """What a search actor is to do.
+class WarmStart:
+    """What earlier runs teach this one.
 
     Attributes:
-        run: the run folder.
-        driver_pid: the process on this machine that wants it, and that it ends with; None where it
-            outlives the driver.
-        tasks: all of one target.
-        defaults: the default candidate of each task.
-        trials: total of the run.
-        deadline_s: on this machine's monotonic clock.
-        target_kind: of the tasks.
-        device: fingerprint of what is measured on; empty is that of the first runner.
-        devices: how many runners at most; None is one for each device that can be had.
-        device_wait_s: how long to wait for a machine that has a device.
-        facts: parameters of the run as the tracker shows them.
-        tracking_uri: of MLflow; empty is a database inside the run folder.
-        base_model: what the cost model begins with; None is nothing.
-        seeds: what searches may begin with, by task key.
-        max_kernels: that may serve all shapes of a task with symbolic dimensions.
-        url: of the run, where it lives away from this machine; `run` is then its working folder.
+        name: of the base model, version included; `none` where there is none.
+        model: as bytes.
+        seeds: what searches may begin with, by task key; only tasks that have any.
     """
 
-    run: Path
-    driver_pid: int | None
-    tasks: tuple[Task, ...]
-    defaults: Mapping[str, Candidate]
-    effort: Effort
-    trials: int
-    deadline_s: float
-    finalists_s: float
-    seed: int
-    strategy: str
-    target_kind: str
-    facts: Mapping[str, object]
-    device: str = ""
-    devices: int | None = None
-    device_wait_s: float = DEVICE_WAIT_S
-    tracking_uri: str = ""
-    base_model: bytes | None = None
+    name: str = "none"
+    model: bytes | None = None
     seeds: Mapping[str, Seeds] = field(default_factory=dict)
-    max_kernels: int = MAX_KERNELS
-    url: str = ""
 
     @property
-    def called(self) -> Path | str:
-        """What every machine knows the run by."""
-        return self.url or self.run
+    def count(self) -> int:
+        """Candidates among the seeds."""
+        return sum(len(s.known) + len(s.parents) for s in self.seeds.values())
+
+
+@dataclass(frozen=True, slots=True)
+class SearchJob:
+    """What a search actor is to do: a request, and what was found out for it.
+
+    Attributes:
+        options: the request, its target written out, and without a model from memory.
+        location: of the run, the same from any working directory.
+        run: its folder on this machine.
+        tasks: all of that target.
+        defaults: the default candidate of each task.
+        started_s: when the run's time began, on this machine's monotonic clock.
+        driver_pid: the process on this machine that wants it, and that it ends with; None where it
+            outlives the driver.
+        device: fingerprint of what is measured on; empty is that of the first runner.
+        tracking_uri: of MLflow; empty is a database inside the run folder.
+        note: on functions of the model that are left as they are.
+    """
+
+    options: TuneOptions
+    location: RunLocation
+    run: Path
+    tasks: tuple[Task, ...]
+    defaults: Mapping[str, Candidate]
+    started_s: float
+    warm_start: WarmStart = WarmStart()
+    driver_pid: int | None = None
+    device: str = ""
+    tracking_uri: str = ""
+    note: str = ""
+
+    @property
+    def trials(self) -> int:
+        """Total of the run."""
+        return self.options.trials or self.options.effort.trials_per_task * len(self.tasks)
+
+    @property
+    def deadline_s(self) -> float:
+        """When the run must have ended, on this machine's monotonic clock."""
+        return self.started_s + self.options.limit_s
+
+    @property
+    def device_wait_s(self) -> float:
+        """How long to wait for a machine that has room for a worker."""
+        asked_s = self.options.device_wait_s
+        return DEVICE_WAIT_S if asked_s is None else asked_s
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """Parameters of the run as the tracker shows them."""
+        options = self.options
+        return {
+            "model": options.model.source,
+            "target": options.target,
+            "trials": self.trials,
+            "time_budget_s": options.limit_s,
+            "tasks": len(self.tasks),
+            "seed": options.seed,
+            "strategy": options.strategy,
+            "base_model": self.warm_start.name,
+            "seeds": self.warm_start.count,
+            **{f"effort_{name}": value for name, value in asdict(options.effort).items()},
+        }
 
     @property
     def backend(self) -> Backend:
         """What there is to know of the tasks' kind of target."""
-        return backend(self.target_kind)
+        return backend_of(self.options.target)
 
     @property
     def name(self) -> str:
         """Of the search in Ray."""
-        return search_name(self.called, self.device or self.backend.word)
+        return search_name(self.location, self.device or self.backend.word)
 
 
 def save(job: SearchJob) -> Path:

@@ -9,22 +9,21 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from pathlib import Path
 
 from cluster.scaling.scaling_policy import Share
+from tuner.run_location import RunLocation
 
 NAMESPACE = "tuner"
 _PREFIX = "search-"
 _DEVICE = "@"
 
 
-def run_name(run: Path | str) -> str:
-    """What every machine knows a run by that has this folder or URL."""
-    name = run.rstrip("/") if isinstance(run, str) else str(run.resolve())
-    return _PREFIX + hashlib.sha256(name.encode()).hexdigest()[:16]
+def run_name(run: RunLocation) -> str:
+    """What every machine knows a run by."""
+    return _PREFIX + hashlib.sha256(run.resolved().text.encode()).hexdigest()[:16]
 
 
-def search_name(run: Path | str, device: str) -> str:
+def search_name(run: RunLocation, device: str) -> str:
     """What the search of a run is called in Ray.
 
     Args:
@@ -38,7 +37,7 @@ def device_name(device: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", device.lower()).strip("-")
 
 
-def search_of(run: Path | str, names: Sequence[str]) -> str | None:
+def search_of(run: RunLocation, names: Sequence[str]) -> str | None:
     """The search that works on a run among those there are; None if there is none."""
     return next((name for name in names if name.partition(_DEVICE)[0] == run_name(run)), None)
 

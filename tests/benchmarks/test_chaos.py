@@ -11,6 +11,7 @@ from benchmarks.fleet.chaos import Returns, judged
 from benchmarks.fleet.faults import KINDS
 from tuner.candidate import Candidate, CandidateKind
 from tuner.record import Measurement, Record, Status, Trial
+from tuner.run_location import RunLocation
 from tuner.runs.folder import RunFolder
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task
@@ -30,7 +31,7 @@ def found(folder: Path, statuses: list[Status]) -> dict[str, Any]:
             samples = (1e-3,) if status in (Status.OK, Status.CENSORED) else ()
             store.append(Record(Trial("t", candidate), Measurement(status, samples)))
     kills = Counter(dict.fromkeys(KINDS, 2))
-    return judged(folder, TRIALS, 10, kills, wall_s=10.0, failure="")
+    return judged(RunLocation.of(folder), TRIALS, 10, kills, wall_s=10.0, failure="")
 
 
 def test_a_trial_that_was_cut_off_is_not_ok(tmp_path: Path) -> None:

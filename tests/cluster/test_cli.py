@@ -17,6 +17,7 @@ from tuner.candidate import Candidate, CandidateKind
 from tuner.dispatch_tree import Leaf
 from tuner.kernel_set import KernelSet, ShapeTimes
 from tuner.record import Measurement, Record, Status, Trial
+from tuner.run_location import RunLocation
 from tuner.runs.folder import Manifest, RunFolder, open_run
 from tuner.runs.remote import begin, remote_run
 from tuner.storage.base import RecordStore
@@ -204,7 +205,7 @@ def a_run(tmp_path: Path) -> Path:
 def a_shared_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The same as segments on a shared path, written by someone else's machine."""
     url = (tmp_path / "shared" / "run").as_uri()
-    there = remote_run(url, tmp_path / "there")
+    there = remote_run(RunLocation.of(url), tmp_path / "there")
     begin(there, MANIFEST)
     with closing(SegmentStore(there.objects, there.run.store)) as store:
         fill(store)

@@ -9,6 +9,7 @@ import pytest
 from cluster.tune import tune
 from tuner.errors import TunerError
 from tuner.options import ModelSpec, TuneOptions
+from tuner.run_location import RunLocation
 from tuner.runs import remote
 from tuner.runs.folder import RunFolder
 from tuner.runs.remote import open_store
@@ -28,13 +29,13 @@ def test_a_folder_that_was_named_is_refused(tmp_path: Path) -> None:
 
 
 def test_so_is_the_one_that_nobody_named() -> None:
-    with pytest.raises(TunerError, match="runs is on nfs4"):
+    with pytest.raises(TunerError, match=r"runs/no-such-model-\S+ is on nfs4"):
         tune(TuneOptions(MODEL))
 
 
 def test_whoever_writes_to_one_that_is_there_is_refused_as_well(tmp_path: Path) -> None:
     with pytest.raises(TunerError, match="is on nfs4"):
-        open_store(RunFolder(tmp_path))
+        open_store(RunLocation.of(tmp_path), RunFolder(tmp_path))
 
 
 def test_a_url_is_safe_there(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from cluster.cli import run
 from tuner.candidate import Candidate, CandidateKind
 from tuner.options import ModelSpec, TuneOptions
 from tuner.record import Measurement, Record, Status, Trial
+from tuner.run_location import RunLocation
 from tuner.runs.folder import Manifest, RunFolder, open_run
 from tuner.runs.remote import begin, fetch, open_store, put_model, remote_run
 from tuner.storage.base import RecordStore
@@ -93,18 +94,18 @@ def tasks() -> list[Any]:
 def a_run(tmp_path: Path, ran: Path, description: dict[str, Any]) -> str:
     folder, _ = open_run(tmp_path / "run", WANTED)
     plant(folder.model_dir, ran, description)
-    with closing(open_store(folder)) as store:
+    with closing(open_store(RunLocation.of(folder.root), folder)) as store:
         fill(store)
     return str(tmp_path / "run")
 
 
 def a_shared_run(tmp_path: Path, ran: Path, description: dict[str, Any]) -> str:
     url = (tmp_path / "shared" / "run").as_uri()
-    there = remote_run(url, tmp_path / "there")
+    there = remote_run(RunLocation.of(url), tmp_path / "there")
     begin(there, WANTED)
     plant(there.run.model_dir, ran, description)
     put_model(there)
-    with closing(open_store(there.run, url)) as store:
+    with closing(open_store(RunLocation.of(url), there.run)) as store:
         fill(store)
     return url
 
@@ -154,17 +155,16 @@ def test_no_command_runs_what_is_in_a_copy(
 
 @pytest.mark.parametrize("make", PLACES)
 def test_a_run_that_goes_on_replaces_the_archive(make: Make, tmp_path: Path, ran: Path) -> None:
-    from cluster.tune import _opened
+    from cluster.driver.prepare import _opened
     from spaces.frontends.model import load_model
     from spaces.frontends.model_copy import load_model_copy
 
     where = make(tmp_path, ran, OLD)
-    shared = "://" in where
     model = replace(load_model(DENSE), kind="torch", path=Path("net.pt2"), content_hash="hash")
-    options = TuneOptions(DENSE, run=where if shared else Path(where), target=LLVM)
+    options, place = TuneOptions(DENSE, target=LLVM), RunLocation.of(where)
     for _ in range(2):
-        _opened(options, model, WANTED)
-    found = remote_run(where, tmp_path / "elsewhere") if shared else None
+        _opened(options, place, model)
+    found = remote_run(place, tmp_path / "elsewhere") if place.is_url else None
     folder = RunFolder(Path(where)) if found is None else RunFolder(fetch(found, model=True))
     assert load_model_copy(folder.model_dir).kind == "torch"
     assert not (folder.model_dir / "model.pt2").exists()

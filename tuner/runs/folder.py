@@ -6,8 +6,8 @@
       records.sqlite        every trial, with the tasks and how long the run has worked
                             (and records.sqlite-wal, records.sqlite-shm while it is open)
       model/                the model as it is tuned
-      tracking/             what MLflow is told, and how far it has been told: the spool, records
-                            in numbered files, cost models
+      tracking/             what MLflow is told beside the records, and how far it has been told:
+                            the spool, records in numbered files, cost models
       mlflow.db             MLflow's own database, unless MLFLOW_TRACKING_URI says otherwise
       mlartifacts/          MLflow's own files, likewise
       scratch/              reference outputs, what the search at work was told to do; may be

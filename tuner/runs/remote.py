@@ -33,6 +33,7 @@ from tuner.files.folder_lock import locked
 from tuner.files.machine import machine_name
 from tuner.files.mounts import Mount, file_system, is_shared
 from tuner.files.own_folder import own_folder, own_folder_path
+from tuner.run_location import RunLocation
 from tuner.runs.folder import Manifest, RunFolder, manifest_from_json, refuse_other_run
 from tuner.runs.lock import RunLock
 from tuner.runs.model_files import DamagedCopy, check_copy
@@ -41,7 +42,6 @@ from tuner.storage.objects.url import open_object_store
 from tuner.storage.segments.index import catch_up
 from tuner.storage.segments.store import SegmentStore
 from tuner.storage.sqlite_store import SqliteStore
-from tuner.urls import check_url
 
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _MANIFEST = "run.json"
@@ -80,7 +80,7 @@ class RemoteRun:
 
 
 def remote_run(
-    url: str, caches: Path | None = None, mounted: Sequence[Mount] | None = None
+    location: RunLocation, caches: Path | None = None, mounted: Sequence[Mount] | None = None
 ) -> RemoteRun:
     """The run at a URL; nothing is opened or made.
 
@@ -93,15 +93,13 @@ def remote_run(
         mounted: as for `file_system`.
 
     Raises:
-        UsageError: the URL cannot name a run.
         TunerError: no disk of this machine is known that could hold the working folder.
     """
-    check_url(url)
-    url = url.rstrip("/")
     if caches is None:
         import platformdirs
 
         caches = Path(platformdirs.user_cache_dir("elastic-tuner")) / "runs"
+    url = location.text
     called = hashlib.sha256(url.encode()).hexdigest()[:16]
     folders = _on_a_local_disk(caches, mounted)
     if folders == caches and (old := RemoteRun(url, caches / called)).run.manifest.exists():
@@ -161,26 +159,34 @@ def fetch(remote: RemoteRun, *, model: bool = False) -> Path:
     return remote.run.root
 
 
-def local(run: Path | str, *, model: bool = False) -> Path:
-    """The run folder to read a run from, whether it is named by its path or by its URL.
+def working_folder(location: RunLocation) -> RunFolder:
+    """The run folder on this machine; nothing is opened or made.
 
     Raises:
-        UsageError, TunerError: as `remote_run` and `fetch`.
+        TunerError: as `remote_run`.
     """
-    return run if isinstance(run, Path) else fetch(remote_run(run), model=model)
+    return remote_run(location).run if location.is_url else RunFolder(location.folder)
 
 
-def target_of(run: Path | str) -> str | None:
-    """The target of the run that is in a folder or at a URL; None where there is none.
+def local(location: RunLocation, *, model: bool = False) -> Path:
+    """The run folder to read a run from, brought up to date where the run is at a URL.
 
     Raises:
-        UsageError, TunerError: the URL can name no run, the object store is in trouble or
-            damaged.
+        TunerError: as `remote_run` and `fetch`.
     """
-    if isinstance(run, Path):
-        folder = RunFolder(run)
+    return fetch(remote_run(location), model=model) if location.is_url else location.folder
+
+
+def target_of(location: RunLocation) -> str | None:
+    """The target of the run that is there; None where there is none.
+
+    Raises:
+        TunerError: the object store is in trouble or damaged.
+    """
+    if not location.is_url:
+        folder = RunFolder(location.folder)
         return folder.read_manifest().target if folder.manifest.exists() else None
-    remote = remote_run(run)
+    remote = remote_run(location)
     text = remote.objects.read([_MANIFEST]).get(_MANIFEST)
     if text is None:
         return None
@@ -188,14 +194,14 @@ def target_of(run: Path | str) -> str | None:
     return manifest_from_json(text.decode("utf-8", "replace"), where=where).target
 
 
-def open_store(run: RunFolder, url: str = "") -> SqliteStore | SegmentStore:
-    """The store of a run, to write to. One with a URL has its segments there, its index in `run`.
+def open_store(location: RunLocation, run: RunFolder) -> SqliteStore | SegmentStore:
+    """The store of a run, to write to: at a URL its segments, with their index in the folder.
 
     Raises:
         TunerError: it cannot be opened, another process writes to it, or it is not safe there.
     """
-    if url:
-        return SegmentStore(open_object_store(url), run.store)
+    if location.is_url:
+        return SegmentStore(open_object_store(location.text), run.store)
     refuse_network_disk(run.root)
     return SqliteStore(run.store)
 

@@ -13,7 +13,8 @@ from tuner.task import Task
 
 
 class Observer(Protocol):
-    """Told of everything after it is durable. Must return at once and must not raise."""
+    """Told of everything after the store has it; a store may make records durable a little later.
+    Must return at once and must not raise."""
 
     def on_start(self, tasks: Sequence[Task]) -> None:
         """The session begins (or goes on) with these tasks."""
@@ -32,4 +33,4 @@ class Observer(Protocol):
         before the end."""
 
     def on_end(self, snapshot: Snapshot) -> None:
-        """The session is over."""
+        """The session is over, and all that the store was given durable."""

@@ -2,8 +2,8 @@
 
 No stage waits for another. A slot that is free gets a trial of the task where it is expected to
 gain most; a space worker that is free gets drafts for the tasks that need candidates next. Every
-record is durable before anyone hears of it. Elasticity needs no code here: `free()` changes as
-machines come and go.
+record is in the store before anyone hears of it. Machines come and go in one place,
+`Machines.adapt`; all that the rest sees of it is that `free()` changes.
 """
 
 from __future__ import annotations
@@ -17,14 +17,13 @@ from typing import Literal
 
 from tuner.candidate import Candidate
 from tuner.cost_models.base import FittedModel
-from tuner.cost_models.learner import Learner
 from tuner.effort import Effort
 from tuner.generations import generation_for, is_of
-from tuner.measure import Measurer, SpacePool
 from tuner.record import Record, Status, Trial, TrialKey
 from tuner.search.base import ChoosesFinalists, SearchMaker
 from tuner.session.allocator import TaskView, Turns, priorities, view
 from tuner.session.finalists import Contention, finalists, most_retimings, schedule
+from tuner.session.machines import Machines
 from tuner.session.observer import Observer
 from tuner.session.phase import Phase, idle_reasons
 from tuner.session.progress import Snapshot, gain, rows
@@ -58,20 +57,6 @@ class Limits:
     trials: int
     deadline_s: float
     finalists_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Machines:
-    """What works for a session.
-
-    Attributes:
-        utilisation: what `measurer` and `space_pool` tell of their workers; None tells nothing.
-    """
-
-    measurer: Measurer
-    space_pool: SpacePool
-    learner: Learner
-    utilisation: Utilisation | None = None
 
 
 class Session:
@@ -146,7 +131,8 @@ class Session:
         for observer in self._observers:
             observer.on_start(self._tasks)
         while (ended := self._ended()) is None:
-            self._take_records(self._machines.measurer.collect(_WAIT_S))
+            self._machines.adapt()
+            self._take_records()
             self._known.absorb(self._machines.space_pool.collect(0.0))
             self._take_model()
             self._give_trials()
@@ -159,6 +145,7 @@ class Session:
         if self._stop.is_set():
             ended = "signal"
         self._phase = Phase.DONE
+        self._store.flush()  # what is told of now is kept for good
         self._known.choose_kernels()
         self._tell(ended=True)
         self._store.end_session(self._session_id, self._wall(), ended)
@@ -229,11 +216,11 @@ class Session:
         self._in_flight[trial.key] = trial
         self._machines.measurer.submit([trial], cutoff_s)
 
-    def _take_records(self, records: Sequence[Record]) -> list[Record]:
-        """Keep records, then tell of them; each trial's first answer is the one that counts. Gives
-        those that did."""
+    def _take_records(self) -> list[Record]:
+        """Wait a moment for records, keep them, then tell of them; each trial's first answer is the
+        one that counts. Gives those that did."""
         settled = []
-        for record in records:
+        for record in self._machines.measurer.collect(_WAIT_S):
             self._in_flight.pop(record.trial.key, None)
             if record.measurement.status is Status.UNCHECKED:
                 self._known.leave_out(record)
@@ -273,7 +260,8 @@ class Session:
         if self._stop.is_set():
             until_s = self._clock() + _DRAIN_S / 3
         while self._in_flight and self._clock() < until_s:
-            self._take_records(self._machines.measurer.collect(_WAIT_S))
+            self._machines.adapt()
+            self._take_records()
             self._tell()
         self._known.keep(self._remeasured.left())
 
@@ -303,19 +291,21 @@ class Session:
         while (told := self._machines.measurer.toolchain()) is None:
             if self._stop.is_set() or self._clock() >= until_s:
                 return ""
-            self._take_records(self._machines.measurer.collect(_WAIT_S))
+            self._machines.adapt()
+            self._take_records()
         return told
 
     def _retime(self, trials: Iterable[Trial], contention: Contention, until_s: float) -> None:
         """Time finalists again in order, but for those that are out of contention by then."""
         queue = deque(trials)
         while (queue or self._in_flight) and not self._stop.is_set() and self._clock() < until_s:
+            self._machines.adapt()
             while queue and self._machines.measurer.free() > 0:
                 trial = queue.popleft()
                 if contention.holds(trial) and trial.task_key not in self._known.left_out:
                     self._submit(trial, cutoff_s=None)
             self._to_retime = len(queue)
-            for record in self._take_records(self._machines.measurer.collect(_WAIT_S)):
+            for record in self._take_records():
                 contention.observe(record)
             self._account()
             self._tell()

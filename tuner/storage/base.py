@@ -126,6 +126,9 @@ class RecordStore(Protocol):
     def elapsed_s(self) -> float:
         """Seconds of work so far, over all sessions; a killed one counts to its last heartbeat."""
 
+    def flush(self) -> None:
+        """Wait until everything that was given is durable. Raises TunerError if it cannot be."""
+
     def close(self) -> None:
         """Let go of the file. Closing twice is allowed; anything else afterwards is not."""
 

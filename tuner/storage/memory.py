@@ -130,5 +130,8 @@ class MemoryStore:
         """See `RecordStore.elapsed_s`."""
         return math.fsum(span.elapsed_s for span in self._sessions)
 
+    def flush(self) -> None:
+        """See `RecordStore.flush`: nothing waits."""
+
     def close(self) -> None:
         """See `RecordStore.close`."""

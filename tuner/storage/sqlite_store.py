@@ -166,6 +166,19 @@ class SqliteStore:
             query = f"{self._select} WHERE seq IN ({marks}) ORDER BY seq"
             yield from map(schema.record_of, self._rows(query, page))
 
+    def after(self, number: int, most: int) -> list[tuple[int, Record]]:
+        """The first `most` records behind the one of this number, each with its own.
+
+        Numbers rise from 1 in the order in which records were appended, and never change.
+        """
+        query = "SELECT seq FROM record WHERE seq > ? ORDER BY seq LIMIT ?"
+        numbers = [n for (n,) in self._rows(query, (number, most))]
+        return list(zip(numbers, self._pages(numbers), strict=True))
+
+    def last(self) -> int:
+        """The number of the last record; 0 where there is none."""
+        return int(self._rows("SELECT coalesce(max(seq), 0) FROM record")[0][0])
+
     def best(self, task_key: str, k: int) -> list[Record]:
         """See `RecordStore.best`."""
         rows = self._rows(
@@ -263,6 +276,9 @@ class SqliteStore:
         """See `RecordStore.elapsed_s`."""
         return math.fsum(span.elapsed_s for span in self.sessions())
 
+    def flush(self) -> None:
+        """See `RecordStore.flush`: nothing waits."""
+
     def close(self) -> None:
         """See `RecordStore.close`."""
         with self._lock, self._as_tuner_error():
@@ -303,14 +319,15 @@ def _uri(path: Path, read_only: bool) -> str:
     uri = path.absolute().as_uri()
     if not read_only:
         return f"{uri}?mode=rwc"
-    if not os.access(path.parent, os.W_OK) and not _journal(path).exists():
+    if not os.access(path.parent, os.W_OK) and not journal(path).exists():
         # A reader of a live store maps a file next to it, which it cannot make in a folder that
         # is not its own; a store that nobody has open needs none.
         return f"{uri}?mode=ro&immutable=1"
     return f"{uri}?mode=ro"
 
 
-def _journal(path: Path) -> Path:
+def journal(path: Path) -> Path:
+    """The write-ahead log of the store at `path`: there as long as somebody writes it so."""
     return path.with_name(f"{path.name}-wal")
 
 

@@ -1,15 +1,18 @@
-"""Moves a spool to a sink: batches, retries, backoff. Knows neither MLflow nor processes."""
+"""Moves what a run has to say to a sink: batches, retries, backoff. Knows neither MLflow nor
+processes."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from tuner.tracking.cursor import Cursor, Progress, count_pending
+from tuner.errors import TunerError
+from tuner.tracking.cursor import Cursor, Progress
 from tuner.tracking.sink import Gone, Refused, Sink, Unavailable
-from tuner.tracking.spool import Artifact, Entry, TrackingPaths, read_lines
+from tuner.tracking.source import Source, SpoolLines
+from tuner.tracking.spool import Entry, TrackingPaths
+from tuner.tracking.stored_records import RecordCurves, RecordFiles
 
 _log = logging.getLogger(__name__)
 
@@ -19,66 +22,75 @@ Clock = Callable[[], float]
 
 @dataclass(slots=True)
 class Lane:
-    """One reader of the spool: its cursor, how much it dares to push at once, when it tries again.
+    """One reader of a source: its cursor, how much it dares to push at once, when it tries again.
 
     A failed push halves the batch, so that a slow server gets less at a time and a bad entry is
     found by bisection; a good one doubles it.
     """
 
+    source: Source
     cursor: Cursor
-    takes: Callable[[Entry | None], bool]
     push: Callable[[Sequence[Entry]], None]
     most: int
     batch: int
     failures: int = 0
     not_before: float = 0.0
+    error: str = ""
 
-    def step(self, spool: Path, clock: Clock, *, longest_wait_s: float) -> bool:
-        """Push one batch; True if the cursor moved. Raises Gone; other failures set the clock."""
+    def step(self, clock: Clock, *, longest_wait_s: float) -> bool:
+        """Push one batch; True if the cursor moved. Raises Gone; a server that takes nothing, or a
+        source that cannot be read, is told in the log and sets the clock."""
         if clock() < self.not_before:
             return False
-        entries, broken, end = self._next(spool)
-        if end == self.cursor.offset:
+        try:
+            moved = self._step()
+        except (Unavailable, TunerError, OSError) as failure:
+            if not self.failures or str(failure) != self.error:
+                _log.warning("cannot push, trying again: %s", failure)
+            self.failures, self.error = self.failures + 1, str(failure)
+            self.batch = max(1, self.batch // 2)
+            pause_s = min(longest_wait_s, 2.0 ** min(self.failures - 1, 5))
+            self.not_before = clock() + pause_s
             return False
+        self.failures, self.error = 0, ""
+        return moved
+
+    def _step(self) -> bool:
+        self.cursor = self.trusted()
+        items = self.source.after(self.cursor.offset, self.batch)
+        if not items:
+            return False
+        end, full = items[-1].end, [item for item in items if item.entries]
+        entries = [entry for item in full for entry in item.entries]
         try:
             if entries:
                 self.push(entries)
         except Refused as error:
-            if len(entries) > 1:
-                self.batch = max(1, len(entries) // 2)
+            if len(full) > 1:
+                self.batch = max(1, len(full) // 2)
                 return True
             _log.warning("left out, refused: %s (%s)", error, entries[0])
-            self.cursor = self.cursor.moved(spool, end, dropped=1)
+            self.cursor = self.cursor.moved(self.source, end, dropped=len(entries))
             return True
-        except Unavailable:
-            self.failures += 1
-            self.batch = max(1, self.batch // 2)
-            pause_s = min(longest_wait_s, 2.0 ** min(self.failures - 1, 5))
-            self.not_before = clock() + pause_s
-            raise
-        self.cursor = self.cursor.moved(spool, end, pushed=len(entries), dropped=broken)
-        self.batch, self.failures = min(self.most, self.batch * 2), 0
+        broken = sum(item.broken for item in items)
+        self.cursor = self.cursor.moved(self.source, end, pushed=len(entries), dropped=broken)
+        self.batch = min(self.most, self.batch * 2)
         return True
 
-    def _next(self, spool: Path) -> tuple[list[Entry], int, int]:
-        """The next batch, how many broken lines are among it, and the offset where it ends."""
-        entries: list[Entry] = []
-        broken = 0
-        end = self.cursor.offset
-        for line in read_lines(spool, end):
-            if self.takes(line.entry):
-                if len(entries) == self.batch:
-                    break
-                if line.entry is None:
-                    broken += 1
-                else:
-                    entries.append(line.entry)
-            end = line.end
-        return entries, broken, end
+    def left(self) -> int:
+        """How much is still to be pushed. Raises as the source."""
+        return self.source.left(self.trusted().offset)
+
+    def trusted(self) -> Cursor:
+        """Where it stands. Raises as the source."""
+        return self.cursor.trusted(self.source)
 
 
-class SpoolDrain:
-    """Moves a spool to a sink, batch by batch, and keeps how far it came on disk."""
+class RunDrain:
+    """Moves what a run has to say to a sink, batch by batch, and keeps how far it came on disk.
+
+    A record goes when its task was announced, a session's end when there are no more of them.
+    """
 
     def __init__(
         self, paths: TrackingPaths, sink: Sink, progress: Progress, *, clock: Clock
@@ -88,63 +100,98 @@ class SpoolDrain:
         self._sink = sink
         self._clock = clock
         self._target = progress.target
-        self._error = progress.error
         self._may_restart = True
-        self._data = Lane(progress.data, _is_data, sink.push, most=500, batch=100)
-        self._artifacts = Lane(progress.artifacts, _is_artifact, sink.upload, most=8, batch=4)
+        data, artifacts, curves, files = _sources(paths, sink.knows, self._end_waits)
+        self._curves, self._record_files = curves, files
+        self._data = Lane(data, progress.data, sink.push, most=500, batch=100)
+        self._artifacts = Lane(artifacts, progress.artifacts, sink.upload, most=8, batch=4)
+        self._records = Lane(curves, progress.records, sink.push, most=500, batch=100)
+        self._files = Lane(files, progress.files, sink.upload, most=1, batch=1)
+        self._lanes = (self._data, self._artifacts, self._records, self._files)
 
     def step(self, *, longest_wait_s: float = 30.0) -> bool:
-        """Push one batch of entries and one of files; True if there may be more at once."""
+        """Push a batch of everything; True if there may be more at once."""
         before = self.progress
         moved = False
-        error = ""
-        for lane in (self._data, self._artifacts):
-            try:
-                moved |= lane.step(self._paths.spool, self._clock, longest_wait_s=longest_wait_s)
-            except Unavailable as failure:
-                error = str(failure)
-                if lane.failures <= 1 or error != self._error:
-                    _log.warning("cannot push, trying again: %s", error)
-            except Gone as failure:
-                error = str(failure)
-                moved |= self._restart(error)
-        waiting = any(lane.failures for lane in (self._data, self._artifacts))
-        self._error = error or (self._error if waiting else "")
-        self._sink.set_timeout(min(60, 5 * 2 ** min(self._data.failures // 2, 4)))
+        for spooled, stored in ((self._data, self._records), (self._artifacts, self._files)):
+            moved |= self._step(spooled, longest_wait_s)
+            if not spooled.failures and self._may_read_records():
+                moved |= self._step(stored, longest_wait_s)
+        failures = max(self._data.failures, self._records.failures)
+        self._sink.set_timeout(min(60, 5 * 2 ** min(failures // 2, 4)))
         if self.progress != before:
             self.progress.save(self._paths.offset)
         return moved
 
-    def _restart(self, reason: str) -> bool:
+    def _step(self, lane: Lane, longest_wait_s: float) -> bool:
+        try:
+            return lane.step(self._clock, longest_wait_s=longest_wait_s)
+        except Gone as failure:
+            return self._restart(lane, str(failure))
+
+    def _restart(self, lane: Lane, reason: str) -> bool:
         """Begin anew, once: who deletes a run twice means it."""
         if not self._may_restart:
-            self._data.failures += 1
-            self._data.not_before = self._clock() + 30.0
+            lane.failures, lane.error = lane.failures + 1, reason
+            lane.not_before = self._clock() + 30.0
             return False
         _log.warning("the run is gone over there, pushing all of it again: %s", reason)
         self._may_restart = False
         self._sink.forget()
-        self._data.cursor = Cursor()
-        self._artifacts.cursor = Cursor()
+        for each in self._lanes:
+            each.cursor = Cursor()
         return True
 
-    def retry_now(self) -> None:
-        """Forget how long to wait: the end is near."""
-        self._data.not_before = self._artifacts.not_before = 0.0
+    def _may_read_records(self) -> bool:
+        return self._sink.knows("") and self._curves.may_be_read
+
+    def _end_waits(self) -> bool:
+        """Whether a session's end must wait; not for records that cannot be read, nor for those of
+        a later session."""
+        try:
+            return self._may_read_records() and self._curves.ready(self._records.trusted().offset)
+        except (TunerError, OSError):
+            return False
+
+    def wind_up(self) -> None:
+        """The session is over: what waits goes now, and the last records, too."""
+        self._curves.over = self._record_files.over = True
+        for lane in self._lanes:
+            lane.not_before = 0.0
 
     def drained(self) -> bool:
-        """Whether everything in the spool was pushed."""
-        return count_pending(self._paths, self.progress) == 0
+        """Whether everything was pushed; False as well where that cannot be told."""
+        try:
+            return not any(lane.left() for lane in self._lanes)
+        except (TunerError, OSError):
+            return False
 
     @property
     def progress(self) -> Progress:
         """How far it came."""
-        return Progress(self._target, self._data.cursor, self._artifacts.cursor, self._error)
+        data, artifacts, records, files = (lane.cursor for lane in self._lanes)
+        error = next((lane.error for lane in self._lanes if lane.error), "")
+        return Progress(self._target, data, artifacts, records, files, error)
 
 
-def _is_artifact(entry: Entry | None) -> bool:
-    return isinstance(entry, Artifact)
+def count_pending(paths: TrackingPaths, progress: Progress) -> int:
+    """Whole lines of the spool, records and files of records that the tracker has yet to push.
+
+    Raises:
+        OSError, TunerError: the spool or the store cannot be read.
+    """
+    sources: tuple[Source, ...] = _sources(paths, lambda task: True, lambda: False)
+    pairs = zip(sources, progress.cursors, strict=True)
+    return sum(source.left(cursor.trusted(source).offset) for source, cursor in pairs)
 
 
-def _is_data(entry: Entry | None) -> bool:
-    return not isinstance(entry, Artifact)
+def _sources(
+    paths: TrackingPaths, knows: Callable[[str], bool], holds: Callable[[], bool]
+) -> tuple[SpoolLines, SpoolLines, RecordCurves, RecordFiles]:
+    """What there is to push, in the order of `Progress.cursors`."""
+    return (
+        SpoolLines(paths.spool, artifacts=False, holds=holds),
+        SpoolLines(paths.spool, artifacts=True),
+        RecordCurves(paths.store, paths.spool, knows),
+        RecordFiles(paths.store, paths.folder),
+    )

@@ -1,4 +1,4 @@
-"""Pushes spool entries to MLflow. The only file of this package that imports mlflow, when used.
+"""Pushes entries to MLflow. The only file of this package that imports mlflow, when used.
 
 Layout in MLflow: a run for the session's run, tagged `tuner.run` with its uuid, and a child run
 for each task, tagged `tuner.task` with its key. The ids MLflow gave are kept in `ids.json`; where
@@ -141,6 +141,10 @@ class MlflowSink:
             self._uuid = str(kept["uuid"])
             self._experiment = str(kept["experiment"])
             self._runs = {str(k): str(v) for k, v in kept["runs"].items()}
+
+    def knows(self, task: str) -> bool:
+        """See `Sink.knows`."""
+        return task in self._runs
 
     def set_timeout(self, timeout_s: int) -> None:
         """How long one request may wait for its answer; MLflow reads it at each request."""

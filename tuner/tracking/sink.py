@@ -1,4 +1,4 @@
-"""The seam between a spool and whoever takes its entries."""
+"""The seam between a run and whoever takes its entries."""
 
 from __future__ import annotations
 
@@ -38,6 +38,9 @@ class Sink(Protocol):
 
     def upload(self, entries: Sequence[Entry]) -> None:
         """Take the files that these entries name."""
+
+    def knows(self, task: str) -> bool:
+        """Whether a task was announced to it; the run itself under an empty key."""
 
     def set_timeout(self, timeout_s: int) -> None:
         """How patient to be with each request."""

@@ -1,17 +1,18 @@
-"""The spool: what a session has to say to its tracker, one JSON object on each line.
+"""The spool: what a session tells its tracker beside its records, one JSON object on each line.
 
-The session only appends to `<run>/tracking/spool.jsonl`; a process of its own reads it and pushes
-it on. What a line says is its `kind`; `task` is a task's key, or null for the run as a whole:
+The session only appends to `<run>/tracking/spool.jsonl`; a process of its own reads it, and the
+record store, and pushes what both say (of records see `tuner.tracking.record_metrics`). What a line
+says is its `kind`; `task` is a task's key, or null for the run as a whole:
 
     start     uuid, name, params, tags, time_s    a session begins, or goes on after a restart
     task      task, name, params                  a task of the run
-    metrics   task, step, values, time_s          values at one step; may be empty (a failed trial)
+    metrics   task, step, values, time_s          values at one step; may be empty
     artifact  path                                a finished file, relative to `<run>/tracking`
     end       status, time_s                      the session is over
 
-Steps of a task are its records, counted from 1; step 0 holds what is known at the end. Others have
-only `best_us_by_time`, whole elapsed seconds; `loss_by_kernels`, how many kernels; and `shape_us`
-with `shape_best_us`, the size of a task's one dimension, or of several the number of the shape.
+Steps of the run are its trials or records; a task's step 0 holds what is known at the end. Others
+have `loss_by_kernels`, how many kernels; and `shape_us` with `shape_best_us`, the size of a task's
+one dimension, or of several the number of the shape. Older versions put here what records say, too.
 
 How far the reader came is in `offset.json`, see `tuner.tracking.cursor`. What it pushed last may be
 pushed twice after a crash, with the same steps and timestamps, which the tracking store keeps
@@ -30,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from tuner.files.atomic import write_bytes
+from tuner.runs.folder import RunFolder
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,10 @@ class End:
     time_s: float
 
 
+LOSS = "loss_by_kernels"
+SHAPE = "shape_us"
+"""Metrics of tasks whose steps are no numbers of records."""
+
 Entry = Start | TaskEntry | Metrics | Artifact | End
 
 _KINDS: dict[type, str] = {
@@ -95,14 +101,6 @@ def encode(entry: Entry) -> bytes:
     if isinstance(entry, Metrics):
         raw["values"] = {k: v for k, v in entry.values.items() if math.isfinite(v)}
     return json.dumps(raw, allow_nan=False, separators=(",", ":")).encode() + b"\n"
-
-
-_ARTIFACT = b'{"kind":"artifact"'
-
-
-def is_artifact(line: bytes) -> bool:
-    """Whether a line says `artifact`, without parsing it: `encode` puts the kind first."""
-    return line.startswith(_ARTIFACT)
 
 
 def decode(line: bytes) -> Entry:
@@ -155,6 +153,11 @@ class TrackingPaths:
     def spool(self) -> Path:
         """What the session said; only it writes here."""
         return self.folder / "spool.jsonl"
+
+    @property
+    def store(self) -> Path:
+        """The records; only the session writes there."""
+        return RunFolder(self.run_dir).store
 
     @property
     def target(self) -> Path:

@@ -1,4 +1,4 @@
-"""Writes what a session does to its spool, and its files next to it.
+"""Writes what a session says of itself to its spool, and its files next to it.
 
 Nothing here waits for anything but the local disk; `tuner.tracking.tracker` has the other side.
 """
@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 from uuid import uuid4
@@ -19,10 +19,11 @@ from tuner.dispatch_tree import tree_text
 from tuner.files.atomic import write_bytes
 from tuner.kernel_set import KernelSet
 from tuner.record import Record, Status
-from tuner.session.progress import Snapshot, fold
+from tuner.session.progress import Snapshot
 from tuner.task import Task
-from tuner.tracking.record_chunks import RecordChunks
 from tuner.tracking.spool import (
+    LOSS,
+    SHAPE,
     Artifact,
     End,
     Entry,
@@ -48,78 +49,29 @@ class RunStatus(StrEnum):
     """It could not go on."""
 
 
-_BY_TIME = "best_us_by_time"
-_LOSS = "loss_by_kernels"
-_SHAPE = "shape_us"
-_NOT_BY_RECORD = frozenset({_BY_TIME, _LOSS, _SHAPE})
-"""Metrics of tasks whose steps are not numbers of records."""
-
-
 @dataclass(slots=True)
 class _Past:
     """What earlier sessions left in the spool."""
 
     uuid: str = ""
     sessions: int = 0
-    steps: dict[str, set[int]] = field(default_factory=dict)
-    artifacts: set[str] = field(default_factory=set)
-    elapsed_s: float = 0.0
 
 
 def _read_past(spool: Path) -> _Past:
     past = _Past()
-    began_s = base_s = 0.0
     for entry in (line.entry for line in read_lines(spool)):
-        match entry:
-            case Start():
-                past.uuid = past.uuid or entry.uuid
-                past.sessions += 1
-                began_s, base_s = entry.time_s, past.elapsed_s
-            case Metrics():
-                past.elapsed_s = max(past.elapsed_s, base_s + entry.time_s - began_s)
-                if entry.task is not None and _NOT_BY_RECORD.isdisjoint(entry.values):
-                    past.steps.setdefault(entry.task, set()).add(entry.step)
-            case Artifact():
-                past.artifacts.add(entry.path)
+        if isinstance(entry, Start):
+            past.uuid = past.uuid or entry.uuid
+            past.sessions += 1
     return past
 
 
-@dataclass(slots=True)
-class _TaskTrack:
-    """What is known of one task: how many records it has, and what was last said of it."""
-
-    task: Task
-    said: set[int]
-    records: int = 0
-    best_s: float | None = None
-    by_time: int = -1
-
-    def metrics(self, record: Record, best_s: float | None, elapsed_s: float) -> list[Metrics]:
-        """Entries for one more record: always one at its step, more when the best moved on."""
-        key, latency_s, time_s = self.task.key, record.latency_s, record.time_s
-        values = {}
-        if latency_s is not None:
-            values["retimed_us" if record.trial.rung else "latency_us"] = latency_s * 1e6
-        improved = best_s is not None and (self.best_s is None or best_s < self.best_s)
-        if best_s is not None:
-            values["best_us"] = best_s * 1e6
-            if improved and self.task.flops:
-                values["gflops"] = self.task.flops / best_s / 1e9
-        entries = [Metrics(key, self.records, values, time_s)]
-        second = int(elapsed_s)
-        if best_s is not None and (improved or second > self.by_time):
-            entries.append(Metrics(key, second, {_BY_TIME: best_s * 1e6}, time_s))
-            self.by_time = second
-        self.best_s = best_s
-        return entries
-
-
 class SpoolObserver:
-    """Writes what happens to the spool. Implements `tuner.session.observer.Observer`.
+    """Writes to the spool what the store does not keep. Implements
+    `tuner.session.observer.Observer`.
 
-    Every record is numbered within its task, in the order of the store; that number is its step.
-    An entry that cannot be written (a full disk) is counted in `lost`, never raised; the store
-    has it, and `catch_up` brings it back in the next session. For one thread.
+    An entry that cannot be written (a full disk) is counted in `lost`, never raised. For one
+    thread.
     """
 
     def __init__(
@@ -131,7 +83,6 @@ class SpoolObserver:
         tags: Mapping[str, object] | None = None,
         clock: Callable[[], float] = time.time,
         new_uuid: Callable[[], str] = lambda: uuid4().hex,
-        records_per_file: int = 200,
         checkpoint_every_s: float = 60.0,
         snapshot_every_s: float = 5.0,
     ) -> None:
@@ -150,11 +101,8 @@ class SpoolObserver:
         past = _read_past(self._paths.spool)
         self._spool = LineFile(self._paths.spool)
         self._clock = clock
-        self._began_s, self._elapsed_before_s = clock(), past.elapsed_s
-        self._past = past
         self._session = past.sessions + 1
-        self._tasks: dict[str, _TaskTrack] = {}
-        self._chunks = RecordChunks(self._paths.folder / "records", records_per_file)
+        self._tasks: dict[str, Task] = {}
         self._checkpoint_every_s = checkpoint_every_s
         self._snapshot_every_s = snapshot_every_s
         self._checkpoint_s = self._snapshot_s = float("-inf")
@@ -168,52 +116,16 @@ class SpoolObserver:
             name=name,
             params={k: str(v) for k, v in params.items()},
             tags={k: str(v) for k, v in (tags or {}).items()},
-            time_s=self._began_s,
+            time_s=clock(),
         )
 
     def on_start(self, tasks: Sequence[Task]) -> None:
         """Announce the run and its tasks."""
-        self._say(self._start)
-        for task in tasks:
-            said = self._past.steps.get(task.key, set())
-            self._tasks[task.key] = _TaskTrack(task, said, records=max(said, default=0))
-            params = {
-                "task": task.key,
-                "weight": f"{task.weight:g}",
-                "flops": f"{task.flops:g}",
-                "target": task.target,
-            }
-            self._say(TaskEntry(task.key, task.name, params))
-        for path in self._chunks.closed():
-            if path not in self._past.artifacts:
-                self._say(Artifact(path))
-
-    def catch_up(self, records: Iterable[Record]) -> None:
-        """Bring in what the store holds and the spool does not. Once, right after `on_start`.
-
-        Args:
-            records: all of the store's, in the order they were stored.
-        """
-        for track in self._tasks.values():
-            track.records = 0
-        progress = fold([track.task for track in self._tasks.values()], {}, ())
-        for record in records:
-            if record.trial.task_key not in self._tasks:
-                continue
-            track = self._tasks[record.trial.task_key]
-            progress[record.trial.task_key].observe(record)
-            best_s = progress[record.trial.task_key].best_s
-            if track.records + 1 in track.said:
-                track.records += 1
-                track.best_s = best_s
-            else:
-                self._record(track, record, best_s)
+        self._tasks = {task.key: task for task in tasks}
+        self._say(self._start, *map(_announced, tasks))
 
     def on_record(self, record: Record, best_s: float | None) -> None:
-        """A point of each curve, and a line of the records file."""
-        track = self._tasks.get(record.trial.task_key)
-        if track is not None:
-            self._record(track, record, best_s)
+        """Nothing: the store has it."""
 
     def on_model(self, fitted: FittedModel) -> None:
         """How good it is, and a checkpoint of it once in a while."""
@@ -237,8 +149,8 @@ class SpoolObserver:
     def on_kernels(self, task_key: str, chosen: KernelSet) -> None:
         """How good they are and why there are so many; their tree and what each shape takes as
         files."""
-        track = self._tasks.get(task_key)
-        if track is None:
+        task = self._tasks.get(task_key)
+        if task is None:
             return
         now_s = self._clock()
         values = {
@@ -250,17 +162,17 @@ class SpoolObserver:
             values["prediction_error"] = chosen.error
         self._say(Metrics(task_key, 0, values, now_s))
         for number, loss in enumerate(chosen.losses, start=1):
-            self._say(Metrics(task_key, number, {_LOSS: loss}, now_s))
+            self._say(Metrics(task_key, number, {LOSS: loss}, now_s))
         for number, shape in enumerate(chosen.shapes):
             step = shape.instance[0][1] if len(shape.instance) == 1 else number
-            times = {_SHAPE: shape.latency_s * 1e6, "shape_best_us": shape.best_s * 1e6}
+            times = {SHAPE: shape.latency_s * 1e6, "shape_best_us": shape.best_s * 1e6}
             self._say(Metrics(task_key, step, times, now_s))
-        name = re.sub(r"[^\w.-]", "_", track.task.name)
+        name = re.sub(r"[^\w.-]", "_", task.name)
         self._file(f"kernels/{name}.json", json.dumps(chosen.to_json(), indent=1).encode())
         self._file(f"kernels/{name}.txt", (tree_text(chosen.tree) + "\n").encode())
 
     def on_end(self, snapshot: Snapshot) -> None:
-        """Last values, last checkpoint, the open records file and a summary."""
+        """Last values, last checkpoint and a summary."""
         now_s = self._clock()
         self._snapshot(snapshot, now_s)
         for row in snapshot.tasks:
@@ -271,7 +183,6 @@ class SpoolObserver:
                 # At step 0, which is no record's.
                 self._say(Metrics(row.key, 0, values, now_s))
         self._save_checkpoint()
-        self._close_chunk()
         summary = {"run": self._start.uuid, "session": self._session, **asdict(snapshot)}
         self._file("summary.json", json.dumps(summary, indent=1).encode())
 
@@ -284,21 +195,8 @@ class SpoolObserver:
         if self._ended:
             return
         self._ended = True
-        self._close_chunk()
         self._say(End(str(status), self._clock()))
         self._spool.close()
-        self._chunks.close()
-
-    def _record(self, track: _TaskTrack, record: Record, best_s: float | None) -> None:
-        track.records += 1
-        elapsed_s = self._elapsed_before_s + max(0.0, record.time_s - self._began_s)
-        # The file first: a crash in between leaves a record that `catch_up` says again, with the
-        # same step and time.
-        if not self._chunks.append(record):
-            self.lost += 1
-        self._say(*track.metrics(record, best_s, elapsed_s))
-        if self._chunks.full():
-            self._close_chunk()
 
     def _snapshot(self, snapshot: Snapshot, now_s: float) -> None:
         values = {
@@ -329,11 +227,6 @@ class SpoolObserver:
             name = f"cost_model/model-{fitted.version}-session-{self._session}.ubj"
         self._file(name, fitted.model)
 
-    def _close_chunk(self) -> None:
-        path = self._chunks.roll()
-        if path:
-            self._say(Artifact(path))
-
     def _file(self, name: str, data: bytes) -> None:
         try:
             write_bytes(self._paths.folder / name, data)
@@ -345,3 +238,13 @@ class SpoolObserver:
     def _say(self, *entries: Entry) -> None:
         if not self._spool.append(b"".join(encode(e) for e in entries)):
             self.lost += len(entries)
+
+
+def _announced(task: Task) -> TaskEntry:
+    params = {
+        "task": task.key,
+        "weight": f"{task.weight:g}",
+        "flops": f"{task.flops:g}",
+        "target": task.target,
+    }
+    return TaskEntry(task.key, task.name, params)

@@ -1,9 +1,9 @@
 """Tracking as the session sees it: an observer that writes, and a process that pushes.
 
-`SpoolObserver` writes lines and files into the run folder; `TrackerProcess` starts and ends the
-process that brings them to MLflow. Nothing here waits for a server longer than its caller said.
-What is not pushed by the end stays in the spool, and goes out with the next start of the run or
-with `drain`.
+`SpoolObserver` writes into the run folder what the record store does not keep; `TrackerProcess`
+starts and ends the process that brings both to MLflow. Nothing here waits for a server longer than
+its caller said. What is not pushed by the end goes out with the next start of the run or with
+`drain`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from tuner.errors import TunerError
 from tuner.runs.folder import RunFolder
-from tuner.tracking.cursor import count_pending, load_progress
+from tuner.tracking.cursor import load_progress
+from tuner.tracking.drain import count_pending
 from tuner.tracking.mlflow_sink import Target, load_target, quiet_environment, redacted
 from tuner.tracking.spool import TrackingPaths
 from tuner.tracking.spool_observer import RunStatus, SpoolObserver
@@ -58,7 +60,7 @@ class TrackingOutcome:
 
     Attributes:
         pushed: entries that MLflow took, over the run's whole life.
-        pending: entries still in the spool.
+        pending: lines of the spool, records and files of records that are still to be pushed.
         warning: one line for people, empty where all is well.
     """
 
@@ -68,11 +70,11 @@ class TrackingOutcome:
 
 
 class TrackerProcess:
-    """The process that empties a run's spool while the session goes on.
+    """The process that tells MLflow of a run while the session goes on.
 
     It may be stopped and continued with signals at any time, and killed: what it pushed is
-    noted, the rest is still in the spool. If this process is killed while it is stopped, somebody
-    wakes it, so that it sees that it is alone. None of the methods raises.
+    noted, the rest is still in the run folder. If this process is killed while it is stopped,
+    somebody wakes it, so that it sees that it is alone. None of the methods raises.
     """
 
     def __init__(
@@ -191,8 +193,8 @@ def _outcome(run_dir: Path, error: str) -> TrackingOutcome:
     progress = load_progress(paths, load_target(paths).identity)
     try:
         pending = count_pending(paths, progress)
-    except OSError as failure:
-        return TrackingOutcome(0, 0, f"tracking: the spool cannot be read: {failure}")
+    except (TunerError, OSError) as failure:
+        return TrackingOutcome(progress.pushed, 0, f"tracking: the run cannot be read: {failure}")
     warning = ""
     if pending:
         why = error or progress.error
@@ -201,9 +203,9 @@ def _outcome(run_dir: Path, error: str) -> TrackingOutcome:
             f"tracking: {pending} entries are not in MLflow yet{f' ({why})' if why else ''}; they "
             f"follow when the run goes on, or with `{later}`"
         )
-    elif dropped := progress.data.dropped + progress.artifacts.dropped:
-        warning = f"tracking: {dropped} entries could not be taken, see {paths.log}"
-    return TrackingOutcome(progress.data.pushed + progress.artifacts.pushed, pending, warning)
+    elif progress.dropped:
+        warning = f"tracking: {progress.dropped} entries could not be taken, see {paths.log}"
+    return TrackingOutcome(progress.pushed, pending, warning)
 
 
 def check_uri(uri: str, timeout_s: float = 3.0) -> str:

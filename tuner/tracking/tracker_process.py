@@ -1,11 +1,10 @@
-"""The process that brings a run's spool to MLflow: `python -m tuner.tracking.tracker_process
-RUN_DIR`.
+"""The process that brings a run to MLflow: `python -m tuner.tracking.tracker_process RUN_DIR`.
 
-Started by `tuner.tracking.tracker.TrackerProcess` it follows the spool while its parent lives. A
-byte on standard input says that the session is over: it pushes what is left and exits; the parent
-holds the deadline and may kill it at any moment. If the parent is gone without a word it pushes for
-a few seconds more, then leaves the rest for the next start. It may be stopped while its parent is
-killed: who waits for its lock wakes it.
+Started by `tuner.tracking.tracker.TrackerProcess` it follows the store and the spool while its
+parent lives. A byte on standard input says that the session is over: it pushes what is left and
+exits; the parent holds the deadline and may kill it at any moment. If the parent is gone without a
+word it pushes for a few seconds more, then leaves the rest for the next start. It may be stopped
+while its parent is killed: who waits for its lock wakes it.
 
 By hand, `--drain SECONDS` pushes what an earlier session left behind.
 """
@@ -26,8 +25,9 @@ from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
-from tuner.tracking.cursor import count_pending, load_progress
-from tuner.tracking.drain import SpoolDrain
+from tuner.errors import TunerError
+from tuner.tracking.cursor import Progress, load_progress
+from tuner.tracking.drain import RunDrain, count_pending
 from tuner.tracking.mlflow_sink import MlflowSink, load_target, quiet_environment
 from tuner.tracking.sink import Sink, SinkError, Unavailable
 from tuner.tracking.spool import TrackingPaths
@@ -37,7 +37,7 @@ _log = logging.getLogger("tuner.tracker")
 ORPHAN_S = 5.0
 """How long a tracker goes on after its parent died."""
 _POLL_S = 2.0
-"""How often the spool is looked at: few larger batches cost the machine less."""
+"""How often they are looked at: few larger batches cost the machine less."""
 _RETRY_S = 0.5
 """The same when somebody waits for the end."""
 _PATIENCE_S = 30.0
@@ -71,7 +71,7 @@ class Leash:
             self.orphan = True
 
 
-def follow(spool: SpoolDrain, sink: Sink, leash: Leash) -> None:
+def follow(run: RunDrain, sink: Sink, leash: Leash) -> None:
     """Push until the parent says that it is over, or is gone."""
     ending = False
     deadline = float("inf")
@@ -81,32 +81,33 @@ def follow(spool: SpoolDrain, sink: Sink, leash: Leash) -> None:
             deadline = time.monotonic() + ORPHAN_S
         if not ending and (leash.winding_up or leash.orphan):
             ending = True
-            spool.retry_now()
-        if _guarded(spool, _HASTE_S if ending else _PATIENCE_S):
+            run.wind_up()
+        if _guarded(run, _HASTE_S if ending else _PATIENCE_S):
             continue
-        if ending and spool.drained():
+        if ending and run.drained():
             if leash.orphan:
                 _abandon(sink)
             return
         leash.wait(_RETRY_S if ending else _POLL_S)
 
 
-def drain(spool: SpoolDrain, sink: Sink, deadline: float) -> None:
+def drain(run: RunDrain, sink: Sink, deadline: float) -> None:
     """Push what there is, until a monotonic time."""
+    run.wind_up()
     while time.monotonic() < deadline:
-        if _guarded(spool, _HASTE_S):
+        if _guarded(run, _HASTE_S):
             continue
-        if spool.drained():
+        if run.drained():
             _abandon(sink)
             return
         time.sleep(min(_RETRY_S, max(0.0, deadline - time.monotonic())))
 
 
-def _guarded(spool: SpoolDrain, longest_wait_s: float) -> bool:
+def _guarded(run: RunDrain, longest_wait_s: float) -> bool:
     """One step that neither hangs for ever nor ends the process."""
     signal.alarm(_STUCK_S)
     try:
-        return spool.step(longest_wait_s=longest_wait_s)
+        return run.step(longest_wait_s=longest_wait_s)
     except ImportError:
         raise
     except Exception:  # border: the tracker must outlive whatever a step meets
@@ -187,16 +188,16 @@ def _run(run_dir: Path, *, parent: int, drain_s: float) -> bool:
             _log.warning("another tracker is at work on this run")
             return False
         sink = MlflowSink(run_dir, target)
-        spool = SpoolDrain(paths, sink, progress, clock=time.monotonic)
+        run = RunDrain(paths, sink, progress, clock=time.monotonic)
         try:
             if leash is not None:
-                follow(spool, sink, leash)
+                follow(run, sink, leash)
             else:
-                drain(spool, sink, deadline)
+                drain(run, sink, deadline)
         except ImportError as error:
-            replace(spool.progress, error=f"MLflow cannot be used: {error}").save(paths.offset)
+            replace(run.progress, error=f"MLflow cannot be used: {error}").save(paths.offset)
             raise
-        return spool.drained()
+        return run.drained()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -228,12 +229,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     done = _run(args.run_dir, parent=args.parent, drain_s=args.drain)
     if not args.parent:
         progress = load_progress(paths, load_target(paths).identity)
-        pending = count_pending(paths, progress)
-        pushed = progress.data.pushed + progress.artifacts.pushed
         with os.fdopen(terminal, "w") as out:
-            why = f": {progress.error}" if pending and progress.error else ""
-            print(f"tracking: {pushed} entries pushed, {pending} pending{why}", file=out)
+            print(_summary(paths, progress), file=out)
     return 0 if done else 1
+
+
+def _summary(paths: TrackingPaths, progress: Progress) -> str:
+    try:
+        pending = count_pending(paths, progress)
+    except (TunerError, OSError) as error:
+        return f"tracking: {progress.pushed} entries pushed, the rest cannot be read: {error}"
+    why = f": {progress.error}" if pending and progress.error else ""
+    return f"tracking: {progress.pushed} entries pushed, {pending} pending{why}"
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from cluster.cli import run
 from cluster.driver.tune_result import TuneResult
 from tuner.errors import TunerError, UsageError
 from tuner.options import IntRange, ModelSpec, TuneOptions
+from tuner.run_location import RunLocation
 from tuner.session.phase import Phase
 from tuner.session.progress import Snapshot, TaskRow
 
@@ -80,7 +81,7 @@ def test_flags_become_options(
     assert (options.time_budget_s, options.effort.name) == (5400.0, "quick")
     assert (options.only, options.run, options.address) == (
         "conv*",
-        Path("runs/x"),
+        RunLocation("runs/x"),
         "127.0.0.1:6379",
     )
     assert options.strategy == "evolutionary"
@@ -91,7 +92,7 @@ def test_flags_become_options(
 def test_without_a_model_a_run_goes_on_with_its_own(
     searching: Callable[[Tune], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept = {Path("runs/x"): ModelSpec("kept.onnx")}
+    kept = {RunLocation("runs/x"): ModelSpec("kept.onnx")}
     asked: list[TuneOptions] = []
 
     def fake(options: TuneOptions, **_: Any) -> TuneResult:
@@ -156,14 +157,14 @@ def test_a_run_may_be_named_by_a_url(
 
     def fake(options: TuneOptions, **_: Any) -> TuneResult:
         asked.append(options)
-        assert options.run is not None
-        return result(options.run, "done")
+        assert isinstance(options.run, RunLocation)
+        return result(options.run.named, "done")
 
     searching(fake)
     flags = ["--run", "s3://bucket/run1", "--seeds-from", "gs://b/r", "--seeds-from", "runs/x"]
     assert run(["tune", "m.onnx", *flags]) == 0
-    assert asked[0].run == "s3://bucket/run1"
-    assert asked[0].seeds_from == ("gs://b/r", Path("runs/x"))
+    assert asked[0].run == RunLocation("s3://bucket/run1")
+    assert asked[0].seeds_from == (RunLocation("gs://b/r"), RunLocation("runs/x"))
     assert "tuner bench s3://bucket/run1 " in capsys.readouterr().out
 
 

@@ -119,7 +119,7 @@ def test_all_nodes_run_one_image_of_the_pinned_ray(name: str) -> None:
 def needs_of_a_runner(kind: str) -> dict[str, float]:
     """What the search asks for when it starts a runner, as a cluster's resources are named."""
     from cluster.scaling.scaling_policy import Cluster, Node
-    from cluster.search.host import _runner_needs
+    from cluster.search.wiring import _runner_needs
     from spaces.targets.backends import MEASURE, backend
 
     cluster = Cluster([Node("a", {MEASURE: 1.0})])

@@ -14,6 +14,7 @@ from cluster.driver.export import apply_to
 from tuner.errors import TunerError
 from tuner.options import ModelSpec
 from tuner.record import Measurement, Record, Status, Trial
+from tuner.run_location import RunLocation
 from tuner.runs.folder import Manifest, open_run
 from tuner.runs.remote import open_store
 
@@ -45,7 +46,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     save_model_copy(model, folder.model_dir)
     default = default_candidate(task)
-    with closing(open_store(folder)) as store:
+    with closing(open_store(RunLocation.of(folder.root), folder)) as store:
         store.put_tasks([task], {task.key: default.key})
         session = store.begin_session(100.0)
         store.append(Record(Trial(task.key, default), Measurement(Status.OK, (0.004,))))

@@ -9,20 +9,15 @@ import pytest
 from cluster.driver.devices import Device, some_of_each
 from cluster.driver.multi_device import parts
 from cluster.scaling.scaling_policy import Node
-from tuner.options import ModelSpec, TuneOptions
+from tuner.run_location import RunLocation
 from tuner.runs.folder import Manifest, open_run
 
 A100 = Device('{"arch":"sm_80","kind":"cuda"}', "cuda NVIDIA A100 cc=8.0")
 H200 = Device('{"arch":"sm_90","kind":"cuda"}', "cuda NVIDIA H200 cc=9.0")
-FRESH = Path("runs/model-now")
 
 
-def asked(run: Path | str | None = None) -> TuneOptions:
-    return TuneOptions(ModelSpec("model.onnx"), target="cuda", run=run)
-
-
-def runs(options: TuneOptions, *devices: Device) -> list[Path | str | None]:
-    return [part.options.run for part in parts(options, devices, FRESH)]
+def runs(run: Path | str, *devices: Device) -> list[Path | str]:
+    return [part.run.named for part in parts("cuda", RunLocation.of(run), devices)]
 
 
 def begin(run: Path, device: Device) -> None:
@@ -30,37 +25,35 @@ def begin(run: Path, device: Device) -> None:
 
 
 def test_one_device_takes_the_run_as_it_is_named(tmp_path: Path) -> None:
-    assert runs(asked(tmp_path / "run"), A100) == [tmp_path / "run"]
-    assert runs(asked(), A100) == [None]
+    assert runs(tmp_path / "run", A100) == [tmp_path / "run"]
 
 
 def test_each_of_several_has_its_own_below(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    assert runs(asked(run), A100, H200) == [run / A100.name, run / H200.name]
-    assert runs(asked(), A100, H200) == [FRESH / A100.name, FRESH / H200.name]
+    assert runs(run, A100, H200) == [run / A100.name, run / H200.name]
     assert (A100.name, H200.name) == ("cuda-nvidia-a100-cc-8-0", "cuda-nvidia-h200-cc-9-0")
 
 
 def test_below_a_url_too(tmp_path: Path) -> None:
     url = (tmp_path / "shared").as_uri()
-    assert runs(asked(url + "/"), A100, H200) == [f"{url}/{A100.name}", f"{url}/{H200.name}"]
+    assert runs(url + "/", A100, H200) == [f"{url}/{A100.name}", f"{url}/{H200.name}"]
 
 
 def test_each_is_asked_for_its_target() -> None:
-    found = parts(asked(), (A100, H200), FRESH)
-    assert [part.options.target for part in found] == [A100.target, H200.target]
+    found = parts("cuda", RunLocation.of(Path("run")), (A100, H200))
+    assert [part.target for part in found] == [A100.target, H200.target]
 
 
 def test_a_run_that_began_on_one_device_stays_with_it(tmp_path: Path) -> None:
     begin(tmp_path / "run", H200)
-    (part,) = parts(asked(tmp_path / "run"), (A100, H200), FRESH)
+    (part,) = parts("cuda", RunLocation.of(tmp_path / "run"), (A100, H200))
     assert part.device == H200
-    assert part.options.run == tmp_path / "run"
+    assert part.run.folder == tmp_path / "run"
 
 
 def test_runs_below_go_on_where_only_one_of_the_devices_is_left(tmp_path: Path) -> None:
     begin(tmp_path / "run" / A100.name, A100)
-    assert runs(asked(tmp_path / "run"), A100) == [tmp_path / "run" / A100.name]
+    assert runs(tmp_path / "run", A100) == [tmp_path / "run" / A100.name]
 
 
 class TestRunsOfBefore:
@@ -73,26 +66,23 @@ class TestRunsOfBefore:
     )
     OLD = Device('{"kind":"llvm","mcpu":"znver3"}', ZEN.former)
 
-    def asked(self, run: Path) -> TuneOptions:
-        return TuneOptions(ModelSpec("model.onnx"), target="llvm", run=run)
-
     def test_each_goes_on_where_it_was_with_its_target(self, tmp_path: Path) -> None:
         begin(tmp_path / self.OLD.name, self.OLD)
         for devices in ((self.ZEN,), (self.ZEN, A100)):
-            first = parts(self.asked(tmp_path), devices, FRESH)[0]
-            assert first.options.run == tmp_path / "cpu-amd-epyc-znver3-threads-2"
-            assert first.options.target == self.OLD.target
+            first = parts("llvm", RunLocation.of(tmp_path), devices)[0]
+            assert first.run.folder == tmp_path / "cpu-amd-epyc-znver3-threads-2"
+            assert first.target == self.OLD.target
             assert first.device == self.ZEN
 
     def test_a_single_one_keeps_its_target(self, tmp_path: Path) -> None:
         begin(tmp_path / "run", self.OLD)
-        (part,) = parts(self.asked(tmp_path / "run"), (self.ZEN,), FRESH)
-        assert (part.options.run, part.options.target) == (tmp_path / "run", self.OLD.target)
+        (part,) = parts("llvm", RunLocation.of(tmp_path / "run"), (self.ZEN,))
+        assert (part.run.folder, part.target) == (tmp_path / "run", self.OLD.target)
 
     def test_new_ones_are_called_after_the_features(self, tmp_path: Path) -> None:
-        (part, _) = parts(self.asked(tmp_path), (self.ZEN, A100), FRESH)
-        assert part.options.run == tmp_path / "cpu-amd-epyc-znver3-71c9a538-threads-2"
-        assert part.options.target == self.ZEN.target
+        (part, _) = parts("llvm", RunLocation.of(tmp_path), (self.ZEN, A100))
+        assert part.run.folder == tmp_path / "cpu-amd-epyc-znver3-71c9a538-threads-2"
+        assert part.target == self.ZEN.target
 
 
 @pytest.mark.parametrize(("leaving", "number"), [(None, 16), (5.0, 0)])

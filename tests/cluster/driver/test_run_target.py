@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 
 from cluster.driver.export import bench
+from cluster.driver.prepare import prepare
 from cluster.driver.run_target import begun_target, target_here
 from cluster.driver.warm_start import seeds_for
-from cluster.tune import _prepare
+from cluster.search.job import SearchJob
 from spaces.targets.config import canonical
 from spaces.targets.cores import usable_cores
 from spaces.targets.cpu_caches import caches_text
@@ -24,6 +25,7 @@ from spaces.targets.host import this_host
 from spaces.targets.target import resolve_target
 from tuner.errors import TunerError
 from tuner.options import ModelSpec, TuneOptions
+from tuner.run_location import RunLocation
 from tuner.runs.folder import RunFolder, read_run
 from tuner.search.transfer import Seeds
 from tuner.task import Task
@@ -55,6 +57,11 @@ def asked(run: Path, target: str) -> TuneOptions:
     return TuneOptions(GEMM, target, run=run)
 
 
+def job(options: TuneOptions, target: str | None = None) -> SearchJob:
+    assert options.run is not None
+    return prepare(options, RunLocation.of(options.run), started_s=0.0, target=target)
+
+
 def test_the_golden_run_is_one_of_before() -> None:
     assert read_run(GOLDEN)[1].target == ZEN3
 
@@ -62,43 +69,49 @@ def test_the_golden_run_is_one_of_before() -> None:
 @pytest.mark.parametrize("target", ["auto", "llvm"])
 def test_a_run_of_before_goes_on_with_its_target(tmp_path: Path, target: str) -> None:
     run = old_run(tmp_path / "run", old_target())
-    assert target_here(asked(run, target)) == old_target() != resolve_target("llvm")
-    assert target_here(asked(tmp_path / "new", "llvm")) == resolve_target("llvm")
+    assert target_here(RunLocation.of(run), target) == old_target() != resolve_target("llvm")
+    assert target_here(RunLocation.of(tmp_path / "new"), "llvm") == resolve_target("llvm")
 
 
 def test_it_goes_on_where_its_target_is_written_out(tmp_path: Path) -> None:
     run = old_run(tmp_path / "run", old_target())
-    assert target_here(asked(run, old_target())) == old_target()
+    assert target_here(RunLocation.of(run), old_target()) == old_target()
 
 
 def test_its_tasks_are_those_that_were_measured(tmp_path: Path) -> None:
     run = old_run(tmp_path / "run", ZEN3)
-    prepared = _prepare(asked(run, ZEN3), "", lambda: None, begun_target(run, "llvm"))
-    assert prepared.target == ZEN3
+    prepared = job(asked(run, ZEN3), begun_target(RunLocation.of(run), "llvm"))
+    assert prepared.options.target == ZEN3
     assert [task.key for task in prepared.tasks] == [KEY]
 
 
 def test_the_driver_of_a_cluster_may_be_another_machine(tmp_path: Path) -> None:
     many = canonical({**json.loads(ZEN3), "num-cores": 999})
     with pytest.raises(TunerError, match="999"):
-        target_here(asked(tmp_path / "run", many))
-    prepared = _prepare(asked(tmp_path / "run", many), "", lambda: None, many)
-    assert prepared.target == many
+        target_here(RunLocation.of(tmp_path / "run"), many)
+    prepared = job(asked(tmp_path / "run", many), many)
+    assert prepared.options.target == many
 
 
 def test_another_target_is_refused(tmp_path: Path) -> None:
     run = old_run(tmp_path / "run", old_target())
     other = json.dumps({"kind": "llvm", "mcpu": this_host().named, "opt-level": 2})
     with pytest.raises(TunerError, match="is a run for another target"):
-        _prepare(asked(run, other), "", lambda: None)
+        job(asked(run, other))
     with pytest.raises(TunerError, match="is a run for another target"):
-        target_here(asked(old_run(tmp_path / "more", old_target(**{"num-cores": 999})), "llvm"))
+        target_here(
+            RunLocation.of(old_run(tmp_path / "more", old_target(**{"num-cores": 999}))), "llvm"
+        )
 
 
 def test_a_run_of_a_gpu_is_not_continued_on_a_cpu(tmp_path: Path) -> None:
     run = old_run(tmp_path / "run", '{"arch":"sm_90","kind":"cuda"}')
-    assert begun_target(run, "llvm") is None
-    assert begun_target(run, "auto") == begun_target(run, "cuda") is not None
+    assert begun_target(RunLocation.of(run), "llvm") is None
+    assert (
+        begun_target(RunLocation.of(run), "auto")
+        == begun_target(RunLocation.of(run), "cuda")
+        is not None
+    )
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the foreign CPU is an x86")
@@ -111,7 +124,7 @@ def test_a_run_of_a_cpu_with_more_is_not_timed_here(
     with pytest.raises(TunerError, match=r"diamondrapids has .* which this machine has not"):
         bench(old_run(tmp_path / "run", later))
     with pytest.raises(TunerError, match="which this machine has not"):
-        target_here(asked(tmp_path / "run", "llvm"))
+        target_here(RunLocation.of(tmp_path / "run"), "llvm")
 
 
 class TestSeeds:
@@ -120,7 +133,7 @@ class TestSeeds:
     def seeds(self, tmp_path: Path, changed: Mapping[str, object]) -> tuple[Task, Seeds | None]:
         target = canonical({**json.loads(ZEN3), **changed})
         run = tmp_path / "new"
-        prepared = _prepare(asked(run, target), "", lambda: None, target)
+        prepared = job(asked(run, target), target)
         (task,) = prepared.tasks
         found = seeds_for(prepared.tasks, RunFolder(run), [GOLDEN])
         return task, found.get(task.key)

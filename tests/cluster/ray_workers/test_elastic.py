@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cluster.ray_workers.elastic import ElasticMeasurer
+from cluster.ray_workers.elastic import ElasticPools
 from cluster.scaling.scaling_policy import Cluster, Demand, Node, WorkerCounts
 
 DEVICES = 3
@@ -29,9 +29,6 @@ class Sizes:
             self.space_workers = wanted
         self.machines = machines
 
-    def collect(self, timeout_s: float) -> list[Any]:
-        return []
-
 
 class Fleet:
     """A growing cluster that has all it may have, and a run on it, a look at a time."""
@@ -41,7 +38,7 @@ class Fleet:
         self.left = 10_000
         self.sizes = Sizes()
         nodes = [Node(name, {"CPU": 4.0, "GPU": 1.0}) for name in "abc"]
-        self._measurer = ElasticMeasurer(
+        self._pools = ElasticPools(
             self.sizes,  # type: ignore[arg-type]
             self.sizes,  # type: ignore[arg-type]
             look=lambda: Cluster(nodes, grows),
@@ -53,7 +50,7 @@ class Fleet:
         """How many are wanted after so many more seconds."""
         for _ in range(seconds):
             self.now_s += 1.0
-            self._measurer.collect(0.0)
+            self._pools.adapt()
         return self.sizes.worker_counts.runners
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import stat
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 
 from cluster.search.job import SearchJob, SearchState, load, save
 from tuner.options import DEVICE_WAIT_S, ModelSpec, TuneOptions
+from tuner.run_location import RunLocation
 from tuner.session.progress import Snapshot
 
 pytestmark = [pytest.mark.ray, pytest.mark.tvm]
@@ -51,26 +51,17 @@ def ordered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Ordered:
         now_s[0] = COMES_S
         return (devices.Device(TARGET, "cpu x"),)
 
-    warm_start = SimpleNamespace(name="none", count=0, model=None, seeds={})
-    prepared = SimpleNamespace(
-        run=SimpleNamespace(root=Path("run")),
-        url="",
-        tasks=(),
-        defaults={},
-        target=TARGET,
-        warm_start=warm_start,
-        place=Path("run"),
-        note="",
-    )
-    clock = SimpleNamespace(monotonic=lambda: now_s[0], strftime=time.strftime)
+    def prepared(options: TuneOptions, run: RunLocation, *, target: str, **known: Any) -> SearchJob:
+        return SearchJob(replace(options, target=target), run, run.folder, (), {}, **known)
+
+    clock = SimpleNamespace(monotonic=lambda: now_s[0])
     monkeypatch.setattr(tune, "time", clock)
     monkeypatch.setattr(ray_cluster, "ray_cluster", cluster)
     monkeypatch.setattr(client, "search_at_work", lambda run: None)
     monkeypatch.setattr(client, "start_search", jobs.append)
     monkeypatch.setattr(multi_device, "watch_all", lambda found, *_: dict.fromkeys(found, DONE))
     monkeypatch.setattr(devices, "devices_on_cluster", arrived)
-    monkeypatch.setattr(tune, "_prepare", lambda *_: prepared)
-    monkeypatch.setattr(tune, "_unless_stopped", lambda preparing, stop: prepared)
+    monkeypatch.setattr(tune, "prepare", prepared)
 
     def run(options: TuneOptions) -> SearchJob:
         tune.tune(options, stop=threading.Event())
@@ -82,20 +73,26 @@ def ordered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Ordered:
 def test_the_wait_for_a_machine_is_not_part_of_the_time_budget(ordered: Ordered) -> None:
     job = ordered(replace(ASKED, time_budget_s=300.0))
     assert job.deadline_s == COMES_S + 300.0
-    assert job.finalists_s == pytest.approx(30.0)
+    assert job.options.finalists_s == pytest.approx(30.0)
 
 
 def test_many_trials_have_their_time(ordered: Ordered) -> None:
     job = ordered(replace(ASKED, trials=20_000))
     assert job.trials == 20_000
     assert job.deadline_s - COMES_S > 100_000
-    assert job.finalists_s < 1000
+    assert job.options.finalists_s < 1000
     assert job.facts["time_budget_s"] == job.deadline_s - COMES_S
 
 
 def test_room_for_workers_is_waited_for_also_where_the_user_said_nothing(ordered: Ordered) -> None:
     assert ordered(ASKED).device_wait_s == DEVICE_WAIT_S
     assert ordered(replace(ASKED, device_wait_s=30.0)).device_wait_s == 30.0
+
+
+def test_a_run_that_nobody_named_is_called_after_its_model(ordered: Ordered) -> None:
+    job = ordered(replace(ASKED, run=None))
+    assert job.run.parent == Path("runs")
+    assert job.run.name.startswith("m-2")
 
 
 def test_python_says_itself_where_the_record_of_the_search_goes(

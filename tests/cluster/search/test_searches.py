@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,10 +12,11 @@ from cluster.search import client
 from cluster.search.client import answering_search, search_at_work, watch_search
 from cluster.search.job import SearchState
 from tuner.errors import TunerError
+from tuner.run_location import RunLocation
 
 pytestmark = pytest.mark.ray
 
-RUN = Path("run")
+RUN = RunLocation.of("run")
 AT_WORK, ENDED = SearchState(None), SearchState(None, "trials")
 
 Listed = Callable[..., None]
@@ -29,7 +29,7 @@ def listed(monkeypatch: pytest.MonkeyPatch) -> Listed:
     def say(*answers: SearchState | TunerError | None) -> None:
         left, asked = list(answers), []
 
-        def find(run: Path | str) -> Any:
+        def find(run: RunLocation) -> Any:
             asked.append(left.pop(0))
             return asked[-1]
 

@@ -187,12 +187,14 @@ def test_the_command_says_it_once(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 def test_a_run_says_it_among_its_warnings(tmp_path: Path) -> None:
+    from cluster.driver.prepare import prepare
     from cluster.search.job import SearchState
-    from cluster.tune import _prepare, _told, _told_once
+    from cluster.tune import _told, _told_once
+    from tuner.run_location import RunLocation
 
     spec = found_pixels(tmp_path / "net.onnx")
-    options = TuneOptions(spec, target=LLVM, run=tmp_path / "run")
-    note = _prepare(options, "", lambda: None).note
+    options = TuneOptions(spec, target=LLVM)
+    note = prepare(options, RunLocation.of(tmp_path / "run"), started_s=0.0).note
     assert note.startswith("2 functions are left as they are")
     state = SearchState(None, "trials", warnings=("another",))
     assert _told(state, note).warnings == (note, "another")

@@ -19,6 +19,7 @@ from tuner.errors import TunerError, UsageError
 from tuner.files.machine import machine_name
 from tuner.files.mounts import Mount
 from tuner.record import Measurement, Record, Status, Trial
+from tuner.run_location import RunLocation
 from tuner.runs.folder import Manifest, open_run, read_run
 from tuner.runs.lock import RunLock
 from tuner.runs.model_files import checksums
@@ -26,6 +27,7 @@ from tuner.runs.remote import RemoteRun, begin, fetch, local, put_model, remote_
 from tuner.storage.segments.store import SegmentStore
 from tuner.storage.sqlite_store import SqliteStore
 
+at = RunLocation.of
 WANTED = Manifest("model.onnx", "a" * 64, '{"kind":"llvm"}', {"seed": 3}, created_s=12.5)
 RECORD = Record(
     Trial("t", Candidate(CandidateKind.TRACE, "[1]", "space")), Measurement(Status.OK, (1.0,))
@@ -39,13 +41,13 @@ def shared(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def here(tmp_path: Path, shared: Path) -> RemoteRun:
-    return remote_run(shared.as_uri(), tmp_path / "here")
+    return remote_run(at(shared.as_uri()), tmp_path / "here")
 
 
 @pytest.fixture
 def there(tmp_path: Path, shared: Path) -> RemoteRun:
     """The same run on another machine."""
-    return remote_run(f"{shared.as_uri()}/", tmp_path / "there")
+    return remote_run(at(f"{shared.as_uri()}/"), tmp_path / "there")
 
 
 @pytest.fixture
@@ -65,33 +67,33 @@ def begun(here: RemoteRun) -> Iterator[RemoteRun]:
 class TestNames:
     def test_each_url_has_a_working_folder_called_as_the_run(self, tmp_path: Path) -> None:
         urls = ["s3://b/run1", "s3://c/run1", "gs://b/run1", "file:///mnt/run1"]
-        folders = [remote_run(url, tmp_path).run.root for url in urls]
+        folders = [remote_run(at(url), tmp_path).run.root for url in urls]
         assert len(set(folders)) == 4
         assert {folder.name for folder in folders} == {"run1"}
-        assert remote_run("s3://b/run1/", tmp_path) == remote_run("s3://b/run1", tmp_path)
+        assert remote_run(at("s3://b/run1/"), tmp_path) == remote_run(at("s3://b/run1"), tmp_path)
         assert list(tmp_path.iterdir()) == []
 
     @pytest.mark.parametrize("url", ["s3://b/..", "s3://b/a b", "s3://b/%2e%2e", "s3://b/.x"])
     def test_a_name_that_is_no_folders_is_not_used(self, tmp_path: Path, url: str) -> None:
-        remote = remote_run(url, tmp_path)
+        remote = remote_run(at(url), tmp_path)
         assert remote.run.root == remote.work / "run"
 
     def test_a_url_that_names_no_run_is_refused(self) -> None:
         with pytest.raises(UsageError, match="cannot live on"):
-            remote_run("http://host/run")
+            remote_run(at("http://host/run"))
 
     def test_by_default_it_is_in_the_users_cache(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-        assert tmp_path in remote_run("s3://b/run1").work.parents
+        assert tmp_path in remote_run(at("s3://b/run1")).work.parents
 
     def test_each_machine_has_its_own(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        works = {remote_run("s3://b/run1", tmp_path).work}
+        works = {remote_run(at("s3://b/run1"), tmp_path).work}
         monkeypatch.setattr("socket.gethostname", lambda: "another/.. one")
-        works.add(remote_run("s3://b/run1", tmp_path).work)
+        works.add(remote_run(at("s3://b/run1"), tmp_path).work)
         assert len(works) == 2
         assert all(work.parent.parent == tmp_path for work in works)
 
@@ -122,7 +124,7 @@ class TestSharedCaches:
         self, begun: RemoteRun, tmp_path: Path, mounted: list[Mount]
     ) -> None:
         home = tmp_path / "home"
-        remote = remote_run(begun.url, home, mounted)
+        remote = remote_run(at(begun.url), home, mounted)
         with closing(SqliteStore(fetch(remote) / "records.sqlite", read_only=True)) as store:
             assert list(store.scan()) == [RECORD]
         assert not home.exists()
@@ -136,7 +138,7 @@ class TestSharedCaches:
         (tmp_path / "tmp").mkdir()
         (tmp_path / "tmp" / f"elastic-tuner-{os.geteuid()}").symlink_to(tmp_path / "victim")
         with pytest.raises(TunerError, match="is a link"):
-            fetch(remote_run(begun.url, tmp_path / "home", mounted))
+            fetch(remote_run(at(begun.url), tmp_path / "home", mounted))
         assert not (tmp_path / "victim").exists()
 
     def test_are_refused_where_nothing_else_is_known(
@@ -144,7 +146,7 @@ class TestSharedCaches:
     ) -> None:
         monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
         with pytest.raises(TunerError, match=r"is on nfs4.*set XDG_CACHE_HOME") as caught:
-            remote_run("s3://b/run1", tmp_path / "home", nfs_at(tmp_path))
+            remote_run(at("s3://b/run1"), tmp_path / "home", nfs_at(tmp_path))
         assert "\n" not in str(caught.value)
 
 
@@ -162,7 +164,7 @@ class TestOldWorkingFolders:
     def test_are_gone_on_with_on_a_local_disk(
         self, begun: RemoteRun, old: Path, tmp_path: Path
     ) -> None:
-        remote = remote_run(begun.url, tmp_path / "home")
+        remote = remote_run(at(begun.url), tmp_path / "home")
         begin(remote, WANTED)
         assert remote.work == old
         assert remote.run.log.read_text() == "what happened"
@@ -174,7 +176,7 @@ class TestOldWorkingFolders:
     ) -> None:
         monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
         before = sorted(old.rglob("*"))
-        remote = remote_run(begun.url, tmp_path / "home", nfs_at(tmp_path / "home"))
+        remote = remote_run(at(begun.url), tmp_path / "home", nfs_at(tmp_path / "home"))
         begin(remote, WANTED)
         with closing(SegmentStore(remote.objects, remote.run.store)) as store:
             assert list(store.scan()) == [RECORD]
@@ -268,7 +270,7 @@ class TestLooking:
         assert list(tmp_path.iterdir()) == []
 
     def test_a_path_is_left_alone(self, tmp_path: Path) -> None:
-        assert local(tmp_path / "none") == tmp_path / "none"
+        assert local(at(tmp_path / "none")) == tmp_path / "none"
 
     def test_a_damaged_model_is_refused_and_none_is_left(
         self, begun: RemoteRun, there: RemoteRun, shared: Path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -43,9 +43,10 @@ from tuner.search.base import SearchMaker
 from tuner.search.dynamic.kernel_search import KernelSearchSettings
 from tuner.search.dynamic.kernel_selection import choose_kernels
 from tuner.search.registry import search_maker
+from tuner.session.machines import Machines
 from tuner.session.phase import Phase
 from tuner.session.progress import Snapshot
-from tuner.session.session import Ended, Limits, Machines, Session
+from tuner.session.session import Ended, Limits, Session
 from tuner.storage.base import RecordStore
 from tuner.storage.memory import MemoryStore
 from tuner.task import Task
@@ -102,6 +103,7 @@ def make_session(
     strategy: str = "evolutionary",
     toolchain: str = "",
     make_search: SearchMaker | None = None,
+    adapt: Callable[[], None] = lambda: None,
 ) -> Session:
     clock = VirtualClock()
     tasks = [
@@ -116,6 +118,7 @@ def make_session(
             CompiledWith(toolchain, spaces, slots=4, clock=clock),
             ReplaySpacePool(spaces),
             InlineLearner(model="tuner.cost_models.random_model:RandomModel", clock=clock),
+            adapt=adapt,
         ),
         store=store,
         limits=Limits(trials, time_s, 0.1 * time_s),
@@ -171,6 +174,19 @@ def test_a_session_spends_exactly_its_trials() -> None:
     store = MemoryStore()
     assert run(make_session(recorded_space("ab", 100), store, trials=60)) == "trials"
     assert sum(r.measurement.status.spends_budget for r in searched(store)) == 60
+
+
+def test_machines_follow_the_work_as_long_as_there_is_any() -> None:
+    phases: Counter[Phase] = Counter()
+    store = MemoryStore()
+    session = make_session(
+        recorded_space("ab", 100),
+        store,
+        trials=60,
+        adapt=lambda: phases.update([session.snapshot().phase]),
+    )
+    run(session)
+    assert {Phase.STARTING, Phase.SEARCH, Phase.FINALISTS} <= phases.keys()
 
 
 def test_default_schedules_come_before_anything_else() -> None:
@@ -256,6 +272,24 @@ def test_a_space_that_gives_nothing_new_ends_the_session() -> None:
     store = MemoryStore()
     assert run(make_session(recorded_space("a", 12), store, trials=500)) == "done"
     assert len({r.trial.candidate.key for r in searched(store)}) == 12
+
+
+def test_who_is_told_of_the_end_is_told_of_nothing_that_could_be_lost() -> None:
+    class Buffered(MemoryStore):
+        durable = 0
+
+        def flush(self) -> None:
+            self.durable = len(list(self.scan()))
+
+    class Asks(Watcher):
+        def on_end(self, snapshot: Snapshot) -> None:
+            assert store.durable == len(self.told) > 0
+            super().on_end(snapshot)
+
+    store = Buffered()
+    watcher = Asks(store)
+    run(make_session(recorded_space("ab", 100), store, trials=30, observers=[watcher]))
+    assert watcher.final is not None
 
 
 def test_stop_ends_a_session_in_order() -> None:

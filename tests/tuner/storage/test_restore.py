@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,9 @@ from tuner.record_lines import record_line
 from tuner.report.report import export_records
 from tuner.storage.memory import MemoryStore
 from tuner.storage.restore import Restored, restore
+from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task
-from tuner.tracking.spool_observer import RunStatus, SpoolObserver
+from tuner.tracking.stored_records import RecordFiles
 
 TASK = Task("t", "matmul", "{}", "{}")
 
@@ -47,16 +49,19 @@ def test_an_exported_run_comes_back_whole(tmp_path: Path) -> None:
 
 
 def test_what_the_tracker_kept_comes_back(tmp_path: Path) -> None:
-    lost = a_store(*(record(n) for n in range(7)))
-    spool = SpoolObserver(tmp_path, name="run", params={}, records_per_file=3)
-    spool.on_start([TASK])
-    spool.catch_up(lost.scan())
-    spool.close(RunStatus.FINISHED)
-    folder = tmp_path / "tracking" / "records"
-    assert len(list(folder.glob("records-*.jsonl"))) == 3
-    store = a_store(record(2))
-    assert restore([folder], store) == Restored(6, 1, 0)
-    assert sorted(lines(store)) == sorted(lines(lost))
+    lost = a_store(*(record(n) for n in range(450)))
+    with closing(SqliteStore(tmp_path / "records.sqlite")) as store:
+        store.append_many([(r, None) for r in lost.scan()])
+    files = RecordFiles(tmp_path / "records.sqlite", tmp_path)
+    files.over = True
+    assert [item.end for start in (0, 200, 400) for item in files.after(start, 1)] == [
+        200,
+        400,
+        450,
+    ]
+    found = a_store(record(2))
+    assert restore([tmp_path / "records"], found) == Restored(449, 1, 0)
+    assert sorted(lines(found)) == sorted(lines(lost))
 
 
 def test_a_trial_keeps_its_record(tmp_path: Path) -> None:

@@ -48,6 +48,18 @@ def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
         assert store.begin_session(9.0) == 2
 
 
+def test_records_have_numbers_in_the_order_they_were_appended(tmp_path: Path) -> None:
+    path = tmp_path / "records.sqlite"
+    with closing(SqliteStore(path)) as store:
+        assert (store.last(), store.after(0, 9)) == (0, [])
+        store.append_many([(record(3), None), (record(1), None), (record(3), None)])
+    with closing(SqliteStore(path)) as store, closing(SqliteStore(path, read_only=True)) as reader:
+        store.append_many([(record(1), None), (record(2), None)])
+        assert reader.last() == 3
+        assert reader.after(0, 9) == [(1, record(3)), (2, record(1)), (3, record(2))]
+        assert reader.after(1, 1) == [(2, record(1))]
+
+
 APPEND_FOR_EVER = """
 import sys, itertools
 from pathlib import Path

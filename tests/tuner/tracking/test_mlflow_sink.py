@@ -25,6 +25,7 @@ from tuner.record import Measurement, Record, Status, Trial
 from tuner.record_lines import record_line
 from tuner.storage.memory import MemoryStore
 from tuner.storage.restore import Restored, restore
+from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task
 from tuner.tracking.mlflow_records import fetch_records
 from tuner.tracking.mlflow_sink import MlflowSink, Target, quiet_environment, tracking_uri
@@ -284,6 +285,12 @@ def eventually(condition: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
+def open_store(run_dir: Path) -> SqliteStore:
+    store = SqliteStore(TrackingPaths(run_dir).store)
+    store.put_tasks([Task("aa", "conv", "{}", "{}")], {})
+    return store
+
+
 class TestProcess:
     @pytest.mark.slow
     def test_a_run_ends_in_the_database_of_its_folder(self, tmp_path: Path) -> None:
@@ -299,19 +306,24 @@ class TestProcess:
 
     @pytest.mark.slow
     def test_killed_again_and_again_each_metric_is_there_once(self, tmp_path: Path) -> None:
-        append(tmp_path, [*BEGIN, *points(6000)])
-        for goal in (100, 1500, 3000):
-            tracker = TrackerProcess.start(tmp_path)
-            assert tracker.pid is not None
-            pid = tracker.pid
-            eventually(lambda goal=goal: len(stored_steps(tmp_path, "best_us")) >= goal)
-            os.kill(pid, signal.SIGKILL)
-            eventually(lambda tracker=tracker: tracker.pid is None)
-        append(tmp_path, [*points(100, first=6001), End("FINISHED", 9000.0)])
+        append(tmp_path, BEGIN)
+        with closing(open_store(tmp_path)) as store:
+            store.append_many([(kept_record(n), None) for n in range(6000)])
+            for goal in (100, 1500, 3000):
+                tracker = TrackerProcess.start(tmp_path)
+                assert tracker.pid is not None
+                pid = tracker.pid
+                eventually(lambda goal=goal: len(stored_steps(tmp_path, "best_us")) >= goal)
+                os.kill(pid, signal.SIGKILL)
+                eventually(lambda tracker=tracker: tracker.pid is None)
+            store.append_many([(kept_record(n), None) for n in range(6000, 6100)])
+        append(tmp_path, [End("FINISHED", 9000.0)])
         outcome = drain(tmp_path, 200.0)
-        assert outcome.pending == 0
+        assert (outcome.pending, outcome.warning) == (0, "")
         for key in ("best_us", "latency_us"):
             assert stored_steps(tmp_path, key) == list(range(1, 6101))
+        kept = sorted((tmp_path / "mlartifacts").rglob("records-*.jsonl"))
+        assert sum(len(file.read_text().splitlines()) for file in kept) == 6100
 
 
 def free_port() -> int:

@@ -9,8 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import replace
+from contextlib import closing, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -21,10 +20,11 @@ from tuner.candidate import Candidate, CandidateKind
 from tuner.cost_models.base import FittedModel
 from tuner.dispatch_tree import Leaf, Split
 from tuner.kernel_set import KernelSet, ShapeTimes
-from tuner.record import Measurement, Record, Status, Trial, record_from_json
+from tuner.record import Measurement, Record, Status, Trial
 from tuner.session.observer import Observer
 from tuner.session.phase import Phase
 from tuner.session.progress import Snapshot, TaskRow
+from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task
 from tuner.tracking.mlflow_sink import Target, redacted
 from tuner.tracking.spool import (
@@ -74,14 +74,11 @@ class Clock:
         return self.now
 
 
-def record(number: int, latency_s: float | None, *, time_s: float, rung: int = 0) -> Record:
+def record(number: int) -> Record:
     candidate = Candidate(CandidateKind.TRACE, f"[{number}]", "test")
-    measured = (
-        Measurement(Status.BUILD_FAILED, error="no")
-        if latency_s is None
-        else Measurement(Status.OK, (latency_s,))
+    return Record(
+        Trial(CONV.key, candidate), Measurement(Status.OK, (1e-3,)), time_s=1001.0 + number
     )
-    return Record(Trial(CONV.key, candidate, rung=rung), measured, time_s=time_s)
 
 
 def snapshot(trials: int, phase: Phase = Phase.SEARCH, **statuses: int) -> Snapshot:
@@ -92,8 +89,8 @@ def snapshot(trials: int, phase: Phase = Phase.SEARCH, **statuses: int) -> Snaps
     return Snapshot(phase, 10.0, 60.0, trials, 100, 2.5, statuses, rows, gain=4.0)
 
 
-def open_observer(run_dir: Path, clock: Clock, **options: int) -> SpoolObserver:
-    return SpoolObserver(run_dir, name="demo", params={"seed": 0}, clock=clock, **options)
+def open_observer(run_dir: Path, clock: Clock) -> SpoolObserver:
+    return SpoolObserver(run_dir, name="demo", params={"seed": 0}, clock=clock)
 
 
 def said(run_dir: Path) -> list[Entry | None]:
@@ -118,13 +115,11 @@ class TestObserver:
         observer = open_observer(tmp_path, clock)
         as_seam: Observer = observer
         as_seam.on_start([CONV, DENSE])
-        as_seam.on_record(record(1, 2e-3, time_s=1001.5), 2e-3)
-        as_seam.on_record(record(2, None, time_s=1002.0), 2e-3)
-        as_seam.on_record(record(3, 1e-3, time_s=1002.5), 1e-3)
+        as_seam.on_record(record(1), 2e-3)
         as_seam.on_model(FittedModel(1, b"model", 3, 0.75, 0.2))
         as_seam.on_snapshot(snapshot(3, ok=2, build_failed=1))
         clock.now = 1010.0
-        as_seam.on_end(snapshot(3, "done", ok=2, build_failed=1))
+        as_seam.on_end(snapshot(3, Phase.DONE, ok=2, build_failed=1))
         observer.close(RunStatus.FINISHED)
 
         start, conv, dense, *rest = said(tmp_path)
@@ -134,47 +129,22 @@ class TestObserver:
         assert conv.params == {"task": "aa", "weight": "3", "flops": "2e+06", "target": "llvm"}
         assert isinstance(dense, TaskEntry)
         assert rest[-1] == End("FINISHED", 1010.0)
-        assert metric(tmp_path, "aa", "latency_us") == [(1, 2000.0), (3, 1000.0)]
-        assert metric(tmp_path, "aa", "best_us") == [(1, 2000.0), (2, 2000.0), (3, 1000.0)]
-        assert metric(tmp_path, "aa", "best_us_by_time") == [(1, 2000.0), (2, 2000.0), (2, 1000.0)]
-        assert metric(tmp_path, "aa", "gflops") == [(1, 1.0), (3, 2.0)]
         assert metric(tmp_path, "aa", "default_us") == [(0, 4000.0)]
         assert metric(tmp_path, None, "pairwise_accuracy") == [(3, 0.75)]
         assert metric(tmp_path, None, "failures/build_failed") == [(3, 1.0)]
         assert metric(tmp_path, None, "gain") == [(3, 4.0)]
-        assert files(tmp_path) == [
-            "cost_model/model-1.ubj",
-            "records/records-000001.jsonl",
-            "summary.json",
-        ]
+        assert files(tmp_path) == ["cost_model/model-1.ubj", "summary.json"]
         folder = TrackingPaths(tmp_path).folder
         assert (folder / "cost_model/model-1.ubj").read_bytes() == b"model"
-        lines = (folder / "records/records-000001.jsonl").read_text().splitlines()
-        assert [record_from_json(line).trial.candidate.payload for line in lines] == [
-            "[1]",
-            "[2]",
-            "[3]",
-        ]
         assert json.loads((folder / "summary.json").read_text())["gain"] == 4.0
         assert observer.lost == 0
 
-    def test_records_go_out_in_files_that_never_change(self, tmp_path: Path) -> None:
-        observer = open_observer(tmp_path, Clock(), records_per_file=2)
-        observer.on_start([CONV])
-        for i in range(5):
-            observer.on_record(record(i, 1e-3, time_s=1001.0 + i), 1e-3)
-        assert files(tmp_path) == ["records/records-000001.jsonl", "records/records-000002.jsonl"]
-        observer.close(RunStatus.KILLED)
-        assert files(tmp_path)[-1] == "records/records-000003.jsonl"
-
-    def test_a_finalist_is_timed_again_without_touching_the_curve(self, tmp_path: Path) -> None:
+    def test_of_a_record_it_says_nothing_since_the_store_has_it(self, tmp_path: Path) -> None:
         observer = open_observer(tmp_path, Clock())
         observer.on_start([CONV])
-        observer.on_record(record(1, 2e-3, time_s=1001.0), 2e-3)
-        observer.on_record(record(1, 3e-3, time_s=1002.0, rung=1), 2e-3)
-        observer.close(RunStatus.FINISHED)
-        assert metric(tmp_path, "aa", "latency_us") == [(1, 2000.0)]
-        assert metric(tmp_path, "aa", "retimed_us") == [(2, 3000.0)]
+        before = said(tmp_path)
+        observer.on_record(record(1), 1e-3)
+        assert said(tmp_path) == before
 
     def test_the_kernels_of_a_task_are_kept_with_their_tree_and_their_loss(
         self, tmp_path: Path
@@ -199,20 +169,6 @@ class TestObserver:
         )
         assert json.loads((folder / files(tmp_path)[0]).read_text()) == KERNELS.to_json()
 
-    def test_steps_that_count_kernels_or_sizes_are_not_taken_for_records(
-        self, tmp_path: Path
-    ) -> None:
-        """Else the first records that the spool lacks would count as said."""
-        first = open_observer(tmp_path, Clock())
-        first.on_start([SYMBOLIC])
-        first.on_kernels(SYMBOLIC.key, KERNELS)
-        first.close(RunStatus.KILLED)
-        second = open_observer(tmp_path, Clock(2000.0))
-        second.on_start([SYMBOLIC])
-        trial = replace(record(1, 2e-3, time_s=1001.0).trial, task_key=SYMBOLIC.key)
-        second.catch_up([replace(record(1, 2e-3, time_s=1001.0), trial=trial)])
-        assert metric(tmp_path, "cc", "latency_us") == [(1, 2000.0)]
-
     def test_values_that_did_not_change_are_not_said_again(self, tmp_path: Path) -> None:
         clock = Clock()
         observer = open_observer(tmp_path, clock)
@@ -234,67 +190,16 @@ class TestObserver:
         observer.close(RunStatus.FINISHED)
         assert files(tmp_path)[:2] == ["cost_model/model-1.ubj", "cost_model/model-3.ubj"]
 
-
-class TestResume:
-    def test_numbers_and_elapsed_time_go_on(self, tmp_path: Path) -> None:
+    def test_a_run_that_goes_on_keeps_its_identity(self, tmp_path: Path) -> None:
         for began in (1000.0, 9000.0):  # the second session, hours later
-            clock = Clock(began)
-            observer = open_observer(tmp_path, clock)
+            observer = open_observer(tmp_path, Clock(began))
             observer.on_start([CONV])
-            observer.on_record(record(int(began), 2e-3, time_s=began + 5), 2e-3)
+            observer.on_end(snapshot(1))
             observer.close(RunStatus.KILLED)
-        starts = [e for e in said(tmp_path) if isinstance(e, Start)]
-        assert starts[0].uuid == starts[1].uuid
-        assert metric(tmp_path, "aa", "latency_us") == [(1, 2000.0), (2, 2000.0)]
-        assert metric(tmp_path, "aa", "best_us_by_time") == [(5, 2000.0), (10, 2000.0)]
-
-    def test_what_the_store_holds_and_the_spool_lacks_is_brought_in(self, tmp_path: Path) -> None:
-        stored = [record(i, (9 - i) * 1e-3, time_s=1001.0 + i) for i in range(6)]
-        first = open_observer(tmp_path, Clock())
-        first.on_start([CONV])
-        for i in range(3):
-            first.on_record(stored[i], stored[i].latency_s)
-        # Killed here: the store had taken three records more.
-        second = open_observer(tmp_path, Clock(2000.0))
-        second.on_start([CONV])
-        second.catch_up(stored)
-        second.on_record(record(7, 1e-3, time_s=2001.0), 1e-3)
-        second.close(RunStatus.FINISHED)
-        first.close(RunStatus.KILLED)
-        steps = [step for step, _ in metric(tmp_path, "aa", "latency_us")]
-        assert steps == [1, 2, 3, 4, 5, 6, 7]
-        (path,) = files(tmp_path)
-        assert len((TrackingPaths(tmp_path).folder / path).read_text().splitlines()) == 7
-
-    def test_a_record_in_the_file_but_not_in_the_spool_is_there_once(self, tmp_path: Path) -> None:
-        one = record(1, 1e-3, time_s=1001.0)
-        observer = open_observer(tmp_path, Clock())
-        observer.on_start([CONV])
-        observer.on_record(one, 1e-3)
-        spool = TrackingPaths(tmp_path).spool
-        lines = spool.read_bytes().splitlines(keepends=True)
-        spool.write_bytes(b"".join(lines[:2]))  # killed between the file and the spool
-        again = open_observer(tmp_path, Clock(2000.0))
-        again.on_start([CONV])
-        again.catch_up([one])
-        again.close(RunStatus.FINISHED)
-        observer.close(RunStatus.KILLED)
-        assert metric(tmp_path, "aa", "latency_us") == [(1, 1000.0)]
-        kept = TrackingPaths(tmp_path).folder / "records/records-000001.jsonl"
-        assert len(kept.read_text().splitlines()) == 1
-
-    def test_a_file_that_was_closed_but_not_announced_is_announced(self, tmp_path: Path) -> None:
-        observer = open_observer(tmp_path, Clock(), records_per_file=1)
-        observer.on_start([CONV])
-        observer.on_record(record(1, 1e-3, time_s=1001.0), 1e-3)
-        spool = TrackingPaths(tmp_path).spool
-        lines = spool.read_bytes().splitlines(keepends=True)
-        spool.write_bytes(b"".join(line for line in lines if b"artifact" not in line))
-        again = open_observer(tmp_path, Clock(2000.0))
-        again.on_start([CONV])
-        assert files(tmp_path) == ["records/records-000001.jsonl"]
-        again.close(RunStatus.FINISHED)
-        observer.close(RunStatus.KILLED)
+        first, second = (e for e in said(tmp_path) if isinstance(e, Start))
+        assert first.uuid == second.uuid
+        folder = TrackingPaths(tmp_path).folder
+        assert json.loads((folder / "summary.json").read_text())["session"] == 2
 
 
 class _Hangs(BaseHTTPRequestHandler):
@@ -394,13 +299,14 @@ class TestProcess:
         observer = open_observer(tmp_path, Clock())
         observer.on_start([CONV])
         tracker = TrackerProcess.start(tmp_path, hanging_server)
-        for i in range(200):
-            observer.on_record(record(i, 1e-3, time_s=1001.0 + i), 1e-3)
+        with closing(SqliteStore(TrackingPaths(tmp_path).store)) as store:
+            store.put_tasks([CONV], {})
+            store.append_many([(record(i), None) for i in range(250)])
         observer.close(RunStatus.FINISHED)
         outcome = tracker.finish(2.0)
         assert tracker.pid is None
         assert outcome.pushed == 0
-        assert outcome.pending == len(said(tmp_path))
+        assert outcome.pending == len(said(tmp_path)) + 250 + 2  # these, and their files
         assert "--drain 60" in outcome.warning
         assert "\n" not in outcome.warning
 
@@ -463,6 +369,14 @@ class TestProcess:
         )
         assert done.returncode == 2
         assert done.stderr.count("\n") == 1
+
+    def test_a_store_that_cannot_be_read_is_a_warning(self, tmp_path: Path) -> None:
+        observer = open_observer(tmp_path, Clock())
+        TrackingPaths(tmp_path).store.write_bytes(b"no database" * 500)
+        observer.close(RunStatus.FINISHED)
+        warning = drain(tmp_path, 0.0).warning
+        assert "file is not a database" in warning
+        assert "\n" not in warning
 
     def test_where_nothing_is_pending_there_is_nothing_to_warn_of(self, tmp_path: Path) -> None:
         assert drain(tmp_path / "missing", 1.0) == TrackingOutcome(pushed=0, pending=0)

@@ -37,7 +37,7 @@ class FolderObjectStore:
     def create(self, path: str, data: bytes) -> bool:
         """See `ObjectStore.create`."""
         file = self._root / path
-        with self._mended(), self._temporary(file, data) as temporary:
+        with self._as_tuner_error(), self._temporary(file, data) as temporary:
             try:
                 name_first(temporary, file)
             except FileExistsError:
@@ -48,14 +48,14 @@ class FolderObjectStore:
     def replace(self, path: str, data: bytes) -> None:
         """See `ObjectStore.replace`."""
         file = self._root / path
-        with self._mended(), self._temporary(file, data) as temporary:
+        with self._as_tuner_error(), self._temporary(file, data) as temporary:
             temporary.replace(file)
             sync_folder(file.parent)
 
     def read(self, paths: Sequence[str]) -> dict[str, bytes]:
         """See `ObjectStore.read`."""
         found = {}
-        with self._mended():
+        with self._as_tuner_error():
             for path in paths:
                 with suppress(FileNotFoundError, NotADirectoryError):
                     found[path] = (self._root / path).read_bytes()
@@ -64,7 +64,7 @@ class FolderObjectStore:
     def list(self, prefix: str) -> list[str]:
         """See `ObjectStore.list`."""
         found = []
-        with self._mended():
+        with self._as_tuner_error():
             for folder, folders, files in os.walk(self._root / prefix, onerror=_unless_missing):
                 folders[:] = [name for name in folders if not name.startswith(".")]
                 found += [
@@ -78,7 +78,7 @@ class FolderObjectStore:
         """See `ObjectStore.remove`."""
         file = self._root / path
         taken = _beside(file)
-        with self._mended(), suppress(FileNotFoundError):
+        with self._as_tuner_error(), suppress(FileNotFoundError):
             if file.read_bytes() != data:
                 return False
             file.rename(taken)  # one of all who try gets it, and can look at what it got
@@ -108,7 +108,7 @@ class FolderObjectStore:
                 temporary.unlink()
 
     @contextmanager
-    def _mended(self) -> Iterator[None]:
+    def _as_tuner_error(self) -> Iterator[None]:
         try:
             yield
         except NotExclusive as error:

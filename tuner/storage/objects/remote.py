@@ -18,8 +18,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from typing import Any
 
 from tuner.errors import TunerError
+from tuner.run_location import DRIVERS, check_url
 from tuner.storage.objects.base import unreachable
-from tuner.urls import DRIVERS, check_url
 
 _creating = threading.Lock()
 """The file system in memory looks first and writes then; within a process this makes it one."""
@@ -48,7 +48,7 @@ class FsspecObjectStore:
 
     def create(self, path: str, data: bytes) -> bool:
         """See `ObjectStore.create`."""
-        with self._mended(), self._guard:
+        with self._as_tuner_error(), self._guard:
             try:
                 self._files.pipe_file(self._at(path), data, mode="create")
             except OSError:
@@ -61,12 +61,12 @@ class FsspecObjectStore:
 
     def replace(self, path: str, data: bytes) -> None:
         """See `ObjectStore.replace`."""
-        with self._mended():
+        with self._as_tuner_error():
             self._files.pipe_file(self._at(path), data)
 
     def read(self, paths: Sequence[str]) -> dict[str, bytes]:
         """See `ObjectStore.read`."""
-        with self._mended():
+        with self._as_tuner_error():
             # Many at a time, where the driver can.
             names = {self._at(path): path for path in paths}
             got = self._files.cat(list(names), on_error="return") if names else {}
@@ -81,7 +81,7 @@ class FsspecObjectStore:
 
     def list(self, prefix: str) -> list[str]:
         """See `ObjectStore.list`."""
-        with self._mended(), suppress(FileNotFoundError):
+        with self._as_tuner_error(), suppress(FileNotFoundError):
             self._files.invalidate_cache()
             names = self._files.find(self._at(prefix).rstrip("/"))
             return sorted(name.removeprefix(f"{self._root}/") for name in names)
@@ -90,7 +90,7 @@ class FsspecObjectStore:
     def remove(self, path: str, data: bytes) -> bool:
         """See `ObjectStore.remove`. Looks first and removes then: no driver offers it in one step.
         Here an object is whole from the start, so that only one damaged later is ever removed."""
-        with self._mended(), self._guard, suppress(FileNotFoundError):
+        with self._as_tuner_error(), self._guard, suppress(FileNotFoundError):
             if self._files.cat_file(self._at(path)) == data:
                 self._files.rm_file(self._at(path))
                 return True
@@ -100,7 +100,7 @@ class FsspecObjectStore:
         return f"{self._root}/{path}"
 
     @contextmanager
-    def _mended(self) -> Iterator[None]:
+    def _as_tuner_error(self) -> Iterator[None]:
         try:
             yield
         except Exception as error:  # the border: each driver has exceptions of its own

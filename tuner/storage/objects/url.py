@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tuner.run_location import check_url, folder_of
 from tuner.storage.objects.base import ObjectStore
-from tuner.urls import check_url, folder_of
 
 
 def open_object_store(url: str) -> ObjectStore:

@@ -3,11 +3,11 @@
 
 Reads are answered from an index on the local disk and from the few records that are not durable
 yet. This store promises less than others: records gather until there are 64 or the first is 2 s
-old, so `append` returns before they are durable. `is_durable` tells and `flush` waits;
-`tuner.session.durable_observer` holds an observer back until then. A record that died with its
-process was shown to no one, and its trial is run again. Everything else is durable when it returns,
-but for heartbeats, which wait for records to go with. An error of the object store comes late as
-well: whatever is called next raises it, and so does all that follows.
+old, so `append` returns before they are durable. `flush` waits until they are; the index has none
+before. A record that died with its process was kept by no one, and its trial is run again.
+Everything else is durable when it returns, but for heartbeats, which wait for records to go with.
+An error of the object store comes late as well: whatever is called next raises it, and so does all
+that follows.
 """
 
 from __future__ import annotations
@@ -139,17 +139,8 @@ class SegmentStore:
         self._writer.give(entry, within_s=self._oldest_s)
         return True
 
-    def is_durable(self, key: TrialKey) -> bool:
-        """Whether the record of this trial will be there whatever happens from now on."""
-        with self._reading():
-            return self._index.has(key)
-
     def flush(self) -> None:
-        """Wait until everything that was given is durable.
-
-        Raises:
-            TunerError: it cannot be made so.
-        """
+        """See `RecordStore.flush`."""
         self._writer.settle()
 
     def scan(

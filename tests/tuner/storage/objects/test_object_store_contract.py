@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 
 from tuner.errors import TunerError, UsageError
+from tuner.run_location import is_url
 from tuner.storage.objects.base import MemoryObjectStore, ObjectStore
 from tuner.storage.objects.url import open_object_store
-from tuner.urls import is_url
 
 
 def on_fsspec(folder: Path) -> ObjectStore:

@@ -264,15 +264,38 @@ class TestSegments:
             store.append(record(1))
             assert written.wait(20.0)
 
-    def test_a_record_is_durable_only_when_it_is(self, tmp_path: Path) -> None:
+    def test_a_record_is_in_the_index_only_when_it_is_durable(self, tmp_path: Path) -> None:
+        """Who tells others of it, such as the tracker, reads it there."""
         objects = MemoryObjectStore()
-        with closing(opened(objects, tmp_path)) as store:
+        with (
+            closing(opened(objects, tmp_path)) as store,
+            closing(SqliteStore(tmp_path / "index.sqlite", read_only=True)) as index,
+        ):
             store.append(record(1))
             assert store.has(record(1).trial.key)
-            assert not store.is_durable(record(1).trial.key)
+            assert not index.has(record(1).trial.key)
             store.flush()
-            assert store.is_durable(record(1).trial.key)
-            assert not store.is_durable(record(2).trial.key)
+            assert index.has(record(1).trial.key)
+            assert not index.has(record(2).trial.key)
+
+    def test_number_the_records_of_an_index_in_their_order_whoever_fills_it(
+        self, tmp_path: Path
+    ) -> None:
+        objects = MemoryObjectStore()
+        with closing(opened(objects, tmp_path)) as store:
+            for n in range(30):
+                store.append(record(n * 7 % 30))
+                if n % 4 == 0:
+                    store.flush()
+                if n % 10 == 0:
+                    catch_up(objects, tmp_path / "index.sqlite")
+                    catch_up(objects, tmp_path / "new.sqlite")
+            store.flush()
+        catch_up(objects, tmp_path / "new.sqlite")
+        expected = [(n + 1, record(n * 7 % 30)) for n in range(30)]
+        for name in ("index", "new"):
+            with closing(SqliteStore(tmp_path / f"{name}.sqlite", read_only=True)) as index:
+                assert index.after(0, 100) == expected
 
     def test_heartbeats_go_with_others_and_are_seen_at_once(self, tmp_path: Path) -> None:
         objects = MemoryObjectStore()
@@ -325,6 +348,7 @@ class TestWriters:
         both = MemoryObjectStore()
         old = opened(both, tmp_path, "old")
         old.append(record(1))
+        late: list[str] = []
 
         class Late(MemoryObjectStore):
             objects = both.objects
@@ -333,7 +357,8 @@ class TestWriters:
                 self._lock = both._lock
 
             def create(self, path: str, data: bytes) -> bool:
-                if path == path_of(2) and not old.is_durable(record(1).trial.key):
+                if path == path_of(2) and not late:
+                    late.append(path)
                     old.flush()
                 return super().create(path, data)
 
@@ -500,14 +525,16 @@ from tuner.candidate import Candidate, CandidateKind
 from tuner.storage.objects.url import open_object_store
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.storage.segments.store import SegmentStore
+from tuner.storage.sqlite_store import SqliteStore
 store = SegmentStore(open_object_store(sys.argv[1]), Path(sys.argv[2]), oldest_s=0.01)
+index = SqliteStore(Path(sys.argv[2]), read_only=True)
 waiting = []
 for n in itertools.count():
     candidate = Candidate(CandidateKind.TRACE, f"[{n}]" + "x" * 5000, "space")
     record = Record(Trial("t", candidate), Measurement(Status.OK, (1.0,)))
     store.append(record)
     waiting.append(record.trial.key)
-    while waiting and store.is_durable(waiting[0]):
+    while waiting and index.has(waiting[0]):
         print(waiting.pop(0).candidate_key, flush=True)
 """
 

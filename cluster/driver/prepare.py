@@ -1,0 +1,155 @@
+"""What comes before a search: the model is read, its tasks are found, its run folder is opened."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cluster.search.job import SearchJob
+from tuner.errors import TunerError
+from tuner.files.atomic import put_folder
+from tuner.options import TuneOptions
+from tuner.run_location import RunLocation
+from tuner.runs.folder import Manifest, RunFolder, open_run
+from tuner.runs.lock import RunLock
+from tuner.runs.model_files import DamagedCopy, check_copy
+from tuner.runs.remote import begin, local, put_model, remote_run, target_of, working_folder
+
+if TYPE_CHECKING:
+    from spaces.frontends.model import Model
+
+_log = logging.getLogger(__name__)
+
+_NEW_RUNS = Path("runs")
+"""Where runs are that nobody named."""
+
+
+def check_cheaply(options: TuneOptions) -> None:
+    """Look for what is missing before a machine is waited for, which may take long.
+
+    Raises:
+        TunerError: the model, one of its inputs, or another run or model that was named.
+    """
+    from cluster.driver.warm_start import check_base
+    from spaces.frontends.model import check_model
+
+    check_model(options.model)
+    check_base(options.base_model)
+    for other in options.seeds_from:
+        if target_of(RunLocation.of(other)) is None:
+            raise TunerError(f"--seeds-from {other}: there is no run")
+
+
+def prepare(
+    options: TuneOptions,
+    run: RunLocation,
+    *,
+    started_s: float,
+    tracking_uri: str = "",
+    target: str | None = None,
+    device: str = "",
+    driver_pid: int | None = None,
+    on_found: Callable[[], None] = lambda: None,
+) -> SearchJob:
+    """Import and lower the model, find its tasks and what is known of them, open the folder.
+
+    Args:
+        target: canonical JSON, as machines that measure resolved it; None is for this machine.
+        on_found: called as soon as the model is known to be there.
+        started_s, tracking_uri, device, driver_pid: of the job.
+    """
+    from cluster.driver.run_target import target_here
+    from cluster.driver.warm_start import base_for, seeds_for
+    from spaces.design_space.default_schedule import default_candidate
+    from spaces.frontends.model import load_model
+    from spaces.lowering.extract_tasks import extract, left_as_they_are
+    from spaces.lowering.lower import lower
+
+    model = load_model(options.model, on_found)
+    options = replace(options, target=target or target_here(run, options.target))
+    base = base_for(options.base_model, options.target, tracking_uri)
+    lowered = lower(model.module, options.target)
+    tasks = tuple(extract(lowered, options.target, options.only, model.shapes))
+    others = [local(RunLocation.of(other)) for other in options.seeds_from]
+    folder = _opened(options, run, model)
+    return SearchJob(
+        # What is in memory stays here.
+        options=replace(options, model=replace(options.model, program=None)),
+        location=run.resolved(),
+        run=folder.root.resolve(),
+        tasks=tasks,
+        defaults={t.key: default_candidate(t) for t in tasks},
+        started_s=started_s,
+        warm_start=replace(base, seeds=seeds_for(tasks, folder, others)),
+        driver_pid=driver_pid,
+        device=device,
+        tracking_uri=tracking_uri,
+        note=left_as_they_are(lowered, model.shapes),
+    )
+
+
+def _opened(options: TuneOptions, run: RunLocation, model: Model) -> RunFolder:
+    """The run folder, with the model in it."""
+    wanted = _manifest(options, model)
+    remote = remote_run(run) if run.is_url else None
+    if remote is not None:
+        begin(remote, wanted)
+    folder, _ = open_run(working_folder(run).root, wanted)
+    with RunLock(folder.lock):  # refused early, and once more by the search, which keeps it
+        _keep_model(model, options, folder)
+    if remote is not None:
+        put_model(remote)
+    return folder
+
+
+def _keep_model(model: Model, options: TuneOptions, run: RunFolder) -> None:
+    """Have a copy of the model in the run, whole or not at all; one that is damaged, or is not read
+    any more, is made anew."""
+    from spaces.frontends.model_copy import is_outdated, save_model_copy
+
+    if run.model_dir.exists() and not is_outdated(run.model_dir):
+        try:
+            return check_copy(run.model_dir, model.content_hash)
+        except DamagedCopy as damaged:
+            _log.error("%s: it is copied anew", damaged.finding)
+    partial = run.model_dir.with_name("model.part")
+    shutil.rmtree(partial, ignore_errors=True)
+    save_model_copy(model, partial, inputs=options.model.inputs)
+    try:
+        if run.model_dir.exists():
+            shutil.rmtree(run.model_dir)
+        put_folder(partial, run.model_dir)
+    except OSError as error:
+        raise TunerError(f"cannot copy the model to {run.model_dir}: {error.strerror}") from error
+
+
+def _manifest(options: TuneOptions, model: Model) -> Manifest:
+    import tuner
+
+    return Manifest(
+        model=options.model.source,
+        model_hash=model.content_hash,
+        target=options.target,
+        options={
+            "seed": options.seed,
+            "effort": options.effort.name,
+            "strategy": options.strategy,
+            "trials": options.trials,
+            "only": options.only,
+            "base_model": options.base_model,
+            "max_kernels": options.max_kernels,
+        },
+        created_s=time.time(),
+        tuner_version=tuner.__version__,
+    )
+
+
+def new_run(model: str) -> RunLocation:
+    """A fresh folder under `runs/`, named after the model and the time."""
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    return RunLocation.of(_NEW_RUNS / f"{Path(model.rpartition(':')[2]).stem}-{stamp}")

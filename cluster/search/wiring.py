@@ -1,0 +1,161 @@
+"""A session, put together from its job: its machines, its learner, its search."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from actors.chunked_args import in_pieces
+from actors.quiet_lock import Quiet
+from actors.ray_actors import WorkerPlace, actor_class
+from cluster.ray_workers.elastic import ElasticPools
+from cluster.ray_workers.metrics import RunMetrics
+from cluster.ray_workers.nodes import NodeWatch, one_of
+from cluster.ray_workers.ray_measurer import RayMeasurer, Starters
+from cluster.ray_workers.ray_space_pool import RaySpacePool
+from cluster.scaling.scaling_policy import Cluster, Demand, amount
+from cluster.search.job import SearchJob
+from cluster.search.naming import run_name, searches, share_of_cpus, share_of_devices
+from spaces.targets.backends import Backend
+from tuner.cost_models.learner import ProcessLearner
+from tuner.files.own_folder import own_folder
+from tuner.runs.folder import RunFolder
+from tuner.search.registry import search_maker
+from tuner.search.transfer import Seeds
+from tuner.session.machines import Machines
+from tuner.session.observer import Observer
+from tuner.session.session import Limits, Session
+from tuner.storage.base import RecordStore
+from tuner.utilisation import SPACE, Utilisation
+
+_QUIET = Path("quiet")
+"""In what all runs of this user share on a node."""
+
+
+@contextlib.contextmanager
+def machines(
+    job: SearchJob, run: RunFolder, trials_left: Callable[[], int], metrics: RunMetrics
+) -> Iterator[Machines]:
+    """Workers on the cluster and a learner beside the session, for the length of a block.
+
+    Args:
+        trials_left: how many the run has still to measure now.
+        metrics: told of the workers about once a second.
+    """
+    watch = NodeWatch()
+    starters, start_space_worker = _starters(job, run, watch)
+    utilisation = Utilisation()
+    with contextlib.ExitStack() as stack:
+        learner = stack.enter_context(contextlib.closing(_learner(job, run)))
+        builders_and_runners = RayMeasurer(
+            starters,
+            effort=job.options.effort,
+            device=job.device,
+            device_wait_s=job.device_wait_s,
+            utilisation=utilisation,
+        )
+        stack.callback(builders_and_runners.close)
+        space_pool = RaySpacePool(
+            start_space_worker,
+            device_wait_s=job.device_wait_s,
+            suspect=watch.suspect,
+            utilisation=utilisation,
+        )
+        stack.callback(space_pool.close)
+        pools = ElasticPools(
+            builders_and_runners,
+            space_pool,
+            look=watch.look,
+            demand=lambda: _demand(job, trials_left()),
+            each_look=lambda: metrics.on_pools(
+                {**builders_and_runners.ready, SPACE: space_pool.ready},
+                builders_and_runners.queues,
+            ),
+        )
+        pools.adapt()  # workers start while the session reads its store
+        yield Machines(builders_and_runners, space_pool, learner, utilisation, pools.adapt)
+
+
+def new_session(
+    job: SearchJob, store: RecordStore, machines: Machines, observers: Sequence[Observer]
+) -> Session:
+    """The session that carries the job out."""
+    options, seeds = job.options, job.warm_start.seeds
+    return Session(
+        job.tasks,
+        job.defaults,
+        machines=machines,
+        store=store,
+        limits=Limits(job.trials, job.deadline_s, options.finalists_s),
+        effort=options.effort,
+        make_search=search_maker(
+            options.strategy,
+            lambda task: seeds.get(task.key, Seeds()),
+            max_kernels=options.max_kernels,
+        ),
+        seed=options.seed,
+        observers=observers,
+    )
+
+
+def quiet_lock(job: SearchJob) -> Quiet | None:
+    """What keeps this machine quiet while a kernel is timed on it; None where that is no matter."""
+    return Quiet(own_folder() / _QUIET) if job.backend.quiet else None
+
+
+def _starters(
+    job: SearchJob, run: RunFolder, watch: NodeWatch
+) -> tuple[Starters, Callable[[str], Any]]:
+    """What makes builders and runners, and what makes space workers."""
+    place, tasks = _worker_place(job, run), in_pieces(job.tasks)
+    needs = _runner_needs(job.backend, watch.look())
+
+    def start(kind: str, name: str, **needs: Any) -> Any:
+        options = {**needs, **watch.avoid(unlike=kind == "runner")}
+        return actor_class(kind).options(**options).remote(name, place, *tasks)
+
+    starters = Starters(
+        builder=lambda name: start("builder", name),
+        runner=lambda name: start("runner", name, **needs),
+        suspect=watch.suspect,
+        unlike=watch.unlike,
+    )
+    return starters, lambda name: start("space", name)
+
+
+def _worker_place(job: SearchJob, run: RunFolder) -> WorkerPlace:
+    quiet = _QUIET if job.backend.quiet else None
+    away = Path("runs") / run_name(job.location)
+    return WorkerPlace(quiet=quiet, logs=run.logs, scratch=run.scratch, away=away)
+
+
+def _runner_needs(backend: Backend, cluster: Cluster) -> dict[str, Any]:
+    """What a runner asks of a node: a GPU, or the right to time kernels on its CPU.
+
+    A cluster of fixed size that declares no such right has one runner all the same.
+    """
+    declared = cluster.grows or amount(cluster.nodes, backend.resource) >= 1
+    return one_of(backend.resource) if declared or not backend.everywhere else {}
+
+
+def _demand(job: SearchJob, trials_left: int) -> Demand:
+    """What the run would use now."""
+    names = searches()
+    return Demand(
+        job.backend.resource,
+        trials_left,
+        job.options.devices,
+        of_devices=share_of_devices(job.name, names),
+        of_cpus=share_of_cpus(job.name, names),
+    )
+
+
+def _learner(job: SearchJob, run: RunFolder) -> ProcessLearner:
+    seed, base, log = job.options.seed, job.warm_start.model, run.logs / "learner.log"
+    if (quiet := quiet_lock(job)) is None:
+        return ProcessLearner(seed=seed, base=base, log=log)
+    return ProcessLearner(
+        seed=seed, base=base, log=log, frozen_s=quiet.watch(), on_start=quiet.register
+    )

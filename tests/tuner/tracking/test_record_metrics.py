@@ -1,0 +1,125 @@
+"""What records say: the same to whoever reads them, and nothing that was said already."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from tuner.candidate import Candidate, CandidateKind
+from tuner.record import Measurement, Record, Status, Trial
+from tuner.storage.base import SessionSpan
+from tuner.task import Task
+from tuner.tracking.record_metrics import RecordMetrics, said_steps, worked_s
+from tuner.tracking.spool import Artifact, End, Metrics
+
+CONV = Task("aa", "conv", "{}", "llvm", weight=3, flops=2e6)
+SYMBOLIC = Task("cc", "open", "{}", "llvm", shapes=(((("T", 5),), 1.0), ((("T", 64),), 3.0)))
+SESSION = (SessionSpan(1, 1000.0, 1100.0),)
+
+
+def record(latency_s: float | None, time_s: float, *, rung: int = 0, task: Task = CONV) -> Record:
+    candidate = Candidate(CandidateKind.TRACE, f"[{time_s}]", "space")
+    measured = (
+        Measurement(Status.BUILD_FAILED, error="no")
+        if latency_s is None
+        else Measurement(Status.OK, (latency_s,))
+    )
+    return Record(Trial(task.key, candidate, rung=rung), measured, time_s=time_s)
+
+
+def said(
+    *records: Record, sessions: tuple[SessionSpan, ...] = SESSION, task: Task = CONV
+) -> list[Metrics]:
+    metrics = RecordMetrics([task], {})
+    return [entry for each in records for entry in metrics.take(each, sessions)]
+
+
+def curve(entries: list[Metrics], name: str) -> list[tuple[int, float]]:
+    return [(e.step, round(e.values[name], 6)) for e in entries if name in e.values]
+
+
+def test_a_point_of_each_curve_for_each_record_of_a_task() -> None:
+    found = said(record(2e-3, 1001.5), record(None, 1002.0), record(1e-3, 1002.5))
+    assert curve(found, "latency_us") == [(1, 2000.0), (3, 1000.0)]
+    assert curve(found, "best_us") == [(1, 2000.0), (2, 2000.0), (3, 1000.0)]
+    assert curve(found, "best_us_by_time") == [(1, 2000.0), (2, 2000.0), (2, 1000.0)]
+    assert curve(found, "gflops") == [(1, 1.0), (3, 2.0)]
+    assert [e.time_s for e in found] == [1001.5, 1001.5, 1002.0, 1002.0, 1002.5, 1002.5]
+    assert {e.task for e in found} == {"aa"}
+
+
+def test_a_record_before_any_time_is_a_step_without_values() -> None:
+    assert said(record(None, 1001.0)) == [Metrics("aa", 1, {}, 1001.0)]
+
+
+def test_a_finalist_is_timed_again_without_touching_the_curve() -> None:
+    found = said(record(2e-3, 1001.0), record(3e-3, 1002.0, rung=1))
+    assert curve(found, "latency_us") == [(1, 2000.0)]
+    assert curve(found, "retimed_us") == [(2, 3000.0)]
+    assert curve(found, "best_us") == [(1, 2000.0), (2, 2000.0)]
+
+
+def test_of_many_shapes_the_best_is_known_once_all_have_a_time() -> None:
+    records = []
+    for number, (instance, _) in enumerate(SYMBOLIC.shapes):
+        one = record((1 + number) * 1e-3, 1001.0 + number, task=SYMBOLIC)
+        records.append(replace(one, trial=replace(one.trial, instance=instance)))
+    found = said(*records, task=SYMBOLIC)
+    assert curve(found, "latency_us") == [(1, 1000.0), (2, 2000.0)]
+    assert curve(found, "best_us") == [(2, 1750.0)]
+
+
+def test_a_time_that_is_none_is_no_entry_that_cannot_be_stored() -> None:
+    assert all(math.isfinite(e.time_s) for e in said(record(1e-3, math.nan)))
+
+
+def test_the_best_by_time_goes_on_with_the_next_session_and_never_back() -> None:
+    sessions = (
+        SessionSpan(1, 1000.0, 1005.5, 1005.5, "trials"),
+        SessionSpan(2, 9000.0, 9050.0),
+    )
+    records = (record(4e-3, 1005.0), record(3e-3, 9002.0), record(2e-3, 8000.0))
+    assert curve(said(*records, sessions=sessions), "best_us_by_time") == [
+        (5, 4000.0),
+        (7, 3000.0),
+        (7, 2000.0),
+    ]
+
+
+def test_time_worked_leaves_out_what_lies_between_sessions() -> None:
+    sessions = (
+        SessionSpan(1, 1000.0, 1010.0, 1010.0, "time"),
+        SessionSpan(2, 2000.0, 2004.0),  # killed
+        SessionSpan(3, 3000.0, 3001.0),
+    )
+    moments = (0.0, 1003.0, 1500.0, 2002.0, 2500.0, 3000.5, 3010.0)  # the last is not yet over
+    assert [worked_s(sessions, at) for at in moments] == [0, 3, 10, 12, 14, 14.5, 24]
+    assert worked_s((), 1000.0) == 0.0
+
+
+def test_what_an_older_version_put_into_the_spool_is_not_said_again() -> None:
+    spool = [
+        Metrics("aa", 1, {"latency_us": 2000.0, "best_us": 2000.0, "gflops": 1.0}, 1001.5),
+        Metrics("aa", 1, {"best_us_by_time": 2000.0}, 1001.5),
+        Metrics("aa", 2, {}, 1002.0),
+        Artifact("records/records-000001.jsonl"),
+        None,
+        Metrics(None, 3, {"trials": 3.0}, 1002.1),
+        End("KILLED", 1003.0),
+    ]
+    metrics = RecordMetrics([CONV], said_steps(spool))
+    assert metrics.take(record(2e-3, 1001.5), SESSION) == ()
+    assert metrics.take(record(None, 1002.0), SESSION) == ()
+    found = list(metrics.take(record(1e-3, 1002.5), SESSION))
+    assert curve(found, "best_us") == [(3, 1000.0)]
+    assert curve(found, "gflops") == [(3, 2.0)]
+
+
+def test_steps_that_count_kernels_or_sizes_are_not_taken_for_records() -> None:
+    spool = [
+        Metrics("cc", 0, {"kernels": 2.0}, 1001.0),
+        Metrics("cc", 1, {"loss_by_kernels": 1.2}, 1001.0),
+        Metrics("cc", 5, {"shape_us": 3.0, "shape_best_us": 3.0}, 1001.0),
+        Metrics("cc", 7, {"best_us_by_time": 3.0}, 1001.0),
+    ]
+    assert said_steps(spool) == {"cc": {0}}  # which is no record's

@@ -1,0 +1,155 @@
+"""The records of a run as its tracker finds them: in the store, where they are durable already.
+
+An offset is a record's number in the store. What the records say is pushed as metrics; they
+themselves as numbered files, of which each holds as many, so that a file's number says which.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from itertools import takewhile
+from pathlib import Path
+
+from tuner.files.atomic import write_bytes
+from tuner.record import Record
+from tuner.record_lines import record_line
+from tuner.storage.base import SessionSpan
+from tuner.storage.sqlite_store import SqliteStore, journal
+from tuner.tracking.record_metrics import RecordMetrics, said_steps
+from tuner.tracking.source import Item
+from tuner.tracking.spool import Artifact, read_lines
+
+PER_FILE = 200
+_PAGE = 500
+
+
+class StoredRecords:
+    """A run's store, read while its session writes it.
+
+    It is opened anew for each look, which is short: this process may be stopped at any time, and
+    another file may take the store's place. Methods raise TunerError.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.over = False
+        """Whether nobody writes any more."""
+
+    @property
+    def may_be_read(self) -> bool:
+        """Not while it is written without a write-ahead log: the writer would wait for us."""
+        return self.over or journal(self._path).exists()
+
+    @contextmanager
+    def _opened(self) -> Iterator[SqliteStore | None]:
+        """The store; None where there is none."""
+        if not self._path.exists():
+            yield None
+            return
+        with closing(SqliteStore(self._path, read_only=True)) as store:
+            yield store
+
+    def check(self, offset: int) -> int:
+        """See `Source.check`."""
+        if offset == 0:
+            return 0
+        with self._opened() as store:
+            found = store.after(offset - 1, 1) if store else []
+        return _checksum(found[0][1]) if found and found[0][0] == offset else -1
+
+    def left(self, offset: int) -> int:
+        """See `Source.left`."""
+        with self._opened() as store:
+            return max(0, store.last() - offset) if store else 0
+
+
+def _checksum(record: Record) -> int:
+    key = record.trial.key
+    told = (key.task_key, key.candidate_key, key.instance, key.rung, record.time_s)
+    return zlib.crc32(json.dumps(told).encode())
+
+
+class RecordCurves(StoredRecords):
+    """What the records say, a `Source`.
+
+    Args:
+        spool: of the run; an older version may have said some of it there.
+        knows: whether a task was announced to whom it is pushed; records of others wait.
+    """
+
+    def __init__(self, path: Path, spool: Path, knows: Callable[[str], bool]) -> None:
+        super().__init__(path)
+        self._spool = spool
+        self._knows = knows
+        self._metrics: RecordMetrics | None = None
+        self._at = 0
+        """How far `_metrics` has come."""
+
+    def after(self, offset: int, most: int) -> list[Item]:
+        """See `Source.after`. Quick where it goes on; else all records before are read again."""
+        with self._opened() as store:
+            if store is None:
+                return []
+            sessions = store.sessions()
+            metrics = self._come_to(offset, store, sessions)
+            found = takewhile(self._announced, store.after(offset, most))
+            items = [Item(metrics.take(record, sessions), number) for number, record in found]
+        self._metrics, self._at = metrics, items[-1].end if items else offset
+        return items
+
+    def ready(self, offset: int) -> bool:
+        """Whether the next record can go."""
+        with self._opened() as store:
+            return any(map(self._announced, store.after(offset, 1) if store else ()))
+
+    def _come_to(
+        self, offset: int, store: SqliteStore, sessions: Sequence[SessionSpan]
+    ) -> RecordMetrics:
+        """What all records up to one make of those that follow."""
+        metrics, self._metrics = self._metrics, None  # to be made again if this is cut short
+        if metrics is None or self._at != offset:
+            said = said_steps(line.entry for line in read_lines(self._spool))
+            metrics, at = RecordMetrics(store.tasks(), said), 0
+            while at < offset and (page := store.after(at, min(_PAGE, offset - at))):
+                at = page[-1][0]
+                for _, record in page:
+                    metrics.take(record, sessions)
+        return metrics
+
+    def _announced(self, numbered: tuple[int, Record]) -> bool:
+        return self._knows(numbered[1].trial.task_key)
+
+
+class RecordFiles(StoredRecords):
+    """The records in numbered files, a `Source`. The last goes once all is over.
+
+    Args:
+        folder: the run's for tracking; the files are made in `records/`.
+    """
+
+    def __init__(self, path: Path, folder: Path) -> None:
+        super().__init__(path)
+        self._folder = folder
+
+    def after(self, offset: int, most: int) -> list[Item]:
+        """See `Source.after`; makes the next file. It begins where it always does, so that it
+        takes the place of a shorter one. Raises OSError, too."""
+        before = offset // PER_FILE
+        whole = (before + 1) * PER_FILE
+        with self._opened() as store:
+            last = store.last() if store else 0
+            if store is None or last <= offset or (last < whole and not self.over):
+                return []
+            found = store.after(before * PER_FILE, PER_FILE)
+        name = f"records/records-{before + 1:06d}.jsonl"
+        lines = "".join(f"{record_line(record)}\n" for _, record in found)
+        write_bytes(self._folder / name, lines.encode())
+        return [Item((Artifact(name),), found[-1][0])]
+
+    def left(self, offset: int) -> int:
+        """See `Source.left`: of files."""
+        last = offset + super().left(offset)
+        return -(-last // PER_FILE) - offset // PER_FILE if last > offset else 0
