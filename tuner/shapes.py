@@ -42,6 +42,11 @@ class Domain:
     weights: Mapping[Instance, float] | None = None
 
     @property
+    def smallest(self) -> dict[str, int]:
+        """The smallest value of each dimension."""
+        return {name: values[0] for name, values in self.dims}
+
+    @property
     def largest(self) -> dict[str, int]:
         """The largest value of each dimension."""
         return {name: values[-1] for name, values in self.dims}
@@ -53,6 +58,15 @@ class Domain:
 
 NO_DOMAIN = Domain()
 """Of a model without symbolic dimensions."""
+
+
+def domain_of(shapes: Shapes) -> Domain:
+    """The domain that some instances are of, without their weights."""
+    sizes: dict[str, set[int]] = {}
+    for instance, _ in shapes:
+        for name, value in instance:
+            sizes.setdefault(name, set()).add(value)
+    return Domain(tuple((name, tuple(sorted(found))) for name, found in sizes.items()))
 
 
 def joint(dims: Dims, weights: Mapping[Instance, float] | None = None) -> Shapes:

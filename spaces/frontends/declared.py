@@ -74,8 +74,11 @@ class ModelSource(Protocol):
     def declared(self) -> Declared:
         """What it says of its inputs."""
 
-    def imported(self, inputs: Sequence[InputSpec]) -> Any:
+    def imported(self, inputs: Sequence[InputSpec], domain: Domain) -> Any:
         """Its module with these inputs. What was read may be changed by it: it is called once.
+
+        Args:
+            domain: of the dimensions that stay symbolic.
 
         Raises:
             TunerError: whatever keeps it from being imported, in one line.

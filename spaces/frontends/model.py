@@ -94,7 +94,7 @@ def import_model(
     inputs = resolve(source.declared, spec.shapes, domain)
     check_values(inputs, spec.inputs)
     shapes = domain.shapes()
-    module = source.imported(inputs)
+    module = source.imported(inputs, domain)
     content = source.content_hash(module, inputs)
     return Model(source.name, source.kind, module, inputs, content, path, shapes, proto)
 

@@ -26,7 +26,7 @@ from spaces.frontends.module_copy import load_module, save_module
 from tuner.errors import TunerError
 from tuner.options import InputArray, InputValue, IntRange
 from tuner.runs.model_files import DESCRIPTION, check_copy, checksums
-from tuner.shapes import from_plain
+from tuner.shapes import domain_of, from_plain
 
 InputValues = tuple[tuple[str, InputValue], ...]
 _FILES: dict[ModelKind, str] = {
@@ -90,7 +90,7 @@ def load_model_copy(directory: Path, model_hash: str = "") -> Model:
     if kind == "onnx":
         from spaces.frontends.onnx.model import import_graph, read_onnx
 
-        module = import_graph(read_onnx(path), inputs, path)
+        module = import_graph(read_onnx(path), inputs, path, domain_of(shapes))
         return Model(about["name"], kind, module, inputs, about["content_hash"], path, shapes)
     module = load_module(path)
     return Model(about["name"], kind, module, inputs, about["content_hash"], None, shapes)

@@ -37,7 +37,7 @@ class ModuleSource:
     declared: Declared
     file: Any = None
 
-    def imported(self, inputs: Sequence[InputSpec]) -> Any:
+    def imported(self, inputs: Sequence[InputSpec], _domain: Domain) -> Any:
         """The module with those symbols bound that the inputs have as numbers."""
         if tvm_compat.has_relax(self.module):
             return _bound(self.module, _sizes(self.declared, inputs))

@@ -21,22 +21,30 @@ from spaces.frontends.onnx.size_operators import constant_of, evaluated
 from spaces.frontends.onnx.sizes import MOST, Arithmetic, Size, known_sizes
 from spaces.ir import tvm_compat
 from spaces.ir.derived_dims import base_of, derived
+from spaces.ir.symbolic import NO_VALUES, text_of
 from tuner.errors import TunerError, first_line
 
 _ODD = re.compile(r"\W")
 STANDARD_DOMAINS = ("", "ai.onnx")
+DATA_DEPENDENT = frozenset(
+    {"NonZero", "NonMaxSuppression", "Unique", "Compress", "Reshape", "TopK", "Range", "Expand"}
+)
+"""Operators whose results may have shapes that follow from what is in their inputs."""
 
 
-def graph_module(proto: Any, inputs: Sequence[InputSpec]) -> Any:
+def graph_module(
+    proto: Any, inputs: Sequence[InputSpec], multiples: Mapping[str, int] = NO_VALUES
+) -> tuple[Any, list[Requirement]]:
     """Import a graph into Relax.
 
     Args:
         proto: with all data in it.
         inputs: all that has to be fed in, symbolic dimensions by name.
+        multiples: numbers that some dimensions are multiples of: it takes no other sizes of these.
 
     Returns:
-        A module with a function "main". Dimensions of its inputs that are named after a symbol are
-        expressions of that.
+        A module with a function "main", and what it requires of its sizes: it looks at that itself
+        when it is run. Dimensions of its inputs that are named after a symbol are expressions.
 
     Raises:
         TunerError: a node cannot be imported.
@@ -46,16 +54,23 @@ def graph_module(proto: Any, inputs: Sequence[InputSpec]) -> Any:
     names = {base_of(d) for spec in inputs for d in spec.dims if isinstance(d, str)}
     known = {name: tirx.Var(name, "int64") for name in sorted(names)}
     params = {spec.name: _param(spec, known) for spec in inputs}
+    exact = {n: v // multiples[n] * multiples[n] for n, v in known.items() if n in multiples}
     graph = _Graph(_opset(proto), Arithmetic(known.values()))
     with graph.builder.function("main", [*params.values()]):
+        for spec in inputs:
+            given = params[spec.name]
+            if any(isinstance(d, str) and base_of(d) in exact for d in spec.dims):
+                dims = _dims(spec, {**known, **exact})
+                given = graph.builder.match_cast(given, relax.TensorType(dims, spec.dtype))
+            graph.values[spec.name] = Value(expression=given)
         with graph.builder.dataflow():
-            graph.values |= {name: Value(expression=param) for name, param in params.items()}
             graph.add(proto.graph)
             outputs = [graph.output(value.name) for value in proto.graph.output]
             whole = outputs[0] if len(outputs) == 1 else relax.Tuple(outputs)
             result = graph.builder.emit_output(whole)
         graph.builder.emit_func_output(result)
-    return _guarded(graph.builder.get(), [known.excess for known in graph.requirements])
+    excesses = [required.excess for required in graph.requirements]
+    return _guarded(graph.builder.get(), excesses), graph.requirements
 
 
 class _Graph:
@@ -113,8 +128,24 @@ class _Graph:
             # Bound where it is first used: in that order a residual addition is fused with the
             # longer way to it.
             found = self._by_tvm(node, seen) if own is None else [self.builder.normalize(own)]
+            self._check_shapes(node, found)
             for name, expression in zip(node.output, found, strict=False):
                 self.values[name] = Value(expression=expression)
+
+    def _check_shapes(self, node: Any, found: Sequence[Any]) -> None:
+        """Refuse a node whose result has a shape that nobody can tell. Of data-dependent operators
+        nobody can; where no dimension is symbolic, TVM finds a way at run time."""
+        if not self._arithmetic.symbols or node.op_type in DATA_DEPENDENT:
+            return
+        shapes = [self.values[name].dims for name in node.input if name]
+        known = [dims for dims in shapes if dims is not None]
+        if len(known) == len(shapes) and any(Value(expression=e).dims is None for e in found):
+            names = " and ".join(self._arithmetic.symbols)
+            listed = " and ".join(",".join(map(_text, dims)) for dims in known)
+            raise TunerError(
+                f"cannot import {described(node)}: what it makes of {listed} has no shape that is "
+                f"known for all {names}; a --dim whose sizes have a common divisor may help"
+            )
 
     def _add_branch(self, node: Any, seen: Node) -> None:
         """The branch of an `If` that is taken, if that is known."""
@@ -143,6 +174,11 @@ class _Graph:
             number = len(made.ty.fields)
             return [self.builder.emit(relax.TupleGetItem(made, n)) for n in range(number)]
         return [made]
+
+
+def _text(size: Size) -> str:
+    number = tvm_compat.known_int(size)
+    return text_of(size) if number is None else str(number)
 
 
 def _guarded(module: Any, excesses: Sequence[Size]) -> Any:
@@ -174,10 +210,13 @@ def described(node: Any) -> str:
 def _param(spec: InputSpec, known: Mapping[str, Any]) -> Any:
     from tvm import relax
 
-    dims = [d if isinstance(d, int) else derived(d, known) for d in spec.dims or spec.shape]
     name = _ODD.sub("_", spec.name)
     name = name if name[:1].isalpha() or name[:1] == "_" else f"input_{name}"
-    return relax.Var(name, relax.TensorType(dims, spec.dtype))
+    return relax.Var(name, relax.TensorType(_dims(spec, known), spec.dtype))
+
+
+def _dims(spec: InputSpec, known: Mapping[str, Any]) -> list[Size]:
+    return [d if isinstance(d, int) else derived(d, known) for d in spec.dims or spec.shape]
 
 
 def _constant(array: np.ndarray[Any, Any]) -> Value:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,10 @@ from spaces.frontends.onnx.simplify import simplified, split_sums
 from spaces.frontends.quiet_import import hushed
 from spaces.ir import tvm_compat
 from spaces.ir.derived_dims import base_of
+from spaces.ir.symbolic import NO_VALUES, value_of
 from spaces.lowering.plain_shapes import with_plain_inputs
 from tuner.errors import TunerError, first_line
+from tuner.shapes import NO_DOMAIN, Domain
 
 MOST_BYTES = (1 << 31) - 1
 """Of one protobuf."""
@@ -40,9 +43,9 @@ class OnnxSource:
     declared: Declared
     kind: ModelKind = "onnx"
 
-    def imported(self, inputs: Sequence[InputSpec]) -> Any:
+    def imported(self, inputs: Sequence[InputSpec], domain: Domain) -> Any:
         """The module in Relax."""
-        return import_graph(self.proto, inputs, self.path)
+        return import_graph(self.proto, inputs, self.path, domain)
 
     def content_hash(self, _module: Any, inputs: Sequence[InputSpec]) -> str:
         """Of the file and the inputs."""
@@ -84,22 +87,63 @@ def read_onnx_proto(given: Any, name: str) -> OnnxSource:
     return OnnxSource(name, proto, path, digest, _declared(proto))
 
 
-def import_graph(proto: Any, inputs: Sequence[InputSpec], path: Path) -> Any:
+def import_graph(
+    proto: Any, inputs: Sequence[InputSpec], path: Path, domain: Domain = NO_DOMAIN
+) -> Any:
     """Import a graph into Relax.
+
+    Some graphs have known shapes only for multiples: where an image is made smaller and larger
+    again, and joined with what it was. If all sizes of its dimensions have a common divisor, it is
+    imported for the multiples of the least divisor that will do.
 
     Args:
         proto: with all data in it; it is changed.
         inputs: all that has to be fed in.
+        domain: of its symbolic dimensions.
 
     Returns:
         A module with a function "main".
 
     Raises:
-        TunerError: an operator cannot be imported.
+        TunerError: an operator cannot be imported, or not for these sizes.
     """
+    _check_operators(proto, path)
     _pin_shapes(proto, inputs)
     split_sums(proto)
-    return _import_simplified(proto, inputs, path)
+    simple = simplified(proto)
+    refused: TunerError | None = None
+    for multiples in (NO_VALUES, *_common_divisors(domain)):
+        # Simplifying folds what depends on numbers alone; where it changes the outputs or makes
+        # things worse, the original decides.
+        for graph in (simple, proto):
+            try:
+                if graph is not None:
+                    return _import(graph, inputs, domain, multiples)
+            except TunerError as error:
+                refused = refused or error
+    raise TunerError(f"{path}: {refused}") from refused
+
+
+def _common_divisors(domain: Domain) -> Iterator[dict[str, int]]:
+    """By what all sizes of each dimension can be divided, the least divisors first."""
+    common = {name: math.gcd(*sizes) for name, sizes in domain.dims}
+    for number in range(2, max(common.values(), default=0) + 1):
+        if found := {name: number for name, most in common.items() if most % number == 0}:
+            yield found
+
+
+def _import(
+    proto: Any, inputs: Sequence[InputSpec], domain: Domain, multiples: Mapping[str, int]
+) -> Any:
+    with hushed():
+        module, requirements = graph_module(proto, inputs, multiples)
+    for sizes in (domain.smallest, domain.largest):
+        for required in requirements:
+            excess = value_of(required.excess, sizes)
+            if excess is not None and excess > 0:
+                said = ", ".join(f"{name}={size}" for name, size in sizes.items())
+                raise TunerError(f"--dim: with {said}, {required.node} reaches {excess} too far")
+    return with_plain_inputs(module)
 
 
 def read_onnx(path: Path) -> Any:
@@ -201,30 +245,6 @@ def has_external_data(path: Path) -> bool:
     import onnx.external_data_helper as external
 
     return any(external.uses_external_data(t) for t in _without_data(path).graph.initializer)
-
-
-def _import_simplified(proto: Any, inputs: Sequence[InputSpec], path: Path) -> Any:
-    """Import the simplified graph, or the original where that fails.
-
-    Simplifying folds what depends on numbers alone; where it changes the outputs or makes things
-    worse, the original decides.
-    """
-    simple = simplified(proto)
-    if simple is not None:
-        try:
-            return _import(simple, inputs, path)
-        except TunerError:
-            pass
-    return _import(proto, inputs, path)
-
-
-def _import(proto: Any, inputs: Sequence[InputSpec], path: Path) -> Any:
-    _check_operators(proto, path)
-    try:
-        with hushed():
-            return with_plain_inputs(graph_module(proto, inputs))
-    except TunerError as error:
-        raise TunerError(f"{path}: {error}") from error
 
 
 def _check_operators(proto: Any, path: Path) -> None:

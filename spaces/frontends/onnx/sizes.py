@@ -64,14 +64,16 @@ class Arithmetic:
     """What can be said of sizes whose symbols are not negative.
 
     Args:
-        symbols: those of the model's inputs.
+        symbols: those of the model's inputs; as an attribute their names.
     """
 
     def __init__(self, symbols: Iterable[Any]) -> None:
         import tvm
 
         self._analyzer = tvm.sym.Analyzer()
-        for symbol in symbols:
+        listed = list(symbols)
+        self.symbols = tuple(str(symbol.name) for symbol in listed)
+        for symbol in listed:
             self._analyzer.bind(symbol, tvm.ir.Range(0, 1 << 31))
 
     def simplified(self, sizes: Sizes) -> Sizes:

@@ -39,7 +39,7 @@ def closed(
     """A graph with its dimensions bound, and its inputs."""
     source = read_module(module, "net", "function")
     inputs = resolve(source.declared, shapes.items(), domain)
-    return source.imported(inputs), inputs
+    return source.imported(inputs, domain), inputs
 
 
 def refusal(module: Any, **shapes: tuple[int, ...]) -> str:
