@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from spaces.frontends.inputs import InputSpec
+from spaces.frontends.onnx.index_bounds import largest_number, require_rows
 from spaces.frontends.onnx.node import Node, Requirement, Value
 from spaces.frontends.onnx.shape_operators import converted
 from spaces.frontends.onnx.size_operators import constant_of, evaluated
@@ -129,8 +130,11 @@ class _Graph:
             # longer way to it.
             found = self._by_tvm(node, seen) if own is None else [self.builder.normalize(own)]
             self._check_shapes(node, found)
+            if node.op_type == "Gather":
+                require_rows(seen)
             for name, expression in zip(node.output, found, strict=False):
                 self.values[name] = Value(expression=expression)
+            self.values[node.output[0]].largest = largest_number(seen)
 
     def _check_shapes(self, node: Any, found: Sequence[Any]) -> None:
         """Refuse a node whose result has a shape that nobody can tell. Of data-dependent operators

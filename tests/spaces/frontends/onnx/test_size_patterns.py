@@ -304,6 +304,15 @@ def test_what_would_read_beyond_its_end_ends_with_an_error() -> None:
         machine["main"](tvm.runtime.tensor(np.ones((1, 9), dtype="float32")))
 
 
+def test_rows_that_a_table_does_not_have_end_with_an_error() -> None:
+    import tvm
+
+    machine = machine_of(*positions())
+    assert machine["main"](tvm.runtime.tensor(np.ones((1, 40, 8), dtype="float32"))) is not None
+    with pytest.raises(Exception, match=r"3 vs\. 0"):
+        machine["main"](tvm.runtime.tensor(np.ones((1, 43, 8), dtype="float32")))
+
+
 def test_a_branch_that_data_decides_is_refused_in_one_line() -> None:
     yes = helper.make_graph([node("Relu", "x", "a")], "yes", [], [empty("a")])
     no = helper.make_graph([node("Neg", "x", "b")], "no", [], [empty("b")])
