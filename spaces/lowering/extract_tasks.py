@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import math
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -17,6 +18,8 @@ from tuner.task import Shapes, Task, task_key
 _NAMES_SHOWN = 8
 _COUNTED = 16
 """Shapes for which operations are counted, at most."""
+_FEW = 64
+"""Elements that are no work."""
 
 
 def extract(
@@ -25,7 +28,8 @@ def extract(
     """The tasks of a lowered module, in the order its calls first reach them.
 
     Equal programs are one task, under the name of the first; its weight is how many calls there
-    are to any of them. Functions that are scheduled already are left out.
+    are to any of them. Functions that are scheduled already are left out, and those that only write
+    sizes into a tensor.
 
     Args:
         lowered: what `spaces.lowering.lower.lower` gave.
@@ -40,7 +44,7 @@ def extract(
     calls, left = call_counts(lowered), depending_on_data(lowered, shapes)
     for name, count in calls.items():
         function = lowered[name]
-        if is_scheduled(function) or not count or name in left:
+        if is_scheduled(function) or not count or name in left or only_writes_sizes(function):
             continue
         task = task_of(function, target_json, name=name, weight=count)
         task = shaped(task, shapes_of(lowered, name, shapes))
@@ -117,6 +121,16 @@ def program_hash(task: Task) -> str:
 def is_scheduled(function: Any) -> bool:
     """Whether a function was marked as one to leave alone."""
     return bool(tvm_compat.attribute(function, tvm_compat.IS_SCHEDULED) or False)
+
+
+def only_writes_sizes(function: Any) -> bool:
+    """Whether a function takes sizes as numbers, and puts them into a tensor of a few elements."""
+    dims = [tvm_compat.param_dims(param) for param in function.params]
+    tensors = [[tvm_compat.known_int(d) for d in each] for each in dims if each is not None]
+    if len(tensors) != 1 or len(dims) < 2:
+        return False
+    (sizes,) = tensors
+    return None not in sizes and math.prod(int(size or 0) for size in sizes) <= _FEW
 
 
 def call_counts(lowered: Any) -> dict[str, int]:

@@ -14,7 +14,7 @@ import pytest
 from spaces.codegen.executable import compile_plainly
 from spaces.frontends.inputs import InputSpec
 from spaces.frontends.model import Model, load_model
-from spaces.lowering.extract_tasks import extract
+from spaces.lowering.extract_tasks import call_counts, extract
 from spaces.lowering.lower import lower
 from tuner.errors import TunerError
 from tuner.options import ModelSpec
@@ -93,6 +93,14 @@ def test_a_dimension_that_is_an_expression_is_given_by_its_symbol() -> None:
     model = loaded("unet-dynamo", IMAGES)
     assert model.inputs[0].dims == (1, 3, "h_x4", "w_x4")
     assert model.inputs[0].shape == (1, 3, 32, 32)
+
+
+def test_programs_that_only_write_sizes_are_no_tasks() -> None:
+    model = loaded("bert-tracing", LENGTHS)
+    lowered = lower(model.module, TARGET)
+    assert "shape_to_tensor" in call_counts(lowered)
+    tasks = extract(lowered, TARGET, None, model.shapes)
+    assert "shape_to_tensor" not in {task.name for task in tasks}
 
 
 def test_a_length_follows_from_another_one() -> None:
