@@ -30,7 +30,7 @@ class GpuContractionTemplate:
     Args:
         contraction: what is computed, for a typical shape.
         roles: which of its axes are rows and columns.
-        extents: of the axes for each shape that it is tuned for.
+        extents: extents of the axes for each shape that it is tuned for.
     """
 
     def __init__(
