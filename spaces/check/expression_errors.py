@@ -45,7 +45,7 @@ class Errors:
         self._depth = 0
 
     def remember(self, variable: Any) -> Any:
-        """The variable that holds the bound of another."""
+        """Make the variable that holds the bound of another."""
         from tvm.tirx import Var
 
         known = Var(f"{variable.name}_drift", self._state.wide)
@@ -319,8 +319,8 @@ class Errors:
         return Max(change(x, x + spread), change(x, x - spread))
 
     def _size(self, value: Any) -> Any:
-        """The size of a value, never infinite: infinity times no error would be NaN. Results of
-        infinite values are dealt with at the end, see `finite`."""
+        """The size of a value, never infinite: infinity times an error of 0 would be NaN. Infinite
+        values are dealt with at the end, see `finite`."""
         from tvm.tirx import Min, max_value
 
         if kind_of(value) == "FloatImm":

@@ -62,7 +62,7 @@ class Case:
 
     @property
     def size_bytes(self) -> int:
-        """Memory that all of it takes."""
+        """Memory of all arrays."""
         known = (*self.initial, *self.outputs.values(), *self.bounds.values())
         return sum(a.nbytes for a in known if a is not None)
 
@@ -89,7 +89,7 @@ class Reference:
 
     @property
     def size_bytes(self) -> int:
-        """Memory that all of it takes."""
+        """Memory of all cases."""
         return sum(case.size_bytes for case in self.cases)
 
 
@@ -275,7 +275,7 @@ def _compute(module: Any, args: tuple[Argument, ...], seed: str) -> list[_Comput
             if broken < fewest:
                 best = _Computed(number, keeps, outputs, bounds)
             elif broken == fewest:
-                break  # what is not finite does not depend on the range, as in a mask of -inf
+                break  # these are not finite whatever the range, as in a mask of -inf
             fewest = min(broken, fewest)
             if broken == 0:
                 break

@@ -53,7 +53,7 @@ def build_artifact(module: Any, target: Any) -> bytes:
     Raises:
         ValueError: the program packs an operand ahead that is no constant, or a kernel needs more
             threads, registers or shared memory than its device has.
-        Exception: whatever the compiler threw; TVM does not say what that may be.
+        Exception: whatever the compiler threw; TVM does not document its kinds.
     """
     target = parse_target(target) if isinstance(target, str) else target
     library, packing = compile_kernel(module, target)

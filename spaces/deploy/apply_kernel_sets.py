@@ -102,7 +102,7 @@ def _unscheduled(task: Task) -> Any:
 
 
 def _packed_once(module: Any, packed: Mapping[str, _PackedProgram]) -> Any:
-    """The module with weights packed before they reach their dispatchers, constants already now."""
+    """The module with weights packed before they reach their dispatchers, constant ones now."""
     from tvm import relax
     from tvm.ir.transform import Sequential
 

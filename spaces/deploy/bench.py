@@ -161,7 +161,7 @@ def bench(
 
 
 def _doubt(expected: Sequence[Array]) -> str:
-    """Why equal outputs would prove little, where that is so."""
+    """The reason why equal outputs would prove little; empty where there is none."""
     if all(np.isfinite(a.astype(np.float64)).all() for a in expected):
         return ""
     return "the reference output holds NaN or infinity, which the error leaves out"
@@ -298,7 +298,7 @@ class _Peer:
 def _peer(
     model: Model, path: Path | None, target_json: str, inputs: Sequence[Array]
 ) -> tuple[_Peer | None, str]:
-    """The model in onnxruntime, if that can run it; and why its latency does not count, if so."""
+    """The model in onnxruntime, if that runs it; and a reason why its latency does not count."""
     if model.kind != "onnx" or path is None:
         return None, ""
     try:

@@ -26,7 +26,7 @@ class Evaluator:
     """Carries out drafts: makes the candidate, checks it, extracts features, scores it.
 
     Args:
-        seed: of the cost model's loader; scores do not depend on it.
+        seed: seed of the cost model's loader; scores do not depend on it.
     """
 
     def __init__(self, seed: int = 0) -> None:

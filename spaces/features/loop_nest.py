@@ -70,7 +70,7 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Nest:
-    """The loops of more than one step around a block, innermost first, and what they access.
+    """The loops of more than one step around a block, innermost first, and their accesses.
 
     Attributes:
         accesses: the buffer written, then up to three others that are read.

@@ -100,7 +100,7 @@ def describe(stores: Matrix, nest: Vector) -> Vector:
 
     Args:
         stores: one row for each store.
-        nest: from `nest_vector`.
+        nest: a vector of `nest_vector`.
     """
     if len(stores) == 0:
         return np.zeros(FEATURE_LENGTH, dtype=np.float32)

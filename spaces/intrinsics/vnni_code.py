@@ -97,7 +97,7 @@ class _DotCode(_Code):
 
     def describe(self) -> None:
         dot, tir = self._dot, self.tir
-        # TVM leaves loops of one step out of what it compares.
+        # TVM leaves loops of one step out when it compares programs.
         with self._block() as (rows, columns, sums):
             spatial = [dot.rows, dot.width][dot.rows == 1 :]
             with tir.grid(*self.at(*spatial, dot.depth)) as (*loops, k), tir.sblock("update"):

@@ -75,7 +75,7 @@ def _moved(by: int) -> str:
 
 
 def affine(dim: Any) -> tuple[Any, int, int] | None:
-    """The T, the 16 and the 3 of `16 * T + 3`; None of any other form, or if it does not grow."""
+    """The T, the 16 and the 3 of `16 * T + 3`; None for another form, or if it does not grow."""
     import tvm
 
     inside = variables(dim)

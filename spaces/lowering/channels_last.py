@@ -183,7 +183,7 @@ class _Rewriter:
         from tvm.relax import op
 
         dims = tvm_compat.tensor_dims(operand)
-        if not dims:  # a number, or what is no tensor
+        if not dims:  # a number, or no tensor
             return operand
         if tvm_compat.is_constant(operand):
             return permuted_constant(operand, TO_LAST)

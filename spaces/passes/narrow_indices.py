@@ -1,10 +1,10 @@
 """Narrow 64-bit indices to 32 bits, where nothing that a program computes with integers needs more.
 
-TVM narrows by itself what fits, one variable at a time, but right before it splits off the ragged
+TVM narrows variables that fit by itself, one at a time, but right before it splits off the ragged
 ends of loops, and it forgets the hints for these in doing so. Narrowing here keeps the hints. TVM's
 pass for a whole program narrows whatever it finds, values and conditions as well as indices, and
 does not check that they fit. So that is checked here first. A program where something does not fit
-stays as it is, and TVM narrows what it can of it later.
+stays as it is, and TVM later narrows those of its variables that fit.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ class _Copy:
 
     @cached_property
     def guard(self) -> Any:
-        """The condition of the copy, in terms of the loops, else a constant is stored; or None."""
+        """The condition for the copy, of the loops; None is always. Else a constant is stored."""
         import tvm
 
         if not isinstance(self.store.value, tvm.ir.Call):

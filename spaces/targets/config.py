@@ -54,7 +54,7 @@ def validated(config: Config) -> Config:
 
 
 def plain(target: Any, keys: Any = None) -> Config:
-    """A TVM target as plain data, without what TVM adds by itself."""
+    """A TVM target as plain data, without the options that TVM adds by itself."""
     config = json.loads(str(target))
     found = {name: value for name, value in config.items() if name not in _NOISE}
     if isinstance(found.get("host"), dict):

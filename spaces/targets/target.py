@@ -142,7 +142,7 @@ def device_fingerprint(target_json: str, host: Host | None = None) -> str:
 
 
 def former_fingerprint(target_json: str) -> str:
-    """The `device_fingerprint` from before it covered a CPU's features, a name of older runs."""
+    """The `device_fingerprint` from before it covered a CPU's features, which names older runs."""
     return backend_of(target_json).devices.former_fingerprint(target_json)
 
 

@@ -1,12 +1,12 @@
-"""Templates and their knobs: what a space of hand-written schedules is made of.
+"""Templates and their knobs, the parts of a space of hand-written schedules.
 
 A template is a schedule of a program with a few integer parameters, its knobs. These are plain
 integers, so thousands of settings can be checked against the limits of the hardware and ranked by
 an analytic estimate before TVM sees one of them.
 
-A candidate of such a space is a trace like any other: whoever reads it needs no template. The
-knobs that made it are kept in the trace as an annotation that is taken away again at once, so
-that equal programs stay equal.
+A candidate of such a space is a trace like any other and is read without the template. The knobs
+that made it are kept in the trace as an annotation that is taken away again at once, so that equal
+programs stay equal.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tuner.task import Instance
 
 Knobs = Mapping[str, int]
 Columns = Mapping[str, npt.NDArray[np.int64]]
-"""Many settings at once: for each knob one value a setting."""
+"""Many settings at once: for each knob an array with one value for each setting."""
 Costs = npt.NDArray[np.float64]
 
 KNOBS_KEY = "tuner.knobs"
@@ -67,8 +67,8 @@ class Template(Protocol):
 class ShapedTemplate(Template, Protocol):
     """A template for a program with symbolic dimensions.
 
-    One setting of its knobs serves every shape. What it costs depends on the shape: the template
-    itself speaks for one that is typical, mostly the largest.
+    One setting of its knobs serves every shape. Its cost depends on the shape: the template itself
+    gives the costs of a typical one, mostly the largest.
     """
 
     def at(self, instance: Instance) -> Template:

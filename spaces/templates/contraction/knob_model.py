@@ -1,4 +1,4 @@
-"""Knobs of a contraction: their values, the limits they must keep, and what they should cost."""
+"""Knobs of a contraction: their values, the limits they must keep, and their estimated costs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Find the contraction in a tensor program, and what its axes are for."""
+"""Find the contraction in a tensor program, and the roles of its axes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Match:
     """The contraction of a program, found once for all templates, which only read it.
 
     Attributes:
-        function: the PrimFunc as it was given, which says what is constant.
+        function: the PrimFunc as it was given, which names its constant parameters.
         schedule: a schedule of its module, tidied up.
         product: whether the program was first brought into the form of a matrix product.
     """
@@ -54,7 +54,7 @@ class Match:
 
 
 def matched(task: Task) -> Match | None:
-    """The one contraction of a task's program; None where it has none of a known form."""
+    """The one contraction of a task's program; None unless it has one of a known form."""
     with refusals(f"the contraction of {task.name}"):
         module = task_module(task.module)
         schedule = new_schedule(module)
@@ -67,7 +67,7 @@ def tidied(schedule: Any) -> Stages:
     """Tidy the schedule of a program that is known to have a contraction, as `tidy` does.
 
     Raises:
-        Unsuitable: it has none of a known form.
+        Unsuitable: the contraction has no known form.
     """
     stages = tidy(schedule)
     if stages is None:
@@ -76,7 +76,7 @@ def tidied(schedule: Any) -> Stages:
 
 
 def tidy(schedule: Any) -> Stages | None:
-    """Inline what can be inlined around the one contraction of a schedule.
+    """Inline all blocks that can be inlined around the one contraction of a schedule.
 
     At most one stage before each operand, the contraction, and one epilogue remain. None where the
     program has another form, as one with two reductions or with several results.
@@ -102,8 +102,8 @@ def _is_result(schedule: Any, main: Any) -> bool:
 
 
 def _inlined_epilogue(schedule: Any, main: Any) -> Any:
-    """Inline all blocks but `main`, its producers and the last block after it, which is returned:
-    None if no block follows `main`, False if several do that have no consumers."""
+    """Inline all blocks but `main`, its producers and the last block after it, and return that one:
+    None if no block follows `main`, False if several of these are last."""
     after = _descendants(schedule, main)
     ends = [b for b in after if not schedule.get_consumers(b)]
     if not after:
@@ -181,7 +181,7 @@ def _plain_copy(block: Any) -> bool:
 
 
 def describe(match: Match, values: Mapping[str, int] = NO_VALUES) -> list[Contraction]:
-    """The ways to see a contraction as rows and columns; empty where there is none.
+    """The ways to see a contraction as rows and columns; empty where there are none.
 
     Args:
         values: sizes of symbolic dimensions, the shape for which roles are chosen.

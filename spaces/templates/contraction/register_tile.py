@@ -1,4 +1,4 @@
-"""The register tile that all products share: its knobs, the sizes that follow, what it waits for.
+"""The register tile that all products share: its knobs, the sizes that follow, its cache traffic.
 
 It is that of Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008):
 `rows` x `vectors` accumulators stay in registers while the whole sum is done, one operand gives
@@ -33,7 +33,7 @@ PACK_INSIDE = "pack_inside"
 """Whether each chunk packs the columns it uses, instead of all being packed before; a knob where
 they are packed each time the program runs."""
 ALL = 0
-"""As a block: the whole extent."""
+"""The value of a block that is the whole extent."""
 
 MOST_ROWS = 28
 VECTOR_COUNTS = (1, 2, 3, 4, 5, 6)

@@ -67,7 +67,7 @@ class _Loops:
     """Loops around and inside a register tile.
 
     Attributes:
-        chunks: what will run in parallel.
+        chunks: the loops over chunks, which will run in parallel.
         tile: the innermost loop over tiles.
         single: reduction loops that have one step; `reduction` the other reduction loops.
         inner: rows, if any, and columns of a tile.

@@ -122,12 +122,12 @@ class Contraction:
 
     @property
     def row_extent(self) -> int:
-        """Rows altogether."""
+        """Number of rows, over all row axes."""
         return prod(self.axes[i].extent for i in self.rows)
 
     @property
     def column_extent(self) -> int:
-        """Columns altogether."""
+        """Number of columns."""
         return self.axes[self.column].extent
 
     @property
@@ -137,12 +137,12 @@ class Contraction:
 
     @property
     def reduce_axes(self) -> tuple[int, ...]:
-        """Axes that are summed over, outer to inner."""
+        """The reduction axes, outer to inner."""
         return tuple(i for i, axis in enumerate(self.axes) if axis.reduce)
 
     @property
     def depth(self) -> int:
-        """Products in one sum."""
+        """Number of products in one sum."""
         return prod(self.axes[i].extent for i in self.reduce_axes)
 
     @property
@@ -174,7 +174,7 @@ class Contraction:
 
     @property
     def stages_inside(self) -> tuple[int, ...]:
-        """Operands whose stage may be done piece by piece, along with what reads the piece."""
+        """Operands whose stage may be done piece by piece, in the chunk that reads the piece."""
         pieces = (self.rows_of,) if self.columns_pack else (self.rows_of, self.columns_of)
         staged = [o for o in pieces if self.operands[o].staged or self._padded_rows(o)]
         return tuple(o for o in staged if not self.operands[o].constant)

@@ -38,9 +38,9 @@ class ContractionTemplate:
     """A register-tiled, packed kernel with blocked loops around it.
 
     Args:
-        contraction: what is computed, and which axes are rows and columns.
+        contraction: the computation, with its axes of rows and columns.
         variant: number of this choice of rows and columns.
-        extents: of the axes for each shape that a symbolic program is tuned for; see
+        extents: extents of the axes for each shape that a symbolic program is tuned for; see
             `spaces.templates.base.ShapedTemplate`.
     """
 

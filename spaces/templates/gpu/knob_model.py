@@ -1,4 +1,4 @@
-"""Knobs of a contraction on a GPU: their values, the limits they keep, and what they should cost.
+"""Knobs of a contraction on a GPU: their values, the limits they keep, and their estimated costs.
 
 A block of threads computes a tile of rows by columns, and goes through the reduction in steps:
 threads fetch both operands' part of a step into shared memory together, then each multiplies rows

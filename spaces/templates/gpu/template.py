@@ -28,8 +28,8 @@ class GpuContractionTemplate:
     """Tiles of a product, each computed by a block of threads.
 
     Args:
-        contraction: what is computed, for a typical shape.
-        roles: which of its axes are rows and columns.
+        contraction: the computation, for a typical shape.
+        roles: the roles of its axes, as rows and columns.
         extents: extents of the axes for each shape that it is tuned for.
     """
 

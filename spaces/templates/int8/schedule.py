@@ -51,7 +51,7 @@ def write_products(schedule: Any, p: Products, knobs: Knobs) -> None:
     _start(schedule, knobs, schedule.decompose_reduction(stages.main, loops.sums))
     dot = _dot(p, knobs)
     register(dot)
-    # TVM leaves loops of one step out of what it compares.
+    # TVM leaves loops of one step out when it compares programs.
     schedule.tensorize(loops.columns if dot.rows == 1 else loops.rows, dot.name)
 
 

@@ -46,7 +46,7 @@ class Products:
 
 
 def products(match: Match) -> list[Products]:
-    """The ways to see a contraction as an int8 matrix product; empty where there is none."""
+    """The ways to see a contraction as an int8 matrix product; empty where there are none."""
     block = match.main
     factors = _widened_factors(block)
     if factors is None:

@@ -22,7 +22,7 @@ class Int8Template:
     loops.
 
     Args:
-        found: what is computed, and which axes are rows and columns.
+        found: the computation, with its axes of rows and columns.
         variant: number of this choice of rows and columns.
     """
 

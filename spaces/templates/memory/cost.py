@@ -25,15 +25,15 @@ _HEAVY_CYCLES = 16.0
 _ROW_CYCLES = 6.0
 _CHAIN_CYCLES = 4.0
 _LANE_CYCLES = 5.0
-"""To add a lane to the one before it."""
+"""Cycles to add a lane to the one before it."""
 _TAIL_CYCLES = 4.0
 _DIVIDED_CYCLES = 4.0
-"""For a row whose index comes from dividing by a size that is not known."""
+"""Cycles for a row whose index comes from dividing by a size that is not known."""
 _WINDOW, _MOST_AT_ONCE = 32.0, 6.0
 """Vector steps that a core has in flight, and the most short sums that it has begun at once."""
 _WIDE_TILE = 64
 _NEAR, _FETCHED, _LINE_BYTES = 2, 0.7, 64
-"""Beyond this cache level it pays to fetch ahead, and this share of the waiting remains."""
+"""The cache level beyond which it pays to fetch ahead; the share of waiting that then remains."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from spaces.ir.symbolic import NO_VALUES
 from spaces.templates.memory.stages import Stage, stage_of
 
 _SMALL = 4
-"""A stage this many times smaller than what reads it is computed once, not for each reader."""
+"""A stage this many times smaller than its consumer is computed once, not for each reader."""
 _MOST_LOADS = 32
 """An expression that would load more often than this is not copied any further."""
 

@@ -60,7 +60,7 @@ def lane_of(stage: Stage, along: int) -> tuple[int, ...]:
             continue
         if not stage.follows(outer, lane[0]) or _is_long_enough(stage, lane, outer):
             break
-        # What follows the innermost axis follows all of them.
+        # An axis that can be fused with the lane's outermost can be fused with all of it.
         lane.insert(0, outer)
     return tuple(lane)
 

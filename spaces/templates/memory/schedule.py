@@ -200,7 +200,7 @@ class _Writer:
         return len(rows) - fused + 1, inner
 
     def _finish(self, block: Any, depth: int, inner: list[Any] | None) -> None:
-        """Order, vectorise and unroll what is inside the rows."""
+        """Order, vectorise and unroll the loops inside the rows."""
         stage = self._stage(block)
         loops = list(self.schedule.get_loops(block))[depth:] if inner is None else inner
         axes = axes_of(self.schedule, block, loops)
@@ -370,7 +370,7 @@ class _Writer:
         return count.vector_width(steps, most)
 
     def _split_vector(self, lane: Any, *, guarded: bool = False) -> tuple[Any, Any]:
-        """Split a loop into one over vectors and one over the lanes of a vector, each or None."""
+        """Split a loop into one over vectors and one over a vector's lanes; either may be None."""
         steps, width = self.loops.extent(lane), self._width(lane)
         if not width:
             return lane, None

@@ -76,7 +76,7 @@ class _Sizes:
         return self._numbers[key]
 
     def values(self, instance: Mapping[str, int]) -> list[int]:
-        """All dimensions in one shape."""
+        """The sizes of all dimensions in one shape."""
         return [value_of(dim, instance) or 0 for dim in self._dims]
 
 
