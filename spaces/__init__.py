@@ -1,1 +1,1 @@
-"""Where candidates come from: programs, their schedules and features. Knows TVM."""
+"""The source of candidates: programs, their schedules and features. Knows TVM."""

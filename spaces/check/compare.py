@@ -1,4 +1,4 @@
-"""Whether what a kernel computed counts as what the program computes."""
+"""The comparison of a kernel's outputs with those of the program."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ Array = npt.NDArray[Any]
 
 
 def difference(got: Array, want: Array, bound: Array | None) -> str | None:
-    """Why two outputs differ, with the size of the error, in one line; None if they do not.
+    """The difference of two outputs, with the size of the error, in one line; None if they agree.
 
-    Where what is wanted is NaN or infinite the same is asked: NaN, or infinity of that sign.
+    Where NaN or infinity is wanted, the output must be NaN, or infinity of the same sign.
 
     Args:
-        bound: by how much an element may differ, see `spaces.check.error_bounds`; None is not at
-        all.
+        bound: the most that each element may differ by, see `spaces.check.error_bounds`; None
+            where it must be equal.
     """
     if got.dtype.kind in "iub":
         return _of_integers(got, want, bound)
@@ -41,11 +41,11 @@ def difference(got: Array, want: Array, bound: Array | None) -> str | None:
 def _of_floats(
     got: Array, want: Array, bound: Array | None, near: Array, largest: float
 ) -> str | None:
-    """The rule for those that are not simply near each other."""
+    """The rule for outputs that are not all within their bounds."""
     finite = np.isfinite(want)
     allowed = np.zeros_like(want) if bound is None else np.atleast_1d(bound)
     same = np.where(finite, near, (got == want) | (np.isnan(got) & np.isnan(want)))
-    # What may be larger than the type can hold may have become infinite.
+    # A value that may exceed the largest of its type may have become infinite.
     same |= (
         finite
         & np.isinf(got)
@@ -80,7 +80,7 @@ def _of_integers(got: Array, want: Array, bound: Array | None) -> str | None:
         return None
     if bound is not None:
         where = np.nonzero(wrong)
-        # Differences of 64-bit integers in floats: these have no bounds worth a bit of them.
+        # As floats, differences of 64-bit integers are rounded, but far less than their bounds.
         apart = np.abs(got[where].astype(np.float64) - want[where].astype(np.float64))
         wrong[where] = apart > np.atleast_1d(bound)[where]
         if not wrong.any():

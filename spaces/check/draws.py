@@ -1,16 +1,16 @@
-"""What a task's program is run on: seeded values that show errors, and that it can be run on.
+"""Inputs for a task's program: seeded values that reveal errors, and that it can be run on.
 
-Two draws, of other values and other sizes. The first is wide: integers of their whole type, so
-that one which is read with another sign or saturates is seen; floats that cross what the program
-clips at, and a few so large that what rounds them to integers clips them. The second is moderate,
-so that nothing is clipped. Into both go the edges: zeros, -0.0, the smallest and largest values,
-and the program's own thresholds.
+There are two draws, of different values and sizes. The first is wide: integers of the whole range
+of their type, so that a kernel that reads one with another sign or saturates is seen; floats beyond
+the thresholds at which the program clips, and a few so large that rounding them to integers clips
+them. The second is moderate, so that nothing is clipped. Both contain the edges: zeros, -0.0, the
+smallest and largest values, and the program's own thresholds.
 
-What a program must not be run on decides more: integers that index a tensor stay inside it, those
-that are divided by are positive, sums and products of 32 and 64 bits do not overflow (that is
-undefined where they are signed). Floats of which roots or logarithms are taken and that are divided
-by are positive. What cannot be known from looking is tried: of several ranges, widest first, the
-first that gives no NaN and no infinity is taken, or else that which gives the fewest.
+Inputs that a program must not get are ruled out: integers that index a tensor stay inside it,
+integers that are divided by are positive, sums and products of 32 and 64 bits do not overflow (that
+is undefined where they are signed). Floats that are divided by, or of which roots or logarithms are
+taken, are positive. The rest is found by trying: of several ranges, widest first, the first that
+gives no NaN and no infinity is taken, or else the one that gives the fewest.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ Array = npt.NDArray[Any]
 _WIDE, _MODERATE, _SMALL_INTEGERS = 8.0, 1.0, 4
 _POSITIVE = 0.1
 _OUTLIER = 1e4
-"""Of floats in a wide draw: past 255, which 8-bit values are clipped at, on any scale below 39."""
+"""A float in a wide draw: past 255, where 8-bit values are clipped, at any scale below 39."""
 _OUTLIERS = 2
 _OUTLIER_TYPES = 1e30
-"""Types whose largest value is below get no outliers: their products would be infinite."""
+"""Types whose largest value is below this get no outliers: their products would be infinite."""
 _EDGE_SHARE = 4
-"""Edges take one element in so many at most."""
+"""At most one element in this many is an edge."""
 _LARGEST_THRESHOLD = 1e30
-"""What is beyond is no threshold but stands for infinity."""
+"""A constant beyond this stands for infinity and is not taken for a threshold."""
 _SHIFTS = 8
 _ROOTS = ("sqrt", "rsqrt", "log", "log2", "log10", "pow")
 
@@ -49,9 +49,9 @@ class Argument:
     """A parameter of a tensor program.
 
     Attributes:
-        written: the program stores to it: an output.
+        written: whether the program stores to it: an output.
         bound: for integers that index tensors, the smallest extent they index; 0 for others.
-        positive: it is divided by, or roots or logarithms are taken of it.
+        positive: whether it is divided by, or roots or logarithms are taken of it.
         most: for integers, the largest size with which nothing overflows.
     """
 
@@ -66,11 +66,11 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Where values are drawn from.
+    """The range that values are drawn from.
 
     Attributes:
-        size: of the largest float.
-        low: the smallest float, of those that need not be positive.
+        size: the largest float.
+        low: the smallest float, for arguments that need not be positive.
         integers: size of the largest integer; 0 is as large as the argument allows.
         outliers: whether some floats are far larger.
     """
@@ -82,7 +82,7 @@ class Range:
 
 
 def ranges(function: Any) -> tuple[tuple[Range, ...], tuple[Range, ...]]:
-    """Of both draws, those to try."""
+    """The ranges to try for the wide draw and for the moderate one, in order."""
     wide = max(_WIDE, 2 * max(_thresholds(function), default=0.0))
     few = _SMALL_INTEGERS
     last = (
@@ -125,7 +125,7 @@ def _drawn(
 
 
 def _integer_limits(arg: Argument, size: int) -> tuple[int, int]:
-    """The smallest and the largest value of integers; a size of 0 is no limit."""
+    """The smallest and the largest value of an integer argument; a size of 0 is no limit."""
     if arg.bound:
         return 0, arg.bound - 1
     bits, unsigned = tvm_compat.element_bits(arg.dtype), arg.dtype.startswith("uint")
@@ -154,7 +154,7 @@ def _floats(
 
 
 def _place(array: Array, edges: Iterable[Any], random: np.random.Generator) -> None:
-    """Put values somewhere, no more than leave most of the others."""
+    """Write values to random places, at most to one in `_EDGE_SHARE`."""
     chosen = list(edges)[: array.size // _EDGE_SHARE]
     where = random.choice(array.size, len(chosen), replace=False)
     array.reshape(-1)[where] = np.array(chosen, array.dtype)
@@ -164,7 +164,7 @@ def arguments(function: Any) -> tuple[Argument, ...]:
     """Parameters of a PrimFunc.
 
     Raises:
-        ValueError: one is no tensor, or its shape is not known.
+        ValueError: a parameter is no tensor, or its shape is not known.
     """
     program = _Program(function)
     written = written_positions(function)
@@ -185,7 +185,7 @@ def arguments(function: Any) -> tuple[Argument, ...]:
 
 
 def thresholds_of(function: Any) -> tuple[float, ...]:
-    """Sizes of the floats that a program compares with, as the 6 of ReLU6."""
+    """Sizes of the floats that a program compares with, as the 6 of ReLU6: the largest two."""
     return tuple(sorted(set(_thresholds(function))))[-2:]
 
 
@@ -203,10 +203,10 @@ def written_positions(function: Any) -> set[int]:
 
 
 def _thresholds(function: Any) -> list[float]:
-    """Floats that values are compared with.
+    """Sizes of the float constants that values are compared with.
 
-    Of values that were multiplied or divided only small ones: what a scale makes of the rest is
-    not known, and clipping all of them would hide more than it shows.
+    Only small ones in a program that multiplies or divides floats: their scale is not known then,
+    and clipping all values would hide more than it shows.
     """
     from tvm import tirx
     from tvm.ir import Call
@@ -230,7 +230,7 @@ def _thresholds(function: Any) -> list[float]:
 
 
 class _Program:
-    """Where the parameters of a program go."""
+    """The uses of a program's parameters: as indices, divisors, under roots, in sums."""
 
     def __init__(self, function: Any) -> None:
         import tvm
@@ -253,8 +253,8 @@ class _Program:
         _walk(function.body, loads, (tirx.BufferStore, store))
 
     def index_bounds(self) -> dict[int, int]:
-        """For each parameter whose elements index a tensor, by themselves or by way of others:
-        the smallest extent that they index."""
+        """For each parameter whose elements index a tensor, directly or through other tensors, the
+        smallest extent that they index."""
         bounds: dict[int, int] = {}
         sources = [(_loaded(index), extent) for index, extent in self._indexed]
         sources += [(_loaded(shift), _SHIFTS) for shift in self._seconds("LShift", "RShift")]
@@ -264,8 +264,8 @@ class _Program:
         return bounds
 
     def positive(self) -> set[int]:
-        """Parameters that are divided by, and that roots or logarithms are taken of; by way of
-        others only where these are their sums and products with constants."""
+        """Parameters that are divided by, or that roots or logarithms are taken of; through other
+        tensors only where these are computed element by element, without calls."""
         found: set[int] = set()
         for value in (*self._under_roots(), *self._seconds("Div", "Mod", "FloorDiv", "FloorMod")):
             if not _calls(value):
@@ -273,9 +273,9 @@ class _Program:
         return found
 
     def largest_integer(self, bits: int) -> int:
-        """Size of integers of which a product of two and the longest sum stay in what holds them:
-        32 bits, or their own type where that is wider. Where nothing is multiplied there is room
-        for a few more terms."""
+        """The largest size of integers with which the longest sum of products of two does not
+        overflow 32 bits, or their own type where that is wider. Where nothing is multiplied, there
+        is room for a few more terms."""
         wide = max(bits, 32)
         if self._multiplies():
             return math.isqrt((1 << (wide - 2)) // self._terms())
@@ -311,7 +311,7 @@ class _Program:
         return found
 
     def _seconds(self, *kinds: str) -> list[Any]:
-        """Right operands of such nodes."""
+        """The right operands of all nodes of these kinds."""
         from tvm import tirx
 
         found: list[Any] = []
@@ -320,7 +320,7 @@ class _Program:
         return found
 
     def _trace(self, sources: Sequence[Any], passes: Callable[[Any], bool]) -> set[int]:
-        """Positions of the parameters that tensors are made of, through stores that let pass."""
+        """Positions of the parameters that tensors depend on, through stores `passes` accepts."""
         seen: list[Any] = []
         waiting = list(sources)
         while waiting:
@@ -333,7 +333,7 @@ class _Program:
         return {i for i, p in enumerate(self._function.params) if rewrite.is_among(p, seen)}
 
     def _is_elementwise(self, store: Any) -> bool:
-        """Whether a store is no step of a sum and calls nothing."""
+        """Whether a store neither accumulates nor calls anything."""
         own = any(store.buffer.same_as(source) for source in _loaded(store.value))
         return not own and not _calls(store.value)
 

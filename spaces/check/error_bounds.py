@@ -1,36 +1,36 @@
-"""How far right kernels may be from what a program computed, element by element.
+"""Bounds on the difference between correct kernels and a program's output, element by element.
 
-A program is rewritten so that beside each tensor it computes a bound on the error of its elements:
-for what is summed, multiplied and rounded with these very numbers, in the types that they are
-really accumulated and stored in. Two computations are compared, of which each errs by half of a
-type's `eps` in each operation, so `eps` is what one operation counts:
+A program is rewritten so that beside each tensor it computes a bound on the error of its elements,
+from the very numbers that are summed, multiplied and rounded, in the types that they are really
+accumulated and stored in. Two computations are compared, each of which errs by half of a type's
+`eps` in each operation, so one operation counts `eps`:
 
     a + b, a * b   the operands' errors, propagated to first order, and eps of the result
     a / b          the same and 2 eps, since divisions become products with reciprocals
-    exp(a), ...    what it gives at either end of what `a` may be, and eps of the result; on the
-                   way 4 of float32's eps of `a` and 8 of the result, which is what vectorised
-                   formulas and a GPU's intrinsics lose
-    max, select    that of either operand; where the condition may turn out otherwise, both
-    round(a), ...  one step, but only where `a` may lie on either side of where it rounds
-                   otherwise; what the step is worth after it follows from what is done with it
+    exp(a), ...    the change to its value at either end of the interval of `a`, and eps of the
+                   result; on the way 4 of float32's eps of `a` and 8 of the result, which
+                   vectorised formulas and a GPU's intrinsics lose
+    max, select    the error of either operand; where the condition of a select may turn out
+                   otherwise, also the distance between them
+    round(a), ...  one step, but only where the interval of `a` contains a step; the effect of the
+                   step on later results follows from the operations on it
 
 A sum of K terms may be added up in any order. In a random one the k-th partial sum squared is
 about (k/K)**2 of the sum's square S**2 and k/K * (1 - k/K) of the terms' squares Q, and each
 rounding is an independent error of at most eps/2 of the partial sum: a standard deviation of
 eps/2 * sqrt(K * (S**2 / 3 + Q / 6)) at most, and two thirds of that for a difference of two such
-sums, since roundings are spread evenly. Four of it are allowed: more than five deviations. Rounded
-terms add their rounding times sqrt(K * Q), which is no less than the sum of their sizes. What is
-accumulated in a small type may stagnate, always rounding the same way: for these types the terms
-are summed in a wide one too, and twice the distance counts.
+sums, since roundings are spread evenly. Four times the former is allowed: more than five deviations
+of the difference. Rounded terms add their rounding times sqrt(K * Q), which is no less than the sum
+of their sizes. A sum in a small type may stagnate, always rounding the same way: for these types
+the terms are summed in a wide one too, and twice the distance counts.
 
 That roundings are independent and of mean zero, and that sums err as sqrt(K) and not as K, is the
 model of Higham and Mary, "A New Approach to Probabilistic Rounding Error Analysis", SIAM J. Sci.
 Comput. 41(5), 2019; to carry bounds along with values is Wilkinson's running error analysis
 (Higham, "Accuracy and Stability of Numerical Algorithms", 3.3).
 
-Sums and products of whole numbers that a float type holds are exact, which quantised values are.
-What a program computes without any rounding, as copies, maxima and integers, has no bound here: it
-must be equal.
+Sums and products of whole numbers that a float type holds are exact; quantised values are such.
+Results without any rounding (copies, maxima, integers) have no bound here: they must be equal.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class Bounded:
     """A program that computes bounds as well.
 
     Attributes:
-        function: with the shadows' tensors of what it writes as further parameters, in order.
-        shadows: of parameters, by position.
+        function: the program, with the shadow tensors of its outputs as further parameters.
+        shadows: shadows of parameters, by position.
         wide: type of all bounds.
     """
 
@@ -64,13 +64,13 @@ class Bounded:
 
 
 def with_bounds(function: Any, written: Sequence[int]) -> Bounded:
-    """A PrimFunc, scheduled or not, that computes the same and the bounds of it.
+    """Rewrite a PrimFunc, scheduled or not, to compute bounds on its errors as well.
 
     Args:
         written: positions of the parameters that it stores to.
 
     Raises:
-        Unbounded: nobody knows how what it does errs.
+        Unbounded: it does something whose errors are not known.
     """
     from tvm.tirx import PrimFunc
 
@@ -93,7 +93,7 @@ def with_bounds(function: Any, written: Sequence[int]) -> Bounded:
 
 
 def _wide(function: Any) -> str:
-    """The type of bounds: 32 bits do for all but what has 64."""
+    """The type of bounds: float64 for programs with tensors of float64, else float32."""
     tensors = [
         *function.params,
         *(b for s in tvm_compat.sblocks(function) for b in s.alloc_buffers),
@@ -102,10 +102,10 @@ def _wide(function: Any) -> str:
 
 
 class _Rewriter:
-    """Statements with those that keep shadows up to date before them.
+    """Rewrites statements: those that keep shadows up to date come before each.
 
     Attributes:
-        integral: of the tensors that are stored to, which hold nothing but whole numbers.
+        integral: for each tensor that is stored to, whether it holds nothing but whole numbers.
     """
 
     def __init__(self, state: State) -> None:
@@ -211,7 +211,7 @@ class _Rewriter:
         if value is not node.value and any(
             rewrite.is_among(t, self._written) for t in _loaded(term)
         ):
-            term = None  # what it is made of may have changed since the variable got its value
+            term = None  # the tensors it reads may have changed since the variable got its value
         if term is not None:
             before = self._added(node, term, kind_of(value) == "Sub")
         else:
@@ -220,7 +220,7 @@ class _Rewriter:
         return SeqStmt([*stores, node]) if stores else node
 
     def _added(self, node: Any, term: Any, negative: bool) -> list[tuple[Any, Any]]:
-        """Updates of the shadow of what a term is added to."""
+        """Updates of a tensor's shadow where a term is added to an element."""
         error = self._errors.of(term)
         shadow = self._state.sums(node.buffer, self._terms(node), error.rounding)
         value = self._errors.widened(term)
@@ -233,7 +233,7 @@ class _Rewriter:
         return [(t, load_of(t, node.indices) + more) for t, more in updates]
 
     def _replaced(self, node: Any) -> list[tuple[Any, Any]]:
-        """New contents of the shadow of what gets a new value."""
+        """New contents of a tensor's shadow where an element gets a new value."""
         bound = self._errors.finite(node.value)
         known = self._state.of(node.buffer)
         if bound is None and known is None:
@@ -248,7 +248,7 @@ class _Rewriter:
         return updates
 
     def _terms(self, node: Any) -> int:
-        """How many terms a sum has, with what was there before."""
+        """The number of terms of a sum, the value before it included."""
         known = [count for count in self._sums if count is not None]
         if known:
             return math.prod(known)
@@ -257,7 +257,7 @@ class _Rewriter:
 
 
 def _loaded(expression: Any) -> list[Any]:
-    """The tensors that an expression reads, none of None."""
+    """The tensors that an expression reads; none if it is None."""
     import tvm_ffi
     from tvm.ir import TensorLoad
 
@@ -269,7 +269,7 @@ def _loaded(expression: Any) -> list[Any]:
 
 
 def _term(store: Any, value: Any) -> Any | None:
-    """What a store adds to what is there, where its value does that and these are floats."""
+    """The term that a store of floats adds to the element it writes; None where it does not add."""
     from tvm.ir import TensorLoad
     from tvm_ffi import structural_equal
 

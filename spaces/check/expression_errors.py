@@ -1,4 +1,4 @@
-"""What expressions err by: the rules of `spaces.check.error_bounds`, one for each kind of node."""
+"""Errors of expressions: the rules of `spaces.check.error_bounds`, one for each kind of node."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _FORMULAS = ("tanh", "sigmoid", "erf", "sinh", "cosh", "asin", "acos", "atan", "
 near zero the difference of two numbers near 1."""
 _LARGEST = 3e38
 _DEEPEST = 3
-"""Of functions in functions in one expression: each says its argument several times over."""
+"""The most functions nested in an expression: each one repeats its argument several times."""
 
 
 @dataclass(frozen=True, slots=True)
 class Error:
-    """Of an expression: a bound that is computed, and a rounding relative to its own size."""
+    """The error of an expression: a computed bound, and a rounding relative to its own size."""
 
     drift: Any = None
     rounding: float = 0.0
@@ -45,7 +45,7 @@ class Errors:
         self._depth = 0
 
     def remember(self, variable: Any) -> Any:
-        """The variable that holds the bound of another."""
+        """Make the variable that holds the bound of another."""
         from tvm.tirx import Var
 
         known = Var(f"{variable.name}_drift", self._state.wide)
@@ -63,7 +63,7 @@ class Errors:
         return error.drift + rounded
 
     def of(self, value: Any) -> Error:
-        """What an expression errs by."""
+        """The error of an expression."""
         kind = kind_of(value)
         if kind in ("IntImm", "FloatImm", "StringImm"):
             return _NONE
@@ -100,7 +100,7 @@ class Errors:
         return value.astype(self._state.wide)
 
     def finite(self, value: Any) -> Any | None:
-        """Like `whole`; 0 where the value is NaN or infinite, for which the same is asked."""
+        """As `whole`, but 0 where the value is NaN or infinite, which must come out the same."""
         from tvm.tirx import Select, max_value
 
         bound = self.whole(value)
@@ -145,7 +145,7 @@ class Errors:
         return error if exact else self._result(value, error.drift, error.rounding)
 
     def _result(self, value: Any, drift: Any, rounding: float = 0.0) -> Error:
-        """What an operation errs by with its own rounding: none of a whole number that is held."""
+        """The error of an operation with its own rounding, 0 for whole numbers the type holds."""
         from tvm.tirx import Select
 
         eps = _eps(value)
@@ -162,8 +162,8 @@ class Errors:
 
     def _product(self, value: Any) -> Error:
         a, b = self.of(value.a), self.of(value.b)
-        # Each operand's bound is said once: a product of products would say it twice as often each
-        # time.
+        # Each operand's bound occurs once: otherwise each nested product would double the
+        # expression.
         size = _both(self._size(value.b), b.drift, lambda x, y: x + y)
         left = None if a.drift is None else a.drift * size
         right = None if b.drift is None else b.drift * self._size(value.a)
@@ -264,7 +264,7 @@ class Errors:
         return self._of_function(value, name)
 
     def _of_function(self, value: Any, name: str) -> Error:
-        """A function that grows or falls with each of its arguments, or is as flat as a sine."""
+        """The error of a function that is monotonic in each argument, or as flat as a sine."""
         eps = min(eps_of(dtype_of(value)), eps_of("float32"))
         arguments = [self.widened(a) if is_float(dtype_of(a)) else a for a in value.args]
         drift = None
@@ -285,7 +285,7 @@ class Errors:
         return Error(drift + near_zero, _CALLS * eps + _OPERATIONS * own)
 
     def _stepped(self, argument: Any, function: Any) -> Error:
-        """A function that is constant but for its steps, of what may lie beside one."""
+        """The error of a step function, whose argument may lie on either side of a step."""
         spread = self._inside(argument)
         if spread is None or self.is_integral(argument):
             return Error(spread)
@@ -301,7 +301,7 @@ class Errors:
         return bound
 
     def _moved(self, function: Any, arguments: Sequence[Any], i: int, spread: Any) -> Any:
-        """By how much a function changes at most where an argument is off by as much as told."""
+        """The most that a function changes where argument `i` is off by up to `spread`."""
         from tvm.tirx import Max, call_intrin
 
         wide, zero = self._state.wide, number(0.0, self._state)
@@ -313,14 +313,14 @@ class Errors:
         def change(x: Any, moved: Any) -> Any:
             return Max(_abs(at(moved) - at(x)), zero)  # which is 0 at NaN, in TVM
 
-        # Said several times over: TVM 0.27 does not look into a `Let` when it writes bfloat16 out
+        # Repeated instead of bound: TVM 0.27 does not look into a `Let` when it writes bfloat16 out
         # as integers, and at times binds its variable twice while it simplifies.
         x = arguments[i]
         return Max(change(x, x + spread), change(x, x - spread))
 
     def _size(self, value: Any) -> Any:
-        """How large a value is, never infinite: times no error that is none. What is made of
-        infinity is told apart in the end, see `finite`."""
+        """The size of a value, never infinite: infinity times an error of 0 would be NaN. Infinite
+        values are dealt with at the end, see `finite`."""
         from tvm.tirx import Min, max_value
 
         if kind_of(value) == "FloatImm":
@@ -353,7 +353,7 @@ _RULES: dict[str, Any] = {
 
 
 def operator_of(call: Any) -> str:
-    """What a call calls, without the dialect: `exp`; empty where it is no operator."""
+    """The operator of a call, without the dialect: `exp`; empty where it calls anything else."""
     return str(getattr(call.op, "name", "")).rpartition(".")[2]
 
 

@@ -1,9 +1,8 @@
-"""Sums of a program in an order that is quick without being clever, on all threads.
+"""Loop interchange for reference runs: reductions in a quick order, on all threads.
 
-An unscheduled matrix product runs down a column of one operand for each element of its result. To
-compute what a program should give, no such patience is needed: with the sums moved outside of the
-last spatial loop, each element still adds up the same terms in the same order. Which thread
-computes an element makes no difference to it either.
+An unscheduled matrix product runs down a column of one operand for each element of its result,
+which is slow. With reductions moved outside of the last spatial loop, each element still adds up
+the same terms in the same order. The thread that computes an element makes no difference either.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from spaces.ir.guard import refusals
 from spaces.ir.schedules import new_schedule
 
 _ENOUGH = 8
-"""Where the loops but the last have so many steps, they are enough to spread."""
+"""Steps of the loops but the last that are enough to spread over threads."""
 
 
 def interchanged(module: Any) -> Any:
@@ -24,7 +23,7 @@ def interchanged(module: Any) -> Any:
     its outermost loops in parallel.
 
     Blocks whose loops are not simply their axes stay as they are, and so do those that may write an
-    element more than once: the last to write it must be the same.
+    element more than once, as the last write must stay the last.
     """
     schedule = new_schedule(module)
     for block in tvm_compat.stage_blocks(schedule):
@@ -42,7 +41,7 @@ def _interchange(schedule: Any, block: Any) -> None:
     others = [loop for loop, kind in zip(loops, kinds, strict=True) if kind != tvm_compat.REDUCED]
     if not others or not _writes_once(schedule.get(block)):
         return
-    # With few steps before the last loop, that is spread too, and the sums stay inside.
+    # With few steps before the last loop, the last is spread too, and reductions stay inside it.
     inner = others[-1:] if _steps(schedule, others[:-1]) >= _ENOUGH else []
     outer = others[: len(others) - len(inner)]
     schedule.reorder(*outer, *sums, *inner)
@@ -52,7 +51,7 @@ def _interchange(schedule: Any, block: Any) -> None:
 
 
 def _writes_once(block: Any) -> bool:
-    """Whether other elements are written in each step: each axis but those of sums is an index."""
+    """Whether each step writes another element: every axis but reductions is an index itself."""
     long = [v for v in block.iter_vars if tvm_compat.known_int(v.dom.extent) != 1]
     axes = [v.var for v in long if int(v.iter_type) != tvm_compat.REDUCED]
     indices = [[dim.min for dim in written.region] for written in block.writes]

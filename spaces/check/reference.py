@@ -1,10 +1,10 @@
-"""What a task's program computes: seeded inputs, the unscheduled program's outputs, and by how much
-the outputs of a schedule may differ from them.
+"""The reference of a task's program: seeded inputs, the unscheduled program's outputs, and bounds
+on how far the outputs of a schedule may differ from them.
 
-Programs are run on two draws (`spaces.check.draws`). Outputs start as garbage, so what a schedule
-forgets to write is seen; only where the program itself lets old contents through do they start as
-seeded data. How far an element may be off follows from what was added up and rounded on the way to
-it (`spaces.check.error_bounds`); of programs that do what is not known there from
+Programs are run on two draws (`spaces.check.draws`). Outputs start as garbage, so elements that a
+schedule forgets to write are seen; only where the program itself lets old contents through do they
+start as seeded data. The bound of an element follows from the sums and roundings on the way to it
+(`spaces.check.error_bounds`); for programs with operations that are not known there it is
 
     eps * (32 + 8 * sqrt(K)) * (|want| + rms(want))
 
@@ -41,18 +41,18 @@ _log = logging.getLogger(__name__)
 _FORMAT = 2
 """Part of a cached reference's file name: goes up when inputs, outputs or bounds change meaning."""
 _AT_ONCE = 1 << 20
-"""Elements whose bounds are made at once: what that takes beside them is many times as much."""
+"""Elements whose bounds are computed at once: that takes many times their own memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What goes in and what must come out, of one draw.
+    """The inputs and the expected outputs of one draw.
 
     Attributes:
-        arguments: of the program, in order.
+        arguments: arguments of the program, in order.
         initial: contents of each argument before the run; None is garbage.
-        outputs: contents of the written arguments after it, by position.
-        bounds: by how much each element of these may differ; None is not at all.
+        outputs: contents of the written arguments after the run, by position.
+        bounds: the most that each element of these may differ by; None where it must be equal.
     """
 
     arguments: tuple[Argument, ...]
@@ -62,7 +62,7 @@ class Case:
 
     @property
     def size_bytes(self) -> int:
-        """Memory that all of it takes."""
+        """Memory of all arrays."""
         known = (*self.initial, *self.outputs.values(), *self.bounds.values())
         return sum(a.nbytes for a in known if a is not None)
 
@@ -72,13 +72,13 @@ class Case:
         return garbage(self.arguments[position]) if known is None else known
 
     def wrong(self, position: int, got: Array) -> str | None:
-        """Why what came out at a position is wrong, in one line; None if it is not."""
+        """The error of the output at a position, in one line; None if the output is right."""
         return difference(got, self.outputs[position], self.bounds[position])
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What a program computes.
+    """The inputs and the expected outputs of a program.
 
     Attributes:
         cases: the wide draw and the moderate one.
@@ -89,7 +89,7 @@ class Reference:
 
     @property
     def size_bytes(self) -> int:
-        """Memory that all of it takes."""
+        """Memory of all cases."""
         return sum(case.size_bytes for case in self.cases)
 
 
@@ -135,7 +135,7 @@ def garbage(argument: Argument) -> Array:
 
 
 def relative_tolerance(function: Any, written: Sequence[int]) -> float:
-    """Of a program whose errors nobody can follow, see the module.
+    """The relative tolerance of a program with unknown errors, see the module.
 
     Args:
         written: positions of its outputs.
@@ -155,7 +155,7 @@ def relative_tolerance(function: Any, written: Sequence[int]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Computed:
-    """What came of one draw.
+    """The results of one draw.
 
     Attributes:
         range: number of the range that was taken.
@@ -196,11 +196,11 @@ class _Program:
         extra = [tvm.runtime.tensor(data) for data in self._shadows(contents)]
         self._library["main"](*tensors, *extra)
         outputs = {i: tensors[i].numpy() for i, arg in enumerate(self.args) if arg.written}
-        del tensors  # large tasks are many times the memory of their tensors as it is
+        del tensors  # large tasks take many times the memory of their tensors as it is
         return outputs, self._bounds(outputs, [np.from_dlpack(tensor) for tensor in extra])
 
     def _shadows(self, contents: Sequence[Array]) -> list[Array]:
-        """What bounds are before a run: of exact contents."""
+        """The shadows before a run, those of exact contents."""
         if self._bounded is None:
             return []
         made = []
@@ -241,7 +241,7 @@ class _Program:
 
 
 def _least(dtype: str) -> float:
-    """What numbers that are too small for a float type err by, whatever they are."""
+    """The error of numbers that are too small for a float type, whatever their value."""
     if not is_float(dtype):
         return 0.0
     limits = limits_of(dtype)
@@ -251,11 +251,10 @@ def _least(dtype: str) -> float:
 
 
 def compiled(module: Any) -> Any:
-    """A module without a schedule, compiled for all that this machine's CPU has: a
+    """Compile a module without a schedule for this machine's CPU with all its features; return a
     `tvm.runtime.Executable`.
 
-    Nothing is done to the code but what TVM does to any: it goes through none of the passes whose
-    results it judges.
+    Only TVM's own passes run: none of those whose results this code judges.
     """
     import tvm
 
@@ -276,7 +275,7 @@ def _compute(module: Any, args: tuple[Argument, ...], seed: str) -> list[_Comput
             if broken < fewest:
                 best = _Computed(number, keeps, outputs, bounds)
             elif broken == fewest:
-                break  # what is not finite does not depend on the range, as in a mask of -inf
+                break  # these are not finite whatever the range, as in a mask of -inf
             fewest = min(broken, fewest)
             if broken == 0:
                 break
@@ -286,14 +285,14 @@ def _compute(module: Any, args: tuple[Argument, ...], seed: str) -> list[_Comput
 
 
 def _broken(output: Array) -> int:
-    """How many elements are NaN or infinite."""
+    """The number of elements that are NaN or infinite."""
     return 0 if output.dtype.kind in "iub" else int((~np.isfinite(output)).sum())
 
 
 def _outputs(
     program: _Program, inputs: Sequence[Array]
 ) -> tuple[bool, dict[int, Array], dict[int, Array | None]]:
-    """Whether what lay in outputs before a run comes through, and what one run gives."""
+    """Whether old contents of outputs come through a run, and one run's outputs and bounds."""
     args = program.args
     blank = [garbage(a) if a.written else data for a, data in zip(args, inputs, strict=True)]
     first, bounds = program.run(blank)
@@ -328,7 +327,7 @@ def _save(path: Path, computed: Sequence[_Computed]) -> None:
             try:
                 np.savez(file, allow_pickle=False, **raw)
                 os.replace(file.name, path)
-            except OSError:  # a full disk, which must not stay so for this
+            except OSError:  # a full disk, which must not stay full because of this file
                 os.unlink(file.name)
 
 

@@ -1,4 +1,4 @@
-"""What is kept beside tensors while a program runs, to bound what their elements err by."""
+"""Tensors kept beside those of a running program, to bound the errors of their elements."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from spaces.ir import tvm_compat
 from spaces.ir.element_types import eps_of
 
 _SUMS = 2.0
-"""Bound of a sum in an order that nobody knows, see `spaces.check.error_bounds`."""
+"""Factor in the bound of a sum whose order is not known, see `spaces.check.error_bounds`."""
 _UNDERFLOWS = 2e-19
-"""Of terms that are smaller the squares are none in float32, or next to none."""
+"""The size of terms below which their squares underflow in float32, or nearly do."""
 _SMALL = ("float16", "bfloat16", "float8")
 
 
@@ -22,15 +22,15 @@ class Unbounded(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Shadow:
-    """What is kept beside a tensor that may come out otherwise.
+    """The tensors kept beside a tensor whose elements may have errors.
 
     Attributes:
-        drift: tensor of what its elements err by, but for the order of a sum.
-        squares: of a sum, its terms' squares; else None.
-        exact: of a sum in a small type, the same in a wide one; else None.
-        terms: of the longest sum.
+        drift: the errors of its elements, except those from the order of a sum.
+        squares: for a sum, the sum of its terms' squares; else None.
+        exact: for a sum in a small type, the same sum in a wide one; else None.
+        terms: number of terms of the longest sum.
         roughness: rounding of one term, relative to its size.
-        eps: of the type that is accumulated in.
+        eps: eps of the type that sums are accumulated in.
     """
 
     drift: Any
@@ -42,7 +42,7 @@ class Shadow:
 
     @property
     def tensors(self) -> list[Any]:
-        """Those that there are."""
+        """The tensors that exist, in order."""
         return [t for t in (self.drift, self.squares, self.exact) if t is not None]
 
     def bound(self, total: Any, parts: Sequence[Any], sqrt: Any, size: Any) -> Any:
@@ -50,8 +50,8 @@ class Shadow:
 
         Args:
             total: value of the element.
-            parts: what the tensors hold there, in their order.
-            sqrt: square root of such a number, `size` its absolute value.
+            parts: values of `tensors` at that element, in their order.
+            sqrt: function that takes the square root of such a value; `size` its absolute value.
         """
         drift, *others = parts
         if not others:
@@ -67,7 +67,7 @@ class Shadow:
 
 @dataclass
 class State:
-    """What is known of tensors. Grows until nothing changes."""
+    """The facts about tensors found so far; they grow until nothing changes."""
 
     wide: str
     shadows: dict[int, Shadow] = field(default_factory=dict)
@@ -85,7 +85,7 @@ class State:
         return known
 
     def sums(self, tensor: Any, terms: int, roughness: float) -> Shadow:
-        """The shadow of a tensor that something is added up in."""
+        """The shadow of a tensor that accumulates a sum."""
         known = self.drifts(tensor)
         squares = known.squares if known.squares is not None else self._like(tensor, "squares")
         exact = known.exact

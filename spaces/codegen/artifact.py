@@ -4,12 +4,12 @@ An artifact is a zip file without compression:
 
     kernel.so       host code, as TVM loads it
     device.bin      for CUDA: the machine code of the kernels (cubin or fatbin)
-    packing.json    where constant operands are packed ahead: how, see
+    packing.json    how constant operands are packed ahead, if they are; see
                     `spaces.codegen.prepack.Packing`
 
-Of a schedule that packs constant operands, `kernel.so` holds two functions: "prepack" makes the
-packed operands, "main" computes with them. So whoever times "main" times what a compiled model
-runs. Of any other there is "main" alone.
+For a schedule that packs constant operands, `kernel.so` holds two functions: "prepack" makes the
+packed operands, "main" computes with them. So the time of "main" is that of a compiled model. For
+any other schedule there is "main" alone.
 
 TVM leaves CUDA source in `kernel.so` and compiles it when the library is loaded, on the machine
 that has the device, while that device idles. We compile it here instead, and hand the result to
@@ -38,7 +38,7 @@ _HOST = "kernel.so"
 _DEVICE = "device.bin"
 _PACKING = "packing.json"
 _TRUSTING = {"tirx.disable_assert": True}
-"""Whoever times a kernel gives it what it asks for; the checks are a sixth of a build."""
+"""Timed kernels get arguments that fit, and checks of these take a sixth of a build."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
@@ -51,9 +51,9 @@ def build_artifact(module: Any, target: Any) -> bytes:
         target: a `tvm.target.Target`, or its JSON.
 
     Raises:
-        ValueError: the program packs ahead what is no constant, or a kernel needs more threads,
-            registers or shared memory than its device has.
-        Exception: whatever the compiler threw; TVM does not say what that may be.
+        ValueError: the program packs an operand ahead that is no constant, or a kernel needs more
+            threads, registers or shared memory than its device has.
+        Exception: whatever the compiler threw; TVM does not document its kinds.
     """
     target = parse_target(target) if isinstance(target, str) else target
     library, packing = compile_kernel(module, target)
@@ -68,7 +68,7 @@ def build_artifact(module: Any, target: Any) -> bytes:
 
 
 def compile_kernel(module: Any, target: Any) -> tuple[Any, Packing | None]:
-    """What `build_artifact` puts into an artifact: a `tvm.runtime.Module`, and how it packs.
+    """Compile for `build_artifact`: a `tvm.runtime.Module`, and its packing, if any.
 
     Args:
         target: a `tvm.target.Target`.
@@ -87,15 +87,15 @@ class Kernel:
     """A loaded artifact.
 
     Attributes:
-        module: a `tvm.runtime.Module`; its "main" is what is to be timed.
-        packing: None where it takes the program's own arguments.
+        module: a `tvm.runtime.Module`, whose "main" is to be timed.
+        packing: the packing of operands; None where "main" takes the program's own arguments.
     """
 
     module: Any
     packing: Packing | None
 
     def arguments(self, tensors: Sequence[Any], device: Any) -> list[Any]:
-        """What "main" takes, from the program's arguments: constant operands are packed here.
+        """The arguments of "main", made from the program's arguments by packing constant operands.
 
         Each packed operand is a new tensor; the others are those that were given.
         """
@@ -112,7 +112,7 @@ class Kernel:
 
 
 def load_kernel(artifact: bytes, folder: Path | None = None) -> Kernel:
-    """Load an artifact into this process, see `load_artifact`, with how to call it."""
+    """Load an artifact into this process, as `load_artifact` does, with its packing."""
     packing = _unpack(artifact).get(_PACKING)
     return Kernel(
         load_artifact(artifact, folder),
@@ -124,7 +124,7 @@ def load_artifact(artifact: bytes, folder: Path | None = None) -> Any:
     """Load an artifact into this process: a `tvm.runtime.Module`.
 
     Args:
-        folder: where the library lies for the moment of loading.
+        folder: folder for the library while it is loaded.
     """
     import tvm
 
@@ -139,8 +139,8 @@ def load_artifact(artifact: bytes, folder: Path | None = None) -> Any:
 def _host_library(library: Any, folder: Path) -> bytes:
     """The host code as a shared library.
 
-    Calling the linker directly takes 4 ms; TVM's way, by the C++ compiler's driver, 30 ms. What
-    a kernel needs of the C library is resolved from the process that loads it.
+    Calling the linker directly takes 4 ms; TVM's way, by the C++ compiler's driver, 30 ms. Symbols
+    of the C library are resolved from the process that loads the kernel.
     """
     output = folder / _HOST
     linker = shutil.which("ld")
@@ -157,7 +157,7 @@ def _host_library(library: Any, folder: Path) -> bytes:
 
 
 def _pack(members: dict[str, bytes]) -> bytes:
-    """Equal members give equal bytes."""
+    """The archive of some members; equal members give equal bytes."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         for name, data in members.items():

@@ -1,7 +1,7 @@
-"""What compiled CUDA kernels use, read from their machine code, and whether a device has that.
+"""Resources of compiled CUDA kernels, read from their machine code and compared with a device's.
 
-nvcc leaves that in the ELF file of a cubin: registers in the header of each kernel's code, shared
-memory as a section of its own, and the stack, where spilled registers lie, among attributes, as
+nvcc leaves them in the ELF file of a cubin: registers in the header of each kernel's code, shared
+memory as a section of its own, and the stack, which holds spilled registers, among attributes, as
 are the threads of a block.
 """
 
@@ -29,9 +29,9 @@ _TEXT, _SHARED, _INFO, _SYMBOLS, _STRINGS = (
 )
 _REGISTERS_BIT = 24
 _SIZED, _MOST_THREADS, _FRAME_SIZE = 4, 0x05, 0x11
-"""An attribute that carries its length; a block's largest size, and a function's stack."""
+"""Attributes: the form that carries its length, a block's largest size, a function's stack."""
 _REGISTERS_AT_ONCE = 8
-"""Of a thread: they are given out in such portions."""
+"""The unit in which registers are given to a thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +39,11 @@ class KernelUse:
     """Resources of one kernel.
 
     Attributes:
-        registers: of each thread.
-        shared_bytes: of a block, as declared.
-        stack_bytes: of each thread, in slow memory: spilled registers, and arrays that did not
-            become registers.
-        threads: of a block, at most; 0 where the program does not say.
+        registers: registers of each thread.
+        shared_bytes: shared memory of a block, as declared.
+        stack_bytes: stack of each thread, in slow memory: spilled registers, and arrays that did
+            not become registers.
+        threads: the most threads of a block; 0 where the program does not say.
     """
 
     registers: int
@@ -53,10 +53,10 @@ class KernelUse:
 
 
 def kernel_uses(binary: bytes) -> dict[str, KernelUse]:
-    """Resources by kernel of a cubin, or of a fatbin with one that is not compressed.
+    """Resources of each kernel of a cubin, or of a fatbin with an uncompressed one.
 
     Raises:
-        ValueError: there is no cubin in it.
+        ValueError: the binary holds no such cubin.
     """
     start = binary.find(_MAGIC)
     if start < 0:
@@ -82,11 +82,11 @@ def kernel_uses(binary: bytes) -> dict[str, KernelUse]:
 def check_launch(binary: bytes, target_json: str) -> None:
     """Refuse machine code with a kernel that no device of a target can start.
 
-    Spilled registers are no reason: they cost time, which is measured. What cannot be read is
-    taken for good.
+    Spilled registers are no reason: they cost time, which is measured. Code that cannot be read is
+    accepted.
 
     Raises:
-        ValueError: naming the kernel and what it has too much of.
+        ValueError: it names the kernel and the resource of which it needs too much.
     """
     try:
         uses = kernel_uses(binary)
@@ -98,7 +98,7 @@ def check_launch(binary: bytes, target_json: str) -> None:
 
 
 def too_much(use: KernelUse, gpu: Gpu) -> str:
-    """What a kernel needs that a device does not have, in words; empty where it has all of it."""
+    """A resource of which a kernel needs more than a device has, in words; empty if none."""
     if use.threads > gpu.threads:
         return f"{use.threads} threads in a block, of {gpu.threads}"
     if use.registers > gpu.thread_registers:

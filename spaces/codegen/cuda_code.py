@@ -1,7 +1,7 @@
 """Machine code of a CUDA library's kernels: made where it is built, handed over where it is loaded.
 
-TVM leaves CUDA source in a library and compiles it when that is loaded, by a function that anybody
-may register.
+TVM leaves CUDA source in a library and compiles it when the library is loaded, by a function that
+can be replaced.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _COMPILE = "tvm_callback_cuda_compile"
 
 
 def device_code(library: Any, target: Any) -> bytes | None:
-    """A cubin or fatbin of a compiled library's kernels; None where it has none.
+    """A cubin or fatbin of a compiled library's kernels; None where it has no kernels.
 
     Args:
         library: a `tvm.runtime.Module`.
@@ -39,7 +39,7 @@ def device_code(library: Any, target: Any) -> bytes | None:
 
 @contextlib.contextmanager
 def precompiled(code: bytes | None) -> Iterator[None]:
-    """Answer TVM's request to compile CUDA source with what the builder made of it."""
+    """Answer TVM's request to compile CUDA source with the builder's machine code."""
     if code is None:
         yield
         return

@@ -31,7 +31,7 @@ class Executable:
     """A compiled module.
 
     Attributes:
-        library: what `tvm.compile` gave.
+        library: the result of `tvm.compile`.
         target: canonical JSON of the target it was compiled for.
         programs: symbol and number of parameters of each tensor program, in order, where the
             module holds no graph; else empty.
@@ -45,11 +45,11 @@ class Executable:
 def compile_module(lowered: Any, target_json: str) -> Executable:
     """Compile a lowered module as it is, schedules applied or not.
 
-    Constant weights are packed here where schedules ask for it (`spaces.codegen.prepack`): what is
-    compiled holds them packed, and does not pack them when it runs.
+    Constant weights are packed here where schedules ask for it (`spaces.codegen.prepack`): the
+    library holds them packed, and does not pack them when it runs.
     On a GPU, programs without a schedule get TVM's default ones, since they could not run
-    otherwise. Nothing is fused or changed again. On a CPU it brings along what gives its kernels
-    the target's threads (`spaces.codegen.library_threads`).
+    otherwise. Nothing is fused or changed again. On a CPU the library includes the code that gives
+    its kernels the target's threads (`spaces.codegen.library_threads`).
 
     Raises:
         TunerError: the compiler refused it.
@@ -59,8 +59,8 @@ def compile_module(lowered: Any, target_json: str) -> Executable:
 
 
 def compile_plainly(lowered: Any, target_json: str) -> Executable:
-    """Compile a lowered module without schedules by TVM's own passes alone: what others are
-    compared with must not go through the passes that are judged by it.
+    """Compile a lowered module without schedules by TVM's own passes alone: a reference must not go
+    through the passes that are judged by it.
 
     Raises:
         TunerError: the compiler refused it.
@@ -103,7 +103,7 @@ def _default_scheduled(lowered: Any, target: Any) -> Any:
 
     passes: list[Any] = []
     if tvm_compat.has_relax(lowered):
-        # What the build pipeline would turn into programs of its own must be there already, and
+        # Operators that the build pipeline would turn into programs must be programs already, and
         # reshapes that cost nothing must be recognised before a schedule hides what they are.
         passes = [relax.transform.LegalizeOps(), relax.transform.RewriteDataflowReshape()]
     passes.append(
@@ -173,7 +173,7 @@ class LoadedModel:
 
         Returns:
             A graph's results, tuples flattened. For tensor programs, which write into their
-            parameters, all of these as they are afterwards.
+            parameters, all parameters after the run.
         """
         arguments = self._fresh()
         results = _called(self._calls, arguments)
@@ -186,7 +186,7 @@ class LoadedModel:
         return [tvm.runtime.tensor(a, self._device) for a in self._inputs]
 
     def _bound(self, executable: Executable) -> list[tuple[Callable[..., Any], int]]:
-        """What to call, each with how many arguments it takes."""
+        """The functions to call, each with its number of arguments."""
         if executable.programs:
             return [(executable.library[name], n) for name, n in executable.programs]
         from tvm import relax
@@ -201,7 +201,7 @@ def run_once(executable: Executable, inputs: Sequence[Array]) -> list[Array]:
 
 
 def _called(calls: Sequence[tuple[Callable[..., Any], int]], arguments: Sequence[Any]) -> Any:
-    """Make the calls in order; the last one's result."""
+    """Make the calls in order; return the last one's result."""
     result = None
     start = 0
     for function, count in calls:

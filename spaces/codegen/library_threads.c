@@ -1,15 +1,15 @@
-/* What a library brings along so that its kernels run with the threads they were tuned for.
+/* Code linked into a library so that its kernels run with the threads they were tuned for.
  *
- * Left to itself TVM runs half of the logical CPUs, whatever they are, and binds its workers to the
+ * By default TVM runs half of the logical CPUs, whatever they are, and binds its workers to the
  * first of them, while the calling thread may run on any: where it meets a worker, both take twice
- * as long. Each kernel with a parallel loop calls `tuner_use_threads` first. Where a thread comes
- * by for the first time, its pool (each thread of a process has one) gets as many threads as the
- * library was tuned for, but no more than there are CPUs for this process, and all of them may run
- * on any of these. The calling thread may run where it could before.
+ * as long. Each kernel with a parallel loop calls `tuner_use_threads` first. At a thread's first
+ * call, its pool (each thread of a process has one) gets as many threads as the library was tuned
+ * for, but no more than there are CPUs for this process, and all of them may run on any of these.
+ * The calling thread may run where it could before.
  *
  * TVM_NUM_THREADS, OMP_NUM_THREADS and TVM_BIND_THREADS=1 mean what they mean to TVM.
  *
- * The symbols of TVM are weak: a process that has them not gets what TVM does by itself.
+ * The symbols of TVM are weak: in a process that lacks them TVM's own behaviour stays.
  */
 #define _GNU_SOURCE
 #include <tvm/ffi/c_api.h>
@@ -52,7 +52,7 @@ static int read_cpus(Cpus *cpus) {
   return cpus->count;
 }
 
-/* The numbers in a file of a control group, at most two; how many there are. */
+/* Read the numbers in a file of a control group, at most two; return how many there are. */
 static int read_numbers(const char *cgroup, const char *name, long *first, long *second) {
   char path[512];
   if (snprintf(path, sizeof path, "%s/%s", cgroup, name) >= (int)sizeof path) return 0;
@@ -73,14 +73,14 @@ static int quota_cpus(const char *cgroup, int otherwise) {
   return limit > 0 && period > 0 ? at_least_one(limit / period) : otherwise;
 }
 
-/* What the user told TVM; 0 where nobody did. */
+/* The number of threads that the user set for TVM; 0 where none is set. */
 static int threads_told(void) {
   const char *told = getenv("TVM_NUM_THREADS");
   if (told == NULL) told = getenv("OMP_NUM_THREADS");
   return told == NULL ? 0 : at_least_one(atoi(told));
 }
 
-/* How many of the threads that a library was tuned for run here. */
+/* The number of threads to run here, of those that a library was tuned for. */
 static int threads_for(int tuned, int cpus, const char *cgroup) {
   int most = quota_cpus(cgroup, cpus);
   if (cpus < most) most = cpus;
@@ -95,7 +95,7 @@ static TVMFFIAny whole(int64_t value) {
   return any;
 }
 
-/* Call a global function. What it returns is the caller's. */
+/* Call a global function. The caller owns its result. */
 static int call(const char *name, TVMFFIAny *arguments, int count, TVMFFIAny *result) {
   TVMFFIByteArray named = {name, strlen(name)};
   TVMFFIObjectHandle function = NULL, error = NULL;
@@ -154,7 +154,7 @@ static void set_up(int tuned, Cpus *cpus) {
   if (bind != NULL && atoi(bind) == 1) {
     configure(A_CPU_EACH, threads, cpus, threads);
   } else if (configure(ALL_CPUS_FOR_ALL, threads, cpus, threads) == 0) {
-    /* The first call made the pool, bound to so many CPUs. Now they may all run anywhere. */
+    /* The first call made the pool, its threads bound to CPUs. Now they may all run anywhere. */
     configure(ALL_CPUS_FOR_ALL, threads, cpus, threads > cpus->count ? threads : cpus->count);
     sched_setaffinity(0, cpus->bytes, cpus->set);
   }

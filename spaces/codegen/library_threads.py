@@ -1,9 +1,9 @@
 """Libraries that run with the threads they were tuned for, wherever they are loaded.
 
-TVM's runtime takes half of the logical CPUs where nobody tells it, so that on a machine with one
-thread a core, as most in clouds are, a tuned library would run at half its speed. What tells it is
-`library_threads.c`, which is linked into each library that has a parallel loop, and called by each
-kernel that has one.
+TVM's runtime by default takes half of the logical CPUs, so that on a machine with one thread a
+core, as most in clouds are, a tuned library would run at half its speed. `library_threads.c` tells
+it the number of threads: it is linked into each library that has a parallel loop, and called by
+each kernel that has one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from spaces.ir import tvm_compat
 SOURCE = Path(__file__).with_name("library_threads.c")
 _ENTRY = "tuner_use_threads"
 _PARALLEL = 1
-"""Kind of a loop."""
+"""TVM's number of the kind of a parallel loop."""
 _COMPILE_LIMIT_S = 60.0
 
 
@@ -30,8 +30,8 @@ def runs_in_parallel(module: Any) -> bool:
 
 @cache
 def pipeline_with_threads(name: str, threads: int) -> str:
-    """The name of a TIR pipeline after which each kernel with a parallel loop sees to it that TVM
-    has as many threads; else it is that of another name. What it makes needs `bring_along`."""
+    """The name of a TIR pipeline that does the same as pipeline `name`, and has each kernel with a
+    parallel loop ask TVM for `threads` threads. Its libraries need `bring_along`."""
     from tvm.ir.transform import Sequential
     from tvm.tirx import get_tir_pipeline, register_tir_pipeline
 
@@ -45,10 +45,10 @@ def pipeline_with_threads(name: str, threads: int) -> str:
 
 
 def bring_along(library: Any) -> None:
-    """Add to what `tvm.compile` gave what its kernels call.
+    """Add the code that kernels call for threads to the result of `tvm.compile`.
 
     Raises:
-        RuntimeError: there is no C compiler, or it does not compile it.
+        RuntimeError: there is no C compiler, or it fails.
     """
     code = _code(library.mod)
     assert code is not None
@@ -56,7 +56,7 @@ def bring_along(library: Any) -> None:
 
 
 def _code(module: Any) -> Any:
-    """What holds the programs' code: the module itself, or of a graph's one that it imports."""
+    """The module with the programs' code: a module itself, or, for a graph, one that it imports."""
     if module.kind == "llvm":
         return module
     found = (_code(part) for part in module.imports)
@@ -89,7 +89,7 @@ def _is_parallel(function: Any) -> bool:
 
 @cache
 def _object() -> Any:
-    """The compiled source as a module to import; made once in a process."""
+    """The compiled source as a module to import, made once in a process."""
     import tvm
 
     with tempfile.TemporaryDirectory(prefix="threads-") as folder:
@@ -102,7 +102,7 @@ def compile_c(source: Path, output: Path, *options: str) -> None:
     """Compile C that calls TVM, for this machine.
 
     Raises:
-        RuntimeError: there is no C compiler, or what it complains of.
+        RuntimeError: there is no C compiler, or it fails, with its message.
     """
     import tvm_ffi.libinfo
     from tvm.support import cc

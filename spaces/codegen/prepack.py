@@ -1,8 +1,8 @@
 """Constant weights, packed once: when a model is compiled, never when it runs.
 
-A schedule says so with a block of its own, right under the root, that copies a constant operand
-into another layout and carries the annotation `meta_schedule.layout_rewrite_preproc`. Operands
-that are constants are those that the attribute `layout_free_buffers` of a program names.
+A schedule asks for it with a block of its own, right under the root, that copies a constant operand
+into another layout and carries the annotation `meta_schedule.layout_rewrite_preproc`. The attribute
+`layout_free_buffers` of a program names its constant operands.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Packed:
     """One operand in its packed form.
 
     Attributes:
-        position: of the program's parameter that it takes the place of.
+        position: position of the program's parameter that it replaces.
     """
 
     position: int
@@ -34,23 +34,23 @@ class Packed:
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """How the function `prepack` is called: with its sources, then what it fills.
+    """The parameters of the function `prepack`: its sources, then the operands that it fills.
 
     Attributes:
         sources: positions of the program's parameters that it reads, in its order.
-        packed: what it fills, in its order.
+        packed: the operands that it fills, in its order.
     """
 
     sources: tuple[int, ...]
     packed: tuple[Packed, ...]
 
     def to_json(self) -> str:
-        """As text that `from_json` reads."""
+        """The packing as text that `from_json` reads."""
         return json.dumps(asdict(self))
 
     @staticmethod
     def from_json(text: str) -> Packing:
-        """What `to_json` wrote."""
+        """The packing that `to_json` wrote."""
         data = json.loads(text)
         packed = tuple(Packed(p["position"], tuple(p["shape"]), p["dtype"]) for p in data["packed"])
         return Packing(tuple(data["sources"]), packed)
@@ -61,8 +61,8 @@ class Split:
     """A scheduled program in two parts.
 
     Attributes:
-        module: functions "main", which takes packed operands in place of those of the program,
-            and "prepack", which makes them.
+        module: functions "main", which takes packed operands in place of the program's own, and
+            "prepack", which makes them.
     """
 
     module: Any
@@ -84,7 +84,7 @@ def split(module: Any) -> Split | None:
         None where the program packs nothing.
 
     Raises:
-        ValueError: it packs what is no constant, or reads a packed operand elsewhere as well.
+        ValueError: it packs an operand that is no constant, or reads a packed one elsewhere too.
         Exception: whatever TVM throws at a packing block that is not right under the root.
     """
     function = module[COMPUTE]
@@ -103,10 +103,10 @@ def split(module: Any) -> Split | None:
 
 
 def check_packing(function: Any) -> None:
-    """See that a scheduled program only packs what can be packed ahead.
+    """Check that a scheduled program only packs operands that can be packed ahead.
 
     Raises:
-        ValueError: it packs what is no constant, or reads a packed operand elsewhere as well.
+        ValueError: it packs an operand that is no constant, or reads a packed one elsewhere too.
     """
     blocks = _preproc_blocks(function)
     sources = [block.reads[0].source for block in blocks]
@@ -124,10 +124,10 @@ def check_packing(function: Any) -> None:
 
 
 def pack_weights(module: Any) -> Any:
-    """Pack the constant operands of a graph's scheduled programs, now.
+    """Pack the constant operands of a graph's scheduled programs now, at compile time.
 
-    In order: `SplitLayoutRewritePreproc`, `FoldConstant`, `DeadCodeElimination`. Where nothing is
-    to be packed the module comes back as it is.
+    In order: `SplitLayoutRewritePreproc`, `FoldConstant`, `DeadCodeElimination`. A module with
+    nothing to pack comes back as it is.
 
     Raises:
         ValueError: see `check_packing`.
@@ -154,7 +154,7 @@ def _preproc_blocks(function: Any) -> list[Any]:
 
 
 def _one_call(function: Any) -> Any:
-    """A graph that calls a program once, parameters for parameters."""
+    """A graph that calls a program once, with the same parameters."""
     from tvm import relax
 
     written = _written_last(function)
@@ -172,7 +172,7 @@ def _one_call(function: Any) -> Any:
 
 
 def _written_last(function: Any) -> int:
-    """How many parameters are outputs: the last ones, as in every program of a graph."""
+    """The number of outputs, which are the last parameters, as in every program of a graph."""
     from spaces.check.draws import written_positions
 
     number, written = len(function.params), written_positions(function)
@@ -189,7 +189,7 @@ def _tensor_type(param: Any) -> Any:
 
 
 def _packing(graph: Any) -> Packing:
-    """Read off a split graph what goes where."""
+    """Read the sources and the places of packed operands off a split graph."""
     from tvm import relax
 
     bindings = [b for block in graph.body.blocks for b in block.bindings]

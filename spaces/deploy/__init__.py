@@ -1,1 +1,1 @@
-"""From records to what runs: modules, libraries, databases, comparisons."""
+"""From records to programs that run: modules, libraries, databases, comparisons."""

@@ -17,7 +17,7 @@ from tuner.kernel_set import KernelSet
 from tuner.task import Task
 
 NO_SETS: Mapping[str, tuple[Task, KernelSet]] = MappingProxyType({})
-"""Of a model without symbolic dimensions."""
+"""The kernel sets of a model without symbolic dimensions."""
 
 
 def apply_best(
@@ -27,17 +27,17 @@ def apply_best(
 ) -> Any:
     """A TVM pass, IRModule to IRModule, that swaps in a schedule for each program that has one.
 
-    A function keeps its name and attributes and is marked as scheduled. All others stay as they
-    are, those that are scheduled already among them.
+    Such a function keeps its name and attributes and is marked as scheduled. All other functions,
+    including those that are scheduled already, stay as they are.
 
     Args:
         best: candidates by the key of their task.
         target_json: canonical JSON of the target that the tasks were extracted for.
-        sets: of programs with symbolic dimensions, by the key of their task, the task and the
+        sets: for programs with symbolic dimensions, by the key of their task, the task and the
             kernels that serve its shapes.
 
     Raises:
-        TunerError: when the pass runs: a candidate does not apply to its task any more.
+        TunerError: when the pass runs, if a candidate does not apply to its task any more.
     """
     from tvm.ir import IRModule
     from tvm.ir.transform import module_pass

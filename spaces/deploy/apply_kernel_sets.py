@@ -25,7 +25,7 @@ def apply_sets(module: Any, sets: Mapping[str, tuple[Task, KernelSet]]) -> Any:
     Kernels become functions beside it, marked with `spaces.ir.tvm_compat.PART_OF`.
 
     Args:
-        sets: by the name of the program in the module.
+        sets: tasks and kernel sets, by the name of the program in the module.
 
     Raises:
         TunerError: a stored kernel does not apply any more.
@@ -66,7 +66,7 @@ class _PackedProgram:
 def _kernels(
     name: str, task: Task, chosen: KernelSet, *, packed: bool
 ) -> tuple[list[Any], tuple[Any, Packing] | None]:
-    """Scheduled functions of a set, its copies last, and what packs the weights that they share."""
+    """Scheduled functions of a set, its copies last, and the packing of weights they share."""
     functions: list[Any] = []
     packings: list[tuple[Any, Packing] | None] = []
     for candidate in (*chosen.kernels, *(copy for _, copy in chosen.copies)):
@@ -86,10 +86,10 @@ def _kernels(
 
 
 def _unscheduled(task: Task) -> Any:
-    """The program as it is, but that its sums start at zero where there is nothing to add, too.
+    """The unscheduled program, except that sums over nothing are set to zero as well.
 
-    Else they would start in the first step, of which there is none. Where a program without a
-    schedule does not run, as on a GPU, it is the default one.
+    As written, a sum is set to zero in its first step, which a sum over nothing does not have.
+    Where a program without a schedule does not run, as on a GPU, it has the default schedule.
     """
     if not backend_of(task.target).runs_unscheduled:
         return realize(task, default_candidate(task)).mod["main"]
@@ -102,7 +102,7 @@ def _unscheduled(task: Task) -> Any:
 
 
 def _packed_once(module: Any, packed: Mapping[str, _PackedProgram]) -> Any:
-    """The module with weights packed before they reach their dispatchers, and now."""
+    """The module with weights packed before they reach their dispatchers, constant ones now."""
     from tvm import relax
     from tvm.ir.transform import Sequential
 

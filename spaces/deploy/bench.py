@@ -1,4 +1,4 @@
-"""Untuned, tuned and onnxruntime, side by side: how fast, and how far apart their outputs are."""
+"""Untuned, tuned and onnxruntime, side by side: their speed, and the errors of their outputs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tuner.errors import first_line
 
 MIN_ROUNDS = 10
 BUDGET_S = 20.0
-"""For the samples of one comparison; see `take_rounds`."""
+"""Time for the samples of one comparison; see `take_rounds`."""
 _FEW = 3
 """Samples that a slow side gets where they fit: with fewer there is no spread to speak of."""
 _SAMPLE_S = 0.02
@@ -44,11 +44,11 @@ class BenchResult:
             onnxruntime for an ONNX model where there is one, else the unscheduled program.
         max_rel_err: that difference over the largest reference value of the same output.
         spread: for each side, the distance between the quartiles over the median.
-        samples: for each side, how many its median is of.
+        samples: for each side, the number of samples behind its median.
         reference: `onnxruntime` or `untuned`.
-        note: what to know of these numbers: why there is no latency of onnxruntime for an ONNX
-            model, or that the reference holds NaN or infinity, of which errors say nothing;
-            mostly empty.
+        note: reservations about these numbers: why there is no latency of onnxruntime for an ONNX
+            model, or that the reference holds NaN or infinity, which errors leave out; mostly
+            empty.
     """
 
     untuned_ms: float
@@ -62,7 +62,7 @@ class BenchResult:
     note: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data."""
+        """The result as plain data."""
         return {
             "untuned_ms": self.untuned_ms,
             "tuned_ms": self.tuned_ms,
@@ -81,8 +81,8 @@ class Side:
     """One of the programs compared, and its samples so far (seconds for one run).
 
     Attributes:
-        limit_s: its samples take no more time than this in all, but for the first.
-        run_s: what one run took when it was tried.
+        limit_s: the most time that its samples may take together, not counting the first.
+        run_s: time of one run when it was tried.
     """
 
     name: str
@@ -93,18 +93,18 @@ class Side:
 
     @property
     def slow(self) -> bool:
-        """Whether one run is so long that it is a sample as it is, without a warm-up."""
+        """Whether one run is so long that it is a sample by itself, without a warm-up."""
         return self.run_s >= _SLOW_RUN_S
 
     @property
     def cost_s(self) -> float:
-        """What another sample takes, all told."""
+        """The time of another sample, with cool-down and warm-up."""
         before_s = 0.0 if self.slow else _WARM_UP_S + self.run_s
         return _COOL_DOWN_S + before_s + max(self.run_s, _SAMPLE_S)
 
     @property
     def most(self) -> int:
-        """Samples that fit in its own time; one always does."""
+        """The number of samples that fit in its own time, at least one."""
         if self.run_s <= 0 or math.isinf(self.limit_s):
             return sys.maxsize
         return max(1, int(self.limit_s / self.run_s))
@@ -122,18 +122,18 @@ def bench(
 ) -> BenchResult:
     """Compare a compiled model without schedules, with them, and onnxruntime.
 
-    Rounds are interleaved: each takes one sample of each side, in turning order. All sides use
-    the target's number of threads; of TVM's the caller tells it with
+    Rounds are interleaved: each takes one sample of each side, in turning order. All sides use the
+    target's number of threads; the caller sets TVM's with
     `spaces.targets.threads.thread_variables`, before the first kernel runs.
 
     Args:
-        untuned: no schedules applied, compiled by none of the passes that `tuned` went through.
-        tuned: the same with schedules. inputs: see `spaces.frontends.inputs.make_inputs`; of a
-        model with symbolic dimensions, for one of
-            its shapes.
+        untuned: the model without schedules, compiled without the passes that `tuned` went through.
+        tuned: the same model with schedules.
+        inputs: see `spaces.frontends.inputs.make_inputs`; for one shape of a model with symbolic
+            dimensions.
         rounds: at least ten are made; a side that is much slower than the others sits some out.
         onnx_path: the ONNX file to give to onnxruntime; None is the model's own.
-        budget_s: for the samples of all sides, see `take_rounds`.
+        budget_s: time for the samples of all sides, see `take_rounds`.
 
     Raises:
         TunerError: the device is missing.
@@ -161,7 +161,7 @@ def bench(
 
 
 def _doubt(expected: Sequence[Array]) -> str:
-    """Why equal outputs would prove little, where that is so."""
+    """The reason why equal outputs would prove little; empty where there is none."""
     if all(np.isfinite(a.astype(np.float64)).all() for a in expected):
         return ""
     return "the reference output holds NaN or infinity, which the error leaves out"
@@ -178,14 +178,14 @@ def take_rounds(
     """Fill in the sides' samples: one of each a round, the order turning with the rounds.
 
     Args:
-        budget_s: for all samples together, the run that says how long a side takes included. A
-            side for which so many rounds are too many takes part in fewer, spread over all of
-            them. One of which not a single further run fits has that first run for its sample,
-            and leaves the others time of their own.
+        budget_s: time for all samples together, including the first run of each side, which tells
+            how long it takes. A side that is too slow for all rounds takes part in fewer, spread
+            over all of them. A side of which no further run fits has its first run as its sample,
+            and leaves the others a share of the time.
     """
     started_s = clock()
     for side in sides:
-        # The first run pays for what is lazy, so a fast side's second one says how long it takes.
+        # The first run pays for lazy initialisation, so a fast side is timed by its second run.
         side.run_s = _timed(side.run, 1, clock)
         if not side.slow:
             side.run_s = _timed(side.run, 1, clock)
@@ -204,10 +204,10 @@ def take_rounds(
 
 
 def shared_out(sides: Sequence[Side], rounds: int, budget_s: float) -> list[int]:
-    """How many samples each side gets: as many as there are rounds, if they all fit.
+    """The number of samples for each side: one in each round, if they all fit.
 
-    Else one for each side, then a few for each, and then the next always to the side that had the
-    least time for its own.
+    Otherwise one for each side, then a few for each, and then always the next for the side whose
+    samples take the least time.
     """
     counts, spent_s = [0] * len(sides), 0.0
     for goal in (1, min(_FEW, rounds), rounds):
@@ -298,7 +298,7 @@ class _Peer:
 def _peer(
     model: Model, path: Path | None, target_json: str, inputs: Sequence[Array]
 ) -> tuple[_Peer | None, str]:
-    """The model in onnxruntime, where that can be; and why its latency says nothing."""
+    """The model in onnxruntime, if that runs it; and a reason why its latency does not count."""
     if model.kind != "onnx" or path is None:
         return None, ""
     try:

@@ -30,13 +30,13 @@ Entry = tuple[Task, Candidate, Sequence[float]]
 def export_database(
     directory: Path, entries: Sequence[Entry], *, lowered: Any | None = None
 ) -> None:
-    """Write TVM's two database files, in place of any that are there.
+    """Write TVM's two database files, replacing any that exist.
 
     After `tuner.lower`, TVM's own `relax.transform.MetaScheduleApplyDatabase(directory)` applies
     them under the same target. Traces are full: post-processing is part of them.
 
     Args:
-        entries: with at least one sample each.
+        entries: tasks with schedules, each with at least one sample.
         lowered: the module that the tasks came from. TVM tells functions of different global
             symbols apart, tasks do not; with it, each function of a task is written under its
             own symbol. Needed for tensor programs that are no part of a graph.
@@ -66,7 +66,7 @@ def export_database(
 
 
 def _check_written(folder: Path, records: int) -> None:
-    """See that all of it is there: on a full disk TVM goes on without a word.
+    """Check that everything was written: on a full disk TVM goes on without an error.
 
     Raises:
         OSError: something is missing.
@@ -85,7 +85,7 @@ def _check_written(folder: Path, records: int) -> None:
 
 
 def _workloads(task: Task, lowered: Any | None) -> Iterator[Any]:
-    """The modules that TVM would look a task's functions up by, each once."""
+    """The modules by which TVM would look up a task's functions, each once."""
     seen = set()
     for module in (task_module(task.module), *_own_symbols(task, lowered)):
         digest = tvm_compat.structural_hash_hex(module)

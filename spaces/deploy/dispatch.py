@@ -1,11 +1,10 @@
-"""Several kernels of one program behind one function, which calls for each shape the right one.
+"""Several kernels of one program behind one function, which calls the right one for each shape.
 
 The decision is code of the function: comparisons of its symbolic dimensions with numbers, then a
 call within the same library. Every kernel computes every shape, so a wrong decision costs time and
-nothing else. Copies of kernels that are specialised for one shape are called for that very shape
-alone. Shapes with a dimension of 0 are no business of kernels, which divide by such things:
-where anything is to be written at all, as for a sum over nothing, the program without a schedule
-does it.
+nothing else. Copies of kernels that are specialised for one shape are called for just that shape.
+Shapes with a dimension of 0 never reach kernels, which divide by dimensions: where anything is to
+be written at all, as for a sum over nothing, the program without a schedule does it.
 """
 
 from __future__ import annotations
@@ -25,16 +24,16 @@ def dispatched(
     empty: Any = None,
     copies: Sequence[tuple[Mapping[str, int], Any]] = (),
 ) -> dict[str, Any]:
-    """PrimFuncs by their names: the dispatcher under `name`, and what it calls.
+    """PrimFuncs by their names: the dispatcher under `name`, and the functions that it calls.
 
     Args:
         functions: scheduled PrimFuncs of one program, by the numbers of the tree's leaves; their
             parameters are alike.
-        tree: over dimensions by their names in the program.
+        tree: decision tree over dimensions, by their names in the program.
         empty: the program without a schedule; None where a shape with a dimension of 0 leaves
             nothing to write.
-        copies: functions that compute one shape alone, each with its shape, of which they are asked
-            first. They take what the others do.
+        copies: functions that compute one shape alone, each with its shape, which is tested first.
+            They have the same parameters.
 
     Raises:
         ValueError: the tree asks for a dimension that the program does not have.
@@ -63,8 +62,8 @@ def dispatched(
 
 
 def _under_a_root(body: Any) -> Any:
-    """A body as that of any program: TVM asks all of a graph's whether they only reshape, and takes
-    for granted that they have a root block."""
+    """A body within a root block, as any program has: TVM tests all programs of a graph for mere
+    reshapes, and takes a root block for granted."""
     from tvm.s_tir import SBlock, SBlockRealize
 
     return SBlockRealize([], True, SBlock([], [], [], "root", body))
@@ -77,7 +76,7 @@ def _call(symbol: str, arguments: Sequence[Any]) -> Any:
 
 
 def _public(symbol: str, function: Any) -> Any:
-    """A function of this name. One that may alias would slow down all others of its library."""
+    """A function under this name. One that may alias would slow down all others of its library."""
     function = function.with_attr(tvm_compat.GLOBAL_SYMBOL, symbol).with_attr(
         tvm_compat.NO_ALIAS, True
     )

@@ -1,4 +1,4 @@
-"""The schedule a task has before any search: valid, and what every other must beat."""
+"""The schedule of a task before any search: valid, and the one that all others must beat."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _EMPTY_TRACE = "[[],[]]"
 def default_candidate(task: Task) -> Candidate:
     """The default schedule of a task.
 
-    On a CPU it is the program as lowered, which TVM compiles as it stands. On a GPU an
-    unscheduled program does not run, so it is what TVM's dlight rules make of it.
+    On a CPU it is the program as lowered, which TVM compiles as it stands. On a GPU an unscheduled
+    program does not run, so there it is the schedule of TVM's dlight rules.
     """
     payload = _EMPTY_TRACE
     if not backend_of(task.target).runs_unscheduled:

@@ -1,4 +1,4 @@
-"""Drafts to evaluated candidates: what the child process of a space worker does."""
+"""Drafts to evaluated candidates: the work of a space worker's child process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Evaluator:
     """Carries out drafts: makes the candidate, checks it, extracts features, scores it.
 
     Args:
-        seed: of the cost model's loader; scores do not depend on it.
+        seed: seed of the cost model's loader; scores do not depend on it.
     """
 
     def __init__(self, seed: int = 0) -> None:
@@ -44,7 +44,7 @@ class Evaluator:
     def use_model(self, version: int, model: bytes) -> None:
         """Score with this cost model from now on.
 
-        The first one imports what models need: a search that has none yet does not wait for it.
+        The first model imports its libraries here, so that a search without one need not wait.
         """
         from tuner.cost_models.xgb import XgbModel
         from tuner.process.lean_import import HEAVY_EXTRAS, without
@@ -117,13 +117,13 @@ class Evaluator:
             )
 
     def _features(self, task: Task, points: Sequence[Point]) -> list[Vector]:
-        """The points' feature vectors; programs are looked at only where there is no other way."""
+        """The points' feature vectors, extracted from programs only for points without any."""
         bare = [point.schedule for point in points if point.features is None]
         found = iter(self._extractor(task.target).extract(task.module, bare) if bare else ())
         return [next(found) if p.features is None else p.features for p in points]
 
     def _space(self, task_key: str) -> TaskSpace:
-        """The space of a task; the rules are applied once for as long as it is in use."""
+        """The space of a task, kept while it is in use, so that its rules are applied only once."""
         if task_key not in self._spaces:
             self._spaces[task_key] = TaskSpace(self._tasks[task_key])
             if len(self._spaces) > _SPACES_KEPT:
@@ -138,8 +138,8 @@ class Evaluator:
 
 
 def make_evaluator(seed: int = 0) -> Evaluator:
-    """What a space worker's child process serves. Imports what the first draft needs, so ready
-    means ready."""
+    """Make the object that a space worker's child process serves. TVM is imported here, so that a
+    child that reports ready is ready for the first draft."""
     import tvm  # noqa: F401
 
     from spaces.intrinsics.registration import stub_intrinsics

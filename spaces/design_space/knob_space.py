@@ -1,4 +1,4 @@
-"""The space that a template's knobs span over one task: draft cheaply, then write down."""
+"""The space that a template's knobs span over one task: choose cheaply, then schedule."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ _SHORTLIST = 96
 _NUDGED = 64
 _GREED = 3.0
 _UNGUIDED = 0.15
-"""Share of drafts that the learned model has no say in: what it is wrong about must be tried."""
+"""Share of drafts that the cost model has no say in, so that its errors are found by trials."""
 
 
 class KnobSpace:
     """All settings of one template for one task.
 
-    All settings, or else thousands of them, are looked at once, those ruled out by limits dropped,
-    and the others ranked by the template's estimate. A fresh draft looks at a hundred of these, the
-    better ranked the likelier; a mutation at its parent's neighbours. Of those the learned model's
-    favourites are the likeliest to be written down. Same draft and same model, same point, in any
-    process.
+    All settings, or thousands of them where there are more, are estimated once: those that limits
+    rule out are dropped, the others ranked by the template's estimate. A fresh draft chooses among
+    a hundred of these, the better ranked the likelier; a mutation among its parent's neighbours. Of
+    this shortlist the cost model's favourites are the likeliest to be scheduled. The same draft
+    with the same model gives the same point, in any process.
     """
 
     def __init__(self, task: Task, template: Template, whole: KnobSpace | None = None) -> None:
@@ -75,12 +75,12 @@ class KnobSpace:
 
     @property
     def name(self) -> str:
-        """What candidates of this space say they come from."""
+        """The name of the space, which its candidates carry."""
         return self._template.name
 
     @property
     def template(self) -> Template:
-        """Whose knobs these are."""
+        """The template whose knobs span this space."""
         return self._template
 
     def realize_draft(self, draft: Draft, predict: Predict | None = None) -> Point:
@@ -103,7 +103,7 @@ class KnobSpace:
             vectors, _ = self._described(shortlist)
             order = np.argsort(-predict(vectors), kind="stable")
             shortlist = [shortlist[int(i)] for i in order]
-        # What is told of a point must not depend on the shape that it was looked for at.
+        # The data of a point must not depend on the shape for which it was searched.
         point = self._whole.write_down(shortlist[int(len(shortlist) * rng.random() ** _GREED)])
         return replace(point, chosen_from=len(shortlist))
 
@@ -116,7 +116,7 @@ class KnobSpace:
         found = self._rank(draw(self._template, _DRAWN, rng))
         for _ in range(_MORE_DRAWS if self._task.shapes else 0):
             if len(found) >= _ENOUGH:
-                break  # one shape of many may leave little that is feasible
+                break  # for one shape of many, few settings may be feasible
             more = draw(self._template, _DRAWN, rng)
             known = {name: np.array([s[name] for s in found], dtype=np.int64) for name in more}
             both = {name: np.concatenate([known[name], more[name]]) for name in more}
@@ -131,7 +131,7 @@ class KnobSpace:
         return float(self._described(self.ranked[:1])[1][0])
 
     def _some_of_the_best(self, rng: np.random.Generator) -> list[dict[str, int]]:
-        """A shortlist of all settings in the order of their estimates, the best the likeliest."""
+        """A random shortlist of the ranked settings, the best estimated the likeliest."""
         number = min(_SHORTLIST, len(self.ranked))
         places = (len(self.ranked) * rng.random(number) ** _GREED).astype(np.int64)
         return [self.ranked[int(place)] for place in np.unique(places)]
@@ -148,7 +148,7 @@ class KnobSpace:
         return vectors, costs
 
     def write_down(self, knobs: Knobs) -> Point:
-        """The point that some knobs stand for.
+        """Schedule the point that some knobs stand for.
 
         Raises:
             InvalidCandidate: TVM refused them.
@@ -173,7 +173,7 @@ class KnobSpace:
         )
 
     def _on_shapes(self, knobs: Knobs) -> OnShapes | None:
-        """What is predicted of a setting on each of the task's shapes; None where it has none."""
+        """Predictions of a setting on each of the task's shapes; None for a task without shapes."""
         if not (self._task.shapes and isinstance(self._template, ShapedTemplate)):
             return None
         return OnShapes(
@@ -183,7 +183,7 @@ class KnobSpace:
         )
 
     def kernel(self, candidate: Candidate) -> Kernel | None:
-        """What is known of a candidate that serves many shapes; None where it is no such."""
+        """The kernel data of a candidate that serves many shapes; None for any other candidate."""
         knobs = recall(candidate.payload)
         if knobs is None or knobs.keys() != self._template.choices.keys():
             return None  # it was made by another version of the template
@@ -201,7 +201,7 @@ class KnobSpace:
         )
 
     def _rank(self, columns: Columns, parent: Knobs | None = None) -> list[dict[str, int]]:
-        """Feasible settings without the parent, none twice, the best estimates first."""
+        """Distinct feasible settings without the parent, the best estimates first."""
         costs = self._template.costs_s(columns)
         order = np.argsort(costs, kind="stable")[: int(np.isfinite(costs).sum())]
         rows = np.stack([values[order] for values in columns.values()], axis=1)

@@ -1,4 +1,4 @@
-"""From a candidate to the scheduled program it stands for."""
+"""From a candidate to the scheduled program that it stands for."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tuner.errors import first_line
 from tuner.task import Task
 
 DEFAULT_SPACE = "default"
-"""Space of default schedules."""
+"""Name of the space of default schedules."""
 
 
 @lru_cache(maxsize=128)
 def task_rules(module_json: str, target_json: str) -> RuleSet:
-    """The rules of a task; made once."""
+    """The rules of a task, made once."""
     return make_rules(task_module(module_json), target_json)
 
 
@@ -27,11 +27,11 @@ def realize(task: Task, candidate: Candidate) -> Any:
     """Schedule a task's program as a candidate says, post-processing included.
 
     Returns:
-        A `tvm.s_tir.Schedule`: its `mod` is the scheduled module, its `trace` what was done,
-        in the form that TVM's databases keep; it is empty for a kernel specialised for a shape.
+        A `tvm.s_tir.Schedule`: its `mod` is the scheduled module, its `trace` the instructions, in
+        the form that TVM's databases keep; the trace of a kernel specialised for a shape is empty.
 
     Raises:
-        InvalidCandidate: it cannot be done.
+        InvalidCandidate: the candidate cannot be scheduled.
     """
     if candidate.kind is CandidateKind.SPECIALISED:
         from spaces.ir.symbolic import specialised
@@ -57,7 +57,7 @@ def postprocess(schedule: Any, rules: RuleSet) -> None:
     """Apply a space's post-processors.
 
     Raises:
-        InvalidCandidate: one of them refused the schedule; it is named.
+        InvalidCandidate: a post-processor refused the schedule; the error names it.
     """
     schedule.enter_postproc()
     for postproc in rules.postprocs:
@@ -70,7 +70,7 @@ def postprocess(schedule: Any, rules: RuleSet) -> None:
 
 
 def trace_text(task: Task, candidate: Candidate) -> str:
-    """What a candidate does, as readable Python."""
+    """A candidate's scheduling instructions, as readable Python."""
     return "\n".join(realize(task, candidate).trace.as_python())
 
 

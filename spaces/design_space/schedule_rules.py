@@ -12,7 +12,7 @@ from spaces.targets.config import Config
 from spaces.targets.target import parse_target
 
 RULES_PREFIX = "rules:"
-"""What names of these spaces begin with: their traces need the rules' post-processing."""
+"""Prefix of the names of these spaces, whose traces need the rules' post-processing."""
 
 _FIRST_TENSOR_CORES = 75
 _LOW_PRECISION = ("int8", "uint8", "float16", "bfloat16")
@@ -20,13 +20,13 @@ _LOW_PRECISION = ("int8", "uint8", "float16", "bfloat16")
 
 @dataclass(frozen=True, slots=True)
 class RuleSet:
-    """What makes and checks the schedules of one program.
+    """The rules that make and check the schedules of one program.
 
     Attributes:
-        name: of the space these rules span, kept with each candidate: `rules:` and TVM's kind.
+        name: name of the space they span, kept with each candidate: `rules:` and TVM's kind.
         context: TVM's tune context, which the rules were initialised with.
-        postprocs: applied in order after a trace; each may refuse it.
-        mutators: with the weight of each.
+        postprocs: post-processors, applied in order after a trace; each may refuse it.
+        mutators: mutators, each with its weight.
     """
 
     name: str
@@ -37,11 +37,11 @@ class RuleSet:
 
 @dataclass(frozen=True, slots=True)
 class RuleNames:
-    """What TVM calls the default rules of a target.
+    """TVM's names of the default rules of a target.
 
     Attributes:
         rules: the kind of its rules, post-processors and mutators.
-        intrinsics: the family that the rules use, which must be registered; None is none.
+        intrinsics: the family of intrinsics that the rules use, to be registered; or None.
     """
 
     rules: str
@@ -60,7 +60,7 @@ def cpu_rules(target: Config, low_precision: bool) -> RuleNames:
 
 
 def cuda_rules(target: Config, low_precision: bool) -> RuleNames:
-    """The same of a CUDA device; its intrinsics are those of tensor cores."""
+    """The rules of a CUDA device; its intrinsics are those of tensor cores."""
     if not low_precision:
         return RuleNames("cuda")
     arch = str(target.get("arch", "sm_0")).removeprefix("sm_").rstrip("abcdef")
@@ -79,7 +79,7 @@ def is_low_precision(module: Any) -> bool:
 
 
 def make_rules(module: Any, target_json: str) -> RuleSet:
-    """Default rules for a program: those TVM's own tuner would take on this target."""
+    """The default rules for a program: those that TVM's own tuner would use on this target."""
     stub_intrinsics()
     from tvm.s_tir import meta_schedule as ms
 

@@ -1,4 +1,4 @@
-"""The space of a task: its template where it has one, and what TVM's rules span."""
+"""The space of a task: those of its templates, and the one that TVM's rules span."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tuner.task import Task
 
 _RULES_SHARE = 0.1
 _DRAFTS = 2
-"""Drafts for each setting of a template, after which most were drafted."""
+"""Drafts for each setting of the templates, after which most settings were drafted."""
 _FEW = 100
 _TRUST = 2
-"""How much a template that is estimated to be faster is preferred: a power of the ratio."""
+"""The exponent of estimated speed in the odds of a template."""
 
 
 class TaskSpace:
@@ -26,7 +26,7 @@ class TaskSpace:
 
     A mutation stays in its parent's space. A fresh sample comes from a template where one fits,
     and now and then from the rules: a template is a bet, and the rules are the hedge. Where the
-    templates have few settings, most drafts are the rules' once all of these must have been seen.
+    templates have few settings, most drafts go to the rules once these must all have been seen.
     """
 
     def __init__(self, task: Task) -> None:
@@ -46,7 +46,7 @@ class TaskSpace:
         return space.realize_draft(draft)
 
     def kernel(self, candidate: Candidate) -> Kernel | None:
-        """What is known of a kernel for many shapes, without scheduling it; None of any other."""
+        """The data of a kernel for many shapes, without scheduling it; None for any other one."""
         if candidate.kind is not CandidateKind.TRACE:
             return None
         for space in self._templates:
@@ -72,7 +72,7 @@ class TaskSpace:
         return self._of_rules()
 
     def _any_template(self, rng: random.Random, draft: Draft) -> KnobSpace:
-        """One of the templates, the likelier the faster it is estimated to be on a shape."""
+        """A random template, the likelier the faster it is estimated to be on the draft's shape."""
         if len(self._templates) == 1:
             return self._templates[0]
         estimates = [space.at(draft.instance).least_s for space in self._templates]
@@ -81,7 +81,7 @@ class TaskSpace:
 
     @cached_property
     def _settings(self) -> int:
-        """How many settings the templates have that are worth a look."""
+        """The number of feasible settings that the templates have ranked."""
         return sum(len(space.ranked) for space in self._templates)
 
     def _of_rules(self) -> TraceSpace:

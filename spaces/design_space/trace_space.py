@@ -25,12 +25,12 @@ class Point:
     """A candidate that passed every check, with its scheduled program.
 
     Attributes:
-        schedule: of the program, post-processing included.
+        schedule: the schedule of the program, post-processing included.
         code_hash: structural hash of the scheduled program.
-        features: for the cost model, where its space knows them without looking at the program.
+        features: features for the cost model, where its space knows them without the program.
         estimate_s: analytic latency, where its space has one.
-        chosen_from: how many settings were weighed to come to this one.
-        on_shapes: what is predicted on each shape of a program with symbolic dimensions.
+        chosen_from: number of settings that it was chosen from.
+        on_shapes: predictions on each shape of a program with symbolic dimensions.
     """
 
     candidate: Candidate
@@ -47,7 +47,7 @@ class TraceSpace:
 
     The rules are applied once and leave a few sketches: traces whose sampling instructions are
     open. A sample replays one of them with random decisions; a mutation changes decisions of a
-    parent. Same draft, same point, in any process.
+    parent. The same draft gives the same point in any process.
     """
 
     def __init__(self, task: Task) -> None:
@@ -57,7 +57,7 @@ class TraceSpace:
 
     @property
     def name(self) -> str:
-        """What candidates of this space say they come from."""
+        """The name of the space, which its candidates carry."""
         return self._rules.name
 
     def realize_draft(self, draft: Draft) -> Point:
@@ -113,5 +113,5 @@ class TraceSpace:
 
 
 def code_hash(module: Any) -> str:
-    """What tells a candidate's program from others; equal in every process."""
+    """The structural hash of a candidate's program; equal in every process."""
     return tvm_compat.structural_hash_hex(module)

@@ -1,1 +1,1 @@
-"""What a cost model is told of a program."""
+"""Features of a program for a cost model."""

@@ -1,4 +1,4 @@
-"""What a cost model is told of a setting of knobs, without lowering it."""
+"""Features of a setting of knobs for a cost model, without lowering it."""
 
 from __future__ import annotations
 
@@ -19,18 +19,19 @@ _SMALLEST_S = 1e-9
 
 @runtime_checkable
 class HasTraits(Protocol):
-    """A template that tells more of a setting than its knobs and its cost."""
+    """A template with features of settings besides their knobs and their cost."""
 
     def traits(self, columns: Columns) -> Floats:
         """At most `TRAITS` numbers for each setting: one row each.
 
-        Best without units and logarithmic, so that what is learned of one task holds for others.
+        Numbers without units, and logarithms, let a model use for one task what it learned of
+        others.
         """
 
 
 @runtime_checkable
 class HasShapeTraits(Protocol):
-    """A template that tells more of a setting on each of a task's shapes than what it costs."""
+    """A template with features of a setting on each of a task's shapes, besides its cost there."""
 
     def shape_traits(self, knobs: Knobs) -> Floats:
         """At most `TRAITS` numbers for each of the shapes: one row each; see `HasTraits`."""
@@ -51,7 +52,7 @@ def knob_vectors(template: Template, columns: Columns, costs_s: Costs) -> Floats
 
 
 def shape_traits(template: Template, knobs: Knobs, shapes: int) -> Floats:
-    """`TRAITS` numbers for each of so many shapes, whatever the template tells of them."""
+    """`TRAITS` numbers for each of `shapes` shapes, zeros where the template gives none."""
     found = np.zeros((shapes, TRAITS), dtype=np.float32)
     if isinstance(template, HasShapeTraits):
         traits = template.shape_traits(knobs)

@@ -1,8 +1,8 @@
 """The loops around a program's heaviest block, and how each moves through the buffers.
 
-TVM's per-store features say how much a program computes and touches, but not in which order its
-loops run. For that, index expressions are not analysed but evaluated: each loop is run through on
-its own, the others at zero, and the offsets it reaches are looked at.
+TVM's per-store features say how much a program computes and accesses, but not in which order its
+loops run. For that, index expressions are evaluated rather than analysed: each loop runs on its
+own, with the others at zero, and the features come from the offsets that it reaches.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ Offsets = npt.NDArray[np.int64]
 _Evaluate = Callable[[Sequence[Offsets]], Offsets]
 
 _LONGEST = 4096
-"""Loops are run through up to here; a longer one reaches proportionally more."""
+"""Steps of a loop that are evaluated; a longer loop is taken to reach proportionally more."""
 _MAX_READS = 3
 _UNROLL_STEP = "pragma_auto_unroll_max_step"
 
 
 class LoopKind(IntEnum):
-    """How a loop runs; TVM's numbers."""
+    """The kind of a loop, with TVM's numbers."""
 
     SERIAL = 0
     PARALLEL = 1
@@ -53,7 +53,7 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How the loops move through one buffer.
+    """The movement of the loops through one buffer.
 
     Attributes:
         strides: elements that one step of each loop moves, innermost loop first.
@@ -70,11 +70,11 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Nest:
-    """The loops of more than one step around a block, innermost first, and what they access.
+    """The loops of more than one step around a block, innermost first, and their accesses.
 
     Attributes:
         accesses: the buffer written, then up to three others that are read.
-        unroll_step: the compiler unrolls inner loops of up to so many iterations together.
+        unroll_step: the most iterations of inner loops that the compiler unrolls together.
     """
 
     loops: tuple[Loop, ...]
@@ -83,7 +83,7 @@ class Nest:
 
 
 def heaviest_nest(function: Any) -> Nest | None:
-    """The nest of the block of a PrimFunc that moves most; the last such block where several do.
+    """The nest of a PrimFunc's heaviest block by memory accesses; the last one of equals.
 
     None where no block with loops writes anything.
     """
@@ -147,7 +147,7 @@ def _counters(extents: Sequence[int]) -> tuple[list[Offsets], list[tuple[int, in
     """Values of every loop variable while each loop in turn runs and the others stand at zero.
 
     Returns:
-        One array for each variable, all of one length, and where in them each loop's turn is.
+        One array for each variable, all of one length, and the slice of them for each loop's turn.
     """
     turns: list[tuple[int, int]] = []
     total = 0

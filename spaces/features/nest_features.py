@@ -1,6 +1,6 @@
-"""A loop nest as a vector: its loops one by one, and what follows from them for the hardware.
+"""A loop nest as a vector: its loops one by one, and their consequences for the hardware.
 
-Everything that spans orders of magnitude is a base-2 logarithm.
+All numbers that span orders of magnitude are base-2 logarithms.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ACCESSES = 4
 _LOOP_COLUMNS = 6
 _LINE_BYTES = 64
 _CACHE_BYTES = (2 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20)
-"""From the registers outwards. No machine's own sizes: the model finds out which matter."""
+"""Cache sizes, smallest first. They are no machine's own: the model finds out which matter."""
 _SUMMARY = 2 * len(_CACHE_BYTES) + 9 + 3 * _ACCESSES + 3 + _ACCESSES - 1
 
 NEST_LENGTH = _POSITIONS * (_LOOP_COLUMNS + 2 * _ACCESSES) + _SUMMARY
@@ -31,7 +31,7 @@ def nest_vector(nest: Nest | None, cores: int) -> Vector:
     """`NEST_LENGTH` numbers that describe a nest; zeros for none.
 
     Args:
-        cores: of the target, for how evenly parallel loops fill them.
+        cores: cores of the target, for how evenly parallel loops fill them.
     """
     if nest is None:
         return np.zeros(NEST_LENGTH, dtype=np.float32)
@@ -80,13 +80,13 @@ def _loop_table(nest: Nest, footprints: _Table) -> _Table:
 
 
 def _outer(nest: Nest) -> _Table:
-    """How often the innermost p loops run as a whole, for each p."""
+    """The number of times that the innermost p loops run as a whole, for each p."""
     extents = [float(loop.extent) for loop in nest.loops]
     return np.array([math.prod(extents[p:]) for p in range(len(extents) + 1)])
 
 
 def _lines(nest: Nest, footprints: _Table) -> _Table:
-    """Cache lines behind the footprints: what is contiguous shares them."""
+    """Cache lines behind the footprints: contiguous elements share them."""
     runs = np.ones_like(footprints)
     for j, access in enumerate(nest.accesses):
         for p in range(len(nest.loops)):
@@ -98,7 +98,7 @@ def _lines(nest: Nest, footprints: _Table) -> _Table:
 
 
 def _traffic(nest: Nest, footprints: _Table) -> _Table:
-    """For each cache size: lines moved if what fits is reused, and how often it is refilled."""
+    """For each cache size: lines moved if all that fits is reused, and the number of refills."""
     lines, outer = _lines(nest, footprints), _outer(nest)
     found: list[float] = []
     for size in _CACHE_BYTES:
@@ -109,7 +109,7 @@ def _traffic(nest: Nest, footprints: _Table) -> _Table:
 
 
 def _unrolling(nest: Nest, footprints: _Table) -> _Table:
-    """The unroll limit, the iterations it unrolls together, and what these reach."""
+    """The unroll limit, the iterations it unrolls together, and the footprints of these."""
     unrolled, depth = 1, 0
     for p, loop in enumerate(nest.loops):
         if loop.kind != LoopKind.VECTORIZED:
@@ -122,7 +122,7 @@ def _unrolling(nest: Nest, footprints: _Table) -> _Table:
 
 
 def _vectors(nest: Nest) -> _Table:
-    """Lanes of the vectorized loops, how they fill registers, and instructions that follow."""
+    """Lanes of the vectorized loops, how they fill registers, strides, and instructions."""
     lanes, strides = 1, [0] * len(nest.accesses)
     for p, loop in enumerate(nest.loops):
         if loop.kind == LoopKind.VECTORIZED:
@@ -146,7 +146,7 @@ def _vectors(nest: Nest) -> _Table:
 
 
 def _register_tile(nest: Nest, footprints: _Table) -> _Table:
-    """What lies within the innermost reduction loop, and within and including it."""
+    """Footprints within the innermost reduction loop, without and with that loop."""
     last = len(nest.loops)
     depth = next((p for p, loop in enumerate(nest.loops) if loop.reduces), last)
     around = min(depth + 1, last)

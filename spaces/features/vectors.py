@@ -18,22 +18,22 @@ Matrix = npt.NDArray[np.float32]
 
 _STORE_LENGTH = 172
 _FLOAT_OPS = 7
-"""TVM's first columns: floating point operations of a store by sort, as log2(1 + n)."""
+"""TVM's first columns: floating point operations of a store by kind, as log2(1 + n)."""
 
 PROGRAM_LENGTH = 2 * _STORE_LENGTH + 1 + NEST_LENGTH
 FEATURE_LENGTH = PROGRAM_LENGTH + KNOB_LENGTH
 
 FEATURE_VERSION = f"2-{FEATURE_LENGTH}"
-"""Of the vectors. Count it up whenever a column changes its meaning: cost models that were trained
-on another version are refused."""
+"""Version of the vectors. Count it up whenever a column changes its meaning: cost models that were
+trained on another version are refused."""
 
 
 class FeatureExtractor:
     """Describes scheduled programs for a cost model.
 
-    A vector holds TVM's features of the store that computes most, the sum of those of all
+    A vector holds TVM's features of the store that computes most, the sum of the features of all
     stores, their number, and the loop nest of the heaviest block. Its last part is for the knobs
-    of templates (`spaces.features.knob_features`), whose candidates have zeros in all others.
+    of templates (`spaces.features.knob_features`), whose candidates have zeros everywhere else.
 
     Args:
         target_json: canonical JSON of the target.
@@ -100,7 +100,7 @@ def describe(stores: Matrix, nest: Vector) -> Vector:
 
     Args:
         stores: one row for each store.
-        nest: from `nest_vector`.
+        nest: a vector of `nest_vector`.
     """
     if len(stores) == 0:
         return np.zeros(FEATURE_LENGTH, dtype=np.float32)

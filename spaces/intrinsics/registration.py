@@ -1,4 +1,4 @@
-"""Tensor intrinsics, registered as a target needs them and not before.
+"""Tensor intrinsics, registered only when a target needs them.
 
 TVM's tune context imports the package `tvm.s_tir.tensor_intrin`, which parses TVMScript for every
 intrinsic of every target: 20 to 35 CPU seconds in each new process. Here the package is replaced
@@ -41,7 +41,7 @@ def register_intrinsics(family: str, *, cache_dir: Path | None = None) -> None:
 
     Args:
         family: a submodule of TVM's intrinsics: `arm_cpu` or `cuda`.
-        cache_dir: where parsed intrinsics are kept; None is the user's cache.
+        cache_dir: folder of parsed intrinsics; None is the user's cache.
     """
     stub_intrinsics()
     if family in _registered:
@@ -54,7 +54,7 @@ def register_intrinsics(family: str, *, cache_dir: Path | None = None) -> None:
 
 
 def default_cache_dir() -> Path:
-    """Where parsed intrinsics are kept for this user."""
+    """The folder of parsed intrinsics for this user."""
     import platformdirs
 
     return Path(platformdirs.user_cache_dir("elastic-tuner"))
@@ -75,7 +75,7 @@ def _register_cached(family: str, cache_dir: Path) -> None:
 
 
 def _parse(family: str) -> dict[str, Any]:
-    """Import a family the slow way, and note what it registers."""
+    """Import a family the slow way, and record the intrinsics that it registers."""
     from tvm.s_tir import TensorIntrin
 
     noted: dict[str, Any] = {}
@@ -94,7 +94,7 @@ def _parse(family: str) -> dict[str, Any]:
 
 
 def _keep(path: Path, text: str) -> None:
-    """Best effort: a cache that cannot be written costs time, not results."""
+    """Write a file of the cache if possible: an unwritable cache costs time, not results."""
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_file(path) as file:

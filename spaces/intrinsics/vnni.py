@@ -1,14 +1,14 @@
 """Products of 8-bit integers with VNNI (of AVX-512, or AVX-VNNI), as tensor intrinsics of our own.
 
 `vpdpbusd` adds four products of an unsigned and a signed byte to each 32-bit lane, and does not
-saturate. Two operands of one signedness are brought to that by turning over the top bit of the
-one that is read in vectors, which moves its numbers by 128; what is then too much is 128 times
-the sum of the other one's row. A whole sum is one intrinsic, so this is a row's sum for each
-register tile and hardly any work in its innermost step. Results are those of the plain program,
-bit for bit: both are arithmetic modulo 2^32.
+saturate. For two operands of the same signedness, the top bit of the one that is read in vectors is
+flipped, which shifts its numbers by 128; the excess of a result is then 128 times the sum of the
+other operand's row. A whole sum is one intrinsic, so the correction takes the sum of each row for
+each register tile, and hardly any work in its innermost step. Results are those of the plain
+program, bit for bit: both are arithmetic modulo 2^32.
 
-An intrinsic's name says all of its sizes, so whoever meets one in a trace can make it, see
-`spaces.intrinsics.vnni_registry`.
+An intrinsic's name tells all of its sizes, so an intrinsic that a trace names can be made from its
+name alone, see `spaces.intrinsics.vnni_registry`.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class Dot:
     """A register tile: rows x (vectors * lanes) sums of `depth` products each.
 
     Attributes:
-        signs: `s` for int8 and `u` for uint8; of the row operand, then of the column operand.
-        depth: a multiple of `GROUP * unroll`.
-        step: the row operand lies as (rows, depth), and these are its rows `step` apart; 0 where
-            it lies as (depth / 4, rows, 4), with 4, 8 or 16 rows.
+        signs: `s` for int8 and `u` for uint8, first of the row operand, then of the column operand.
+        depth: products of each sum, a multiple of `GROUP * unroll`.
+        step: distance between rows of a row operand in the layout (rows, depth), in rows of its
+            tensor; 0 for the layout (depth / 4, rows, 4), with 4, 8 or 16 rows.
         unroll: groups in one round of the loop.
         columns_first: whether the program has its axis of columns before that of rows.
-        column_factor_first: whether it multiplies columns by rows, and not rows by columns.
-        index_bits: of the loops in the program.
+        column_factor_first: whether it multiplies columns by rows instead of rows by columns.
+        index_bits: bits of the program's loop variables.
     """
 
     signs: str
@@ -57,7 +57,7 @@ class Dot:
 
     @property
     def name(self) -> str:
-        """What the intrinsic is registered as."""
+        """The name that the intrinsic is registered under."""
         place = f"step{self.step}" if self.step else "strip"
         order = f"a{_ORDER[self.columns_first]}f{_ORDER[self.column_factor_first]}"
         return (
@@ -67,18 +67,18 @@ class Dot:
 
     @property
     def width(self) -> int:
-        """Columns."""
+        """The number of columns."""
         return self.vectors * self.lanes
 
     @property
     def groups(self) -> int:
-        """Steps of four products."""
+        """The number of groups of four products in a sum."""
         return self.depth // GROUP
 
 
 @dataclass(frozen=True, slots=True)
 class Mix:
-    """A copy of (4, lanes) bytes to (lanes, 4), which is how groups are packed."""
+    """A copy of (4, lanes) bytes to (lanes, 4), the layout of packed groups."""
 
     dtype: str
     lanes: int
@@ -86,12 +86,12 @@ class Mix:
 
     @property
     def name(self) -> str:
-        """What the intrinsic is registered as."""
+        """The name that the intrinsic is registered under."""
         return f"{_PREFIX}mix_{self.dtype}_l{self.lanes}_i{self.index_bits}"
 
 
 def parse(name: str) -> Dot | Mix | None:
-    """What a name stands for; None where it is none of ours."""
+    """The intrinsic of a name; None where the name is not one of ours."""
     short = name.removeprefix(_PREFIX)
     if dot := _DOT.fullmatch(short):
         row, column, rows, vectors, lanes, depth, _, step, unroll, *order, bits = dot.groups()
@@ -113,7 +113,7 @@ def parse(name: str) -> Dot | Mix | None:
 
 
 def named(text: str) -> list[Dot | Mix]:
-    """All intrinsics of ours that a text names, such as a trace or a database; each once."""
+    """All of our intrinsics that a text names, such as a trace or a database, each once."""
     if _PREFIX not in text:
         return []
     found = (parse(name) for name in sorted(set(_NAME.findall(text))))

@@ -1,4 +1,4 @@
-"""What the VNNI intrinsics compute and how, built without parsing TVMScript, which is slow."""
+"""Descriptions and code of the VNNI intrinsics, built without parsing TVMScript, which is slow."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _NARROWEST = 4
 
 
 def description(intrinsic: Dot | Mix) -> Any:
-    """The PrimFunc that says what an intrinsic computes."""
+    """The PrimFunc that describes the computation of an intrinsic."""
     return _function(_code(intrinsic).describe)
 
 
 def implementation(intrinsic: Dot | Mix) -> Any:
-    """The PrimFunc that does it."""
+    """The PrimFunc that implements an intrinsic."""
     return _function(_code(intrinsic).implement)
 
 
@@ -39,7 +39,7 @@ def _function(body: Callable[[], None]) -> Any:
 
 
 class _Code:
-    """What the intrinsics have in common: numbers of the program's index type, vectors."""
+    """The common part of the intrinsics: numbers of the program's index type, vectors."""
 
     def __init__(self, index_bits: int) -> None:
         from tvm.tirx.script import builder
@@ -79,7 +79,7 @@ class _Code:
         return self.tir.ramp(first, stride, lanes)
 
     def splat(self, value: Any, lanes: int) -> Any:
-        """A vector of 32-bit numbers, all the same."""
+        """A vector of equal 32-bit numbers."""
         number = self.tir.int32(value) if isinstance(value, int) else value
         return self.tir.broadcast(number, lanes)
 
@@ -97,7 +97,7 @@ class _DotCode(_Code):
 
     def describe(self) -> None:
         dot, tir = self._dot, self.tir
-        # TVM leaves loops of one step out of what it compares.
+        # TVM leaves loops of one step out when it compares programs.
         with self._block() as (rows, columns, sums):
             spatial = [dot.rows, dot.width][dot.rows == 1 :]
             with tir.grid(*self.at(*spatial, dot.depth)) as (*loops, k), tir.sblock("update"):
@@ -171,7 +171,7 @@ class _DotCode(_Code):
                 tir.buffer_store(sums, self._dot4(sums[tuple(place)], *factors), place)
 
     def _dot4(self, total: Any, unsigned: Any, signed: Any) -> Any:
-        """A vector of sums and for each four products more."""
+        """A vector of sums, with four more products added to each."""
         lanes = int(total.ty.dtype.lanes)
         name = f"llvm.x86.avx512.vpdpbusd.{32 * lanes}"
         return self._llvm(f"int32x{lanes}", name, total, unsigned, signed)
@@ -188,7 +188,7 @@ class _DotCode(_Code):
         return self.tir.reinterpret("int32", rows.vload(place, self._raw(1)))
 
     def _raw(self, words: int, dtype: str | None = None) -> str:
-        """The type of a vector of so many words of bytes; of the row operand where not said."""
+        """The type of a vector of `words` words of bytes, by default of the row operand's."""
         return f"{dtype or self._row_dtype}x{words * GROUP}"
 
     def _row_sum(self, rows: Any, row: int) -> Any:
@@ -227,7 +227,7 @@ class _DotCode(_Code):
         self.tir.buffer_store(sums, self._more(sums[place], values), [place])
 
     def _more(self, total: Any, values: Any) -> Any:
-        """Sums of four neighbours each, added to a vector; times 128 where they are signed."""
+        """A vector with sums of four neighbours added, times 128 where these are signed."""
         lanes = int(total.ty.dtype.lanes)
         if self._dot.signs[0] == "s":
             return self._dot4(total, self.as_bytes(self.splat(_TOP_BITS, lanes), lanes), values)
@@ -238,7 +238,7 @@ class _DotCode(_Code):
         return self._llvm("int32", f"llvm.vector.reduce.add.v{lanes}i32", vector)
 
     def _correct(self, sums: Any, row: int, row_sum: Any) -> None:
-        """Take from a row's sums what turning the columns' top bits over added to them."""
+        """Subtract from a row's sums the excess that flipping the columns' top bits added."""
         dot = self._dot
         signed = dot.signs[0] == "s"
         excess = row_sum if signed else row_sum * self.tir.int32(-128)

@@ -1,8 +1,8 @@
-"""The VNNI intrinsics, made known to TVM where a program or a trace needs them.
+"""The VNNI intrinsics, registered with TVM where a program or a trace needs them.
 
-A trace that uses them can only be applied in a process in which they are registered. So TVM's
-own `MetaScheduleApplyDatabase`, on an exported database with such traces, raises an error that
-names the missing one, unless `register_named` was called before with the text of the database's
+A trace that uses them can only be applied in a process in which they are registered. So TVM's own
+`MetaScheduleApplyDatabase`, on an exported database with such traces, raises an error that names
+the missing intrinsic, unless `register_named` was called before with the text of the database's
 records.
 """
 
@@ -15,7 +15,7 @@ _registered: set[Dot | Mix] = set()
 
 
 def register(intrinsic: Dot | Mix) -> None:
-    """Make an intrinsic known to TVM, once in this process; it takes a few milliseconds."""
+    """Register an intrinsic with TVM, once in this process; it takes a few milliseconds."""
     if intrinsic in _registered:
         return
     from tvm.s_tir import TensorIntrin
@@ -27,6 +27,6 @@ def register(intrinsic: Dot | Mix) -> None:
 
 
 def register_named(text: str) -> None:
-    """Register every intrinsic of ours that a text names, such as a trace or a database."""
+    """Register each of our intrinsics that a text names, such as a trace or a database."""
     for intrinsic in named(text):
         register(intrinsic)

@@ -1,4 +1,4 @@
-"""Index expressions as sums of variables, where they are that."""
+"""Index expressions as affine sums of variables, as far as they are affine."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ class Index:
     """One index expression.
 
     Attributes:
-        steps: how far the index moves with one step of each variable, by the variable's number.
-        constant: where it begins.
+        steps: change of the index with one step of each variable, by the variable's number.
+        constant: value of the index where all variables are 0.
         tangled: variables that it depends on in any other way.
     """
 
@@ -31,7 +31,7 @@ def read_index(expression: Any, numbers: dict[Any, int], fixed: frozenset[int]) 
     """Take an index expression apart.
 
     Args:
-        numbers: of the variables; others count as 0.
+        numbers: numbers of the variables; other variables count as 0.
         fixed: variables that are always 0.
     """
     kind = type(expression).__name__
@@ -59,7 +59,7 @@ def read_index(expression: Any, numbers: dict[Any, int], fixed: frozenset[int]) 
 
 
 def quotient_of(expressions: Iterable[Any], numbers: dict[Any, int], wanted: int) -> int | None:
-    """The number that a variable is divided by, rounding down; None where it never is."""
+    """The number that a variable is divided by, rounding down; None where it is not divided."""
     for expression in expressions:
         kind = type(expression).__name__
         if kind == "FloorDiv" and type(expression.b).__name__ == "IntImm":

@@ -1,9 +1,9 @@
-"""Dimensions that follow from another one, and the names that say how.
+"""Dimensions that are computed from another one, and the names that say how.
 
-`T_x16` is `16 * T`, and `T_x16_p3` is `16 * T + 3`. Each step is done to what stands before it: `x`
+`T_x16` is `16 * T`, and `T_x16_p3` is `16 * T + 3`. Each step applies to the value before it: `x`
 multiplies, `p` adds, `m` subtracts, `d` divides and rounds down. The rows of a convolution with a
-stride of two, `(H - 1) // 2 + 1`, are `H_x1_m1_d2_p1`. A name is all that programs, records and
-people keep of a dimension, so its values follow from the name alone.
+stride of two, `(H - 1) // 2 + 1`, are `H_x1_m1_d2_p1`. Programs, records and people keep only the
+name of a dimension, so its values follow from the name alone.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _STEP = re.compile(r"_(?P<kind>[xpmd])(?P<by>[0-9]+)")
 
 
 def derived(name: str, values: Mapping[str, int]) -> int | None:
-    """The value of a dimension: one of these, or one that is named after it; else None."""
+    """The value of a dimension in `values`, or of one derived from these; else None."""
     if name in values:
         return values[name]
     match = _DERIVED.fullmatch(name)
@@ -41,13 +41,13 @@ def derived(name: str, values: Mapping[str, int]) -> int | None:
 
 
 def base_of(name: str) -> str:
-    """The dimension that one is named after; the name itself of any other."""
+    """The dimension that a derived one is named after; for any other the name itself."""
     match = _DERIVED.fullmatch(name)
     return match["dim"] if match else name
 
 
 def name_of(dim: Any) -> str:
-    """The name of an expression of one variable; empty of what grows in another way."""
+    """The name of an expression of one variable; empty where no such name describes it."""
     import tvm
 
     return _name_of(tvm.sym.Analyzer().simplify(dim))  # constants come last then
@@ -75,7 +75,7 @@ def _moved(by: int) -> str:
 
 
 def affine(dim: Any) -> tuple[Any, int, int] | None:
-    """The T, the 16 and the 3 of `16 * T + 3`; None of what does not grow like that."""
+    """The T, the 16 and the 3 of `16 * T + 3`; None for another form, or if it does not grow."""
     import tvm
 
     inside = variables(dim)

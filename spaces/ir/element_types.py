@@ -24,7 +24,7 @@ def numpy_dtype(dtype: str) -> np.dtype[Any]:
 
 
 def limits_of(dtype: str) -> Any:
-    """What `numpy.finfo` tells of a float type, of the small ones too."""
+    """The `numpy.finfo` of a float type, also of the small ones."""
     kind = numpy_dtype(dtype)
     if kind.kind == "f":
         return np.finfo(kind)

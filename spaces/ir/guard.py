@@ -1,8 +1,7 @@
-"""Where TVM may refuse a program and the work goes on without: its refusals and our own, told apart
-from our mistakes.
+"""Refusals of a program, by TVM or by us, after which the work goes on; told apart from mistakes.
 
-A program that a template cannot write down is no trouble: another template takes it, or the rules
-do. A mistake in the template looks the same from outside, and would make it vanish without a word.
+A program that a template cannot schedule is no trouble: another template takes it, or the rules do.
+A mistake in the template looks the same from outside, and would silently disable the template.
 """
 
 from __future__ import annotations
@@ -15,24 +14,24 @@ from spaces.ir.schedules import InvalidCandidate
 from tuner.errors import first_line
 
 STRICT = "TUNER_STRICT"
-"""Environment variable: where it is set, as in the tests, a mistake of ours ends what it is in."""
+"""Environment variable: where it is set, as in the tests, a mistake of ours is raised."""
 
 _log = logging.getLogger(__name__)
 _told: set[str] = set()
 _MISTAKES = (TypeError, LookupError, AttributeError, AssertionError, ArithmeticError, NameError)
-"""What TVM hands on of code that calls it wrongly, or that it calls."""
+"""Errors that TVM passes on from code that calls it wrongly, or from callbacks."""
 
 
 class Unsuitable(ValueError):
-    """A program is not what a template, or one of its ways to write a program down, is for."""
+    """A program that a template, or one of its ways to schedule, is not made for."""
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Whether an error says of a program that it cannot be done, by TVM's word or by ours.
+    """Whether an error says that something cannot be done with a program, by TVM or by us.
 
-    TVM's are `ScheduleError`, `tvm.error.*`, and what its C++ side throws as a plain `ValueError`
-    or `RuntimeError`, which its bindings leave a mark on. A mistake in Python that C++ called has
-    that mark too, but mostly is of another kind.
+    TVM's refusals are `ScheduleError`, `tvm.error.*`, and each plain `ValueError` or `RuntimeError`
+    of its C++ side, which its bindings mark. A mistake in Python that C++ called has that mark too,
+    but mostly is of another kind.
     """
     if isinstance(error, (Unsuitable, InvalidCandidate, *tvm_compat.refusal_kinds())):
         return True
@@ -42,14 +41,13 @@ def is_refusal(error: BaseException) -> bool:
 
 
 def note(error: Exception, what: str, *, level: int = logging.INFO) -> None:
-    """Take note of an error that the work goes on without.
+    """Log an error after which the work goes on.
 
-    A refusal is logged for those who ask for it, a mistake of ours for everybody; either once for
-    each `what`.
+    A refusal is logged at `level`, a mistake of ours as an error; each once for each `what`.
 
     Args:
-        what: was not to be had, and for which task.
-        level: of the log, for a refusal.
+        what: the part that the work goes on without, and for which task.
+        level: log level of a refusal.
 
     Raises:
         Exception: it is a mistake of ours, and `STRICT` is set.
@@ -63,7 +61,7 @@ def note(error: Exception, what: str, *, level: int = logging.INFO) -> None:
 
 
 class refusals:
-    """A block that a refusal ends; what comes after it goes on without, see `note`."""
+    """A context that ends at a refusal and suppresses it; the work goes on after it, see `note`."""
 
     def __init__(self, what: str) -> None:
         self._what = what

@@ -1,4 +1,4 @@
-"""What tensor programs are rewritten with: their nodes compared, replaced and copied."""
+"""Functions to rewrite tensor programs with: to compare, replace and copy their nodes."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ def replaced(expression: Any, values: Sequence[tuple[Any, Any]]) -> Any:
         return look(expression)
     if isinstance(expression, tvm.tirx.IntImm):
         return expression
-    # Hundreds of times in a build; looking up what a function takes is half of it.
+    # This runs hundreds of times in a build, and half of it is looking up a function's parameters.
     setattr(look, "__signature__", _CALLBACK)  # noqa: B010 - functions have no such attribute
     return structural_mutate(expression, [(tvm.ir.Var, look)])
 
 
 def placed(realize: Any, expression: Any) -> Any:
-    """An expression of a block's axes, by the loops around its realisation."""
+    """An expression of a block's axes, in terms of the loops around its realisation."""
     axes = zip(realize.block.iter_vars, realize.iter_values, strict=True)
     return replaced(expression, [(axis.var, value) for axis, value in axes])
 
 
 def growth(analyzer: Any, expression: Any, variable: Any) -> int | None:
-    """By how much an expression grows with each step of a variable; None where that is not one
+    """The growth of an expression with each step of a variable; None where that is not one
     number."""
     after = replaced(expression, [(variable, variable + constant(1, variable))])
     return tvm_compat.known_int(analyzer.simplify(after - expression))
 
 
 def is_among(node: Any, others: Sequence[Any]) -> bool:
-    """Whether something is one of others, and not only like it."""
+    """Whether a node is one of others, the same object and not only an equal one."""
     return any(node.same_as(other) for other in others)
 
 
@@ -69,7 +69,7 @@ def conjuncts(condition: Any) -> list[Any]:
 
 
 def conjunction(conditions: Sequence[Any]) -> Any:
-    """A condition that holds where all of these do."""
+    """A condition that holds where all of the conditions do."""
     from tvm.tirx import And
 
     whole = None
@@ -88,12 +88,12 @@ def constant(value: int, like: Any) -> Any:
 def copied_loop(
     loop: Any, body: Any, *, var: Any = None, extent: Any = None, marks: Any = None
 ) -> Any:
-    """A loop that is the same around another body.
+    """A copy of a loop around another body.
 
     Args:
-        var: of its steps; None keeps its own.
-        extent: None keeps its own.
-        marks: annotations; None keeps its own.
+        var: its loop variable; None keeps its own.
+        extent: its extent; None keeps its own.
+        marks: its annotations; None keeps its own.
     """
     from tvm.tirx import For
 
@@ -112,10 +112,11 @@ def changed_block(
     body: Any = None,
     buffers: Any = None,
 ) -> Any:
-    """A block with something else inside.
+    """A copy of a block with some parts changed; None keeps a part.
 
     Args:
-        reads: regions, `buffers` those allocated in it; None keeps its own, as for the others.
+        reads: regions that it reads, `writes` those that it writes.
+        buffers: buffers that it allocates.
     """
     from tvm.s_tir import SBlock
 
@@ -133,7 +134,7 @@ def changed_block(
 
 
 def copied_block(block: Any) -> Any:
-    """A block that does the same, with axes of its own: none may be in a program twice."""
+    """A copy of a block with new axes: no axis may be in a program twice."""
     from tvm.tirx import IterVar, Var
 
     fresh = [
@@ -151,8 +152,7 @@ def copied_block(block: Any) -> Any:
 
 
 def renewed(statement: Any) -> Any:
-    """A statement that does the same, with loops and blocks of its own: none may be in a program
-    twice."""
+    """A copy of a statement with new loop variables and axes: none may be in a program twice."""
     import tvm
     from tvm.tirx import For, Var
     from tvm_ffi import structural_mutate

@@ -15,7 +15,7 @@ class InvalidCandidate(Exception):
 
 @lru_cache(maxsize=128)
 def task_module(module_json: str) -> Any:
-    """The IRModule of a task; parsed once for each text."""
+    """The IRModule of a task, parsed once for each text."""
     import tvm
 
     return tvm.ir.load_json(module_json)
@@ -34,7 +34,7 @@ def canonical_payload(trace: Any) -> str:
 
 
 def _plain(value: Any) -> int | float | str:
-    """TVM leaves its own constants in a trace's JSON."""
+    """The plain value of a constant of TVM, which TVM leaves in a trace's JSON."""
     from tvm.tirx import FloatImm, IntImm
 
     if isinstance(value, IntImm):

@@ -9,11 +9,11 @@ from typing import Any
 from spaces.ir import rewrite, tvm_compat
 
 NO_VALUES: Mapping[str, int] = MappingProxyType({})
-"""Of the symbols of a program that has none."""
+"""The values for a program without symbols."""
 
 
 def variables(node: Any) -> list[Any]:
-    """The variables that an expression or the body of a program holds, each once, in order."""
+    """The variables in an expression or the body of a program, each once, in order."""
     import tvm
     import tvm_ffi
 
@@ -27,7 +27,7 @@ def variables(node: Any) -> list[Any]:
 
 
 def symbols(function: Any) -> dict[str, Any]:
-    """The variables that the shapes of a PrimFunc's parameters hold, by name, in order."""
+    """The variables in the shapes of a PrimFunc's parameters, by name, in order."""
     found: dict[str, Any] = {}
     for param in function.params:
         for dim in tvm_compat.param_dims(param) or ():
@@ -75,10 +75,10 @@ def value_of(dim: Any, values: Mapping[str, int]) -> int | None:
 
 
 def specialised(module: Any, values: Mapping[str, int]) -> Any:
-    """A module's "main" specialised for one shape: no symbol is left in it.
+    """A module's "main" specialised for one shape, with no symbol left in it.
 
     Args:
-        values: of its symbols, by name.
+        values: values of its symbols, by name.
 
     Raises:
         ValueError: a symbol has no value.

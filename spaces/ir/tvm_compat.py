@@ -1,6 +1,6 @@
 """The one file that knows those names of TVM that change between its versions.
 
-Written for 0.27: parameters of a PrimFunc are buffers in themselves, a Relax expression's type is
+Written for 0.27: parameters of a PrimFunc are buffers themselves, a Relax expression's type is
 `ty`, structural hashing lives in `tvm_ffi`.
 """
 
@@ -17,16 +17,16 @@ GLOBAL_SYMBOL = "global_symbol"
 """Attribute that holds a function's name in a compiled library; private functions lack it."""
 
 PART_OF = "tuner.part_of"
-"""Attribute of a function that another of its module calls: the name of that one."""
+"""Attribute of a function that another function of its module calls: the caller's name."""
 
 NO_ALIAS = "tirx.noalias"
 """Attribute that promises that no two parameters share memory."""
 
 LAYOUT_FREE = "layout_free_buffers"
-"""Attribute with the positions of those parameters of a program that are constants."""
+"""Attribute with the positions of a program's parameters that are constants."""
 
 PREPROC = "meta_schedule.layout_rewrite_preproc"
-"""Annotation of a block that packs a constant operand, to be done ahead."""
+"""Annotation of a block that packs a constant operand and is run ahead of time."""
 
 PARTITION_HINT = "pragma_loop_partition_hint"
 """Annotation of a loop whose ragged end TVM is to split off."""
@@ -38,10 +38,10 @@ UPPER_BOUNDS = "tir_var_upper_bound"
 """Attribute of a graph: the largest value of symbolic dimensions, by their names."""
 
 LARGEST_INDEX = 2**31 - 1
-"""Of any dimension that programs are compiled for."""
+"""The largest dimension that programs are compiled for."""
 
 STAYS = "disable_lower_builtin"
-"""Annotation of an allocation that no call to the runtime is to take the place of."""
+"""Annotation of an allocation that must not be replaced by a call to the runtime."""
 
 SPATIAL, REDUCED = 0, 2
 """Kinds of a block's axes, as `int(axis.iter_type)` gives them."""
@@ -75,7 +75,7 @@ def operator_name(expression: Any) -> str:
 
 
 def permuted_axes(expression: Any) -> tuple[int, ...] | None:
-    """In what order a call puts its operand's axes; None where it is no such call."""
+    """The order in which a call puts its operand's axes; None where it does not permute them."""
     if operator_name(expression) != "relax.permute_dims":
         return None
     rank = len(tensor_dims(expression) or ())
@@ -101,14 +101,14 @@ def tensor_itemsize(expression: Any) -> int:
 
 
 def with_attrs_of_graph(function: Any, other: Any) -> Any:
-    """One graph under the attributes of another."""
+    """A graph with the attributes of another added."""
     for name, value in dict(other.attrs or {}).items():
         function = function.with_attr(name, value)
     return function
 
 
 def is_constant(expression: Any) -> bool:
-    """Whether an expression of a graph is a tensor known ahead."""
+    """Whether an expression of a graph is a constant tensor."""
     from tvm.ir import GenericConst
 
     return isinstance(expression, GenericConst)
@@ -150,7 +150,7 @@ def attribute(function: Any, name: str) -> Any:
 
 
 def with_attrs_of(function: Any, other: Any) -> Any:
-    """The body of one PrimFunc under the attributes of another."""
+    """A PrimFunc with the attributes of another in place of its own."""
     from tvm.tirx import PrimFunc
 
     return PrimFunc(function.params, function.body, function.ret_type, other.attrs)
@@ -185,7 +185,7 @@ def param_dims(param: Any) -> list[Any] | None:
 
 
 def element_bits(dtype: Any) -> int:
-    """Bits of an element type; of one that names none, such as bool, those of a byte."""
+    """Bits of an element type; those of a byte for a type that names none, such as bool."""
     digits = re.search(r"\d+", str(dtype))
     return int(digits[0]) if digits else 8
 
@@ -220,8 +220,8 @@ def normalized(function: Any, *, symbol: str | None = "main") -> Any:
     """A module whose only function, named "main", is this PrimFunc.
 
     Args:
-        symbol: global symbol that it gets; None keeps its own where it has one, which is how
-            TVM's databases know a function.
+        symbol: global symbol that it gets; None keeps its own where it has one, by which TVM's
+            databases know a function.
     """
     from tvm.ir import IRModule
 
@@ -267,7 +267,7 @@ def known_torch_operators() -> frozenset[str]:
 
 
 def stock_convolution(importer: Any, node: Any) -> Any:
-    """What TVM's importer of PyTorch makes of a convolution: a result in float32."""
+    """Convert a convolution as TVM's importer of PyTorch does: with a result in float32."""
     return importer._convolution(node)
 
 
@@ -286,9 +286,9 @@ def host_cpu() -> str:
 
 
 def host_features() -> dict[str, bool]:
-    """What the processor and the operating system say is there and what not, in LLVM's words.
+    """Features that the processor and the operating system report as there or not, in LLVM's words.
 
-    All that LLVM knows of on x86, some on ARM; nothing where it cannot ask.
+    On x86 these are all that LLVM knows, on ARM some; none where LLVM cannot ask.
     """
     import tvm_ffi
 
@@ -298,14 +298,14 @@ def host_features() -> dict[str, bool]:
 
 
 def host_vendor() -> str:
-    """Who made this machine's x86 processor: `intel`, `amd`, or another word."""
+    """The maker of this machine's x86 processor: `intel`, `amd`, or another word."""
     from tvm.target import codegen
 
     return str(codegen.llvm_get_system_x86_vendor())
 
 
 def cpu_features(target: Any) -> frozenset[str]:
-    """All features that LLVM has code for an llvm target use, and how it is to be tuned."""
+    """All features that LLVM uses in code for an llvm target, and those that tune the code."""
     from tvm.target import codegen
 
     return frozenset(str(feature) for feature in codegen.llvm_get_cpu_features(target))
@@ -319,14 +319,14 @@ def host_triple() -> str:
 
 
 def is_known_cpu(name: str, triple: str) -> bool:
-    """Whether LLVM knows a CPU of this name; one that it does not know it would ignore."""
+    """Whether LLVM knows a CPU of this name; it would ignore an unknown one."""
     from tvm.target import codegen
 
     return bool(codegen.llvm_is_valid_cpu(name, triple))
 
 
 def keep_error_kind(kind: type[Exception]) -> None:
-    """Have errors of this class stay what they are when they pass through TVM's C++ side."""
+    """Have errors of this class keep it when they pass through TVM's C++ side."""
     import tvm_ffi
 
     tvm_ffi.register_error(kind.__name__, kind)

@@ -1,8 +1,8 @@
 """A proxy of `tvm.s_tir.Schedule` that skips TVM's run-time checks of argument types.
 
 TVM wraps each primitive in a check that is written in Python and takes as long as the primitive
-itself. It helps whoever writes a template, and nobody once the template is tested: a primitive
-still refuses what it cannot do.
+itself. The check helps while a template is written, and no longer once it is tested: primitives
+still refuse arguments that they cannot handle.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 
 class Unchecked:
-    """Has the methods of the `tvm.s_tir.Schedule` that it is given, which it changes."""
+    """The methods of the `tvm.s_tir.Schedule` that it is given, unchecked; they change that one."""
 
     __slots__ = ("_schedule",)
 

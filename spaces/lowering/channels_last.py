@@ -1,8 +1,8 @@
-"""Convolutions and what is between them, moved to channels-last (NHWC) before operators become
-programs.
+"""Convolutions and the operators between them, moved to channels-last (NHWC) before operators
+become programs.
 
-Weights are constants and change layout here; what is left of conversions are those between parts of
-the graph that run one way and parts that run the other, as `spaces.lowering.layout_choice` decided.
+Weights are constants and change layout here; the conversions that remain are those between parts of
+the graph in different layouts, as `spaces.lowering.layout_choice` decided.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from spaces.lowering.relax_rewrite import (
 )
 
 _NOT_CONVERTED = 1 << 50
-"""Price of converting a tuple, which is not done: its items are."""
+"""Price of converting a tuple, which is never done: its items are converted."""
 
 
 def channels_last(module: Any) -> Any:
-    """Have each graph's operations run channels-last where that pays.
+    """Run each graph's operations channels-last where that pays.
 
     Graphs with control flow, and those without convolutions, stay as they are.
     """
@@ -44,7 +44,7 @@ def channels_last(module: Any) -> Any:
 
 
 def conversions(module: Any) -> int:
-    """How many times the operators of a module's graphs change the order of axes."""
+    """The number of operators in a module's graphs that change the order of axes."""
     return sum(
         tvm_compat.operator_name(binding.value) == "relax.permute_dims"
         for function in module.functions.values()
@@ -65,7 +65,7 @@ def _converted(function: Any) -> Any:
 
 
 def graph_nodes(function: Any, bindings: Sequence[Any]) -> list[Node]:
-    """A graph as the decision sees it: parameters, bindings, and one node that reads the result."""
+    """A graph for the layout choice: parameters, bindings, and one node that reads the result."""
     from tvm import relax
 
     number = {var: i for i, var in enumerate(function.params)}
@@ -100,7 +100,7 @@ def _gain(call: Any, var: Any) -> int:
 
 
 def _conversion_bytes(var: Any) -> int:
-    """What converting a value moves: nothing where it is no feature map, or a mere reshape."""
+    """Bytes that converting a value moves: 0 if it is no feature map, or a mere reshape."""
     from tvm import relax
 
     if isinstance(var.ty, relax.TupleType):
@@ -109,7 +109,7 @@ def _conversion_bytes(var: Any) -> int:
 
 
 def _is_reshape(dims: Any) -> bool:
-    """Whether both layouts of these dimensions, in NCHW, are one in memory."""
+    """Whether a tensor of these dimensions, in NCHW, is the same in memory in both layouts."""
     sizes = [tvm_compat.known_int(d) for d in dims]
     return None not in sizes and (sizes[1] == 1 or sizes[2] == sizes[3] == 1)
 
@@ -126,7 +126,7 @@ class _Rewriter:
         self._permuted: dict[Any, tuple[Any, tuple[int, ...]]] = {}
 
     def function(self, function: Any, bindings: Sequence[Any], chosen: Sequence[bool]) -> Any:
-        """The whole function."""
+        """The function, written anew."""
         self._first.update((var, var) for var in function.params)
 
         def emit() -> Any:
@@ -149,7 +149,7 @@ class _Rewriter:
             rewrite = rewrite_of(value)
             assert rewrite is not None
             made = rewrite(value, [self._as_last(operand) for operand in operands(value)])
-            # A result that is no feature map is the same either way.
+            # A result that is no feature map is the same in both layouts.
             known = self._last if _is_moved(var) else self._first
             known[var] = self._put(made, var)
 
@@ -183,7 +183,7 @@ class _Rewriter:
         from tvm.relax import op
 
         dims = tvm_compat.tensor_dims(operand)
-        if not dims:  # a number, or what is no tensor
+        if not dims:  # a number, or no tensor
             return operand
         if tvm_compat.is_constant(operand):
             return permuted_constant(operand, TO_LAST)
@@ -199,13 +199,13 @@ class _Rewriter:
         from tvm.relax import op
 
         dims = tvm_compat.tensor_dims(value) or []
-        # Both have the sizes that matter, in whatever order.
+        # Take the dimensions of whichever is in NCHW.
         if _is_reshape(dims if axes == TO_LAST else tvm_compat.tensor_dims(original)):
             return self._builder.emit(op.reshape(value, [dims[axis] for axis in axes]))
         return self._put(self._permutation(value, axes), original)
 
     def _permutation(self, value: Any, axes: tuple[int, ...]) -> Any:
-        """A call that reorders axes, made one with that which its argument comes from."""
+        """A call that reorders axes, fused with the one that made its argument."""
         from tvm.relax import op
 
         if value in self._permuted:

@@ -1,7 +1,7 @@
-"""Concatenations of feature maps, put off until nothing can be done with the parts alone.
+"""Concatenations of feature maps, delayed as long as operators can work on the parts alone.
 
 A concatenation only copies. A pool of it is a concatenation of pools, which is smaller; an
-elementwise operator may go before it as well; and a convolution of it is the sum of convolutions
+elementwise operator may run before it as well; and a convolution of it is the sum of convolutions
 of its parts, each with its share of the weights, which needs no copy at all.
 """
 
@@ -25,13 +25,13 @@ _CONCAT = "relax.concat"
 _POOLS = frozenset(("relax.nn.max_pool2d", "relax.nn.avg_pool2d"))
 _CHANNELS = 1
 _WORTH = 0.75
-"""A convolution is split where what its parts pass on is less than this share of the copy."""
+"""A convolution is split where its partial sums are less than this share of the copy's bytes."""
 
 
 def put_off_concats(module: Any) -> Any:
     """Have graphs work on the parts of a concatenation where that moves fewer bytes.
 
-    For feature maps in NCHW that are joined along their channels, in straight graphs. Sums of
+    Only for feature maps in NCHW that are joined along their channels, in straight graphs. Sums of
     split convolutions differ from the whole ones in rounding only.
     """
     return with_graphs(module, _rewritten)
@@ -47,7 +47,7 @@ def _rewritten(function: Any) -> Any:
 
 
 def _parts(bindings: Sequence[Any], result: Any) -> frozenset[Any]:
-    """Variables whose parts are used instead: joins, and what is done to each part alone."""
+    """Variables to replace by their parts: concatenations, and operators on each part alone."""
     users: dict[Any, list[Any]] = {}
     for binding in bindings:
         for var in variables(binding.value):
@@ -58,7 +58,7 @@ def _parts(bindings: Sequence[Any], result: Any) -> frozenset[Any]:
     counts = _counts(bindings)
 
     def absorbs(user: Any, var: Any) -> bool:
-        """Whether a user of a variable does without the whole."""
+        """Whether a user of a variable can work on its parts."""
         name = tvm_compat.operator_name(user.value)
         if name == CONVOLUTION:
             passed_on = tensor_bytes(user.var) * (counts[var] - 1)
@@ -67,7 +67,7 @@ def _parts(bindings: Sequence[Any], result: Any) -> frozenset[Any]:
             return _in_first_layout(user.value)
         return user.var in kept
 
-    # From the end, so that what becomes of a value is known before the value is looked at.
+    # From the end, so that the users of a value are decided before the value.
     for binding in reversed(bindings):
         mine = users.get(binding.var, [])
         if not mine or binding.var in shown or not _is_map(binding.var):
@@ -85,7 +85,7 @@ def _parts(bindings: Sequence[Any], result: Any) -> frozenset[Any]:
 
 
 def _counts(bindings: Sequence[Any]) -> dict[Any, int]:
-    """For each variable of how many parts it is at most joined."""
+    """For each variable the most parts that it is joined from."""
     counts: dict[Any, int] = {}
     for binding in bindings:
         if tvm_compat.operator_name(binding.value) == _CONCAT:
@@ -124,7 +124,7 @@ def _in_first_layout(call: Any) -> bool:
 
 
 def _each(call: Any) -> bool:
-    """Whether an operator does the same to each channel of one map, and to nothing else."""
+    """Whether an operator does the same to each channel of its one feature map."""
     name = tvm_compat.operator_name(call)
     if name in _POOLS:
         return _in_first_layout(call)
@@ -145,7 +145,7 @@ class _Rewriter:
         self._whole: dict[Any, Any] = {}
 
     def function(self, function: Any, bindings: Sequence[Any]) -> Any:
-        """The whole function."""
+        """The function, written anew."""
         self._whole.update((var, var) for var in function.params)
 
         def emit() -> Any:
@@ -187,7 +187,7 @@ class _Rewriter:
         return self._builder.emit(value, tvm_compat.variable_name(var))
 
     def _sum(self, call: Any, parts: Sequence[Any], var: Any) -> Any:
-        """A convolution of a join: each part with its input channels of the weights."""
+        """A convolution of a concatenation: the sum over parts, each with its input channels."""
         from tvm import relax
         from tvm.relax import op
 

@@ -1,4 +1,4 @@
-"""Which operands of a graph's programs are constants."""
+"""Marks of the operands of a graph's programs that are constants."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from spaces.lowering.relax_rewrite import tir_calls, with_tir_calls
 
 
 def mark_constants(module: Any) -> Any:
-    """Have each program of a graph name those of its parameters that are constants.
+    """Have each program of a graph name its parameters that are constants.
 
-    It is what `AttachAttrLayoutFreeBuffers` does, but that names of programs stay, and that
+    This does what `AttachAttrLayoutFreeBuffers` does, except that programs keep their names, and
     programs without constants stay as they are. A program that is called both with and without
     constants becomes two; the second one gets a number after its name.
     """
@@ -34,7 +34,7 @@ def mark_constants(module: Any) -> Any:
 
 
 def _constants(call: Any) -> tuple[int, ...]:
-    """Which operands of a call are constants."""
+    """Positions of the operands of a call that are constants."""
     return tuple(
         i for i, operand in enumerate(call.args[1].fields) if tvm_compat.is_constant(operand)
     )
@@ -45,7 +45,7 @@ def _marked(function: Any, constants: Sequence[int]) -> Any:
 
 
 def _redirected(module: Any, wanted: Mapping[tuple[str, tuple[int, ...]], Any]) -> Any:
-    """The module with calls going elsewhere, by the program that they call and their constants."""
+    """The module with calls redirected, by the program that they call and their constants."""
     from tvm import relax
 
     def redirect(call: Any) -> Any:

@@ -1,4 +1,4 @@
-"""From a lowered model to its tasks: distinct tensor programs, each with how often it runs."""
+"""From a lowered model to its tasks: distinct tensor programs, weighted by their calls."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from tuner.task import Shapes, Task, task_key
 
 _NAMES_SHOWN = 8
 _COUNTED = 16
-"""Shapes for which operations are counted, at most."""
+"""The most shapes for which operations are counted."""
 _FEW = 64
-"""Elements that are no work."""
+"""The most elements of a tensor that is no work to write."""
 
 
 def extract(
     lowered: Any, target_json: str, only: str | None = None, shapes: Shapes = ()
 ) -> list[Task]:
-    """The tasks of a lowered module, in the order its calls first reach them.
+    """The tasks of a lowered module, in the order in which its calls first reach them.
 
-    Equal programs are one task, under the name of the first; its weight is how many calls there
-    are to any of them. Functions that are scheduled already are left out, and those that only write
-    sizes into a tensor.
+    Equal programs are one task, under the name of the first; its weight is the number of calls to
+    all of them. Functions that are scheduled already are left out, and those that only write sizes
+    into a tensor.
 
     Args:
-        lowered: what `spaces.lowering.lower.lower` gave.
+        lowered: a result of `spaces.lowering.lower.lower`.
         target_json: canonical JSON of the target.
         only: glob on names; None is all.
         shapes: instances of the model's symbolic dimensions.
@@ -64,8 +64,8 @@ def extract(
 
 
 def left_as_they_are(lowered: Any, shapes: Shapes = ()) -> str:
-    """What people are told of functions that are not tuned, since nobody can say before a run what
-    shapes they meet; nothing where there are none."""
+    """The message about functions that are not tuned because their shapes are known only at run
+    time; empty where there are none."""
     known = depending_on_data(lowered, shapes)
     left = [name for name in call_counts(lowered) if name in known]
     if not left:
@@ -79,7 +79,7 @@ def left_as_they_are(lowered: Any, shapes: Shapes = ()) -> str:
 
 
 def task_of(function: Any, target_json: str, *, name: str, weight: float = 1.0) -> Task:
-    """The task that a PrimFunc is, whatever it is called."""
+    """The task of a PrimFunc, under a given name."""
     import tvm
 
     module = tvm_compat.normalized(function)
@@ -95,7 +95,7 @@ def task_of(function: Any, target_json: str, *, name: str, weight: float = 1.0) 
 
 
 def shaped(task: Task, shapes: Shapes) -> Task:
-    """A task with the shapes it is tuned for; its operations are their weighted mean."""
+    """A task with the shapes it is tuned for; its operations are the weighted mean over these."""
     if not shapes:
         return task
     import tvm
@@ -107,19 +107,19 @@ def shaped(task: Task, shapes: Shapes) -> Task:
 
 
 def key_of(function: Any, target_json: str) -> str:
-    """Key of the task that a PrimFunc is."""
+    """The key of a PrimFunc's task."""
     return task_key(tvm_compat.structural_hash_hex(tvm_compat.normalized(function)), target_json)
 
 
 def program_hash(task: Task) -> str:
-    """What a task's key is made of, but for its target."""
+    """The hash of a task's program, which its key is made of together with its target."""
     import tvm
 
     return tvm_compat.structural_hash_hex(tvm.ir.load_json(task.module))
 
 
 def is_scheduled(function: Any) -> bool:
-    """Whether a function was marked as one to leave alone."""
+    """Whether a function is marked as scheduled, to be left alone."""
     return bool(tvm_compat.attribute(function, tvm_compat.IS_SCHEDULED) or False)
 
 
@@ -134,10 +134,10 @@ def only_writes_sizes(function: Any) -> bool:
 
 
 def call_counts(lowered: Any) -> dict[str, int]:
-    """How many calls reach each tensor program, in the order of the first call.
+    """The number of calls of each tensor program, in the order of the first call.
 
     A module without a graph runs each of its programs once. Calls from functions that are never
-    called themselves count too: an entry point is not told from dead code.
+    called themselves count too: an entry point cannot be told from dead code.
     """
     programs = [name for name, _ in tvm_compat.prim_funcs(lowered)]
     if not tvm_compat.has_relax(lowered):
@@ -159,7 +159,7 @@ def call_counts(lowered: Any) -> dict[str, int]:
 
 
 def _heavier(task: Task, other: Task) -> Task:
-    """A task that stands for an equal one as well."""
+    """A task merged with an equal one: weights added, shapes joined."""
     return replace(
         task, weight=task.weight + other.weight, shapes=merged(task.shapes + other.shapes)
     )

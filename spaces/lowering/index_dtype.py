@@ -1,6 +1,6 @@
 """Tensor programs whose indices all have 64 bits.
 
-A `ShapeVar` has 64 bits, as Relax wants it, and the plain numbers of a tensor expression have 32:
+A `ShapeVar` has 64 bits, as Relax requires, and the plain numbers of a tensor expression have 32:
 `te.placeholder((16 * T, 768))` mixes them, which many of TVM's schedule primitives refuse.
 """
 
@@ -15,7 +15,7 @@ _NARROW, _WIDE = "int32", "int64"
 
 
 def with_wide_indices(module: Any) -> Any:
-    """A module in which no program of symbolic dimensions has indices of 32 and of 64 bits.
+    """A module in which no program with symbolic dimensions mixes indices of 32 and 64 bits.
 
     Programs that compute with integers of 32 bits stay as they are.
     """
@@ -35,7 +35,7 @@ def with_wide_indices(module: Any) -> Any:
 
 
 def _widened(function: Any) -> Any | None:
-    """None where nothing is mixed, or where it cannot be helped."""
+    """A function with indices of 64 bits; None where nothing is mixed, or it cannot be widened."""
     if not any(_type(var) == _WIDE for var in symbols(function).values()):
         return None
     import tvm

@@ -1,9 +1,9 @@
-"""Which operations of a graph run channels-last: a decision on bytes, without any program.
+"""The operations of a graph that run channels-last: a decision on bytes, without any program.
 
-Convolutions are faster with the channels innermost, where one vector load feeds many outputs;
-what comes between has no preference of its own, and some operations cannot run that way. Where
-neighbours differ, the value between them is converted: read and written once more. The choice
-that costs least in all is a minimum cut, found exactly.
+Convolutions are faster with the channels innermost, where one vector load feeds many outputs; the
+operations between them have no preference of their own, and some cannot run that way. Where
+neighbours differ, the value between them is converted: read and written once more. The choice of
+least total cost is a minimum cut, found exactly.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 _NEVER = 1 << 60
 _FLOPS_PER_BYTE = 8
-"""What a CPU computes while it moves a byte, to an order of magnitude."""
+"""Operations that a CPU does while it moves a byte, to an order of magnitude."""
 _LOST = 2
-"""A convolution with channels first is taken to lose so many times the time that it needs."""
+"""A convolution with channels first is taken to lose this many times the time that it needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +26,9 @@ class Node:
     Attributes:
         inputs: numbers of the operations whose results it reads in its own layout.
         result_bytes: size of its result; 0 where another layout costs nothing.
-        gain_bytes: what running channels-last saves, as the bytes one could move meanwhile.
-        fixed: it runs channels-first.
-        tied: it runs as its first input does.
+        gain_bytes: time that running channels-last saves, as the bytes that could be moved in it.
+        fixed: whether it must run channels-first.
+        tied: whether it must run as its first input does.
     """
 
     inputs: tuple[int, ...] = ()
@@ -46,9 +46,9 @@ def convolution_gain(flops: int) -> int:
 def choose_layouts(nodes: Sequence[Node]) -> list[bool]:
     """For each operation, whether it runs channels-last.
 
-    The sum of gains forgone and of bytes moved for conversions is least; of equally good choices
-    it is the one with the most operations channels-last, so that what follows a convolution is
-    fused with it before a conversion. A result is converted once, however many operations read
+    The choice minimizes the sum of gains forgone and of bytes moved for conversions; of equally
+    good choices it has the most operations channels-last, so that operations after a convolution
+    are fused with it before a conversion. A result is converted once, however many operations read
     it in the other layout.
     """
     network = _Network(2 + len(nodes))
@@ -72,7 +72,7 @@ def choose_layouts(nodes: Sequence[Node]) -> list[bool]:
 
 
 def _charge(network: _Network, number: int, readers: Sequence[int], price: int) -> None:
-    """Have it cost `price` if any reader's layout is not that of the result."""
+    """Charge `price` if any reader's layout is not that of the result."""
     to_first, to_last = network.add(), network.add()
     network.connect(number, to_first, price)
     network.connect(to_last, number, price)
@@ -82,13 +82,13 @@ def _charge(network: _Network, number: int, readers: Sequence[int], price: int) 
 
 
 class _Network:
-    """A flow network: the capacity that each edge has left."""
+    """A flow network, with the capacity that each edge has left."""
 
     def __init__(self, size: int) -> None:
         self._left: list[dict[int, int]] = [{} for _ in range(size)]
 
     def add(self) -> int:
-        """A new vertex."""
+        """Add a vertex; return its number."""
         self._left.append({})
         return len(self._left) - 1
 
@@ -100,7 +100,7 @@ class _Network:
     def cut(self, source: int, sink: int) -> set[int]:
         """The sink's side of a minimum cut, the smallest one.
 
-        Shortest paths are filled up until none is left.
+        Shortest augmenting paths are filled until none is left.
         """
         while sink in (came_from := self._search(source, sink)):
             path = [sink]
@@ -125,7 +125,7 @@ class _Network:
         return found
 
     def _search(self, source: int, sink: int) -> dict[int, int]:
-        """Vertices that more can flow to, each with the one before it; ends at the sink."""
+        """Vertices that more can flow to, each with its predecessor; it ends at the sink."""
         came_from = {source: source}
         waiting = deque([source])
         while waiting and sink not in came_from:

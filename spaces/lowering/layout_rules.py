@@ -1,7 +1,7 @@
-"""How each operator runs channels-last: which can, and the call that does it.
+"""Rules for operators channels-last: the operators that can run so, and the calls that do it.
 
-A rule takes a call and its arguments, activations already channels-last, and makes the new call;
-what it refuses runs channels-first.
+A rule takes a call and its arguments, activations already channels-last, and makes the new call.
+Calls without a rule run channels-first.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Rewrite = Callable[[Any, Sequence[Any]], Any]
 
 
 def rewrite_of(call: Any) -> Rewrite | None:
-    """What makes a channels-last call of this one; None where it must stay as it is."""
+    """The rule that makes a call channels-last; None where the call must stay as it is."""
     name = tvm_compat.operator_name(call)
     if name in ELEMENTWISE:
         return _elementwise if rank(call) == 4 else None
@@ -58,7 +58,7 @@ def rewrite_of(call: Any) -> Rewrite | None:
 
 
 def operands(call: Any) -> list[Any]:
-    """What a call reads that changes layout with it, in order; fields of a tuple one by one."""
+    """Operands of a call that change layout with it, in order; fields of a tuple one by one."""
     from tvm import relax
 
     if tvm_compat.operator_name(call) in _ONE_ACTIVATION:
@@ -70,7 +70,7 @@ def operands(call: Any) -> list[Any]:
 
 
 def permuted_constant(constant: Any, axes: Sequence[int]) -> Any:
-    """A constant with its axes in another order; axes that it lacks are put before its own."""
+    """A constant with its axes in another order; missing axes are added before its own."""
     import numpy as np
     from tvm import relax
 
@@ -147,7 +147,7 @@ def _split(call: Any, arguments: Sequence[Any]) -> Any:
 
 
 def _keeps_order(attrs: Any) -> bool:
-    """Whether what a reduction leaves has one order in both layouts."""
+    """Whether the result of a reduction has the same order of axes in both layouts."""
     if attrs.keepdims or attrs.axis is None:
         return True
     left = {0, 1, 2, 3} - {int(axis) % 4 for axis in attrs.axis}
@@ -185,7 +185,7 @@ def _prelu(call: Any, arguments: Sequence[Any]) -> Any:
 
 
 def _moved(axis: Any) -> int:
-    """Where an axis of NCHW is in NHWC."""
+    """The position in NHWC of an axis of NCHW."""
     return TO_LAST.index(int(axis) % 4)
 
 

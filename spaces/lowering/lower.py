@@ -1,7 +1,7 @@
 """The one lowering from a model to tensor programs. Public: `tuner.lower`.
 
-A database of schedules only matches programs that were lowered in the same way, so whoever applies
-one calls this first.
+A database of schedules only matches programs that were lowered in the same way, so a model must be
+lowered by this function before a database is applied to it.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ def lower(module: Any, target: Any) -> Any:
     """Lower a model to fused tensor programs, weights folded in.
 
     In order: indices of gathers are kept within their tables, batch norms are folded into the
-    convolutions before them where these have constant weights, what is left of inference-only
-    operators is decomposed, constants are folded; on a CPU, convolutions and what is between them
-    move to channels-last where that pays; operators become tensor programs (`LegalizeOps`), and
-    these are fused. Reshapes of intermediate values are kept as such, since they cost nothing at
-    run time. On a CPU, programs say in `layout_free_buffers` which of their operands are
-    constants. Build the result with the Relax pipeline `default_build`: TVM's default one would
-    fuse it once more; and with `tuner.tir_pipeline`, which makes the code that was measured.
+    convolutions before them where these have constant weights, the remaining inference-only
+    operators are decomposed, constants are folded; on a CPU, convolutions and the operators between
+    them move to channels-last where that pays; operators become tensor programs (`LegalizeOps`),
+    and these are fused. Reshapes of intermediate values are kept as such, since they cost nothing
+    at run time. On a CPU, programs name their constant operands in `layout_free_buffers`. Build the
+    result with the Relax pipeline `default_build`, as TVM's default one would fuse it once more,
+    and with `tuner.tir_pipeline`, which makes the code that was measured.
 
     Args:
         module: an IRModule with a Relax function "main". One with tensor programs only comes
@@ -61,7 +61,7 @@ def lower(module: Any, target: Any) -> Any:
 
 
 def _prepared(module: Any) -> Any:
-    """The graph that inference needs, constants folded."""
+    """The graph for inference, constants folded."""
     from tvm.ir.transform import Sequential
     from tvm.relax import transform
 
@@ -79,7 +79,7 @@ def _prepared(module: Any) -> Any:
 
 
 def _tidied(module: Any) -> Any:
-    """The graph after its layouts changed: equal conversions are made once."""
+    """Tidy a graph after its layouts changed, so that equal conversions are made once."""
     from tvm.ir.transform import Sequential
     from tvm.relax import transform
 
@@ -95,7 +95,7 @@ def _tidied(module: Any) -> Any:
 
 
 def _programs(module: Any) -> Any:
-    """Operators turned into programs, and these fused."""
+    """Turn operators into tensor programs and fuse these."""
     from tvm.ir.transform import Sequential
     from tvm.relax import transform
 
@@ -126,10 +126,10 @@ def _without_aliases(module: Any) -> Any:
 
 
 def _with_symbols(module: Any) -> Any:
-    """Tensor programs under their own names in a compiled library.
+    """Give tensor programs their own names as symbols in a compiled library.
 
-    Those that are to be scheduled promise what they are timed with: that no two tensors share
-    memory. What is scheduled already stays as it is.
+    Programs to be scheduled promise what holds when they are timed: that no two tensors share
+    memory. Programs that are scheduled already stay as they are.
     """
     from tvm.ir import IRModule
 

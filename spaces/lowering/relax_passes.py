@@ -11,8 +11,8 @@ from spaces.lowering.relax_rewrite import with_graphs
 def move_biases_into_batch_norms(module: Any) -> Any:
     """Turn `batch_norm(convolution + bias)` into `batch_norm(convolution)` with a shifted mean.
 
-    TVM folds a batch norm only into the convolution right before it. This is for constant weights
-    of two-dimensional convolutions in NCHW.
+    TVM folds a batch norm only into the convolution right before it. This handles two-dimensional
+    convolutions in NCHW with constant weights.
     """
     from tvm.relax.dpl import is_const, is_op, is_tuple_get_item, wildcard
 
@@ -40,8 +40,8 @@ def move_biases_into_batch_norms(module: Any) -> Any:
 def bound_takes(module: Any) -> Any:
     """Have every gather that trusts its indices clip them to the table.
 
-    The importers leave the check out, so one index out of range reads memory of others and
-    crashes whoever runs the model. Indices in range give what they gave before.
+    The importers leave the check out, so an index out of range reads foreign memory and may crash
+    the process that runs the model. Indices in range give the same as before.
     """
     from tvm.relax.dpl import is_op, wildcard
 

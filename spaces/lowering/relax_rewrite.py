@@ -1,4 +1,4 @@
-"""Graphs of a module: looked at, and written anew. What every rewrite of them needs."""
+"""Functions that all rewrites of a module's graphs need: to inspect graphs and write them anew."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def with_tir_calls(module: Any, change: Callable[[Any], Any]) -> Any:
     """A module with its graphs' calls to tensor programs changed.
 
     Args:
-        change: gives a call for a call; one that it gave it may be asked about again.
+        change: gives a call for a call; it may be called again with a call that it gave.
     """
     from tvm.relax.dpl import is_op, rewrite_call
 
@@ -53,7 +53,7 @@ def with_tir_calls(module: Any, change: Callable[[Any], Any]) -> Any:
 def builder_without(module: Any, gone: Container[str]) -> Any:
     """A `relax.BlockBuilder` of a module without some functions, which can then be added anew.
 
-    A function of another type needs another variable: that of before is of the type of before.
+    A function of another type needs a new variable, since the old variable has the old type.
     """
     from tvm.ir import IRModule
     from tvm.relax import BlockBuilder
@@ -78,7 +78,7 @@ def written_anew(builder: Any, function: Any, emit: Callable[[], Any]) -> Any:
 
 
 def straight_bindings(function: Any) -> list[Any] | None:
-    """The bindings of a straight graph, None of one with anything else in it."""
+    """The bindings of a straight graph; None of a graph with anything else in it."""
     from tvm import relax
 
     if not isinstance(function.body, relax.SeqExpr):
@@ -115,13 +115,13 @@ def variables(expression: Any) -> list[Any]:
 
 
 def rank(expression: Any) -> int | None:
-    """Number of dimensions of a tensor; None of what is none, and where it is unknown."""
+    """Number of dimensions of a tensor; None where it is unknown, and of anything else."""
     dims = tvm_compat.tensor_dims(expression)
     return None if dims is None else len(dims)
 
 
 def tensor_bytes(expression: Any) -> int:
-    """Size of a tensor, symbolic dimensions taken as 1; 0 of what is no tensor."""
+    """Size of a tensor, symbolic dimensions taken as 1; 0 of anything else."""
     dims = tvm_compat.tensor_dims(expression)
     if dims is None:
         return 0

@@ -1,4 +1,4 @@
-"""Which shapes a tensor program meets in a model with symbolic dimensions."""
+"""The shapes that a tensor program meets in a model with symbolic dimensions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def shapes_of(lowered: Any, name: str, shapes: Shapes) -> Shapes:
     dimensions.
 
     Args:
-        name: of the program in the module.
+        name: name of the program in the module.
         shapes: instances of the model's dimensions.
 
     Returns:
@@ -50,8 +50,8 @@ def shapes_of(lowered: Any, name: str, shapes: Shapes) -> Shapes:
 
 
 def depending_on_data(lowered: Any, shapes: Shapes) -> frozenset[str]:
-    """Programs that meet shapes which follow from no input's, but from values that a run computes:
-    behind `NonZero`, say, or the boxes that a suppression leaves.
+    """Programs whose shapes depend on values that a run computes, not only on the inputs' shapes:
+    after `NonZero`, say, or on the boxes that a suppression leaves.
 
     Args:
         shapes: instances of the model's dimensions.
@@ -82,12 +82,12 @@ def _value(symbol: str, given: Mapping[str, Any], values: Mapping[str, int]) -> 
 
 
 def _calls(lowered: Any, name: str) -> list[dict[str, Any]]:
-    """For each call of a program: what its symbols stand for in the graph."""
+    """For each call of a program, the graph's dimensions that its symbols stand for."""
     return [given for _, given in _all_calls(lowered, name)]
 
 
 def _all_calls(lowered: Any, only: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each call of a program, or of one of them: its name, and what its symbols stand for."""
+    """Each call of any program, or of one: its name, and the dimensions of its symbols."""
     for call in tir_calls(lowered):
         name = str(call.args[0].name_hint)
         if only in ("", name):

@@ -1,7 +1,7 @@
-"""What is done to tensor programs for a CPU right before they are compiled.
+"""The passes over tensor programs for a CPU, right before these are compiled.
 
-Tasks, schedules and records know nothing of it: what is tuned, stored and checked against is the
-program as it was.
+Tasks, schedules and records know nothing of them: the program that is tuned, stored and checked
+against is the one before these passes.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from spaces.passes.transposes import with_transposes
 from spaces.passes.vector_tails import with_ragged_ends
 
 VERSION = 1
-"""Of the passes: goes up when a program may become other code than before, by another list of
-passes or by what one of them does. It is part of the toolchain that records name."""
+"""The version of the passes: it goes up when a program may become other code than before, because
+the list or one of the passes changed. It is part of the toolchain that records name."""
 
 
 def without_aliases(function: Any) -> Any:
-    """A PrimFunc of one tensor, which promises that no other shares its memory.
+    """Have a PrimFunc of at most one tensor promise that no other tensor shares its memory.
 
-    TVM makes such to compute symbolic shapes. One that promises nothing has LLVM doubt the promises
-    of all others of its module: matrix products become four times slower.
+    TVM makes such functions to compute symbolic shapes. One that promises nothing has LLVM doubt
+    the promises of all others in its module: matrix products become four times slower.
     """
     tensors = [param for param in function.params if tvm_compat.param_dims(param) is not None]
     return function.with_attr(tvm_compat.NO_ALIAS, True) if len(tensors) <= 1 else function
@@ -46,19 +46,20 @@ CPU_PASSES: tuple[Callable[[Any], Any], ...] = (
     # Indices become 32-bit integers: TVM 0.27 forgets the hints to split off the ragged end of a
     # loop when it narrows a loop's variable itself, and then tests for the end in every lane.
     with_narrow_indices,
-    # Divisions by what all lanes share become products, and exponentials arithmetic.
+    # Divisions by a value that all lanes share become products, and exponentials arithmetic.
     with_reciprocals,
     vectorised_math,
 )
-"""From a PrimFunc to one that computes the same, in order. After those of TVM that follow comes
-`spaces.passes.stack_alloc.on_stack`, and `VERSION` is of that one, too."""
+"""The passes in order, each from a PrimFunc to one that computes the same. TVM's passes follow, and
+then `spaces.passes.stack_alloc.on_stack`, which `VERSION` covers too."""
 
 
 def before_compile(module: Any) -> Any:
-    """A module that computes the same, in code that LLVM makes more of.
+    """A module that computes the same, in a form that LLVM compiles to faster code.
 
     Args:
-        module: for an llvm target; scheduled or not. Functions that are no tensor programs stay.
+        module: a module for an llvm target, scheduled or not. Functions that are not tensor
+            programs stay as they are.
     """
     from tvm.ir import IRModule
 

@@ -4,8 +4,8 @@ TVM leaves `exp`, `tanh`, `erf` and the like to the C library, one call for each
 wide the vectors are. `vectorised_math` writes them out. It belongs right before the compiler
 (`spaces.passes.cpu_passes`): the check of a candidate's output then sees these formulas' errors.
 
-All rest on one reduction: `exp(x) = 2**n * (1 + p)` with `n = round(x / ln 2)` and `p` a
-polynomial in what remains. For float32 (float16 goes through it), with NaN giving NaN:
+All rest on one range reduction: `exp(x) = 2**n * (1 + p)` with `n = round(x / ln 2)` and `p` a
+polynomial in the remainder. For float32 (float16 goes through it), with NaN giving NaN:
 
     exp      within 2 units in the last place; 0 below -87.3 (no subnormals), inf from 88.73
     tanh     within 4 units in the last place
@@ -37,11 +37,11 @@ _ERF = (
 _LOG2_E = 1.4426950408889634
 # ln 2 in two parts; n times the first is exact.
 _LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440e-4
-# Adding and subtracting it rounds to an integer, which is then in the sum's low bits.
+# Adding and subtracting this rounds to an integer, which is then in the sum's low bits.
 _ROUNDER = 12582912.0
 _EXPONENT_SHIFT, _ONE_BITS = 23, 0x3F800000
 _EXP_LOWEST, _EXP_HIGHEST = -87.33654, 88.72283
-# From here on the results are 1 (or -1) in float32.
+# Arguments from which on the results are 1 (or -1) in float32.
 _TANH_END, _ERF_END = 9.02, 3.95
 
 _MOST_ROOTS = 16
@@ -161,7 +161,7 @@ def _power(call: Any) -> Any:
 
 
 def _reduced(x: Any, then: Callable[[Any, Any], Any]) -> Any:
-    """`then` of n, shifted to where a float's exponent is, and of p."""
+    """`then` of n, shifted to the place of a float's exponent, and of p."""
 
     def of_sum(t: Any) -> Any:
         def of_remainder(r: Any) -> Any:
@@ -183,7 +183,7 @@ def _polynomial(coefficients: tuple[float, ...], x: Any) -> Any:
 
 
 def _clamped(x: Any, low: float, high: float) -> Any:
-    """Within limits; NaN stays NaN, since TVM's min and max give their second operand then."""
+    """Clamp to limits; NaN stays NaN, since TVM's min and max then give their second operand."""
     from tvm.tirx import Max, Min
 
     return Min(_f(high), Max(_f(low), x))

@@ -10,16 +10,16 @@ Range = tuple[float, float]
 
 _ROUNDING = frozenset(f"tirx.{name}" for name in ("floor", "ceil", "round", "trunc", "nearbyint"))
 _SLACK = 1e-4
-"""Of a bound, and as much again: what rounding in single precision may add to it."""
+"""The share of a bound, and the constant, that rounding in single precision may add to it."""
 _KINDS = ("float32", "float64")
-"""Types that are precise enough for this."""
+"""Types that are precise enough for this analysis."""
 
 
 def float_range(expression: Any, int_range: Callable[[Any], Range]) -> Range | None:
-    """Bounds of a float of 32 or 64 bits; None where it depends on data or on what is not known.
+    """Bounds of a float of 32 or 64 bits; None where it depends on data or on unknown values.
 
     Args:
-        int_range: gives those of an integer, infinite ones where it is not known.
+        int_range: gives the bounds of an integer, infinite ones where these are not known.
     """
     from tvm import tirx
     from tvm.ir import Call

@@ -1,7 +1,7 @@
 """Predicated vector stores: the tail of a row as one masked store.
 
-AVX and AVX-512 load and store under a mask where a scalar loop takes a branch for each element; and
-a register tile whose elements are never extracted one by one stays in registers.
+AVX and AVX-512 load and store under a mask where a scalar loop takes a branch for each element. A
+register tile whose elements are never extracted one by one also stays in registers.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from spaces.ir import rewrite, tvm_compat
 
 
 def masked_store(loop: Any, others: Any, many: Any, params: Any) -> Any | None:
-    """A vectorised loop around a block, as one store of its first lanes under a mask.
+    """Turn a vectorised loop around a block into one store of its first lanes under a mask.
 
-    Only parameters are loaded and stored under a mask. TVM takes the first lane for all that is
-    touched of a tensor of the program's own, and may shrink it to that.
+    Only parameters are loaded and stored under a mask. Of an intermediate tensor TVM would take the
+    first lane for all that is accessed, and may shrink the tensor to that.
 
     Args:
         loop: its body is the realisation of a block that binds nothing.
         others: the predicate of the whole block.
-        many: how many lanes are stored; clamped to none and to all.
-        params: of the program.
+        many: the number of lanes to store; clamped to between none and all.
+        params: the program's parameters.
 
     Returns:
-        A statement; None where what is stored is no plain arithmetic on neighbours.
+        A statement; None where the stored value is not plain arithmetic on neighbouring elements.
     """
     from tvm import s_tir, tirx
     from tvm.sym import Analyzer
@@ -64,8 +64,8 @@ class _Vector:
     """The lanes of a vectorised loop, as vector expressions.
 
     Attributes:
-        loop: around the realisation of a block.
-        mask: of the lanes that are stored.
+        loop: the loop around the realisation of a block.
+        mask: the mask of the lanes that are stored.
     """
 
     loop: Any
@@ -94,7 +94,7 @@ class _Vector:
         return None
 
     def element(self, buffer: Any, indices: Any) -> Any | None:
-        """The first of neighbouring elements; None where lanes are no neighbours."""
+        """The element of the first lane; None where the lanes' elements are not contiguous."""
         from tvm.tirx import BufferLoad
 
         steps = [self._step(index) for index in indices]
@@ -103,7 +103,7 @@ class _Vector:
         return BufferLoad(buffer, [self.analyzer.simplify(self.at(i, 0)) for i in indices])
 
     def region(self, region: Any) -> Any:
-        """What all lanes touch of a region that each lane touches a part of."""
+        """The union of a region over all lanes."""
         import tvm
         from tvm.tirx import BufferRegion
 
@@ -136,7 +136,7 @@ class _Vector:
         return rewrite.uses(rewrite.placed(self.loop.body, expression), [self.loop.loop_var])
 
     def _step(self, index: Any) -> int | None:
-        """By how much an index grows from lane to lane; None where that is not one number."""
+        """The growth of an index from lane to lane; None where that is not one number."""
         values = [self.at(index, lane) for lane in range(self.lanes)]
         moved = {
             tvm_compat.known_int(self.analyzer.simplify(after - before))

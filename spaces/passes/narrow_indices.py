@@ -1,10 +1,10 @@
 """Narrow 64-bit indices to 32 bits, where nothing that a program computes with integers needs more.
 
-TVM narrows by itself what fits, one variable at a time, but right before it splits off the ragged
-ends of loops, whose hints it forgets by that. Done here, the hints stay. TVM's pass for a whole
-program narrows whatever it finds, values and conditions as well as indices, and does not check
-that it fits. So that is checked here first. A program where something does not fit stays as it is,
-and TVM narrows what it can of it later.
+TVM narrows variables that fit by itself, one at a time, but right before it splits off the ragged
+ends of loops, and it forgets the hints for these in doing so. Narrowing here keeps the hints. TVM's
+pass for a whole program narrows whatever it finds, values and conditions as well as indices, and
+does not check that they fit. So that is checked here first. A program where something does not fit
+stays as it is, and TVM later narrows those of its variables that fit.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LEAST = -(2**31)
 
 
 def with_narrow_indices(function: Any) -> Any:
-    """A PrimFunc that computes the same with integers of 32 bits; itself where one needs more."""
+    """A PrimFunc that computes the same with 32-bit integers; unchanged where one needs more."""
     from tvm.ir import IRModule
     from tvm.tirx.transform import ForceNarrowIndexToInt32
 
@@ -34,10 +34,10 @@ def with_narrow_indices(function: Any) -> Any:
 
 
 def _has_small_tensors(function: Any) -> bool:
-    """Whether all tensors are of known size, none holds wide integers, and each element of each
-    has an offset of 32 bits.
+    """Whether all tensors are of known size, none holds wide integers, and all offsets of elements
+    fit into 32 bits.
 
-    The pass would narrow tensors of wide integers as well, and it leaves the offsets of buffers
+    TVM's pass would narrow tensors of wide integers as well, and it leaves the offsets of buffers
     that an intrinsic matches as they are, which then meet narrow ones.
     """
     import tvm
@@ -71,8 +71,8 @@ def _has_small_tensors(function: Any) -> bool:
 
 
 def _computes_within_32_bits(function: Any) -> bool:
-    """Whether every wide integer, intermediate ones too, surely fits into 32 bits, and meets
-    nothing that would see how many it has."""
+    """Whether every wide integer, intermediate ones too, surely fits into 32 bits, and is not an
+    operand of anything that depends on its width."""
     import tvm
     import tvm_ffi
     from tvm import tirx
@@ -101,8 +101,8 @@ def _computes_within_32_bits(function: Any) -> bool:
 
 
 def _bind_all(function: Any, analyzer: Any) -> bool:
-    """Tell an analyzer between which numbers loops and axes run, outer before inner; gives whether
-    the program makes wide integers of floats."""
+    """Bind the ranges of loops and axes in an analyzer, outer before inner; return whether the
+    program casts floats to wide integers."""
     import tvm
     import tvm_ffi
     from tvm import tirx
@@ -130,8 +130,8 @@ def _bind_all(function: Any, analyzer: Any) -> bool:
 
 
 def _with_bounded_casts(body: Any, analyzer: Any) -> Any:
-    """A program to look at, with variables of known bounds where floats become integers: of those
-    that were computed from indices, as a resize does it."""
+    """A copy of a program for analysis, where casts to integers of floats that are computed from
+    indices, as a resize does it, are variables of known bounds."""
     import tvm
     from tvm import tirx
     from tvm_ffi import structural_mutate
@@ -168,7 +168,7 @@ _BLIND = frozenset(
         "bitwise_xor",
     )
 )
-"""Calls that give the same for the same numbers, however many bits these have."""
+"""Calls whose result does not depend on the width of their operands."""
 
 
 def _is_of_float(cast: Any) -> bool:

@@ -1,8 +1,8 @@
 """Assume sizes above zero: drop the predicates of symbolic programs that only empty tensors need.
 
-Of a size that may be zero TVM cannot prove that a region begins at zero, or that a loop runs at
-all, and tests it again for each element that is copied. Where every result is empty if a size is
-zero, nothing has to be computed then. So one test around the whole program does, and the predicates
+Where a size may be zero, TVM cannot prove that a region begins at zero, or that a loop runs at all,
+and tests that again for each element that is copied. Where every result is empty if a size is zero,
+nothing has to be computed then. So one test around the whole program suffices, and the predicates
 that always hold for sizes above zero are left out within it.
 """
 
@@ -17,8 +17,8 @@ _Loops = list[tuple[Any, Any]]
 
 
 def for_positive_sizes(function: Any) -> Any:
-    """A scheduled PrimFunc that returns at once where results are empty, and else computes the same
-    without the predicates that always hold for sizes above zero."""
+    """A scheduled PrimFunc that returns at once where results are empty, and otherwise computes the
+    same without the predicates that always hold for sizes above zero."""
     import tvm
     from tvm.sym import Analyzer
     from tvm_ffi import structural_mutate
@@ -77,8 +77,8 @@ def _holds(analyzer: Any, loops: _Loops, condition: Any) -> bool:
 
 
 def _is_below(analyzer: Any, loops: _Loops, difference: Any) -> bool:
-    """Whether something is below zero, also in the last step of loops that it grows with, and for
-    the largest remainder of a division: TVM does not look at the last step of a symbolic extent."""
+    """Whether an expression is below zero, also in the last step of loops that it grows with, and
+    for the largest remainder of a division: TVM ignores the last step of a symbolic extent."""
     difference, remainders = _with_named_remainders(_decided(analyzer, difference))
     for var, extent in [*loops, *remainders]:
         if (rewrite.growth(analyzer, difference, var) or 0) > 0:
@@ -167,7 +167,7 @@ def _vanishes(dim: Any, size: Any) -> bool:
 
 
 def _with_body(root: Any, body: Any) -> Any:
-    """A program's root with something else in it."""
+    """A copy of a program's root with another body."""
     from tvm.s_tir import SBlock, SBlockRealize
 
     block = root.block

@@ -1,8 +1,8 @@
 """The passes that tensor programs are compiled with, under a name that TVM knows them by.
 
-Whoever compiles a scheduled program names them: the builders, whose kernels are timed, `export
---lib`, and anybody who applies a database and calls `tvm.compile`. All of them get the same code.
-What results are judged by is compiled with TVM's own passes alone.
+Everything that compiles a scheduled program names them: the builders, whose kernels are timed,
+`export --lib`, and users who apply a database and call `tvm.compile`. All of them get the same
+code. The reference that results are judged by is compiled with TVM's own passes alone.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ _STOCK = "default"
 
 
 def tir_pipeline(target: Any) -> str:
-    """What to give to `tvm.compile` as `tir_pipeline`. Public: `tuner.tir_pipeline`.
+    """The `tir_pipeline` to pass to `tvm.compile`. Public: `tuner.tir_pipeline`.
 
     For a CPU, the passes of `spaces.passes.cpu_passes`, those of TVM, and
     `spaces.passes.stack_alloc.on_stack`; they are registered with TVM here. For a GPU, the name of
-    TVM's own.
+    TVM's own pipeline.
 
     Args:
         target: a TVM target, or canonical JSON of one.
 
     Raises:
-        UsageError: of an unknown kind.
+        UsageError: the target is of an unknown kind.
     """
     return str(load(backend_of(target).pipeline)())
 
 
 def stock_pipeline() -> str:
-    """TVM's own."""
+    """The name of TVM's own pipeline."""
     return _STOCK
 
 
 @cache
 def cpu_pipeline() -> str:
-    """Register ours for CPUs, once."""
+    """Register our pipeline for CPUs, once, and return its name."""
     from tvm.ir.transform import Sequential, module_pass
     from tvm.tirx import get_tir_pipeline, register_tir_pipeline
     from tvm.tirx.transform import prim_func_pass

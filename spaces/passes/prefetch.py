@@ -1,10 +1,10 @@
 """Software prefetch of the next row while this one is computed.
 
-Where several passes go over one row after another, the first of them waits for the row to come
-from memory, and the last for the place that it writes. The processor fetches ahead by itself along
-a line of addresses, but a row of some kilobytes ends before it is far enough ahead. So in the
-second pass over a tensor, whose row is in the nearest cache by then, the same places of the next
-row are prefetched, and those of this row that the last pass is going to write.
+Where several passes go over each row, the first of them waits for the row to come from memory, and
+the last for the row that it writes. The hardware prefetcher follows a line of addresses by itself,
+but a row of some kilobytes ends before it is far enough ahead. So in the second pass over a tensor,
+whose row is in the nearest cache by then, the same elements of the next row are prefetched, and
+those of this row that the last pass is going to write.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from spaces.ir import rewrite, tvm_compat
 
 AHEAD = "tuner.ahead"
-"""Annotation of a loop over rows: how many rows ahead is fetched."""
+"""Annotation of a loop over rows: the number of rows that prefetches are ahead."""
 
 _SERIAL, _VECTORISED = 0, 2
 _LINE_BYTES = 64
@@ -28,7 +28,7 @@ class _Pass:
     """A loop over a row in vectors.
 
     Attributes:
-        realize: the block.
+        realize: the realisation of its block.
     """
 
     steps: Any
@@ -36,7 +36,7 @@ class _Pass:
     realize: Any
 
     def placed(self, access: Any) -> list[Any]:
-        """Indices of an access of the block, by the loops around it."""
+        """Indices of an access of the block, in terms of the loops around it."""
         return [rewrite.placed(self.realize, index) for index in access.indices]
 
 
@@ -55,7 +55,7 @@ def with_prefetches(function: Any) -> Any:
 
 
 def _fetching(row: Any, ahead: int, params: Any) -> Any:
-    """A loop over rows without its mark, that fetches so many rows ahead where it can."""
+    """A loop over rows without its mark, which prefetches `ahead` rows ahead where it can."""
     from tvm.tirx import SeqStmt
 
     statements = list(row.body) if isinstance(row.body, SeqStmt) else [row.body]
@@ -93,7 +93,7 @@ def _pass(statement: Any) -> _Pass | None:
 
 
 def _second(passes: list[_Pass | None], row: Any, params: Any) -> tuple[int | None, list[Any]]:
-    """The first pass that reads parameters which one before it has read, and these reads."""
+    """The first pass that reads parameters which an earlier pass has read, and these reads."""
     read: list[Any] = []
     for number, one in enumerate(passes):
         loads = [] if one is None else _loads(one, row, params)
@@ -105,7 +105,7 @@ def _second(passes: list[_Pass | None], row: Any, params: Any) -> tuple[int | No
 
 
 def _loads(one: _Pass, row: Any, params: Any) -> list[Any]:
-    """Reads of parameters that move with the row and the lanes; of each parameter one."""
+    """Reads of parameters that depend on the row and on the lane; one for each parameter."""
     import tvm
     import tvm_ffi
 
@@ -127,7 +127,7 @@ def _moves(indices: list[Any], loop: Any) -> bool:
 
 
 def _fetches_of_result(second: _Pass, last: _Pass | None, row: Any, params: Any) -> list[Any]:
-    """Of what the last pass writes, where it takes the same steps."""
+    """Prefetches of the row that the last pass writes, where it takes the same steps."""
     from tvm.tirx import BufferStore
 
     if last is None:
@@ -147,7 +147,7 @@ def _fetches_of_result(second: _Pass, last: _Pass | None, row: Any, params: Any)
 def _fetches(
     here: _Pass, there: _Pass, access: Any, buffer: Any, kind: int, row: Any, row_value: Any
 ) -> list[Any]:
-    """Statements for one step: each line of an access of a pass, in another row."""
+    """Prefetches in one step of `here`: each cache line of an access of `there`, in a given row."""
     from tvm.tirx import BufferLoad, Evaluate, call_intrin, call_llvm_intrin, const
 
     line = max(1, _LINE_BYTES * 8 // tvm_compat.element_bits(tvm_compat.param_dtype(buffer)))
@@ -167,7 +167,7 @@ def _fetches(
 
 
 def _with(one: _Pass, fetches: list[Any]) -> Any:
-    """The pass, each step of which begins with some statements."""
+    """A pass whose steps each begin with some prefetches."""
     from tvm.tirx import SeqStmt
 
     return rewrite.copied_loop(one.steps, SeqStmt([*fetches, one.steps.body]))

@@ -2,8 +2,8 @@
 
 A CPU divides a vector ten times slower than it multiplies one. The compiler moves the reciprocal
 out of the loop, since nothing in it changes there. It rounds once more: the result is within 1.5
-units in the last place instead of 0.5. Where an integer is made of the quotient, by rounding or by
-a cast, at once or by way of other tensors, that would be a whole step at times, and divisions stay.
+units in the last place instead of 0.5. Where the quotient becomes an integer, by rounding or by a
+cast, at once or by way of other tensors, that could change the integer by one, and divisions stay.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def with_reciprocals(function: Any) -> Any:
 
 
 def _stepped_tensors(function: Any) -> list[Any]:
-    """Tensors whose contents an integer is made of."""
+    """Tensors whose values become integers, at once or by way of other tensors."""
     import tvm
     from tvm_ffi import structural_walk
 
@@ -103,7 +103,7 @@ def _stepped_tensors(function: Any) -> list[Any]:
 
 
 def _is_step(node: Any) -> bool:
-    """Whether a node makes integers of floats."""
+    """Whether a node turns floats into integers."""
     import tvm
 
     if isinstance(node, tvm.tirx.Cast):

@@ -1,9 +1,9 @@
 """Stack allocation of a program's small local tensors.
 
-TVM has its runtime allocate what takes a kilobyte or more, and LLVM cannot know that nobody else
-reads such memory. A tile of more than sixteen vectors of AVX-512 is that large: what it summed up
-in registers was stored twice, there and in the result, after a call to allocate it. On the stack
-the first store is dead and the memory is free.
+TVM has its runtime allocate tensors of a kilobyte or more, and LLVM cannot know that nobody else
+reads such memory. A tile of more than sixteen vectors of AVX-512 is that large: the sums in its
+registers were stored twice, there and in the result, after a call to allocate it. On the stack the
+first store is dead and the memory is free.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from spaces.ir import tvm_compat
 
 _MOST_BYTES = 16 << 10
-"""A part of the first cache; the stacks of TVM's threads have megabytes."""
+"""A part of the L1 cache; the stacks of TVM's threads have megabytes."""
 
 
 def on_stack(function: Any) -> Any:
@@ -34,7 +34,7 @@ def on_stack(function: Any) -> Any:
 
 
 def _size_bytes(tensor: Any) -> int | None:
-    """None where it is not known."""
+    """The size of a tensor in bytes; None where it is not known."""
     import tvm
 
     shape = [tvm_compat.known_int(extent) for extent in tensor.shape]

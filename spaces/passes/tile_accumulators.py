@@ -1,9 +1,9 @@
 """Accumulators of a tile in a buffer of constant size: buffer compaction for ragged tiles.
 
-A scheduled program sums up in a tensor as large as its result, of which TVM allocates the region
-that one tile touches. Where tiles are ragged that region is the lesser of a tile and a symbolic
-extent, and a buffer of unknown size is never kept in registers. Here accumulators are indexed from
-the first element of their tile, and the buffer holds a full tile.
+A scheduled program accumulates in a tensor as large as its result, of which TVM allocates the
+region that one tile accesses. Where tiles are ragged, that region is the smaller of a tile and a
+symbolic extent, and a buffer of unknown size is never kept in registers. Here accumulators are
+indexed from the first element of their tile, and the buffer holds a full tile.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class _Sums:
     """The accumulators of one tile.
 
     Attributes:
-        whole: the local tensor that the program sums up in; `tensor` replaces it.
+        whole: the local tensor that the program accumulates in; `tensor` replaces it.
         first: index of the tile's first element, in variables of the loops around it.
     """
 
@@ -107,7 +107,7 @@ def _uses(function: Any, tensor: Any) -> int:
 
 
 def _touches(indices: Sequence[Any], loops: Loops, analyzer: Any) -> _Touched | None:
-    """The region that an access touches in all steps of some loops; None where it is no box of
+    """The region that an access covers in all steps of some loops; None where it is not a box of
     constant extents."""
     first, extents = [], []
     for ends in (reach(index, loops, analyzer) for index in indices):

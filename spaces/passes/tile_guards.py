@@ -3,8 +3,8 @@
 A tile of a ragged extent tests its rows against the extent in its innermost loop. Here each marked
 tile tests that once (loop versioning). A full tile then runs without a predicate. A remainder tile
 clamps its row index: where rows are missing its last row is computed again, so no step of the sum
-has a predicate, and only what lies within the extent is stored. Tiles of the mark `CLAMPED` have no
-version for full tiles: every tile clamps. That is less code, and a little slower.
+has a predicate, and only rows within the extent are stored. Tiles marked `CLAMPED` have no version
+for full tiles: every tile clamps. That is less code, and a little slower.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class _Guard:
     """A predicate on the rows of a tile, as two expressions that are below zero where it holds.
 
     Attributes:
-        first: for the first row: the tile is not empty.
-        last: for the last row: the tile is full.
+        first: expression for the first row; if it is below zero, the tile is not empty.
+        last: expression for the last row; if it is below zero, the tile is full.
     """
 
     first: Any
@@ -77,7 +77,7 @@ def _guards(marked: Any, analyzer: Any) -> list[_Guard]:
 
 
 def _without(marked: Any, guards: list[_Guard], analyzer: Any) -> Any:
-    """The body of a loop for a full tile: without the predicates that these guards stand for."""
+    """The body of a loop for a full tile, without the predicates that the guards stand for."""
     import tvm
 
     def look(realize: Any, loops: Loops) -> Any:
@@ -94,7 +94,7 @@ def _without(marked: Any, guards: list[_Guard], analyzer: Any) -> Any:
 
 def _clamped(marked: Any, guards: list[_Guard], analyzer: Any) -> Any:
     """The body of a loop for a remainder tile: the row index of sums is clamped to the last row in
-    place of a predicate. Stores keep theirs."""
+    place of a predicate. Stores keep their predicates."""
     import tvm
 
     def look(realize: Any, loops: Loops) -> Any:
@@ -114,8 +114,8 @@ def _clamped(marked: Any, guards: list[_Guard], analyzer: Any) -> Any:
 
 
 def _clamp(realize: Any, condition: Any, loops: Loops, analyzer: Any) -> tuple[int, Any] | None:
-    """The axis of a block that a predicate bounds, and the largest value it allows; None where it
-    bounds more than one axis, or one that the block's stores are indexed by."""
+    """The axis of a block that a predicate bounds, and the largest value it allows; None where the
+    predicate bounds several axes, or an axis that the block's stores are indexed by."""
     difference = condition.a - condition.b
     written = [dim.min for region in realize.block.writes for dim in region.region]
     for place, value in enumerate(realize.iter_values):
@@ -134,7 +134,7 @@ def _is_guard(condition: Any, guards: list[_Guard], loops: Loops, analyzer: Any)
 
 def _guard(condition: Any, loops: Loops, analyzer: Any) -> _Guard | None:
     """The guard of a predicate: its value in the first and in the last step of the loops that it
-    grows with; None where it grows with none, or is of another form."""
+    grows with; None where it depends on no loop, or has another form."""
     import tvm
 
     if not isinstance(condition, tvm.tirx.LT):

@@ -11,9 +11,9 @@ TILE = "tuner.tile"
 """Annotation of a loop whose body computes one tile. Its value says how remainder tiles, which lack
 rows, are computed; see `spaces.passes.tile_guards`."""
 VERSIONED = 1
-"""There are two versions, for full tiles and for remainder tiles."""
+"""There are two versions of the tile, one for full tiles and one for remainder tiles."""
 CLAMPED = 2
-"""Every tile clamps its row index, full ones too."""
+"""Every tile clamps its row index, full tiles too."""
 
 Loops = list[tuple[Any, Any]]
 """Variables and extents of loops, in order."""
@@ -37,8 +37,8 @@ def with_tiles(function: Any, changed: Callable[[Any, Any], Any]) -> Any:
 
 
 def each_block(statement: Any, look: Callable[[Any, Loops], Any]) -> Any:
-    """A statement with each block realisation replaced by `look(realisation, loops)`, the loops of
-    the statement that are around it."""
+    """A statement with each block realisation replaced by `look(realisation, loops)`; `loops` are
+    the loops of the statement around the realisation."""
     import tvm
     from tvm_ffi import structural_mutate
 

@@ -1,4 +1,4 @@
-"""What kernels are compiled with."""
+"""The toolchain that kernels are compiled with."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from spaces.ir import tvm_compat
 
 
 def toolchain_fingerprint() -> str:
-    """Versions that change a kernel, that of our own passes among them."""
+    """The versions that kernels depend on, including that of our own passes."""
     import tvm
     import tvm_ffi
 

@@ -1,12 +1,12 @@
 """Transposing copies by in-register transposes of squares of vectors.
 
-Panels of an operand whose sum runs along its rows are packed across them: eight neighbours of a
-panel come from eight rows. Left to itself the compiler fetches them one by one, two to four cycles
-for each element, so that packing takes longer than a small product itself. Here squares of eight
-by eight are loaded by rows, transposed in registers by rounds of shuffles, and stored by columns.
+Panels of an operand whose rows lie along the reduction are packed across its rows: eight neighbours
+of a panel come from eight rows. Left to itself the compiler fetches them one by one, two to four
+cycles for each element: packing takes longer than a small product itself. Here squares of eight by
+eight are loaded by rows, transposed in registers by rounds of shuffles, and stored by columns.
 
-Source of the rounds: the usual network for AVX (unpack, shuffle pairs, swap halves), which other
-instruction sets have single instructions for as well.
+The rounds are the usual network for AVX (unpack, shuffle pairs, swap halves), for which other
+instruction sets have single instructions as well.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _ROUNDS: dict[int, tuple[tuple[int, tuple[int, ...], tuple[int, ...]], ...]] = {
         (4, (0, 1, 2, 3, 8, 9, 10, 11), (4, 5, 6, 7, 12, 13, 14, 15)),
     ),
 }
-"""For each size of a square its rounds: how far apart the two rows are that are mixed, and which
-elements of both become the first and the second of them."""
+"""For each size of a square its rounds: the distance between the two rows that are shuffled, and
+the elements of both that become the first and the second of them."""
 
 
 def with_transposes(function: Any) -> Any:
-    """A scheduled PrimFunc whose transposing copies go by squares; they copy what they did."""
+    """A scheduled PrimFunc that copies the same, its transposing copies by squares."""
     import tvm
     from tvm.sym import Analyzer
     from tvm_ffi import structural_mutate
@@ -54,14 +54,14 @@ def with_transposes(function: Any) -> Any:
 
 @dataclass(frozen=True)
 class _Copy:
-    """A loop nest that copies across: `depth` walks through the source's rows, `lanes` across them.
+    """A transposing copy: `depth` walks along the source's rows, `lanes` across them.
 
     Attributes:
-        depth: serial; contiguous in the source.
-        unrolled: loops in between.
-        lanes: vectorised; contiguous in the target.
-        realize: the block.
-        size: of a square.
+        depth: the serial outer loop, contiguous in the source.
+        unrolled: the loops in between.
+        lanes: the vectorised inner loop, contiguous in the target.
+        realize: the realisation of the block.
+        size: rows and columns of a square.
     """
 
     depth: Any
@@ -72,38 +72,38 @@ class _Copy:
     analyzer: Any
 
     def at(self, expression: Any, depth: Any, lane: int) -> Any:
-        """An expression of the loops at some step of them."""
+        """An expression of the loops, at one step of `depth` and `lanes`."""
         lanes = self.lanes.loop_var
         steps = [(self.depth.loop_var, depth), (lanes, rewrite.constant(lane, lanes))]
         return self.analyzer.simplify(rewrite.replaced(expression, steps))
 
     def of_loops(self, expression: Any) -> Any:
-        """What an expression of the block's axes is, of the loops."""
+        """An expression of the block's axes, in terms of the loops."""
         return rewrite.placed(self.realize, expression)
 
     @cached_property
     def comes_from(self) -> list[Any]:
-        """Indices of what is copied, of the loops."""
+        """Indices of the element that is read, in terms of the loops."""
         return [self.of_loops(index) for index in self.load.indices]
 
     @cached_property
     def goes_to(self) -> list[Any]:
-        """Indices of where it is copied to, of the loops."""
+        """Indices of the element that is written, in terms of the loops."""
         return [self.of_loops(index) for index in self.store.indices]
 
     @property
     def store(self) -> Any:
-        """What the block does."""
+        """The store of the block, its only statement."""
         return self.realize.block.body
 
     @property
     def load(self) -> Any:
-        """What is copied."""
+        """The load of the element that is copied."""
         return self.store.value.args[1] if self.guard is not None else self.store.value
 
     @cached_property
     def guard(self) -> Any:
-        """When it is copied, of the loops; None is always. Otherwise a constant is stored."""
+        """The condition for the copy, of the loops; None is always. Else a constant is stored."""
         import tvm
 
         if not isinstance(self.store.value, tvm.ir.Call):
@@ -112,7 +112,7 @@ class _Copy:
 
 
 def _match(node: Any, analyzer: Any) -> _Copy | None:
-    """The transposing copy that a loop nest is; None where it is none."""
+    """The transposing copy that a loop nest performs; None where it is anything else."""
     import tvm
 
     def is_loop(stmt: Any, kind: int) -> bool:
@@ -135,7 +135,7 @@ def _match(node: Any, analyzer: Any) -> _Copy | None:
 
 
 def _is_copy(c: _Copy) -> bool:
-    """Whether it copies one element, or stores a constant where there is none."""
+    """Whether the block copies one element, or stores a constant where there is no element."""
     import tvm
 
     block = c.realize.block
@@ -157,7 +157,7 @@ def _is_copy(c: _Copy) -> bool:
 
 
 def _is_across(c: _Copy) -> bool:
-    """Whether neighbours lie along one loop where they come from, along the other where they go."""
+    """Whether `depth` is contiguous in the source, and `lanes` in the target."""
     depth = c.depth.loop_var
     first, next_ = depth, depth + 1
 
@@ -179,7 +179,7 @@ def _is_across(c: _Copy) -> bool:
 
 
 def _rewritten(c: _Copy) -> Any:
-    """The same copy by squares."""
+    """The loop nest that copies the same by squares."""
     from tvm import tirx
 
     outer = tirx.Var(f"{c.depth.loop_var.name}_squares", c.depth.loop_var.ty)
@@ -194,7 +194,7 @@ def _rewritten(c: _Copy) -> Any:
 
 
 def _square(c: _Copy, start: Any, lane: int) -> Any:
-    """One square: its rows in, its columns out."""
+    """The block of one square: load its rows, transpose, store its columns."""
     from tvm import s_tir, tirx
 
     kind = f"{c.load.ty.dtype}x{c.size}"
@@ -227,7 +227,7 @@ def _square(c: _Copy, start: Any, lane: int) -> Any:
 
 
 def _order(size: int) -> list[int]:
-    """Where the rounds leave each column."""
+    """For each column of a square the vector in which the rounds leave it."""
     columns = [[(row, column) for column in range(size)] for row in range(size)]
     for distance, first, second in _ROUNDS[size]:
         mixed = list(columns)
@@ -240,7 +240,7 @@ def _order(size: int) -> list[int]:
 
 
 def _loaded(c: _Copy, start: Any, lane: int) -> Any:
-    """A piece of a row."""
+    """The load of one row of a square, zero or another constant where the guard fails."""
     from tvm import tirx
 
     indices = [c.at(i, start, lane) for i in c.comes_from]
@@ -249,13 +249,13 @@ def _loaded(c: _Copy, start: Any, lane: int) -> Any:
     if c.guard is None:
         return piece
     nothing = tirx.Broadcast(c.store.value.args[2], c.size)
-    # TVM makes a branch of it once the program is flat. As one from the start, its bounds would be
-    # solved for in both ways, for each row of each square: a twelfth of a build.
+    # TVM turns this into a branch once the program is flat. Were it a branch from the start, TVM
+    # would solve for the bounds of both ways, for each row of each square: a twelfth of a build.
     return tirx.Select(c.at(c.guard, start, lane), piece, nothing)
 
 
 def _region(c: _Copy, region: Any, start: Any, lane: int) -> Any:
-    """What a square touches of a region that the block touches one element of."""
+    """The region that a square accesses where the block accesses one element."""
     import tvm
     from tvm.tirx import BufferRegion
 

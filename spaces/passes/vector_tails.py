@@ -45,7 +45,7 @@ def with_ragged_ends(function: Any) -> Any:
 
 
 def _is_partitioned(function: Any) -> bool:
-    """Whether TVM will partition loops of it: that fails where they hold masked stores."""
+    """Whether TVM will partition loops of a function: that fails where they hold masked stores."""
     import tvm
     import tvm_ffi
 
@@ -72,8 +72,8 @@ def _binds(block: Any) -> bool:
 
 
 def _limit(analyzer: Any, loop: Any, condition: Any) -> Any | None:
-    """How many steps of a loop, from the first on, a predicate allows; None where it is of another
-    form."""
+    """The number of steps of a loop, from the first on, that a predicate allows; None where the
+    predicate has another form."""
     import tvm
 
     if not isinstance(condition, tvm.tirx.LT):
@@ -88,11 +88,11 @@ def _limit(analyzer: Any, loop: Any, condition: Any) -> Any | None:
 def _split(loop: Any, others: Any, limits: list[Any], maskable: Any) -> Any:
     """The loop as a full vector where all limits allow it, else as many lanes as they allow.
 
-    A masked store could write full vectors too; the test before it makes it a few percent faster.
+    A masked store could write full vectors too; testing for them first is a few percent faster.
 
     Args:
         others: the predicates that do not depend on the loop.
-        limits: how many lanes each of the other predicates allows.
+        limits: the number of lanes that each of the other predicates allows.
         maskable: parameters that may be stored under a mask.
     """
     from tvm import tirx

@@ -1,8 +1,8 @@
-"""One row for each kind of target: all that the rest of the program asks of a kind.
+"""One row for each kind of target: everything that the rest of the program asks of a kind.
 
-Nobody else compares kinds. To add one, write its row here, name it in `tuner.checks.TARGET_KINDS`,
-and write the modules that the row names. What belongs to floors above this one is named as
-`module:callable` and imported by who uses it, see `load`.
+No other module compares kinds. To add one, write its row here, name it in
+`tuner.checks.TARGET_KINDS`, and write the modules that the row names. Code on floors above this one
+is named as `module:callable` and imported where it is used, see `load`.
 """
 
 from __future__ import annotations
@@ -19,52 +19,52 @@ from tuner import checks
 from tuner.errors import UsageError
 
 GPU = "GPU"
-"""Ray's name of it."""
+"""Ray's name of the resource."""
 MEASURE = "measure"
-"""Ray's custom resource that says: kernels may be timed here, one at a time."""
+"""Ray's custom resource of machines where kernels may be timed, one at a time."""
 
 
 class Devices(Protocol):
-    """What is known of a kind's devices: a module beside this one. Targets are canonical JSON."""
+    """The interface of a kind's devices, a module beside this one. Targets are canonical JSON."""
 
     FILLED_IN: frozenset[str]
     """Options that `completed` adds."""
 
     def present(self) -> bool:
-        """Whether this machine has one that TVM can use."""
+        """Whether this machine has a device that TVM can use."""
 
     def detected(self, cores: int | None, host: Host | None) -> Config:
-        """The target that the bare kind means on this machine; of a CPU with so many threads.
+        """The target that the bare kind means on this machine; a CPU's has `cores` threads.
 
         Raises:
-            TunerError: it has no such device.
+            TunerError: the machine has no such device.
         """
 
     def refuse_incomplete(self, config: Config) -> None:
-        """Raises TunerError if a target as written lacks what this machine cannot tell."""
+        """Raise TunerError if a target as written lacks options that this machine cannot tell."""
 
     def completed(self, config: Config, cores: int | None, host: Host | None) -> Config:
-        """A valid target with what it leaves open.
+        """A valid target with the options that it leaves open filled in.
 
         Raises:
-            UsageError: it names a device that there is not.
-            TunerError: this machine cannot be it.
+            UsageError: it names a device that does not exist.
+            TunerError: this machine cannot be that target.
         """
 
     def missing(self, target_json: str, host: Host | None) -> tuple[str, ...]:
-        """Instructions of the target's code that a CPU, None is this machine's, does not have."""
+        """Instructions of the target's code that a CPU (None: this machine's) does not have."""
 
     def fits(self, target_json: str) -> bool:
         """Whether this machine has the device that a target names, as far as it names one."""
 
     def fingerprint(self, target_json: str, host: Host | None) -> str:
-        """What kernels of this target run on here; of equal ones, timings can be compared."""
+        """The device that kernels of a target run on here; timings of equal ones are comparable."""
 
     def former_fingerprint(self, target_json: str) -> str:
-        """What that was in older versions."""
+        """The fingerprint as older versions wrote it."""
 
     def alike(self, one: str, other: str) -> bool:
-        """Whether what was found for one target can be tried on an unequal one as it is."""
+        """Whether schedules found for one target can be tried on an unequal one as they are."""
 
     def device(self) -> Any:
         """TVM's first device of the kind, whether it exists or not."""
@@ -75,24 +75,26 @@ class Backend:
     """A kind of target.
 
     Attributes:
-        kind: TVM's name of it.
-        word: how searches on it are called where the device is not known yet.
-        devices: what is known of them.
-        tags: how TVM's tags for such targets begin.
+        kind: TVM's name of the kind.
+        word: the name of searches on it while the device is not known yet.
+        devices: the module of its devices.
+        tags: prefixes of TVM's tags for such targets.
 
-        resource: Ray's name of what a kernel is timed on.
-        everywhere: each machine has it, so one may be measured on where none is declared.
-        visible: the environment variable by which Ray hides it from who takes none; may be empty.
-        on_host: kernels run on threads of the CPU that calls them.
-        quiet: while one is timed, nothing else may run on the machine's CPU.
+        resource: Ray's name of the resource that a kernel is timed on.
+        everywhere: whether each machine has it, so that it need not be declared to be measured on.
+        visible: the environment variable by which Ray hides it from workers that take none of it;
+            may be empty.
+        on_host: whether kernels run on threads of the CPU that calls them.
+        quiet: whether nothing else may run on the machine's CPU while a kernel is timed.
 
-        packs_weights: layouts are chosen for it, and weights may be packed ahead of time.
-        runs_unscheduled: a program without a schedule runs.
+        packs_weights: whether layouts are chosen for it, and weights may be packed ahead of time.
+        runs_unscheduled: whether a program without a schedule runs.
         pipeline: gives the name of the passes that kernels are compiled with, `() -> str`.
-        templates: of a task, best first, `(Task) -> list[Template]`.
+        templates: gives the templates of a task, best first, `(Task) -> list[Template]`.
         rules: names TVM's schedule rules for a target, `(Config, low_precision) -> RuleNames`.
-        device_code: of a compiled library, `(library, target) -> bytes | None`; may be empty.
-        onnxruntime: its execution provider for such devices; empty is the CPU's.
+        device_code: gives the machine code of a compiled library for the device,
+            `(library, target) -> bytes | None`; may be empty.
+        onnxruntime: its execution provider for such devices; empty for the CPU's.
     """
 
     kind: str
@@ -149,14 +151,14 @@ BACKENDS = (
         onnxruntime="CUDAExecutionProvider",
     ),
 )
-"""The last one that a machine has is what `auto` means there; the first one is on every machine."""
+"""`auto` means the last one that a machine has; the first one is on every machine."""
 
 
 def backend(kind: object) -> Backend:
     """The row of a kind.
 
     Raises:
-        UsageError: there is none.
+        UsageError: there is no such kind.
     """
     name = checks.target_kind(kind)
     return next(row for row in BACKENDS if row.kind == name)
@@ -166,10 +168,10 @@ def backend_of(target: Any) -> Backend:
     """The row of a target.
 
     Args:
-        target: JSON of it, or TVM's own.
+        target: the target as JSON, or TVM's own.
 
     Raises:
-        UsageError: it is neither, or of an unknown kind.
+        UsageError: it is neither of these, or of an unknown kind.
     """
     if not isinstance(target, str):
         return backend(str(target.kind))
@@ -181,6 +183,6 @@ def backend_of(target: Any) -> Backend:
 
 
 def load(name: str) -> Any:
-    """What a row names as `module:callable`."""
+    """Import the callable that a row names as `module:callable`."""
     module, _, attribute = name.partition(":")
     return getattr(import_module(module), attribute)

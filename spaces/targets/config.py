@@ -10,7 +10,7 @@ from tuner.errors import UsageError
 Config = dict[str, Any]
 """The options of a TVM target by name, `kind` among them."""
 
-# What TVM writes into every exported target, and what says nothing where it is the default.
+# Options that TVM writes into every exported target, and that mean nothing as defaults.
 _NOISE = ("tag", "keys")
 
 
@@ -20,7 +20,7 @@ def canonical(config: Config) -> str:
 
 
 def parsed(text: str) -> Config:
-    """What a user wrote: a kind, a tag with its slash, or JSON.
+    """Parse a target as a user writes it: a kind, a tag with its slash, or JSON.
 
     Raises:
         UsageError: malformed JSON, or it names neither a kind nor a tag.
@@ -38,7 +38,7 @@ def parsed(text: str) -> Config:
 
 
 def validated(config: Config) -> Config:
-    """The same as TVM takes it, a tag written out.
+    """The target in TVM's own terms, a tag written out.
 
     Raises:
         UsageError: TVM knows no such option or tag.
@@ -54,7 +54,7 @@ def validated(config: Config) -> Config:
 
 
 def plain(target: Any, keys: Any = None) -> Config:
-    """A TVM target as plain data, without what TVM adds by itself."""
+    """A TVM target as plain data, without the options that TVM adds by itself."""
     config = json.loads(str(target))
     found = {name: value for name, value in config.items() if name not in _NOISE}
     if isinstance(found.get("host"), dict):

@@ -1,4 +1,4 @@
-"""How many cores this process may use: of the machine, its affinity and its container's quota."""
+"""The number of cores this process may use, by the machine, its affinity and container quota."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def usable_cores(cgroup: Path = _CGROUP) -> int:
     """Physical cores among those that this process may use.
 
     Args:
-        cgroup: where the control groups are mounted.
+        cgroup: folder where the control groups are mounted.
     """
     import psutil
 

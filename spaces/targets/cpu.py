@@ -1,4 +1,4 @@
-"""What a CPU offers a kernel: vectors, registers, caches, cores."""
+"""Resources of a CPU for a kernel: vectors, registers, caches, cores."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class Cpu:
     """Limits of one CPU target.
 
     Attributes:
-        vector_bytes: of the widest registers.
-        registers: how many of these there are.
-        cores: threads a kernel uses.
-        l1_bytes: of data, per core; so is `l2_bytes`. `l3_bytes` is shared.
+        vector_bytes: size of the widest vector registers.
+        registers: number of these registers.
+        cores: threads that a kernel uses.
+        l1_bytes: size of a core's L1 data cache; `l2_bytes` is per core too, `l3_bytes` is shared.
         vnni: whether it multiplies 8-bit integers four at a time (AVX-512 VNNI or AVX-VNNI).
     """
 
@@ -38,7 +38,7 @@ class Cpu:
 
 @lru_cache(maxsize=16)
 def cpu_of(target_json: str) -> Cpu:
-    """The CPU of an llvm target; where that says nothing of caches, they are this machine's."""
+    """The CPU of an llvm target; where the target names no caches, they are this machine's."""
     from tvm.target import Target
 
     from spaces.ir import tvm_compat

@@ -1,6 +1,6 @@
 """Sizes of a CPU's caches: found where kernels are timed, and carried in the target.
 
-A target's `model` is free text to TVM, so that every program that reads targets takes it.
+A target's `model` is free text to TVM, so every program that reads targets accepts it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 SYSFS = Path("/sys/devices/system/cpu/cpu0/cache")
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-# Where the system does not tell: what small server cores have.
+# Caches of small server cores, where the system does not tell.
 _USUAL_BYTES = {1: 32 << 10, 2: 512 << 10, 3: 8 << 20}
 _TEXT = re.compile(r"l1=(\d+) l2=(\d+) l3=(\d+)")
 
@@ -41,6 +41,6 @@ def caches_text(sizes: Mapping[int, int]) -> str:
 
 
 def caches_of(text: str) -> dict[int, int] | None:
-    """What `caches_text` wrote; None of any other text."""
+    """The sizes that `caches_text` wrote; None for any other text."""
     found = _TEXT.fullmatch(text)
     return None if found is None else {level: int(found[level]) for level in _USUAL_BYTES}

@@ -1,14 +1,14 @@
-"""Which CPU to compile for, from what the processor itself says that it can do.
+"""The CPU to compile for, from the features that the processor itself reports.
 
-LLVM names a CPU by the number of its model, which hypervisors hide or make up. Which instructions
-there are it asks of the processor (CPUID) and of the operating system (whether it saves the
-registers), and that is what counts here. A hypervisor can hide instructions and cannot add any: a
-name whose CPU lacks what the processor has is wrong, one that has more is right, and what is hidden
-is switched off.
+LLVM names a CPU by its model number, which hypervisors hide or make up. It finds the instructions
+by asking the processor (CPUID) and the operating system (whether it saves the registers), and these
+answers count here. A hypervisor can hide instructions and cannot add any: a name whose CPU lacks a
+reported feature is wrong; one whose CPU has more is right, and the hidden features are switched
+off.
 
-The library `archspec` looks for CPUs all of whose features are there, which makes a Zen 2 of a
-Zen 3 that hides its memory protection keys. It also has a vocabulary of its own, where LLVM must be
-told what differs from its own table of each CPU.
+The library `archspec` looks for CPUs all of whose features are there, so it takes a Zen 3 that
+hides its memory protection keys for a Zen 2. It also has a vocabulary of its own, while LLVM must
+be told the differences from its own table of each CPU.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 FeaturesOf = Callable[[str, tuple[str, ...]], frozenset[str]]
-"""What LLVM believes of a CPU, by its name and what is added (`+avx512fp16`), with all that the
-additions build on."""
+"""LLVM's features of a CPU, by its name and added features (`+avx512fp16`), including those that
+the additions build on."""
 
 Reported = Mapping[str, bool]
-"""Features in LLVM's words, and whether they are there. Nothing is known of those it leaves out:
-on ARM that is most of them, on x86 none."""
+"""Features in LLVM's words, and whether they are there. Features that it leaves out are unknown: on
+ARM that is most of them, on x86 none."""
 
 _NOT_IN_KERNELS = frozenset(
     {
-        # Of the operating system, of locks and of memory that is no RAM. Some are there or not by
-        # a setting of the kernel or of the hypervisor.
+        # For operating systems, locks, and memory that is not RAM. Some depend on a setting of the
+        # kernel or of the hypervisor.
         *{"clflushopt", "cldemote", "clwb", "clzero", "cmpccxadd", "enqcmd", "fsgsbase", "fxsr"},
         *{"hreset", "invpcid", "kl", "lwp", "movdir64b", "movdiri", "mwaitx", "pconfig", "pku"},
         *{"prefetchi", "ptwrite", "raoint", "rdpid", "rdpru", "rtm", "serialize", "sgx", "shstk"},
@@ -38,18 +38,18 @@ _NOT_IN_KERNELS = frozenset(
         *{"sha3", "sha512", "sm3", "sm4", "vaes", "vpclmulqdq"},
     }
 )
-"""Instructions that are in no kernel, whatever compiles it. Machines that differ in nothing else
-are alike."""
+"""Instructions that no kernel uses, whatever compiles it. Machines that differ only in these are
+alike."""
 
 
 @dataclass(frozen=True, slots=True)
 class Processor:
-    """What to compile for.
+    """The processor to compile for.
 
     Attributes:
         mcpu: LLVM's name of the CPU.
-        mattr: what else is there (`+avx512fp16`), then what is not (`-avx512f`). LLVM reads them
-            in this order, and drops with a feature all that build on it.
+        mattr: features it has besides (`+avx512fp16`), then those it lacks (`-avx512f`). LLVM reads
+            them in this order, and drops with a feature all that build on it.
     """
 
     mcpu: str
@@ -66,9 +66,9 @@ def processor(
 
     Args:
         named: LLVM's guess of the CPU's name.
-        reported: what the processor says of itself.
-        others: names to choose from where the guess lacks something, oldest first; none where only
-            some features are reported, since what such a CPU has beyond them may not be there.
+        reported: the features that the processor reports.
+        others: names to choose from where the guess lacks a feature, oldest first; none where only
+            some features are reported, since the others of such a CPU may not be there.
     """
     has, missing = _kernels(reported)
     name = named
@@ -80,7 +80,7 @@ def processor(
 
 
 def lacking(used: Iterable[str], reported: Reported) -> tuple[str, ...]:
-    """What code that uses these features would miss on a processor."""
+    """The features in use that a processor is known not to have, sorted."""
     return tuple(sorted(_kernels(reported)[1].intersection(used)))
 
 
@@ -90,12 +90,12 @@ def of_kernels(reported: Reported) -> tuple[str, ...]:
 
 
 def _kernels(reported: Reported) -> tuple[frozenset[str], frozenset[str]]:
-    """What kernels may use, and what they must not."""
+    """The features that kernels may use, and those that they must not."""
     known = {f: there for f, there in reported.items() if f not in _NOT_IN_KERNELS}
     has = frozenset(f for f, there in known.items() if there)
     return has, frozenset(known) - has
 
 
 def _apart(believed: frozenset[str], reported: Reported) -> int:
-    """In how many features a CPU differs from what was reported, be they of kernels or not."""
+    """The number of features, of kernels or not, in which a CPU differs from the reported ones."""
     return sum((feature in believed) != there for feature, there in reported.items())

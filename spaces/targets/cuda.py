@@ -9,8 +9,8 @@ from spaces.targets.config import Config, plain
 from spaces.targets.host import Host
 from tuner.errors import TunerError
 
-# What every CUDA device since sm_50 allows a block. A bare target says nothing of it, and the
-# schedule rules cannot do without.
+# Limits of a block on every CUDA device since sm_50. A bare target does not name them, and the
+# schedule rules need them.
 _LIMITS = {
     "max_num_threads": 1024,
     "max_threads_per_block": 1024,
@@ -27,10 +27,10 @@ def present() -> bool:
 
 
 def detected(cores: int | None, host: Host | None) -> Config:
-    """This machine's first device, which says its limits itself.
+    """This machine's first device, with the limits that it reports.
 
     Raises:
-        TunerError: it has none.
+        TunerError: it has no device.
     """
     if not present():
         raise TunerError(
@@ -43,10 +43,10 @@ def detected(cores: int | None, host: Host | None) -> Config:
 
 
 def refuse_incomplete(config: Config) -> None:
-    """Without an architecture TVM would take that of a device.
+    """Refuse a target without an architecture where TVM could not take a device's.
 
     Raises:
-        TunerError: it is left out, and there is none here.
+        TunerError: the architecture is left out, and there is no device here.
     """
     if "arch" not in config and not present():
         raise TunerError(
@@ -56,17 +56,17 @@ def refuse_incomplete(config: Config) -> None:
 
 
 def completed(config: Config, cores: int | None, host: Host | None) -> Config:
-    """With the limits that all devices keep, where the target says nothing of them."""
+    """A target with the limits that all devices keep, where it does not name its own."""
     return {**_LIMITS, **config}
 
 
 def missing(target_json: str, host: Host | None) -> tuple[str, ...]:
-    """Nothing: the code does not run on the machine's CPU."""
+    """Return nothing, as the code does not run on the machine's CPU."""
     return ()
 
 
 def fits(target_json: str) -> bool:
-    """Whether there is a device here, of the target's architecture where it says one."""
+    """Whether there is a device here, of the target's architecture if it names one."""
     if not present():
         return False
     found = str(device().compute_version).replace(".", "")
@@ -75,7 +75,7 @@ def fits(target_json: str) -> bool:
 
 
 def fingerprint(target_json: str, host: Host | None) -> str:
-    """The device's name; where there is none here, the architecture that was asked for."""
+    """The device's name; where there is no device here, the architecture that was asked for."""
     if not present():
         return f"cuda {json.loads(target_json).get('arch', '')}".strip()
     here = device()
@@ -83,12 +83,12 @@ def fingerprint(target_json: str, host: Host | None) -> str:
 
 
 def former_fingerprint(target_json: str) -> str:
-    """It never was another."""
+    """The same as `fingerprint`: it never was another."""
     return fingerprint(target_json, None)
 
 
 def alike(one: str, other: str) -> bool:
-    """Unknown, of unlike targets."""
+    """Return False, as nothing is known of unequal targets."""
     return False
 
 

@@ -1,4 +1,4 @@
-"""What a CUDA device offers a kernel: threads, registers, shared memory, multiprocessors."""
+"""Resources of a CUDA device for a kernel: threads, registers, shared memory, multiprocessors."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 _STATIC_SHARED = 48 << 10
-"""Bytes of shared memory that a kernel may declare; what exceeds it has to be asked for at launch,
-which these kernels do not do."""
+"""Bytes of shared memory that a kernel may declare; more has to be asked for at launch, which these
+kernels do not do."""
 _MOST_REGISTERS = 255
 _USUAL = 80
-# Of the usual data centre or desktop part of each architecture. A target does not tell, and to ask
-# a device would rank settings differently on a machine that has none.
+# Those of the usual data centre or desktop part of each architecture. A target does not tell, and
+# asking a device would rank settings differently on a machine that has none.
 _MULTIPROCESSORS = {70: 80, 75: 40, 80: 108, 86: 82, 89: 128, 90: 132, 100: 148, 120: 170}
 _FEW_MADDS = (70, 75, 80)
 
@@ -23,11 +23,11 @@ class Gpu:
     """Limits of one CUDA target.
 
     Attributes:
-        warp: threads that go in step.
-        threads: a block may have; `registers` and `shared_bytes` likewise.
-        thread_registers: that one thread may have.
-        multiprocessors: how many run blocks at the same time.
-        resident_threads: of all blocks that share a multiprocessor.
+        warp: threads of a warp.
+        threads: the most threads of a block; `registers` and `shared_bytes` are its most of these.
+        thread_registers: the most registers of one thread.
+        multiprocessors: number of multiprocessors, which run blocks at the same time.
+        resident_threads: the most threads of all blocks that share a multiprocessor.
         madds: multiply-adds in float32 that a multiprocessor starts in a cycle.
     """
 
@@ -43,7 +43,7 @@ class Gpu:
 
 @lru_cache(maxsize=16)
 def gpu_of(target_json: str) -> Gpu:
-    """The device of a cuda target. Where the target leaves a limit out, every device keeps it."""
+    """The device of a cuda target; limits that the target leaves out hold for every device."""
     config = json.loads(target_json)
     threads = config.get("max_threads_per_block", config.get("max_num_threads", 1024))
     digits = re.search(r"\d+", str(config.get("arch", "")))

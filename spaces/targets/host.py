@@ -1,4 +1,4 @@
-"""A machine's CPU as something to compile for, and how it is told from others."""
+"""A machine's CPU: the target to compile for, and its name in fingerprints."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ _BY_VENDOR = {
     ),
     "amd": ("znver1", "znver2", "znver3", "znver4", "znver5"),
 }
-"""What a CPU may be whose model is hidden, in LLVM's words, oldest first. Only for x86: elsewhere
-LLVM reports too few features to tell one by them, and hypervisors pass the model through."""
+"""LLVM's names of the CPUs that a hidden model may be, oldest first. Only for x86: elsewhere LLVM
+reports too few features to tell CPUs by them, and hypervisors pass the model through."""
 _CPUINFO = Path("/proc/cpuinfo")
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What is seen of a machine's CPU.
+    """The facts that a machine reports about its CPU.
 
     Attributes:
-        named: LLVM's guess, by the number of its model.
+        named: LLVM's guess of its name, by its model number.
         reported: its features, see `spaces.targets.cpu_features.Reported`.
         caches: bytes of its data caches by level.
-        triple: LLVM's, of the machine.
+        triple: LLVM's triple of the machine.
         model: its own name, where the system tells it.
-        vendor: who made an x86: `intel`, `amd` or another word.
+        vendor: the maker of an x86: `intel`, `amd` or another word.
     """
 
     named: str
@@ -50,7 +50,7 @@ class Host:
     vendor: str = ""
 
     def processor(self) -> Processor:
-        """What to compile for."""
+        """The processor to compile for."""
 
         def features(cpu: str, more: tuple[str, ...]) -> frozenset[str]:
             return self._used({"kind": "llvm", "mcpu": cpu} | ({"mattr": [*more]} if more else {}))
@@ -58,7 +58,7 @@ class Host:
         return processor(self.named, self.reported, features, self._others())
 
     def config(self) -> dict[str, Any]:
-        """The same as part of a TVM target: `mcpu`, and `mattr` where that is not all."""
+        """The processor as part of a TVM target: `mcpu`, and `mattr` where features differ."""
         found = self.processor()
         return {"mcpu": found.mcpu} | ({"mattr": list(found.mattr)} if found.mattr else {})
 
@@ -68,15 +68,15 @@ class Host:
         missed = lacking(self._used(config), self.reported)
         if "mattr" in config:
             return missed
-        # Targets that name a CPU alone say nothing of what a hypervisor hides. Their runs go on: no
-        # compiler uses the tile registers by itself.
+        # Targets that name only a CPU do not tell which features a hypervisor hides. Their runs go
+        # on: no compiler uses the tile registers by itself.
         return tuple(feature for feature in missed if not feature.startswith("amx"))
 
     @property
     def name(self) -> str:
-        """What timings depend on, for fingerprints: its names, a hash of its features and caches.
+        """Name for fingerprints, of all that timings depend on: its names, features and caches.
 
-        A hash, since such names are those of folders, too.
+        Features and caches are hashed, since such names are those of folders, too.
         """
         facts = (*of_kernels(self.reported), caches_text(self.caches))
         digest = hashlib.sha256(" ".join(facts).encode()).hexdigest()[:8]
@@ -84,11 +84,11 @@ class Host:
 
     @property
     def former_name(self) -> str:
-        """What fingerprints said of it before they told of its features."""
+        """The name that fingerprints had before they covered features."""
         return self._called(self.named)
 
     def _used(self, config: Mapping[str, Any]) -> frozenset[str]:
-        """What LLVM has code for a target use on such a machine."""
+        """The features that LLVM uses in code for a target on such a machine."""
         from tvm.target import Target
 
         return tvm_compat.cpu_features(Target({"mtriple": self.triple, **config}))
@@ -119,7 +119,7 @@ def this_host() -> Host:
 
 
 def cpu_model(cpuinfo: Path) -> str:
-    """The CPU's own name where the system tells it, else nothing."""
+    """The CPU's own name where the system tells it, else an empty text."""
     try:
         lines = cpuinfo.read_text().splitlines()
     except OSError:

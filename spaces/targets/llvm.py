@@ -17,7 +17,7 @@ FILLED_IN = frozenset({"num-cores", "model"})
 
 
 def present() -> bool:
-    """Every machine has a CPU."""
+    """Return True, as every machine has a CPU."""
     return True
 
 
@@ -28,15 +28,15 @@ def detected(cores: int | None, host: Host | None) -> Config:
 
 
 def refuse_incomplete(config: Config) -> None:
-    """Nothing is asked for: what is left out is any CPU's."""
+    """Accept every target: options that are left out hold for any CPU."""
 
 
 def completed(config: Config, cores: int | None, host: Host | None) -> Config:
-    """With threads and caches, where the target says nothing of them.
+    """A target with threads and caches, where it does not name its own.
 
     Raises:
         UsageError: LLVM would ignore the CPU.
-        TunerError: this machine cannot be it.
+        TunerError: this machine cannot be that target.
     """
     _refuse_other_cpu(config)
     config = {
@@ -63,13 +63,13 @@ def fingerprint(target_json: str, host: Host | None) -> str:
 
 
 def former_fingerprint(target_json: str) -> str:
-    """The same of before it told of features and caches."""
+    """The fingerprint from before it covered features and caches."""
     return _fingerprint(this_host().former_name, target_json)
 
 
 def alike(one: str, other: str) -> bool:
-    """Whether kernels have the same vectors, registers and threads; how large the caches are says
-    only which of them are fast."""
+    """Whether kernels have the same vectors, registers and threads; the sizes of caches decide only
+    which kernels are fast."""
     return same_but_for_caches(one, other)
 
 

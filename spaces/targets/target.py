@@ -1,4 +1,4 @@
-"""Which device to tune for, as canonical JSON of a TVM target, and its fingerprint."""
+"""The device to tune for, as canonical JSON of a TVM target, and its fingerprint."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ from tuner.errors import TunerError
 
 
 def resolve_target(text: str, *, cores: int | None = None, host: Host | None = None) -> str:
-    """Canonical JSON (sorted keys) of what a user asked for.
+    """Canonical JSON (sorted keys) of the target that a user asked for.
 
     Args:
         text: `auto` (cuda where this machine has a device, else llvm), `llvm`, `cuda`, a tag
             such as `nvidia/nvidia-h100`, or the JSON of a TVM target.
-        cores: threads a kernel may use on a CPU, where the target does not say; None counts
-            this machine's. It is also how many threads kernels are measured with. Sizes of caches
-            are this machine's, too, where the target's `model` does not say: a target of before
-            they were in it has an empty one.
+        cores: threads a kernel may use on a CPU, and is measured with, where the target does not
+            say; None counts this machine's. Sizes of caches are this machine's, too, where the
+            target's `model` does not say: older targets without caches have an empty one.
         host: the CPU that `llvm` is; None is this machine's.
 
     Raises:
@@ -40,7 +39,7 @@ def resolve_target(text: str, *, cores: int | None = None, host: Host | None = N
 
 
 def asked_backend(text: str) -> Backend:
-    """The kind of what a user asks for, which is not `auto`; nothing else of it is looked at.
+    """The kind of the target that a user asks for, other than `auto`, without checking its options.
 
     Raises:
         UsageError: malformed JSON, or an unknown kind.
@@ -54,10 +53,10 @@ def asked_backend(text: str) -> Backend:
 
 
 def asks_for(text: str, begun: str) -> bool:
-    """Whether what a user asks for is the target that a run began with.
+    """Whether the target that a user asks for is the one that a run began with.
 
-    It is where the user leaves open what that target says: all of it (`auto`), all but the kind
-    (`llvm`, `cuda`), or what a machine fills in, such as the number of threads.
+    It also is if the user leaves options of that target open: all of it (`auto`), all but the kind
+    (`llvm`, `cuda`), or options that a machine fills in, such as the number of threads.
 
     Args:
         text: as for `resolve_target`.
@@ -79,10 +78,10 @@ def asks_for(text: str, begun: str) -> bool:
 
 
 def refuse_other_features(target_json: str, host: Host | None = None) -> None:
-    """See that a machine can run code for a target that names a CPU.
+    """Check that a machine can run code for a target that names a CPU.
 
     Args:
-        host: its CPU; None is this machine's.
+        host: the machine's CPU; None is this machine's.
 
     Raises:
         TunerError: the code would use instructions that this machine does not have.
@@ -96,7 +95,7 @@ def refuse_other_features(target_json: str, host: Host | None = None) -> None:
 
 
 def parse_target(target_json: str) -> Any:
-    """TVM's target of canonical JSON, with a host where its device needs one.
+    """TVM's target from canonical JSON, with a host where its device needs one.
 
     Raises:
         UsageError: an unknown kind.
@@ -107,7 +106,7 @@ def parse_target(target_json: str) -> Any:
     target = Target(json.loads(target_json))
     if on_host or target.host is not None:
         return target
-    # It only launches kernels, on whatever CPU there is beside the device.
+    # The host only launches kernels, on whatever CPU there is beside the device.
     return Target(target, host=Target({"kind": "llvm"}))
 
 
@@ -130,27 +129,27 @@ def fits_here(target_json: str) -> bool:
 
 
 def device_fingerprint(target_json: str, host: Host | None = None) -> str:
-    """What kernels of this target run on here: the CPU and its threads, or the GPU's name.
+    """The device that kernels of this target run on here: the CPU and its threads, or the GPU.
 
-    Timings of equal fingerprints can be compared: CPUs with other features or caches have others.
-    Where the target is a GPU that this machine lacks, it is the architecture that was asked for. A
-    CPU with fewer cores than the target has threads says so.
+    Timings of equal fingerprints can be compared: CPUs with other features or caches have other
+    ones. For a GPU that this machine lacks, it is the architecture that was asked for. A CPU with
+    fewer cores than the target has threads is marked as such.
 
     Args:
-        host: the CPU that it is about; None is this machine's.
+        host: the CPU in question; None is this machine's.
     """
     return backend_of(target_json).devices.fingerprint(target_json, host)
 
 
 def former_fingerprint(target_json: str) -> str:
-    """What `device_fingerprint` was before it told of a CPU's features; runs are called so."""
+    """The `device_fingerprint` from before it covered a CPU's features, which names older runs."""
     return backend_of(target_json).devices.former_fingerprint(target_json)
 
 
 def takes_the_same(one: str, other: str) -> bool:
-    """Whether what was found for one target can be tried on another as it is.
+    """Whether schedules found for one target can be tried on another as they are.
 
-    See `spaces.targets.backends.Devices.alike`; targets of different kinds cannot.
+    See `spaces.targets.backends.Devices.alike`; never between targets of different kinds.
     """
     if one == other:
         return True

@@ -1,12 +1,12 @@
-"""Templates and their knobs: what a space of hand-written schedules is made of.
+"""Templates and their knobs, the parts of a space of hand-written schedules.
 
 A template is a schedule of a program with a few integer parameters, its knobs. These are plain
 integers, so thousands of settings can be checked against the limits of the hardware and ranked by
 an analytic estimate before TVM sees one of them.
 
-A candidate of such a space is a trace like any other: whoever reads it needs no template. The
-knobs that made it are kept in the trace as an annotation that is taken away again at once, so
-that equal programs stay equal.
+A candidate of such a space is a trace like any other and is read without the template. The knobs
+that made it are kept in the trace as an annotation that is taken away again at once, so that equal
+programs stay equal.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tuner.task import Instance
 
 Knobs = Mapping[str, int]
 Columns = Mapping[str, npt.NDArray[np.int64]]
-"""Many settings at once: for each knob one value a setting."""
+"""Many settings at once: for each knob an array with one value for each setting."""
 Costs = npt.NDArray[np.float64]
 
 KNOBS_KEY = "tuner.knobs"
@@ -38,7 +38,7 @@ class Template(Protocol):
     """One shape of code for one task.
 
     Attributes:
-        name: of the space it spans, kept with each candidate; it changes when `apply` does.
+        name: name of the space it spans, kept with each candidate; it changes when `apply` does.
         choices: for each knob the values it may take, in an order in which neighbours are alike.
     """
 
@@ -67,8 +67,8 @@ class Template(Protocol):
 class ShapedTemplate(Template, Protocol):
     """A template for a program with symbolic dimensions.
 
-    One setting of its knobs serves every shape. What it costs depends on the shape: the template
-    itself speaks for one that is typical, mostly the largest.
+    One setting of its knobs serves every shape. Its cost depends on the shape: the template itself
+    gives the costs of a typical one, mostly the largest.
     """
 
     def at(self, instance: Instance) -> Template:
@@ -82,7 +82,7 @@ class ShapedTemplate(Template, Protocol):
         """Analytic estimates of a setting for each of the task's shapes, in seconds."""
 
     def layout(self, knobs: Knobs) -> str:
-        """How a setting has constant operands packed ahead; empty where it does not.
+        """The layout in which a setting packs constant operands ahead; empty if it packs none.
 
         Only settings of equal layouts can share the packed operands.
         """
@@ -102,7 +102,7 @@ class PadsShapes(Protocol):
 
 
 def draw(template: Template, number: int, rng: np.random.Generator) -> Columns:
-    """Settings at random; feasible or not."""
+    """Random settings, feasible or not."""
     return {
         name: np.asarray(values, dtype=np.int64)[rng.integers(len(values), size=number)]
         for name, values in template.choices.items()
@@ -110,7 +110,7 @@ def draw(template: Template, number: int, rng: np.random.Generator) -> Columns:
 
 
 def every(template: Template) -> Columns:
-    """All settings there are; feasible or not."""
+    """All settings, feasible or not."""
     values = [np.asarray(v, dtype=np.int64) for v in template.choices.values()]
     grid = np.meshgrid(*values, indexing="ij")
     return {name: axis.ravel() for name, axis in zip(template.choices, grid, strict=True)}
@@ -148,12 +148,12 @@ def _neighbours(
 
 
 def setting(columns: Columns, row: int) -> dict[str, int]:
-    """One of many settings."""
+    """The setting in one row of the columns."""
     return {name: int(values[row]) for name, values in columns.items()}
 
 
 def one_by_one(columns: Columns, cost_s: Callable[[Knobs], float | None]) -> Costs:
-    """Costs of settings that are looked at singly; None is infeasible."""
+    """Costs of settings, computed one at a time; `cost_s` is None for an infeasible one."""
     number = len(next(iter(columns.values()), ()))
     costs = (cost_s(setting(columns, row)) for row in range(number))
     return np.array([np.inf if cost is None else cost for cost in costs], dtype=np.float64)

@@ -1,8 +1,8 @@
 """The template for symbolic programs that no other one knows: loops in parallel and in vectors.
 
-TVM's rules do nothing with symbolic dimensions, so without it such a program would run as it was
-written, on one core. Each stage keeps its loops: those of its result that are not contiguous come
-first and are shared out to the cores, then what is summed over, then vectors along the result.
+TVM's rules do nothing with symbolic dimensions, so without this template such a program would run
+as it was written, on one core. Each stage keeps its loops: those of its result that are not
+contiguous come first and are shared out to the cores, then reductions, then vectors of the result.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _VERSION = 1
 _CHOICES: Mapping[str, tuple[int, ...]] = MappingProxyType(
     {"fused": (0, 1, 2, 3), "vectors": (0, 1, 2, 4)}
 )
-"""Loops that make up the parallel one (0 is serial), and registers side by side."""
+"""Loops fused into the parallel one (0: serial), and registers that a vector spans (0: none)."""
 _STEP_S, _LAUNCH_S = 1e-9, 4e-6
 
 
 class PlainLoops:
-    """Stage by stage.
+    """A template that schedules a program stage by stage.
 
     Args:
         lanes: elements of a vector register.
@@ -86,7 +86,7 @@ class PlainLoops:
 
 
 def plain_loops(task: Task) -> Template | None:
-    """The template for a task with symbolic dimensions; None where its loops are no plain ones."""
+    """The template for a task with symbolic dimensions; None where its loops are not plain."""
     if not task.shapes:
         return None
     module = task_module(task.module)
@@ -108,7 +108,7 @@ def _points(blocks: list[Any], values: Mapping[str, int]) -> float:
 
 
 def _inlined(schedule: Any, block: Any) -> None:
-    """Work a stage into those that read it, where TVM can."""
+    """Inline a stage into its consumers, where TVM can."""
     with refusals("a stage of plain loops that stays one"):
         schedule.compute_inline(block)
 
@@ -142,7 +142,7 @@ def _write(schedule: Any, block: Any, knobs: Knobs, lanes: int) -> None:
 
 
 def _width(schedule: Any, lane: Any, most: int) -> int:
-    """The widest vectors, a power of two up to `most`, that a loop of known steps is made of."""
+    """The largest power of two from 2 to `most` that divides a loop's extent; 0 if none does."""
     extent = schedule.get(lane).extent
     if is_symbolic(extent) or most < 1:
         return 0

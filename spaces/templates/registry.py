@@ -1,4 +1,4 @@
-"""Which templates fit a task."""
+"""The templates that fit a task."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from tuner.task import Task
 
 
 def templates_of(task: Task) -> list[Template]:
-    """Templates for a task, best first; none where only the rules apply."""
+    """Templates for a task, best first; empty where only TVM's rules apply."""
     found: list[Template] = load(backend_of(task.target).templates)(task)
     return found
 
 
 def gpu_templates(task: Task) -> list[Template]:
-    """Of tasks with symbolic dimensions; the rules do well for the others."""
+    """Templates for a task with symbolic dimensions; TVM's rules do well for the others."""
     if not task.shapes:
         return []
     from spaces.templates.contraction.match import matched
@@ -24,7 +24,7 @@ def gpu_templates(task: Task) -> list[Template]:
 
 
 def cpu_templates(task: Task) -> list[Template]:
-    """Of products, and of what is bound by memory."""
+    """Templates for products, for programs bound by memory, and for plain loops."""
     from spaces.templates.contraction.match import matched
     from spaces.templates.contraction.template import contraction_templates
     from spaces.templates.int8.template import int8_templates

@@ -1,4 +1,4 @@
-"""Knobs of a contraction: their values, the limits they must keep, and what they should cost."""
+"""Knobs of a contraction: their values, the limits they must keep, and their estimated costs."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _MOST_UNROLLED = 160
 _SERIAL_FLOPS = 1e6
 _LATENCY = 4.0
 _BLANK = 0.25
-"""What a column beyond the last costs to pack, of what one costs that is there."""
+"""The cost of packing a column of padding, relative to a real column."""
 _SPILLED = 0.28
-"""Cycles for each byte that a stage writes beyond a core's second cache, and is read from there."""
+"""Cycles to write a byte of a stage beyond the size of a core's L2 cache, and to read it back."""
 _POINTERS, _RELOADED = 8, 0.15
-"""Clamped rows whose addresses stay in registers; cycles of a step for each one more."""
+"""Clamped rows whose addresses stay in registers; cycles of a step for each row beyond these."""
 
 
 def choices_of(c: Contraction, cpu: Cpu) -> dict[str, tuple[int, ...]]:
-    """Values of each knob; those that cannot matter have one."""
+    """Values of each knob; a knob that cannot matter has a single one."""
     lanes = k.widths(cpu, c.out_bits)
     paddable = c.plain and len(c.rows) <= 1
     most = min(k.MOST_ROWS, c.row_extent)
@@ -79,7 +79,7 @@ def _packs_anew(c: Contraction) -> bool:
 def choices_within(
     c: Contraction, choices: Mapping[str, tuple[int, ...]]
 ) -> dict[str, tuple[int, ...]]:
-    """Of some choices those that may suit one shape: of random ones nearly none would."""
+    """The choices that may suit one shape: settings drawn from all of them nearly never would."""
 
     def blocks(name: str, extent: int) -> tuple[int, ...]:
         return tuple(b for b in choices[name] if b in (1, k.ALL) or b < extent)
@@ -93,7 +93,7 @@ def choices_within(
 
 
 def _exact_lanes(extent: int, lanes: tuple[int, ...]) -> tuple[int, ...]:
-    """Widths without a remainder: the usual ones, and the widest of all where that is another."""
+    """Vector widths that divide the extent: the usual ones, and the widest if it is another."""
     usual = tuple(w for w in lanes if extent % w == 0)
     widest = max(w for w in range(1, lanes[0] + 1) if extent % w == 0)
     return usual if widest in usual or widest == 1 else (widest, *usual)
@@ -106,7 +106,7 @@ def tiling(c: Contraction, knobs: Mapping[str, Any]) -> k.Tiling:
 
 
 def layout(c: Contraction, knobs: Knobs) -> str:
-    """How constant operands are packed ahead: settings of equal layout share what is packed."""
+    """The packed layout of constant operands: settings of equal layout share what is packed."""
     t = tiling(c, knobs)
     depth = t.padded_depth if c.plain and _summed_axes(c) == 1 else c.depth
     rows = t.padded_rows if len(c.rows) == 1 else c.row_extent
@@ -126,9 +126,9 @@ def layout(c: Contraction, knobs: Knobs) -> str:
 def hoists_predicate(c: Contraction, knobs: Mapping[str, Any]) -> Any:
     """Whether settings that split ragged rows off have the row predicate hoisted out of tiles.
 
-    Not where the operand with the rows is copied before: without a condition on each row TVM takes
-    other ways to find out how much is copied, and divides by extents that may be zero. There it
-    partitions the loop over tiles itself.
+    Not where the row operand is copied before: without a predicate on each row TVM finds out in
+    another way how much is copied, and divides by extents that may be zero. There TVM partitions
+    the loop over tiles itself.
     """
     copied = c.product or c.operands[c.rows_of].staged
     return (c.plain and not copied) & (np.asarray(depth_grows(c, knobs)) == 0)
@@ -147,18 +147,18 @@ def is_padded(c: Contraction, axis: int, multiple: Any) -> Any:
 
 
 def inner_reduction(c: Contraction) -> int | None:
-    """The only reduction with more than one step, where there is only one."""
+    """The reduction axis with more than one step; None unless there is exactly one."""
     real = [i for i in c.reduce_axes if not c.axes[i].single]
     return real[0] if len(real) == 1 else None
 
 
 def _summed_axes(c: Contraction) -> int:
-    """How many axes with more than one step are summed over."""
+    """The number of reduction axes with more than one step."""
     return sum(not c.axes[i].single for i in c.reduce_axes)
 
 
 def feasible(c: Contraction, cpu: Cpu, columns: Columns) -> npt.NDArray[np.bool_]:
-    """Which settings keep to the limits of the registers, the code's size, and the shape."""
+    """Whether each setting keeps to the limits of the registers, the code's size, and the shape."""
     rows, vectors = columns[k.ROWS], columns[k.VECTORS]
     t = tiling(c, columns)
     spread = 1 if c.broadcasts else vectors
@@ -194,7 +194,7 @@ def feasible(c: Contraction, cpu: Cpu, columns: Columns) -> npt.NDArray[np.bool_
 
 
 def padding(c: Contraction, columns: Columns) -> npt.NDArray[np.float64]:
-    """Share of the tiles that lies beyond: of rows, of columns and of the sum."""
+    """The share of the tiles' work that is padding, of rows, of columns and of the reduction."""
     t = tiling(c, columns)
     done = t.padded_rows * t.padded_columns * t.padded_depth * 1.0
     return np.asarray(1.0 - c.row_extent * c.column_extent * c.depth / done)
@@ -211,13 +211,13 @@ class Estimate:
     """The parts of an analytic estimate, each an array over settings.
 
     Attributes:
-        multiplies: cycles of a step of the sum if only multiply-adds counted; `loads` if only
+        multiplies: cycles of a reduction step if only multiply-adds counted; `loads` if only
             loads did.
         panel_bytes: one panel of the column operand; `strip_bytes` one strip of the row operand.
         waiting: cycles a step waits for a cache beyond the first.
         busiest: share of the work that the busiest core does.
         packing: cycles of stages before the contraction.
-        cycles: altogether.
+        cycles: total cycles of the program.
     """
 
     multiplies: Any
@@ -237,7 +237,7 @@ def costs_s(c: Contraction, cpu: Cpu, columns: Columns) -> Costs:
 
 
 def estimate(c: Contraction, cpu: Cpu, columns: Columns) -> Estimate:
-    """The register tile's pace, what it reads from where, balance over cores, packing."""
+    """Estimate the register tile's pace, its cache traffic, the balance over cores, and packing."""
     t = tiling(c, columns)
     rows, vectors, lanes = columns[k.ROWS], columns[k.VECTORS], columns[k.LANES]
     share = k.share_of_cycle(cpu, c.out_bits, lanes)
@@ -272,7 +272,7 @@ def estimate(c: Contraction, cpu: Cpu, columns: Columns) -> Estimate:
 
 
 def traits(c: Contraction, cpu: Cpu, columns: Columns) -> npt.NDArray[np.float32]:
-    """What a cost model should know of settings; the same columns for every contraction."""
+    """Features of settings for a cost model; the same columns for every contraction."""
     t, e = tiling(c, columns), estimate(c, cpu, columns)
     rows, vectors = columns[k.ROWS], columns[k.VECTORS]
     strips = e.strip_bytes * t.row_block
@@ -312,14 +312,14 @@ def _packing_cycles(c: Contraction, cpu: Cpu, columns: Columns, t: k.Tiling) -> 
     area = t.padded_depth * c.outer_extent / np.where(threads, cpu.cores, 1)
 
     def apart(pace: float, elements: Any) -> Any:
-        """All of a stage at once, which the threads wait for: it goes by way of the caches."""
+        """Cycles of a whole stage that the threads wait for; its result goes through the caches."""
         spilled = np.maximum(elements * (c.out_bits // 8) - cpu.l2_bytes, 0.0)
         return barrier + pace * elements + _SPILLED * spilled
 
     packs_columns = (columns[k.PACK_COLUMNS] == 1) & (not c.operands[c.columns_of].constant)
     grown = (height != c.row_extent) & (k.partitioned(columns) == 0)
     padded = grown | (t.padded_depth != c.depth)
-    # A stage within each chunk that uses a piece: nobody waits, but all of these do it again.
+    # A stage within each chunk that reads a piece: no thread waits, but these chunks repeat it.
     in_chunk = np.asarray(k.packs_inside(columns)) == 1
     again = 0.25 * width * area * -(-t.row_tiles // t.row_block)
     cycles = np.where(packs_columns, np.where(in_chunk, again, apart(0.25, width * area)), 0.0)

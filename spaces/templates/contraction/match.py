@@ -1,4 +1,4 @@
-"""Find the contraction in a tensor program, and what its axes are for."""
+"""Find the contraction in a tensor program, and the roles of its axes."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class Match:
     """The contraction of a program, found once for all templates, which only read it.
 
     Attributes:
-        function: the PrimFunc as it was given, which says what is constant.
-        schedule: of its module, tidied up.
-        product: whether the program was brought into the form of a product before.
+        function: the PrimFunc as it was given, which names its constant parameters.
+        schedule: a schedule of its module, tidied up.
+        product: whether the program was first brought into the form of a matrix product.
     """
 
     function: Any
@@ -54,7 +54,7 @@ class Match:
 
 
 def matched(task: Task) -> Match | None:
-    """The one contraction of a task's program; None where it has none of a known form."""
+    """The one contraction of a task's program; None unless it has one of a known form."""
     with refusals(f"the contraction of {task.name}"):
         module = task_module(task.module)
         schedule = new_schedule(module)
@@ -64,10 +64,10 @@ def matched(task: Task) -> Match | None:
 
 
 def tidied(schedule: Any) -> Stages:
-    """As `tidy`, for who knows that the program had a contraction.
+    """Tidy the schedule of a program that is known to have a contraction, as `tidy` does.
 
     Raises:
-        Unsuitable: it has none of a known form.
+        Unsuitable: the contraction has no known form.
     """
     stages = tidy(schedule)
     if stages is None:
@@ -76,10 +76,10 @@ def tidied(schedule: Any) -> Stages:
 
 
 def tidy(schedule: Any) -> Stages | None:
-    """Inline what can be inlined around the one contraction of a schedule.
+    """Inline all blocks that can be inlined around the one contraction of a schedule.
 
-    What is left is at most one stage before each operand, the contraction, and one epilogue. None
-    where the program has another form: two sums, results on several ways, a symbolic extent.
+    At most one stage before each operand, the contraction, and one epilogue remain. None where the
+    program has another form, as one with two reductions or with several results.
     """
     blocks = tvm_compat.stage_blocks(schedule)
     main = [b for b in blocks if sums(schedule.get(b))]
@@ -102,8 +102,8 @@ def _is_result(schedule: Any, main: Any) -> bool:
 
 
 def _inlined_epilogue(schedule: Any, main: Any) -> Any:
-    """The last block after `main`, all between and beside it inlined; False where the ways from
-    `main` do not come together again."""
+    """Inline all blocks but `main`, its producers and the last block after it, and return that one:
+    None if no block follows `main`, False if several of these are last."""
     after = _descendants(schedule, main)
     ends = [b for b in after if not schedule.get_consumers(b)]
     if not after:
@@ -119,7 +119,7 @@ def _inlined_epilogue(schedule: Any, main: Any) -> Any:
 
 
 def _descendants(schedule: Any, main: Any) -> list[Any]:
-    """All blocks that need `main`, each once."""
+    """The blocks that need `main`, each once."""
     found: list[Any] = []
     fresh = list(schedule.get_consumers(main))
     while fresh:
@@ -131,7 +131,7 @@ def _descendants(schedule: Any, main: Any) -> list[Any]:
 
 
 def ancestors(schedule: Any, main: Any) -> list[Any]:
-    """All blocks that `main` needs, nearest first."""
+    """The blocks that `main` needs, nearest first."""
     found: list[Any] = []
     fresh = list(schedule.get_producers(main))
     while fresh:
@@ -141,7 +141,7 @@ def ancestors(schedule: Any, main: Any) -> list[Any]:
 
 
 def _inlined_prologue(schedule: Any, main: Any) -> tuple[Any, Any]:
-    """For each operand the stage that writes it; those before it, and plain copies, inlined."""
+    """The stage that writes each operand, after inlining the stages before it and plain copies."""
     before: list[Any] = []
     for operand in range(2):
         stage = producer_of(schedule, main, operand)
@@ -166,7 +166,7 @@ def producer_of(schedule: Any, main: Any, operand: int) -> Any:
 
 
 def sums(block: Any) -> bool:
-    """Whether a block has an axis that its result has not."""
+    """Whether a block has a reduction axis."""
     return any(int(v.iter_type) != tvm_compat.SPATIAL for v in block.iter_vars)
 
 
@@ -181,10 +181,10 @@ def _plain_copy(block: Any) -> bool:
 
 
 def describe(match: Match, values: Mapping[str, int] = NO_VALUES) -> list[Contraction]:
-    """The ways to see a contraction as rows and columns; empty where there is none.
+    """The ways to see a contraction as rows and columns; empty where there are none.
 
     Args:
-        values: of symbolic dimensions: the shape for which roles are chosen.
+        values: sizes of symbolic dimensions, the shape for which roles are chosen.
     """
     schedule, stages, block = match.schedule, match.stages, match.main
     loads = factors(block)
@@ -289,7 +289,7 @@ def keeps_shape(schedule: Any, stages: Stages, values: Mapping[str, int] = NO_VA
 
 
 def factors(block: Any) -> list[Any] | None:
-    """The two buffer loads whose product a block sums up, casts put aside."""
+    """The two buffer loads whose product a block sums up, without casts around them."""
     from tvm import tirx
     from tvm.ir import TensorLoad
 
@@ -324,7 +324,7 @@ def _uncast(expression: Any) -> Any:
 
 
 def _alone(number: int, index: Sequence[Index]) -> int | None:
-    """The dimension that a variable alone is the index of."""
+    """The dimension whose index is this variable alone, or None."""
     where = [d for d, e in enumerate(index) if number in e.uses]
     if len(where) != 1:
         return None
@@ -338,7 +338,7 @@ def _uses(number: int, index: Sequence[Index]) -> bool:
 
 
 def _step(number: int, index: Sequence[Index], load: Any, values: Mapping[str, int]) -> int | None:
-    """How many elements of a buffer one step of a variable leads on."""
+    """The stride of a variable in a buffer, in elements; None where it varies."""
     if any(number in e.tangled for e in index):
         return None
     sizes = [value_of(d, values) or 0 for d in load.source.shape]
@@ -351,6 +351,6 @@ def _constants(function: Any) -> list[Any]:
 
 
 def _is_constant(load: Any, stage: Any, constants: Sequence[Any]) -> bool:
-    """Whether an operand is a constant, or made of one alone."""
+    """Whether an operand is a constant, or computed from one alone."""
     sources = [load.source] if stage is None else [region.source for region in stage.reads]
     return len(sources) == 1 and any(sources[0].same_as(c) for c in constants)

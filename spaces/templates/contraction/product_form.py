@@ -28,12 +28,12 @@ from spaces.templates.contraction.match import (
 
 @dataclass(frozen=True, slots=True)
 class ProductForm:
-    """How axes of a block become those of a product.
+    """The mapping of a block's axes to those of a matrix product.
 
     Attributes:
-        parts: for each new axis the old axes it is made of, outer to inner.
-        divisors: for each new axis that is a piece of an old one: None, or the size of a group,
-            and whether this is the number of the group.
+        parts: for each new axis the old axes fused into it, outer to inner.
+        divisors: for each new axis None, or, where it is a piece of an old one, the size of a
+            group and whether the new axis is the number of the group.
     """
 
     parts: tuple[tuple[int, ...], ...]
@@ -41,7 +41,7 @@ class ProductForm:
 
 
 def product_of(match: Match) -> Match | None:
-    """A contraction in the form of a product; None where it has it, or cannot."""
+    """A contraction in the form of a product; None where it has that form, or cannot have it."""
     schedule = match.schedule.copy()
     stages = as_product(schedule, match.stages)
     return (
@@ -50,7 +50,7 @@ def product_of(match: Match) -> Match | None:
 
 
 def as_product(schedule: Any, stages: Stages) -> Stages | None:
-    """Bring a tidied program into the form of a product; None where it has it, or cannot."""
+    """Bring a tidied program into the form of a product; None where it has it or cannot have it."""
     block = schedule.get(stages.main)
     form = _form_of(block)
     if form is None or not keeps_shape(schedule, stages):
@@ -60,7 +60,7 @@ def as_product(schedule: Any, stages: Stages) -> Stages | None:
     dtype = str(block.iter_vars[0].var.ty.dtype)
     last = stages.last
     if last is not None:
-        # In this order TVM sees that what is read is where it was written.
+        # In this order TVM sees that elements are read where they were written.
         result = _of_result(form, spatial)
         shape = [extents[axis] for axis in sorted(spatial, key=lambda a: spatial[a])]
         index_map = _index_map(result, shape, dtype)
@@ -81,7 +81,7 @@ def as_product(schedule: Any, stages: Stages) -> Stages | None:
 
 
 def _gather(schedule: Any, main: Any, operand: int) -> None:
-    """Have an operand copied in the order in which the product reads it."""
+    """Copy an operand in the order in which the product reads it."""
     schedule.reindex(main, ("read", operand))
     copy = producer_of(schedule, main, operand)
     for earlier in ancestors(schedule, copy):
@@ -94,7 +94,7 @@ def _is_plain(block: Any, operand: int) -> bool:
 
 
 def _spatial_dims(block: Any) -> dict[int, int]:
-    """For each spatial axis the dimension of the result that it is."""
+    """For each spatial axis the dimension of the result that it indexes."""
     numbers = {v.var: n for n, v in enumerate(block.iter_vars)}
     found: dict[int, int] = {}
     for dim, expression in enumerate(block.body.indices):
@@ -104,14 +104,14 @@ def _spatial_dims(block: Any) -> dict[int, int]:
 
 
 def _form_of(block: Any) -> ProductForm | None:
-    """None where each axis is one of a product already."""
+    """The product form of a block; None where it has that form already, or cannot have it."""
     loads = factors(block)
     extents = [int(tvm_compat.known_int(v.dom.extent) or 0) for v in block.iter_vars]
     spatial = [n for n, v in enumerate(block.iter_vars) if int(v.iter_type) == tvm_compat.SPATIAL]
     if loads is None or 0 in extents:
         return None
     if prod(extents) == prod(extents[n] for n in spatial):
-        return None  # TVM takes reductions of one step for none at all
+        return None  # TVM does not take loops of one step for reductions
     dims = _spatial_dims(block)
     if sorted(dims) != spatial or len(block.body.indices) != len(spatial):
         return None
@@ -127,7 +127,7 @@ def _form_of(block: Any) -> ProductForm | None:
 
 
 def _group(loads: Any, numbers: dict[Any, int], axis: int, extent: int) -> int | None:
-    """The size of the groups that an axis consists of, None where it has none."""
+    """The size of the groups that an axis consists of; None where it has no groups."""
     sizes = (quotient_of(load.indices, numbers, axis) for load in loads)
     return next((size for size in sizes if size is not None and 1 < size < extent), None)
 
@@ -162,7 +162,7 @@ def _runs(
     used: Sequence[frozenset[int]],
     groups: dict[int, int | None],
 ) -> list[tuple[int, ...]]:
-    """Neighbouring axes that one and the same operand alone depends on: these are fused."""
+    """Runs of neighbouring axes that the same one operand depends on; each run is fused."""
     order = sorted(spatial, key=lambda a: dims[a])
     kind = {a: (a in used[0], a in used[1]) for a in order}
     runs: list[list[int]] = [[a] for a in order[:1]]
@@ -176,7 +176,7 @@ def _runs(
 
 
 def _of_result(form: ProductForm, dims: dict[int, int]) -> ProductForm:
-    """What becomes of the result's dimensions."""
+    """The part of the mapping that concerns the result, in terms of its dimensions."""
     kept = [i for i, part in enumerate(form.parts) if part[0] in dims]
     kept.sort(key=lambda i: (dims[form.parts[i][0]], form.divisors[i] == _rest(form.divisors[i])))
     return ProductForm(

@@ -1,4 +1,4 @@
-"""The register tile that all products share: its knobs, the sizes that follow, what it waits for.
+"""The register tile that all products share: its knobs, the sizes that follow, its cache traffic.
 
 It is that of Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008):
 `rows` x `vectors` accumulators stay in registers while the whole sum is done, one operand gives
@@ -23,23 +23,23 @@ ROW_BLOCK, COLUMN_BLOCK, OUTER_BLOCK = "row_block", "column_block", "outer_block
 COLUMNS_FIRST, PACK_ROWS, PACK_COLUMNS = "columns_first", "pack_rows", "pack_columns"
 STAGE_INSIDE = "stage_inside"
 PARALLEL = "parallel"
-"""Whether several threads share the work; a knob where that may be too small for it."""
+"""Whether several threads share the work; a knob where the work may be too small for that."""
 PARTITION = "partition"
-"""What becomes of rows that make no whole tiles, a knob where they are one axis: they are padded in
-a copy, or a remainder after the full tiles with code of its own, or each tile clamps its row
-index (`CLAMP`)."""
+"""The treatment of rows that do not fill whole tiles, a knob where the rows are one axis: padded in
+a copy (`PAD`), a remainder after the full tiles with code of its own (`SPLIT`), or each tile clamps
+its row index (`CLAMP`)."""
 PAD, SPLIT, CLAMP = 0, 1, 2
 PACK_INSIDE = "pack_inside"
 """Whether each chunk packs the columns it uses, instead of all being packed before; a knob where
 they are packed each time the program runs."""
 ALL = 0
-"""As a block: the whole extent."""
+"""The value of a block that is the whole extent."""
 
 MOST_ROWS = 28
 VECTOR_COUNTS = (1, 2, 3, 4, 5, 6)
 BLOCKS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, ALL)
 MOST_WASTE = 1.35
-"""Padded elements of a result for each that is wanted."""
+"""The most elements that padding may make of each element of a result."""
 
 HERTZ = 3e9
 BROADCAST = 0.5
@@ -59,17 +59,17 @@ def widths(cpu: Cpu, bits: int) -> tuple[int, ...]:
 
 
 def share_of_cycle(cpu: Cpu, bits: int, lanes: Any) -> Any:
-    """What a vector operation takes of a cycle.
+    """The share of a cycle that a vector operation takes.
 
-    Odd vectors are computed with as the next power of two. Narrow ones take their share of a whole
-    register's cycle, but no core starts more than two of them.
+    Vectors of odd widths cost as much as the next power of two. Narrow ones take their share of a
+    whole register's cycle, but no core starts more than two of them in one.
     """
     share = 2.0 ** np.ceil(np.log2(lanes)) / cpu.lanes(bits)
     return np.maximum(share, 0.5 if cpu.vector_bytes >= 64 else 1.0)
 
 
 def outer_blocks(c: Contraction) -> tuple[int, ...]:
-    """Divisors of the innermost of the outer axes that a chunk may take of it."""
+    """Divisors of the innermost outer axis: the steps of it that a chunk may take."""
     known = bool(c.outer) and not c.axes[c.outer[-1]].symbolic
     extent = c.axes[c.outer[-1]].extent if known else 1
     return tuple(d for d in range(1, min(extent, 16) + 1) if extent % d == 0)
@@ -81,8 +81,8 @@ class Tiling:
 
     Attributes:
         row_tiles: register tiles along the rows; `column_tiles` along the columns.
-        row_block: of these, how many one chunk does; so for `column_block`.
-        padded_rows: rows with padding; so for the others.
+        row_block: row tiles in one chunk; `column_block` column tiles in one.
+        padded_rows: rows with padding; `padded_columns` and `padded_depth` the same of these.
         chunks: pieces of work that run in parallel.
     """
 
@@ -102,12 +102,12 @@ def in_threads(knobs: Mapping[str, Any]) -> Any:
 
 
 def partitioned(knobs: Mapping[str, Any]) -> Any:
-    """Whether settings leave ragged rows as they are, 0 or 1; those without the knob pad them."""
+    """Whether settings leave ragged rows unpadded, 0 or 1; those without the knob pad them."""
     return 1 * (knobs.get(PARTITION, PAD) != PAD)
 
 
 def clamps(knobs: Mapping[str, Any]) -> Any:
-    """Whether every tile clamps its row index, so that a missing row is its last row again."""
+    """Whether every tile clamps its row index, so that a missing row repeats the last one."""
     return knobs.get(PARTITION, PAD) == CLAMP
 
 
@@ -118,7 +118,7 @@ def packs_inside(knobs: Mapping[str, Any]) -> Any:
 
 
 def tiled(c: Contraction, knobs: Mapping[str, Any], *, padded_depth: Any) -> Tiling:
-    """Rows and columns in tiles and blocks, divisible or not."""
+    """The tiles and blocks of rows and columns, divisible or not."""
     width = knobs[VECTORS] * knobs[LANES]
     rows, row_block = _blocked(c.row_extent, knobs[ROWS], knobs[ROW_BLOCK])
     columns, column_block = _blocked(c.column_extent, width, knobs[COLUMN_BLOCK])
@@ -140,14 +140,14 @@ def tiled(c: Contraction, knobs: Mapping[str, Any], *, padded_depth: Any) -> Til
 
 
 def _blocked(extent: int, tile: Any, block: Any) -> tuple[Any, Any]:
-    """Number of tiles, a multiple of the block; and the block."""
+    """The number of tiles, rounded up to a multiple of the block; and the block."""
     tiles = -(-extent // tile)
     block = block + (block == ALL) * tiles
     return -(-tiles // block) * block, block
 
 
 def proper_blocks(c: Contraction, columns: Columns) -> Any:
-    """Which settings have blocks within the whole: beyond, they are the whole, which is `ALL`."""
+    """Whether each setting's blocks are smaller than the extent: larger ones equal `ALL`."""
     width = columns[VECTORS] * columns[LANES]
     good = (columns[ROW_BLOCK] == 1) | (columns[ROW_BLOCK] * columns[ROWS] < c.row_extent)
     return good & ((columns[COLUMN_BLOCK] == 1) | (columns[COLUMN_BLOCK] * width < c.column_extent))
@@ -159,7 +159,7 @@ def operations(c: Contraction) -> float:
 
 
 def traffic(panel: Any, strip: Any, t: Tiling, cpu: Cpu, columns: Columns) -> Any:
-    """Cycles a tile waits for panels and strips, in bytes, that do not stay in the first cache."""
+    """Cycles a tile waits for panels and strips, given in bytes, that do not stay in L1."""
     first = columns[COLUMNS_FIRST] == 1
     inner, outer = np.where(first, strip, panel), np.where(first, panel, strip)
     inner_tiles = np.where(first, t.row_block, t.column_block)

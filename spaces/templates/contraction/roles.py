@@ -1,4 +1,4 @@
-"""Which axis of a contraction gives the columns of a register tile, and which the rows."""
+"""The choice of the axes that give the columns and the rows of a register tile."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _rows(
     """Axes along which a column's elements are used again; fused where memory allows it."""
     rows_of = 1 - columns_of
     candidates = [i for i in spatial if axes[i].used[rows_of] and not axes[i].used[columns_of]]
-    if not candidates:  # windows that overlap along these are read again, and weights too
+    if not candidates:  # along these, overlapping windows are read again, and so are weights
         slides = [i for i in spatial if not axes[i].used[rows_of]]
         return tuple(slides[-1:])
     rows = tuple(candidates[-1:])

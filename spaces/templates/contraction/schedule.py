@@ -64,12 +64,12 @@ def write_contraction(schedule: Any, c: Contraction, knobs: Knobs) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Loops:
-    """Loops around and of a register tile.
+    """Loops around and inside a register tile.
 
     Attributes:
-        chunks: what will run in parallel.
+        chunks: the loops over chunks, which will run in parallel.
         tile: the innermost loop over tiles.
-        single: loops of the reduction that have one step; `reduction` the others.
+        single: reduction loops that have one step; `reduction` the other reduction loops.
         inner: rows, if any, and columns of a tile.
     """
 
@@ -81,16 +81,16 @@ class _Loops:
 
 
 def _padded(schedule: Any, c: Contraction, knobs: Knobs, stages: Stages) -> Stages:
-    """Extents grown to multiples of the tiles, where every index is one axis alone."""
+    """Pad extents to multiples of the tiles, where every index is one axis alone."""
     t = tiling(c, knobs)
     width = knobs[k.VECTORS] * knobs[k.LANES]
-    # A block that is the whole extent is as many tiles as there are.
+    # A block of the whole extent has as many tiles as there are.
     multiples = {c.column: (width * (knobs[k.COLUMN_BLOCK] or 1), t.padded_columns)}
     if len(c.rows) == 1:
         multiples[c.rows[0]] = (knobs[k.ROWS] * (knobs[k.ROW_BLOCK] or 1), t.padded_rows)
     padding = [1] * len(c.axes)
     for axis, (multiple, padded) in multiples.items():
-        # What a symbolic extent is padded to is not known; a known one is padded to itself.
+        # The padded size of a symbolic extent is unknown; a known one is padded to just that size.
         padding[axis] = multiple if c.axes[axis].symbolic else padded
     if k.partitioned(knobs):
         padding[c.rows[0]] = 1
@@ -104,7 +104,7 @@ def _padded(schedule: Any, c: Contraction, knobs: Knobs, stages: Stages) -> Stag
 
 
 def _packed(schedule: Any, c: Contraction, knobs: Knobs, stages: Stages) -> list[Any]:
-    """For each operand the stage that has to be scheduled: packing, padding, or None."""
+    """Add packing stages; for each operand the packing or padding stage to schedule, or None."""
     blocks = list(stages.before)
     wanted = {
         c.rows_of: (knobs[k.PACK_ROWS], c.rows[-1] if c.rows else None, knobs[k.ROWS]),
@@ -133,13 +133,13 @@ def _packed(schedule: Any, c: Contraction, knobs: Knobs, stages: Stages) -> list
 
 
 def _reduction_order(c: Contraction, operand: int) -> list[int]:
-    """Dimensions of an operand that are summed over, in the order of the loops."""
+    """The reduction dimensions of an operand, in the order of the loops."""
     dims = [c.axes[i].dims[operand] for i in c.reduce_axes]
     return [d for d in dims if d is not None]
 
 
 def _panels(dim: int, width: int, order: list[int]) -> Callable[..., list[Any]]:
-    """Panels of `width` along one dimension: batch, panel, what is summed over, place in panel."""
+    """Panels of `width` along one dimension: batch, panel, reduction axes, place in panel."""
     from tvm import tirx
 
     def place(*index: Any) -> list[Any]:
@@ -156,7 +156,7 @@ def _panels(dim: int, width: int, order: list[int]) -> Callable[..., list[Any]]:
 
 
 def _own_tile(schedule: Any, c: Contraction, stages: Stages) -> Any:
-    """Let `main` write into a tile of its own; the block that carries it to the result."""
+    """Let `main` write into a tile of its own; return the block that carries it to the result."""
     last = stages.last
     if last is None:
         last = schedule.cache_write(stages.main, 0, "local")
@@ -173,7 +173,7 @@ def _own_tile(schedule: Any, c: Contraction, stages: Stages) -> Any:
 
 
 def _axis_loops(schedule: Any, c: Contraction, main: Any, last: Any) -> list[Any]:
-    """The loop of each axis of `main`; rows that are several axes are one loop, that of the first.
+    """The loop of each axis of `main`; several axes of rows are fused and share one loop.
 
     A tile of fused rows may begin in the midst of one axis and end in the next, which is only
     sound where the block that carries it away has its rows fused as well.
@@ -198,7 +198,7 @@ def _axis_loops(schedule: Any, c: Contraction, main: Any, last: Any) -> list[Any
 
 
 def _fused(places: Sequence[int], extents: Sequence[int], ndim: int, dtype: str) -> Any:
-    """An index map that makes one index of several neighbouring ones."""
+    """An index map that fuses neighbouring indices into one."""
     from tvm.tirx import IndexMap
 
     def fuse(*index: Any) -> list[Any]:
@@ -213,7 +213,7 @@ def _fused(places: Sequence[int], extents: Sequence[int], ndim: int, dtype: str)
 
 
 def _tiled(schedule: Any, c: Contraction, knobs: Knobs, loops: list[Any]) -> _Loops:
-    """Loops over chunks, blocks and register tiles; the inside of a tile is for `_tile`."""
+    """Split the loops into chunks, blocks and register tiles; `_tile` does the inside of a tile."""
     t = tiling(c, knobs)
     special = {c.column, *c.rows, *c.outer, *c.reduce_axes}
     ones = [loops[i] for i in range(len(loops)) if i not in special]
@@ -239,7 +239,7 @@ def _tiled(schedule: Any, c: Contraction, knobs: Knobs, loops: list[Any]) -> _Lo
     )
     chunk_loops += column_chunk
     block_loops.insert(0 if knobs[k.COLUMNS_FIRST] else len(block_loops), column_block)
-    # The start of the sum must lie above all loops of the reduction.
+    # The initialization of the sum must lie above all reduction loops.
     schedule.reorder(
         *ones, *chunk_loops, *block_loops, *single, *reduction, *tile_loops, column_tile
     )
@@ -256,15 +256,15 @@ def _tiled(schedule: Any, c: Contraction, knobs: Knobs, loops: list[Any]) -> _Lo
 def _split(
     schedule: Any, loop: Any, wanted: int, block: int, tile: int, symbolic: bool
 ) -> list[Any]:
-    """Loops over chunks, tiles of a chunk, and within a tile; no chunks where one chunk takes all
-    of an extent that is not known."""
+    """Split a loop into chunks, tiles of a chunk, and steps of a tile; without the loop over chunks
+    where one chunk takes all of an unknown extent."""
     if symbolic and wanted == k.ALL:
         return list(schedule.split(loop, [None, tile]))
     return list(schedule.split(loop, [None, block, tile]))
 
 
 def _chunk(schedule: Any, c: Contraction, knobs: Knobs, loops: _Loops) -> Any:
-    """The one loop over all chunks, in parallel."""
+    """Fuse the loops over chunks into one, in parallel where threads share the work."""
     chunk = schedule.fuse(*loops.chunks) if len(loops.chunks) > 1 else loops.chunks[0]
     if (tiling(c, knobs).chunks > 1 or c.symbolic) and k.in_threads(knobs):
         schedule.parallel(chunk)
@@ -272,7 +272,7 @@ def _chunk(schedule: Any, c: Contraction, knobs: Knobs, loops: _Loops) -> Any:
 
 
 def _tile(schedule: Any, c: Contraction, knobs: Knobs, loops: _Loops) -> Any:
-    """The inside of a register tile; its outermost loop of the reduction."""
+    """Schedule the inside of a register tile; return its outermost reduction loop."""
     slow, fast = _unrolled(schedule, c, knobs, list(loops.reduction))
     *rows, columns = loops.inner
     vectors, lanes = schedule.split(columns, [knobs[k.VECTORS], knobs[k.LANES]])
@@ -286,7 +286,8 @@ def _tile(schedule: Any, c: Contraction, knobs: Knobs, loops: _Loops) -> Any:
 def _unrolled(
     schedule: Any, c: Contraction, knobs: Knobs, reduction: list[Any]
 ) -> tuple[list[Any], list[Any]]:
-    """Reduction loops, the innermost steps of which are unrolled up to the knob's number."""
+    """Split off the innermost reduction steps to unroll, at most the knob's number: the loops that
+    stay loops, and those to unroll."""
     extents = [c.axes[i].extent for i in c.reduce_axes if not c.axes[i].single]
     slow: list[Any] = list(reduction)
     fast: list[Any] = []
@@ -315,7 +316,7 @@ def _unrolled(
 
 
 def _vectorized_copy(schedule: Any, block: Any, lanes: int) -> None:
-    """The innermost loop of a copy in vectors."""
+    """Vectorize the innermost loop of a copy."""
     loop = schedule.get_loops(block)[-1]
     extent = tvm_compat.known_int(schedule.get(loop).extent)
     if extent is None or (extent > lanes and extent % lanes == 0):
@@ -328,8 +329,8 @@ def _vectorized_copy(schedule: Any, block: Any, lanes: int) -> None:
 def _pack_panels(
     schedule: Any, c: Contraction, knobs: Knobs, operand: int, loops: Sequence[Any]
 ) -> list[Any]:
-    """The loops of a stage that packs panels of columns, or strips of rows, in the order in which
-    they lie in memory; gives those around one panel."""
+    """Order the loops of a stage that packs panels of columns, or strips of rows, as these lie in
+    memory; return the loops around one panel."""
     panels = operand == c.columns_of
     axis = c.column if panels else c.rows[-1]
     dim = c.axes[axis].dims[operand] or 0
@@ -348,7 +349,7 @@ def _pack_panels(
 
 
 def _stage_at_root(schedule: Any, c: Contraction, knobs: Knobs, operand: int, block: Any) -> None:
-    """A stage before the contraction, on its own: chunks in parallel, vectors inside."""
+    """Schedule a stage before the contraction on its own: chunks in parallel, vectors inside."""
     panels = operand == c.columns_of and knobs[k.PACK_COLUMNS]
     strips = operand == c.rows_of and knobs[k.PACK_ROWS]
     loops = schedule.get_loops(block)

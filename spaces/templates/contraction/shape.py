@@ -1,4 +1,4 @@
-"""What there is to know of a contraction before it is scheduled, as plain data."""
+"""A contraction as plain data: all that is known of it before it is scheduled."""
 
 from __future__ import annotations
 
@@ -18,14 +18,13 @@ class Axis:
     """One loop of the main block.
 
     Attributes:
-        extent: number of steps; of a symbolic one, for the shape that is estimated.
+        extent: number of steps; of a symbolic axis, for the shape that is estimated.
         reduce: whether results are summed over it.
         out_dim: dimension of the result that it is the index of; None for reductions.
         dims: for each operand the dimension it alone is the index of, None where it is not, or
             only as part of an expression.
         used: for each operand whether its index depends on this axis at all.
-        steps: for each operand how many elements of its memory one step leads on, None where that
-            varies.
+        steps: for each operand the stride of one step in elements, None where it varies.
         symbolic: whether the extent is known only when the program runs.
     """
 
@@ -48,10 +47,10 @@ class Operand:
     """One of the two factors.
 
     Attributes:
-        shape: of its buffer.
-        bits: of an element.
-        constant: whether it is a weight, or made of one alone, so that it may be packed before
-            the program runs.
+        shape: shape of its buffer.
+        bits: size of an element.
+        constant: whether it is a weight, or computed from one alone, so that it may be packed
+            before the program runs.
         staged: whether a stage of the program (such as padding) writes it.
     """
 
@@ -71,12 +70,12 @@ class Contraction:
         column: index of the axis along which vectors lie.
         rows: axes fused into the rows of a register tile, outer to inner; may be empty.
         outer: the other spatial axes with more than one step.
-        columns_of: which operand is read a vector at a time and may be packed into panels.
+        columns_of: index of the operand that is read in vectors and may be packed into panels.
         plain: whether every index of every buffer is one axis alone, so that odd sizes can be
             padded.
         out_dims: number of dimensions of the result.
-        out_bits: of an element of the result.
-        epilogue: whether stages follow.
+        out_bits: size of an element of the result.
+        epilogue: whether stages follow the contraction.
         epilogue_keeps_shape: whether the last of them writes each element where it was, so that
             rows can be fused there too.
         product: whether the program is first brought into the form of a matrix product, see
@@ -116,50 +115,50 @@ class Contraction:
     def of_extents(self, extents: Sequence[Any]) -> Contraction:
         """The same program, its axes in the same roles, for another shape.
 
-        Extents may be arrays, of many shapes at once; then so is what follows from them.
+        Extents may be arrays, of many shapes at once; then so are the sizes computed from them.
         """
         axes = (replace(a, extent=n) for a, n in zip(self.axes, extents, strict=True))
         return replace(self, axes=tuple(axes))
 
     @property
     def row_extent(self) -> int:
-        """Rows altogether."""
+        """Number of rows, over all row axes."""
         return prod(self.axes[i].extent for i in self.rows)
 
     @property
     def column_extent(self) -> int:
-        """Columns altogether."""
+        """Number of columns."""
         return self.axes[self.column].extent
 
     @property
     def outer_extent(self) -> int:
-        """How many times the tiled rectangle of rows and columns is done."""
+        """The number of times that the tiled rectangle of rows and columns is computed."""
         return prod(self.axes[i].extent for i in self.outer)
 
     @property
     def reduce_axes(self) -> tuple[int, ...]:
-        """Axes that are summed over, outer to inner."""
+        """The reduction axes, outer to inner."""
         return tuple(i for i, axis in enumerate(self.axes) if axis.reduce)
 
     @property
     def depth(self) -> int:
-        """Products in one sum."""
+        """Number of products in one sum."""
         return prod(self.axes[i].extent for i in self.reduce_axes)
 
     @property
     def rows_of(self) -> int:
-        """The operand whose elements are spread over a vector."""
+        """Index of the other operand, whose elements are broadcast if `broadcasts`."""
         return 1 - self.columns_of
 
     @property
     def broadcasts(self) -> bool:
-        """Whether the row operand is read an element at a time; else both are vectors."""
+        """Whether the row operand is read an element at a time; else both are read in vectors."""
         return not self.axes[self.column].used[self.rows_of]
 
     @property
     def columns_follow(self) -> bool:
         """Whether the column operand has columns next to one another, so that vectors of it can be
-        read where they are."""
+        read in place."""
         return self.axes[self.column].steps[self.columns_of] in (1, 2)
 
     @property
@@ -175,7 +174,7 @@ class Contraction:
 
     @property
     def stages_inside(self) -> tuple[int, ...]:
-        """Operands whose stage may be done piece by piece, along with what reads the piece."""
+        """Operands whose stage may be done piece by piece, in the chunk that reads the piece."""
         pieces = (self.rows_of,) if self.columns_pack else (self.rows_of, self.columns_of)
         staged = [o for o in pieces if self.operands[o].staged or self._padded_rows(o)]
         return tuple(o for o in staged if not self.operands[o].constant)

@@ -23,10 +23,10 @@ from spaces.templates.contraction.shape import Contraction, over_shapes
 from tuner.task import Instance, Shapes, Task
 
 NO_EXTENTS: Mapping[Instance, Sequence[int]] = MappingProxyType({})
-"""Of a program without symbolic dimensions."""
+"""The extents given for a program without symbolic dimensions."""
 
 _VERSIONS = {"shapes": 4}
-"""Of what is written down, by form; 1 where nothing is said."""
+"""Versions of the schedules that are written, by form; 1 for the forms that are not listed."""
 _FLOAT_BITS = (32, 64)
 _DRAWN = 1 << 13
 _MOST = 3
@@ -38,9 +38,9 @@ class ContractionTemplate:
     """A register-tiled, packed kernel with blocked loops around it.
 
     Args:
-        contraction: what is computed, and which axes are rows and columns.
+        contraction: the computation, with its axes of rows and columns.
         variant: number of this choice of rows and columns.
-        extents: of the axes for each shape that a symbolic program is tuned for; see
+        extents: extents of the axes for each shape that a symbolic program is tuned for; see
             `spaces.templates.base.ShapedTemplate`.
     """
 
@@ -158,7 +158,7 @@ def _is_float(block: Any) -> bool:
 
 
 def _promising(templates: list[ContractionTemplate]) -> list[Template]:
-    """Those few that an estimate does not rule out, the best first."""
+    """The few templates that an estimate does not rule out, best first."""
     ranked = sorted(
         ((_best_s(template), number) for number, template in enumerate(templates)),
     )
@@ -167,7 +167,7 @@ def _promising(templates: list[ContractionTemplate]) -> list[Template]:
 
 
 def _best_s(template: ContractionTemplate) -> float:
-    """The least estimate of some settings; more where the result is written across its rows."""
+    """The least estimate of random settings; raised where the result is written across its rows."""
     columns = draw(template, _DRAWN, np.random.default_rng(0))
     least = float(template.costs_s(columns).min())
     return least * (1.0 if template.writes_along_rows else _ACROSS)

@@ -1,4 +1,4 @@
-"""What surrounds a register tile, whatever it computes: padding, the way out, copies."""
+"""Stages around a register tile, whatever it computes: padding, writing back, copies."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from spaces.templates.contraction.register_tile import LANES, VECTORS
 from spaces.templates.contraction.shape import Contraction
 
 _SYMBOLIC = 64
-"""What a symbolic extent is taken for where only the size of a piece of work depends on it."""
+"""The value of a symbolic extent where only the size of a piece of work depends on it."""
 
 
 def pad(schedule: Any, stages: Stages, padding: Sequence[int], *, grown: bool) -> Stages:
-    """Extents grown to multiples, where every index is one axis alone.
+    """Pad extents to multiples, where every index is one axis alone.
 
     Args:
-        padding: for each axis of the main block, what its extent shall be a multiple of.
-        grown: whether the result is, so that what is too much has to be left out of it.
+        padding: for each axis of the main block, the multiple that its extent is padded to.
+        grown: whether the result is padded too, so that its padding has to be left out again.
     """
     schedule.pad_einsum(stages.main, list(padding))
     before = []
@@ -42,7 +42,7 @@ def pad(schedule: Any, stages: Stages, padding: Sequence[int], *, grown: bool) -
 
 
 def write_back(schedule: Any, c: Contraction, knobs: Knobs, last: Any) -> None:
-    """The finished tile, through the epilogue, into the result, in vectors."""
+    """Vectorize the block that carries a finished tile through the epilogue into the result."""
     if not c.column_is_last:
         return
     loop = schedule.get_loops(last)[-1]
@@ -54,7 +54,7 @@ def write_back(schedule: Any, c: Contraction, knobs: Knobs, last: Any) -> None:
 
 
 def in_parallel(schedule: Any, block: Any, chunk: int) -> None:
-    """The outer loops of a copy as one, in parallel; at most `chunk` elements in each step."""
+    """Fuse the outer loops of a copy into a parallel one, at most `chunk` elements in each step."""
     loops = schedule.get_loops(block)
     extents = [tvm_compat.known_int(schedule.get(loop).extent) or _SYMBOLIC for loop in loops]
     if len(loops) < 2 or prod(extents) <= chunk:

@@ -1,10 +1,10 @@
-"""Knobs of a contraction on a GPU: their values, the limits they keep, and what they should cost.
+"""Knobs of a contraction on a GPU: their values, the limits they keep, and their estimated costs.
 
-A block of threads computes a tile of rows by columns, and goes through the sum in steps: threads
-fetch both operands' part of a step into shared memory together, then each multiplies rows by
-columns of its own, which stay in registers. All of it is chosen from limits of the hardware; what a
-shape decides is how many blocks and steps there are. Costs are those of DietCode (MLSys 2022):
-waves of blocks over the multiprocessors, of tiles that are padded along every axis.
+A block of threads computes a tile of rows by columns, and goes through the reduction in steps:
+threads fetch both operands' part of a step into shared memory together, then each multiplies rows
+by columns of its own, which stay in registers. These sizes are chosen within the limits of the
+hardware; a shape decides only the number of blocks and of steps. Costs are those of DietCode
+(MLSys 2022): waves of blocks over the multiprocessors, of tiles that are padded along every axis.
 """
 
 from __future__ import annotations
@@ -28,33 +28,33 @@ DEPTH = "depth"
 LANES = 4
 """Elements of the widest load."""
 SPREAD = (32, 4)
-"""Where a tile is turned round in shared memory its lines are a multiple of the first long, and the
-second more, so that threads that write a line of the operand meet in few banks."""
+"""The length of a line of a tile that is transposed in shared memory: a multiple of the first, plus
+the second, so that threads that write a line of the operand meet in few banks."""
 
 HERTZ = 1.5e9
 _ITEM = 4
 _MOST_VTHREADS = 8
 _MOST_UNROLLED = 2048
 _MOST_LOADS = 12
-"""In a step, beyond which ptxas was seen to spill addresses, even where registers are left."""
+"""Loads of a step beyond which ptxas was seen to spill addresses, even where registers are left."""
 _OTHER_REGISTERS, _LOAD_REGISTERS = 32, 5
-"""What a thread needs besides sums and factors: for itself, and for each load of a step, whose
+"""Registers of a thread besides sums and factors: for itself, and for each load of a step, whose
 address and guard are kept from step to step."""
 _PARTS, _REGISTER_UNIT = 4, 8
-"""Parts of a multiprocessor with registers of their own, and in what number these are given."""
+"""Parts of a multiprocessor with registers of their own, and the unit in which these are given."""
 _FETCH_BYTES = 40.0
 _SHARED_LANES = 32
 _SECTOR_BYTES = 32
 _STARTED = 128
 _FETCH_ISSUES = 16.0
-"""Instructions of a load: its address, its guard, itself, and the way to shared memory."""
+"""Instructions of a load: its address, its guard, the load, and the store to shared memory."""
 _STEP_CYCLES, _BLOCK_CYCLES = 700.0, 2000.0
 """Cycles that a step and a block wait for memory where nothing else runs meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """Axes of a contraction by what they are on a GPU: numbers of `Contraction.axes`.
+    """The axes of a contraction by their role on a GPU, as indices into `Contraction.axes`.
 
     Attributes:
         batch: the spatial axes of more than one step that are not tiled.
@@ -67,7 +67,7 @@ class Roles:
 
 
 def roles_of(c: Contraction) -> Roles | None:
-    """The axes that are tiled, or None where it takes another template."""
+    """The roles of a contraction's axes, or None where this template does not fit."""
     reductions = [i for i in c.reduce_axes if not c.axes[i].single]
     if not (c.plain and c.rows and c.broadcasts and c.column_is_last) or len(reductions) != 1:
         return None
@@ -93,11 +93,11 @@ def choices_of() -> dict[str, tuple[int, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """What follows from knobs for a block of threads; of one setting, or of many as arrays.
+    """The sizes of a block of threads that follow from knobs; of one setting, or of many as arrays.
 
     Attributes:
-        rows: of its tile; so are `columns`.
-        accumulators: sums of one thread; `factors` what it multiplies for them.
+        rows: rows of its tile; `columns` the tile's columns.
+        accumulators: sums of one thread; `factors` the elements that it multiplies for them.
     """
 
     threads: Any
@@ -110,7 +110,7 @@ class Block:
 
 
 def block_of(knobs: Mapping[str, Any]) -> Block:
-    """Sizes of a block."""
+    """The sizes of a block, from its knobs."""
     own_rows = knobs[ROWS] * knobs[ROW_VTHREADS]
     own_columns = knobs[COLUMNS] * knobs[COLUMN_VTHREADS]
     accumulators = own_rows * own_columns
@@ -127,7 +127,7 @@ def block_of(knobs: Mapping[str, Any]) -> Block:
 
 def turned(c: Contraction, roles: Roles, operand: int) -> bool:
     """Whether an operand has the reduction as its inner dimension, so that its tile in shared
-    memory, where threads read across the reduction, is the other way round."""
+    memory, where threads read across the reduction, is transposed."""
     tiled = roles.row if operand == c.rows_of else roles.column
     return (c.axes[roles.reduction].dims[operand] or 0) > (c.axes[tiled].dims[operand] or 0)
 
@@ -151,8 +151,8 @@ def shared_bytes(c: Contraction, roles: Roles, block: Block) -> Any:
 def lanes(c: Contraction, roles: Roles, operand: int, block: Block) -> Any:
     """Elements of an operand that a thread loads at once.
 
-    More than one only along a known size that the tile divides: else lines begin anywhere, and a
-    guard may divide a load.
+    More than one only along a known size that the tile divides: otherwise lines begin anywhere,
+    and a guard may cut through a load.
     """
     extents = {roles.reduction: block.depth, roles.row: block.rows, roles.column: block.columns}
     axis = _inner_axis(c, operand)
@@ -172,7 +172,7 @@ def _fetched(c: Contraction, block: Block, operand: int) -> Any:
 
 
 def loads(c: Contraction, roles: Roles, block: Block) -> Any:
-    """How often a thread loads something in a step."""
+    """The number of loads of a thread in a step."""
     return sum(
         _fetched(c, block, operand) / (block.threads * lanes(c, roles, operand, block))
         for operand in range(2)
@@ -180,7 +180,7 @@ def loads(c: Contraction, roles: Roles, block: Block) -> Any:
 
 
 def registers(c: Contraction, roles: Roles, block: Block) -> Any:
-    """Registers of a thread, as estimated: what ptxas makes of it is known after the build."""
+    """Estimated registers of a thread; how many ptxas takes is known only after the build."""
     fetching = _LOAD_REGISTERS * loads(c, roles, block)
     return block.accumulators + block.factors + fetching + _OTHER_REGISTERS
 
@@ -201,7 +201,7 @@ def written_lanes(c: Contraction, roles: Roles, knobs: Mapping[str, int]) -> int
 
 
 def padding(c: Contraction, roles: Roles, block: Block) -> list[int]:
-    """For each axis what its extent is made a multiple of, so that no product is guarded."""
+    """For each axis the multiple that its extent is padded to, so that no product is guarded."""
     extents = {roles.reduction: block.depth, roles.row: block.rows, roles.column: block.columns}
     found = [1] * len(c.axes)
     for number, extent in extents.items():
@@ -211,13 +211,13 @@ def padding(c: Contraction, roles: Roles, block: Block) -> list[int]:
 
 
 def _inner_axis(c: Contraction, operand: int) -> int | None:
-    """The axis along which an operand lies in memory."""
+    """The axis along which an operand is contiguous in memory."""
     last = len(c.operands[operand].shape) - 1
     return next((i for i, a in enumerate(c.axes) if a.dims[operand] == last), None)
 
 
 def feasible(c: Contraction, roles: Roles, gpu: Gpu, columns: Columns) -> npt.NDArray[np.bool_]:
-    """Which settings keep to the limits of the hardware. The shape has no say."""
+    """Whether each setting keeps to the limits of the hardware, whatever the shape."""
     b = block_of(columns)
     good = (b.threads % gpu.warp == 0) & (b.threads <= gpu.threads)
     good &= b.vthreads <= _MOST_VTHREADS
@@ -225,7 +225,7 @@ def feasible(c: Contraction, roles: Roles, gpu: Gpu, columns: Columns) -> npt.ND
     good &= shared_bytes(c, roles, b) <= gpu.shared_bytes
     good &= b.accumulators * b.depth <= _MOST_UNROLLED
     good &= loads(c, roles, b) <= _MOST_LOADS
-    for operand in range(2):  # threads without a share would need a guard more
+    for operand in range(2):  # threads without a share would need another guard
         good &= _fetched(c, b, operand) % np.maximum(b.threads, 1) == 0
     return np.asarray(good, dtype=np.bool_)
 
@@ -235,14 +235,14 @@ class Estimate:
     """The parts of an analytic estimate, each an array over settings or over shapes.
 
     Attributes:
-        issuing: cycles in which a multiprocessor starts what one step of a block does; `reading`
-            in which it reads shared memory for it; `fetching` in which it gets what it fetches.
-        blocks: of the whole grid.
+        issuing: cycles in which a multiprocessor issues the instructions of one step of a block;
+            `reading` those in which it reads shared memory; `fetching` those of its fetches.
+        blocks: blocks of the whole grid.
         waves: rounds of blocks over the multiprocessors.
-        resident: blocks that share one.
-        steps: of the sum.
-        padded: multiply-adds, padding included, for each that is wanted.
-        cycles: altogether.
+        resident: blocks that share a multiprocessor.
+        steps: steps of the reduction.
+        padded: multiply-adds, padding included, for each one that is needed.
+        cycles: total cycles of the program.
     """
 
     issuing: Any
@@ -257,9 +257,9 @@ class Estimate:
 
 
 def estimate(c: Contraction, roles: Roles, gpu: Gpu, columns: Columns) -> Estimate:
-    """Waves of blocks, of so many steps each: the slowest of arithmetic, shared memory and fetch.
+    """Estimate waves of blocks; a step takes the slowest of arithmetic, shared memory and fetch.
 
-    What a step waits for memory is hidden by other blocks of the same multiprocessor.
+    The wait of a step for memory is hidden by other blocks of the same multiprocessor.
     """
     b = block_of(columns)
     rows, width = c.axes[roles.row].extent, c.axes[roles.column].extent
@@ -297,7 +297,7 @@ def _ceil(number: Any, tile: Any) -> Any:
 
 
 def _resident(c: Contraction, roles: Roles, gpu: Gpu, b: Block) -> Any:
-    """Blocks for which one multiprocessor has room."""
+    """The number of blocks that fit on one multiprocessor together."""
     by_shared = gpu.shared_bytes // np.maximum(shared_bytes(c, roles, b), 1)
     by_registers = gpu.registers // (registers(c, roles, b) * b.threads)
     by_threads = gpu.resident_threads // b.threads
@@ -310,7 +310,7 @@ def _issuing(c: Contraction, roles: Roles, gpu: Gpu, b: Block) -> Any:
 
 
 def _fetching(c: Contraction, roles: Roles, b: Block) -> Any:
-    """Cycles of what a step fetches; short runs cost what memory delivers at least."""
+    """Cycles in which a step fetches its operands; a short run costs a whole sector of memory."""
     total: Any = 0.0
     for operand in range(2):
         extent = b.rows if operand == c.rows_of else b.columns
@@ -329,12 +329,12 @@ def _reading(gpu: Gpu, knobs: Columns, b: Block) -> Any:
 
 
 def _wavefronts(own: Any, threads: Any) -> Any:
-    """Cycles to read some neighbours for each of several threads."""
+    """Cycles in which each of several threads reads `own` neighbouring elements."""
     return np.maximum(_ceil(own, LANES), own * threads / _SHARED_LANES)
 
 
 def traits(c: Contraction, roles: Roles, gpu: Gpu, columns: Columns) -> npt.NDArray[np.float32]:
-    """What a cost model should know of settings; the same columns for every contraction."""
+    """Features of settings for a cost model; the same columns for every contraction."""
     b, e = block_of(columns), estimate(c, roles, gpu, columns)
     found = [
         np.log2(b.threads),

@@ -1,8 +1,8 @@
 """Schedule a contraction for a GPU as its knobs say.
 
-What can lie outside of a shape is guarded in two places only, as in DietCode's local padding:
-where threads fetch, who put zeros instead, and where they write results. Between the two whole
-tiles are computed, whatever the shape.
+Elements outside a shape are guarded in two places only, as in DietCode's local padding: where
+threads fetch, and put zeros instead, and where they write results. Between the two, whole tiles are
+computed, whatever the shape.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ class _Loops:
     """Loops of the main block.
 
     Attributes:
-        thread: over the threads of a block.
-        step: over steps of the sum.
-        depth: number of loops down to that one, itself included.
-        inner: what one thread does in a step.
+        thread: the loop over the threads of a block.
+        step: the loop over steps of the reduction.
+        depth: number of loops down to `step`, itself included.
+        inner: the loops that one thread runs in a step.
     """
 
     thread: Any
@@ -72,7 +72,7 @@ class _Loops:
 
 
 def _padded(schedule: Any, c: Contraction, roles: Roles, block: Block, stages: Stages) -> Stages:
-    """Extents grown to multiples of the tiles, where they may not be."""
+    """Pad extents to multiples of the tiles, where they may not be multiples."""
     padding = k.padding(c, roles, block)
     if max(padding) == 1:
         return stages
@@ -81,7 +81,7 @@ def _padded(schedule: Any, c: Contraction, roles: Roles, block: Block, stages: S
 
 
 def _shared(schedule: Any, c: Contraction, roles: Roles, stages: Stages, operand: int) -> Any:
-    """The block that brings an operand into shared memory, reductions outside."""
+    """The block that copies an operand into shared memory, the reduction outside the tiled axis."""
     fetch = stages.before[operand]
     if fetch is None:
         fetch = schedule.cache_read(stages.main, operand, "shared")
@@ -95,7 +95,7 @@ def _shared(schedule: Any, c: Contraction, roles: Roles, stages: Stages, operand
 
 
 def _last(*dims: int | None) -> Callable[..., list[Any]]:
-    """Some dimensions after all others, in this order."""
+    """An index map that puts some dimensions after all others, in this order."""
 
     def order(*index: Any) -> list[Any]:
         kept = [i for d, i in enumerate(index) if d not in dims]
@@ -105,7 +105,7 @@ def _last(*dims: int | None) -> Callable[..., list[Any]]:
 
 
 def _tiled(schedule: Any, c: Contraction, roles: Roles, knobs: Knobs, main: Any) -> _Loops:
-    """Loops over blocks, threads, steps and what one thread does."""
+    """Split the loops into blocks, threads, steps, and the part of one thread."""
     loops = list(schedule.get_loops(main))
     rows = [None, knobs[k.ROW_VTHREADS], knobs[k.ROW_THREADS], knobs[k.ROWS]]
     columns = [None, knobs[k.COLUMN_VTHREADS], knobs[k.COLUMN_THREADS], knobs[k.COLUMNS]]
@@ -133,7 +133,7 @@ def _tiled(schedule: Any, c: Contraction, roles: Roles, knobs: Knobs, main: Any)
 def _grid(
     schedule: Any, c: Contraction, roles: Roles, batch: list[Any], row: Any, column: Any
 ) -> None:
-    """Blocks of threads: rows, columns and batch; the last on an axis of its own where it fits."""
+    """Bind loops to the grid: rows, columns, and the batch on an axis of its own where it fits."""
     symbolic = any(c.axes[i].symbolic for i in roles.batch)
     if batch and (symbolic or prod(c.axes[i].extent for i in roles.batch) > _MOST_BATCHES):
         row = schedule.fuse(*batch, row)
@@ -144,8 +144,8 @@ def _grid(
 
 
 def _fetched(schedule: Any, fetch: Any, loops: _Loops, threads: int, width: int) -> None:
-    """All threads of a block fetch an operand's part of a step, neighbours what lies side by
-    side."""
+    """Have all threads of a block fetch an operand's part of a step together, neighbouring threads
+    neighbouring elements."""
     schedule.compute_at(fetch, loops.step)
     own = schedule.get_loops(fetch)[loops.depth :]
     whole = schedule.fuse(*own) if len(own) > 1 else own[0]
@@ -158,7 +158,7 @@ def _fetched(schedule: Any, fetch: Any, loops: _Loops, threads: int, width: int)
 
 
 def _written(schedule: Any, last: Any, loops: _Loops, width: int) -> None:
-    """A thread writes its part of the result, in vectors where no guard can divide one."""
+    """Have each thread write its part of the result, in vectors where no guard can cut one."""
     own = schedule.get_loops(last)[loops.depth - 1 :]
     if own and width > 1:
         outside, lanes = schedule.split(own[-1], [None, width])
@@ -171,6 +171,6 @@ def _written(schedule: Any, last: Any, loops: _Loops, width: int) -> None:
 
 
 def _in_source(schedule: Any, loop: Any) -> None:
-    """Leave it to the CUDA compiler to unroll what is to be unrolled within a loop."""
+    """Leave the unrolling within a loop to the CUDA compiler."""
     schedule.annotate(loop, "pragma_auto_unroll_max_step", _UNROLLED)
     schedule.annotate(loop, "pragma_unroll_explicit", 0)

@@ -28,9 +28,9 @@ class GpuContractionTemplate:
     """Tiles of a product, each computed by a block of threads.
 
     Args:
-        contraction: what is computed, for a typical shape.
-        roles: which of its axes are rows and columns.
-        extents: of the axes for each shape that it is tuned for.
+        contraction: the computation, for a typical shape.
+        roles: the roles of its axes, as rows and columns.
+        extents: extents of the axes for each shape that it is tuned for.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Knobs of an int8 matrix product: values, limits that they must keep, and an analytic cost.
 
-As for float32, see `spaces.templates.contraction.knob_model`, but that the sum is done in groups of
-four, columns are always packed, and rows only where their bytes do not lie next to one another.
+As for float32 (see `spaces.templates.contraction.knob_model`), except that sums are done in groups
+of four, columns are always packed, and rows must be where their bytes are not contiguous.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _STRIPS = (4, 8, 16)
 _MOST_UNROLLED = 96
 _SERIAL_OPERATIONS = 4e6
 _BITS = 32
-"""Of a sum."""
+"""Size of an accumulator."""
 _LATENCY = 5.0
 _ROW_SUM = 6.0
 
 
 def choices_of(p: Products, cpu: Cpu) -> dict[str, tuple[int, ...]]:
-    """Values of each knob; those that cannot matter have one."""
+    """Values of each knob; a knob that cannot matter has a single one."""
     c = p.contraction
     lanes = k.widths(cpu, _BITS)
     rows = tuple(range(1, min(k.MOST_ROWS, c.row_extent) + 1))
@@ -55,18 +55,18 @@ def choices_of(p: Products, cpu: Cpu) -> dict[str, tuple[int, ...]]:
 
 
 def tiling(p: Products, knobs: Mapping[str, Any]) -> k.Tiling:
-    """Sizes that follow from knobs, divisible or not; the depth is that of an innermost sum."""
+    """Sizes that follow from knobs, divisible or not; the depth is that of the innermost sum."""
     group = GROUP * knobs[k.UNROLL]
     return k.tiled(p.contraction, knobs, padded_depth=-(-p.depth // group) * group)
 
 
 def feasible(p: Products, cpu: Cpu, columns: Columns) -> npt.NDArray[np.bool_]:
-    """Which settings keep to the limits of the registers, the code's size, and the shape."""
+    """Whether each setting keeps to the limits of the registers, the code's size, and the shape."""
     c = p.contraction
     rows, vectors = columns[k.ROWS], columns[k.VECTORS]
     t = tiling(p, columns)
-    # A byte of a row is spread over a register only where it is the unsigned factor: the other
-    # one may come from memory. Top bits are turned over with a constant.
+    # A byte of a row is broadcast to a register only where it is the unsigned factor: the signed
+    # one may come from memory. Top bits are flipped with a constant.
     spare = int(p.signs[0] == "u") + int(p.turned)
     good = rows * vectors + vectors + spare <= cpu.registers
     good &= rows * vectors * columns[k.UNROLL] <= _MOST_UNROLLED
@@ -86,7 +86,7 @@ def feasible(p: Products, cpu: Cpu, columns: Columns) -> npt.NDArray[np.bool_]:
 
 
 def costs_s(p: Products, cpu: Cpu, columns: Columns) -> Costs:
-    """Analytic latencies: the register tile's pace, what it reads from where, balance, packing.
+    """Analytic latencies: the register tile's pace, its cache traffic, balance over cores, packing.
 
     Infinite where a setting is not feasible.
     """

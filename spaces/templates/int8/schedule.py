@@ -51,7 +51,7 @@ def write_products(schedule: Any, p: Products, knobs: Knobs) -> None:
     _start(schedule, knobs, schedule.decompose_reduction(stages.main, loops.sums))
     dot = _dot(p, knobs)
     register(dot)
-    # TVM leaves loops of one step out of what it compares.
+    # TVM leaves loops of one step out when it compares programs.
     schedule.tensorize(loops.columns if dot.rows == 1 else loops.rows, dot.name)
 
 
@@ -72,7 +72,7 @@ def _dot(p: Products, knobs: Knobs) -> Dot:
 
 @dataclass(frozen=True, slots=True)
 class _Loops:
-    """Loops of the main block: of a chunk, a register tile, all of its sums, rows, columns."""
+    """Loops of the main block: over chunks, over tiles, the outermost in a tile, rows, columns."""
 
     chunk: Any
     tile: Any
@@ -82,7 +82,7 @@ class _Loops:
 
 
 def _padded(schedule: Any, p: Products, knobs: Knobs, stages: Stages) -> Stages:
-    """Extents grown to multiples of the tiles, where every index is one axis alone."""
+    """Pad extents to multiples of the tiles, where every index is one axis alone."""
     c, t = p.contraction, tiling(p, knobs)
     grown = t.padded_rows != c.row_extent or t.padded_columns != c.column_extent
     if not grown and t.padded_depth == p.depth:
@@ -96,7 +96,7 @@ def _padded(schedule: Any, p: Products, knobs: Knobs, stages: Stages) -> Stages:
 def _packed(
     schedule: Any, p: Products, knobs: Knobs, stages: Stages
 ) -> tuple[list[Any], list[Any]]:
-    """For each operand the stage before it and the block that packs it, when the program runs."""
+    """For each operand the stage before it and the block that packs it at run time, or None."""
     c = p.contraction
     before, blocks = list(stages.before), [None, None]
     wanted = [(c.columns_of, c.column, knobs[k.VECTORS] * knobs[k.LANES])]
@@ -107,7 +107,7 @@ def _packed(
         if dim is None or depth is None:
             raise Unsuitable("an operand cannot be packed along this axis")
         if c.operands[operand].constant and not c.operands[operand].staged:
-            # What pads a constant packs it in one go: it is one block, done ahead.
+            # The block that pads a constant packs it as well, before the program runs.
             ahead = before[operand] or schedule.cache_read(stages.main, operand, "global")
             schedule.annotate(ahead, tvm_compat.PREPROC, 1)
             before[operand] = None
@@ -119,7 +119,7 @@ def _packed(
 
 
 def _slow_dims(p: Products, operand: int) -> list[int]:
-    """Dimensions of an operand that are summed over outside the innermost sum, in order."""
+    """The reduction dimensions of an operand outside the innermost sum, in order."""
     c = p.contraction
     dims = [c.axes[i].dims[operand] for i in c.reduce_axes if i != p.depth_axis]
     return [d for d in dims if d is not None]
@@ -143,7 +143,7 @@ def _panels(dim: int, depth: int, width: int, slow: Sequence[int]) -> Callable[.
 
 
 def _own_tile(schedule: Any, c: Contraction, stages: Stages) -> Any:
-    """Let `main` write into a tile of its own, rows and columns last; the block that reads it."""
+    """Let `main` write into a tile of its own, rows and columns last; return the tile's reader."""
     last = stages.last
     if last is None:
         last = schedule.cache_write(stages.main, 0, "local")
@@ -189,7 +189,7 @@ def _tiled(schedule: Any, p: Products, knobs: Knobs, main: Any) -> _Loops:
 
 
 def _start(schedule: Any, knobs: Knobs, block: Any) -> None:
-    """Zeros in all sums of a tile."""
+    """Set all sums of a tile to zero."""
     *_, rows, columns = schedule.get_loops(block)
     vectors, lanes = schedule.split(columns, [None, knobs[k.LANES]])
     schedule.vectorize(lanes)
@@ -198,7 +198,7 @@ def _start(schedule: Any, knobs: Knobs, block: Any) -> None:
 
 
 def _pack(schedule: Any, p: Products, knobs: Knobs, operand: int, block: Any) -> None:
-    """A copy into panels, in parallel; in vectors wherever bytes lie next to one another."""
+    """Copy an operand into panels, in parallel; in vectors wherever bytes are contiguous."""
     c = p.contraction
     of_columns = operand == c.columns_of
     axis = c.column if of_columns else c.rows[0]
@@ -235,7 +235,7 @@ def _extent(schedule: Any, loop: Any) -> int:
 
 
 def _vectorized_copy(schedule: Any, block: Any) -> None:
-    """The innermost loop of a copy in vectors."""
+    """Vectorize the innermost loop of a copy."""
     loop = schedule.get_loops(block)[-1]
     extent = _extent(schedule, loop)
     lanes = next(w for w in (_COPY_BYTES, 32, 16, 8, 4, 2, 1) if extent % w == 0)

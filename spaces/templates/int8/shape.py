@@ -1,4 +1,4 @@
-"""What a template of 8-bit products must know of a contraction besides its shape."""
+"""Facts about a contraction that the template of 8-bit products needs besides its shape."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class Products:
     """A sum of products of 8-bit integers.
 
     Attributes:
-        contraction: with one row axis; all others that might be are outer axes.
+        contraction: a contraction with one row axis; all other candidates for it are outer axes.
         signs: see `spaces.intrinsics.vnni.Dot`.
-        depth_axis: the innermost sum, done in groups.
-        step: how far apart rows lie in the row operand, where it can be read as it is: its last
-            two dimensions are rows and the depth. Else 0: it must be packed.
+        depth_axis: the innermost reduction axis, done in groups.
+        step: distance between rows in the row operand, if it can be read in place: then its last
+            two dimensions are rows and depth. Otherwise 0: it must be packed.
         column_factor_first: whether the program multiplies columns by rows.
-        index_bits: of the program's loops.
+        index_bits: bits of the program's loop variables.
     """
 
     contraction: Contraction
@@ -41,12 +41,12 @@ class Products:
 
     @property
     def turned(self) -> bool:
-        """Whether both operands have one signedness, which costs a row's sum a tile."""
+        """Whether both operands have the same signedness; then each tile needs sums of its rows."""
         return self.signs[0] == self.signs[1]
 
 
 def products(match: Match) -> list[Products]:
-    """The ways to see a contraction as an int8 matrix product; empty where there is none."""
+    """The ways to see a contraction as an int8 matrix product; empty where there are none."""
     block = match.main
     factors = _widened_factors(block)
     if factors is None:
@@ -83,7 +83,7 @@ def products(match: Match) -> list[Products]:
 
 
 def _widened_factors(block: Any) -> list[Any] | None:
-    """The bytes that a block multiplies as 32-bit integers, in this order."""
+    """The loads of 8-bit integers that a block multiplies as 32-bit ones, in order."""
     from tvm import tirx
     from tvm.ir import TensorLoad
 
@@ -109,11 +109,11 @@ def _indices(block: Any, load: Any) -> list[Index]:
 def _one_row_axis(
     c: Contraction, indices: list[Index], shared: list[Index], out: list[Index]
 ) -> Contraction:
-    """With the innermost row axis alone, or an axis of one step where there is none.
+    """The contraction with its innermost row axis only, or an axis of one step if it has none.
 
     Args:
-        indices: of the row operand; `shared` are those of the column operand, which does not
-            know a row, and `out` those of the result.
+        indices: indices of the row operand; `shared` are those of the column operand, which has
+            no rows, and `out` those of the result.
     """
     if c.rows:
         outer = tuple(sorted((*c.outer, *c.rows[:-1]), key=lambda i: c.axes[i].out_dim or 0))
@@ -133,12 +133,12 @@ def _one_row_axis(
 
 
 def _dim_of(axis: int, indices: list[Index]) -> int | None:
-    """The dimension that an axis is an index of."""
+    """The dimension that an axis indexes, or None."""
     return next((d for d, index in enumerate(indices) if axis in index.steps), None)
 
 
 def _depth_axis(c: Contraction) -> int | None:
-    """The innermost sum of more than one step, if both operands have a dimension for it."""
+    """The innermost reduction axis of several steps, if both operands have a dimension for it."""
     real = [i for i in c.reduce_axes if c.axes[i].extent > 1]
     return real[-1] if real and None not in c.axes[real[-1]].dims else None
 

@@ -22,7 +22,7 @@ class Int8Template:
     loops.
 
     Args:
-        found: what is computed, and which axes are rows and columns.
+        found: the computation, with its axes of rows and columns.
         variant: number of this choice of rows and columns.
     """
 
@@ -50,7 +50,7 @@ class Int8Template:
 def int8_templates(task: Task, match: Match | None) -> list[Template]:
     """Templates of an int8 matrix product, best choice of rows and columns first.
 
-    Empty where it is no such task, and where the target's CPU has no VNNI.
+    Empty for any other task, and where the target's CPU has no VNNI.
     """
     cpu = cpu_of(task.target)
     if match is None or not cpu.vnni:

@@ -1,4 +1,4 @@
-"""What the knobs of the memory-bound template may be, and what they are likely to cost."""
+"""The values of the memory-bound template's knobs, and estimates of what they cost."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NARROW_TILES = (4, 8)
 _STREAMS = (0, 1, 2, 4, 8, 16)
 _VECTORS = (0, 1, 2, 4)
 
-# Of a core of today; only ratios matter.
+# Estimates for a core of today; only ratios matter.
 _CYCLE_S = 0.3e-9
 _LAUNCH_S = 4e-6
 _BYTES_PER_CYCLE = {1: 64.0, 2: 32.0, 3: 16.0, 4: 6.0}
@@ -25,15 +25,15 @@ _HEAVY_CYCLES = 16.0
 _ROW_CYCLES = 6.0
 _CHAIN_CYCLES = 4.0
 _LANE_CYCLES = 5.0
-"""Of a lane that is added to the one before."""
+"""Cycles to add a lane to the one before it."""
 _TAIL_CYCLES = 4.0
 _DIVIDED_CYCLES = 4.0
-"""Of a row whose place comes from dividing by a size that is not known."""
+"""Cycles for a row whose index comes from dividing by a size that is not known."""
 _WINDOW, _MOST_AT_ONCE = 32.0, 6.0
-"""Vector steps that a core has in hand: it begins the next short sums while it waits for one."""
+"""Vector steps that a core has in flight, and the most short sums that it has begun at once."""
 _WIDE_TILE = 64
 _NEAR, _FETCHED, _LINE_BYTES = 2, 0.7, 64
-"""Beyond this cache level it pays to fetch ahead, and this share of the waiting remains."""
+"""The cache level beyond which it pays to fetch ahead; the share of waiting that then remains."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +41,10 @@ class Form:
     """A program after inlining.
 
     Attributes:
-        stages: what is left.
-        nests: how they are put together.
+        stages: the stages that remain.
+        nests: the loop nests that compute them.
         walks: for each stage the axis along which it walks through memory one element at a time,
-            with those that are one with it; empty where no axis does.
+            with the axes that can be fused with it; empty where there is no such axis.
     """
 
     stages: tuple[Stage, ...]
@@ -53,7 +53,7 @@ class Form:
 
     @property
     def main(self) -> Nest:
-        """The nest that does most."""
+        """The nest whose stages have the most steps."""
         return max(self.nests, key=lambda nest: sum(self.stages[n].points for n in nest.stages))
 
     @property
@@ -63,7 +63,7 @@ class Form:
 
 
 def form_of(stages: Sequence[Stage]) -> Form:
-    """A program whose blocks are these."""
+    """The form of a program with these stages."""
     along = [stage.contiguous() for stage in stages]
     walks = (() if a is None else lane_of(s, a) for s, a in zip(stages, along, strict=True))
     return Form(tuple(stages), nests_of(stages), tuple(walks))
@@ -72,15 +72,15 @@ def form_of(stages: Sequence[Stage]) -> Form:
 def choices_of(form: Form, cpu: Cpu, lanes: int, *, optional: bool) -> dict[str, tuple[int, ...]]:
     """Values of each knob; see `Template.choices`.
 
-    keep: compute once what would be computed for each reader, and store it.
-    fused: rows loops that make up the parallel one; 0 is serial.
-    tile: steps of the lane in one row, at most; 0 is all.
-    vectors: registers side by side; 0 leaves it to the compiler.
+    keep: store what would otherwise be computed again for each consumer.
+    fused: row loops that are fused into the parallel one; 0 is serial.
+    tile: the most steps of the lane in one row; 0 is all.
+    vectors: registers that a vector spans; 0 leaves vectors to the compiler.
     tree: sum the lanes of a vector pairwise.
-    stream: sum whole tiles in memory, so many at once; 0 is in registers.
+    stream: reduction steps that are added at once to whole tiles in memory; 0 sums in registers.
     side: steps of a tile across the lane.
     scatter: vectors lie across the lane, where memory is read in order.
-    parts: of a sum that has too few rows, each summed on its own.
+    parts: parts of a sum that has too few rows, each summed on its own.
     ahead: rows that are fetched before they are computed; see `spaces.passes.prefetch`.
     """
     nest, last = form.main, form.stages[form.main.stages[-1]]
@@ -123,7 +123,7 @@ def choices_of(form: Form, cpu: Cpu, lanes: int, *, optional: bool) -> dict[str,
 
 
 def _reads_again(form: Form) -> bool:
-    """Whether a stage reads what an earlier one of its nest has read, and none of them writes."""
+    """Whether two stages of a nest read the same tensor, which no stage of it writes."""
     for nest in form.nests:
         stages = [form.stages[n] for n in nest.stages]
         written = {write.buffer for stage in stages for write in stage.writes}
@@ -134,7 +134,7 @@ def _reads_again(form: Form) -> bool:
 
 
 def is_ragged(stage: Stage, axes: Sequence[int]) -> bool:
-    """Whether how many steps some axes have together is known only when the program runs."""
+    """Whether the extent of some axes together is known only when the program runs."""
     return any(stage.axes[n].symbolic for n in axes)
 
 
@@ -152,7 +152,7 @@ def is_distinct(form: Form, knobs: Knobs) -> bool:
 
 
 def cost_s(form: Form, cpu: Cpu, lanes: int, knobs: Knobs) -> float:
-    """Traffic, arithmetic and overheads of a setting."""
+    """Estimate a setting's time: traffic, arithmetic and overheads."""
     return sum(_nest_s(form, nest, cpu, lanes, knobs) for nest in form.nests)
 
 
@@ -186,14 +186,14 @@ def _nest_s(form: Form, nest: Nest, cpu: Cpu, lanes: int, knobs: Knobs) -> float
 
 
 def _divides(last: Stage, nest: Nest, knobs: Knobs) -> bool:
-    """Whether one loop stands for several, of which more than the first are symbolic."""
+    """Whether the fused loop has a symbolic axis after its first, so that indices are divided."""
     axes = [last.axes[n] for n in nest.rows]
     loops = [axis for axis in axes if axis.symbolic or axis.extent > 1]
     return any(axis.symbolic for axis in loops[1 : knobs["fused"]])
 
 
 def _launches(stages: Sequence[Stage], knobs: Knobs) -> int:
-    """How often work is shared out to the cores; see `_Writer.write_apart`."""
+    """The number of times that work is shared out to the cores; see `_Writer.write_apart`."""
     ragged = sum(any(a.symbolic and a.reduced for a in stage.axes) for stage in stages)
     apart = ragged > 1 and knobs["fused"] and (knobs["vectors"] or knobs["stream"])
     return len(stages) if apart else 1
@@ -202,16 +202,16 @@ def _launches(stages: Sequence[Stage], knobs: Knobs) -> int:
 def _stage_cycles(
     stage: Stage, walk: Sequence[int], lanes: int, knobs: Knobs, *, strided: bool
 ) -> float:
-    """Arithmetic, and loads that go to the nearest cache."""
+    """Cycles of arithmetic, and of loads from the nearest cache."""
     work = 1 + len(stage.reads) + _HEAVY_CYCLES * stage.heavy
     steps = {read.steps[walk[-1]] for read in stage.reads} if walk else set()
     if not knobs["vectors"]:
         return stage.points * work / 8
-    # A vector of elements that lie apart is loaded one by one.
+    # A vector of elements that are not contiguous is loaded one by one.
     cycles = stage.points * work / (2 if strided and not steps <= {0, 1} else 2 * lanes)
     if not is_ragged(stage, walk):
         return cycles
-    # What fills no vector is done one by one, under a predicate for each lane.
+    # The remainder, which fills no vector, is done one by one, under a predicate for each lane.
     width, length = lanes * knobs["vectors"], extent(stage, walk)
     left = length % width
     ends = stage.points / length
@@ -221,7 +221,7 @@ def _stage_cycles(
 def _sum_cycles(
     stage: Stage, walk: Sequence[int], rows: int, tile: int, lanes: int, knobs: Knobs
 ) -> float:
-    """What waits for sums: chains of additions, and sums over the lanes."""
+    """Cycles of waiting for sums: chains of additions, and sums over the lanes."""
     if not stage.reduces:
         return 0.0
     if _along(stage, walk):
@@ -247,7 +247,7 @@ def _on_cores(cycles: float, rows: int, cpu: Cpu, knobs: Knobs) -> float:
 
 
 def _longest(form: Form) -> int:
-    """Steps of the longest walk through memory; of a sum half, since it takes two vectors."""
+    """Steps of the longest walk through memory; half of those of a sum, which needs two vectors."""
     found = [1]
     for nest in form.nests:
         last = form.stages[nest.stages[-1]]
@@ -265,12 +265,12 @@ def _rows(form: Form, nest: Nest) -> int:
 
 
 def _along(stage: Stage, walk: Sequence[int]) -> bool:
-    """Whether vectors lie along what is summed over."""
+    """Whether vectors lie along a reduction axis."""
     return bool(walk) and stage.axes[walk[-1]].reduced
 
 
 def _traffic_bytes(stages: Sequence[Stage]) -> int:
-    """What comes from and goes to farther than the rows of a nest, each tensor once."""
+    """Bytes that a nest reads and writes beyond its own rows, each tensor once."""
     inside = {write.buffer for stage in stages[:-1] for write in stage.writes}
     accesses = [a for stage in stages for a in (*stage.reads, *stage.writes)]
     sizes = {a.buffer: a.elements * a.bits // 8 for a in accesses if a.buffer not in inside}

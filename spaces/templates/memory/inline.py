@@ -1,4 +1,4 @@
-"""Which stages of a memory-bound program are worked into those that read them."""
+"""The inlining of a memory-bound program's stages into their consumers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from spaces.ir.symbolic import NO_VALUES
 from spaces.templates.memory.stages import Stage, stage_of
 
 _SMALL = 4
-"""A stage this many times smaller than what reads it is computed once, not for each reader."""
+"""A stage this many times smaller than its consumer is computed once, not for each reader."""
 _MOST_LOADS = 32
 """An expression that would load more often than this is not copied any further."""
 
@@ -19,12 +19,12 @@ def inline(schedule: Any, *, keep: bool, values: Mapping[str, int] = NO_VALUES) 
     """Inline stages without a reduction where that saves memory traffic.
 
     Args:
-        keep: leave those whose work would be done more than once: what pads the input of a
-            window, and exponentials that are read twice.
-        values: of symbolic dimensions: the shape that is estimated.
+        keep: keep stages whose work would be repeated: padding of a window's input, and
+            exponentials that are read twice.
+        values: sizes of symbolic dimensions in the shape that is estimated.
 
     Returns:
-        Whether there are such stages.
+        Whether there are stages that `keep` decides on.
     """
     found = False
     for block in tvm_compat.stage_blocks(schedule):
@@ -36,7 +36,7 @@ def inline(schedule: Any, *, keep: bool, values: Mapping[str, int] = NO_VALUES) 
 
 
 def _verdict(schedule: Any, block: Any, values: Mapping[str, int]) -> str:
-    """`inline`, `keep` or `optional`."""
+    """The decision on a block: `inline`, `keep` or `optional`."""
     buffers: list[Any] = []
     parameters = list(schedule.mod["main"].params)
     stage = stage_of(schedule.get(block), parameters, buffers, values)

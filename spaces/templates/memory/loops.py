@@ -1,4 +1,4 @@
-"""What is known of the loops of a schedule."""
+"""Facts about the loops of a schedule."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Loops:
     """Loops of one schedule.
 
     Attributes:
-        values: of symbolic dimensions, in the shape that is estimated.
+        values: sizes of symbolic dimensions in the shape that is estimated.
     """
 
     schedule: Any
@@ -30,11 +30,11 @@ class Loops:
         return steps
 
     def is_symbolic(self, loop: Any) -> bool:
-        """Whether how many steps it has is known only when the program runs."""
+        """Whether a loop's extent is known only when the program runs."""
         return is_symbolic(self.schedule.get(loop).extent)
 
     def is_guarded(self, loop: Any) -> bool:
-        """Whether a condition on a loop's step keeps what is in it within its tensors."""
+        """Whether a predicate on a loop's variable keeps the blocks in it within their tensors."""
         import tvm
         import tvm_ffi
 
@@ -57,10 +57,10 @@ class Loops:
         return not self.is_symbolic(loop) and self.extent(loop) == 1
 
     def analysable(self, rows: list[Any]) -> tuple[list[Any], int]:
-        """Rows in an order in which TVM can tell them from a fused one, and how many may be fused.
+        """Rows in an order in which TVM can recover them from a fused loop, and how many to fuse.
 
-        It cannot where it would have to divide by a symbolic extent, and sets no start values of
-        sums then.
+        TVM cannot where it would have to divide by a symbolic extent, and then sets no start
+        values of sums.
         """
         known = [loop for loop in rows if not self.is_symbolic(loop)]
         first, *others = [loop for loop in rows if self.is_symbolic(loop)] or [None]

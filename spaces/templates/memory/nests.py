@@ -1,4 +1,4 @@
-"""Which loops of memory-bound stages are rows, and which of them is walked in vectors."""
+"""Loop nests of memory-bound stages: the loops that are rows, and those walked in vectors."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Nest:
 
     Attributes:
         stages: numbers of the stages in it; the last gives the loops.
-        rows: axes of the last stage whose steps need nothing of each other, outermost first.
+        rows: axes of the last stage whose steps are independent of each other, outermost first.
             Axes of one step are among them.
-        lane: neighbouring axes, also rows, that are walked as one and in vectors; empty where
-            vectors lie along what is summed over.
-        across: the axis along which memory is read where that is not the lane; also a row.
+        lane: neighbouring axes, as independent as rows, walked as one loop in vectors; empty where
+            vectors lie along a reduction axis.
+        across: the axis, independent too, along which memory is read where that is not the lane.
     """
 
     stages: tuple[int, ...]
@@ -53,14 +53,14 @@ def extent(stage: Stage, axes: Sequence[int]) -> int:
 
 
 def lane_of(stage: Stage, along: int) -> tuple[int, ...]:
-    """An axis and those around it that are one with it, outermost first."""
+    """An axis and the axes outside it that can be fused with it, outermost first."""
     lane = [along]
     for outer in range(along - 1, -1, -1):
         if stage.axes[outer].single:
             continue
         if not stage.follows(outer, lane[0]) or _is_long_enough(stage, lane, outer):
             break
-        # What follows the innermost axis follows all of them.
+        # An axis that can be fused with the lane's outermost can be fused with all of it.
         lane.insert(0, outer)
     return tuple(lane)
 
@@ -76,7 +76,7 @@ def _is_long_enough(stage: Stage, lane: Sequence[int], outer: int) -> bool:
 
 
 def _across(stage: Stage, lane: tuple[int, ...]) -> int | None:
-    """Where the largest tensor that is not read along the lane is contiguous."""
+    """The axis along which the largest tensor that is not read along the lane is contiguous."""
     if not lane:
         return None
     for read in sorted(stage.reads, key=lambda access: -access.elements):
@@ -89,7 +89,7 @@ def _across(stage: Stage, lane: tuple[int, ...]) -> int | None:
 
 
 def _joined(stages: Sequence[Stage]) -> Nest | None:
-    """All stages in the rows of the last; None where that has no rows they share."""
+    """One nest of all stages, in the rows of the last; None where they share no rows with it."""
     last = len(stages) - 1
     if any(stage.output for stage in stages[:-1]):
         return None
@@ -114,7 +114,7 @@ def _joined(stages: Sequence[Stage]) -> Nest | None:
 
 
 def _must_join(stage: Stage) -> bool:
-    """Whether a stage is worth nothing in a nest unless it has the rows of the others."""
+    """Whether a stage is worth joining to a nest only if it has the rows of the others."""
     return stage.reduces or not stage.guarded
 
 
@@ -130,7 +130,7 @@ def parts_of(nest: Nest, stages: Sequence[Stage]) -> list[Nest]:
 
 
 def _alignments(stages: Sequence[Stage]) -> list[dict[int, int]]:
-    """For each stage: which of its axes moves in step with which axis of the last stage."""
+    """For each stage, its axes that move in step with an axis of the last stage, and that axis."""
     last = len(stages) - 1
     alike: list[dict[int, int]] = [{} for _ in stages]
     alike[last] = {n: n for n, axis in enumerate(stages[last].axes) if not axis.reduced}

@@ -28,8 +28,8 @@ def write_nests(
 
     Args:
         lanes: elements of a vector register, of the program's widest elements.
-        values: of symbolic dimensions: the shape by which is decided what is worth doing. What
-            is done is correct for every shape.
+        values: sizes of symbolic dimensions in the shape for which the schedule is chosen; it is
+            correct for every shape.
 
     Raises:
         Exception: whatever TVM throws where a primitive does not apply.
@@ -52,8 +52,8 @@ def write_nests(
 class _Writer:
     """Schedules one nest.
 
-    `late` is done at the end: it would be in the way of what follows. `reorders` is whether rows
-    may be put into another order.
+    `late` holds steps that are done at the end, as they would be in the way of others. `reorders`
+    tells whether rows may be put into another order.
     """
 
     schedule: Any
@@ -65,7 +65,7 @@ class _Writer:
 
     @property
     def loops(self) -> Loops:
-        """What is known of its loops."""
+        """The loops of the schedule."""
         return Loops(self.schedule, self.values)
 
     def write(self, blocks: Sequence[Any], nest: Nest) -> None:
@@ -87,13 +87,13 @@ class _Writer:
         self._do_late()
 
     def write_apart(self, blocks: Sequence[Any], nests: Sequence[Nest]) -> None:
-        """Schedule each block on its own, then make their rows one where that can be.
+        """Schedule each block on its own, then merge their rows where possible.
 
-        Moving a block to where it is read, as `write` does, would have TVM work out how much of
-        it is read, which it overestimates where that depends on a symbolic dimension. Start
-        values can be set ahead only before TVM looks again at a sum with a ragged end, which it
-        then takes for no sum; and rows made parallel only before they are set. So of a nest with
-        two of these each block gets parallel rows of its own.
+        Moving a block to its consumer, as `write` does, would have TVM work out how much of it is
+        read, which it overestimates where that depends on a symbolic dimension. The start values of
+        a sum with a ragged end must be set before TVM looks at the sum again, as it then no longer
+        takes it for one; and its rows must be made parallel before they are set. So in a nest with
+        two such sums each block gets parallel rows of its own.
         """
         ragged = sum(self._has_ragged_sum(self._stage(block)) for block in blocks)
         parallel, depth = self.knobs["fused"] > 0, 0
@@ -116,7 +116,7 @@ class _Writer:
         self._do_late()
 
     def _has_ragged_sum(self, stage: Stage) -> bool:
-        """Whether a sum over a symbolic axis may be done so many steps at once."""
+        """Whether a sum over a symbolic axis may be done several steps at once."""
         ragged = any(axis.reduced and axis.symbolic for axis in stage.axes)
         return ragged and (self.knobs["vectors"] > 0 or self.knobs["stream"] > 0)
 
@@ -136,7 +136,7 @@ class _Writer:
         return stage
 
     def _split_off_parts(self, block: Any) -> bool:
-        """Sum parts on their own first, so that several cores can take part; whether it did."""
+        """Sum parts on their own first, for several cores to share; return whether it did."""
         stage = self._stage(block)
         reduced = [n for n, axis in enumerate(stage.axes) if axis.reduced and not axis.symbolic]
         if self.knobs["parts"] < 2 or not reduced:
@@ -155,7 +155,7 @@ class _Writer:
         return True
 
     def _arrange(self, block: Any, nest: Nest) -> tuple[int, list[Any]]:
-        """Bring rows to the front and fuse some; the number of row loops, and the other loops."""
+        """Move rows outermost and fuse some; return the number of row loops and the other loops."""
         schedule, stage = self.schedule, self._stage(block)
         found = list(schedule.get_loops(block))
         if not found:
@@ -185,7 +185,7 @@ class _Writer:
                 outer, whole = schedule.split(whole, [None, tile])
                 rows.append(outer)
             inner.append(whole)
-        # Rows of one step go along with the outermost.
+        # Rows of one step are fused with the outermost.
         rows.sort(key=lambda loop: not self.loops.is_single(loop))
         if not rows:
             return 0, inner
@@ -200,7 +200,7 @@ class _Writer:
         return len(rows) - fused + 1, inner
 
     def _finish(self, block: Any, depth: int, inner: list[Any] | None) -> None:
-        """Order, vectorise and unroll what is inside the rows."""
+        """Order, vectorise and unroll the loops inside the rows."""
         stage = self._stage(block)
         loops = list(self.schedule.get_loops(block))[depth:] if inner is None else inner
         axes = axes_of(self.schedule, block, loops)
@@ -212,8 +212,8 @@ class _Writer:
             if lane is not None and stage.vectors_along(along):
                 self._vectorise(lane, guarded=along in stage.guarded)
         elif depth:
-            # `rfactor` wants loops between a row and each block in it. A trace forgets those that
-            # nothing is done with.
+            # `rfactor` wants loops between a row and each block in it. A trace forgets loops that
+            # no primitive is applied to.
             self.schedule.unroll(self.schedule.add_unit_loop(block))
 
     def _scatter(self, near: Any, lane: Any) -> None:
@@ -226,7 +226,7 @@ class _Writer:
     def _joined_lane(
         self, stage: Stage, loops: list[Any], axes: list[int | None], along: int | None
     ) -> Any:
-        """The loop along an axis, moved inside, with those fused to it that are one with it."""
+        """Move the loop along an axis innermost and fuse it with the loops that allow it."""
         if along is None or along not in axes:
             return None
         at = axes.index(along)
@@ -293,7 +293,7 @@ class _Writer:
         loops: list[Any],
         lane: Any,
     ) -> None:
-        """Sum in lanes side by side, then over the lanes."""
+        """Sum in the lanes of a vector, then over the lanes."""
         schedule = self.schedule
         others, reduced = kinds
         pairs = [(x, n) for x, n in zip(loops, axes, strict=True) if _is(stage, n)]
@@ -332,7 +332,7 @@ class _Writer:
             schedule.merge(*(list(schedule.get_loops(b))[depth - 1] for b in [*nests, block]))
 
     def _decompose_late(self, block: Any, at: int, *, first: bool = False) -> None:
-        """Set the start values in a loop of their own, before the loop at a depth."""
+        """Set the start values in a loop of their own at the end, before the loop at depth `at`."""
 
         def act() -> None:
             self.schedule.decompose_reduction(block, list(self.schedule.get_loops(block))[at])
@@ -340,7 +340,7 @@ class _Writer:
         self.late.insert(0 if first else len(self.late), act)
 
     def _split_few(self, reduced: list[Any]) -> tuple[list[Any], list[Any]]:
-        """Some steps of the innermost loop taken out of it, to be done at once."""
+        """Split off steps of the innermost loop that are done at once."""
         steps, ragged = self.loops.extent(reduced[-1]), self.loops.is_symbolic(reduced[-1])
         few = count.tile_of(steps, self.knobs["stream"], is_symbolic=ragged)
         far, near = self.schedule.split(reduced[-1], [None if ragged else steps // few, few])
@@ -357,7 +357,7 @@ class _Writer:
             self.schedule.unroll(loop)
 
     def _width(self, loop: Any, steps: int | None = None) -> int:
-        """Lanes side by side, at most the knob's number of registers; 0 is none."""
+        """Lanes of a vector, at most the knob's number of registers; 0 for no vector."""
         most = self.lanes * self.knobs["vectors"]
         if self.loops.is_symbolic(loop):
             return max(count.powers(most), default=0)
@@ -370,7 +370,7 @@ class _Writer:
         return count.vector_width(steps, most)
 
     def _split_vector(self, lane: Any, *, guarded: bool = False) -> tuple[Any, Any]:
-        """A loop over vectors, or None, and the loop over what is in one, or None."""
+        """Split a loop into one over vectors and one over a vector's lanes; either may be None."""
         steps, width = self.loops.extent(lane), self._width(lane)
         if not width:
             return lane, None
@@ -391,5 +391,5 @@ class _Writer:
 
 
 def _is(stage: Stage, axis: int | None) -> bool:
-    """Whether an axis is reduced over."""
+    """Whether an axis is a reduction axis."""
     return axis is not None and stage.axes[axis].reduced

@@ -14,14 +14,14 @@ from spaces.templates.memory.stages import Stage
 from tuner.task import Instance, Shapes
 
 _LEAST = 67
-"""From here on a dimension fills vectors, and has too many steps to write them out."""
+"""The least size at which a dimension fills vectors and is too long to unroll."""
 
 
 def stand_in(shapes: Shapes) -> dict[str, int]:
-    """Values of the symbolic dimensions by which is decided how a program is put together.
+    """Sizes of the symbolic dimensions for which the structure of a schedule is decided.
 
-    They are primes, each another one, so that nothing fits by chance; and large, since a short
-    axis would not be worth what a long one is.
+    They are distinct primes, so that nothing divides by chance; and large, since a short axis
+    would be scheduled otherwise than a long one.
     """
     found: dict[str, int] = {}
     for name, _ in shapes[0][0] if shapes else ():
@@ -42,8 +42,8 @@ def forms_of(
     """A program in each of some shapes: the same stages and nests, with other extents.
 
     Args:
-        blocks: of TVM, one for each stage.
-        buffers: of TVM, by the numbers that accesses have.
+        blocks: TVM's blocks, one for each stage.
+        buffers: TVM's buffers, in the order of the numbers in `Access.buffer`.
     """
     sizes = _Sizes()
     extents = [[sizes.of(axis.dom.extent) for axis in block.iter_vars] for block in blocks]
@@ -76,7 +76,7 @@ class _Sizes:
         return self._numbers[key]
 
     def values(self, instance: Mapping[str, int]) -> list[int]:
-        """All dimensions in one shape."""
+        """The sizes of all dimensions in one shape."""
         return [value_of(dim, instance) or 0 for dim in self._dims]
 
 

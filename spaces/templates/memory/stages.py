@@ -1,4 +1,4 @@
-"""The blocks of a tensor program: over which axes they run, and how they walk through memory."""
+"""The blocks of a tensor program: the axes they run over, and how they walk through memory."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Axis:
     """An axis of a block.
 
     Attributes:
-        extent: number of steps; of a symbolic one, those in the shape it is estimated for.
-        reduced: it is summed, or the like, over.
-        symbolic: the extent is known only when the program runs.
+        extent: number of steps; of a symbolic axis, those in the shape that is estimated.
+        reduced: whether it is a reduction axis.
+        symbolic: whether the extent is known only when the program runs.
     """
 
     extent: int
@@ -45,9 +45,8 @@ class Access:
 
     Attributes:
         buffer: identifies the tensor within its program.
-        elements: of the whole tensor, `bits` each.
-        steps: for each axis of the block how many elements further one step of it leads; None
-            where that is not constant.
+        elements: elements of the whole tensor, of `bits` each.
+        steps: for each axis of the block its stride in elements; None where that is not constant.
         dims: for each dimension of the tensor the one axis that is its index; -1 where the index
             is constant, None where it is anything else.
     """
@@ -64,10 +63,10 @@ class Stage:
     """One block.
 
     Attributes:
-        guarded: axes that a condition of it depends on.
+        guarded: axes that a condition in its body depends on.
         valued: axes that it computes with, other than in conditions and indices.
-        heavy: how many of its operations take much longer than an addition.
-        output: it writes a parameter of the program.
+        heavy: number of its operations that take much longer than an addition.
+        output: whether it writes a parameter of the program.
     """
 
     axes: tuple[Axis, ...]
@@ -80,19 +79,19 @@ class Stage:
 
     @property
     def reduces(self) -> bool:
-        """Whether an axis of more than one step is summed, or the like, over."""
+        """Whether it has a reduction axis."""
         return any(axis.reduced for axis in self.axes)
 
     @property
     def points(self) -> int:
-        """How often its body runs."""
+        """The number of times that its body runs."""
         return math.prod(axis.extent for axis in self.axes)
 
     def contiguous(self) -> int | None:
         """The axis along which it walks through memory one element at a time.
 
-        That of the largest tensor it reads, for a reduction; else that of what it writes. None
-        where no axis does.
+        For a reduction that of the largest tensor it reads; otherwise that of the tensor it writes.
+        None where there is no such axis.
         """
         if self.reduces:
             reads = sorted(self.reads, key=lambda access: -access.elements)
@@ -109,7 +108,7 @@ class Stage:
         return None
 
     def _long(self, axis: int) -> bool:
-        """Whether an axis, with those that are one with it, fills a vector."""
+        """Whether an axis, with those that can be fused with it, fills a vector."""
         steps = self.axes[axis].extent
         if self.axes[axis].symbolic:
             return True
@@ -120,13 +119,13 @@ class Stage:
         return steps >= _SHORT
 
     def vectors_along(self, axis: int | None) -> bool:
-        """Whether TVM can write it in vectors along an axis."""
+        """Whether TVM can vectorize it along an axis."""
         if axis is None or axis in self.valued:
             return False
         return all(access.steps[axis] is not None for access in (*self.writes, *self.reads))
 
     def follows(self, outer: int, inner: int) -> bool:
-        """Whether two axes are as good as one, `inner` the faster, in all that it touches."""
+        """Whether two axes can be fused, `inner` the faster one, in all tensors it accesses."""
         if self.guarded & {outer, inner} or self.axes[outer].reduced != self.axes[inner].reduced:
             return False
         extent = self.axes[inner].extent
@@ -142,11 +141,11 @@ def stages_of(
 ) -> list[Stage] | None:
     """The blocks under the root of a schedule, in order.
 
-    None where one is no plain loop nest of known extents with a store for each of its tensors.
+    None where a block is not a plain loop nest of known extents with one store for each tensor.
 
     Args:
-        values: of symbolic dimensions: the shape that is estimated.
-        buffers: grows by the tensors met, in the order of their numbers.
+        values: sizes of symbolic dimensions in the shape that is estimated.
+        buffers: the tensors met are added to it, in the order of their numbers.
     """
     parameters = list(schedule.mod["main"].params)
     buffers = [] if buffers is None else buffers
@@ -165,7 +164,7 @@ def stage_of(
     buffers: list[Any],
     values: Mapping[str, int] = NO_VALUES,
 ) -> Stage | None:
-    """One block; `buffers` numbers the tensors met so far, and grows."""
+    """The stage of a block, None where it is not plain; adds new tensors to `buffers`."""
     extents = [value_of(axis.dom.extent, values) for axis in block.iter_vars]
     kinds = [int(axis.iter_type) for axis in block.iter_vars]
     if None in extents or set(kinds) - {tvm_compat.SPATIAL, tvm_compat.REDUCED} or 0 in extents:
@@ -189,7 +188,7 @@ def stage_of(
 
 
 class _Body:
-    """What the body of a block does, gathered by walking through it."""
+    """Facts about the body of a block, gathered by walking through it."""
 
     def __init__(
         self,
@@ -244,7 +243,7 @@ class _Body:
         )
 
     def _bind_symbols(self, body: Any) -> None:
-        """Take symbolic dimensions in indices for the values they have in this shape."""
+        """Bind symbolic dimensions in indices to their sizes in this shape."""
         import tvm
         import tvm_ffi
 
@@ -343,7 +342,7 @@ def _range(dom: Any, axis: Axis) -> Any:
 
 
 def _alone(steps: dict[int, int], constant: int) -> int | None:
-    """The axis that an index is, -1 where it is constant."""
+    """The axis that an index consists of; -1 where it is constant, None where it is neither."""
     if not steps:
         return -1
     (axis, step), *more = steps.items()

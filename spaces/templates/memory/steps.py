@@ -1,13 +1,13 @@
-"""How many steps of a loop are done at once."""
+"""The number of steps of a loop that are done at once."""
 
 from __future__ import annotations
 
 LEAST_VECTOR = 4
-"""Lanes; what is narrower is no vector."""
+"""The fewest lanes that make a vector."""
 
 
 def divisor_up_to(number: int, limit: int) -> int:
-    """The largest divisor that is at most `limit`; all of it where that is 0."""
+    """The largest divisor that is at most `limit`; the number itself where that is 0."""
     if limit <= 0 or limit >= number:
         return number
     return next(d for d in range(limit, 0, -1) if number % d == 0)
@@ -24,14 +24,14 @@ def tile_of(steps: int, limit: int, *, is_symbolic: bool) -> int:
 
 
 def vector_width(steps: int, width: int) -> int:
-    """Lanes to use for a loop: the power of two, at most `width`, that leaves least to do.
+    """Lanes to use for a loop: the power of two, at most `width`, that makes the fewest steps.
 
-    What a vector does not divide is done one by one.
+    The remainder is done one by one. 0 where the loop is too short for a vector.
     """
     fitting = [w for w in powers(width) if w <= steps]
     return min(fitting, key=lambda w: (steps // w + steps % w, -w), default=0)
 
 
 def powers(most: int) -> list[int]:
-    """Numbers of lanes that are worth a vector, at most so many."""
+    """Numbers of lanes that are worth a vector, up to `most`."""
     return [1 << n for n in range(most.bit_length()) if 1 << n >= LEAST_VECTOR]

@@ -1,9 +1,9 @@
-"""The template for what moves memory: reductions, softmax, normalisation, pooling, elementwise
-chains, transposes, concatenations.
+"""The template for programs bound by memory: reductions, softmax, normalisation, pooling,
+elementwise chains, transposes, concatenations.
 
-All stages of a program run row by row, so that what they hand on stays in the nearest cache;
-rows are shared out to the cores; the inner loops are vectors. Exponentials, and the ragged ends
-of loops, are left to `spaces.passes.cpu_passes`, right before the program is compiled.
+All stages of a program run row by row, so that intermediate rows stay in the nearest cache; rows
+are shared out to the cores; the inner loops are vectors. Exponentials, and the ragged ends of
+loops, are left to `spaces.passes.cpu_passes`, right before the program is compiled.
 """
 
 from __future__ import annotations
@@ -30,23 +30,24 @@ from spaces.templates.memory.stages import Stage, stages_of
 from tuner.task import Instance, Task
 
 Forms = tuple[Form, ...]
-"""A program with its optional stages inlined, and where there are any, kept."""
+"""A program with its optional stages inlined; then, where there are any, with them kept."""
 
 NO_SHAPES: Mapping[Instance, Forms] = MappingProxyType({})
-"""Of a program without symbolic dimensions."""
+"""The shapes given for a program without symbolic dimensions."""
 
 _VERSION = 3
 _MOST_REUSE = 4
-"""A sum of products that uses each element more often is bound by arithmetic."""
+"""A sum of products that uses each element more often than this is bound by arithmetic."""
 
 
 class MemoryTemplate:
-    """Row by row, in vectors.
+    """A template that computes all stages row by row, in vectors.
 
     Args:
         forms: the program, in the shape that stands for all where it has symbolic dimensions.
-        choices: of the knobs. values: of the symbolic dimensions in that shape. shapes: the program
-        in each shape that it is tuned for; see `spaces.templates.base.ShapedTemplate`.
+        choices: values of each knob.
+        values: sizes of the symbolic dimensions in that shape.
+        shapes: the program in each shape that it is tuned for; see `ShapedTemplate`.
     """
 
     def __init__(
@@ -113,7 +114,7 @@ class MemoryTemplate:
 def memory_template(task: Task) -> MemoryTemplate | None:
     """The template for a task that is bound by memory; None where its loops are not plain ones.
 
-    A sum of products of two tensors, each element used often, is not one either, unless its sizes
+    None also for a sum of products of two tensors that uses each element often, unless its sizes
     are symbolic and small ones are among those it is tuned for.
     """
     module = task_module(task.module)
@@ -143,10 +144,10 @@ def memory_template(task: Task) -> MemoryTemplate | None:
 def _forms_of(
     module: Any, values: Mapping[str, int], instances: Sequence[Instance], *, keep: bool
 ) -> tuple[Form, bool, dict[Instance, Forms]]:
-    """A program after inlining, whether it has stages that may be kept, and it in some shapes.
+    """A program after inlining, whether it has stages that may be kept, and its form in each shape.
 
     Raises:
-        Unsuitable: it has a block that is no plain stage, or none at all.
+        Unsuitable: it has a block that is no plain stage, or no block at all.
         Exception: whatever TVM throws on an odd program.
     """
     schedule, buffers = new_schedule(module), list[Any]()
@@ -190,12 +191,12 @@ def _applies(module: Any, knobs: Knobs, lanes: int, values: Mapping[str, int]) -
 
 
 def _points(forms: Forms) -> int:
-    """How often the bodies of a program's stages run."""
+    """The number of times that the bodies of a program's stages run."""
     return sum(stage.points for stage in forms[0].stages)
 
 
 def _bits(form: Form) -> int:
-    """Of the widest elements of the largest tensors."""
+    """The size in bits of the widest elements of the largest tensors."""
     accesses = [a for s in form.stages for a in (*s.reads, *s.writes)]
     most = max(access.elements for access in accesses)
     return max(access.bits for access in accesses if access.elements == most)
