@@ -1,0 +1,95 @@
+"""Imports and compiles one exported network, and compares it with what PyTorch computed:
+`python -m benchmarks.coverage.check_child FOLDER`. It prints one line of JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from spaces.codegen.executable import compile_plainly
+from spaces.frontends.model import Model, load_model
+from spaces.lowering.extract_tasks import extract
+from spaces.lowering.lower import lower
+from spaces.targets.target import resolve_target
+from tuner.errors import TunerError
+from tuner.options import ModelSpec
+
+
+def main() -> None:
+    """The row of one network."""
+    folder = Path(sys.argv[1])
+    try:
+        row = _checked(folder)
+    except TunerError as error:
+        row = {"refused": str(error)}
+    except Exception as error:  # the defect that the table is for
+        row = {"crashed": f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"}
+    print(json.dumps(row))
+
+
+def _checked(folder: Path) -> dict[str, Any]:
+    about = json.loads((folder / "about.json").read_text())
+    (path,) = (path for path in folder.glob("model.*"))
+    model = load_model(ModelSpec(str(path), dims=_dims(about["tuned"], path, folder)))
+    target = resolve_target("llvm")
+    lowered = lower(model.module, target)
+    tasks = extract(lowered, target, None, model.shapes)
+    return {"tasks": len(tasks), **_compared(lowered, target, model, about, folder)}
+
+
+def _dims(tuned: Any, path: Path, folder: Path) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """What is to be tuned for, under the names that the file has."""
+    if not tuned:
+        return ()
+    names = _names(path, list(tuned))
+    pixels = {dim: 4 if name.endswith("_pixels") else 1 for dim, name in names.items()}
+    return tuple(
+        (names[dim], tuple(size * pixels[dim] for size in sizes)) for dim, sizes in tuned.items()
+    )
+
+
+def _names(path: Path, dims: list[str]) -> dict[str, str]:
+    if path.suffix == ".pt2":
+        from spaces.frontends.torch_model import read_torch
+
+        symbols = read_torch(path).declared.symbols
+        return dict(zip(dims if len(dims) == 1 else sorted(dims), symbols, strict=True))
+    import onnx
+
+    graph = onnx.load(str(path), load_external_data=False).graph
+    texts = {d.dim_param for i in graph.input for d in i.type.tensor_type.shape.dim}
+    return {dim: f"{dim}_pixels" if f"{dim}_pixels" in texts else dim for dim in dims}
+
+
+def _compared(lowered: Any, target: str, model: Model, about: Any, folder: Path) -> dict[str, Any]:
+    import tvm
+
+    machine = tvm.relax.VirtualMachine(compile_plainly(lowered, target).library, tvm.cpu())
+    worst, refused = 0.0, []
+    with np.load(folder / "samples.npz") as arrays:
+        for number, sizes in enumerate(about["samples"]):
+            given = [arrays[f"{number} in {name}"] for name in about["inputs"]]
+            wanted = arrays.get(f"{number} out")
+            try:
+                found = machine["main"](*map(tvm.runtime.tensor, given))
+            except Exception as error:  # sizes that the network does not take are refused, too
+                if wanted is not None:
+                    refused.append({"sizes": sizes, "why": " ".join(str(error).split())[-120:]})
+                continue
+            got = (found if hasattr(found, "numpy") else found[0]).numpy()
+            if wanted is None:
+                refused.append({"sizes": sizes, "why": "PyTorch refuses it, the library does not"})
+            elif got.shape != wanted.shape:
+                refused.append({"sizes": sizes, "why": f"shape {got.shape} for {wanted.shape}"})
+            else:
+                scale = max(float(np.abs(wanted).max()), 1e-30)
+                worst = max(worst, float(np.abs(got - wanted).max()) / scale)
+    return {"error": worst, "sizes": len(about["samples"]), "wrong": refused}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,292 @@
+"""The networks of the table: random weights, small configurations where weights would be large.
+
+They come from torchvision, timm and transformers, or from code here. Importing this file imports
+none of these: who makes a network does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+NO_AXES: Mapping[str, Mapping[int, str]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A network that was made.
+
+    Attributes:
+        module: a `torch.nn.Module` that is ready to infer.
+        inputs: examples, by name, in order.
+        axes: the open dimensions of inputs: by axis the name, an expression where it follows.
+        sizes: of each open dimension: what it is tuned for, and what it is tried with, beyond that
+            included.
+    """
+
+    module: Any
+    inputs: Mapping[str, Any]
+    axes: Mapping[str, Mapping[int, str]] = field(default_factory=lambda: NO_AXES)
+    tuned: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    tried: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+
+Make = Callable[[], Made]
+
+VOCABULARY, LONGEST = 200, 160
+_LENGTHS = (1, 2, 3, 4, 5, 7, 8, 11, 13, 16, 17, 23, 24, 29, 31, 32, 37, 47, 48, 53, 64, 67, 79,
+            96, 97, 101, 113, 127, 128, 150)  # fmt: skip
+"""Ends, primes, powers of two and one beyond."""
+_BATCHES = (1, 2, 3, 4, 5, 7, 8, 12)
+_RANGE = tuple(range(1, 129))
+
+_TORCHVISION = {
+    **dict.fromkeys(
+        ("resnet18", "mobilenet_v2", "mobilenet_v3_small", "efficientnet_b0", "densenet121"), 96
+    ),
+    **dict.fromkeys(
+        ("shufflenet_v2_x0_5", "squeezenet1_1", "mnasnet0_5", "regnet_y_400mf", "googlenet"), 96
+    ),
+    **dict.fromkeys(("vgg11_bn", "alexnet", "convnext_tiny"), 96),
+    **dict.fromkeys(("swin_t", "vit_b_32", "maxvit_t"), 224),
+}
+"""Image sizes by name."""
+_TIMM = {
+    **dict.fromkeys(("resnext50_32x4d", "seresnet50", "ghostnet_100", "hrnet_w18_small"), 96),
+    **dict.fromkeys(("repvgg_a0", "res2net50_14w_8s", "dla34", "tf_efficientnet_lite0"), 96),
+    **dict.fromkeys(("cspresnet50", "xception41"), 96),
+    **dict.fromkeys(("mixer_s32_224", "deit_tiny_patch16_224", "convmixer_768_32"), 224),
+    **dict.fromkeys(("poolformer_s12", "coatnet_0_rw_224", "levit_128s"), 224),
+    **dict.fromkeys(("twins_svt_small", "pit_ti_224"), 224),
+    **dict.fromkeys(("edgenext_xx_small", "mobilevit_xxs"), 256),
+    **dict.fromkeys(("nfnet_f0",), 192),
+    **dict.fromkeys(("inception_v3",), 299),
+}
+
+
+def _image(module: Any, size: int) -> Made:
+    import torch
+
+    return Made(module.eval(), {"x": torch.randn(1, 3, size, size)})
+
+
+def _torchvision(name: str, size: int) -> Made:
+    import torchvision
+
+    more = {"aux_logits": False, "init_weights": False} if name == "googlenet" else {}
+    return _image(torchvision.models.get_model(name, **more), size)
+
+
+def _timm(name: str, size: int) -> Made:
+    import timm
+
+    return _image(timm.create_model(name, exportable=True), size)
+
+
+def _segmentation(name: str, size: int) -> Made:
+    import torchvision
+    from torch import nn
+
+    class Out(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            found = getattr(torchvision.models.segmentation, name)
+            self.network = found(weights=None, weights_backbone=None)
+
+        def forward(self, x: Any) -> Any:
+            return self.network(x)["out"]
+
+    return _image(Out(), size)
+
+
+def _video() -> Made:
+    import torch
+    import torchvision
+
+    network = torchvision.models.video.r3d_18().eval()
+    return Made(network, {"x": torch.randn(1, 3, 4, 32, 32)})
+
+
+def _generator() -> Made:
+    import torch
+    from torch import nn
+
+    network = nn.Sequential(
+        nn.ConvTranspose2d(16, 32, 4, 1, 0),
+        nn.BatchNorm2d(32),
+        nn.ReLU(),
+        nn.ConvTranspose2d(32, 16, 4, 2, 1, groups=4),
+        nn.ReLU(),
+        nn.ConvTranspose2d(16, 3, 4, 2, 1),
+        nn.Tanh(),
+    )
+    return Made(network.eval(), {"x": torch.randn(2, 16, 1, 1)})
+
+
+def _recurrent(kind: str, both_ways: bool) -> Made:
+    import torch
+    from torch import nn
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            made = getattr(nn, kind)
+            self.cells = made(16, 24, num_layers=2, batch_first=True, bidirectional=both_ways)
+            self.out = nn.Linear(48 if both_ways else 24, 5)
+
+        def forward(self, x: Any) -> Any:
+            return self.out(self.cells(x)[0])
+
+    return Made(Net().eval(), {"x": torch.randn(2, 12, 16)})
+
+
+def _encoder() -> Made:
+    import torch
+    from torch import nn
+
+    layer = nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
+    network = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+    return Made(network.eval(), {"x": torch.randn(2, 10, 32)})
+
+
+STATIC: dict[str, Make] = {
+    **{name: partial(_torchvision, name, size) for name, size in _TORCHVISION.items()},
+    **{name: partial(_timm, name, size) for name, size in _TIMM.items()},
+    "deeplabv3_mobilenet_v3_large": partial(_segmentation, "deeplabv3_mobilenet_v3_large", 96),
+    "fcn_resnet50": partial(_segmentation, "fcn_resnet50", 64),
+    "lraspp_mobilenet_v3_large": partial(_segmentation, "lraspp_mobilenet_v3_large", 96),
+    "r3d_18": _video,
+    "dcgan_generator": _generator,
+    "lstm": partial(_recurrent, "LSTM", False),
+    "lstm_both_ways": partial(_recurrent, "LSTM", True),
+    "gru": partial(_recurrent, "GRU", False),
+    "rnn_both_ways": partial(_recurrent, "RNN", True),
+    "transformer_encoder": _encoder,
+}
+"""Networks whose dimensions are all known."""
+
+
+def _transformer(kind: str, config: Mapping[str, Any], output: str, *, mask: bool) -> Any:
+    import transformers
+    from torch import nn
+
+    prefix = kind.removesuffix("LMHeadModel").removesuffix("ForCausalLM")
+    prefix = prefix.removesuffix("EncoderModel").removesuffix("Model")
+    more = {} if mask else {"use_cache": False}
+
+    class Out(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            made = getattr(transformers, f"{prefix}Config")(**config)
+            self.network = getattr(transformers, kind)(made)
+
+        def forward(self, input_ids: Any, attention_mask: Any = None) -> Any:
+            found = self.network(input_ids=input_ids, attention_mask=attention_mask, **more)
+            return getattr(found, output)
+
+    return Out().eval()
+
+
+_SMALL = {
+    "num_hidden_layers": 2,
+    "hidden_size": 64,
+    "num_attention_heads": 4,
+    "intermediate_size": 128,
+    "vocab_size": VOCABULARY,
+    "max_position_embeddings": LONGEST,
+}
+_NETWORKS: dict[str, tuple[str, Mapping[str, Any], str, bool]] = {
+    "bert": ("BertModel", _SMALL, "last_hidden_state", True),
+    "roberta": ("RobertaModel", _SMALL, "last_hidden_state", True),
+    "electra": ("ElectraModel", {**_SMALL, "embedding_size": 32}, "last_hidden_state", True),
+    "distilbert": (
+        "DistilBertModel",
+        {"n_layers": 2, "dim": 64, "n_heads": 4, "hidden_dim": 128, "vocab_size": VOCABULARY,
+         "max_position_embeddings": LONGEST},
+        "last_hidden_state",
+        True,
+    ),
+    "mpnet": ("MPNetModel", _SMALL, "last_hidden_state", True),
+    "t5": (
+        "T5EncoderModel",
+        {"d_model": 64, "d_kv": 16, "d_ff": 128, "num_layers": 2, "num_heads": 4,
+         "vocab_size": VOCABULARY},
+        "last_hidden_state",
+        True,
+    ),
+    "gpt2": (
+        "GPT2LMHeadModel",
+        {"n_embd": 64, "n_layer": 2, "n_head": 4, "vocab_size": VOCABULARY, "n_positions": LONGEST},
+        "logits",
+        False,
+    ),
+    "llama": ("LlamaForCausalLM", {**_SMALL, "num_key_value_heads": 2}, "logits", False),
+    "mistral": ("MistralForCausalLM", {**_SMALL, "num_key_value_heads": 2}, "logits", False),
+    "qwen2": ("Qwen2ForCausalLM", {**_SMALL, "num_key_value_heads": 2}, "logits", False),
+    "gpt_neox": ("GPTNeoXForCausalLM", _SMALL, "logits", False),
+}  # fmt: skip
+
+
+def _sequence(name: str, batch: bool) -> Made:
+    import torch
+
+    kind, config, output, mask = _NETWORKS[name]
+    shape = (2, 24) if batch else (1, 24)
+    inputs = {"input_ids": torch.randint(3, VOCABULARY, shape)}
+    if mask:
+        inputs["attention_mask"] = torch.ones(shape, dtype=torch.int64)
+    axes = {0: "batch", 1: "sequence"} if batch else {1: "sequence"}
+    tuned = {"sequence": _RANGE, **({"batch": _BATCHES[:4]} if batch else {})}
+    tried = {"sequence": _LENGTHS, **({"batch": _BATCHES} if batch else {})}
+    network = _transformer(kind, config, output, mask=mask)
+    return Made(network, inputs, dict.fromkeys(inputs, axes), tuned, tried)
+
+
+def _with_batch(make: Make, size: int) -> Made:
+    made = make()
+    tuned, tried = {"batch": tuple(range(1, 17))}, {"batch": (*range(1, 14), 16, 17, 23)}
+    return Made(made.module, made.inputs, {"x": {0: "batch"}}, tuned, tried)
+
+
+def _unet() -> Made:
+    import torch
+    from torch import nn
+
+    def block(inputs: int, outputs: int) -> Any:
+        return nn.Sequential(
+            nn.Conv2d(inputs, outputs, 3, padding=1), nn.BatchNorm2d(outputs), nn.ReLU()
+        )
+
+    class UNet(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.down, self.lower, self.inner = block(3, 8), block(8, 16), block(16, 16)
+            self.upper, self.up, self.out = block(32, 8), block(16, 8), nn.Conv2d(8, 2, 1)
+            self.pool = nn.MaxPool2d(2)
+            self.larger = nn.Upsample(scale_factor=2, mode="bilinear", align_corners=False)
+
+        def forward(self, x: Any) -> Any:
+            high = self.down(x)
+            low = self.lower(self.pool(high))
+            low = self.upper(torch.cat([self.larger(self.inner(self.pool(low))), low], 1))
+            return self.out(self.up(torch.cat([self.larger(low), high], 1)))
+
+    sizes = {"h": tuple(range(4, 17)), "w": tuple(range(4, 17))}
+    tried = {"h": (1, 2, 3, 5, 7, 8, 11, 16, 19), "w": (2, 1, 7, 5, 3, 13, 11, 16, 20)}
+    inputs = {"x": torch.randn(1, 3, 32, 48)}
+    return Made(UNet().eval(), inputs, {"x": {2: "4*h", 3: "4*w"}}, sizes, tried)
+
+
+OPEN: dict[str, Make] = {
+    **{f"{name}, sequence": partial(_sequence, name, False) for name in _NETWORKS},
+    **{f"{name}, batch and sequence": partial(_sequence, name, True) for name in ("bert", "llama")},
+    **{
+        f"{name}, batch": partial(_with_batch, STATIC[name], 96)
+        for name in ("resnet18", "mobilenet_v3_small", "transformer_encoder")
+    },
+    "u-net, height and width": _unet,
+}
+"""Networks with open dimensions."""
