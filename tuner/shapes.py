@@ -21,9 +21,9 @@ Dims = Sequence[tuple[str, tuple[int, ...]]]
 """Values of each symbolic dimension, ascending."""
 
 MOST_SHAPES = 512
-"""More than these are stood for by a sample: what a kernel costs hardly changes between them."""
+"""A task with more shapes is tuned for a sample of them: neighbours' costs hardly differ."""
 MEASURED_SHAPES = 16
-"""At most so many of a task's shapes are measured; the others are predicted."""
+"""The most shapes of a task that are measured; the others are predicted."""
 _MOST_COMBINED = 1 << 20
 _HEAVIEST = 1e100
 _SIZE = re.compile(r"[0-9]{1,10}")
@@ -31,7 +31,7 @@ _SIZE = re.compile(r"[0-9]{1,10}")
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """What a model's symbolic dimensions may be, as far as it is to be fast.
+    """The sizes of a model's symbolic dimensions that it is tuned for.
 
     Attributes:
         dims: values of each dimension, ascending.
