@@ -68,7 +68,7 @@ def open_index(objects: ObjectStore, path: Path) -> tuple[SqliteStore, Position]
 
     Raises:
         TunerError: trouble with the object store or the local disk, or `path` holds the records of
-        a run that has no segments.
+            a run that has no segments.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
