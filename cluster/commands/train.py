@@ -86,7 +86,7 @@ def train_on(runs: tuple[RunLocation, ...]) -> BaseModel:
 
 
 def _keep(base: BaseModel, name: str | None, out: Path | None) -> str:
-    """Where it is kept: `NAME:VERSION`, or the file."""
+    """Keep a base model. Return its place: `NAME:VERSION`, or the file."""
     if out is not None:
         from tuner.files.atomic import atomic_file
 
