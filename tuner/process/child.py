@@ -84,7 +84,7 @@ class Child:
         self._outgoing = memoryview(_frame(pickle.dumps(args)))  # still to be written
         self._incoming = bytearray()  # of an answer that is not whole yet
         self._started = False  # the factory is done
-        self._looked_s = 0.0  # when the memory of what it started was last counted
+        self._looked_s = 0.0  # when the group's memory was last counted
         self._ended_as: Outcome | None = None
         requests, self._to_child = os.pipe()
         self._from_child, answers = os.pipe()

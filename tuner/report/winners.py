@@ -75,7 +75,7 @@ def choose_best(store: RecordStore, task_key: str) -> Record | None:
         if r.measurement.status not in _INNOCENT
     }
     out = {*retimed, *failed}
-    # One more than are out has one that is not out, if there is any.
+    # Any candidate that is not out shows among one record more than are out.
     for record in store.best(task_key, len(out) + 1):
         if record.trial.candidate.key not in out:
             if record.latency_s is not None and record.latency_s < to_beat_s:

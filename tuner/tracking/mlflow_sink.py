@@ -58,8 +58,7 @@ class Target:
         return hashlib.sha256(f"{self.uri}\n{self.experiment}".encode()).hexdigest()[:16]
 
     def save(self, paths: TrackingPaths) -> None:
-        """Keep the target for the tracker, readable by its owner only: a URI may hold a
-        password."""
+        """Keep the target for the tracker, for its owner's eyes only: a URI may hold a password."""
         write_json(paths.target, {"uri": self.uri, "experiment": self.experiment}, mode=0o600)
 
 
