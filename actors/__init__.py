@@ -1,1 +1,1 @@
-"""What runs on a worker: generate, build, run, each in a child process. Knows TVM."""
+"""The work of a worker: generate, build, run, each in a child process. Knows TVM."""

@@ -1,4 +1,4 @@
-"""What a builder's child process does: realise candidates and compile them."""
+"""The child process of a builder: realises candidates and compiles them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _TASKS_KEPT = 64
 
 @dataclass(frozen=True, slots=True)
 class BuildAnswer:
-    """What became of a build.
+    """The result of a build.
 
     Attributes:
-        artifact: empty where it failed.
+        artifact: compiled program; empty where the build failed.
         status: OK, INVALID or BUILD_FAILED.
-        error: why, in one line.
+        error: why it failed, in one line.
     """
 
     artifact: bytes = b""
@@ -40,7 +40,7 @@ class BuildChild:
         self._tasks: OrderedDict[str, Task] = OrderedDict()
 
     def knows(self, task_key: str) -> bool:
-        """Whether it has this task; one that it has not is sent by `learn`."""
+        """Whether the child has this task; if not, `learn` sends it."""
         if task_key in self._tasks:
             self._tasks.move_to_end(task_key)
         return task_key in self._tasks
@@ -52,7 +52,7 @@ class BuildChild:
             self._tasks.popitem(last=False)
 
     def build(self, task_key: str, candidate: Candidate) -> BuildAnswer:
-        """Realise and compile one candidate of a task it knows."""
+        """Realise and compile one candidate of a known task."""
         from spaces.codegen.artifact import build_artifact
         from spaces.design_space.realize import realize
 
@@ -68,6 +68,6 @@ class BuildChild:
 
 
 def _complaint(error: Exception) -> str:
-    """An exception in one line: its class, and the line of a compiler that tells of an error."""
+    """An exception in one line: its class, and the first line of its text that names an error."""
     said = next((line.strip() for line in str(error).splitlines() if "rror" in line), "")
     return f"{type(error).__name__}: {said[:300]}" if said else named_line(error)

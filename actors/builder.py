@@ -1,4 +1,4 @@
-"""Compiles candidates, in a child process that outlives batches but not a crash."""
+"""Compiles candidates, in a child process that is kept until it crashes or grows."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _CHILD = "actors.build_child:BuildChild"
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """An artifact and what it took.
+    """An artifact, with its build time.
 
     Attributes:
-        build_s: seconds of building, without the time spent frozen.
-        sha256: of the artifact.
+        build_s: seconds of building, without time spent frozen.
+        sha256: checksum of the artifact.
     """
 
     artifact: bytes
@@ -37,7 +37,7 @@ class Built:
 
 
 def longest_build_s(deadline_s: float) -> float:
-    """How long `Builder.build` may take with this deadline, time spent frozen not counted."""
+    """The longest time of `Builder.build` with this deadline, without time spent frozen."""
     return 2 * (_START_DEADLINE_S + deadline_s)
 
 
@@ -45,12 +45,12 @@ class Builder:
     """Builds candidates one at a time. Used by one thread, which must live as long as it does.
 
     Args:
-        log_dir: gets what the compiler prints.
+        log_dir: folder for the compiler's output.
         quiet: the node's quiet lock where kernels are timed on its CPU, else None.
-        name: of its log file.
+        name: name of the log file.
         recycle_rss_bytes: a child that has grown past this is replaced after its build.
-        memory_limit_bytes: a child that reaches this during a build is killed for it.
-        child: factory of the child's object; tests give others.
+        memory_limit_bytes: a child that reaches this during a build is killed.
+        child: factory of the child's object; a parameter for tests.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Builder:
         """Have a warm child.
 
         Raises:
-            RuntimeError: it does not start; the reason is its text.
+            RuntimeError: the child does not start; the text says why.
         """
         outcome = self._child.ready(deadline_s)
         if not isinstance(outcome, Returned):
@@ -85,17 +85,17 @@ class Builder:
     def build(self, task: Task, candidate: Candidate, deadline_s: float) -> Built | Measurement:
         """Realise and compile a candidate.
 
-        A crash in a child that had built others before is tried once more in a fresh one: it
-        may be their fault. A child that is killed from outside is no fault of the candidate.
+        A candidate that crashes a child that had built others before is tried once more in a fresh
+        one: they may be at fault. A child killed from outside is not the candidate's fault.
 
         Args:
-            deadline_s: for the build alone, of time not spent frozen.
+            deadline_s: for the build alone, without time spent frozen.
 
         Returns:
             `Built`, or the measurement of a trial that ended here: INVALID or BUILD_FAILED.
 
         Raises:
-            RuntimeError: there is no child to build with, which is no fault of the candidate.
+            RuntimeError: there is no child to build with, which is not the candidate's fault.
         """
         tries = 0
         while True:
@@ -119,7 +119,7 @@ class Builder:
         self._child.close()
 
     def leave(self) -> None:
-        """Remove what it keeps on disk, from any thread of a process that is about to end."""
+        """Remove its files on disk, from any thread of a process that is about to end."""
         self._child.leave()
 
     def _ask(self, task: Task, candidate: Candidate, deadline_s: float) -> Outcome:
@@ -132,7 +132,7 @@ class Builder:
 
 
 def _environment() -> dict[str, str]:
-    """Variables of the child. No device is its business."""
+    """Environment of the child, which is shown no device."""
     env = {
         "CUDA_VISIBLE_DEVICES": "",
         "TVM_NUM_THREADS": "1",

@@ -1,8 +1,8 @@
 """Large values as pieces that travel along with a call.
 
-Ray sends what is below 100 kB with the call itself. What is larger it keeps in object stores, with
-copies on the machines that used it; a worker that picks a copy on a machine that is gone waits for
-ten seconds before it asks another. What every worker needs before it can start should not wait.
+Ray sends arguments below 100 kB with the call itself. It keeps larger ones in object stores, with
+copies on the machines that used them; a worker that picks a copy on a machine that is gone waits
+for ten seconds before it asks another. Values that every worker needs to start should not wait.
 """
 
 from __future__ import annotations
@@ -21,5 +21,5 @@ def in_pieces(value: Any) -> tuple[bytes, ...]:
 
 
 def joined(pieces: tuple[bytes, ...]) -> Any:
-    """The value that `in_pieces` packed. Only for what came from this cluster."""
+    """The value that `in_pieces` packed. Only for pieces from this cluster, since it unpickles."""
     return pickle.loads(zlib.decompress(b"".join(pieces)))

@@ -21,7 +21,7 @@ from tuner.task import Instance, Task
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 _AHEAD = 3
-"""Trials taken at once: one that builds, one that runs, one that waits for either."""
+"""Trials taken at once: one being built, one being run, one that waits for either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +39,12 @@ class _Artifact:
 class InlineMeasurer:
     """Implements `tuner.measure.Measurer`: builds the next trial while one is timed.
 
-    It owns the builder and the runner that it is given.
+    It owns its builder and its runner.
 
     Args:
-        tasks: those that trials may name.
-        effort: how kernels are timed, and the deadlines.
-        provenance: written into every record.
+        tasks: the tasks that trials may name.
+        effort: rules of timing, and the deadlines.
+        provenance: provenance for every record.
         clock: seconds since the epoch.
     """
 
@@ -75,14 +75,14 @@ class InlineMeasurer:
             thread.start()
 
     def free(self) -> int:
-        """How many more trials it takes now."""
+        """Number of further trials that can be taken now."""
         return max(0, _AHEAD - self._in_flight)
 
     def submit(self, trials: Sequence[Trial], cutoff_s: float | None = None) -> None:
         """Take trials.
 
         Raises:
-            KeyError: a trial names a task that it does not know; none was taken.
+            KeyError: a trial names an unknown task; none was taken.
         """
         unknown = [trial.task_key for trial in trials if trial.task_key not in self._tasks]
         if unknown:
@@ -107,9 +107,9 @@ class InlineMeasurer:
         return self._provenance.toolchain
 
     def close(self) -> None:
-        """Stop both threads and their children. Trials that were not begun are dropped, those that
+        """Stop both threads and their children. Trials that were not begun are dropped, trials that
         were built are still run. Waits a build's and a run's deadline for each thread, then leaves
-        it behind, to end with the process."""
+        it to end with the process."""
         with contextlib.suppress(queue.Empty):
             while True:
                 self._to_build.get_nowait()
@@ -141,7 +141,7 @@ class InlineMeasurer:
         self._runner.close()
 
     def _learned(self, trial: Trial) -> Learned:
-        """The reference of a trial's task on its shape, which is made once."""
+        """The reference of a trial's task on its shape, made once."""
         key = (trial.task_key, trial.instance)
         if key not in self._references:
             task, deadline_s = self._tasks[trial.task_key], self._effort.reference_deadline_s
@@ -150,7 +150,7 @@ class InlineMeasurer:
 
     def _run(self, ready: _Artifact) -> Measurement:
         trial = ready.job.trial
-        for _ in range(2):  # a child that was replaced may have lost what it had learned
+        for _ in range(2):  # a child that was replaced has lost its references
             if (known := self._learned(trial)).error:
                 return _unchecked(known)
             measured = self._measure(ready)
@@ -180,7 +180,7 @@ def _unchecked(known: Learned) -> Measurement:
 
 
 def _guarded(work: Callable[[], _T]) -> _T | Measurement:
-    """The border of a thread: what a worker raises ends its trial, not the thread."""
+    """The border of a thread: an error of a worker ends its trial, not the thread."""
     try:
         return work()
     except Exception as error:

@@ -20,7 +20,7 @@ class InlineSpacePool:
         self._waiting: list[Draft] = []
 
     def free(self) -> int:
-        """Room left."""
+        """Number of further drafts that can be taken."""
         return self._capacity - len(self._waiting)
 
     def submit(self, drafts: Sequence[Draft]) -> None:
@@ -28,7 +28,7 @@ class InlineSpacePool:
         self._waiting.extend(drafts)
 
     def collect(self, timeout_s: float) -> list[Evaluated]:
-        """Evaluate everything that waits; takes as long as it takes."""
+        """Evaluate all waiting drafts, without regard to `timeout_s`."""
         drafts, self._waiting = self._waiting, []
         return self._evaluator.evaluate(drafts)
 
@@ -37,5 +37,5 @@ class InlineSpacePool:
         self._evaluator.use_model(version, model)
 
     def close(self) -> None:
-        """Drop what waits."""
+        """Drop the waiting drafts."""
         self._waiting = []

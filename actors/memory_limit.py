@@ -1,4 +1,4 @@
-"""How much memory there is for this process: the machine's, or what its control groups allow."""
+"""The memory there is for this process: the machine's, or the limit of its control groups."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path, PurePosixPath
 def memory_bytes(root: Path = Path("/")) -> int:
     """The least of the machine's memory and the limits on control groups that this process is in.
 
-    A container, and a job of most cluster managers, is such a group. What cannot be read limits
-    nothing.
+    A container, and a job of most cluster managers, is such a group. A limit that cannot be read
+    is ignored.
 
     Args:
-        root: of the file system, with `/proc` and `/sys` in it.
+        root: root of the file system, with `/proc` and `/sys` in it.
     """
     return min([_machine_bytes(root), *_limits(root)])
 
@@ -29,8 +29,8 @@ def _machine_bytes(root: Path) -> int:
 def _limits(root: Path) -> Iterator[int]:
     """Limits on this process's groups and on those around them, of both versions of cgroups.
 
-    Inside a container the path that the kernel tells may be the host's, while the files of the
-    container's own group are at the top: each part of the path is looked for.
+    Inside a container the path that the kernel reports may be the host's, while the files of the
+    container's own group are at the top: so every parent of the path is tried.
     """
     groups = root / "sys/fs/cgroup"
     for line in _lines(root / "proc/self/cgroup"):

@@ -1,24 +1,24 @@
-"""Quiet on a machine while a kernel is timed on its CPU: everything else of ours is frozen.
+"""Quiet on a machine while a kernel is timed on its CPU: all our other processes are frozen.
 
-A directory that all workers of a node share holds what they need to know:
+A directory that all workers of a node share holds their common state:
 
-    lock            flock: whoever holds it times a kernel
+    lock            flock: its holder times a kernel
     clock           seconds frozen so far, and the section in progress
     <pid>           one for each process that may be frozen, with the time it started and the
                     process that registered it, whose child it is
 
-The directory is its user's alone, no file in it is followed to another place, and only processes of
-this user that are children of who registered them are stopped: nobody else can have one frozen. A
-section takes the lock, stops the process groups that are registered, and lets them go on when it is
-over. If its holder dies the kernel frees the lock, and the first supervisor of a frozen process who
-looks, every tenth of a second through `watch`, thaws all there are, those of other runs too. A
+The directory is its user's alone, links in it are not followed, and only this user's processes that
+are children of the process that registered them are stopped: nobody else can have one frozen. A
+section takes the lock, stops the registered process groups, and lets them go on when it is over. If
+its holder dies the kernel frees the lock, and the first supervisor of a frozen process that looks
+(each does every tenth of a second through `watch`) thaws all of them, those of other runs too. A
 section that runs over its limit is broken in the same way: a stopped or wedged holder cannot keep a
-node frozen. Who registers a process that may outlive him sees to it that it goes on without him: a
+node frozen. A process that may outlive the one that registered it must be thawed without it: a
 child is killed with its supervisor, `tuner.tracking.tracker` has somebody wake the tracker.
 
 Frozen time is counted on the system's monotonic clock, which all processes of a machine share,
-so that supervisors can add it to their deadlines. It is counted whole for everybody: a process
-that was registered in the middle of a section is granted a little more than it lost.
+so that supervisors can add it to their deadlines. All processes are granted the whole of it: one
+that was registered in the middle of a section gets a little more than it lost.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ from tuner.files.atomic import write_bytes
 from tuner.files.own_folder import make_own
 
 _CLOCK = struct.Struct("ddd")
-"""Total seconds frozen in sections that are over; start and limit of the one in progress."""
+"""Total seconds frozen in past sections; start and limit of the section in progress."""
 _RETRY_S = 0.005
 _STOP_WAIT_S = 0.05
 
 
 class NotQuiet(Exception):
-    """The lock was not free in time: others were timing all along."""
+    """The lock was not free in time: others were timing throughout."""
 
 
 class Quiet:
     """The quiet lock of one node.
 
     Args:
-        directory: shared by all workers of the node, and of no other; made if missing.
+        directory: directory shared by all workers of this node alone; made if missing.
         limit_s: longest that a section may freeze the node.
 
     Raises:
@@ -68,7 +68,7 @@ class Quiet:
     def register(self, pid: int) -> None:
         """Let a process be frozen, with its group if it leads one.
 
-        If a section is in progress it is frozen at once. Somebody must `watch` it.
+        It is frozen at once if a section is in progress. Its supervisor must `watch` it.
         """
         born = _started_at(pid)
         if born is None:
@@ -88,8 +88,8 @@ class Quiet:
         """Hold the machine quiet.
 
         Args:
-            deadline_s: for getting the lock.
-            spare: registered processes that go on, such as the one that times.
+            deadline_s: time to wait for the lock.
+            spare: registered processes that are not frozen, such as the one that times.
 
         Raises:
             NotQuiet: the lock was not free within `deadline_s`.
@@ -110,7 +110,7 @@ class Quiet:
                 yield
             finally:
                 self._settle_clock()
-                # One that was killed meanwhile is not registered any more; its group may live.
+                # A process killed meanwhile is not registered any more, but its group may live.
                 for pid in {*frozen, *self._registered()}:
                     _send(pid, signal.SIGCONT)
 
@@ -127,14 +127,14 @@ class Quiet:
             if held:
                 self._settle_clock()
             for pid in self._registered() if held or overrun else ():
-                # One that does not look stopped may have a stop on its way, on a busy machine.
+                # On a busy machine, a stop may still be on its way to one that looks running.
                 _send(pid, signal.SIGCONT)
 
     def watch(self, pid: int | None = None) -> Callable[[], float]:
-        """For who waits for a process: `frozen_s` that also thaws it where that is due.
+        """A `frozen_s` for the supervisor of a process, which also thaws the process when due.
 
         Args:
-            pid: the process; None means each that was registered through this object.
+            pid: the process; None means all that were registered through this object.
         """
 
         def frozen_s() -> float:
@@ -146,11 +146,11 @@ class Quiet:
 
     @contextlib.contextmanager
     def _locked(self, deadline_s: float) -> Iterator[bool]:
-        """The lock, or False if it is not free in time. A descriptor of its own excludes
-        other threads as well.
+        """Take the lock; False if it is not free in time. Each call opens its own descriptor, which
+        excludes other threads too.
 
-        Not with filelock: the lock is taken ten times a second by all who `watch`, and may be
-        nothing but the kernel's, which frees it even where its holder is killed while stopped.
+        Not with filelock: every watcher takes the lock ten times a second, and it must be the
+        kernel's alone, which frees it even where its holder is killed while stopped.
         """
         until = time.monotonic() + deadline_s
         fd = _opened(self._directory / "lock", os.O_RDWR | os.O_CREAT)
@@ -170,8 +170,8 @@ class Quiet:
             os.close(fd)
 
     def _registered(self) -> list[int]:
-        """Registered processes that live; files of those that do not are removed, and what those
-        had started goes on, which nobody else would see to."""
+        """Registered processes that live. The files of dead ones are removed, and their groups
+        thawed, since nobody else would do that."""
         living = []
         for path in self._directory.iterdir():
             if not path.name.isdigit():
@@ -182,7 +182,7 @@ class Quiet:
                 if _told(path)[0] == born:
                     living.append(pid)
                     continue
-                if born is None:  # else its number is another's by now, and of no group of its
+                if born is None:  # else the number is another process's now, and no group has it
                     _send(pid, signal.SIGCONT)
                 path.unlink()
         return living
@@ -204,7 +204,7 @@ class Quiet:
         return total_s, since_s, limit_s
 
     def _write_clock(self, total_s: float, since_s: float, limit_s: float) -> None:
-        """Only with the lock held. One small write over the old content: never seen torn."""
+        """Write the clock, with the lock held. One small write in place: never read torn."""
         fd = _opened(self._directory / "clock", os.O_WRONLY | os.O_CREAT)
         try:
             os.pwrite(fd, _CLOCK.pack(total_s, since_s, limit_s), 0)
@@ -212,15 +212,15 @@ class Quiet:
             os.close(fd)
 
     def _settle_clock(self) -> None:
-        """Close the section in the clock, this one's or that of a holder that died."""
+        """Close the clock's section, be it our own or that of a holder that died."""
         total_s, since_s, limit_s = self._read_clock()
         if since_s > 0:
             self._write_clock(total_s + _elapsed(since_s, limit_s), 0.0, 0.0)
 
 
 def _opened(path: Path, flags: int) -> int:
-    """A file in the directory, and no other that a link would lead to. Raises OSError; TunerError
-    where there is a link."""
+    """Open a file of the directory without following a link. Raises OSError; TunerError for a
+    link."""
     try:
         return os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
     except OSError as error:
@@ -230,8 +230,8 @@ def _opened(path: Path, flags: int) -> int:
 
 
 def _told(path: Path) -> tuple[str, str]:
-    """When a registered process started, and the number of who registered it; nothing where there
-    is no such file, or a link, or another user's."""
+    """The start time of a registered process, and the number of the process that registered it; two
+    empty texts where the file is missing, a link, or another user's."""
     try:
         fd = _opened(path, os.O_RDONLY)
     except (OSError, TunerError):
@@ -245,7 +245,7 @@ def _told(path: Path) -> tuple[str, str]:
 
 
 def _is_child(pid: int, parent: str) -> bool:
-    """Whether a process is this user's, and a child of the process with this number."""
+    """Whether a process is this user's, and a child of the process `parent`."""
     fields = _stat(pid)
     try:
         ours = os.stat(f"/proc/{pid}").st_uid == os.geteuid()
@@ -255,14 +255,14 @@ def _is_child(pid: int, parent: str) -> bool:
 
 
 def _elapsed(since_s: float, limit_s: float) -> float:
-    """Length of a section so far; at most its limit, and nothing for one of before a reboot."""
+    """Length of a section so far; at most its limit, and 0 for a section from before a reboot."""
     if since_s <= 0:
         return 0.0
     return max(0.0, min(time.monotonic() - since_s, limit_s))
 
 
 def _stat(pid: int) -> list[str]:
-    """Fields of a process from its state on; empty once it is gone."""
+    """Fields of a process's `stat` from its state on; empty once it is gone."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             text = file.read()
@@ -272,7 +272,7 @@ def _stat(pid: int) -> list[str]:
 
 
 def _started_at(pid: int) -> str | None:
-    """When a process started, in ticks since boot; with the pid it names one process for ever."""
+    """The start of a process in ticks since boot, which with its pid identifies it for ever."""
     fields = _stat(pid)
     return fields[19] if fields and fields[0] not in "ZX" else None
 
@@ -283,7 +283,7 @@ def _is_stopped(pid: int) -> bool:
 
 
 def _send(pid: int, number: signal.Signals) -> bool:
-    """Signal a process, with the group that it leads or led; False if there is nobody."""
+    """Signal the group that a process leads or led, else the process; False if both are gone."""
     for send in (os.killpg, os.kill):  # a group keeps its number after its leader has gone
         with contextlib.suppress(ProcessLookupError, PermissionError):
             send(pid, number)
@@ -292,7 +292,7 @@ def _send(pid: int, number: signal.Signals) -> bool:
 
 
 def _wait_stopped(pids: Collection[int]) -> None:
-    """Give stop signals the moment they need to arrive everywhere."""
+    """Wait a moment until stop signals have arrived everywhere."""
     until = time.monotonic() + _STOP_WAIT_S
     while time.monotonic() < until and not all(_stopped_or_gone(pid) for pid in pids):
         time.sleep(0.001)

@@ -1,7 +1,7 @@
-"""The workers as Ray actors: the only file of this package that knows Ray.
+"""The workers as Ray actors, in the only file of this package that knows Ray.
 
-Each holds the plain class that does the work and says what it needs of a node. `ready()` answers
-once its child process is warm, with the device and toolchain it speaks for. The tasks of its run
+Each holds the plain class that does the work and declares the resources it needs. `ready()` answers
+once its child process is warm, with the worker's device and toolchain. The tasks of its run
 come in pieces, see `actors.chunked_args`.
 """
 
@@ -28,21 +28,21 @@ from tuner.measure import Evaluated
 from tuner.record import Measurement
 from tuner.task import Instance, Task
 
-# A sign of life is given while a job runs: it has a thread of its own.
+# Signs of life have a thread of their own, since they are given while a job runs.
 _OPTIONS = {"max_restarts": 0, "max_task_retries": 0, "concurrency_groups": {"beat": 1}}
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerPlace:
-    """Where a worker of a run keeps things on its node.
+    """The folders of a run's worker on its node.
 
     Attributes:
         quiet: directory of the node's quiet lock; None where kernels do not run on the CPU.
-        logs: what children print.
-        scratch: reference outputs and the like; may be emptied at any time.
-        away: in place of the folder of these two, where a node does not have that; it goes with
-            the last worker of the run there. This and `quiet` are in the user's own folder on the
-            node (`tuner.files.own_folder`), if they are not absolute.
+        logs: folder for the output of children.
+        scratch: folder for reference outputs and the like; may be emptied at any time.
+        away: replaces the folder of these two where a node does not have that one; removed with the
+            last worker of the run there. If not absolute, this and `quiet` are relative to the
+            user's own folder on the node (`tuner.files.own_folder`).
     """
 
     quiet: Path | None
@@ -51,7 +51,7 @@ class WorkerPlace:
     away: Path | None = None
 
     def on_this_node(self) -> tuple[WorkerPlace, SharedFolder | None]:
-        """The same for a node that may not see the run folder, and what is held for it there.
+        """The folders to use on this node, which may not see the run folder, and the hold on them.
 
         Raises:
             TunerError: a folder on the node is not this user's alone.
@@ -73,11 +73,12 @@ class WorkerPlace:
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What a worker says of itself when it is ready.
+    """A worker's description of itself when it is ready.
 
     Attributes:
-        device: that kernels are timed on, empty of those that time none; `toolchain` likewise.
-        node: Ray's id of the machine it is on.
+        node: Ray's id of the worker's machine.
+        device: fingerprint of the device that it times kernels on; empty unless it is a runner.
+        toolchain: fingerprint of its toolchain; empty unless it is a runner.
     """
 
     node: str
@@ -87,11 +88,11 @@ class About:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A build that went well, told apart from its artifact, which goes to a runner alone.
+    """A successful build, without its artifact, which goes to a runner only.
 
     Attributes:
-        build_s: seconds it took.
-        sha256: of the artifact: nothing else is loaded in its place.
+        build_s: seconds of building.
+        sha256: checksum of the artifact; a runner loads nothing else in its place.
     """
 
     build_s: float
@@ -102,7 +103,7 @@ class _Alive:
     """A worker that gives signs of life.
 
     Args:
-        place: of which it takes the node's quiet lock.
+        place: has the node's quiet lock.
     """
 
     def __init__(self, place: WorkerPlace) -> None:
@@ -113,13 +114,13 @@ class _Alive:
 
     @ray.method(concurrency_group="beat")  # type: ignore[untyped-decorator]
     def beat(self) -> float:
-        """Answers at once, whatever the worker does meanwhile: seconds that its node spent frozen
-        so far, which count against nobody's deadline."""
+        """Answer at once, even while the worker is busy, with the seconds that its node spent
+        frozen so far, which count against no deadline."""
         return self._quiet.frozen_s() if self._quiet is not None else 0.0
 
     @ray.method(concurrency_group="beat")  # type: ignore[untyped-decorator]
     def leave(self) -> None:
-        """Remove what the worker keeps on its node; it is ended next."""
+        """Remove the worker's files on its node; it is ended next."""
         self._worker.leave()
         if self._away is not None:
             self._away.leave()
@@ -158,7 +159,7 @@ class SpaceActor(_Alive):
 
 @ray.remote(num_cpus=0.5, **_OPTIONS)
 class BuilderActor(_Alive):
-    """Compiles candidates. Sees no GPU, so that none is touched by a compiler."""
+    """Compiles candidates. Sees no GPU, so that no compiler touches one."""
 
     _worker: Builder
 
@@ -177,7 +178,7 @@ class BuilderActor(_Alive):
     def build(
         self, task_key: str, candidate: Candidate, deadline_s: float
     ) -> tuple[Compiled | Measurement, bytes]:
-        """What was made, and the artifact; or how it failed, and nothing."""
+        """Build a candidate. Return the build and its artifact; or the failure, and no bytes."""
         built = self._worker.build(self._tasks[task_key], candidate, deadline_s)
         if isinstance(built, Built):
             return Compiled(built.build_s, built.sha256), built.artifact
@@ -203,12 +204,12 @@ class RunnerActor(_Alive):
         )
 
     def ready(self) -> About:
-        """Wait for the child to be warm; the device and toolchain it measures."""
+        """Wait for the child to be warm; return its device and toolchain."""
         self._worker.ready()
         return _about(*self._worker.about())
 
     def learn(self, task_key: str, instance: Instance, deadline_s: float) -> Learned:
-        """Make the reference of a task, for one shape where there are several."""
+        """Make the reference of a task, on one shape if it has several."""
         return self._worker.learn(self._tasks[task_key], instance, deadline_s)
 
     def run(
@@ -221,9 +222,9 @@ class RunnerActor(_Alive):
         deadline_s: float,
         instance: Instance = (),
     ) -> Measurement | None:
-        """Check and time an artifact, for one shape where there are several; after `learn`.
+        """Check and time an artifact, on one shape if its task has several; after `learn`.
 
-        None if it is not what was built: then it was not loaded.
+        Returns None if the artifact's checksum is wrong: it was not loaded then.
         """
         if hashlib.sha256(artifact).hexdigest() != sha256:
             return None

@@ -1,4 +1,4 @@
-"""What a runner's child process does: load an artifact, check its output, time it."""
+"""The child process of a runner: loads an artifact, checks its output, times it."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ if TYPE_CHECKING:
     from spaces.codegen.artifact import Kernel
 
 _REFERENCES_BYTES = 768 << 20
-"""Of references that are kept at hand; the last one always is."""
+"""The size up to which references are kept in memory; the last one always is."""
 _CHECKS = 2
-"""So often an artifact is checked on one shape, with all draws unless it is slow: what comes out
-right by luck of the threads is not believed at once. After it, whoever is timed again and again is
-only timed."""
+"""The number of times that an artifact is checked on one shape, with all draws unless it is slow:
+an output may be right by luck of the threads once. After that, an artifact that comes again is only
+timed."""
 _PASSED_KEPT = 10_000
 _MAX_RUNS = 1_000_000
 _BOTH_S = 0.5
-"""A kernel whose run takes longer is checked with one draw at a time: an unscheduled program must
-not hold up everyone else."""
+"""A kernel with a longer run is checked with one draw at a time: an unscheduled program must not
+hold up all others."""
 _SINGLY = 4
-"""A run that fills so many samples is timed by itself. The call, some microseconds, is no part of
-it then, and the evaluator would run it once more for each group of samples."""
+"""A run as long as this many samples is timed by itself. The call, some microseconds, hardly counts
+then, and the evaluator would run the kernel once more for each group of samples."""
 _HOPELESS = 2.0
 _HOPELESS_FLOOR_S = 0.020
-"""A first run of more than this many cutoffs, and this long, is enough to cut a kernel off. What
-it has to warm up, the launch, and a few time slices that go to a stranger do not explain it."""
+"""A first run of more than this many cutoffs, and this long, is enough to cut a kernel off: warming
+up, the launch, and a few time slices lost to a stranger do not explain it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A kernel ran once.
+    """The result of a check.
 
     Attributes:
-        error: how its output differs from the unscheduled program's; empty if it does not.
-        run_s: wall seconds of that one run, on a machine that need not be quiet; 0 of one that had
-            been checked before and was not run.
+        error: how the output differs from the unscheduled program's; empty if it does not.
+        run_s: wall seconds of the first run, on a machine that need not be quiet; 0 for an artifact
+            that had been checked before and was not run.
     """
 
     error: str
@@ -55,7 +55,7 @@ class Checked:
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """Seconds for one run, one number for each sample; one alone if it was cut off."""
+    """The samples, in seconds for one run; a single one if the kernel was cut off."""
 
     samples_s: tuple[float, ...]
     censored: bool = False
@@ -66,8 +66,8 @@ class RunChild:
 
     Args:
         target: canonical JSON of the target, which names the device.
-        threads: what TVM must use on a CPU; None asks nothing.
-        scratch: folder that keeps references.
+        threads: number of threads that TVM must use on a CPU; None requires nothing.
+        scratch: folder that caches references.
 
     Raises:
         RuntimeError: TVM uses another number of threads.
@@ -101,7 +101,7 @@ class RunChild:
         return device_fingerprint(self._target), toolchain_fingerprint()
 
     def knows(self, task_key: str, instance: Instance) -> bool:
-        """Whether it has the reference of this task and shape; else `learn` makes it."""
+        """Whether the child has the reference of this task and shape; if not, `learn` makes it."""
         key = (task_key, instance)
         if key in self._references:
             self._references.move_to_end(key)
@@ -124,11 +124,12 @@ class RunChild:
             kept_bytes -= dropped.size_bytes
 
     def prepare(self, task_key: str, instance: Instance, artifact: bytes) -> Checked:
-        """Load an artifact, run it on each draw, compare. It stays loaded for `time`, on the last.
+        """Load an artifact, run it on each draw, and compare its output. It stays loaded for
+        `time`, with the last draw.
 
-        One that passed twice on this shape is loaded and no more; a slow one is run on one draw,
+        An artifact that passed twice on this shape is only loaded; a slow one is run on one draw,
         and on the other when it comes again. Constant operands that it takes in another layout are
-        packed first, which is no part of the run: a compiled model does it when it is made.
+        packed first, outside the run, as a compiled model does when it is made.
         """
         from spaces.codegen.artifact import load_kernel
 
@@ -155,10 +156,10 @@ class RunChild:
         return Checked("", first_s)
 
     def _feed(self, loaded: Kernel, case: Case) -> None:
-        """Have arguments as they are before a run."""
+        """Set the arguments to their values before a run."""
         import tvm
 
-        self._arguments, self._tensors = [], []  # of another draw: free them first
+        self._arguments, self._tensors = [], []  # free those of another draw first
         self._tensors = [
             tvm.runtime.tensor(case.fresh(i), self._device) for i in range(len(case.arguments))
         ]
@@ -170,26 +171,26 @@ class RunChild:
             self._passed.popitem(last=False)
 
     def time(self, timing: Timing, cutoff_s: float | None) -> Timed:
-        """Time what `prepare` loaded. Nothing else should run on the device meanwhile.
+        """Time the artifact that `prepare` loaded. Nothing else should run on the device meanwhile.
 
-        Each step up the ladder (see `Timing`) costs more and is taken by fewer.
+        Each step up to full timing (see `Timing`) costs more, and fewer kernels take it.
         """
         first_s = self._run_once()
         if cutoff_s is not None and first_s > max(_HOPELESS * cutoff_s, _HOPELESS_FLOOR_S):
             return Timed((first_s,), censored=True)
-        if first_s > timing.long_s:  # as an unscheduled program's: it holds up everyone else
+        if first_s > timing.long_s:  # such as an unscheduled program, which holds up all others
             again = () if first_s > timing.once_s else (self._run_once(),)
             return Timed((first_s, *again))
         if first_s > _SINGLY * timing.sample_s:
             return self._time_singly(timing, cutoff_s, first_s)
         kernel = self._loaded.get_function("main", query_imports=True)
-        for _ in range(timing.warmup_runs - 2):  # that was one; the evaluator makes one more
+        for _ in range(timing.warmup_runs - 2):  # the run above was one; the evaluator adds one
             kernel(*self._arguments)
         estimate_s = self._evaluate(1, 1)[0]
         if not (math.isfinite(estimate_s) and estimate_s > 0):
             return Timed((estimate_s,))
         if cutoff_s is not None and estimate_s > cutoff_s:
-            # One slow run may be a stranger's doing; a candidate is cut off for good.
+            # A stranger may have slowed one run down, but a candidate is cut off for good.
             estimate_s = min(first_s, estimate_s, self._run_once())
             if estimate_s > cutoff_s:
                 return Timed((estimate_s,), censored=True)
@@ -205,8 +206,8 @@ class RunChild:
         return Timed(samples + self._samples(runs, wanted - len(samples)))
 
     def _time_singly(self, timing: Timing, cutoff_s: float | None, first_s: float) -> Timed:
-        """Samples of one run each. The run before them warmed up, and counts where it is so long
-        that what it found cold makes no difference."""
+        """Take samples of one run each. The run before them was the warm-up; it counts as a sample
+        where it is so long that cold caches make no difference."""
         again_s = self._run_once()
         if cutoff_s is not None and min(first_s, again_s) > cutoff_s:
             return Timed((min(first_s, again_s),), censored=True)
@@ -241,7 +242,7 @@ class RunChild:
 
 
 def how_wrong(case: Case, tensors: Sequence[Any]) -> str:
-    """How what a kernel left in its arguments is wrong; empty if it is not."""
+    """The error in the arguments that a kernel has written; empty if they are right."""
     import numpy as np
 
     for i, arg in enumerate(case.arguments):
@@ -255,12 +256,12 @@ def how_wrong(case: Case, tensors: Sequence[Any]) -> str:
 
 
 def _raw(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Contents as integers, which compare in a tenth of the time, NaN and all."""
+    """The contents as integers, which compare in a tenth of the time, also where NaN."""
     return array.view(f"u{array.dtype.itemsize}")
 
 
 def _runs(span_s: float, run_s: float) -> int:
-    """How many runs fill a span."""
+    """The number of runs that fill a span."""
     if not (math.isfinite(run_s) and run_s > 0):
         return 1
     return max(1, min(_MAX_RUNS, math.ceil(span_s / run_s)))

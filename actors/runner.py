@@ -1,4 +1,4 @@
-"""Measures artifacts on one device, in a child process that dies for a bad kernel."""
+"""Measures artifacts on one device, in a child process, which a bad kernel may kill."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from tuner.task import Instance, Task
 _START_DEADLINE_S = 120.0
 _DEVICE_ERROR = "CUDA"
 _RECYCLE_GROWTH_BYTES = 600 << 20
-"""A child that is this much larger than after its first trial has only fragments of the memory of
-others; some 400 trials of small kernels make them. A task whose tensors alone are larger does not
-cost a child for each trial: they are there at the first."""
+"""A child that has grown by this since its first trial holds only fragments of earlier trials'
+memory; some 400 trials of small kernels make them. A task whose tensors alone are larger does not
+cost a child for each trial, since they are there at its first."""
 _SPINS = 20_000
-"""How often TVM's threads look for work before they sleep: some milliseconds, longer than any
-pause between two runs that are timed. Its own 300 000 keep a core busy from one kernel to the
-next, which builders could use."""
+"""The number of times that TVM's threads look for work before they sleep: some milliseconds, longer
+than any pause between two timed runs. TVM's default of 300 000 keeps a core busy from one kernel to
+the next, which builders could use."""
 _CHILD = "actors.run_child:RunChild"
 _QUIET_DEADLINE_S = 300.0
 _HOPELESS = 8.0
@@ -41,11 +41,11 @@ machine that is not quiet does not make a kernel that much slower."""
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """What became of the reference of a task.
+    """The result of making a task's reference.
 
     Attributes:
-        error: why there is none; empty if there is.
-        learn_s: seconds it took, without those spent frozen.
+        error: why there is no reference; empty if there is one.
+        learn_s: seconds of making it, without time spent frozen.
     """
 
     error: str
@@ -53,12 +53,12 @@ class Learned:
 
 
 def longest_learn_s(deadline_s: float) -> float:
-    """How long `Runner.learn` may take with this deadline, time spent frozen not counted."""
+    """The longest time of `Runner.learn` with this deadline, without time spent frozen."""
     return 2 * (_START_DEADLINE_S + deadline_s)
 
 
 def longest_run_s(deadline_s: float) -> float:
-    """How long `Runner.run` may take with this deadline, time spent frozen not counted."""
+    """The longest time of `Runner.run` with this deadline, without time spent frozen."""
     return 2 * (_START_DEADLINE_S + 2 * deadline_s)
 
 
@@ -66,14 +66,14 @@ class Runner:
     """Runs artifacts one at a time. Used by one thread, which must live as long as it does.
 
     Args:
-        target: canonical JSON of the target; a CPU's `num-cores` is how many threads TVM uses.
-        log_dir: gets what kernels print.
-        scratch: caches references; may be emptied at any time.
+        target: canonical JSON of the target; a CPU's `num-cores` is the number of TVM's threads.
+        log_dir: folder for the kernels' output.
+        scratch: folder that caches references; may be emptied at any time.
         quiet: the node's quiet lock where the device is its CPU, else None.
-        name: of its log file.
-        memory_limit_bytes: a child that reaches this is killed; None is half of what there is.
+        name: name of the log file.
+        memory_limit_bytes: a child that reaches this is killed; None is half of all memory.
         recycle_growth_bytes: a child that grew by this since its first trial is replaced.
-        child: factory of the child's object; tests give others.
+        child: factory of the child's object; a parameter for tests.
     """
 
     def __init__(
@@ -106,17 +106,17 @@ class Runner:
         """Have a warm child.
 
         Raises:
-            RuntimeError: it does not start; the reason is its text.
+            RuntimeError: the child does not start; the text says why.
         """
         outcome = self._child.ready(deadline_s)
         if not isinstance(outcome, Returned):
             raise RuntimeError(f"runner did not start: {outcome}")
 
     def about(self) -> tuple[str, str]:
-        """Fingerprints of the device it measures and of the toolchain. Only after `ready`.
+        """Fingerprints of the device and of the toolchain. Only after `ready`.
 
         Raises:
-            RuntimeError: the child cannot say.
+            RuntimeError: the child does not answer.
         """
         outcome = self._child.call("about", deadline_s=_START_DEADLINE_S)
         if not isinstance(outcome, Returned):
@@ -125,18 +125,18 @@ class Runner:
         return device, toolchain
 
     def learn(self, task: Task, instance: Instance, deadline_s: float) -> Learned:
-        """Make the reference of a task: what it computes, which outputs are compared with.
+        """Make the reference of a task: the right output, which kernels' outputs are compared with.
 
-        It may take long, since nobody has optimised that program yet. `run` only looks up what was
-        made here, so call this first. A failure in a child that ran kernels before is tried once
-        more in a fresh one.
+        It may take long, since that program is not optimised. `run` only looks the reference up, so
+        call this first. After a failure in a child that ran kernels before, this is tried once more
+        in a fresh one.
 
         Args:
-            instance: the shape, of a task with symbolic dimensions.
-            deadline_s: of time not spent frozen.
+            instance: the shape, for a task with symbolic dimensions.
+            deadline_s: without time spent frozen.
 
         Raises:
-            RuntimeError: there is no child to make it, which is no fault of the task.
+            RuntimeError: there is no child to make it, which is not the task's fault.
         """
         elapsed_s = self._child.stopwatch()
         tries = 0
@@ -165,16 +165,16 @@ class Runner:
     ) -> Measurement:
         """Check an artifact's output and time it.
 
-        A crash in a child that had run others before is tried once more in a fresh one: it may
-        be their fault. So is an error of the device, which may have been left in its context by
-        one that seemed to end well. A child that is killed from outside is no fault of the
-        artifact. A child that saw anything go wrong is not used again.
+        After a crash in a child that had run other artifacts before, this is tried once more in a
+        fresh one: the others may be at fault. The same holds for an error of the device, which an
+        artifact that seemed to end well may have left in its context. A child killed from outside
+        is not the artifact's fault. A child in which anything failed is not used again.
 
         Args:
             cutoff_s: a kernel slower than this is CENSORED with the one sample it gave.
-            deadline_s: for loading, checking and timing, of time not spent frozen; as long again
+            deadline_s: for loading, checking and timing, without time spent frozen; the same again
                 for finding the reference that `learn` made.
-            instance: the shape to measure, of a task with symbolic dimensions.
+            instance: the shape to measure, for a task with symbolic dimensions.
 
         Returns:
             OK, CENSORED, RUN_FAILED, WRONG or TIMEOUT; UNCHECKED where there is no reference.
@@ -204,7 +204,7 @@ class Runner:
         self._child.close()
 
     def leave(self) -> None:
-        """Remove what it keeps on disk, from any thread of a process that is about to end."""
+        """Remove its files on disk, from any thread of a process that is about to end."""
         self._child.leave()
 
     def _has_grown(self, fresh: bool) -> bool:
@@ -222,14 +222,15 @@ class Runner:
         cutoff_s: float | None,
         deadline_s: float,
     ) -> Outcome | Measurement:
-        """What became of it: a measurement, or the outcome of the call that ended it."""
+        """Check and time an artifact. Return its measurement, or the outcome of the call that
+        failed."""
         outcome = self._learn(task, instance, deadline_s)
         if isinstance(outcome, Died) and outcome.from_outside:
             return outcome
         if not isinstance(outcome, Returned):
             return Measurement(Status.UNCHECKED, error=f"reference output: {outcome}")
         elapsed_s = self._child.stopwatch()
-        # What has no time to beat may be an unscheduled program. That must not run twice.
+        # A kernel without a time to beat may be an unscheduled program, which must not run twice.
         alone = self._quietly if cutoff_s is None else self._child.call
         outcome = alone("prepare", task.key, instance, artifact, deadline_s=deadline_s)
         if not isinstance(outcome, Returned):
@@ -250,15 +251,15 @@ class Runner:
         return Measurement(Status.CENSORED if timed.censored else Status.OK, timed.samples_s)
 
     def _learn(self, task: Task, instance: Instance, deadline_s: float) -> Outcome:
-        """Make sure the child has the task's reference, which no candidate is blamed for."""
+        """Make sure that the child has the task's reference; a failure is no candidate's fault."""
         outcome = self._child.call("knows", task.key, instance, deadline_s=deadline_s)
         if outcome != Returned(False):
             return outcome
         return self._child.call("learn", task, instance, deadline_s=deadline_s)
 
     def _quietly(self, name: str, *args: Any, deadline_s: float) -> Outcome:
-        """A call while nothing else runs. Its deadline cannot be longer than the node may be
-        frozen."""
+        """Call the child while nothing else runs, with a deadline of at most the time that the node
+        may be frozen."""
         if self._quiet is None:
             return self._child.call(name, *args, deadline_s=deadline_s)
         try:
@@ -277,8 +278,8 @@ def _hopeless_s(cutoff_s: float) -> float:
 
 
 def _environment(threads: int | None) -> dict[str, str]:
-    """Variables of the child; `threads` is None where kernels do not run on the CPU, which is then
-    free to compute references."""
+    """Environment of the child. `threads` is None where kernels do not run on the CPU, whose cores
+    then all compute references."""
     if threads is None:
         return {**HOARDING, "TVM_NUM_THREADS": str(usable_cores())}
     return {
@@ -304,7 +305,7 @@ def _judged(result: Outcome | Measurement) -> Measurement:
 
 
 def _may_be_anothers(result: Outcome | Measurement) -> bool:
-    """Whether what went wrong may be the doing of a kernel that the child ran before."""
+    """Whether a kernel that the child ran before may have caused a failure."""
     if isinstance(result, Raised):
         return _DEVICE_ERROR in str(result)
     return isinstance(result, Died | MemoryExceeded)

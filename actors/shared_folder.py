@@ -1,8 +1,8 @@
-"""A folder that several processes of a machine share, and that goes with the last of them.
+"""A folder that several processes of a machine share, removed with the last of them.
 
-Each holds the folder's lock together with the others for as long as it lives, however it ends. Who
-leaves in order removes the folder if nobody else holds it; what is left behind by those that were
-killed is removed by the next one that makes a folder beside it.
+Each holds a shared lock on the folder for as long as it lives, however it ends. A process that
+leaves in order removes the folder if no other holds it; a folder left behind by killed processes is
+removed by the next process that makes a folder beside it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _RETRY_S = 0.1
 
 
 def sweep(folders: Iterable[Path]) -> None:
-    """Remove those folders of this user that nobody holds."""
+    """Remove the folders of this user that nobody holds."""
     for folder in folders:
         if (held := try_lock(folder)) is not None:
             try:
@@ -32,10 +32,10 @@ def sweep(folders: Iterable[Path]) -> None:
 
 
 class SharedFolder:
-    """Holds a folder, made if it is missing, together with whoever else does.
+    """Holds a folder, made if it is missing, together with other processes.
 
     Args:
-        path: its parent holds nothing but such folders; those that nobody holds are removed.
+        path: its parent must hold nothing but such folders; those that nobody holds are removed.
 
     Raises:
         TunerError: it cannot be made, or is not this user's alone.
@@ -50,11 +50,11 @@ class SharedFolder:
             make_own(path)
             self._held = try_lock(path, shared=True)
             if self._held is not None:
-                return  # else somebody is just removing it, or there are no locks here
+                return  # else somebody is just removing it, or the file system has no locks
             time.sleep(_RETRY_S)
 
     def leave(self) -> None:
-        """Let go of the folder, and remove it if nobody else holds it. May be called twice."""
+        """Release the folder, and remove it if nobody else holds it. May be called twice."""
         if self._held is not None:
             held, self._held = self._held, None
             os.close(held)

@@ -21,14 +21,14 @@ _CHILD = "spaces.design_space.evaluate:make_evaluator"
 class SpaceWorker:
     """Supervises one evaluator. Used by one thread, which must live as long as it does.
 
-    A draft on which the evaluator crashes or hangs is answered with the reason; the others of
-    its batch are not lost with it.
+    A draft on which the evaluator crashes or hangs is answered with the reason; the other drafts
+    of its batch are evaluated all the same.
 
     Args:
-        log_dir: gets what the child prints.
+        log_dir: folder for the child's output.
         quiet: the node's quiet lock where kernels are timed on its CPU, else None.
-        name: of its log file.
-        child: factory of the child's object; tests give others.
+        name: name of the log file.
+        child: factory of the child's object; a parameter for tests.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class SpaceWorker:
         """Have a warm child that knows all tasks and the newest model.
 
         Raises:
-            RuntimeError: it does not start; the reason is its text.
+            RuntimeError: the child does not start; the text says why.
         """
         outcome = self._child.ready(deadline_s)
         if isinstance(outcome, Returned) and self._child.fresh:
@@ -70,18 +70,18 @@ class SpaceWorker:
             raise RuntimeError(f"space worker did not start: {outcome}")
 
     def put_tasks(self, tasks: Sequence[Task]) -> None:
-        """Make tasks known, to this child and its successors."""
+        """Make tasks known to this child and its successors."""
         self._tasks.update((task.key, task) for task in tasks)
         self._child.fresh = True
 
     def use_model(self, version: int, model: bytes) -> None:
-        """Score with this cost model from now on; an older one than in use is ignored."""
+        """Score with this cost model from now on; a model older than the one in use is ignored."""
         if self._model is None or version > self._model[0]:
             self._model = (version, model)
             self._child.fresh = True
 
     def evaluate(self, drafts: Sequence[Draft], deadline_s: float) -> list[Evaluated]:
-        """One answer for each draft, in order.
+        """Evaluate drafts; return one answer for each, in order.
 
         Args:
             deadline_s: for the batch; after a crash or a hang, for each draft of it.
@@ -98,7 +98,7 @@ class SpaceWorker:
         return [self.evaluate([draft], deadline_s)[0] for draft in drafts]
 
     def stopwatch(self) -> Callable[[], float]:
-        """Seconds since now, without those that the node spends frozen."""
+        """Start a stopwatch that leaves out time that the node spends frozen."""
         return self._child.stopwatch()
 
     def close(self) -> None:
@@ -106,7 +106,7 @@ class SpaceWorker:
         self._child.close()
 
     def leave(self) -> None:
-        """Remove what it keeps on disk, from any thread of a process that is about to end."""
+        """Remove its files on disk, from any thread of a process that is about to end."""
         self._child.leave()
 
     def _call(self, method: str, *args: object, deadline_s: float = _START_DEADLINE_S) -> Outcome:

@@ -22,32 +22,32 @@ HOARDING = {
     "MALLOC_TRIM_THRESHOLD_": str(256 << 20),
     "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
 }
-"""Environment of a child that takes some megabytes and frees them again, over and over: TVM's
-prover does for each question, and so does who compares outputs. Giving memory back to the system
-each time costs more than the work itself (9 ms instead of 2 for one `reverse_compute_at`)."""
+"""Environment of a child that takes some megabytes and frees them, over and over: TVM's prover does
+so for each question, and so does a comparison of outputs. Giving memory back to the system each
+time costs more than the work itself (9 ms instead of 2 for one `reverse_compute_at`)."""
 
 _FOLDER_PREFIX = "tuner-work-"
 _FOLDER_TRIES = 5
 _TRIES = 3
-"""Of a candidate whose child is killed from outside; one that fills the memory is, each time."""
+"""Tries of a candidate whose child is killed from outside, as happens if it fills the memory."""
 
 
 def killed(outcome: object, tries: int) -> bool:
-    """Whether a child was ended by somebody else, and its work is worth another try."""
+    """Whether a child was killed from outside, and its work is worth another try."""
     return isinstance(outcome, Died) and outcome.from_outside and tries < _TRIES
 
 
 class WarmChild:
-    """One child after another, made by the same factory.
+    """A warm child and its successors, made by the same factory.
 
-    Its temporary files lie in a folder of its own that goes with it, however it ends. Used by
-    one thread, which must live as long as it does (see `tuner.process.child`).
+    A child's temporary files lie in a folder of its own, which is removed with it, however it ends.
+    Used by one thread, which must live as long as the child (see `tuner.process.child`).
 
     Args:
         factory: `module:callable` and `args` for it.
-        env: variables of the child, on top of this process's.
-        quiet: the node's quiet lock, in which the child is registered.
-        memory_limit_bytes: a child that reaches this during a call is killed for it.
+        env: environment of the child, on top of this process's.
+        quiet: the node's quiet lock, which the child is registered with.
+        memory_limit_bytes: a child that reaches this during a call is killed.
     """
 
     def __init__(
@@ -70,11 +70,11 @@ class WarmChild:
 
     @property
     def pid(self) -> int:
-        """Process id of the child there is now; 0 for none."""
+        """Process id of the current child; 0 if there is none."""
         return self._child.pid if self._child is not None else 0
 
     def ready(self, deadline_s: float) -> Outcome:
-        """Have a child that can take a call, starting one where there is none.
+        """Have a child that can take a call; start one if there is none.
 
         A child that fails to start is not kept.
         """
@@ -90,7 +90,7 @@ class WarmChild:
         """Call a method of a child that is ready.
 
         Args:
-            freezable: frozen time does not count; False for the child that others are frozen for.
+            freezable: whether frozen time is left out; False while others are frozen for it.
         """
         assert self._child is not None
         frozen_s = self._frozen_s if freezable else None
@@ -116,11 +116,11 @@ class WarmChild:
             self._frozen_s = self._quiet.watch(self._child.pid)
 
     def rss_bytes(self) -> int:
-        """Resident size of the child; 0 for none."""
+        """Resident size of the child; 0 if there is none."""
         return self._child.rss_bytes() if self._child is not None else 0
 
     def stopwatch(self) -> Callable[[], float]:
-        """Seconds since now, without those that the node spends frozen."""
+        """Start a stopwatch that leaves out time that the node spends frozen."""
         quiet = self._quiet
         start_s = time.monotonic()
         frozen_s = quiet.frozen_s() if quiet is not None else 0.0
@@ -144,7 +144,7 @@ class WarmChild:
     def leave(self) -> None:
         """Kill the child and remove its files, from any thread of a process that is about to end.
 
-        Nothing else may be asked of it afterwards.
+        No other method may be called afterwards.
         """
         child, folder = self._child, self._folder
         if child is not None and child.alive:
@@ -161,7 +161,7 @@ class WarmChild:
 class _Folder:
     """A temporary folder, locked for as long as its owner lives.
 
-    Making one removes those that were left behind by owners that were killed.
+    Making one removes the folders of owners that were killed.
     """
 
     path: Path
@@ -173,12 +173,12 @@ class _Folder:
             self.path = Path(tempfile.mkdtemp(prefix=_FOLDER_PREFIX))
             self._fd = try_lock(self.path)
             if self._fd is not None:
-                return  # else one who cleans up was faster, or there are no locks here
+                return  # else another's sweep was faster, or the file system has no locks
             self.remove()
         self.path, self._fd = Path(tempfile.mkdtemp(prefix=_FOLDER_PREFIX)), None
 
     def remove(self) -> None:
-        """Remove it with what is in it."""
+        """Remove the folder and its content."""
         shutil.rmtree(self.path, ignore_errors=True)
         if self._fd is not None:
             os.close(self._fd)

@@ -1,1 +1,1 @@
-"""Who works where, and the command line that wires it all. Knows Ray."""
+"""Workers on machines, and the command line that wires it all. Knows Ray."""

@@ -1,4 +1,4 @@
-"""The command `tuner`: where arguments come in, and where errors become one line and a code.
+"""The command `tuner`: runs a command line, and turns errors into one line and an exit code.
 
 Exit codes: 0 done; 1 found by looking (a broken model, a held run); 2 malformed request; 130 and
 143 ended by SIGINT and SIGTERM.
@@ -52,10 +52,10 @@ def main() -> NoReturn:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line and give its exit code. The only place that catches everything."""
+    """Run one command line and return its exit code. The only place that catches everything."""
     border = Border()
     with warnings.catch_warnings():
-        # A library's warning is not for the user, who cannot act on it; --debug brings them back.
+        # A user cannot act on a library's warnings; --debug brings them back.
         warnings.simplefilter("ignore")
         logging.basicConfig(level=logging.ERROR, format="tuner: %(message)s")
         try:
@@ -70,7 +70,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _refuse(error: Exception) -> int:
-    """Say what went wrong on standard error, in three lines at most, and give the exit code."""
+    """Print an error to standard error, in three lines at most, and return its exit code."""
     if isinstance(error, click.Abort):
         _say("tuner: interrupted")
         return 128 + signal.SIGINT

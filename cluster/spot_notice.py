@@ -4,7 +4,7 @@
 
 Clouds announce it in a machine's metadata only, and Ray does not look there. This program does, for
 as long as the node's raylet lives, and tells Ray: no new work is put here, and everybody can see
-how long the node has. It is started on workers by the `ray up` files in `cluster/configs/`.
+when the node will go. It is started on workers by the `ray up` files in `cluster/configs/`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Notice:
 
     Attributes:
         left_s: seconds until then; 0 if it is due.
-        text: how the cloud put it.
+        text: the cloud's own words.
     """
 
     left_s: float
@@ -46,14 +46,14 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Raylet:
-    """This node's own Ray, as its command line tells."""
+    """The raylet of this node, as its command line describes it."""
 
     process: psutil.Process
     node_id: str
     gcs_address: str
 
     def alive(self) -> bool:
-        """Whether it still runs."""
+        """Whether the raylet still runs."""
         try:
             return bool(self.process.status() != psutil.STATUS_ZOMBIE)
         except psutil.Error:
@@ -64,11 +64,11 @@ Fetch = Callable[[str, str, Mapping[str, str]], str | None]
 """Method, path and headers of a request to the metadata; None where there is no such entry."""
 
 Ask = Callable[[Fetch, float], Notice | None]
-"""Look for a notice; the number is the time of day, in seconds since 1970."""
+"""Looks for a notice; the number is the time, in seconds since the epoch."""
 
 
 def aws_notice(fetch: Fetch, now_s: float) -> Notice | None:
-    """EC2's: about two minutes ahead, with the time at which the machine goes."""
+    """EC2's notice: about two minutes ahead, with the time at which the machine goes."""
     token = fetch("PUT", "/latest/api/token", {f"{_AWS_TOKEN}-ttl-seconds": "60"}) or ""
     text = fetch("GET", "/latest/meta-data/spot/instance-action", {_AWS_TOKEN: token})
     if text is None:
@@ -76,12 +76,12 @@ def aws_notice(fetch: Fetch, now_s: float) -> Notice | None:
     try:
         at_s = datetime.fromisoformat(json.loads(text)["time"]).timestamp()
     except (ValueError, KeyError, TypeError):
-        return Notice(0.0, text)  # whatever it says, it is there only when the machine goes
+        return Notice(0.0, text)  # even if unreadable, it is there only when the machine goes
     return Notice(max(0.0, at_s - now_s), text)
 
 
 def gcp_notice(fetch: Fetch, now_s: float) -> Notice | None:
-    """Compute Engine's: 30 seconds ahead, without a time."""
+    """Compute Engine's notice: 30 seconds ahead, without a time."""
     path = "/computeMetadata/v1/instance/preempted"
     text = fetch("GET", path, {"Metadata-Flavor": "Google"})
     return Notice(_GCP_NOTICE_S, "preempted") if text == "TRUE" else None
@@ -94,9 +94,9 @@ CLOUDS: dict[str, tuple[str, Ask]] = {
 
 
 def fetcher(base: str, *, timeout_s: float = _REQUEST_S) -> Fetch:
-    """Requests to the metadata at `base`, never through a proxy.
+    """A function that makes requests to the metadata at `base`, never through a proxy.
 
-    What it makes raises `OSError` where nobody answers in time, or with an error other than 404.
+    That function raises `OSError` where nothing answers in time, or for an error other than 404.
     """
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -115,7 +115,7 @@ def fetcher(base: str, *, timeout_s: float = _REQUEST_S) -> Fetch:
 
 
 def find_raylet(processes: Sequence[psutil.Process] | None = None) -> Raylet | None:
-    """The raylet of this machine, or of this container; None if there is none."""
+    """The raylet of this machine or container; None if none runs."""
     for process in psutil.process_iter() if processes is None else processes:
         with contextlib.suppress(psutil.Error):
             if process.name() != "raylet":
@@ -128,7 +128,7 @@ def find_raylet(processes: Sequence[psutil.Process] | None = None) -> Raylet | N
 
 
 def drain(raylet: Raylet, notice: Notice) -> bool:
-    """Tell Ray that this node will go; whether it took that."""
+    """Tell Ray that this node will go. Return whether Ray accepted that."""
     words = [
         *(sys.executable, "-m", "ray.scripts.scripts", "drain-node"),
         *("--address", raylet.gcs_address, "--node-id", raylet.node_id),
@@ -152,7 +152,7 @@ def watch(
     *,
     sleep: Callable[[], None],
 ) -> bool:
-    """Ask until there is a notice and Ray has taken it, or the node is no more.
+    """Ask until there is a notice and Ray has accepted it, or the node's raylet is gone.
 
     Returns:
         Whether the node was drained.
@@ -177,7 +177,7 @@ def watch(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Watch for as long as this machine's raylet lives; 1 if there is none."""
+    """Watch for as long as this machine's raylet lives. Return the exit code: 1 if none runs."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("cloud", choices=sorted(CLOUDS))
     parser.add_argument("--metadata", help="where the metadata is, if not where the cloud has it")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cluster.search.job import SearchJob, SearchState
 
 Watch = Callable[[Snapshot], None]
-"""Told how far a run is, on the thread that waits for it."""
+"""Called with the progress of a run, on the thread that waits for it."""
 
 _WATCH_S = 0.5
 _PATIENCE_S = 2.0
@@ -41,10 +41,10 @@ def tune(
     """Tune a model until its budget is spent, on an embedded Ray cluster or a given one.
 
     Args:
-        options: what to tune, for what, for how long.
-        watch: told how far the run is about twice a second, on the calling thread.
+        options: the request.
+        watch: called with the run's progress about twice a second, on the calling thread.
         stop: set it to end the run in order.
-        tracking_uri: of an MLflow server; None keeps a database in the run folder.
+        tracking_uri: URI of an MLflow server; None keeps a database in the run folder.
         on_ready: called once Ray has started: the moment to install signal handlers, since Ray
             replaces those set before.
 
@@ -95,7 +95,7 @@ def _tune_here(
         with ray_cluster(options.address):
             on_ready()
             job = _unless_stopped(preparing, stop)
-            give_back_memory()  # what reading a model took: from here on we only watch
+            give_back_memory()  # of reading the model: from here on we only watch
             _refuse_missing_device(job.options.target, NodeWatch().look())
             actor = start_search(job)
             try:
@@ -113,8 +113,8 @@ def _tune_there(
     stop: threading.Event,
     on_ready: Callable[[], None],
 ) -> list[tuple[RunLocation, SearchState]]:
-    """Tune on a cluster that others share, for each unlike device of it. Where a search of such a
-    run is at work there already, for a driver that is gone, watch that."""
+    """Tune on a shared cluster, for each different device of it. Where a search of such a run is
+    already at work there, whose driver is gone, watch that search."""
     from cluster.driver.device_wait import Wait
     from cluster.driver.devices import devices_on_cluster
     from cluster.driver.multi_device import parts, watch_all
@@ -132,7 +132,7 @@ def _tune_there(
         wait = Wait(NodeWatch().look, RayAutoscaler(), options.device_wait_s, stop)
         begun = begun_target(run, options.target)
         devices = devices_on_cluster(begun or options.target, wait)
-        started_s = time.monotonic()  # a wait for machines is not the run's
+        started_s = time.monotonic()  # the wait for machines does not count as the run's time
         jobs, searches, places = {}, {}, {}
         for part in parts(options.target, run, devices):
             name = part.device.name
@@ -158,27 +158,27 @@ def _tune_there(
 
 
 def _told_once(notes: dict[str, str]) -> dict[str, str]:
-    """Notes by device, each only where it is the first of its words."""
+    """Notes by device, without those that repeat an earlier device's."""
     first = {note: name for name, note in reversed(notes.items())}
     return {name: note for note, name in first.items()}
 
 
 def _told(state: SearchState, note: str) -> SearchState:
-    """What a search says of itself, and what was known before it began."""
+    """The state of a search, with a note from before its start among the warnings."""
     return replace(state, warnings=(note, *state.warnings)) if note else state
 
 
 def _let_go(actor: Any) -> None:
-    """End a search that nobody watches any more."""
+    """Kill a search that nobody watches any more."""
     import ray
 
     ray.kill(actor)
 
 
 def _fail_fast(preparing: Future[SearchJob], found: threading.Event, patience_s: float) -> None:
-    """Give a request that cannot be met the chance to say so before a cluster is started.
+    """Give a request that cannot be met the chance to fail before a cluster is started.
 
-    Most of them are seen through before the model is read, and from then on a cluster can start.
+    Most such requests fail before the model is read; from then on a cluster can start.
     """
     preparing.add_done_callback(lambda _: found.set())
     found.wait(patience_s)
@@ -187,7 +187,7 @@ def _fail_fast(preparing: Future[SearchJob], found: threading.Event, patience_s:
 
 
 def _unless_stopped(preparing: Future[SearchJob], stop: threading.Event) -> SearchJob:
-    """Wait for the model; a user who stops before the search begins has nothing to wait for.
+    """Wait for the model, unless the user stops the run before the search begins.
 
     Raises:
         KeyboardInterrupt: `stop` was set first.
@@ -201,7 +201,7 @@ def _unless_stopped(preparing: Future[SearchJob], stop: threading.Event) -> Sear
 
 
 def _refuse_missing_device(target: str, cluster: Cluster) -> None:
-    """Say at once what nobody here can measure, instead of waiting for a runner.
+    """Refuse at once a target that no machine here can measure, instead of waiting for a runner.
 
     Raises:
         TunerError: the cluster has no such device.

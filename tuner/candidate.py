@@ -11,7 +11,7 @@ from tuner.task import Instance
 
 
 class CandidateKind(StrEnum):
-    """What a candidate's payload holds."""
+    """The form of a candidate's payload."""
 
     TRACE = "trace"
     """Schedule instructions and decisions, as the JSON of a TVM trace without post-processing."""
@@ -48,7 +48,7 @@ def specialised_for(candidate: Candidate, instance: Instance) -> Candidate:
 
 
 def generic_of(candidate: Candidate) -> tuple[Candidate, Instance]:
-    """The kernel that one is a specialised copy of, and the shape; see `specialised_for`."""
+    """The kernel and the shape that a specialised copy was made of; see `specialised_for`."""
     shape, payload = json.loads(candidate.payload)
     return Candidate(CandidateKind.TRACE, payload, candidate.space), tuple(shape.items())
 
@@ -60,8 +60,8 @@ class Draft:
     Everything random about it follows from `seed`, so a draft gives the same candidate anywhere.
 
     Attributes:
-        instance: the shape that it should be good for, of a task with symbolic dimensions.
-        describe: answer with `parent` itself, and what there is to know of it.
+        instance: the shape to be good for, where the task has symbolic dimensions.
+        describe: answer with `parent` itself and what the space knows of it.
     """
 
     task_key: str

@@ -1,8 +1,7 @@
-"""What a request may hold: the same checks, in the same words, whichever door it comes in by.
+"""Checks of a request's values: the same, in the same words, from Python and the command line.
 
-`cluster.console.parse` asks them of what was typed, `tuner.options` of what a program gives. Each
-raises `UsageError` with one line; `shown` is what that line calls the value, as a user would write
-it.
+`cluster.console.parse` applies them to what was typed, `tuner.options` to what a program gives.
+Each raises `UsageError` with one line, which shows the value as `shown`: as a user would write it.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ from tuner.errors import UsageError
 TARGET_KINDS = ("llvm", "cuda")
 """Kinds of target that have a space: the rows of `spaces.targets.backends`."""
 STRATEGIES = ("evolutionary", "random")
-"""How candidates are found, see `tuner.search.registry`."""
+"""Names of the search strategies, see `tuner.search.registry`."""
 LARGEST = 2**31 - 1
 MOST_VALUES = 1 << 16
-"""Of one dimension."""
+"""The most values that one symbolic dimension may have."""
 DIMENSIONS = "write for example T=1..128, M=16..2048:16 or T=5,24,43"
 INPUTS = "write NAME=FILE.npy or NAME=int:LO..HI"
 _KINDS = " or ".join(TARGET_KINDS)
@@ -32,7 +31,7 @@ _HOST_PORT = re.compile(r"(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):(?P<port>
 
 
 def whole(value: object, *, at_least: int) -> int:
-    """A whole number up to 2147483647."""
+    """Check a whole number from `at_least` up to 2147483647, and return it."""
     number = _integer(value)
     if number is None or not at_least <= number <= LARGEST:
         raise UsageError(f"{str(value)!r} is not a whole number from {at_least} to {LARGEST}")
@@ -40,7 +39,7 @@ def whole(value: object, *, at_least: int) -> int:
 
 
 def seconds(value: object, shown: str) -> float:
-    """A duration: more than none, at most 366 days."""
+    """Check a duration: more than 0 s, at most 366 days."""
     if not _number(value) or not 0 <= value < math.inf:
         raise UsageError(f"{shown!r} is not a duration: write for example 90s, 20m, 1h30m or 2d")
     if not 0 < value <= _LONGEST_S:
@@ -49,7 +48,7 @@ def seconds(value: object, shown: str) -> float:
 
 
 def one_of(what: str, value: object, known: Collection[str]) -> str:
-    """One of some names."""
+    """Check that a value is one of the known names."""
     if not isinstance(value, str) or value not in known:
         *most, last = known
         raise UsageError(f"unknown {what} {short(value)}: write {', '.join(most)} or {last}")
@@ -57,7 +56,7 @@ def one_of(what: str, value: object, known: Collection[str]) -> str:
 
 
 def target(text: object) -> str:
-    """`auto`, a kind with a space, or the JSON object of a TVM target of such a kind."""
+    """Check a target: `auto`, a kind with a space, or the JSON of a TVM target of such a kind."""
     word = text.strip() if isinstance(text, str) else ""
     if word == "auto" or word in TARGET_KINDS:
         return word
@@ -75,14 +74,14 @@ def target(text: object) -> str:
 
 
 def target_kind(kind: object) -> str:
-    """One of the kinds with a space."""
+    """Check that a target's kind is one of those with a space."""
     if not isinstance(kind, str) or kind not in TARGET_KINDS:
         raise UsageError(f"the target's kind is {short(kind)}; it must be {_KINDS}")
     return kind
 
 
 def address(text: object) -> str:
-    """`auto`, `local`, or `HOST:PORT` of a Ray cluster."""
+    """Check an address: `auto`, `local`, or `HOST:PORT` of a Ray cluster."""
     word = text.strip() if isinstance(text, str) else ""
     if word in ("auto", "local"):
         return word
@@ -96,7 +95,7 @@ def address(text: object) -> str:
 
 
 def nonempty(text: object) -> str:
-    """Text with something in it, such as a glob, a path or a name."""
+    """Check a text that must not be empty, such as a glob, a path or a name."""
     if not isinstance(text, str):
         raise UsageError(f"{short(text)} is no text")
     if not text.strip() or "\0" in text:
@@ -107,7 +106,7 @@ def nonempty(text: object) -> str:
 
 
 def extents(name: str, sizes: Sequence[object], shown: str) -> tuple[int, ...]:
-    """The shape of an input."""
+    """Check the shape of an input."""
     numbers = [_integer(size) for size in sizes]
     if not name.strip() or not numbers or None in numbers:
         raise UsageError(f"{shown!r} is not a shape: write for example INPUT=1,3,224,224")
@@ -118,7 +117,7 @@ def extents(name: str, sizes: Sequence[object], shown: str) -> tuple[int, ...]:
 
 
 def dimension(name: str, values: Sequence[object], shown: str) -> tuple[int, ...]:
-    """The sizes of a symbolic dimension: each once, in order."""
+    """Check the sizes of a symbolic dimension; return each once, ascending."""
     numbers = [_integer(value) for value in values]
     if not name.strip() or not numbers or None in numbers:
         raise UsageError(f"{shown!r} is no dimension: {DIMENSIONS}")
@@ -131,14 +130,14 @@ def dimension(name: str, values: Sequence[object], shown: str) -> tuple[int, ...
 
 
 def input_name(name: str, shown: str) -> str:
-    """The name of an input that a value is given for."""
+    """Check the name of an input that a value is given for."""
     if not name.strip():
         raise UsageError(f"{shown!r} is not an input: {INPUTS}")
     return name
 
 
 def integers(name: str, low: object, high: object, shown: str) -> tuple[int, int]:
-    """The range that an input's integers are drawn from."""
+    """Check the range that an input's integers are drawn from."""
     least, most = _integer(low), _integer(high)
     input_name(name, shown)
     if least is None or most is None or least > most:
@@ -147,7 +146,7 @@ def integers(name: str, low: object, high: object, shown: str) -> tuple[int, int
 
 
 def array_file(name: str, path: object, shown: str) -> Path:
-    """The file with an input's value."""
+    """Check the file with an input's value."""
     input_name(name if str(path) else "", shown)
     if not isinstance(path, str | Path) or not str(path).endswith(".npy"):
         raise UsageError(f"{shown!r} names no .npy file: {INPUTS}")
@@ -155,17 +154,17 @@ def array_file(name: str, path: object, shown: str) -> Path:
 
 
 def argument(name: str, shown: str) -> str:
-    """The name of a function's argument."""
+    """Check the name of a function's argument."""
     if not name.strip().isidentifier():
         raise UsageError(f"{shown!r} is not an argument: write for example m=512")
     return name.strip()
 
 
 def each_once(named: Iterable[tuple[str, str]]) -> None:
-    """Names of which none is there twice, since one of the two would be lost.
+    """Check that no name is given twice, since one of the two values would be lost.
 
     Args:
-        named: each name, and what is shown of it.
+        named: each name, and the text that a message shows for it.
     """
     seen: set[str] = set()
     for name, shown in named:
@@ -175,7 +174,7 @@ def each_once(named: Iterable[tuple[str, str]]) -> None:
 
 
 def share(value: object) -> float:
-    """A part of the whole: from 0 to 1."""
+    """Check a part of a whole: from 0 to 1."""
     if not _number(value) or not 0 <= value <= 1:
         raise UsageError(f"{short(value)} is no share: it is from 0 to 1")
     return float(value)
@@ -192,7 +191,7 @@ def _number(value: object) -> TypeGuard[int | float]:
 
 
 def _integer(value: Any) -> int | None:
-    """A whole number as one, whatever kind of integer it is; None for anything else."""
+    """The `int` of a value of any integer type; None for anything else."""
     if isinstance(value, bool | str):
         return None
     try:

@@ -1,4 +1,4 @@
-"""Which kernel for which shape: a decision tree over the symbolic dimensions. Pure.
+"""The choice of a kernel for a shape: a decision tree over the symbolic dimensions. Pure.
 
 The tree is grown for cost, not for labels: each leaf takes the kernel that is best for all shapes
 that reach it, weighted, and a split must save more than a leaf costs. With one dimension the best
@@ -17,7 +17,7 @@ import numpy as np
 from tuner.arrays import Floats, Ints
 
 _LEAF = 0.002
-"""What another leaf must save, as a share of the loss."""
+"""The share of the loss that one more leaf must save."""
 _MOST_PLACES = 256
 
 
@@ -48,7 +48,7 @@ def grow(dims: Sequence[str], shapes: Ints, costs: Floats, *, leaf: float = _LEA
         dims: names of the dimensions.
         shapes: one row for each shape, a column for each dimension.
         costs: kernels by shapes: the loss of serving a shape with a kernel, weights included.
-        leaf: what one leaf costs, as a share of the loss of the best kernel for each shape.
+        leaf: the cost of one leaf, as a share of the loss of the best kernel for each shape.
     """
     penalty = leaf * float(costs.min(axis=0).sum())
     if len(dims) == 1:
@@ -115,8 +115,7 @@ def _greedy(dims: Sequence[str], shapes: Ints, costs: Floats, penalty: float) ->
 
 
 def _places(values: Ints) -> list[int]:
-    """Where a dimension can be split: at most so many of its values, the last one not among
-    them."""
+    """The values at which a dimension can be split: at most `_MOST_PLACES`, never its largest."""
     known = np.unique(values)[:-1]
     if len(known) > _MOST_PLACES:
         known = known[np.linspace(0, len(known) - 1, _MOST_PLACES).astype(np.int64)]

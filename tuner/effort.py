@@ -14,15 +14,15 @@ from tuner.task import Task
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How one kernel is timed.
+    """The rules by which one kernel is timed.
 
     A sample is the mean of as many runs as fill `sample_s`; samples are taken until `total_s` is
     spent, at least `min_samples` and at most `max_samples` of them. Caches are warm: the kernel
     runs `warmup_runs` times first and nothing is flushed between samples.
 
-    Where a time to beat is known, a kernel goes up a ladder: the first run beyond `cut` times that
-    ends it; `min_samples` samples are the probe; only one whose probe comes within `near` times
-    that gets the others. Where `cut` is None there is no ladder, and every kernel gets them.
+    Where a time to beat is known, a kernel is cut off by its first run that takes longer than `cut`
+    times that time. Its first `min_samples` samples are a probe: only a kernel whose probe is
+    within `near` times that time gets the other samples. Where `cut` is None, all kernels get them.
     """
 
     warmup_runs: int = 1
@@ -44,11 +44,11 @@ class Timing:
         return 10 * self.long_s
 
     def cutoff_s(self, best_s: float | None) -> float | None:
-        """What a kernel may take before it is cut off, given the time to beat."""
+        """The time at which a kernel is cut off, given the time to beat; None for no cutoff."""
         return None if best_s is None or self.cut is None else self.cut * best_s
 
     def near_s(self, cutoff_s: float | None) -> float:
-        """What a probe may take and still earn more samples; without a cutoff, anything."""
+        """The slowest probe that still earns more samples; infinite without a cutoff."""
         if cutoff_s is None or self.cut is None:
             return float("inf")
         return self.near / self.cut * cutoff_s
@@ -56,27 +56,27 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How much a run may spend, where the user did not say.
+    """The budget of a run where the user named none, and the way its kernels are timed.
 
     Attributes:
         trials_per_task: the total is this times the number of tasks.
         time_budget_s: wall time from the start.
-        timing: how the search times a kernel.
-        finalist_timing: how a finalist is timed again.
-        shape_timing: how a finalist is timed again on each of several shapes.
-        shape_rounds: how often it is, interleaved.
-        finalists: how many candidates of a task are timed again, the default not counted.
-        finalist_rounds: how often each is, interleaved.
+        timing: of a kernel in the search.
+        finalist_timing: of a finalist that is timed again.
+        shape_timing: of a finalist that is timed again on each of several shapes.
+        shape_rounds: rounds of re-timing for a task with several shapes, interleaved.
+        finalists: number of candidates of a task that are timed again, the default not counted.
+        finalist_rounds: rounds of re-timing for a static task, interleaved.
         finalist_share: at most this part of the time budget goes to finalists.
         gain_floor: a task whose remaining time is below this share of the model is left alone
             after its first few trials.
-        build_deadline_s: for one build.
-        run_deadline_s: for loading, checking and timing one kernel.
-        reference_deadline_s: for what a task computes on one shape, which outputs are compared
-            with. Its program is unscheduled; a machine has it once.
+        build_deadline_s: of one build.
+        run_deadline_s: of loading, checking and timing one kernel.
+        reference_deadline_s: of the reference output of a task on one shape. The unscheduled
+            program computes it, once on each machine.
 
     Raises:
-        UsageError: a number is none of its kind, such as a budget below 0.
+        UsageError: a number is invalid, such as a budget below 0.
     """
 
     name: str
@@ -112,17 +112,17 @@ class Effort:
 
     @property
     def uncut(self) -> Effort:
-        """The same, with every kernel of the search timed to its end."""
+        """The same effort, with every kernel of the search timed to its end."""
         return replace(self, timing=replace(self.timing, cut=None))
 
     def timing_of(self, trial: Trial) -> Timing:
-        """How a trial is timed."""
+        """The timing of a trial."""
         if trial.rung == 0:
             return self.timing
         return self.shape_timing if trial.instance else self.finalist_timing
 
     def rounds_of(self, task: Task) -> int:
-        """How often finalists of a task are timed again."""
+        """The number of rounds in which finalists of a task are timed again."""
         return self.shape_rounds if task.shapes else self.finalist_rounds
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 
 class TunerError(Exception):
-    """Something the user can mend. Its text is one line that says what, and what to do."""
+    """An error that the user can mend. Its text is one line: what is wrong, and what to do."""
 
     exit_code = 1
 

@@ -1,4 +1,4 @@
-"""The few kernels that a function is made of, and what each shape takes with them."""
+"""The few kernels that a function is made of, and the time of each shape with them."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from tuner.task import Instance
 
 @dataclass(frozen=True, slots=True)
 class ShapeTimes:
-    """One shape.
+    """The kernel for one shape, and its times.
 
     Attributes:
-        kernel: that the tree takes for it, by its place in `KernelSet.kernels`.
-        latency_s: of that kernel; `best_s` of the best kernel of all that were measured, whether
-            it may be in the set or not.
-        measured: whether the first of these was; else it is predicted.
+        kernel: place in `KernelSet.kernels` of the kernel that the tree picks for the shape.
+        latency_s: time of that kernel.
+        best_s: time of the best kernel of all that were measured, in the set or not.
+        measured: whether `latency_s` was measured; else it is predicted.
         padding: share of the kernel's tiles that lies beyond the shape, be it computed or guarded
-            off; None where its template knows of none.
-        guard_s: what that costs, see `tuner.search.dynamic.guard_cost`; None where it is not known.
-        copy: of that kernel, compiled for this shape alone, which serves it in the kernel's place;
-            see `tuner.search.dynamic.specialization`. `latency_s` is of it then.
+            off; None where the kernel's template does not tell.
+        guard_s: cost of the padding, see `tuner.search.dynamic.guard_cost`; None where not known.
+        copy: copy of the kernel, compiled for this shape alone, that serves the shape in its place;
+            see `tuner.search.dynamic.specialization`. `latency_s` is then the copy's.
     """
 
     instance: Instance
@@ -56,15 +56,15 @@ class KernelSet:
     """A few kernels for all shapes of a task.
 
     Attributes:
-        kernels: by the numbers that the tree's leaves hold.
-        losses: of the best set of one kernel, two, and so on, of more than there may be as well:
-            latency against that of each shape's best kernel of all, weighted over the shapes. It
-            ends where none of the finalists is worth adding.
-        loss: of the tree.
+        kernels: in the order of the numbers that the tree's leaves hold.
+        losses: loss of the best set of one kernel, of two, and so on, beyond the allowed number
+            too: latency against that of each shape's best kernel of all, weighted over the shapes.
+            The list ends where no finalist is worth adding.
+        loss: the tree's.
         error: mean absolute error of predictions for pairs that the search had not measured, as
-            a share of what was then measured; None where there were none. They are made from what
-            the other pairs took last, the search's times at the pace of the finalists'.
-        judged: how many pairs that is the error of.
+            a share of the time then measured; None without such pairs. Predictions are made from
+            the latest times of the other pairs, the search's scaled to the pace of the finalists'.
+        judged: number of pairs that `error` is the mean over.
     """
 
     kernels: tuple[Candidate, ...]
@@ -82,7 +82,7 @@ class KernelSet:
 
     @property
     def latency_s(self) -> float:
-        """Weighted mean over the shapes."""
+        """Mean latency over the shapes, weighted."""
         total = sum(s.weight for s in self.shapes)
         return sum(s.weight * s.latency_s for s in self.shapes) / total
 

@@ -18,7 +18,7 @@ class Measurer(Protocol):
     """
 
     def free(self) -> int:
-        """How many more trials can be put to work now; changes as machines come and go."""
+        """Number of further trials that can be put to work now; changes as machines come and go."""
 
     def submit(self, trials: Sequence[Trial], cutoff_s: float | None = None) -> None:
         """Take trials. A kernel slower than `cutoff_s` may be cut short as CENSORED."""
@@ -27,8 +27,8 @@ class Measurer(Protocol):
         """Records that are ready, waiting at most `timeout_s` for the first."""
 
     def toolchain(self) -> str | None:
-        """Fingerprint of what kernels are compiled with where they are measured; None as long as
-        no machine has said so."""
+        """Fingerprint of the compiler that the measuring machines use; None until a machine has
+        reported it."""
 
     def close(self) -> None:
         """Stop the workers. Trials in flight are dropped without a record."""
@@ -36,13 +36,13 @@ class Measurer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class OnShapes:
-    """What its space predicts of a kernel on each shape of a task with symbolic dimensions.
+    """The space's predictions for a kernel on each shape of a task with symbolic dimensions.
 
     Attributes:
         costs_s: analytic latencies, in the order of the shapes; infinite where it is hopeless.
-        layout: kernels of different layouts cannot share packed weights, so not one function.
-        traits: what a cost model should know of it on each shape besides: shapes by traits, the
-            same columns for all candidates of a task; None where there is nothing.
+        layout: kernels of different layouts cannot share packed weights, hence not one function.
+        traits: further inputs of a cost model: shapes by traits, the same columns for all
+            candidates of a task; None where there are none.
     """
 
     costs_s: tuple[float, ...]
@@ -52,20 +52,20 @@ class OnShapes:
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """What became of a draft.
+    """The answer to a draft: a candidate, or the reason why there is none.
 
     Attributes:
-        draft: the one this answers.
-        candidate: the point it gave, or None if none could be made.
-        error: why there is none.
+        draft: the draft that this answers.
+        candidate: the point that the draft gave; None if it gave none.
+        error: why there is no candidate.
         code_hash: hash of the realised program; equal programs need only one timing.
         score: predicted merit, higher is better, comparable within one task and model version.
         model_version: of the cost model that scored it; 0 is no model.
         features: vector for the cost model, one length for all candidates.
         estimate_s: analytic latency, where the space has such an estimate.
-        chosen_from: how many settings the space weighed, by estimate and cost model, to answer
-            with this one.
-        on_shapes: what is predicted on each of a task's shapes; None where there are none.
+        chosen_from: number of settings that the space compared, by estimate and cost model, before
+            it answered with this one.
+        on_shapes: predictions for each of the task's shapes; None for a static task.
     """
 
     draft: Draft
@@ -84,7 +84,7 @@ class SpacePool(Protocol):
     """Turns drafts into checked, scored candidates somewhere. Every draft is answered once."""
 
     def free(self) -> int:
-        """How many more drafts can be taken now."""
+        """Number of further drafts that can be taken now."""
 
     def submit(self, drafts: Sequence[Draft]) -> None:
         """Take drafts."""

@@ -1,4 +1,4 @@
-"""What a user asked for, as data: already parsed, not yet looked up."""
+"""A user's request, as data: already parsed, not yet looked up."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tuner.run_location import RunLocation
 from tuner.task import Shapes
 
 MAX_KERNELS = 4
-"""Kernels for all shapes of one program, where nothing else is said."""
+"""The default for the number of kernels that serve all shapes of one program."""
 DEVICE_WAIT_S = 600.0
-"""How long to wait for a machine that has room for a worker, where nothing else is said."""
+"""The default for the time to wait for a machine that has room for a worker."""
 _SHOWN = 60
-"""Letters that are shown of a value that is refused."""
+"""The number of characters of a refused value that a message shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class IntRange:
     """Integers to draw an input from, both ends included.
 
     Raises:
-        UsageError: they are no integers, or none is between them.
+        UsageError: the ends are not integers, or `low` is above `high`.
     """
 
     low: int
@@ -44,7 +44,7 @@ class InputArray:
     """The value of an input, from memory.
 
     Attributes:
-        npy: what a `.npy` file of it holds. Arrays themselves can be neither compared nor hashed.
+        npy: bytes of a `.npy` file with it: arrays themselves can be neither compared nor hashed.
     """
 
     npy: bytes = field(repr=False)
@@ -58,7 +58,7 @@ InputValue = Path | IntRange | InputArray
 
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
-    """Which model, and what its dynamic shapes and free arguments are.
+    """A model, with the values of its dynamic shapes and free arguments.
 
     Attributes:
         source: `model.onnx`, `model.pt2`, `path.py:function` or `package.module:function`.
@@ -66,12 +66,12 @@ class ModelSpec:
         inputs: values of inputs: a file, an array, or a range of integers to draw from.
         args: keyword arguments for a function that makes the model.
         dims: sizes of each dimension that stays symbolic, ascending.
-        weights: file with the weight of each shape, or these themselves; None weighs all alike.
+        weights: file with the weight of each shape, or the weights; None weighs all shapes alike.
         program: the model itself where it came from memory, a `spaces.frontends.model.Model`;
             `source` is then only what people call it.
 
     Raises:
-        UsageError: a value is none of its kind, or a name is given twice; nothing is opened.
+        UsageError: a value is invalid, or a name is given twice; nothing is opened.
     """
 
     source: str
@@ -98,23 +98,23 @@ class TuneOptions:
 
     Attributes:
         target: `auto`, `llvm`, `cuda`, or the JSON of a TVM target.
-        trials: total of the run; None is the effort's share for each task.
+        trials: total of the run; None is the effort's `trials_per_task` for each task.
         time_budget_s: wall time from the start; see `limit_s` for None.
         only: glob on task names; None is all of them.
         run: the run folder, or the URL of a run that several machines see (see
             `tuner.runs.remote`); None is a new folder under `runs/`.
         address: `auto`, `local` or `HOST:PORT` of a Ray cluster.
         strategy: `evolutionary`, or `random` for replaying traces with random decisions.
-        base_model: what the cost model begins with: `none`, `auto` (the registered model of the
+        base_model: start of the cost model: `none`, `auto` (the registered model of the
             target's family), a registered name, `NAME:VERSION`, or the path of a file.
         seeds_from: other runs whose best schedules of equal and similar tasks are tried first.
-        max_kernels: how many kernels may serve the shapes of one program.
-        devices: to measure on, at most; None is all that the cluster has or can start.
-        device_wait_s: how long to wait for a machine with a device; None is `DEVICE_WAIT_S` where
-            the cluster starts one, and where it does not, no wait.
+        max_kernels: most kernels that may serve the shapes of one program.
+        devices: most devices to measure on; None is all that the cluster has or can start.
+        device_wait_s: time to wait for a machine with a device; None is `DEVICE_WAIT_S` where the
+            cluster can start one, else no wait.
 
     Raises:
-        UsageError: a value is none of its kind; nothing is opened, and no device is looked for.
+        UsageError: a value is invalid; nothing is opened, and no device is looked for.
     """
 
     model: ModelSpec
@@ -157,8 +157,8 @@ class TuneOptions:
     def limit_s(self) -> float:
         """Wall time after which the run ends, whatever was done.
 
-        It is what the user said, or the effort's. If the user asked for more trials than the effort
-        has for a task, and named no time, it grows in proportion: then it is only a guard.
+        The user's `time_budget_s`, or the effort's. If the user asked for more trials than the
+        effort has for a task, and named no time, the effort's grows in proportion, as a guard only.
         """
         if self.time_budget_s is not None:
             return self.time_budget_s
@@ -167,14 +167,14 @@ class TuneOptions:
 
     @property
     def finalists_s(self) -> float:
-        """How much of `limit_s` finalists may take at most; more trials do not raise it."""
+        """The most of `limit_s` that finalists may take; more trials do not raise it."""
         return self.effort.finalist_share * (self.time_budget_s or self.effort.time_budget_s)
 
 
 def _check(
     field: str, value: object, check: Callable[[Any], object], *, optional: bool = False
 ) -> None:
-    """Check a field; a refusal names it."""
+    """Check a field; the error of a refused value names the field."""
     if optional and value is None:
         return
     try:
@@ -189,7 +189,7 @@ def _pairs(
     check: Callable[[str, Any, str], object],
     text: Callable[[Any], str],
 ) -> None:
-    """Check each pair of a name and a value, shown as it is typed: `x=1,3`."""
+    """Check each pair of a name and a value, shown as a user types it: `x=1,3`."""
     shown = []
     for pair in pairs:
         if not (isinstance(pair, tuple | list) and len(pair) == 2 and isinstance(pair[0], str)):

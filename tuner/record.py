@@ -1,4 +1,4 @@
-"""Trials, what was measured of them, and the record that keeps both."""
+"""Trials, their measurements, and the record that keeps both."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tuner.task import Instance
 
 
 class Status(StrEnum):
-    """How a trial ended."""
+    """The way a trial ended."""
 
     OK = "ok"
     """Built, ran, its output matched, its time is known."""
@@ -23,24 +23,24 @@ class Status(StrEnum):
     INVALID = "invalid"
     """The candidate cannot be realised: a schedule primitive or a post-processor refused it."""
     BUILD_FAILED = "build_failed"
-    """The compiler refused it, crashed or ran past its deadline, or no device could start what it
-    made."""
+    """The compiler refused the program, crashed or ran past its deadline, or no device could start
+    the compiled kernel."""
     RUN_FAILED = "run_failed"
     """The kernel crashed or raised, or its memory limit was reached."""
     WRONG = "wrong"
-    """It ran, but its output differs from the unscheduled program's."""
+    """The kernel ran, but its output differs from the unscheduled program's."""
     TIMEOUT = "timeout"
-    """It ran past its deadline and was killed."""
+    """The kernel ran past its deadline and was killed."""
     LOST = "lost"
     """The workers that held it vanished, as often as is allowed."""
     UNCHECKED = "unchecked"
-    """Nobody can say whether it is right: what its task computes could not be worked out. Says
-    nothing of the candidate, so it is not kept."""
+    """The output could not be checked: computing the task's reference output failed. This says
+    nothing of the candidate, so the record is not kept."""
 
     @property
     def spends_budget(self) -> bool:
-        """Whether a trial budget counts it: a program was built and run, or the workers that
-        should have done so were lost as often as is allowed, which must come to an end too."""
+        """Whether such a trial counts against the budget: its kernel was built and run, or its
+        workers were lost as often as is allowed. Without the latter a search might never end."""
         return self in _SPENDS_BUDGET
 
 
@@ -63,7 +63,7 @@ class Trial:
 
     @property
     def key(self) -> TrialKey:
-        """What makes a trial unique in a store."""
+        """The identity of the trial in a store."""
         return TrialKey(self.task_key, self.candidate.key, self.instance, self.rung)
 
 
@@ -79,12 +79,12 @@ class TrialKey:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What happened to a trial.
+    """The outcome of a trial.
 
     Attributes:
-        status: how it ended.
+        status: the way it ended.
         samples_s: every timed sample, seconds for one run of the kernel; not only a summary.
-        error: the reason, where it did not end well; one line first.
+        error: the reason where it did not end well; its first line is a summary.
         build_s: seconds spent building.
         run_s: seconds spent loading, checking and timing.
     """
@@ -110,10 +110,10 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """Where and with what a trial was measured.
+    """The worker, device and toolchain that a trial was measured with.
 
     Attributes:
-        worker: name of the runner (or builder, where it never ran).
+        worker: name of the runner, or of the builder where the trial never ran.
         device: fingerprint of the device: model, threads or compute capability.
         toolchain: versions that change a kernel, such as TVM's and LLVM's.
     """
@@ -134,7 +134,7 @@ class Record:
     time_s: float = 0.0
     """Seconds since the epoch when the result arrived."""
     code_hash: str = ""
-    """Of the candidate's program, so that none is measured twice; empty where it is not known."""
+    """Hash of the candidate's program, so that none is measured twice; empty where not known."""
 
     @property
     def latency_s(self) -> float | None:
@@ -178,7 +178,7 @@ def record_from_json(line: str) -> Record:
 
 
 def record_from_plain(raw: Any) -> Record:
-    """The record that `Record.to_json` made this of.
+    """The record that `Record.to_json` gave this data for.
 
     Raises:
         ValueError: it is not one; the message says what is missing.

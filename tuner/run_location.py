@@ -1,4 +1,4 @@
-"""Where a run is: a folder of this machine, or a URL that several see. Nothing is opened."""
+"""A run's place: a folder of this machine, or a URL that several see. Nothing is opened."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ DRIVERS = {
 
 @dataclass(frozen=True, slots=True)
 class RunLocation:
-    """Where a run is; see `tuner.runs.remote` for what is there. Made by `of`.
+    """The place of a run; see `tuner.runs.remote` for its content. Made by `of`.
 
     Attributes:
-        text: its folder's path, or its URL without a slash at the end.
+        text: the folder's path, or the URL without a slash at its end.
     """
 
     text: str
 
     @classmethod
     def of(cls, named: RunLocation | Path | str) -> RunLocation:
-        """What a user named: a path, or text that is a URL or a path.
+        """The location that a user named: a path, or text that is a URL or a path.
 
         Raises:
             UsageError: it is empty, or a URL that cannot name a run.
@@ -54,31 +54,31 @@ class RunLocation:
 
     @property
     def is_url(self) -> bool:
-        """Whether several machines can see it."""
+        """Whether it is a URL, which several machines can see."""
         return is_url(self.text)
 
     @property
     def named(self) -> Path | str:
-        """As users of Python have it: a path, or a URL as text."""
+        """The location as users of Python write it: a path, or a URL as text."""
         return self.text if self.is_url else Path(self.text)
 
     @property
     def folder(self) -> Path:
-        """The run folder, of one that is no URL."""
+        """The run folder; only for a location that is not a URL."""
         assert not self.is_url, self.text
         return Path(self.text)
 
     @property
     def name(self) -> str:
-        """The last part."""
+        """The last part of the path or URL."""
         return self.text.rpartition("/")[2]
 
     def below(self, name: str) -> RunLocation:
-        """That of another run, in this place."""
+        """The location of another run, below this one."""
         return RunLocation(f"{self.text}/{name}" if self.is_url else str(self.folder / name))
 
     def resolved(self) -> RunLocation:
-        """The same from any working directory."""
+        """The same location, valid in any working directory."""
         return self if self.is_url else RunLocation(str(self.folder.resolve()))
 
 
@@ -96,7 +96,7 @@ def check_url(url: str) -> None:
             `abfs://` for object storage; `memory://` for tests.
 
     Raises:
-        UsageError: it is none of these, or names no folder.
+        UsageError: it has another scheme, or names no folder.
     """
     if not is_url(url):
         raise UsageError(f"{url!r} is no URL: write for example s3://bucket/run")
@@ -115,7 +115,7 @@ def folder_of(url: str) -> Path:
     """The path that a `file://` URL names.
 
     Raises:
-        UsageError: it names none.
+        UsageError: it does not name one.
     """
     path = Path(unquote(url.removeprefix(_FILE)))
     if not path.is_absolute() or path == Path("/"):

@@ -21,9 +21,9 @@ Dims = Sequence[tuple[str, tuple[int, ...]]]
 """Values of each symbolic dimension, ascending."""
 
 MOST_SHAPES = 512
-"""More than these are stood for by a sample: what a kernel costs hardly changes between them."""
+"""A task with more shapes is tuned for a sample of them: neighbours' costs hardly differ."""
 MEASURED_SHAPES = 16
-"""At most so many of a task's shapes are measured; the others are predicted."""
+"""The most shapes of a task that are measured; the others are predicted."""
 _MOST_COMBINED = 1 << 20
 _HEAVIEST = 1e100
 _SIZE = re.compile(r"[0-9]{1,10}")
@@ -31,7 +31,7 @@ _SIZE = re.compile(r"[0-9]{1,10}")
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """What a model's symbolic dimensions may be, as far as it is to be fast.
+    """The sizes of a model's symbolic dimensions that it is tuned for.
 
     Attributes:
         dims: values of each dimension, ascending.
@@ -57,7 +57,7 @@ class Domain:
 
 
 NO_DOMAIN = Domain()
-"""Of a model without symbolic dimensions."""
+"""The domain of a model without symbolic dimensions."""
 
 
 def domain_of(shapes: Shapes) -> Domain:
@@ -108,7 +108,7 @@ def read_weights(text: str, names: Sequence[str]) -> dict[Instance, float]:
     them a list of objects, `[{"T": 5, "B": 1, "weight": 0.2}]`.
 
     Args:
-        names: of the dimensions.
+        names: names of the dimensions.
 
     Raises:
         UsageError: it is neither; the text says what is wrong.
@@ -131,7 +131,7 @@ def weights_of(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[
     """Weights of shapes, from objects as `{"T": 5, "B": 1, "weight": 0.2}`.
 
     Raises:
-        UsageError: one is none such, or a shape is there twice.
+        UsageError: an object is malformed, or a shape is there twice.
     """
     found: dict[Instance, float] = {}
     for row in rows:
@@ -143,10 +143,10 @@ def weights_of(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON, no key of which is there twice.
+    """An object of JSON from its pairs, without repeated keys.
 
     Raises:
-        UsageError: one is.
+        UsageError: a key is repeated.
     """
     found = dict(pairs)
     if len(found) < len(pairs):
@@ -181,14 +181,14 @@ def merged(shapes: Shapes) -> Shapes:
 
 
 def measured_shapes(shapes: Shapes) -> Shapes:
-    """Those of a task's shapes that are measured; see `sampled`."""
+    """The shapes of a task that are measured; see `sampled`."""
     return sampled(shapes, MEASURED_SHAPES)
 
 
 def sampled(shapes: Shapes, most: int) -> Shapes:
-    """At most so many of some shapes, spread over all of them, that stand for all.
+    """A sample of at most `most` shapes, spread over all of them, that stand for all.
 
-    Every shape adds its weight to that of the nearest of those kept. The last one, mostly the
+    Every shape adds its weight to that of the nearest kept shape. The last one, mostly the
     largest, is always kept.
     """
     if len(shapes) <= most:
@@ -202,8 +202,8 @@ def sampled(shapes: Shapes, most: int) -> Shapes:
 
 
 def _places(instances: Sequence[Instance]) -> Floats:
-    """Shapes as points of the unit cube: of each value the mean of its rank among those of its
-    dimension and of its logarithm. From 1 to 2 is as far as from 64 to 128, but fewer are there."""
+    """Shapes as points of the unit cube. A coordinate is the mean of the value's scaled rank and of
+    its scaled logarithm: from 1 to 2 is as far as from 64 to 128, but fewer values are there."""
     values = np.array([[value for _, value in instance] for instance in instances])
     ranks = [np.unique(column, return_inverse=True)[1] for column in values.T]
     sizes = [np.log2(np.maximum(column, 1)) for column in values.T]
@@ -217,7 +217,7 @@ def _in_unit(column: npt.NDArray[Any]) -> Floats:
 
 
 def _spread(places: Floats, most: int) -> list[int]:
-    """Indices of points far from one another: always the one furthest from those before it."""
+    """Indices of points far from one another: each is the furthest from those before it."""
     kept = [len(places) - 1]
     distance = np.full(len(places), np.inf)
     while len(kept) < most:

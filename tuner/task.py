@@ -22,9 +22,9 @@ class Task:
         module: the IRModule as TVM JSON, its one function normalised to the name "main".
         target: canonical JSON of the TVM target.
         weight: how many times it runs in the model.
-        flops: floating point operations of one run (0 where none are counted).
-        shapes: the instances of a program with symbolic dimensions that it is tuned for; any
-            other shape is computed as well. Empty when static.
+        flops: floating point operations of one run; 0 where they are not counted.
+        shapes: the instances that a program with symbolic dimensions is tuned for; its kernels
+            compute any other shape too. Empty when static.
     """
 
     key: str

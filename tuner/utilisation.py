@@ -1,14 +1,14 @@
-"""Where the time of worker slots goes: into work, or into a reason that is known. No I/O.
+"""The time of worker slots by its use: work, or a known reason for none. No I/O.
 
-A slot is a place where one thing happens at a time: a runner, a builder, a space worker. From its
-start until it is gone every second of it belongs to one category, so the categories of a kind add
-up to its slots times the time they were there:
+A slot is a worker that does one job at a time: a runner, a builder, a space worker. From its start
+until it is gone each of its seconds belongs to one category, so the categories of a kind add up to
+the lifetimes of its slots:
 
     starting    not ready yet
     busy        at work
     waiting     holds a job, but is frozen while a kernel is timed, waits for its turn to time
                 one, or its request or answer is on the way
-    and while it holds none, one of `Idle`.
+    and while it holds no job, one of `Idle`.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ _IDLE = "idle"
 
 
 class Idle(StrEnum):
-    """Why a slot has no job."""
+    """The reason why a slot has no job."""
 
     NO_CANDIDATES = "no_candidates"
     """The search has nothing to propose right now."""
     NO_BUILDS = "no_builds"
     """Everything that could be measured is still being built."""
     NOT_NEEDED = "not_needed"
-    """What it makes is there in plenty: the slots after it are behind."""
+    """Its product is there in plenty: the slots of the next stage are behind."""
     FINALISTS = "finalists"
-    """Finalists are timed again, which keeps only runners busy."""
+    """Finalists are timed again; only runners have work."""
     DRAINING = "draining"
-    """The budget is spent or given out: nothing more is begun."""
+    """The budget is spent or in flight: nothing more is begun."""
 
 
 @dataclass(slots=True)
@@ -69,18 +69,18 @@ class Utilisation:
         self._slots[kind, slot] = _Slot(STARTING, self._clock())
 
     def ready(self, kind: str, slot: str) -> None:
-        """It can take jobs, and has none."""
+        """The slot can take jobs, and has none."""
         self._move(kind, slot, _IDLE)
 
     def given(self, kind: str, slot: str) -> None:
-        """It has a job."""
+        """The slot was given a job."""
         self._move(kind, slot, BUSY)
 
     def answered(self, kind: str, slot: str, worked_s: float | None = None) -> None:
-        """Its job is done.
+        """The slot's job is done.
 
         Args:
-            worked_s: of the time it held the job, how much was its own work; None is all.
+            worked_s: the part of the time that it held the job that was its own work; None is all.
         """
         held = self._slots.get((kind, slot))
         if held is None or held.state != BUSY:
@@ -92,12 +92,12 @@ class Utilisation:
         held.state, held.since_s = _IDLE, self._clock()
 
     def gone(self, kind: str, slot: str) -> None:
-        """It exists no more."""
+        """The slot is gone."""
         self._move(kind, slot, _IDLE)
         self._slots.pop((kind, slot), None)
 
     def idle_because(self, reasons: Mapping[str, Idle]) -> None:
-        """Why slots without a job have none, from now on, by kind."""
+        """Set the reason why slots without a job have none, from now on, by kind."""
         if reasons == self._reasons:
             return
         for (kind, _), slot in self._slots.items():
@@ -149,7 +149,7 @@ def total(parts: Iterable[SlotSeconds]) -> dict[str, dict[str, float]]:
 
 
 def shares(categories: Mapping[str, float]) -> dict[str, float]:
-    """Parts of one kind's time by category, the largest first; empty before any passed."""
+    """Shares of one kind's time by category, the largest first; empty before any time passed."""
     whole_s = sum(categories.values())
     ordered = sorted(categories.items(), key=lambda item: (-item[1], item[0]))
     return {category: s / whole_s for category, s in ordered} if whole_s > 0 else {}

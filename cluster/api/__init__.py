@@ -1,1 +1,1 @@
-"""The door for programs in Python: plain keywords in, a request as the command makes it out."""
+"""The interface for programs in Python: plain keywords become a request like the command's."""

@@ -1,6 +1,6 @@
-"""What a program says in keywords, as `ModelSpec` and `TuneOptions` take it. Nothing is opened.
+"""A program's keywords, in the form that `ModelSpec` and `TuneOptions` take. Nothing is opened.
 
-Values are only brought into another form here; what they may be is for these two to say.
+Values are only converted here; these two classes check them.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ Sizes = tuple[tuple[str, Any], ...]
 
 
 def model_spec(source: str, said: Mapping[str, Any]) -> ModelSpec:
-    """A model, and what its dynamic shapes and free arguments are.
+    """The model of a request, with the values of its dynamic shapes and free arguments.
 
     Args:
-        said: any of `args`, `shapes`, `inputs`, `dims` and `weights`.
+        said: keywords: any of `args`, `shapes`, `inputs`, `dims` and `weights`.
 
     Raises:
-        UsageError: a value is none of its kind.
+        UsageError: a value is invalid.
     """
     dims = tuple((name, _sizes(name, values)) for name, values in _pairs("dims", said))
     return ModelSpec(
@@ -51,7 +51,7 @@ def tune_options(model: ModelSpec, said: Mapping[str, Any]) -> TuneOptions:
         said: fields of `TuneOptions`, with durations under their names without the unit.
 
     Raises:
-        UsageError: a value is none of its kind.
+        UsageError: a value is invalid.
     """
     fields = {name: value for name, value in said.items() if name not in _DURATIONS}
     for name in _DURATIONS:
@@ -74,7 +74,7 @@ def _seconds(value: Any) -> Any:
 
 
 def _target(target: Any) -> Any:
-    """A target as text, of TVM's own or of its settings, too."""
+    """A target as text, also from a TVM target or from a dictionary of its settings."""
     if isinstance(target, Mapping):
         return json.dumps(dict(target))
     module = type(target).__module__
@@ -82,7 +82,7 @@ def _target(target: Any) -> Any:
 
 
 def _pairs(field: str, said: Mapping[str, Any]) -> Sizes:
-    """A dictionary as pairs; pairs as they are."""
+    """A dictionary as pairs; pairs stay as they are."""
     given = said.get(field, ())
     if isinstance(given, Mapping):
         return tuple(given.items())
@@ -96,14 +96,14 @@ def _pairs(field: str, said: Mapping[str, Any]) -> Sizes:
 
 
 def _listed(values: Any) -> Any:
-    """A tuple of whole numbers, or of what else is there."""
+    """Any iterable but a text as a tuple, its whole numbers as plain integers."""
     if isinstance(values, str) or not isinstance(values, Iterable):
         return values
     return tuple(_whole(value) for value in values)
 
 
 def _whole(value: Any) -> Any:
-    """A plain integer of NumPy's, too."""
+    """A whole number of any type, such as NumPy's, as a plain integer; other values as they are."""
     try:
         return value if isinstance(value, bool) else operator.index(value)
     except TypeError:
@@ -111,8 +111,8 @@ def _whole(value: Any) -> Any:
 
 
 def _sizes(name: str, values: Any) -> Any:
-    """The sizes of a dimension, each once and in order. One may stand by itself, and a text is read
-    as that of `--dim`."""
+    """The sizes of a dimension, each once and in order. A single size may be given as it is, and a
+    text is parsed as `--dim` is."""
     if isinstance(values, str):
         return dimension(f"{name}={values}")[1]
     if isinstance(values, int):
@@ -129,7 +129,7 @@ def _sizes(name: str, values: Any) -> Any:
 
 
 def _input(name: Any, value: Any) -> Any:
-    """A file by its name, integers from a range, whose end is not among them, or an array."""
+    """The value of an input: a file by its name, a range (its end excluded), or an array."""
     if isinstance(value, range) and value.step == 1 and len(value):
         return IntRange(value.start, value.stop - 1)
     if isinstance(value, str) and value:
@@ -145,15 +145,15 @@ def _array(name: Any, value: Any) -> InputArray:
     file = io.BytesIO()
     try:
         np.save(file, np.asarray(value), allow_pickle=False)
-    except (TypeError, ValueError, RuntimeError) as error:  # what NumPy and PyTorch raise
+    except (TypeError, ValueError, RuntimeError) as error:  # of NumPy and PyTorch
         why = first_line(error)
         raise UsageError(f"inputs: {name!r} is no file, range or array: {why}") from error
     return InputArray(file.getvalue())
 
 
 def _weights(weights: Any, given: Any, dims: Sizes) -> Any:
-    """Weights of shapes: a file, a dictionary by values, or a list beside the values of the one
-    dimension, as in the DietCode RFC.
+    """Weights of shapes: a file, a dictionary by values, or a list in the order of the values of
+    the only dimension, as in the DietCode RFC.
 
     With several dimensions a key is a tuple of values in the order of `dims`.
     """
@@ -177,7 +177,7 @@ def _weights(weights: Any, given: Any, dims: Sizes) -> Any:
 
 
 def _beside(weights: Any, given: Any, names: Sequence[str]) -> dict[Any, Any]:
-    """Weights in the order in which the values of the one dimension were given."""
+    """A list of weights as a dictionary, by the values of the only dimension in the order given."""
     if len(names) != 1 or isinstance(weights, str) or not isinstance(weights, Iterable):
         raise UsageError("weights: give a dictionary of them by the values of the dimensions")
     ((_, values),) = _pairs("dims", {"dims": given})

@@ -1,4 +1,4 @@
-"""`tuner.tune`: a model and keywords, as a program has them."""
+"""`tuner.tune`: tunes a model that a program has, with keywords for options."""
 
 from __future__ import annotations
 
@@ -42,30 +42,30 @@ def tune(
     tracking_uri: str | None = None,
     **more: Any,
 ) -> TuneResult:
-    """Tune a model until its budget is spent. What is left out is as with the command.
+    """Tune a model until its budget is spent. Defaults are those of the command.
 
     Args:
         model: a path, `path.py:function`, an IRModule, a PrimFunc, a list of `te.Tensor`s, an
             `onnx.ModelProto`, a `torch.export.ExportedProgram`, or a `torch.nn.Module`; None goes
-            on with the model that `run` keeps. Or a whole request, a `TuneOptions`.
-        target: `llvm`, `cuda`, or a target of TVM, itself or as JSON or a dictionary.
-        trials: total of the run.
-        time_budget: seconds, or text as `20m`.
-        run: the run folder, or a URL; going on with one is naming it again.
-        args: of the function that makes the model, `{"m": 96}`.
-        shapes: of inputs that are dynamic, `{"x": (1, 3, 224, 224)}`.
+            on with the model that `run` keeps. A `TuneOptions` is a whole request.
+        target: `llvm`, `cuda`, or a TVM target, as an object, JSON or a dictionary.
+        trials: total number of trials of the run.
+        time_budget: seconds, or a text like `20m`.
+        run: the run folder, or a URL; name an existing run to go on with it.
+        args: arguments of the function that makes the model, `{"m": 96}`.
+        shapes: shapes of inputs that are dynamic, `{"x": (1, 3, 224, 224)}`.
         inputs: values of inputs: files, arrays, or ranges of integers to draw from,
             `{"x": "x.npy", "mask": numpy.ones((1, 128), "int64"), "ids": range(30522)}`.
         dims: sizes of symbolic dimensions, `{"T": range(1, 129)}`.
-        weights: of these: by size, `{5: 0.2, 24: 1}`, a list beside them, or a file.
-        example_inputs: what a `torch.nn.Module` is called with.
-        watch: told how far the run is about twice a second, on the calling thread.
+        weights: weights of these: by size, `{5: 0.2, 24: 1}`, a list in their order, or a file.
+        example_inputs: arguments that a `torch.nn.Module` is called with.
+        watch: called with the run's progress about twice a second, on the calling thread.
         stop: set it to end the run in order.
-        tracking_uri: of an MLflow server; None keeps a database in the run folder.
+        tracking_uri: URI of an MLflow server; None keeps a database in the run folder.
         more: any other field of `TuneOptions`, such as `effort="quick"` or `device_wait="10m"`.
 
     Raises:
-        UsageError: a value is none of its kind.
+        UsageError: a value is invalid.
         TunerError: the request cannot be met; the text says why, in one line.
     """
     said = {
@@ -91,7 +91,7 @@ def options_of(model: Any, said: Mapping[str, Any]) -> TuneOptions:
     """The request that a model and some keywords make; a model in memory is imported.
 
     Raises:
-        UsageError: a keyword is unknown, or a value is none of its kind.
+        UsageError: a keyword is unknown, or a value is invalid.
         TunerError: the model cannot be imported.
     """
     if isinstance(model, TuneOptions):

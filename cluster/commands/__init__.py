@@ -1,1 +1,1 @@
-"""The commands of `tuner`, one file each. What is heavy is imported when a command runs."""
+"""The commands of `tuner`, one file each. Heavy modules are imported when a command runs."""

@@ -70,7 +70,7 @@ def stop(run: RunLocation, address: str, as_json: bool) -> None:
 
 @contextmanager
 def _search_of(run: RunLocation, address: str) -> Iterator[tuple[Any, SearchState]]:
-    """The search that works on a run, and how far it is.
+    """The search that works on a run, and its state.
 
     Raises:
         UsageError: the address names no cluster that others could use.

@@ -1,4 +1,4 @@
-"""Opening a run that is there, to look only: by its folder, or by its URL."""
+"""Opens an existing run for reading: by its folder, or by its URL."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def folder_of(run: RunLocation, *, model: bool = False) -> Path:
-    """The folder of a run; one that is named by its URL is brought up to date here first.
+    """The folder of a run; for a URL, a local copy that is brought up to date first.
 
     Args:
-        model: whether the copy of the model is needed as well.
+        model: whether the copy of the model is needed too.
 
     Raises:
         TunerError: there is no run at the URL, or it cannot be read.
@@ -30,7 +30,7 @@ def folder_of(run: RunLocation, *, model: bool = False) -> Path:
 
 @contextlib.contextmanager
 def opened(run: RunLocation) -> Iterator[tuple[Manifest, SqliteStore]]:
-    """What is known of a run, and its records, also while another process works on it.
+    """The manifest of a run and its records, also while another process works on it.
 
     Raises:
         TunerError: the run is missing, damaged, of another schema version or without records.

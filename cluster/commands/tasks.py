@@ -57,7 +57,7 @@ def tasks(
 
 
 def _extracted(spec: ModelSpec, target: str, only: str | None) -> tuple[str, Sequence[Task], str]:
-    """The target, its tasks, and what is left as it is."""
+    """The target, its tasks, and a note on functions that are not tuned."""
     from spaces.frontends.model import load_model
     from spaces.lowering.extract_tasks import extract, left_as_they_are
     from spaces.lowering.lower import lower
@@ -74,7 +74,7 @@ def task_report(target: str, found: Sequence[Task], note: str = "") -> dict[str,
     """Tasks by their share of the model's floating-point operations, the largest first.
 
     Args:
-        note: what people are told of functions that are left as they are.
+        note: line for people on functions that are not tuned.
     """
     total = sum(task.weight * task.flops for task in found)
     ordered = sorted(found, key=lambda task: (-task.weight * task.flops, task.name))

@@ -86,7 +86,7 @@ def train_on(runs: tuple[RunLocation, ...]) -> BaseModel:
 
 
 def _keep(base: BaseModel, name: str | None, out: Path | None) -> str:
-    """Where it is kept: `NAME:VERSION`, or the file."""
+    """Keep a base model. Return its place: `NAME:VERSION`, or the file."""
     if out is not None:
         from tuner.files.atomic import atomic_file
 
@@ -102,7 +102,7 @@ def _keep(base: BaseModel, name: str | None, out: Path | None) -> str:
 
 
 def train_report(base: BaseModel, kept: str) -> dict[str, Any]:
-    """What `--json` prints."""
+    """The report of `tuner train --json`."""
     return {
         "model": kept,
         "family": base.family,
@@ -150,5 +150,5 @@ def models(as_json: bool) -> None:
 
 
 def models_report(found: list[Version]) -> dict[str, Any]:
-    """What `--json` prints."""
+    """The report of `tuner models --json`."""
     return {"models": [asdict(version) for version in found]}

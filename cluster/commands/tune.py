@@ -188,15 +188,15 @@ def tune(
 
 Watch = Callable[[Snapshot], None]
 Work = Callable[[Watch, threading.Event, Callable[[], None]], "TuneResult"]
-"""Tunes: tells the first how far it is, ends when the second is set, calls the third when it is
-ready for signals."""
+"""Tunes a model: reports its progress to the first argument, ends when the second is set, and calls
+the third once it is ready for signals."""
 
 
 def show_tuning(work: Work, first: Snapshot, *, details: bool, as_json: bool) -> int:
     """Watch a run on standard output and sum it up.
 
     Args:
-        first: what to show until something is known.
+        first: snapshot to show until the run has one.
 
     Returns:
         The exit code.
@@ -229,7 +229,7 @@ def _watched(work: Work, first: Snapshot, *, details: bool) -> tuple[TuneResult 
             )
         except KeyboardInterrupt:
             return None, signals.exit_code
-        except SystemExit:  # what Ray makes of SIGTERM from when it starts until `install`
+        except SystemExit:  # Ray turns SIGTERM into this from its start until `install`
             return None, 128 + signal.SIGTERM
         screen.show(result.snapshot)
     signalled = result.ended == "signal" or signals.received is not None
@@ -237,7 +237,7 @@ def _watched(work: Work, first: Snapshot, *, details: bool) -> tuple[TuneResult 
 
 
 def before(message: str, *, trials: int = 0, time_budget_s: float = 0.0) -> Snapshot:
-    """What is shown until something is known of a run."""
+    """A snapshot to show until the run has one."""
     return Snapshot(
         phase=Phase.STARTING,
         elapsed_s=0.0,

@@ -1,7 +1,7 @@
-"""What on this machine would spoil a run, found out without trusting this very process.
+"""Checks for what would spoil a run on this machine, made without relying on this process.
 
-Whatever may crash (TVM with the wrong ffi does) or hang runs in a child with a deadline. Each
-check gives findings: values with a level, what was found and what to do.
+Checks that may crash (as TVM does with the wrong ffi) or hang run in a child with a deadline. Each
+check gives findings: values with a level, the facts found, and advice.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LEAST_FREE_BYTES = 200 * 2**20
 COMFORTABLE_BYTES = 2 * 2**30
 _CHILD_DEADLINE_S = 60.0
 _VECTORS = ("amx-", "avx", "f16c", "fma", "neon", "sse4.2", "sve")
-"""What names of features begin with that say how wide vectors are, and of what."""
+"""The prefixes of the names of CPU features that tell the widths and types of vectors."""
 _RAY_DEADLINE_S = 120.0
 
 _PACKAGES = Path(__file__).resolve().parents[2]
@@ -36,13 +36,13 @@ Level = Literal["ok", "warn", "fail"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at.
+    """The result of one check.
 
     Attributes:
-        name: what was checked.
+        name: name of the check.
         level: `ok`, `warn` (a run works, but not as well) or `fail` (a run will not work).
-        found: what is the case; one line.
-        advice: what to do about it; empty where nothing is to be done.
+        found: the facts, in one line.
+        advice: the remedy; empty where none is needed.
     """
 
     name: str
@@ -56,13 +56,13 @@ class Finding:
         return f"{line}\n      {self.advice}" if self.advice else line
 
     def to_json(self) -> dict[str, str]:
-        """The same as plain data."""
+        """The finding as plain data."""
         return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """How a child process ended: its last line as JSON, or why there is none."""
+    """The answer of a child process: its last line as JSON, or why there is none."""
 
     value: Any = None
     error: str = ""
@@ -74,7 +74,7 @@ Child = Callable[[str, float], Answer]
 def ask_child(program: str, timeout_s: float) -> Answer:
     """Run Python text in a process of its own; its last printed line is the answer, as JSON.
 
-    It leads a group of its own, which is killed at the deadline, grandchildren included.
+    The child leads a process group, which is killed at the deadline, grandchildren included.
     """
     # -P keeps a module of the current folder from passing for one of ours.
     path = os.pathsep.join(filter(None, [str(_PACKAGES), os.environ.get("PYTHONPATH")]))
@@ -114,13 +114,13 @@ def examine(
     full: bool = False,
     child: Child = ask_child,
 ) -> Iterator[Finding]:
-    """Check everything, one finding after the other as it is known.
+    """Check everything; yield each finding as soon as it is known.
 
     Args:
-        tracking_uri: MLflow's, as a run would use it; None is SQLite in the run folder.
+        tracking_uri: URI of MLflow that a run would use; None is SQLite in the run folder.
         folder: where runs would be kept.
         full: start a Ray cluster on loopback too.
-        child: how to ask a process of its own; a parameter for tests.
+        child: asks a child process; a parameter for tests.
     """
     yield python_version()
     yield from pins()
@@ -133,7 +133,7 @@ def examine(
 
 
 def python_version(version: tuple[int, ...] = tuple(sys.version_info[:3])) -> Finding:
-    """Is this Python one that the wheels exist for."""
+    """Check that wheels exist for this Python."""
     found = ".".join(map(str, version))
     if version < (3, 11):
         return Finding("python", "fail", found, "use Python 3.11 or newer: make env PYTHON=...")
@@ -141,7 +141,7 @@ def python_version(version: tuple[int, ...] = tuple(sys.version_info[:3])) -> Fi
 
 
 def pins(distribution: str = DISTRIBUTION) -> Iterator[Finding]:
-    """Is every requirement of this package installed in a version that it allows."""
+    """Check that each requirement of this package is installed in an allowed version."""
     from packaging.requirements import Requirement
 
     try:
@@ -180,7 +180,7 @@ print(json.dumps(tvm.__version__))
 
 
 def pickling(child: Child) -> Finding:
-    """Does a module survive pickling; with a wrong apache-tvm-ffi the process crashes."""
+    """Check that a module survives pickling: with a wrong apache-tvm-ffi the process crashes."""
     answer = child(_PICKLE, _CHILD_DEADLINE_S)
     if answer.error:
         advice = "install the pair that pyproject.toml pins: apache-tvm and apache-tvm-ffi"
@@ -206,7 +206,7 @@ print(json.dumps({
 
 
 def target(child: Child) -> Iterator[Finding]:
-    """Is the target what this CPU is and what this process may use of it; is there a GPU."""
+    """Check the target against this CPU and the cores this process may use; look for a GPU."""
     answer = child(_TARGET, _CHILD_DEADLINE_S)
     if answer.error:
         yield Finding("target", "fail", answer.error, "tuner --debug doctor may show more")
@@ -233,7 +233,7 @@ def cpu_target(facts: dict[str, Any], *, allowed: int) -> Finding:
 
 
 def _about_cpu(facts: dict[str, Any]) -> str:
-    """What was found of a CPU, beyond its name: what is unlike that, vectors, caches."""
+    """The facts about a CPU beyond its name: features, LLVM's guess if another, vectors, model."""
     target, guess = facts["target"], facts.get("guess", facts["host"])
     said = [*target.get("mattr", ())]
     if guess != facts["host"]:
@@ -244,7 +244,7 @@ def _about_cpu(facts: dict[str, Any]) -> str:
 
 
 def cuda(tvm_sees_one: bool) -> Iterator[Finding]:
-    """Do the driver and TVM agree on a device, and can kernels be compiled for it."""
+    """Check that the driver and TVM agree on a device, and that kernels can be compiled for it."""
     names = _devices()
     if not names and not tvm_sees_one:
         yield Finding("cuda", "ok", "no device here; --target llvm is what auto means")
@@ -263,7 +263,7 @@ def cuda(tvm_sees_one: bool) -> Iterator[Finding]:
 
 
 def _devices() -> list[str]:
-    """Names of the GPUs that the driver lists; none where it does not answer."""
+    """Names of the GPUs that the driver lists; empty where it does not answer."""
     smi = shutil.which("nvidia-smi")
     if smi is None:
         return []
@@ -276,7 +276,7 @@ def _devices() -> list[str]:
 
 
 def host_compiler() -> Finding:
-    """Can a shared library be linked; an exported model is one."""
+    """Check that a shared library can be linked, as exporting a model does."""
     name = os.environ.get("CC") or next(filter(shutil.which, ("cc", "gcc", "clang")), "")
     advice = "install a C compiler (gcc or clang), or set CC"
     if not name:
@@ -295,7 +295,7 @@ def host_compiler() -> Finding:
 
 
 def disk(folder: Path) -> Iterator[Finding]:
-    """Can a run be kept in `folder`, and are there room for it and for temporary files."""
+    """Check that a run can be kept in `folder`, with room for it and for temporary files."""
     places = {"disk": folder.resolve(), "temporary": Path(tempfile.gettempdir())}
     shared = Path("/dev/shm")
     if shared.is_dir():
@@ -333,7 +333,7 @@ print(json.dumps(f"{ray.__version__}, a cluster on loopback answered"))
 
 
 def ray(child: Child, *, full: bool = False) -> Finding:
-    """Can Ray be imported; with `full`, does a cluster of its own start and work."""
+    """Check that Ray can be imported; with `full`, that a cluster of its own starts and works."""
     answer = child(_RAY_START, _RAY_DEADLINE_S) if full else child(_RAY_IMPORT, _CHILD_DEADLINE_S)
     if answer.error:
         return Finding("ray", "fail", answer.error, "see that /tmp and /dev/shm can be written")
@@ -341,7 +341,7 @@ def ray(child: Child, *, full: bool = False) -> Finding:
 
 
 def tracking(uri: str | None) -> Finding:
-    """Does MLflow's server answer. A run goes on without it, so this only warns."""
+    """Check that MLflow's server answers. A run goes on without it, so this only warns."""
     from tuner.tracking.mlflow_sink import redacted
     from tuner.tracking.tracker import check_uri
 

@@ -1,4 +1,4 @@
-"""Flags that several commands share, and how `cluster.console.parse` becomes their types."""
+"""Flags that several commands share; their types are made from `cluster.console.parse`."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 @dataclass(slots=True)
 class Border:
-    """What the outermost frame has to know of the command line. Travels as `click`'s object."""
+    """Facts about the command line for the outermost frame. Travels as `click`'s object."""
 
     debug: bool = False
 
 
 class Parsed(click.ParamType[Any]):
-    """A type of argument given by a function from `cluster.console.parse`."""
+    """A type of argument that is parsed by a function from `cluster.console.parse`."""
 
     def __init__(self, name: str, function: Callable[[str], Any]) -> None:
         self.name, self._function = name, function
@@ -84,7 +84,7 @@ model_argument = click.argument("model", metavar="MODEL", type=TEXT)
 
 
 def model_flags(command: _F) -> _F:
-    """The flags that say a model's shapes and arguments, and what of it to tune for what."""
+    """Add the flags for a model's shapes and arguments, its target, and the tasks to tune."""
     for add in (
         click.option(
             "--only",

@@ -1,4 +1,4 @@
-"""What a command prints: people's text, or one JSON object and nothing else."""
+"""The output of a command: text for people, or one JSON object and nothing else."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import click
 
 @contextlib.contextmanager
 def nothing_on_stdout(wanted: bool) -> Iterator[None]:
-    """Send to standard error whatever anyone prints meanwhile, libraries' native code included."""
+    """Send all output meanwhile to standard error, that of libraries' native code included."""
     if not wanted:
         yield
         return
@@ -33,7 +33,7 @@ def nothing_on_stdout(wanted: bool) -> Iterator[None]:
 
 
 def print_json(report: Mapping[str, Any]) -> None:
-    """One object on one line. What JSON cannot hold, NaN and the infinities, becomes null."""
+    """Print one object on one line. NaN and the infinities, which JSON lacks, become null."""
     click.echo(json.dumps(_plain(report), allow_nan=False))
 
 
@@ -50,7 +50,7 @@ def _plain(value: Any) -> Any:
 
 
 def print_table(*columns: str, rows: Sequence[tuple[str, ...]]) -> None:
-    """Text in aligned columns, the first to the left and the rest to the right; never cut."""
+    """Print text in aligned columns, the first to the left and the rest to the right; never cut."""
     lines = [columns, *rows]
     widths = [max(len(line[n]) for line in lines) for n in range(len(columns))]
     for line in lines:

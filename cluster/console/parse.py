@@ -1,4 +1,4 @@
-"""What users type, parsed: text in, values out, nothing opened or looked up.
+"""Parses what users type: text in, values out, nothing opened or looked up.
 
 Every function raises `UsageError` with one line that names the text and shows a right one.
 """
@@ -33,7 +33,7 @@ _RANGE = re.compile(
 
 
 def duration_s(text: str) -> float:
-    """Seconds of a duration such as `90s`, `20m`, `1h30m` or `2d`; more than none."""
+    """Seconds of a duration such as `90s`, `20m`, `1h30m` or `2d`; more than 0."""
     match = _DURATION.fullmatch(text.strip())
     if not match or not any(match.groups()):
         return checks.seconds(None, text)
@@ -112,7 +112,7 @@ def input_value(text: str) -> tuple[str, Path | IntRange]:
 
 
 def argument(text: str) -> tuple[str, str | int | float]:
-    """Name and value of `m=512`: an integer or a decimal where it reads as one, else the text."""
+    """Name and value of `m=512`: an integer or a decimal if it is written as one, else the text."""
     name, equals, value = text.partition("=")
     name = checks.argument(name if equals else "", text)
     if _INTEGER.fullmatch(value):

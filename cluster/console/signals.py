@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM while tuning: an orderly end, and a way out of it."""
+"""SIGINT and SIGTERM while tuning: the first ends the run in order, a second SIGINT at once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def leave(code: int) -> None:
-    """End this process at once, the terminal's cursor given back."""
+    """Show the terminal's cursor again, and end this process at once."""
     if sys.stdout.isatty():
         os.write(sys.stdout.fileno(), b"\x1b[?25h\n")
     os._exit(code)
@@ -23,7 +23,7 @@ def leave(code: int) -> None:
 class StopSignals:
     """Turns the first signal into `stop`; a second SIGINT leaves at once.
 
-    Until `install` nothing waits for `stop`, so a signal raises `KeyboardInterrupt` in the main
+    Before `install` nothing waits for `stop`, so a signal raises `KeyboardInterrupt` in the main
     thread instead. Ray replaces the handler of SIGTERM as it starts: call `install` after that.
 
     Args:
@@ -51,7 +51,7 @@ class StopSignals:
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
     def install(self) -> None:
-        """From now on someone waits for `stop`."""
+        """Turn signals into `stop` from now on, since somebody waits for it."""
         for number in _SIGNALS:
             signal.signal(number, self._ask)
         if self.received is not None:
@@ -59,12 +59,12 @@ class StopSignals:
 
     @property
     def exit_code(self) -> int:
-        """What a shell expects of a process that ended by the first signal; SIGINT if none came."""
+        """The exit code, by shells' convention, for the first signal; for SIGINT if none came."""
         return 128 + (self.received or signal.SIGINT)
 
     @property
     def note(self) -> str:
-        """What to tell the user while the run ends."""
+        """The line for the user while the run ends; empty before a signal."""
         if self.received is None:
             return ""
         return "stopping: results are kept; Ctrl-C again leaves at once"
@@ -78,7 +78,7 @@ class StopSignals:
             self._stop.set()
 
     def _first(self, number: int) -> bool:
-        """Whether this is the first signal; leaves if it is an impatient second."""
+        """Whether this is the first signal; leaves at once if it is a second SIGINT."""
         if self.received is None:
             self.received = number
             return True

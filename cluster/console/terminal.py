@@ -1,6 +1,6 @@
-"""A run as people watch it: one calm live table on a terminal, plain lines in a log.
+"""The display of a run: one live table on a terminal, plain lines in a log.
 
-What is shown is a pure function of a `Snapshot`; only the screens at the end draw it.
+The content is a pure function of a `Snapshot`; only the screens at the end draw it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def size(count: int) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Some names in one line, of many the first eight."""
+    """Names in one line: at most the first eight, and the number of the others."""
     more = len(names) - _NAMES_SHOWN
     return ", ".join(names[:_NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
@@ -58,7 +58,7 @@ def _three_digits(value: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds as `m:ss` or `h:mm:ss`; none is left of a negative one."""
+    """Seconds as `m:ss` or `h:mm:ss`; `0:00` if negative."""
     minutes, rest = divmod(max(0, int(seconds)), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
@@ -70,7 +70,7 @@ def ratio(value: float | None) -> str:
 
 
 def speedup(row: TaskRow) -> float | None:
-    """How much faster a task's best schedule is than its default; None where either is unknown."""
+    """The speed-up of a task's best schedule over its default; None where either is unknown."""
     return row.default_s / row.best_s if row.default_s and row.best_s else None
 
 
@@ -116,7 +116,7 @@ def failures(snapshot: Snapshot) -> str:
 
 
 def utilisation(seconds: SlotSeconds) -> str:
-    """How busy each kind of worker was, and what took most of the rest; empty before any worked."""
+    """Busy share of each kind of worker, and the main uses of the rest; empty before any worked."""
     parts = []
     for kind, categories in sorted(seconds.items()):
         parted = shares(categories)
@@ -128,7 +128,7 @@ def utilisation(seconds: SlotSeconds) -> str:
 
 
 def table(tasks: tuple[TaskRow, ...], *, rows: int | None = ROWS) -> Table:
-    """Tasks by share of time; those beyond `rows` are summed up in the last one."""
+    """Tasks by share of time; tasks beyond `rows` are summed up in the last row."""
     ordered = by_share(tasks)
     shown = ordered if rows is None or len(ordered) <= rows else ordered[: rows - 1]
     grid = Table(box=None, pad_edge=False, header_style="dim", expand=False)
@@ -180,13 +180,13 @@ def line(snapshot: Snapshot, *, note: str = "") -> str:
 
 
 class Screen(Protocol):
-    """Where a run is shown."""
+    """Shows a run."""
 
     def show(self, snapshot: Snapshot, *, note: str = "") -> None:
-        """Take the newest state in; called more often than anything is drawn."""
+        """Take in the newest state; called more often than it is drawn."""
 
     def close(self) -> None:
-        """Leave the last state standing and give the terminal back."""
+        """Leave the last state on the screen, and release the terminal."""
 
 
 class LiveScreen:

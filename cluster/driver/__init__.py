@@ -1,1 +1,1 @@
-"""What `tuner tune` does around a search."""
+"""The steps of `tuner tune` before and after a search."""

@@ -13,9 +13,8 @@ def best_with_traces(
 ) -> list[dict[str, Any]]:
     """The rows of `tuner.report.report.best_report`, each with the winner's `trace` as Python text.
 
-    Those of tasks with symbolic dimensions have `kernel_set` besides, see
-    `cluster.driver.kernel_sets.described`; it is None for others, or where nothing was measured
-    yet.
+    Each has `kernel_set` too, see `cluster.driver.kernel_sets.described`: None for a static task,
+    or where nothing was measured yet.
 
     Raises:
         TunerError: there is no such task.

@@ -19,29 +19,28 @@ _LOOK_EVERY_S = 1.0
 
 
 class Autoscaler(Protocol):
-    """What starts machines for requests that wait, such as Ray's autoscaler."""
+    """Starts machines for requests that wait, as Ray's autoscaler does."""
 
     def asked(self, resource: str) -> AbstractContextManager[None]:
-        """Request one of a resource for the length of a `with` block."""
+        """Request one unit of a resource for the length of a `with` block."""
 
     def in_vain(self, resource: str) -> bool:
-        """Whether it reports that it can start no machine with a resource."""
+        """Whether the autoscaler reports that it can start no machine with a resource."""
 
 
 class NoMachine(TunerError):
-    """No machine has such a device, and no autoscaler starts one."""
+    """No machine has the device that is asked for, and no autoscaler starts one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """How machines are waited for.
+    """The rules of waiting for machines.
 
     Attributes:
         look: gives the cluster as it is now.
-        limit_s: the user's `--device-wait`; None is `DEVICE_WAIT_S` if the cluster starts
-            machines, and else no wait. A limit that the user gave is waited for even where nothing
-            starts a machine: people join machines by hand, and a fleet at its largest size may
-            make room.
+        limit_s: the user's `--device-wait`; None is `DEVICE_WAIT_S` if the cluster starts machines,
+            else no wait. A limit that the user gave applies even where nothing starts machines:
+            people add machines by hand, and a fleet at its largest size may make room.
         stop: set it to end the wait.
     """
 
@@ -53,7 +52,7 @@ class Wait:
 
 
 def machines_for(target: str, wait: Wait) -> tuple[str, Sequence[Node]]:
-    """Machines that could measure for a target.
+    """The machines that could measure for a target.
 
     `auto` is `cuda` where the cluster has a GPU or starts a machine with one, else `llvm`.
 
@@ -63,7 +62,7 @@ def machines_for(target: str, wait: Wait) -> tuple[str, Sequence[Node]]:
 
     Raises:
         UsageError: malformed JSON, or an unknown kind.
-        TunerError: there are none and none is started, or none came in time.
+        TunerError: there are none, and none is started or none came in time.
         KeyboardInterrupt: the wait was stopped.
     """
     patient = wait.limit_s is not None
@@ -83,13 +82,13 @@ def machines_for(target: str, wait: Wait) -> tuple[str, Sequence[Node]]:
 
 
 def _machines_with(resource: str, wait: Wait, *, patient: bool) -> Sequence[Node]:
-    """Machines that have a resource and stay; where there are none, the first that come.
+    """The machines that have a resource and stay; where there are none, the first that join.
 
     Args:
-        patient: wait even where no machine is started.
+        patient: wait even where nothing starts a machine.
 
     Raises:
-        NoMachine: none is there, and none is started.
+        NoMachine: there is none, and none is started.
     """
     cluster = wait.look()
     if found := _having(resource, cluster):

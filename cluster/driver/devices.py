@@ -1,4 +1,4 @@
-"""Which targets a cluster's machines have, asked of machines that would measure."""
+"""The targets of a cluster's machines, asked of the machines that would measure."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from tuner.errors import TunerError, first_line
 _log = logging.getLogger(__name__)
 
 _ASK_S = 120.0
-"""What a machine that is there gets to answer: it may have to import TVM first."""
+"""The time in which the first machine must answer: it may have to import TVM first."""
 _LATER_S = 60.0
-"""What the others get beyond the first that answers: a busy machine takes long to import TVM, and
-one that is left out is not tuned for. Ray tells at once of those that are gone."""
+"""The further time for the other machines after the first answer: a busy machine takes long to
+import TVM, and a machine that is left out is not tuned for. Ray reports lost machines at once."""
 _STEP_S = 0.5
-"""So often a wait looks whether it was stopped."""
+"""The interval at which a wait checks whether it was stopped."""
 _ASKED = 16
-"""Machines with the same resources that are asked, at most: more would say the same."""
+"""The most machines with the same resources that are asked: more would say the same."""
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """What kernels are compiled for and measured on.
+    """A kind of device that kernels are compiled for and measured on.
 
     Attributes:
-        target: canonical JSON.
-        fingerprint: of the machines that measure.
-        former: what the fingerprint was before it told of a CPU's features.
+        target: canonical JSON of its target.
+        fingerprint: fingerprint of the machines that measure.
+        former: the fingerprint as earlier versions had it, without a CPU's features.
     """
 
     target: str
@@ -47,33 +47,33 @@ class Device:
 
     @property
     def name(self) -> str:
-        """For folders and labels."""
+        """The device's name for folders and labels."""
         return device_name(self.fingerprint)
 
     @property
     def former_name(self) -> str:
-        """What runs on this device were called before."""
+        """The device's name in earlier versions."""
         return device_name(self.former)
 
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What a machine says: its device, or why it has none such."""
+    """A machine's answer: its device, or why it does not have the one asked for."""
 
     device: Device | None
     refused: Exception | None = None
 
 
 def devices_on_cluster(target: str, wait: Wait) -> tuple[Device, ...]:
-    """What a user's target is on a cluster's machines; see `spaces.targets.target.resolve_target`.
+    """The devices of a cluster for a user's target; see `spaces.targets.target.resolve_target`.
 
-    A kind (`llvm`, `cuda`) is each unlike device of that kind that the cluster has at the moment,
-    the most frequent first; where it has none yet, that of the first machine that comes. `auto` is
-    one of the two, see `machines_for`. Anything more exact is one target, and of unlike devices
-    that fit it the most frequent.
+    A kind (`llvm`, `cuda`) stands for each different device of that kind that the cluster has at
+    the moment, the most frequent first; where it has none yet, for that of the first machine that
+    joins. `auto` is one of the two kinds, see `machines_for`. Any other target is one target; if
+    several different devices fit it, the most frequent is taken.
 
     Args:
-        wait: for a machine with such a device, where none is there yet.
+        wait: rules of waiting for a machine with such a device, where there is none yet.
 
     Raises:
         UsageError: malformed JSON, an unknown kind or option.
@@ -90,7 +90,7 @@ def devices_on_cluster(target: str, wait: Wait) -> tuple[Device, ...]:
 
 
 def some_of_each(nodes: Sequence[Node]) -> list[Node]:
-    """Machines that stay, `_ASKED` at most of those that look the same from outside."""
+    """Machines that stay, at most `_ASKED` of those with equal resources."""
     seen: Counter[str] = Counter()
     chosen = []
     for node in nodes:
@@ -103,10 +103,11 @@ def some_of_each(nodes: Sequence[Node]) -> list[Node]:
 
 
 def _ask(target: str, machines: Sequence[Node], stop: threading.Event) -> list[_Answer]:
-    """What machines say that answer in time; at least one does. Of none, any is asked.
+    """The answers of those machines that answer in time, at least one. Without machines, Ray
+    chooses one to ask.
 
     Raises:
-        TunerError: none does.
+        TunerError: no machine answers.
         KeyboardInterrupt: `stop` was set.
     """
     import ray
@@ -115,7 +116,7 @@ def _ask(target: str, machines: Sequence[Node], stop: threading.Event) -> list[_
 
     there = (NodeAffinitySchedulingStrategy(node.id, soft=False) for node in machines)
     places: list[dict[str, Any]] = [{"scheduling_strategy": place} for place in there]
-    # Devices may all be taken by other runs: to be asked costs a machine nothing.
+    # Asking takes no resources, since other runs may have taken all devices.
     question = ray.remote(num_cpus=0, max_retries=3)(_resolve)
     refs = [question.options(**place).remote(target) for place in places or [{}]]
     ready: Sequence[Any] = ()
@@ -145,7 +146,7 @@ def _ask(target: str, machines: Sequence[Node], stop: threading.Event) -> list[_
 def ready_of(
     refs: Sequence[Any], number: int, limit_s: float, stop: threading.Event
 ) -> Sequence[Any]:
-    """Ray's references that are ready as soon as `number` of them are, or after a while.
+    """The references that are ready, once `number` of them are or `limit_s` has passed.
 
     Raises:
         KeyboardInterrupt: `stop` was set.
@@ -162,7 +163,7 @@ def ready_of(
 
 
 def _resolve(text: str) -> _Answer:
-    """On the machine that is asked."""
+    """Answer on the machine that is asked."""
     from spaces.targets.target import (
         asked_backend,
         device_fingerprint,
@@ -173,7 +174,7 @@ def _resolve(text: str) -> _Answer:
 
     visible = asked_backend(text).visible
     if visible and not os.environ.get(visible):
-        os.environ[visible] = "0"  # hidden by Ray from who takes none
+        os.environ[visible] = "0"  # Ray hides devices from a task that takes none
     try:
         target = resolve_target(text)
         fingerprint = device_fingerprint(target)

@@ -1,4 +1,4 @@
-"""What a run leaves to its user: a library, a database, a comparison."""
+"""The products of a run: a library, a database, a comparison."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from tuner.task import Instance, Task
 
 _BENCHED = 6
-"""Shapes of a model with symbolic dimensions, where nobody names any."""
+"""The number of shapes to bench of a model with symbolic dimensions, where the user names none."""
 _BENCH_S, _LEAST_BENCH_S = 60.0, 10.0
-"""For the samples of all shapes, and of one where there are many."""
+"""The time for the samples of all shapes together, and the least for one shape."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +69,11 @@ def apply_to(run: Path, module: Any = None) -> Any:
     """Lower a model, and swap in the best schedules of a run.
 
     Args:
-        module: what `spaces.frontends.memory_model` takes, lowered or not; with the shapes of
-            the run's model, some of whose programs it has. None is that model itself.
+        module: a model that `spaces.frontends.memory_model` takes, lowered or not, that shares
+            programs and shapes with the run's model. None is the run's model.
 
     Returns:
-        An IRModule, to be compiled as `tuner.lower` says.
+        An IRModule, to be compiled as `tuner.lower` describes.
 
     Raises:
         TunerError: the run is missing or has no results, or none for this module.
@@ -103,7 +103,7 @@ def _scheduled(module: Any) -> bool:
 
 
 def _shaped_as(model: Model) -> ModelSpec:
-    """The shapes of another model that has the inputs of this one."""
+    """The shapes of this model, for another model with the same inputs."""
     from spaces.ir.tvm_compat import has_relax
 
     sizes: dict[str, set[int]] = {}
@@ -120,11 +120,11 @@ def export_database(run: Path, out_dir: Path) -> list[str]:
 
     Returns:
         Names of the tasks that are left out: those with symbolic dimensions, which have a set of
-        kernels where a database holds one schedule.
+        kernels, while a database holds one schedule for each.
 
     Raises:
-        TunerError: the run is missing or has no results, or none that a database can hold, or the
-            folder cannot be written.
+        TunerError: the run is missing or has no results that a database can hold, or the folder
+            cannot be written.
     """
     from spaces.deploy.database import export_database as write
 
@@ -146,13 +146,13 @@ def bench(run: Path, *, rounds: int = 0, dims: Dims = ()) -> dict[str, Any]:
     """Time the untuned and the tuned model, and onnxruntime where it can run it.
 
     Args:
-        rounds: at least as many as `spaces.deploy.bench` makes anyway.
-        dims: sizes of symbolic dimensions to bench; empty is some of those it was tuned for.
+        rounds: number of rounds, unless the minimum of `spaces.deploy.bench` is larger.
+        dims: sizes of symbolic dimensions to bench; empty is some of those the run is tuned for.
 
     Returns:
         The keys of `spaces.deploy.bench.BenchResult`, and `shape`, the sizes of symbolic
-        dimensions. Of a model that has any, `shapes` is a list of such reports, and the others are
-        its last.
+        dimensions. For a model that has such dimensions, `shapes` is a list of such reports, and
+        the other keys are those of the last report.
 
     Raises:
         TunerError: the run is missing or has no results, the model has no such dimension, or this
@@ -163,7 +163,7 @@ def bench(run: Path, *, rounds: int = 0, dims: Dims = ()) -> dict[str, Any]:
     from spaces.targets.target import refuse_other_features
     from spaces.targets.threads import thread_variables
 
-    # TVM reads them when its thread pool starts, which nothing has done yet in this process.
+    # TVM reads them when its thread pool starts, which has not happened yet in this process.
     os.environ.update(thread_variables(target_cores(manifest.target)))
     refuse_other_features(manifest.target)
     from spaces.codegen.executable import compile_module, compile_plainly

@@ -1,4 +1,4 @@
-"""The model that a run keeps, for who goes on without it."""
+"""The copy of the model that a run keeps, to go on without the original."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from tuner.run_location import RunLocation
 
 
 def check_kept(run: object, said: Iterable[str]) -> None:
-    """See that a run is named in place of a model, and that nothing is said of that model.
+    """Check that a run is named in place of a model, and that no option of a model is given.
 
     Args:
-        said: what is, as the user calls it.
+        said: the given options of the model, by the user's names.
 
     Raises:
-        UsageError: it is not so.
+        UsageError: no run is named, or such an option is given.
     """
     for name in said:
         raise UsageError(f"{name}: a run keeps its model, so nothing can be said beside it")

@@ -1,4 +1,4 @@
-"""The kernel set of a task, from what a run's store holds."""
+"""The kernel set of a task, chosen from the records in a run's store."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 def kernel_set(store: RecordStore, task: Task, most: int) -> KernelSet | None:
     """At most `most` kernels for a task's shapes; None for a static task, or without results.
 
-    Nothing but records is needed, so it can be asked for at any moment of a run, and again with
-    another number.
+    It needs records only, so it can be computed at any moment of a run, and again with another
+    number.
     """
     if not task.shapes:
         return None
@@ -26,8 +26,8 @@ def kernel_set(store: RecordStore, task: Task, most: int) -> KernelSet | None:
 
 
 def chosen_s(store: RecordStore, most: int) -> dict[str, float]:
-    """What the kernels of each task with symbolic dimensions take, weighted over its shapes, by
-    task key."""
+    """The latency of the kernel set of each task with symbolic dimensions, weighted over its
+    shapes, by task key."""
     sets = ((task.key, kernel_set(store, task, most)) for task in store.tasks())
     return {key: chosen.latency_s for key, chosen in sets if chosen is not None}
 

@@ -1,4 +1,4 @@
-"""One request on a cluster of unlike devices: a search for each, with records of its own."""
+"""One request on a cluster of different devices: a search for each, with records of its own."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What is asked of one device.
+    """The part of a request that is for one device.
 
     Attributes:
         target: canonical JSON.
@@ -34,16 +34,16 @@ class Part:
 
 
 def parts(asked: str, run: RunLocation, devices: Sequence[Device]) -> list[Part]:
-    """What a request is for each device.
+    """The parts of a request, one for each device.
 
-    One device takes the run as the user named it. Of several each has its own below that, called
-    after the device. A run that began on one device stays with it, and with its target.
+    A single device takes the run as the user named it. Of several, each has its own run below that,
+    named after the device. A run that began on one device stays with it, and with its target.
 
     Args:
         asked: the target, as the user named it.
 
     Raises:
-        TunerError: trouble with the place of the run, or what is there is no run.
+        TunerError: trouble with the place of the run, or its content is not a run.
     """
     begun = target_of(run)
     if begun is not None:
@@ -71,12 +71,12 @@ def watch_all(
     """Watch searches until all have ended.
 
     Args:
-        searches: actors by name, each with when it must have ended by itself.
-        watch: told how far they are, as if they were one.
-        stop: set it to end them in order.
+        searches: actors by name, each with the time by which it must have ended by itself.
+        watch: is called with their progress, merged into one.
+        stop: set it to end all of them in order.
 
     Raises:
-        TunerError: one of them is gone, or does not end when it should; after the others' end.
+        TunerError: a search is gone, or did not end when it should; raised after all others' end.
     """
     if len(searches) == 1:
         ((name, (actor, latest_s)),) = searches.items()

@@ -1,4 +1,4 @@
-"""What comes before a search: the model is read, its tasks are found, its run folder is opened."""
+"""The steps before a search: read the model, find its tasks, open its run folder."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _NEW_RUNS = Path("runs")
-"""Where runs are that nobody named."""
+"""The folder for runs that the user did not name."""
 
 
 def check_cheaply(options: TuneOptions) -> None:
-    """Look for what is missing before a machine is waited for, which may take long.
+    """Find missing files before a machine is waited for, which may take long.
 
     Raises:
-        TunerError: the model, one of its inputs, or another run or model that was named.
+        TunerError: the model, one of its inputs, or another run or model that was named is missing.
     """
     from cluster.driver.warm_start import check_base
     from spaces.frontends.model import check_model
@@ -56,12 +56,12 @@ def prepare(
     driver_pid: int | None = None,
     on_found: Callable[[], None] = lambda: None,
 ) -> SearchJob:
-    """Import and lower the model, find its tasks and what is known of them, open the folder.
+    """Import and lower the model, find its tasks and their seeds, open the run folder.
 
     Args:
-        target: canonical JSON, as machines that measure resolved it; None is for this machine.
-        on_found: called as soon as the model is known to be there.
-        started_s, tracking_uri, device, driver_pid: of the job.
+        target: canonical JSON, as the machines that measure resolved it; None is for this machine.
+        on_found: is called as soon as the model was found.
+        started_s, tracking_uri, device, driver_pid: see `SearchJob`.
     """
     from cluster.driver.run_target import target_here
     from cluster.driver.warm_start import base_for, seeds_for
@@ -78,7 +78,7 @@ def prepare(
     others = [local(RunLocation.of(other)) for other in options.seeds_from]
     folder = _opened(options, run, model)
     return SearchJob(
-        # What is in memory stays here.
+        # A model from memory stays in this process.
         options=replace(options, model=replace(options.model, program=None)),
         location=run.resolved(),
         run=folder.root.resolve(),
@@ -94,13 +94,13 @@ def prepare(
 
 
 def _opened(options: TuneOptions, run: RunLocation, model: Model) -> RunFolder:
-    """The run folder, with the model in it."""
+    """Open the run folder, and put the model into it."""
     wanted = _manifest(options, model)
     remote = remote_run(run) if run.is_url else None
     if remote is not None:
         begin(remote, wanted)
     folder, _ = open_run(working_folder(run).root, wanted)
-    with RunLock(folder.lock):  # refused early, and once more by the search, which keeps it
+    with RunLock(folder.lock):  # to be refused early; the search takes it again, and keeps it
         _keep_model(model, options, folder)
     if remote is not None:
         put_model(remote)
@@ -108,8 +108,8 @@ def _opened(options: TuneOptions, run: RunLocation, model: Model) -> RunFolder:
 
 
 def _keep_model(model: Model, options: TuneOptions, run: RunFolder) -> None:
-    """Have a copy of the model in the run, whole or not at all; one that is damaged, or is not read
-    any more, is made anew."""
+    """Copy the model into the run, whole or not at all; a copy that is damaged or outdated is made
+    anew."""
     from spaces.frontends.model_copy import is_outdated, save_model_copy
 
     if run.model_dir.exists() and not is_outdated(run.model_dir):

@@ -1,4 +1,4 @@
-"""The target of a run: what the user asks for, or what a run that goes on began with."""
+"""The target of a run: the one that the user asks for, or the one that the run began with."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _LEFT_OPEN = ("auto", *TARGET_KINDS)
 
 
 def begun_target(run: RunLocation, asked: str) -> str | None:
-    """The target of a run that is there, as its manifest has it, where that is asked for.
+    """The target in the manifest of an existing run, if it is one that `asked` stands for.
 
-    Versions of the tuner and of TVM may see the same machine as another target; a run stays with
-    the one that its records were measured for.
+    Other versions of the tuner and of TVM may resolve the same machine to another target; a run
+    stays with the target that its records were measured for.
 
     Raises:
         UsageError: malformed JSON, an unknown kind or option.
-        TunerError: trouble with the place of the run, or what is there is damaged.
+        TunerError: trouble with the place of the run, or the run is damaged.
     """
     from spaces.targets.target import asks_for
 
@@ -32,7 +32,7 @@ def target_here(run: RunLocation, asked: str) -> str:
 
     Raises:
         UsageError: malformed JSON, an unknown kind or option.
-        TunerError: this machine is no such device, or none that the run began on.
+        TunerError: this machine does not fit the target, or not the one that the run began with.
     """
     from spaces.targets.target import fits_here, refuse_other_features, resolve_target
 

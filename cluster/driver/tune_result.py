@@ -1,4 +1,4 @@
-"""The result of `tuner tune` and `tuner.tune`: how the session ended, and the run's state then."""
+"""The result of `tuner tune` and `tuner.tune`: why the session ended, and the run's state then."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class TuneResult:
     """The result of one session of tuning.
 
     Attributes:
-        run: the run folder, or the URL of the run; everything is in there.
+        run: the run folder, or the URL of the run, which holds everything.
         snapshot: the run's progress when the session ended.
-        parts: one result for each device, where the cluster has unlike devices; the other fields
-            sum them up.
+        parts: one result for each device, where the cluster has different devices; the other
+            fields sum them up.
         ended: `trials`, `time`, `signal` or `done` (nothing left to try).
-        warnings: for people; none of them makes the result incomplete.
-        mlflow_command: opens the experiment.
+        warnings: lines for people; the result is complete all the same.
+        mlflow_command: command that opens the experiment.
     """
 
     run: Path | str
@@ -41,10 +41,10 @@ class TuneResult:
 
     @property
     def best(self) -> list[dict[str, Any]]:
-        """The best schedule of each task: what `tuner best --json` lists.
+        """The best schedule of each task, as `tuner best --json` lists them.
 
         Raises:
-            TunerError: there is one for each of several devices, or nothing was measured.
+            TunerError: there is a result for each of several devices, or nothing was measured.
         """
         from cluster.driver.best_schedules import best_with_traces
         from tuner.storage.sqlite_store import SqliteStore
@@ -54,7 +54,7 @@ class TuneResult:
             return best_with_traces(store, None, manifest.max_kernels)
 
     def library(self, path: Path | str) -> Path:
-        """Write a library of the model with its best schedules, which TVM loads; gives its path.
+        """Write a library of the model with its best schedules, which TVM loads; return its path.
 
         Raises:
             TunerError: as for `best`, or it cannot be written.
@@ -75,7 +75,7 @@ class TuneResult:
         return apply_to(self._folder(model=True), module)
 
     def database(self, path: Path | str) -> list[str]:
-        """Write the best schedules as a MetaSchedule database; gives the tasks that it lacks.
+        """Write the best schedules as a MetaSchedule database; return the tasks that it lacks.
 
         Raises:
             TunerError: as for `best`, or it cannot be written.
@@ -94,7 +94,7 @@ class TuneResult:
 
 
 def together(run: RunLocation, results: Sequence[TuneResult], warning: str) -> TuneResult:
-    """The results for each device as one; that of a single device is itself, with the warning."""
+    """Merge the results for all devices; a single one stays as it is, with the warning added."""
     first = results[0]
     warnings = tuple(w for w in (warning, *(w for r in results for w in r.warnings)) if w)
     if len(results) == 1:
@@ -114,7 +114,7 @@ def result_of(run: RunLocation, state: SearchState, tracking_uri: str) -> TuneRe
     """The result of a search from the last state that its actor reported.
 
     Raises:
-        TunerError: it failed.
+        TunerError: the search failed.
     """
     from tuner.tracking.tracker import open_command
 

@@ -18,15 +18,15 @@ NONE, AUTO = "none", "auto"
 
 
 def base_for(wanted: str, target: str, tracking_uri: str | None) -> WarmStart:
-    """The base model that was asked for.
+    """The base model that the user asked for.
 
     Args:
         wanted: `none`, `auto`, a registered name, `NAME:VERSION`, or the path of a file, which has
             a slash or ends in `.json`.
-        tracking_uri: of MLflow; None is the user's own registry.
+        tracking_uri: URI of MLflow; None is the user's own registry.
 
     Raises:
-        TunerError: there is none such, or it does not fit this target or these features.
+        TunerError: it does not exist, or does not fit this target or these features.
     """
     if wanted == NONE:
         return WarmStart()
@@ -44,10 +44,10 @@ def base_for(wanted: str, target: str, tracking_uri: str | None) -> WarmStart:
 
 
 def check_base(wanted: str) -> None:
-    """Look for the file of a base model; whether one is registered is the registry's to say.
+    """Check the file of a base model; a registered name is not looked up here.
 
     Raises:
-        TunerError: there is none, or it cannot be read.
+        TunerError: the file is missing, or cannot be read.
     """
     if _is_file(wanted):
         from tuner.cost_models.pretrained import read_base_model
@@ -60,7 +60,7 @@ def _is_file(wanted: str) -> bool:
 
 
 def seeds_for(tasks: Sequence[Task], run: RunFolder, others: Sequence[Path]) -> dict[str, Seeds]:
-    """Seeds of the tasks that have any, from their own run and from others.
+    """The seeds of the tasks that have any, from their own run and from others.
 
     Raises:
         TunerError: a run that was named is missing, damaged or without records.
@@ -82,7 +82,7 @@ def seeds_for(tasks: Sequence[Task], run: RunFolder, others: Sequence[Path]) -> 
 
 
 def _elsewhere(task: Task, targets: Iterable[str]) -> frozenset[str]:
-    """Keys of a task's program for those of other targets that take the same candidates."""
+    """Keys of a task's program for the other targets that take the same candidates."""
     from spaces.lowering.extract_tasks import program_hash
     from spaces.targets.target import takes_the_same
 

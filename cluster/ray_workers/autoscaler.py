@@ -1,4 +1,4 @@
-"""What is said to Ray's autoscaler, and what it says."""
+"""Ray's autoscaler: requests for machines, and its reports."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _ANSWER_S = 10.0
 
 
 class RayAutoscaler:
-    """The second version of Ray's, as `ray up` and KubeRay start it; see `device_wait.Autoscaler`.
+    """Ray's autoscaler (its version 2, of `ray up` and KubeRay); see `device_wait.Autoscaler`.
 
     It starts machines for tasks that wait.
     """
 
     @contextlib.contextmanager
     def asked(self, resource: str) -> Iterator[None]:
-        """See `device_wait.Autoscaler`; the task does nothing once it has what it waits for."""
+        """See `device_wait.Autoscaler`; a task waits for the resource, and then does nothing."""
         waiting = ray.remote(_nothing).options(num_cpus=0, **one_of(resource)).remote()
         try:
             yield
@@ -28,8 +28,8 @@ class RayAutoscaler:
             ray.cancel(waiting, force=True)
 
     def in_vain(self, resource: str) -> bool:
-        """See `device_wait.Autoscaler`. Ray has no public interface for this; where it has changed
-        its own, nothing is known."""
+        """See `device_wait.Autoscaler`. Ray has no public interface for this; False where its
+        internal one has changed."""
         try:
             from ray.experimental.internal_kv import internal_kv_get_gcs_client
 
@@ -40,10 +40,10 @@ class RayAutoscaler:
 
 
 def starts_none(said: bytes, resource: str) -> bool:
-    """Whether an autoscaler has no machine to start for who waits for one of a resource.
+    """Whether an autoscaler can start no machine for a request of one unit of a resource.
 
-    As long as a machine is on its way nothing is certain: it may have the resource, and others
-    were promised it first.
+    False as long as a machine is on its way: it may have the resource, promised to an earlier
+    request.
 
     Args:
         said: the serialized answer of Ray's `get_cluster_status`.
@@ -57,4 +57,4 @@ def starts_none(said: bytes, resource: str) -> bool:
 
 
 def _nothing() -> None:
-    """Runs where there is room for it."""
+    """Do nothing, on a machine with room for it."""

@@ -26,14 +26,14 @@ _LOOK_EVERY_S = 1.0
 
 
 class ElasticPools:
-    """The pools of a run, sized to the cluster and to what is left to do.
+    """The pools of a run, sized to the cluster and to the work that is left.
 
     Args:
-        measurer: whose builders and runners are kept in step.
-        space_pool: whose workers are.
-        look: the cluster as it is.
-        demand: what the run would use now.
-        each_look: called after each look.
+        measurer: pools of builders and runners.
+        space_pool: pool of space workers.
+        look: gives the cluster as it is now.
+        demand: gives the resources that the run would use now.
+        each_look: is called after each look.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class ElasticPools:
         self._growth, self._reserve = Growth(), Reserve()
 
     def adapt(self) -> None:
-        """Change how many workers there should be, if the last look is about a second ago."""
+        """Look at the cluster and resize the pools, if the last look is about a second ago."""
         now_s = self._clock()
         if now_s - self._looked_s < _LOOK_EVERY_S:
             return

@@ -1,4 +1,4 @@
-"""A Ray head without what a cluster of one process has no use for."""
+"""A Ray head without the services that a cluster of one process has no use for."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ def lean_head() -> Iterator[None]:
     """Within it `ray.init` starts no dashboard, no autoscaler's monitor and no log monitor.
 
     Ray 2.60 starts a dashboard process even where it is told not to include one, and waits until
-    that has come up: half of the time that a cluster of this machine takes to start, and most of
-    what it takes to end. There is no public way to do without. A Ray without these methods starts
-    as it always does.
+    it is up: half of the time that a cluster of this machine takes to start, and most of the time
+    that it takes to end. There is no public way to leave it out. A Ray without the methods that are
+    replaced here starts as it always does.
     """
     from ray._private.node import Node
 

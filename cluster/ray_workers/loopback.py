@@ -1,8 +1,8 @@
 """Keeping a Ray cluster of this machine to itself: all of its servers listen on loopback only.
 
-Ray decides where to listen by the address of its node, and that by a setting which it reads from
-the environment once, when it is imported. A process may have imported it long before, this one's
-user as well as we. So the setting is made in both places: in the environment, for the processes
+Ray listens on the address of its node, which depends on a setting that Ray reads from the
+environment once, when it is imported. It may have been imported here long before, by us or by the
+program that calls us. So the setting is made in two places: in the environment, for the processes
 that will be started, and in the Ray that is imported here.
 """
 
@@ -16,19 +16,19 @@ from collections.abc import Iterator
 from tuner.errors import TunerError
 
 LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
-"""For all its name, this is what makes every listener of a local cluster bind to 127.0.0.1 on
-Linux; `_node_ip_address` does not. Other machines do not reach such a process."""
+"""Despite its name, this setting makes every listener of a local cluster bind to 127.0.0.1 on
+Linux; `_node_ip_address` does not. Other machines cannot reach such a process."""
 _CONSTANT = "ENABLE_RAY_CLUSTER"
-"""Where `ray._private.ray_constants` keeps it from its import on."""
+"""The name of that setting in `ray._private.ray_constants`."""
 
 
 @contextlib.contextmanager
 def on_loopback() -> Iterator[None]:
-    """Within it this process starts Ray clusters on loopback and joins such, whenever Ray was
-    imported. Afterwards it can join one of several machines again.
+    """Have this process start and join Ray clusters on loopback for the length of a block,
+    whenever Ray was imported. Afterwards it can join a cluster of several machines again.
 
     Raises:
-        TunerError: this version of Ray decides in another way.
+        TunerError: this version of Ray has no such setting.
     """
     before = {name: os.environ.get(name) for name in LOOPBACK}
     os.environ.update(LOOPBACK)
@@ -52,10 +52,10 @@ def on_loopback() -> Iterator[None]:
 
 
 def refuse_elsewhere() -> None:
-    """Look where the Ray that this process is connected to listens.
+    """Check that the Ray that this process is connected to listens on loopback.
 
     Raises:
-        TunerError: not on loopback.
+        TunerError: it does not.
     """
     import ray
 
@@ -65,7 +65,7 @@ def refuse_elsewhere() -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an address."""
+    """Whether only this machine can reach an address."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:

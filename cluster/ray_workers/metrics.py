@@ -1,4 +1,4 @@
-"""A run's figures on Ray's dashboard and for Prometheus, which scrapes Ray's metrics port."""
+"""A run's figures for Ray's dashboard and for Prometheus, which scrapes Ray's metrics port."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ class RunMetrics:
         self._busy = _gauge("busy_share", "Share of workers' time spent at work.", "kind")
 
     def on_start(self, tasks: Sequence[Task]) -> None:
-        """The tasks whose best latencies will be shown."""
+        """Remember the names of the tasks, for their latencies."""
         self._names = {task.key: task.name for task in tasks}
 
     def on_record(self, record: Record, best_s: float | None) -> None:
-        """The best latency of its task."""
+        """Show the best latency of the record's task."""
         task = self._names.get(record.trial.task_key)
         if task is not None and best_s is not None:
             self._best_us.set(best_s * 1e6, {**self._run, "task": task})
 
     def on_model(self, fitted: FittedModel) -> None:
-        """Nothing: how good a model is stands in MLflow."""
+        """Do nothing: the accuracy of models is in MLflow."""
 
     def on_snapshot(self, snapshot: Snapshot) -> None:
-        """Where the run is."""
+        """Show the run's progress."""
         self._trials.set(snapshot.trials, self._run)
         self._rate.set(snapshot.trials_per_s, self._run)
         if snapshot.gain is not None:
@@ -61,17 +61,17 @@ class RunMetrics:
             self._busy.set(shares(seconds).get(BUSY, 0.0), {**self._run, "kind": kind})
 
     def on_kernels(self, task_key: str, chosen: KernelSet) -> None:
-        """What a task with symbolic dimensions takes."""
+        """Show the latency of a task with symbolic dimensions."""
         if task_key in self._names:
             task = {**self._run, "task": self._names[task_key]}
             self._best_us.set(chosen.latency_s * 1e6, task)
 
     def on_end(self, snapshot: Snapshot) -> None:
-        """The last values."""
+        """Show the last values."""
         self.on_snapshot(snapshot)
 
     def on_pools(self, ready: Mapping[str, int], queued: Mapping[str, int]) -> None:
-        """Workers and waiting jobs, by kind of worker."""
+        """Show the numbers of workers and of waiting jobs, by kind of worker."""
         for kind, count in ready.items():
             self._ready.set(count, {**self._run, "kind": kind})
         for kind, count in queued.items():

@@ -1,4 +1,4 @@
-"""What is known of a cluster's machines: by Ray, and sooner by asking them."""
+"""The machines of a cluster, as Ray knows them, and sooner by asking the machines."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from cluster.scaling.scaling_policy import Cluster, Node
 from spaces.targets.backends import BACKENDS, GPU
 
 _NO_DEADLINE_S = 30.0
-"""What a machine that drains without saying for how long is given."""
+"""The time assumed until a machine that drains without a deadline is gone."""
 _REACH_S = 0.5
 _ASK_AGAIN_S = 5.0
 _NODE_ID = "ray.io/node-id"
 DEVICES = tuple({row.resource for row in BACKENDS})
-"""Ray's names of what kernels are measured on."""
+"""Ray's names of the resources that kernels are measured on."""
 
 
 _ASKED_AT_ONCE = 256
-"""The others are next: each takes a descriptor, and a process may have few."""
+"""Addresses asked at a time: each takes a descriptor, and a process may have few."""
 
 Address = tuple[str, int]
 
 
 def reach(addresses: Collection[Address], timeout_s: float = _REACH_S) -> set[Address]:
-    """Those at which a machine's Ray takes a connection.
+    """The addresses at which a machine's Ray takes a connection.
 
-    All are asked at the same time, so a hundred that are silent take as long as one. One that this
-    process has no socket for counts as reached: nothing speaks against it.
+    All are asked at the same time, so a hundred silent ones take as long as one. An address that
+    this process has no socket for counts as reached: nothing speaks against it.
     """
     until_s = time.monotonic() + timeout_s
     reached: set[Address] = set()
@@ -67,7 +67,7 @@ def _unconnected(address: Address) -> socket.socket:
 
 
 def _begins(connection: socket.socket, address: Address) -> bool:
-    """Whether a connection can be begun: there is such a name, and a way to it."""
+    """Whether a connection can be begun: the name exists, and there is a route to it."""
     try:
         return connection.connect_ex(address) in (0, errno.EINPROGRESS)
     except OSError:
@@ -75,27 +75,28 @@ def _begins(connection: socket.socket, address: Address) -> bool:
 
 
 def one_of(resource: str) -> dict[str, Any]:
-    """The options of Ray's with which a task or an actor asks for one of a resource."""
+    """The Ray options with which a task or an actor requests one unit of a resource."""
     return {"num_gpus": 1} if resource == GPU else {"resources": {resource: 1}}
 
 
 def alive() -> dict[str, Mapping[str, Any]]:
-    """What Ray says of each machine that lives as far as it knows, by its id."""
+    """Ray's entry for each machine that lives as far as Ray knows, by its id."""
     return {node["NodeID"]: node for node in ray.nodes() if node["Alive"]}
 
 
 class NodeWatch:
-    """Looks at the cluster, and at machines under suspicion itself.
+    """Looks at the cluster, and checks suspected machines itself.
 
     Ray takes some fifteen seconds to see that a machine is gone, and until then it sends new
-    workers there. Who loses a worker therefore suspects its machine; one that takes no connection
-    counts as gone at once, and nothing is sent there. Machines whose devices are unlike those that
-    a run measures on count as machines without any.
+    workers there. Therefore a pool that loses a worker suspects its machine; a suspect that takes
+    no connection counts as gone at once, and nothing is sent there. Machines whose devices differ
+    from those that a run measures on count as machines without devices.
 
     Args:
-        reach: which of some addresses, each with its port, take a connection.
-        alive: what Ray knows.
-        clock: seconds that never go back; `wall` seconds since the epoch.
+        reach: gives those of some addresses, each with its port, that take a connection.
+        alive: gives the machines that live as far as Ray knows.
+        clock: seconds that never go back.
+        wall: seconds since the epoch.
     """
 
     def __init__(
@@ -112,11 +113,11 @@ class NodeWatch:
         self._unlike: set[str] = set()
 
     def unlike(self, node: str) -> None:
-        """The devices there are of another kind."""
+        """Note that the devices of a machine are of another kind than the run's."""
         self._unlike.add(node)
 
     def suspect(self, node: str) -> None:
-        """A worker there was lost."""
+        """Suspect a machine, since a worker on it was lost."""
         if node:
             self._suspects.add(node)
 
@@ -138,7 +139,7 @@ class NodeWatch:
         """Options of a Ray actor that keep it away from machines that are gone.
 
         Args:
-            unlike: also from those with unlike devices.
+            unlike: also from machines with devices of another kind.
         """
         alive = self._reachable()
         avoided = {*self._gone, *(self._unlike & alive.keys() if unlike else ())}
@@ -151,7 +152,7 @@ class NodeWatch:
         return {name: float(value) for name, value in resources.items() if name not in none}
 
     def _reachable(self) -> dict[str, Mapping[str, Any]]:
-        """What Ray says of each machine that lives, without those that do not answer."""
+        """Ray's entry for each machine that lives, without suspects that do not answer."""
         alive = self._alive()
         self._suspects &= alive.keys()
         self._gone = {n: asked_s for n, asked_s in self._gone.items() if n in alive}
@@ -179,9 +180,9 @@ def _leaves_in_s(deadline_ms: int, now_s: float) -> float:
 
 
 def _draining() -> Mapping[str, int]:
-    """Machines that will leave, with when: milliseconds since the epoch, 0 where that is open.
+    """Machines that will leave, each with the time in milliseconds since the epoch, or 0 if open.
 
-    No public interface tells; where Ray has changed its own, nothing is known of leaving.
+    There is no public interface for this; empty where Ray's internal one has changed.
     """
     try:
         from ray._private.state import state
@@ -192,11 +193,11 @@ def _draining() -> Mapping[str, int]:
 
 
 def _grows() -> bool:
-    """Whether the cluster has an autoscaler: the second version of Ray's, which `ray up` and
-    KubeRay start. A cluster of fixed size has none that could be told from its first."""
+    """Whether the cluster has Ray's autoscaler of version 2, which `ray up` and KubeRay start.
+    Version 1 cannot be told from a cluster of fixed size."""
     try:
         from ray.autoscaler.v2.utils import is_autoscaler_v2
 
         return bool(is_autoscaler_v2(fetch_from_server=True))
-    except Exception:  # not connected, or Ray has changed its own: then it does not grow
+    except Exception:  # not connected, or Ray's internals have changed: it does not grow then
         return False

@@ -1,4 +1,4 @@
-"""Getting hold of a Ray cluster: the one a user named, or an embedded one on loopback."""
+"""Connects to a Ray cluster: the one that the user named, or an embedded one on loopback."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ENVIRONMENT = {
 _CONNECT_S = 5.0
 _GONE_S = 2.0
 _TOKEN_HINT = " (a cluster with tokens needs RAY_AUTH_MODE=token)"
-# A Ray's head speaks gRPC, so the first thing it says is a frame of HTTP/2 settings.
+# The head of a Ray cluster speaks gRPC, so it first sends a frame of HTTP/2 settings.
 _HTTP2_SETTINGS = b"\0\0\0\4\0\0\0\0\0"
 _HTTP2_HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _HTTP2_SETTINGS
 _OBJECT_STORE_BYTES = 256 << 20
@@ -34,16 +34,16 @@ _OBJECT_STORE_BYTES = 256 << 20
 
 @contextlib.contextmanager
 def ray_cluster(address: str, *, measure_slots: int = 1) -> Iterator[None]:
-    """A connection to a cluster for the length of a `with` block.
+    """Connect to a cluster for the length of a `with` block.
 
     Args:
-        address: `local` starts a cluster of this machine; `auto` takes the one that this
-            process runs in, or else starts one; `HOST:PORT` names one.
-        measure_slots: how many kernels an embedded cluster may time at once.
+        address: `local` starts a cluster on this machine; `auto` joins the cluster that this
+            process runs in, or else starts one; `HOST:PORT` names a cluster.
+        measure_slots: number of kernels that an embedded cluster may time at once.
 
     Raises:
-        TunerError: no cluster answers there, none can be started, or this process is connected
-            to one already.
+        TunerError: no cluster answers there, none can be started, or this process is already
+            connected to one.
     """
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
@@ -51,7 +51,7 @@ def ray_cluster(address: str, *, measure_slots: int = 1) -> Iterator[None]:
     with on_loopback() if keeps_to_loopback(address) else contextlib.nullcontext():
         import ray
 
-        if ray.is_initialized():  # by whoever called us: that one is not ours to shut down
+        if ray.is_initialized():  # by our caller: that connection is not ours to shut down
             raise TunerError(
                 "this process is connected to a Ray cluster already: call ray.shutdown() first"
             )
@@ -73,7 +73,7 @@ def _connect(address: str, embedded: bool, measure_slots: int) -> None:
 
     try:
         if embedded:
-            # "local" and not nothing: a stale address file of a dead cluster would be tried.
+            # Say "local": without it, a stale address file of a dead cluster would be tried.
             with lean_head():
                 ray.init("local", **_local_settings(measure_slots))
             refuse_elsewhere()
@@ -90,10 +90,10 @@ def _connect(address: str, embedded: bool, measure_slots: int) -> None:
 
 @contextlib.contextmanager
 def _no_process_left(embedded: bool) -> Iterator[None]:
-    """Around the end of an embedded cluster: end what Ray would leave behind.
+    """End the processes that Ray would leave behind at the end of an embedded cluster.
 
-    Its agents stay for minutes where they were still starting when their raylet went, and a
-    raylet that was interrupted while it started is not known to Ray yet.
+    Agents that were still starting when their raylet went stay for minutes, and a raylet that was
+    interrupted while it started is not known to Ray yet.
     """
     import psutil
 
@@ -101,7 +101,7 @@ def _no_process_left(embedded: bool) -> Iterator[None]:
     yield
     for raylet in _raylets(embedded):
         with contextlib.suppress(psutil.Error):
-            raylet.suspend()  # it must not start another one meanwhile
+            raylet.suspend()  # it must not start another helper meanwhile
             helpers += raylet.children()
             raylet.kill()
     _, alive = psutil.wait_procs(helpers, timeout=_GONE_S)
@@ -111,7 +111,7 @@ def _no_process_left(embedded: bool) -> Iterator[None]:
 
 
 def _raylets(embedded: bool) -> list[psutil.Process]:
-    """The raylet that this process started; none where the cluster is not ours."""
+    """The raylets that this process started; empty where the cluster is not ours."""
     import psutil
 
     found = []
@@ -123,10 +123,10 @@ def _raylets(embedded: bool) -> list[psutil.Process]:
 
 
 def keeps_to_loopback(address: str) -> bool:
-    """Whether this process and a cluster speak on loopback only, which no other machine reaches.
+    """Whether this process and a cluster talk over loopback only, which no other machine reaches.
 
-    A cluster that is there may be on this machine's loopback and on others' networks too: a user
-    says so by `RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=1`. One of our own never is.
+    An existing cluster may listen on this machine's loopback and on other networks too, as a user
+    declares by `RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=1`. An embedded cluster never does.
     """
     if is_embedded(address):
         return True
@@ -135,7 +135,7 @@ def keeps_to_loopback(address: str) -> bool:
 
 
 def _named(address: str) -> str:
-    """What `auto` stands for: the cluster that the environment names, or else an embedded one."""
+    """An address with `auto` resolved: the cluster that the environment names, else `local`."""
     return os.environ.get("RAY_ADDRESS", "local") if address == "auto" else address
 
 
@@ -145,17 +145,17 @@ def _host_and_port(address: str) -> tuple[str, str]:
 
 
 def refuse_silence(address: str, *, timeout_s: float) -> None:
-    """Look whether a Ray may be there: Ray itself tries for minutes before it says that none is.
+    """Check that Ray may be there: Ray itself tries for minutes before it reports that it is not.
 
     Raises:
-        OSError: nobody answers within `timeout_s` (`TimeoutError`), or somebody else does.
+        OSError: nothing answers within `timeout_s` (`TimeoutError`), or the answer is not Ray's.
     """
     host, port = _host_and_port(_named(address))
     if not host or not port.isdigit():
         return
     with socket.create_connection((host, int(port)), timeout=timeout_s) as line:
         if os.environ.get("RAY_USE_TLS", "0") != "0":
-            return  # it would want to see a certificate first
+            return  # it would ask for a certificate first
         line.sendall(_HTTP2_HELLO)
         answer = b""
         while len(answer) < len(_HTTP2_SETTINGS) and (more := line.recv(64)):

@@ -24,10 +24,10 @@ from tuner.task import Instance
 from tuner.utilisation import BUILDER, RUNNER, Utilisation
 
 _GRACE_S = 45.0
-"""What a worker gets beyond its own deadlines before it counts as hung itself."""
+"""The time that a worker gets beyond its own deadlines before it counts as hung."""
 _BUILT_AHEAD = 2
 _BUILT_KEPT = 512
-"""Artifacts of some ten kilobytes each, for kernels that will be measured again."""
+"""Artifacts kept for kernels that will be measured again, of some ten kilobytes each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class RunJob:
 
     Attributes:
         artifact: reference to the compiled program, which the driver never fetches.
-        compiled: what its builder said of it.
+        compiled: the builder's report on it.
     """
 
     trial: Trial
@@ -55,12 +55,12 @@ class RunJob:
 
 @dataclass(frozen=True, slots=True)
 class Starters:
-    """Make the actor of a worker's name.
+    """Functions that make an actor from a worker's name.
 
     Attributes:
-        stop: ends one at once.
-        suspect: told of the machine of each that is lost.
-        unlike: told of each machine whose device is not the one that the run measures on.
+        stop: ends an actor at once.
+        suspect: is told of the machine of each lost worker.
+        unlike: is told of each machine whose device is not the one that the run measures on.
     """
 
     builder: Callable[[str], Any]
@@ -72,10 +72,10 @@ class Starters:
 
 @dataclass(frozen=True, slots=True)
 class Leases:
-    """How long workers may hold their jobs, time that their machines are frozen not counted.
+    """The times for which workers may hold their jobs, without time that their machines are frozen.
 
     Attributes:
-        learn_s: to make the reference of a task.
+        learn_s: time to make the reference of a task.
     """
 
     build_s: float
@@ -84,7 +84,7 @@ class Leases:
 
     @classmethod
     def of(cls, effort: Effort) -> Leases:
-        """No shorter than the workers' own deadlines: who keeps those is never lost."""
+        """Leases no shorter than the workers' deadlines: workers that keep those are not lost."""
         return cls(
             longest_build_s(effort.build_deadline_s) + _GRACE_S,
             longest_run_s(effort.run_deadline_s) + _GRACE_S,
@@ -96,10 +96,10 @@ class RayMeasurer:
     """Builds on builder actors and measures on runner actors.
 
     Args:
-        device: that is measured on; empty is that of the first runner that is ready.
-        device_wait_s: how long to wait for a machine that has room for a worker.
-        leases: None is what the effort's deadlines take.
-        utilisation: told of what becomes of each worker.
+        device: fingerprint of the devices to measure on; empty is that of the first ready runner.
+        device_wait_s: time to wait for a machine that has room for a worker.
+        leases: None is those that fit the effort's deadlines.
+        utilisation: is told of each worker's events.
         wall: seconds since the epoch, for records.
     """
 
@@ -151,27 +151,27 @@ class RayMeasurer:
         )
 
     def resize(self, worker_counts: WorkerCounts, machines: Sequence[str] = ()) -> None:
-        """Change how many workers there should be; see `RayPool.resize`."""
+        """Change the wanted numbers of workers; see `RayPool.resize`."""
         self._builders.resize(worker_counts.builders, machines)
         self._runners.resize(worker_counts.runners, machines)
 
     def on_nodes(self, nodes: Sequence[Node]) -> None:
-        """Take in which machines there are."""
+        """Take in the machines that there are; see `RayPool.on_nodes`."""
         self._builders.on_nodes(nodes)
         self._runners.on_nodes(nodes)
 
     @property
     def queues(self) -> Mapping[str, int]:
-        """Jobs that wait for a worker, by kind of worker."""
+        """Number of jobs that wait for a worker, by kind of worker."""
         return {BUILDER: self._builders.state.waiting, RUNNER: self._runners.state.waiting}
 
     @property
     def ready(self) -> Mapping[str, int]:
-        """Workers that can take jobs, by kind."""
+        """Number of workers that can take jobs, by kind."""
         return {BUILDER: self._builders.state.ready, RUNNER: self._runners.state.ready}
 
     def free(self) -> int:
-        """Trials that would keep builders busy and a few built programs waiting."""
+        """Number of trials that would keep builders busy and a few built programs waiting."""
         runners, builders = self._runners.state, self._builders.state
         if not runners.ready or not builders.ready:
             return 0
@@ -219,7 +219,7 @@ class RayMeasurer:
         return records
 
     def toolchain(self) -> str | None:
-        """See `tuner.measure.Measurer`: that of the runner that became ready last."""
+        """See `tuner.measure.Measurer`; the toolchain of the runner that became ready last."""
         return self._toolchain
 
     def close(self) -> None:
@@ -228,7 +228,8 @@ class RayMeasurer:
         self._runners.close()
 
     def _other_device(self, about: Any) -> str:
-        """Why a runner is none for this run: timings of unlike devices cannot be compared."""
+        """Why a runner cannot be used: timings of different devices cannot be compared. Empty if it
+        can."""
         self._device = self._device or about.device
         if about.device == self._device:
             self._toolchain = about.toolchain
@@ -260,14 +261,14 @@ class RayMeasurer:
         return actor.learn.remote(key, instance, self._effort.reference_deadline_s)
 
     def _take_built(self, done: Done[BuildJob]) -> Record | None:
-        """Pass a built trial on to the runners, or give the record of one that failed."""
+        """Pass on a built trial to the runners; return the record of a trial that failed."""
         job = done.job
         artifact = self._artifacts.pop(id(job), None)
         if done.lost:
             return self._lost(done, job.trial)
         if isinstance(done.value, Measurement):
             return self._record(job.trial, done.value, done, attempt=done.attempt)
-        if job.trial.rung > 0 or job.trial.instance:  # there are more trials of it to come
+        if job.trial.rung > 0 or job.trial.instance:  # the kernel has more trials to come
             self._built[job.trial.task_key, job.trial.candidate.key] = (artifact, done.value)
             while len(self._built) > _BUILT_KEPT:
                 self._built.popitem(last=False)
@@ -276,9 +277,9 @@ class RayMeasurer:
         return None
 
     def _take_run(self, done: Done[RunJob]) -> Record | None:
-        """The record of a trial; None if its artifact is lost and it is built once more."""
+        """The record of a trial; None if its artifact was lost and is built once more."""
         job = done.job
-        # Where others could make it, it was only this trial that found nobody who could.
+        # Where other workers could make the reference, only this trial has found none that could.
         if done.unprepared and self._runners.state.refused(_reference_of(job.trial)):
             return self._unchecked(job.trial, done.lost)
         missing = done.missing or (done.value is None and not done.lost)
@@ -310,12 +311,12 @@ class RayMeasurer:
 
 
 def _build_s(outcome: Compiled | Measurement) -> float:
-    """Seconds of building in a builder's answer, good or bad."""
+    """Seconds of building, from a builder's answer, good or bad."""
     return outcome.build_s
 
 
 def _reference_of(trial: Trial) -> tuple[str, Instance]:
-    """What a runner must have before it can check a trial: its task's reference on its shape."""
+    """The need of a trial: a runner must have the reference of its task on its shape."""
     return trial.task_key, trial.instance
 
 
@@ -324,7 +325,7 @@ def _needs(job: RunJob) -> tuple[str, Instance]:
 
 
 def _no_reference(answer: Learned | Measurement | None) -> str:
-    """Why a runner has no reference, in its answer."""
+    """Why a runner has no reference, from its answer; empty if it has."""
     if isinstance(answer, Learned):
         return f"reference output: {answer.error}" if answer.error else ""
     if answer is None or answer.status is not Status.UNCHECKED:
@@ -333,7 +334,7 @@ def _no_reference(answer: Learned | Measurement | None) -> str:
 
 
 def _run_s(answer: Learned | Measurement | None) -> float | None:
-    """Seconds of running in a runner's answer."""
+    """Seconds of running, from a runner's answer; None without an answer."""
     if isinstance(answer, Learned):
         return answer.learn_s
     return answer.run_s if answer is not None else None

@@ -1,4 +1,4 @@
-"""Carries out a pool's commands with Ray actors, and tells the pool what happened."""
+"""Carries out a pool's commands with Ray actors, and reports events to the pool."""
 
 from __future__ import annotations
 
@@ -22,33 +22,32 @@ Job = TypeVar("Job")
 _log = logging.getLogger(__name__)
 
 BEAT_S = 2.0
-"""How often a worker is asked for a sign of life; Ray alone notices a lost machine after 15 s."""
+"""The interval of asking a worker for a sign of life; Ray notices a lost machine after 15 s."""
 _FETCH_S = 10.0
-"""An answer that does not come over from its machine by then is lost with it."""
+"""The time in which an answer must come over from its machine, or else counts as lost."""
 _LEAVE_S = 2.0
-"""What workers get to remove their files at the end, all of them together."""
+"""The time for all workers together to remove their files at the end."""
 _REQUEUE_BEFORE_S = 5.0
-"""A job that runs on a machine that leaves is given to another so long before that."""
+"""The time before a machine leaves at which its jobs are given to other workers."""
 
 
 def policy(wait_s: float) -> PoolPolicy:
-    """Limits of a pool whose workers may wait so long for a machine, and then give signs of life:
-    three that are missed are a loss."""
+    """Limits of a pool whose workers may wait `wait_s` for a machine, and then give signs of life:
+    a worker that misses three is lost."""
     return PoolPolicy(start_deadline_s=wait_s, silence_s=3 * BEAT_S)
 
 
 @dataclass(frozen=True, slots=True)
 class Done(Generic[Job]):
-    """A job that came to its end.
+    """A job that has ended.
 
     Attributes:
-        value: what the worker answered; None if the job was given up.
-        lost: why it was given up; empty if it was answered.
-        missing: whether what the job was to be given was lost with another machine; its worker is
-            well.
-        unprepared: whether it was given up since no worker can make what it needs.
+        value: the worker's answer; None if the job was given up.
+        lost: why the job was given up; empty if it was answered.
+        missing: whether an input of the job was lost with another machine; the worker is well.
+        unprepared: whether it was given up since no worker can make its need.
         worker: name of the worker that answered.
-        about: what that worker said of itself when it became ready.
+        about: that worker's description of itself when it became ready.
     """
 
     job: Job
@@ -63,11 +62,12 @@ class Done(Generic[Job]):
 
 @dataclass(slots=True)
 class _Worker:
-    """An actor.
+    """An actor of the pool.
 
     Attributes:
-        started_s: when it was asked for.
-        ready: whether it has started; `about` is what it said of itself then.
+        started_s: time at which it was requested.
+        ready: whether it has started.
+        about: its description of itself when it became ready.
         worked: whether it ever had a lease.
     """
 
@@ -79,12 +79,12 @@ class _Worker:
 
     @property
     def node(self) -> str:
-        """The machine that it is on; empty where that is not known."""
+        """The id of its machine; empty where that is not known."""
         return str(getattr(self.about, "node", ""))
 
 
 class _Asked(Enum):
-    """What a worker was asked for."""
+    """The kinds of calls to a worker."""
 
     READY = "to start"
     LEASE = "to do a job, or to prepare for one"
@@ -93,7 +93,7 @@ class _Asked(Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """Something that a worker was asked for and has not answered yet; `lease` is a lease's."""
+    """A call that a worker has not answered yet; `lease` is the number of its lease, if any."""
 
     worker: str
     asked: _Asked
@@ -103,24 +103,24 @@ class _Call:
 class RayPool(Generic[Job]):
     """Workers of one kind on a Ray cluster.
 
-    An actor is never restarted by Ray and its calls are never retried by Ray: both are the
-    pool's decisions. One call at a time is given to each.
+    Ray never restarts an actor and never retries its calls: both are the pool's decisions. Each
+    actor is given one job at a time.
 
     Args:
-        pool: decides.
-        start: makes the actor of a worker's name; it must answer `ready()`.
-        call: starts a job on an actor and gives the reference to its answer.
-        prepare: starts making what a job needs on an actor, likewise.
-        unprepared: why a worker does not have what a job needs, from its answer to either call;
-            empty if it has.
-        worked_s: seconds of its own work that a worker's answer tells of; None where it does not.
-        refuses: why a worker that is ready cannot be used, from what it said; empty if it can.
-            Who refuses sees to it that the next one is started elsewhere.
+        pool: takes the decisions.
+        start: makes an actor from a worker's name; the actor must answer `ready()`.
+        call: starts a job on an actor; returns the reference to its answer.
+        prepare: starts making a job's need on an actor; returns the reference to its answer.
+        unprepared: why a worker lacks a job's need, from its answer to either call; empty if it
+            has it.
+        worked_s: seconds of a worker's own work, from its answer; None where not told.
+        refuses: why a worker that is ready cannot be used, from its description; empty if it can.
+            It must see to it that the next worker is started elsewhere.
         beat: asks an actor for a sign of life; None where the pool waits for none.
-        leave: asks an actor to remove what it keeps on its machine; None where it keeps nothing.
+        leave: asks an actor to remove its files; None where it has none.
         stop: ends an actor at once.
-        suspect: told of the machine of each worker that is lost, before another is started.
-        utilisation: told of what becomes of each worker.
+        suspect: is told of the machine of each lost worker, before another is started.
+        utilisation: is told of each worker's events.
         clock: seconds that never go back.
     """
 
@@ -160,15 +160,15 @@ class RayPool(Generic[Job]):
 
     @property
     def state(self) -> Pool[Job]:
-        """The pool, for its numbers."""
+        """The pool, to read its numbers from."""
         return self._pool
 
     def resize(self, wanted: int, machines: Sequence[str] = ()) -> None:
-        """Change how many workers there should be.
+        """Change the wanted number of workers.
 
         Args:
-            machines: by id; where there are too many workers, those on the first stay. Empty if it
-                does not matter which.
+            machines: ids of machines; where there are too many workers, those on the first machines
+                stay. Empty if it does not matter which.
         """
         places = {node: place for place, node in enumerate(machines)}
         ranked = {
@@ -179,12 +179,12 @@ class RayPool(Generic[Job]):
         self._carry_out(self._pool.resize(wanted, self._clock(), ranks=ranked))
 
     def submit(self, job: Job, *, attempt: int = 1) -> None:
-        """Take a job, at some attempt."""
+        """Take a job, at the given attempt."""
         self._carry_out(self._pool.submit(job, self._clock(), attempt=attempt))
 
     def on_nodes(self, nodes: Sequence[Node]) -> None:
-        """Take in which machines there are: workers on those that are gone are lost, those on
-        machines that will leave get no more jobs."""
+        """Take in the machines that there are: workers on machines that are gone are lost, workers
+        on machines that will leave get no more jobs."""
         staying = {node.id: node.leaves_in_s for node in nodes}
         for name, worker in list(self._workers.items()):
             leaves_in_s = staying.get(worker.node, 0.0)
@@ -198,8 +198,8 @@ class RayPool(Generic[Job]):
                 self._carry_out(self._pool.on_leaving(name, self._clock()))
 
     def pending(self) -> list[Any]:
-        """References that something is expected on, for a wait over several pools. What has been
-        answered and is on its way is not among them: nobody knows when it comes."""
+        """References to answers that are awaited, for a wait over several pools. Answers that are
+        on their way to this machine are left out: nobody knows when they arrive."""
         return [
             ref
             for ref, call in self._calls.items()
@@ -207,16 +207,16 @@ class RayPool(Generic[Job]):
         ]
 
     def tell_all(self, send: Callable[[Any], object]) -> None:
-        """Send every actor that has started something without waiting for an answer."""
+        """Call `send` with every actor, without waiting for an answer."""
         for worker in self._workers.values():
             send(worker.actor)
 
     def step(self) -> list[Done[Job]]:
-        """Take in what has happened; never waits."""
+        """Take in all events since the last step, and return the jobs that ended; never waits."""
         self._listen()
         arrived = self._arrived()
         for ref in (ref for ref, (value, lost) in arrived if lost and value is None):
-            # All of them before any is replaced, which asks who can be reached.
+            # Suspect all of them before any is replaced: a start asks which machines are reached.
             self._suspect_node_of(self._calls[ref].worker)
         for ref, (value, lost) in arrived:
             self._take(ref, value, lost)
@@ -225,8 +225,8 @@ class RayPool(Generic[Job]):
         return done
 
     def _arrived(self) -> list[tuple[Any, tuple[Any, str]]]:
-        """References with their outcomes. What is not on this machine yet is on its way from now
-        on, all of it at once, and for so long; nothing waits for it here."""
+        """References that are answered, with their outcomes. Answers that are not on this machine
+        yet are fetched from now on, all at once, for at most `_FETCH_S`; nothing waits here."""
         if not self._calls:
             return []
         refs = list(self._calls)
@@ -243,9 +243,9 @@ class RayPool(Generic[Job]):
         return [*arrived, *((ref, (None, why)) for ref in late)]
 
     def close(self) -> None:
-        """Stop all workers; what they hold is dropped.
+        """Stop all workers; their jobs are dropped.
 
-        Those that do not answer leave their files to who starts next on their machine.
+        Files of workers that do not answer are removed by the next worker on their machine.
         """
         if self._leave is not None:
             ready = [worker.actor for worker in self._workers.values() if worker.ready]
@@ -259,7 +259,7 @@ class RayPool(Generic[Job]):
         self._coming.clear()
 
     def _listen(self) -> None:
-        """Ask all who have been silent for a while for a sign of life, unless they owe one."""
+        """Ask all workers that were silent for a while for a sign of life, unless they owe one."""
         now_s = self._clock()
         if self._beat is None or now_s - self._beaten_s < BEAT_S / 2:
             return
@@ -285,7 +285,7 @@ class RayPool(Generic[Job]):
             self._take_answer(call, value, lost, missing=missing)
 
     def _take_start(self, name: str, about: Any) -> None:
-        """A worker started, and says what it is."""
+        """Take in that a worker started, with its description of itself."""
         if why := self._refuses(about):
             _log.info("%s is not used: %s", name, why)
             self._forget(name)
@@ -298,7 +298,7 @@ class RayPool(Generic[Job]):
         self._carry_out(self._pool.on_ready(name, self._clock()))
 
     def _take_answer(self, call: _Call, value: Any, lost: str, *, missing: bool) -> None:
-        """A lease was answered; `missing`: what its job was to be given is gone."""
+        """Take in the answer to a lease; `missing`: an input of its job is lost."""
         name, worked_s = call.worker, 0.0 if missing else self._worked_s(value)
         self._utilisation.answered(self._pool.kind, name, worked_s)
         if not missing and (why := self._unprepared(value)):
@@ -365,8 +365,8 @@ def _outcome(ref: Any, timeout_s: float) -> tuple[Any, str]:
     """The value behind a reference that is ready and here, or why there is none.
 
     An exception of the worker's own code counts as its loss too: workers answer failures as
-    values, so it is in a state that nobody planned. That what a call was to be given is lost is
-    no fault of the worker: then the value is that error.
+    values, so it is in a state that nobody planned. The loss of a call's input is not the worker's
+    fault: then the value is that error.
     """
     try:
         return ray.get(ref, timeout=max(0.0, timeout_s)), ""

@@ -27,10 +27,10 @@ class RaySpacePool:
     """Evaluates drafts on space workers, in small batches.
 
     Args:
-        start: makes the actor of a worker's name.
-        device_wait_s: how long to wait for a machine that has room for a worker.
-        suspect: told of the machine of each worker that is lost.
-        utilisation: told of what becomes of each of them.
+        start: makes an actor from a worker's name.
+        device_wait_s: time to wait for a machine that has room for a worker.
+        suspect: is told of the machine of each lost worker.
+        utilisation: is told of each worker's events.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class RaySpacePool:
         self._model: tuple[int, bytes] = (0, b"")
         self._out = 0
         self._pool: RayPool[Batch] = RayPool(
-            # A crash is tried again draft by draft: the lease covers that too.
+            # After a crash a batch is evaluated draft by draft: the lease covers that too.
             Pool(
                 SPACE,
                 lambda batch: 60.0 + BATCH_DEADLINE_S * (1 + len(batch)),
@@ -60,20 +60,20 @@ class RaySpacePool:
         )
 
     def resize(self, workers: int, machines: Sequence[str] = ()) -> None:
-        """Change how many workers there should be; see `RayPool.resize`."""
+        """Change the wanted number of workers; see `RayPool.resize`."""
         self._pool.resize(workers, machines)
 
     def on_nodes(self, nodes: Sequence[Node]) -> None:
-        """Take in which machines there are."""
+        """Take in the machines that there are; see `RayPool.on_nodes`."""
         self._pool.on_nodes(nodes)
 
     @property
     def ready(self) -> int:
-        """Workers that can take drafts."""
+        """Number of workers that can take drafts."""
         return self._pool.state.ready
 
     def free(self) -> int:
-        """Drafts that would keep the workers busy a little ahead."""
+        """Number of drafts that would keep the workers busy for a little while ahead."""
         return max(0, self._pool.state.ready * BATCH_SIZE * _BATCHES_AHEAD - self._out)
 
     def submit(self, drafts: Sequence[Draft]) -> None:
@@ -107,7 +107,7 @@ class RaySpacePool:
         self._pool.tell_all(lambda actor: actor.use_model.remote(version, model))
 
     def _with_model(self, actor: Any) -> Any:
-        """A worker, told of the model there is before it gets its first batch."""
+        """A worker, which is sent the current model before its first batch."""
         version, model = self._model
         if version:
             actor.use_model.remote(version, model)

@@ -1,9 +1,9 @@
 """A simulated fleet: slots that sleep as long as their work would take, on real Ray actors.
 
-For fleets larger than the machines at hand. An asynchronous actor hosts many slots; each is a
-builder or a runner to the pool, with its own handle, and answers as those do. What is real is
-everything between the search and the slots: leases, signs of life, queues, the store. What is
-simulated is only what a slot does with its job.
+For fleets larger than the machines at hand. An asynchronous actor hosts many slots; to the pool
+each is a builder or a runner, with its own handle and their answers. Everything between the search
+and the slots is real: leases, signs of life, queues, the store. Only the work of a slot is
+simulated.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ _CALLS_PER_SLOT = 3
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How long things take.
+    """The durations of simulated work.
 
     Attributes:
-        run_s: a measurement; `build_s` a build.
-        slow_share: of builds take `slow_s` instead.
+        run_s: seconds of a measurement.
+        build_s: seconds of a build.
+        slow_share: share of builds that take `slow_s` instead.
     """
 
     run_s: float = 0.3
@@ -43,30 +44,30 @@ class Pace:
     slow_s: float = 0.0
 
     def build_of(self, candidate: Candidate) -> float:
-        """What a candidate takes to build: always the same."""
+        """Seconds of a candidate's build: always the same."""
         rng = random.Random(candidate.key)
         return self.slow_s if rng.random() < self.slow_share else self.build_s
 
 
 class SlotHost:
-    """Many slots in one process. A plain class; `HostActor` is it on Ray."""
+    """Many slots in one process. A plain class, which `HostActor` makes an actor of."""
 
     def __init__(self, pace: Pace) -> None:
         self._pace = pace
 
     async def ready(self) -> About:
-        """A slot is ready at once."""
+        """Answer at once, as every slot is ready."""
         return About(ray.get_runtime_context().get_node_id(), "simulated", "simulated")
 
     async def beat(self) -> None:
-        """A sign of life."""
+        """Give a sign of life."""
 
     async def leave(self) -> None:
-        """It keeps nothing."""
+        """Do nothing: there are no files."""
 
     @ray.method(num_returns=2)  # type: ignore[untyped-decorator]
     async def build(self, task_key: str, candidate: Candidate, deadline_s: float) -> Any:
-        """Takes as long as a build would."""
+        """Take as long as a build would."""
         seconds = self._pace.build_of(candidate)
         if seconds > 0:
             await asyncio.sleep(seconds)
@@ -74,11 +75,11 @@ class SlotHost:
         return Compiled(seconds, hashlib.sha256(artifact).hexdigest()), artifact
 
     async def learn(self, task_key: str, instance: Instance, deadline_s: float) -> Learned:
-        """There is nothing to compare."""
+        """Do nothing: no outputs are compared."""
         return Learned("", 0.0)
 
     async def run(self, task_key: str, artifact: bytes, *more: Any) -> Measurement:
-        """Takes as long as a measurement would, the trial's own time a made-up one."""
+        """Take as long as a measurement would; the kernel's own time is made up."""
         await asyncio.sleep(self._pace.run_s)
         candidate_s = 1e-3 * (1.0 + random.Random(artifact.decode()).random())
         return Measurement(Status.OK, (candidate_s,) * 3, run_s=self._pace.run_s)
@@ -91,7 +92,7 @@ class SimulatedFleet:
     """Hosts for some slots, and handles of the slots.
 
     Args:
-        slots: that the hosts have room for, builders and runners together.
+        slots: number of slots in all, builders and runners together.
     """
 
     def __init__(self, slots: int, pace: Pace) -> None:
@@ -103,7 +104,7 @@ class SimulatedFleet:
         self._next = 0
 
     def starters(self) -> Starters:
-        """What makes builders and runners of it; a slot that is stopped is left alone."""
+        """Functions that give the slots as builders and runners; a stopped slot is left alone."""
         return Starters(self._slot, self._slot, stop=lambda slot: None)
 
     def close(self) -> None:

@@ -1,1 +1,1 @@
-"""Workers and leases as state machines, and how many there should be. Pure."""
+"""Workers and leases as state machines, and the number of workers a cluster should have. Pure."""

@@ -1,10 +1,10 @@
-"""What workers have to make before they can do some jobs, and how that goes. Pure.
+"""Needs: things that a worker must make before it can do some jobs. Pure.
 
-The first to make something does so alone: as long as nobody has, it may turn out that nobody can,
-and the others have better things to do meanwhile. Once it was made by one, each makes its own.
-What a worker then says it cannot make is refused for good. It is also refused once it was lost too
-often with those who were the first to make it. What was made once is never refused: who fails at it
-later only fails the job that it was for.
+The first worker to make a need does so alone: until one has made it, it may turn out that none can,
+and the others have better things to do meanwhile. Once one has made it, each makes its own. A need
+is refused for good when a worker says that it cannot make it, or when too many workers were lost
+while they made it, and no worker has made it yet. A need that was made once is never refused: a
+worker that fails at it later only fails the job that it was for.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ class _State:
 
 
 class Needs:
-    """How far each need is.
+    """The state of each need.
 
     Args:
-        attempts: how often one may be lost before it is refused.
+        attempts: number of losses after which a need is refused.
     """
 
     def __init__(self, attempts: int) -> None:
@@ -33,31 +33,31 @@ class Needs:
         self._states: dict[Hashable, _State] = {}
 
     def may_begin(self, need: Hashable) -> bool:
-        """Whether a worker should make it now."""
+        """Whether a worker should make the need now."""
         state = self._of(need)
         return state.made or not state.makers
 
     def refused(self, need: Hashable) -> str:
-        """Why nobody can make it; empty where that is not known."""
+        """The reason why no worker can make the need; empty if it is not refused."""
         state = self._states.get(need)
         return state.refused if state is not None else ""
 
     def made(self, need: Hashable) -> bool:
-        """Whether somebody has made it."""
+        """Whether a worker has made the need."""
         return self._of(need).made
 
     def begin(self, need: Hashable) -> None:
-        """A worker makes it from now on."""
+        """A worker begins to make the need."""
         self._of(need).makers += 1
 
     def end(self, need: Hashable) -> None:
-        """It was made."""
+        """A worker has made the need."""
         state = self._of(need)
         state.makers -= 1
         state.made = True
 
     def lose(self, need: Hashable, reason: str) -> None:
-        """It was lost with the worker that made it."""
+        """A worker was lost while it made the need."""
         state = self._of(need)
         state.makers -= 1
         state.losses += 1
@@ -65,7 +65,7 @@ class Needs:
             state.refused = f"lost {state.losses} times: {reason}"
 
     def refuse(self, need: Hashable, reason: str) -> None:
-        """A worker said that it cannot make it."""
+        """A worker said that it cannot make the need."""
         state = self._of(need)
         state.makers -= 1
         if not state.made:

@@ -1,4 +1,4 @@
-r"""The elastic core: who works on what, and what happens when they vanish. Logic without I/O.
+r"""The elastic core: which worker has which job, and recovery when workers vanish. Without I/O.
 
 A `Pool` holds workers of one kind and the jobs given to it. It is told of events (`submit`,
 `resize`, `tick`, `on_...`) and answers with commands (`cluster.scaling.pool_commands`), which
@@ -7,23 +7,23 @@ A `Pool` holds workers of one kind and the jobs given to it. It is told of event
     STARTING --ready--> IDLE --given--> BUSY --answered--> IDLE
         \________________\______________\----lost----> GONE
 
-Every job a worker is given is a lease: it has a number, an attempt and a deadline, all kept here.
-A worker that is lost, that is not heard of for some heartbeats, or that holds a lease past its
-deadline, costs that lease and nothing else: the job goes back to the front of the queue with its
-attempt counted, and is given up after the last one. An answer to a lease that no longer stands is
-dropped, so an answer counts once.
+Every job that a worker is given is a lease, with a number, an attempt and a deadline, all kept
+here. A worker that is lost, is silent for some heartbeats, or holds a lease past its deadline,
+costs that lease and nothing else: the job goes back to the front of the queue with its attempt
+counted, and is given up after the last attempt. An answer to a lease that no longer stands is
+dropped, so that each job's answer counts once.
 
-Some jobs need something that a worker makes first, such as the reference output of a task. That is
-a lease of its own, with a deadline of its own; the job waits in it and loses no attempt by it. See
-`cluster.scaling.needs` for who makes what, and when it is given up.
+Some jobs need something that the worker makes first, such as the reference output of a task. Making
+it is a lease of its own, with a deadline of its own; the job waits meanwhile, at no cost to its
+attempts while no worker has made the need yet. See `cluster.scaling.needs`.
 
 Time that a worker's machine spent frozen counts against no lease (see `actors.quiet_lock`): signs
-of life say how much it was.
+of life report that time.
 
 A worker whose machine will leave gets no more jobs and is stopped once it has none. It does not
-count among those that are wanted, so another is started in its place at once.
+count towards the wanted number, so another is started in its place at once.
 
-A worker's states say nothing of leases, needs and frozen time: those rules run through `Pool`.
+The state machine leaves out leases, needs and frozen time: the rules for these are in `Pool`.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ class Pool(Generic[Job]):
     """Workers of one kind, the jobs that wait for them, and the leases they hold.
 
     Args:
-        kind: what the workers are called.
-        lease_s: how long a worker may hold a job.
-        needs: what a worker must have made before it gets a job; None is nothing.
-        prepare_s: how long it may take to make that.
+        kind: name of the workers' kind.
+        lease_s: time for which a worker may hold a job.
+        needs: the need that a worker must have made before it gets a job; None is no need.
+        prepare_s: time in which a worker must make a need.
     """
 
     kind: str
@@ -64,16 +64,16 @@ class Pool(Generic[Job]):
     _needs: Needs = field(init=False)
     _workers: dict[str, Worker] = field(init=False, default_factory=dict)
     _queue: deque[tuple[Job, int]] = field(init=False, default_factory=deque)
-    """Jobs with the attempt that each is at, next first."""
+    """Jobs, each with the number of its attempt; the next one first."""
     _leases: dict[int, Lease[Job]] = field(init=False, default_factory=dict)
     _wanted: int = field(init=False, default=0)
     _ranks: Mapping[str, int] = field(init=False, default_factory=dict)
     _next_worker: int = field(init=False, default=0)
     _next_lease: int = field(init=False, default=0)
     _failed_starts: int = field(init=False, default=0)
-    """Workers lost before they were ready, since one was; see `broken`."""
+    """Workers lost in their start while none was ready, since one last was; see `broken`."""
     _pauses: int = field(init=False, default=0)
-    """Workers lost in their start since one became ready: the more, the longer the next waits."""
+    """Workers lost in their start since the last became ready; each makes the next start later."""
     _no_start_before_s: float = field(init=False, default=0.0)
     _last_loss: str = field(init=False, default="")
     _ticked_s: float | None = field(init=False, default=None)
@@ -83,22 +83,22 @@ class Pool(Generic[Job]):
 
     @property
     def ready(self) -> int:
-        """Workers that are idle or busy, and stay."""
+        """Number of workers that are idle or busy and whose machine stays."""
         return sum(w.state in _READY and not w.leaving for w in self._workers.values())
 
     @property
     def waiting(self) -> int:
-        """Jobs that no worker holds."""
+        """Number of jobs that no worker holds."""
         return len(self._queue)
 
     @property
     def load(self) -> int:
-        """Jobs waiting or in a worker's hands."""
+        """Number of jobs that wait or are held by a worker."""
         return len(self._queue) + len(self._leases)
 
     @property
     def broken(self) -> str:
-        """Why no worker will ever be ready; empty as long as there is hope."""
+        """The reason why no worker will ever be ready; empty as long as one may be."""
         if self._failed_starts < self.policy.failed_starts or self.ready:
             return ""
         return f"{self.kind} workers do not start: {self._last_loss}"
@@ -106,11 +106,11 @@ class Pool(Generic[Job]):
     def resize(
         self, wanted: int, now_s: float, *, ranks: Mapping[str, int] | None = None
     ) -> list[Command[Job]]:
-        """Change how many workers there should be. Those that only start go first, then idle
-        ones; busy ones finish.
+        """Change the wanted number of workers. Starting workers are stopped first, then idle ones;
+        busy ones finish.
 
         Args:
-            ranks: of workers. Those with the highest go, even where others are idle.
+            ranks: rank of each worker. Those with the highest go first, even where others are idle.
         """
         self._wanted, self._ranks = wanted, ranks or {}
         return self._settle(now_s)
@@ -119,7 +119,7 @@ class Pool(Generic[Job]):
         """Take a job.
 
         Args:
-            attempt: that it is at, where earlier ones were lost elsewhere.
+            attempt: number of its next attempt, where earlier ones were lost elsewhere.
         """
         if reason := self.refused(self.needs(job)):
             return [GiveUp(job, attempt, reason, unprepared=True)]
@@ -127,13 +127,13 @@ class Pool(Generic[Job]):
         return self._settle(now_s)
 
     def refused(self, need: Hashable | None) -> str:
-        """Why nobody can make what jobs need; empty where that is not known."""
+        """The reason why no worker can make a need; empty if it is not refused."""
         return self._needs.refused(need)
 
     def on_ready(self, worker: str, now_s: float) -> list[Command[Job]]:
         """A worker started."""
         if worker not in self._workers:
-            return []  # it was given up while it started
+            return []  # the worker was given up while it started
         self._move(worker, WorkerEvent.READY, now_s)
         self._workers[worker].heard_s = now_s
         self._failed_starts = self._pauses = 0
@@ -143,7 +143,7 @@ class Pool(Generic[Job]):
         """A worker gave a sign of life.
 
         Args:
-            frozen_s: what its machine spent frozen so far, on a clock that only goes up.
+            frozen_s: time that its machine spent frozen so far, on a clock that only goes up.
         """
         if worker not in self._workers:
             return
@@ -155,13 +155,13 @@ class Pool(Generic[Job]):
                 heard.frozen_before_s = frozen_s
 
     def silent(self, since_s: float) -> list[str]:
-        """Ready workers that were last heard of at that time, or before."""
+        """Names of ready workers that were last heard of at `since_s` or before."""
         return [
             name for name, w in self._workers.items() if w.state in _READY and w.heard_s <= since_s
         ]
 
     def on_leaving(self, worker: str, now_s: float) -> list[Command[Job]]:
-        """A worker's machine will be gone before long."""
+        """A worker's machine will soon be gone."""
         if worker not in self._workers:
             return []
         self._workers[worker].leaving = True
@@ -174,7 +174,7 @@ class Pool(Generic[Job]):
         return [*self._lose(worker, reason, now_s), *self._settle(now_s)]
 
     def on_unfit(self, worker: str, now_s: float) -> list[Command[Job]]:
-        """A worker that started is none for this work, which is nobody's fault."""
+        """A worker that started cannot be used for this run; this does not count as a failure."""
         if worker not in self._workers:
             return []
         self._dismiss(worker, now_s)
@@ -184,8 +184,8 @@ class Pool(Generic[Job]):
         """A lease was answered.
 
         Returns:
-            The lease to deliver the answer of, and what to do next. The lease is None where the
-            answer has to be dropped, and where only a need was made: its job comes now.
+            The lease whose answer is to be delivered, and the next commands. The lease is None
+            where the answer has to be dropped, and where only a need was made: its job comes next.
         """
         answered = self._release(lease, now_s)
         if answered is None:
@@ -200,8 +200,8 @@ class Pool(Generic[Job]):
         return None, [*first, *self._settle(now_s)]
 
     def on_unprepared(self, lease: int, reason: str, now_s: float) -> list[Command[Job]]:
-        """A worker answered that it does not have what the job needs: it could not make it, or it
-        had made it and has lost it since."""
+        """A worker answered that it lacks the job's need: it could not make it, or it has lost it
+        since it made it."""
         answered = self._release(lease, now_s)
         if answered is None:
             return []
@@ -214,7 +214,7 @@ class Pool(Generic[Job]):
         return [*commands, *self._settle(now_s)]
 
     def tick(self, now_s: float) -> list[Command[Job]]:
-        """Time passes: deadlines of leases and of starts, and workers that fell silent."""
+        """Check the deadlines of leases and of starts, and look for silent workers."""
         self._excuse_silence(now_s)
         late = [
             lease.worker
@@ -241,8 +241,8 @@ class Pool(Generic[Job]):
         return [KillWorker(name, reason), *self._lose(name, reason, now_s)]
 
     def _excuse_silence(self, now_s: float) -> None:
-        """If we did not tick for so long, we heard no heartbeats either: that time counts against
-        no worker."""
+        """Count a long time without a tick against no worker: no heartbeats were heard in it
+        either."""
         if self._ticked_s is not None and now_s - self._ticked_s >= self.policy.silence_s / 3:
             for worker in self._workers.values():
                 worker.heard_s += now_s - self._ticked_s
@@ -264,7 +264,7 @@ class Pool(Generic[Job]):
         return self._try_again(lease, reason)
 
     def _release(self, number: int, now_s: float) -> Lease[Job] | None:
-        """A worker is done with its lease; None if that no longer stands."""
+        """End a lease that was answered, and return it; None if it no longer stands."""
         answered = self._leases.pop(number, None)
         if answered is not None:
             self._workers[answered.worker].lease = None
@@ -275,10 +275,10 @@ class Pool(Generic[Job]):
     def _try_again(
         self, lease: Lease[Job], reason: str, *, unprepared: bool = False
     ) -> list[Command[Job]]:
-        """Put a job that came to nothing back in front, unless that was its last attempt, or there
-        is no hope for it and for all that need the same."""
+        """Put a job that failed back in front, unless this was its last attempt, or its need is
+        refused: then all jobs with that need are given up."""
         need = self.needs(lease.job)
-        # Who tries to make it first finds out whether it can be made: that costs no job an attempt.
+        # The first worker to make a need finds out whether it can be made: this costs no attempt.
         first_to_make = lease.prepares and not self._needs.made(need)
         attempt = lease.attempt + (not first_to_make)
         if attempt > self.policy.attempts:
@@ -291,8 +291,8 @@ class Pool(Generic[Job]):
         return [GiveUp(job, n, hopeless, unprepared=True) for job, n in given_up]
 
     def _note_failed_start(self, now_s: float, *, hopeless: bool) -> None:
-        """Make the next start wait, the longer the more were lost. While no worker is ready, count
-        it against the pool: so many in a row break it, one that used up its deadline does alone."""
+        """Delay the next start, the more the more starts failed. While no worker is ready, count
+        the failure against the pool: `failed_starts` in a row break it, or one missed deadline."""
         if not self.ready:
             self._failed_starts += self.policy.failed_starts if hopeless else 1
         if self._pauses:
@@ -300,7 +300,7 @@ class Pool(Generic[Job]):
         self._pauses += 1
 
     def _settle(self, now_s: float) -> list[Command[Job]]:
-        """Start and stop workers towards the wanted number, and give idle ones jobs."""
+        """Start and stop workers towards the wanted number, and give jobs to idle ones."""
         commands: list[Command[Job]] = []
         may_start = now_s >= self._no_start_before_s
         while may_start and self._staying < self._wanted and not self.broken:
@@ -320,11 +320,11 @@ class Pool(Generic[Job]):
 
     @property
     def _staying(self) -> int:
-        """Workers whose machine stays, as far as is known."""
+        """Number of workers whose machine stays, as far as is known."""
         return sum(not w.leaving for w in self._workers.values())
 
     def _spare(self) -> list[str]:
-        """Workers without a lease that are not needed, or not for long."""
+        """Workers without a lease that are too many, or whose machine leaves."""
         spare = [n for n, w in self._workers.items() if w.leaving]
         if (too_many := self._staying - self._wanted) > 0:
             staying = [n for n, w in self._workers.items() if not w.leaving]
@@ -332,19 +332,18 @@ class Pool(Generic[Job]):
         return [n for n in spare if self._workers[n].state is not WorkerState.BUSY]
 
     def _use(self, name: str) -> tuple[bool, int, bool]:
-        """What a worker is worth compared with others: one that only starts is the least."""
+        """Sort key of a worker's worth, the least first: starting, high rank, idle."""
         state = self._workers[name].state
         starting, busy = state is WorkerState.STARTING, state is WorkerState.BUSY
         return not starting, -self._ranks.get(name, 0), busy
 
     def _dismiss(self, name: str, now_s: float) -> None:
-        """Let a worker go that holds no lease (one that does would leave it behind); nobody's
-        fault."""
+        """Remove a worker that holds no lease, without counting a failure."""
         self._move(name, WorkerEvent.LOST, now_s)
         del self._workers[name]
 
     def _give(self, name: str, now_s: float) -> list[Command[Job]]:
-        """Give an idle worker the first job that it can take, or make ready for."""
+        """Give an idle worker the first job that it can do, or whose need it may make."""
         worker = self._workers[name]
         for place, (job, attempt) in enumerate(self._queue):
             need = self.needs(job)
@@ -364,8 +363,8 @@ class Pool(Generic[Job]):
         return []
 
     def _may_make(self, name: str, need: Hashable | None) -> bool:
-        """Whether a worker should make what a job needs: one that could not leaves it to those
-        that may."""
+        """Whether a worker should make a job's need. One that failed at it leaves it to ready
+        workers that have not."""
         if need in self._workers[name].failed_at and any(
             w.state in _READY and not w.leaving and need not in w.failed_at
             for w in self._workers.values()

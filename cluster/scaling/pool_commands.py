@@ -1,4 +1,4 @@
-"""What a pool asks of whoever carries its decisions out."""
+"""The commands of a pool to the code that carries them out."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class StartWorker:
 
 @dataclass(frozen=True, slots=True)
 class KillWorker:
-    """Command: stop this worker, whatever it does.
+    """Command: stop this worker, even if it is busy.
 
     Attributes:
-        reason: what is wrong with it; empty where it is only not needed any more.
+        reason: what is wrong with it; empty where it is merely not needed any more.
     """
 
     worker: str
@@ -39,7 +39,7 @@ class Assign(Generic[Job]):
 
 @dataclass(frozen=True, slots=True)
 class Prepare(Generic[Job]):
-    """Command: have a worker make what a job needs, before it gets it; the answer must name the
+    """Command: have a worker make a job's need before it gets the job; the answer must name the
     lease."""
 
     lease: int
@@ -49,10 +49,10 @@ class Prepare(Generic[Job]):
 
 @dataclass(frozen=True, slots=True)
 class GiveUp(Generic[Job]):
-    """Command: tell whoever submitted the job that nothing comes of it.
+    """Command: tell the submitter of a job that it is given up.
 
     Attributes:
-        unprepared: nobody can make what it needs; else it was lost too often itself.
+        unprepared: no worker can make the job's need; else the job was lost too often.
     """
 
     job: Job

@@ -1,4 +1,4 @@
-"""What a pool may cost: attempts, deadlines, patience."""
+"""The limits of a pool: attempts, deadlines, patience."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ class PoolPolicy:
     """Limits of a pool.
 
     Attributes:
-        attempts: how often a job may be lost before it is given up.
-        start_deadline_s: for a worker to become ready, the wait for a machine included. Where
-            none is ready by then, none will be.
-        failed_starts: so many workers lost in a row before one was ready mean that none will be.
-            With the pauses in between it takes half a minute: a cluster whose machines die one
-            after the other is no reason to give up.
-        silence_s: a ready worker that is not heard of for so long is lost.
+        attempts: number of attempts at a job before it is given up.
+        start_deadline_s: time for a worker to become ready, the wait for a machine included. If no
+            worker is ready when one misses it, none is expected to be any more.
+        failed_starts: number of workers lost in a row, none being ready, after which none is
+            expected to start. With the pauses in between that takes half a minute: a cluster whose
+            machines die one after the other is no reason to give up.
+        silence_s: time after which a ready worker that is not heard of is lost.
     """
 
     attempts: int = 3

@@ -1,12 +1,12 @@
-"""How many workers of each kind a cluster should have. Pure.
+"""The number of workers of each kind that a cluster should have. Pure.
 
-What a cluster has is asked for again and again while a run goes on: machines that join are put to
-work, those that will leave get no more of it. A runner takes one device: a GPU, or for kernels on
-CPUs the right to time them on a machine (Ray's custom resource `measure`). Builders and space
-workers share the CPUs. Where a cluster can grow, more workers are asked for than there is room:
-Ray keeps those waiting, and its autoscaler starts machines for them, as far as it may. Nor are more
-kept there than the work that is left is worth: a machine without workers is taken back. Runs that
-share a cluster each take an equal part of it.
+The cluster is looked at again and again while a run goes on: machines that join are put to work,
+machines that will leave get no more of it. A runner takes one device: a GPU, or for kernels on CPUs
+the right to time them on a machine (Ray's custom resource `measure`). Builders and space workers
+share the CPUs. Where a cluster can grow, more workers are requested than it has room for: Ray keeps
+these waiting, and its autoscaler starts machines for them, up to its limit. On such a cluster no
+more workers are kept than the work that is left justifies: a machine without workers is taken back.
+Runs that share a cluster each take an equal part of it.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 
 _TRIALS_PER_RUNNER = 32
-"""Work that is worth a machine of its own."""
+"""The number of trials that justifies a further runner."""
 _CPUS_PER_SPACE_WORKER = 4
 _BUILDERS_PER_RUNNER = 2
-"""A kernel takes longer to compile than to measure, by about so much."""
+"""The builders that keep one runner busy: about the ratio of build time to measuring time."""
 _MOST_BUILDERS_PER_RUNNER = 16
-"""More would only build what is out of date by the time it is measured."""
+"""Further builders would build candidates that are out of date by the time they are measured."""
 _TRIALS_PER_BUILDER = _TRIALS_PER_RUNNER // _BUILDERS_PER_RUNNER
 _PATIENCE_S = 180.0
-"""So long a cluster may take to start a machine."""
+"""The time in which a cluster that grows should have started a machine."""
 _FULL_S = 900.0
-"""So long it is taken to be as large as it may be, when it did not."""
+"""The time for which a cluster that started none is assumed to be at its largest size."""
 _LET_GO_S = 30.0
-"""So long workers are kept that are not needed any more: they may be again."""
+"""The time for which workers are kept after they were needed: they may be needed again."""
 _HEAD = "node:__internal_head__"
-"""Ray's name of what only the head has."""
+"""Ray's name of a resource that only the head has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +39,8 @@ class Node:
     """A machine of the cluster.
 
     Attributes:
-        resources: that it declares, by Ray's names.
-        leaves_in_s: when it will be gone; None where nothing is known of that.
+        resources: amounts of its resources, by Ray's names.
+        leaves_in_s: seconds until it will be gone; None where it is not known to leave.
     """
 
     id: str
@@ -50,12 +50,12 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """The machines there are.
+    """The machines of a cluster.
 
     Attributes:
-        grows: whether machines are started for what waits and taken back where nothing is done;
-            nobody says how many at most.
-        full: whether none is started at the moment, whatever waits.
+        grows: whether it starts machines for waiting workers and takes back unused machines; its
+            largest size is not known.
+        full: whether it starts no machine at the moment, whatever waits.
     """
 
     nodes: Sequence[Node] = ()
@@ -65,27 +65,27 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A run's part of something: it is the run at `place` of `runs` that share it."""
+    """A run's share of a resource: it is number `place` of `runs` runs that share it."""
 
     runs: int = 1
     place: int = 0
 
     def of(self, number: int) -> int:
-        """The same part for all, and one more for the first of them where it does not come out
-        even."""
+        """The run's part of `number` units: an equal part, and one of the remainder for each of the
+        first runs."""
         return number // self.runs + (self.place < number % self.runs)
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What a run would use.
+    """The resources that a run would use.
 
     Attributes:
-        device: Ray's name of what a runner takes.
-        trials_left: still to be measured, re-timings included.
-        devices: that the user allows; None is all that can be had.
-        of_devices: with runs that measure on such devices, too.
-        of_cpus: with all runs.
+        device: Ray's name of the resource that a runner takes.
+        trials_left: trials still to be measured, re-timings included.
+        devices: the most devices that the user allows; None is all that can be had.
+        of_devices: its share of the devices among the runs that measure on such devices.
+        of_cpus: its share of the CPUs among all runs.
     """
 
     device: str
@@ -97,7 +97,7 @@ class Demand:
 
 @dataclass(frozen=True, slots=True)
 class WorkerCounts:
-    """Workers of each kind."""
+    """A number of workers of each kind."""
 
     runners: int
     builders: int
@@ -105,7 +105,7 @@ class WorkerCounts:
 
 
 def amount(nodes: Iterable[Node], resource: str) -> float:
-    """How much of a resource the machines have that stay."""
+    """The total of a resource over the machines that stay."""
     return sum(n.resources.get(resource, 0.0) for n in nodes if n.leaves_in_s is None)
 
 
@@ -113,7 +113,7 @@ def worker_counts(cluster: Cluster, demand: Demand) -> WorkerCounts:
     """The workers that a cluster should have now.
 
     Returns:
-        At least one of each, also where there is no room for it yet.
+        At least one of each kind, even where there is no room for it yet.
     """
     runners = demand.of_devices.of(int(amount(cluster.nodes, demand.device)))
     cpus = demand.of_cpus.of(int(amount(cluster.nodes, "CPU")))
@@ -135,11 +135,11 @@ def worker_counts(cluster: Cluster, demand: Demand) -> WorkerCounts:
 
 
 def keeping_order(nodes: Sequence[Node], demand: Demand, runners: int) -> list[str]:
-    """Machines in the order in which they keep their workers, when there are too many of these.
+    """Machines in the order in which they keep their workers when there are too many workers.
 
-    The head, which stays anyway, and as many machines as so many runners take; then those that
-    only build; last the other ones with devices. Workers of all kinds then leave the same machines,
-    so that these have none.
+    First the head, which stays anyway, and as many machines as the runners need; then machines that
+    only build; last the other machines with devices. Workers of all kinds then leave the same
+    machines, so that these can be taken back.
     """
     ordered = sorted(nodes, key=lambda node: (_HEAD not in node.resources, node.id))
     measuring = set()
@@ -157,9 +157,9 @@ def keeping_order(nodes: Sequence[Node], demand: Demand, runners: int) -> list[s
 
 
 class Growth:
-    """Whether a cluster still grows: what nobody says shows in what it does when it is asked.
+    """Whether a cluster still grows, judged by whether it starts machines that are asked for.
 
-    One that does not start a machine for what waits is as large as it may be. To go on asking
+    A cluster that starts no machine for waiting workers is as large as it may be. To go on asking
     would keep workers waiting for devices that other runs should have.
     """
 
@@ -169,7 +169,7 @@ class Growth:
         self._full_until_s = -math.inf
 
     def observe(self, devices: float, runners: int, now_s: float) -> None:
-        """Take in how many devices there are, and how many runners were asked for."""
+        """Take in the number of devices there are, and of runners that were asked for."""
         if devices > self._devices or runners <= devices:
             self._asked_s = None
         if runners > devices:
@@ -180,22 +180,22 @@ class Growth:
         self._devices = devices
 
     def goes_on(self, now_s: float) -> bool:
-        """Whether it is worth asking for more."""
+        """Whether to ask for more machines than there are."""
         return now_s >= self._full_until_s
 
 
 class Reserve:
-    """Keeps workers a while after they were needed, where there is room for them.
+    """Keeps workers for a while after they were needed, where there is room for them.
 
-    A need that goes up and down does not start and stop workers each time, nor machines.
+    So a need that goes up and down does not start and stop workers and machines each time.
     """
 
     def __init__(self) -> None:
         self._needed: deque[tuple[float, WorkerCounts]] = deque()
 
     def keep(self, needed: WorkerCounts, fits: WorkerCounts, now_s: float) -> WorkerCounts:
-        """The workers there should be: those that are needed now, and those that were a while ago
-        and fit in."""
+        """The workers there should be: those needed now, and those needed lately as far as they
+        fit."""
         self._needed.append((now_s, needed))
         while now_s - self._needed[0][0] >= _LET_GO_S:
             self._needed.popleft()
@@ -204,5 +204,5 @@ class Reserve:
 
 
 def _each(pick: Callable[[Iterable[int]], int], *counts: WorkerCounts) -> WorkerCounts:
-    """The crew of what is picked for each kind of worker."""
+    """Apply `pick` to the counts of each kind of worker."""
     return WorkerCounts(*(pick(numbers) for numbers in zip(*map(astuple, counts), strict=True)))

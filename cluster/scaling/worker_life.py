@@ -11,7 +11,7 @@ Job = TypeVar("Job")
 
 
 class WorkerState(Enum):
-    """Where a worker is in its life."""
+    """The state of a worker."""
 
     STARTING = "starting"
     IDLE = "idle"
@@ -20,7 +20,7 @@ class WorkerState(Enum):
 
 
 class WorkerEvent(Enum):
-    """What can happen to a worker."""
+    """An event in the life of a worker."""
 
     READY = "ready"
     GIVEN = "given"
@@ -40,17 +40,17 @@ TRANSITIONS: dict[tuple[WorkerState, WorkerEvent], WorkerState] = {
 
 @dataclass(slots=True)
 class Worker:
-    """What is known of a worker.
+    """A worker as its pool knows it.
 
     Attributes:
-        since_s: when it came into its state.
-        heard_s: when it was last heard of.
-        lease: that it holds.
-        leaving: its machine will be gone before long.
-        has: what it has made of what jobs need.
-        failed_at: what of it it could not make.
-        frozen_s: what its machine spent frozen so far; None as long as nobody said.
-        frozen_before_s: the same, when its lease began.
+        since_s: time at which it entered its state.
+        heard_s: time of its last sign of life.
+        lease: number of the lease that it holds; None while it holds none.
+        leaving: whether its machine will soon be gone.
+        has: needs that it has made.
+        failed_at: needs that it could not make.
+        frozen_s: time that its machine spent frozen so far; None until it was reported.
+        frozen_before_s: `frozen_s` at the beginning of its lease.
     """
 
     state: WorkerState = WorkerState.STARTING
@@ -65,7 +65,7 @@ class Worker:
 
     @property
     def excused_s(self) -> float:
-        """Of its lease, what its machine spent frozen, as far as is known."""
+        """The time since its lease began that its machine spent frozen, as far as is known."""
         if self.frozen_s is None or self.frozen_before_s is None:
             return 0.0
         return max(0.0, self.frozen_s - self.frozen_before_s)
@@ -73,11 +73,11 @@ class Worker:
 
 @dataclass(frozen=True, slots=True)
 class Lease(Generic[Job]):
-    """A job in a worker's hands.
+    """A job held by a worker.
 
     Attributes:
-        deadline_s: time that the worker's machine is frozen comes on top.
-        prepares: the worker only makes what the job needs.
+        deadline_s: end of the lease; time that the worker's machine spends frozen is added.
+        prepares: whether the worker only makes the job's need.
     """
 
     job: Job

@@ -1,11 +1,11 @@
-"""The search actor of a run, from outside: start it, find it, watch it, stop it.
+"""Client of a run's search actor: start it, find it, watch it, stop it.
 
-On a cluster that others share it is detached: it outlives its driver, and a second driver of the
-same run watches the search that is there. Of a run
+On a shared cluster the actor is detached: it outlives its driver, and a second driver of the same
+run watches the search that is there. For a run
 
-    find_search       gives the actor that Ray knows, whatever state it is in
-    answering_search  gives it with its state, once it has answered, ended or not
-    search_at_work    gives it if it has not ended, and waits for one that has to go
+    find_search       gives the actor that Ray knows, in whatever state
+    answering_search  gives the actor and its state, once it answers, ended or not
+    search_at_work    gives the actor if it has not ended; waits until an ended one is gone
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 _WATCH_S = 0.5
 _ANSWER_S = 10.0
 _UNREACHABLE_S = 60.0
-"""How long a search may be silent: it is started again within a few seconds, on another machine
-within some twenty."""
+"""The time for which a search may be silent: Ray starts it again within a few seconds, on another
+machine within some twenty."""
 _GONE_S = 30.0
-"""How long a search that has ended may stay on the cluster's list."""
+"""The time for which a search that has ended may stay on the cluster's list."""
 END_GRACE_S = 90.0
-"""How long a search may take to end in order, after its deadline or once it is asked to stop."""
+"""The time that a search may take to end in order, after its deadline or a request to stop."""
 
 Search: TypeAlias = Any
 """Ray's handle of a `cluster.search.host.SearchActor`."""
@@ -51,7 +51,7 @@ def find_search(run: RunLocation) -> Search | None:
 def answering_search(run: RunLocation) -> tuple[Search, SearchState] | None:
     """The search of a run and its state, ended or not; None where there is none.
 
-    One that goes just now is on the cluster's list for a moment longer than it lives.
+    A search that has just died stays on the cluster's list for a moment.
 
     Raises:
         TunerError: it is silent, or dead and still on the list.
@@ -70,11 +70,11 @@ def answering_search(run: RunLocation) -> tuple[Search, SearchState] | None:
 def search_at_work(run: RunLocation) -> Search | None:
     """The search of a run that has not ended; None where there is none.
 
-    One that has ended answers for some seconds more, and is waited for to go: another can then
-    start in its place.
+    A search that has ended still answers for some seconds. This waits until it is gone, so that
+    another can start in its place.
 
     Raises:
-        TunerError: it is silent, or does not go.
+        TunerError: it is silent, or has ended and stays.
     """
     until_s = time.monotonic() + _GONE_S
     while (found := answering_search(run)) is not None:
@@ -88,9 +88,9 @@ def search_at_work(run: RunLocation) -> Search | None:
 
 
 def start_search(job: SearchJob) -> Search:
-    """Start a search on this machine, whose files and clock its job speaks of.
+    """Start a search on this machine, whose files and clock its job refers to.
 
-    One without a driver to end with is detached.
+    It is detached unless its job names a driver that it ends with.
     """
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -117,10 +117,10 @@ def watch_search(
     """Watch a search until it ends.
 
     Args:
-        watch: told how far it is about twice a second.
+        watch: called with its progress about twice a second.
         stop: set it to end the search in order.
-        known: its state a moment ago; one that had ended is not asked again.
-        latest_s: when it must have ended by itself, on the monotonic clock.
+        known: its state a moment ago; if that has ended, the search is not asked again.
+        latest_s: time by which it must have ended by itself, on the monotonic clock.
 
     Raises:
         TunerError: it is gone, or does not end when it should.
@@ -134,11 +134,11 @@ def watch_search(
         if state.snapshot is not None and watch is not None:
             watch(state.snapshot)
         if state.ended:
-            return state  # others may watch it too: it goes by itself
+            return state  # left alive, since others may watch it too: it goes by itself
         if stop.is_set():
             if not stopping:
                 stopping, until_s = True, min(until_s, time.monotonic() + END_GRACE_S)
-            actor.stop.remote()  # each time: one that was started again has forgotten it
+            actor.stop.remote()  # each time: a restarted actor has forgotten it
         if time.monotonic() > until_s:
             ray.kill(actor)
             raise TunerError("the search does not end; results so far are in the run folder")
@@ -161,7 +161,7 @@ def stop_search(actor: Search, known: SearchState | None = None) -> SearchState:
 
 
 def _state(actor: Search) -> SearchState:
-    """The state of a search, asked again while it is being started again.
+    """The state of a search; asks again while Ray restarts it.
 
     Raises:
         TunerError: it is gone for good, or silent for too long.

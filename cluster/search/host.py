@@ -1,9 +1,9 @@
-"""The search actor: hosts a run's session, and is the only writer of its store.
+"""The search actor: hosts a run's session, and is the only writer of the run's store.
 
-The session's loop has a thread of its own, so that the actor still answers. Everything it knows
-comes from its job and the run folder: Ray may start it again at any time. On a cluster that
-others share it does not depend on the driver that ordered it, which may come and go; it ends by
-itself soon after its session has.
+The session's loop has a thread of its own, so that the actor still answers. Its whole state comes
+from its job and the run folder: Ray may restart it at any time. On a shared cluster it does not
+depend on the driver that started it, which may come and go; it ends by itself soon after its
+session has.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ from tuner.tracking.tracker import RunStatus, SpoolObserver, TrackerProcess
 
 _TRACKING_S = 15.0
 _TRACKING_LOCAL_S = 60.0
-"""MLflow makes its database before the first entry, which takes tens of seconds on a busy
-machine; a server may be gone, a database on this machine is only slow."""
+"""The time for MLflow to catch up. It makes its database before the first entry, which takes tens
+of seconds on a busy machine; a server may be gone, a database on this machine is only slow."""
 _TRACKING_WHEN_CUT_SHORT_S = 8.0
 _GOODBYE_S = 3.0
-"""How long it answers after somebody was told of its end: others may watch it too."""
+"""The time for which the actor answers after it told a driver of its end: others may watch too."""
 _LINGER_S = 60.0
-"""How long one that outlives its driver waits for somebody to ask how it ended."""
+"""The time for which a detached actor waits for a driver to ask how it ended."""
 _FRUITLESS = 5
-"""Deaths in a row without a single record in between, after which it is not started again."""
+"""Deaths in a row without a single record in between, after which the search gives up."""
 
 
 class SearchHost:
-    """Runs one session on a thread. A plain class: `SearchActor` is it on Ray.
+    """Runs one session on a thread. A plain class, which `SearchActor` makes an actor of.
 
     Args:
         saved_job: the file that `cluster.search.job.save` wrote.
@@ -67,7 +67,7 @@ class SearchHost:
         self._thread.start()
 
     def state(self) -> SearchState:
-        """Where the search is."""
+        """The state of the search."""
         session = self._session
         if self._ended:
             self._told.set()
@@ -122,7 +122,7 @@ class SearchHost:
 
     @contextlib.contextmanager
     def _tracked(self, run: RunFolder, store: RecordStore) -> Iterator[Observer]:
-        """Tracking around a session: whatever becomes of it, MLflow hears how it ended."""
+        """Track a session: however it ends, MLflow is told so."""
         job = self._job
         try:
             spool = SpoolObserver(
@@ -145,7 +145,7 @@ class SearchHost:
                 self._warnings.append(outcome.warning)
 
     def _patience_s(self, status: RunStatus) -> float:
-        """How long the end waits for MLflow."""
+        """The time for which the end of the session waits for MLflow."""
         if status is not RunStatus.FINISHED:
             return _TRACKING_WHEN_CUT_SHORT_S
         uri = self._job.tracking_uri
@@ -157,8 +157,8 @@ class SearchHost:
 
 
 class _WithStore:
-    """A spool observer that announces every task of which there may be records, and at the end, be
-    it the budget's or a stop, keeps the winners where a dashboard shows them."""
+    """A spool observer that announces every task of the store, and at the end keeps the winners as
+    an artifact, also where the session was stopped."""
 
     def __init__(self, spool: SpoolObserver, store: RecordStore) -> None:
         self._spool = spool
@@ -169,33 +169,33 @@ class _WithStore:
         self.on_snapshot = spool.on_snapshot
 
     def on_start(self, tasks: Sequence[Task]) -> None:
-        """Announce the run's tasks: some may not be this session's."""
+        """Announce all tasks of the run, also those that are not of this session."""
         self._spool.on_start(self._store.tasks())
 
     def on_kernels(self, task_key: str, chosen: KernelSet) -> None:
-        """Their records are among the best."""
+        """Remember the kernels, whose records are among the winners."""
         self._sets[task_key] = chosen
         self._spool.on_kernels(task_key, chosen)
 
     def on_end(self, snapshot: Snapshot) -> None:
-        """Last values, and the best of each task."""
+        """Keep the best of each task, and the last values."""
         self._spool.keep("best.jsonl", winning_lines(self._store, self._sets))
         self._spool.on_end(snapshot)
 
 
 SearchActor = ray.remote(num_cpus=0, max_restarts=-1)(SearchHost)
-"""Started again by Ray wherever it dies; its calls are not repeated."""
+"""Ray restarts it wherever it dies, and does not repeat its calls."""
 
 
 def _new_uuid(job: SearchJob, run: RunFolder) -> Callable[[], str]:
-    """What the tracker is to know a new run by: of one with a URL the same on each machine."""
+    """A maker of the id that the tracker gives a new run; for a URL the same on each machine."""
     if not job.location.is_url:
         return lambda: uuid4().hex
     return lambda: run_uuid(remote_run(job.location), run.read_manifest())
 
 
 def _refuse_to_die_again(store: RecordStore) -> None:
-    """Stop a search that Ray starts again and again only to see it die.
+    """Stop a search that Ray restarts again and again only to see it die.
 
     Raises:
         TunerError: its latest sessions were all cut off before they gave a record.
@@ -211,7 +211,7 @@ def _refuse_to_die_again(store: RecordStore) -> None:
 
 
 def _log_to(path: Path) -> None:
-    """Keep this process's log lines in the run folder."""
+    """Write this process's log lines to a file."""
     handler = logging.FileHandler(path)
     handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(levelname)s %(message)s"))
     handler.formatter.converter = time.gmtime  # type: ignore[union-attr]

@@ -24,12 +24,12 @@ _OWNER_ONLY = 0o600
 
 @dataclass(frozen=True, slots=True)
 class WarmStart:
-    """What earlier runs teach this one.
+    """Knowledge from earlier runs that a run begins with.
 
     Attributes:
-        name: of the base model, version included; `none` where there is none.
-        model: as bytes.
-        seeds: what searches may begin with, by task key; only tasks that have any.
+        name: name of the base model, version included; `none` where there is none.
+        model: the base model as bytes.
+        seeds: seeds of the searches, by task key; only for tasks that have any.
     """
 
     name: str = "none"
@@ -38,26 +38,26 @@ class WarmStart:
 
     @property
     def count(self) -> int:
-        """Candidates among the seeds."""
+        """Number of candidates among the seeds."""
         return sum(len(s.known) + len(s.parents) for s in self.seeds.values())
 
 
 @dataclass(frozen=True, slots=True)
 class SearchJob:
-    """What a search actor is to do: a request, and what was found out for it.
+    """The job of a search actor: a request, with the tasks and settings found for it.
 
     Attributes:
-        options: the request, its target written out, and without a model from memory.
-        location: of the run, the same from any working directory.
-        run: its folder on this machine.
-        tasks: all of that target.
+        options: the request, with its target resolved, and without a model from memory.
+        location: the run's location, valid in any working directory.
+        run: the run's folder on this machine.
+        tasks: the tasks, all for that target.
         defaults: the default candidate of each task.
-        started_s: when the run's time began, on this machine's monotonic clock.
-        driver_pid: the process on this machine that wants it, and that it ends with; None where it
-            outlives the driver.
-        device: fingerprint of what is measured on; empty is that of the first runner.
-        tracking_uri: of MLflow; empty is a database inside the run folder.
-        note: on functions of the model that are left as they are.
+        started_s: start of the run's time, on this machine's monotonic clock.
+        driver_pid: process on this machine that the search ends with; None where the search
+            outlives its driver.
+        device: fingerprint of the devices to measure on; empty is that of the first runner.
+        tracking_uri: URI of MLflow; empty is a database inside the run folder.
+        note: line for users on functions of the model that are not tuned.
     """
 
     options: TuneOptions
@@ -74,17 +74,17 @@ class SearchJob:
 
     @property
     def trials(self) -> int:
-        """Total of the run."""
+        """Total number of trials of the run."""
         return self.options.trials or self.options.effort.trials_per_task * len(self.tasks)
 
     @property
     def deadline_s(self) -> float:
-        """When the run must have ended, on this machine's monotonic clock."""
+        """Time by which the run must have ended, on this machine's monotonic clock."""
         return self.started_s + self.options.limit_s
 
     @property
     def device_wait_s(self) -> float:
-        """How long to wait for a machine that has room for a worker."""
+        """Time to wait for a machine that has room for a worker."""
         asked_s = self.options.device_wait_s
         return DEVICE_WAIT_S if asked_s is None else asked_s
 
@@ -107,20 +107,20 @@ class SearchJob:
 
     @property
     def backend(self) -> Backend:
-        """What there is to know of the tasks' kind of target."""
+        """The backend of the tasks' target."""
         return backend_of(self.options.target)
 
     @property
     def name(self) -> str:
-        """Of the search in Ray."""
+        """Name of the search in Ray."""
         return search_name(self.location, self.device or self.backend.word)
 
 
 def save(job: SearchJob) -> Path:
-    """Put a search job where its search finds it whenever it is started again; see `load`.
+    """Write a search job to a file, where its search finds it after each restart; see `load`.
 
-    Ray keeps what an actor was made with in the process that made it, if it is large; a search
-    may outlive that.
+    Ray keeps large arguments of an actor in the process that made the actor, which the search may
+    outlive.
     """
     path = RunFolder(job.run).scratch / f"{job.name}.job"
     write_bytes(path, pickle.dumps(job), mode=_OWNER_ONLY)
@@ -128,7 +128,7 @@ def save(job: SearchJob) -> Path:
 
 
 def load(path: Path) -> SearchJob:
-    """The search job that `save` put there."""
+    """The search job that `save` wrote."""
     job = pickle.loads(path.read_bytes())
     assert isinstance(job, SearchJob)
     return job
@@ -136,12 +136,13 @@ def load(path: Path) -> SearchJob:
 
 @dataclass(frozen=True, slots=True)
 class SearchState:
-    """What a driver sees of a search.
+    """The state of a search, as its drivers see it.
 
     Attributes:
-        snapshot: None before the session has begun.
-        ended: why it ended; empty while it goes on.
-        error: one line, where it failed; `trace` is for `--debug`.
+        snapshot: progress of the session; None before it has begun.
+        ended: why the search ended; empty while it goes on.
+        error: one line, where it failed.
+        trace: traceback of the error, for `--debug`.
     """
 
     snapshot: Snapshot | None

@@ -1,7 +1,7 @@
-"""What searches are called in Ray.
+"""The names of searches in Ray.
 
-The name is made from the run's folder or URL, so that whoever can name the run can find its search,
-and from the device it measures on, so that searches know with whom they share theirs.
+A name is made from the run's folder or URL, so that the search can be found by the run, and from
+the device it measures on, so that searches know which others share their devices.
 """
 
 from __future__ import annotations
@@ -19,36 +19,36 @@ _DEVICE = "@"
 
 
 def run_name(run: RunLocation) -> str:
-    """What every machine knows a run by."""
+    """A name of the run that is the same on every machine."""
     return _PREFIX + hashlib.sha256(run.resolved().text.encode()).hexdigest()[:16]
 
 
 def search_name(run: RunLocation, device: str) -> str:
-    """What the search of a run is called in Ray.
+    """The name of a run's search in Ray.
 
     Args:
-        device: fingerprint of what it measures on, or as much of its beginning as is known.
+        device: fingerprint of the devices it measures on, or as much of its beginning as is known.
     """
     return f"{run_name(run)}{_DEVICE}{device_name(device)}"
 
 
 def device_name(device: str) -> str:
-    """A fingerprint as a part of names: in small letters, with nothing that needs quoting."""
+    """A fingerprint as a part of names: in small letters, without characters to quote."""
     return re.sub(r"[^a-z0-9]+", "-", device.lower()).strip("-")
 
 
 def search_of(run: RunLocation, names: Sequence[str]) -> str | None:
-    """The search that works on a run among those there are; None if there is none."""
+    """The name, among those of all searches, of the one that works on a run; None if none does."""
     return next((name for name in names if name.partition(_DEVICE)[0] == run_name(run)), None)
 
 
 def share_of_cpus(mine: str, names: Sequence[str]) -> Share:
-    """A search's part of what it shares with all."""
+    """A search's share of the CPUs, which all searches share."""
     return Share(len(names), list(names).index(mine)) if mine in names else Share()
 
 
 def share_of_devices(mine: str, names: Sequence[str]) -> Share:
-    """A search's part of the devices that it measures on."""
+    """A search's share of the devices that it measures on."""
     return share_of_cpus(mine, [name for name in names if _same_device(mine, name)])
 
 

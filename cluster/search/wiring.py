@@ -1,4 +1,4 @@
-"""A session, put together from its job: its machines, its learner, its search."""
+"""Makes a session from its job, with its machines, its learner and its search."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tuner.storage.base import RecordStore
 from tuner.utilisation import SPACE, Utilisation
 
 _QUIET = Path("quiet")
-"""In what all runs of this user share on a node."""
+"""The quiet lock's place in the folder that all runs of this user share on a node."""
 
 
 @contextlib.contextmanager
@@ -41,8 +41,8 @@ def machines(
     """Workers on the cluster and a learner beside the session, for the length of a block.
 
     Args:
-        trials_left: how many the run has still to measure now.
-        metrics: told of the workers about once a second.
+        trials_left: gives the number of trials that the run has still to measure.
+        metrics: is told of the workers about once a second.
     """
     watch = NodeWatch()
     starters, start_space_worker = _starters(job, run, watch)
@@ -81,7 +81,7 @@ def machines(
 def new_session(
     job: SearchJob, store: RecordStore, machines: Machines, observers: Sequence[Observer]
 ) -> Session:
-    """The session that carries the job out."""
+    """The session that carries out the job."""
     options, seeds = job.options, job.warm_start.seeds
     return Session(
         job.tasks,
@@ -101,14 +101,14 @@ def new_session(
 
 
 def quiet_lock(job: SearchJob) -> Quiet | None:
-    """What keeps this machine quiet while a kernel is timed on it; None where that is no matter."""
+    """The lock that keeps this machine quiet while a kernel is timed; None where not needed."""
     return Quiet(own_folder() / _QUIET) if job.backend.quiet else None
 
 
 def _starters(
     job: SearchJob, run: RunFolder, watch: NodeWatch
 ) -> tuple[Starters, Callable[[str], Any]]:
-    """What makes builders and runners, and what makes space workers."""
+    """The functions that start builders and runners, and the one that starts space workers."""
     place, tasks = _worker_place(job, run), in_pieces(job.tasks)
     needs = _runner_needs(job.backend, watch.look())
 
@@ -132,16 +132,16 @@ def _worker_place(job: SearchJob, run: RunFolder) -> WorkerPlace:
 
 
 def _runner_needs(backend: Backend, cluster: Cluster) -> dict[str, Any]:
-    """What a runner asks of a node: a GPU, or the right to time kernels on its CPU.
+    """The resources that a runner requests: a GPU, or the right to time kernels on a CPU.
 
-    A cluster of fixed size that declares no such right has one runner all the same.
+    Where a cluster of fixed size declares no such right, a runner on a CPU requests nothing.
     """
     declared = cluster.grows or amount(cluster.nodes, backend.resource) >= 1
     return one_of(backend.resource) if declared or not backend.everywhere else {}
 
 
 def _demand(job: SearchJob, trials_left: int) -> Demand:
-    """What the run would use now."""
+    """The resources that the run would use now."""
     names = searches()
     return Demand(
         job.backend.resource,

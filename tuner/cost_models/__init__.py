@@ -1,1 +1,1 @@
-"""Cost models: what they learn from, how they are fitted, what they begin with."""
+"""Cost models: their data, their fitting, and pretrained models to begin with."""

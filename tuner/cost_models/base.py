@@ -15,12 +15,12 @@ class FittedModel:
     """A cost model that was just fitted.
 
     Attributes:
-        version: counts up from 1 within a run.
+        version: number, counted up from 1 within a run.
         model: the model as bytes.
-        records: how many records it was fitted on.
-        pairwise_accuracy: share of pairs that the previous model ordered rightly among the
+        records: number of records it was fitted on.
+        pairwise_accuracy: share of pairs that the previous model ordered correctly among the
             candidates it had not seen; None where there were too few.
-        fit_s: seconds the fit took.
+        fit_s: seconds of fitting.
     """
 
     version: int
@@ -46,8 +46,8 @@ class CostModel(Protocol):
             features: one row for each candidate.
             latencies_s: their times; `inf` for a candidate that failed.
             groups: number of each candidate's task; only order within a group matters.
-            censored: where set, a candidate was cut off: it takes at least its latency, and
-                nobody knows how much more. None is nowhere.
+            censored: set for a candidate that was cut off: its latency is a lower bound. None is
+                set for none.
         """
 
     def predict(self, features: Floats32) -> Floats32:
@@ -63,10 +63,11 @@ class CostModel(Protocol):
 def ordered_pairs(
     scores: Floats32, latencies_s: Floats32, groups: Ints32, censored: Flags | None = None
 ) -> tuple[float, float]:
-    """How many pairs within a group, of different latency, the scores order rightly; of how many.
+    """The number of pairs within a group, of different latency, that the scores order correctly,
+    and the number of all such pairs.
 
-    A tie between scores counts half. A pair whose order nobody knows, since the one that looks
-    faster was cut off, does not count.
+    A tie between scores counts half. A pair whose faster candidate was cut off does not count: its
+    order is not known.
     """
     right = pairs = 0.0
     exact = np.ones(len(groups), dtype=np.bool_) if censored is None else ~censored
@@ -83,7 +84,7 @@ def ordered_pairs(
 def pairwise_accuracy(
     scores: Floats32, latencies_s: Floats32, groups: Ints32, censored: Flags | None = None
 ) -> float | None:
-    """Share of pairs within a group, of known order, that the scores order rightly.
+    """Share of pairs within a group, of known order, that the scores order correctly.
 
     A tie between scores counts half. None where there is no such pair.
     """

@@ -1,4 +1,4 @@
-"""What the cost model learns from: features and latencies of measured candidates, by task."""
+"""The training data of cost models: features and latencies of measured candidates, by task."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Examples:
     """A snapshot: one row for each measured candidate.
 
     Attributes:
-        censored: where a latency is only a lower bound; None is nowhere.
+        censored: set where a latency is only a lower bound; None is set nowhere.
     """
 
     features: Floats32
@@ -29,18 +29,18 @@ class Examples:
 
     @property
     def bounds(self) -> Flags:
-        """`censored` as an array in any case."""
+        """`censored` as an array, also where it is None."""
         return np.zeros(len(self), dtype=np.bool_) if self.censored is None else self.censored
 
     def only(self, rows: Rows) -> Examples:
-        """Some of these rows, by their numbers; themselves where it is all of them."""
+        """Some of these rows, by their numbers; this very object if all are asked for."""
         if len(rows) == len(self):
             return self
         bounds = self.bounds[rows]
         return Examples(self.features[rows], self.latencies_s[rows], self.groups[rows], bounds)
 
     def with_more(self, more: Examples) -> Examples:
-        """These rows, then others."""
+        """These rows, followed by others."""
         return Examples(
             np.concatenate([self.features, more.features]),
             np.concatenate([self.latencies_s, more.latencies_s]),
@@ -60,10 +60,10 @@ class Dataset:
         self._group_of: dict[str, int] = {}
 
     def add(self, record: Record, features: Features) -> None:
-        """Take one rung-0 record in.
+        """Take in one rung-0 record.
 
-        A censored candidate counts with the bound it reached, marked as such. A candidate that
-        could not be built or run has no time (infinite); one that the fleet lost says nothing.
+        A censored candidate counts with its lower bound, marked as such. A candidate that could not
+        be built or run has an infinite time; one that the fleet lost is left out.
         """
         status = record.measurement.status
         if record.trial.rung > 0 or status is Status.LOST:
@@ -73,7 +73,7 @@ class Dataset:
         else:
             latency_s = record.latency_s if record.latency_s is not None else math.inf
         if self._features and len(self._features[0]) != len(features):
-            # An earlier session described candidates in another way: that cannot be mixed.
+            # An earlier session made other features, which cannot be mixed with these.
             self._features.clear()
             self._latencies_s.clear()
             self._groups.clear()

@@ -1,4 +1,4 @@
-"""One fit after another on growing rows: what a learner's child process does."""
+"""Fits a model again and again on growing rows, in the child process of a learner."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from tuner.cost_models.sample_rows import sample_rows
 from tuner.process.lean_import import HEAVY_EXTRAS, without
 
 MOST_ROWS = 30_000
-"""That a model is fitted on. A row takes some 0.15 ms of a core, and much more is not learned from
-more of them."""
+"""The most rows that a model is fitted on. A row takes some 0.15 ms of a core, and more rows teach
+little more."""
 _JUDGED_ROWS = 2_000
-"""Of those that are new: each is compared with all others of its task."""
+"""The most new rows that a model is judged on: each is compared with all others of its task."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """What one fit gave.
+    """The result of one fit.
 
     Attributes:
-        model: as bytes.
-        records: rows there were.
-        right: pairs of unseen candidates that the previous model ordered rightly,
-        pairs: of so many; 0 where there was no previous model.
+        model: the model as bytes.
+        records: number of rows there were.
+        right: pairs of unseen candidates that the previous model ordered correctly.
+        pairs: pairs of unseen candidates; 0 where there was no previous model.
         fit_s: seconds spent fitting.
     """
 
@@ -42,12 +42,12 @@ class Fit:
 
 
 class Fitter:
-    """Holds the rows so far and the last model. Lives where the fitting happens.
+    """Holds the rows so far and the last model, in the process that fits.
 
     Args:
         model: `module:class` of the cost model, made with the seed.
-        base: a model as bytes that every fit goes on from; the class must take it as `base`.
-            None is to begin from scratch.
+        base: a model as bytes that every fit starts from; the class must take it as `base`. None
+            starts from nothing.
 
     Raises:
         ValueError: the base is not of this class.
@@ -62,15 +62,15 @@ class Fitter:
         self._previous: CostModel | None = self._make(seed) if base else None
 
     def fit(self, start: int, new: Examples, most: int = MOST_ROWS) -> Fit:
-        """Add rows and fit on all of them, after asking the previous model about the new ones.
+        """Judge the previous model on new rows, then add them and fit on all rows.
 
         Args:
-            start: how many rows the sender believes to be here already.
-            most: where there are more rows, the model is fitted on a sample of so many, see
-                `sample_rows`; so it is with the ones that the previous model is asked about.
+            start: number of rows that the sender believes to be here already.
+            most: most rows to fit on; of more, a sample is taken, see `sample_rows`. The rows that
+                the previous model is judged on are sampled too.
 
         Raises:
-            ValueError: there are not as many.
+            ValueError: there is another number of rows.
         """
         held = len(self._examples) if self._examples is not None else 0
         if held != start:
@@ -92,7 +92,7 @@ class Fitter:
 
 
 def make_fitter(model: str, seed: int, base: bytes | None = None) -> Fitter:
-    """What the child of a `ProcessLearner` serves. A tiny first fit pays for the slow imports."""
+    """Make the `Fitter` of a `ProcessLearner`'s child. A tiny first fit does the slow imports."""
     with without(*HEAVY_EXTRAS):
         fitter = Fitter(model, seed, base)
         few = np.arange(8, dtype=np.float32)

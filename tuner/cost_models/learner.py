@@ -18,47 +18,47 @@ from tuner.process.outcome import DeadlinePassed, MemoryExceeded, Outcome, Retur
 _log = logging.getLogger(__name__)
 
 XGB_MODEL = "tuner.cost_models.xgb:XgbModel"
-"""The cost model a learner fits unless told otherwise: `module:class`, made with a seed."""
+"""The default cost model of a learner: `module:class`, made with a seed."""
 
 _MIN_PAIRS = 28
-"""Pairs behind one published accuracy: those among eight unseen candidates of a task."""
+"""The pairs behind one published accuracy: as many as eight unseen candidates of a task have."""
 _EXCHANGE_S = 0.002
-"""How long a poll may move bytes to a child: rows are megabytes and a pipe holds little."""
+"""The time for which a poll may move bytes to a child: rows are megabytes, a pipe holds little."""
 _LONGEST_REST_S = 60.0
 _LEAST_ROWS = 1_000
-"""A fit on so few does not fail for their number."""
+"""A fit on this few rows does not fail for their number."""
 
 
 class Learner(Protocol):
     """Turns records into cost models, at its own pace."""
 
     def offer(self, dataset: Dataset) -> None:
-        """Show the growing dataset; call it as often as you like. Begins a fit where one is due.
+        """Show the growing dataset, as often as you like, and begin a fit if one is due.
 
         Never waits for a fit. The dataset must be the same object each time, used by one thread.
         """
 
     def poll(self) -> FittedModel | None:
-        """A model that was fitted since the last call, or None. Never waits for a fit."""
+        """The model that was fitted since the last call, or None. Never waits for a fit."""
 
     def close(self) -> None:
         """Stop; a fit in progress is dropped. May be called twice."""
 
     @property
     def pid(self) -> int | None:
-        """The process that fits, where it is another one and lives."""
+        """Id of the child process that fits; None where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class FitPolicy:
-    """When a new fit is worth its time.
+    """The rule for when a new fit is worth its time.
 
     Attributes:
         first: records before the first fit.
-        growth: then as soon as the records grew by this share,
-        most: or by this many,
-        least: but by no fewer than this many.
-        rest: after a fit, this many times what it took must pass.
+        growth: share by which the records must have grown since the last fit.
+        most: the most new records that are waited for, whatever `growth` asks.
+        least: the fewest new records that a fit is worth.
+        rest: pause after a fit, as a multiple of the fit's time.
     """
 
     first: int = 16
@@ -71,10 +71,10 @@ class FitPolicy:
         """Whether to fit now.
 
         Args:
-            records: rows there are.
-            fitted: rows the last model was fitted on; 0 before the first.
+            records: number of rows there are.
+            fitted: number of rows at the last fit; 0 before the first.
             idle_s: seconds since the last fit ended.
-            last_fit_s: seconds it took.
+            last_fit_s: seconds of the last fit.
         """
         if fitted == 0:
             return records >= self.first and idle_s >= self.rest * last_fit_s
@@ -83,14 +83,14 @@ class FitPolicy:
 
 
 class Accuracy:
-    """Pools unseen pairs over fits until there are enough to say something."""
+    """Pools unseen pairs over fits until there are enough for a share."""
 
     def __init__(self, min_pairs: int = _MIN_PAIRS) -> None:
         self._min_pairs = min_pairs
         self._right = self._pairs = 0.0
 
     def add(self, right: float, pairs: float) -> float | None:
-        """Count pairs in; the share that was right once there are enough, then begin anew."""
+        """Add pairs; return the share that was right once there are enough, and start over."""
         self._right, self._pairs = self._right + right, self._pairs + pairs
         if self._pairs < self._min_pairs:
             return None
@@ -100,7 +100,7 @@ class Accuracy:
 
 
 class _Pace:
-    """When the last fit was, and what came of it: the state that both learners share."""
+    """The time and result of the last fit: the state that both learners share."""
 
     def __init__(self, policy: FitPolicy, version: int, clock: Callable[[], float]) -> None:
         self._policy = policy
@@ -125,7 +125,7 @@ class _Pace:
         return self._clock() - self._begun_s
 
     def begin_with(self, base: bytes | None) -> FittedModel | None:
-        """The base model as the first version; nothing was fitted, so a fit is as due as ever."""
+        """The base model as the first version. It does not delay the first fit."""
         if not base:
             return None
         self._version += 1
@@ -146,7 +146,7 @@ class InlineLearner:
     Implements `Learner`.
 
     Args:
-        base: a model to begin with; it is the first that `poll` gives.
+        base: a model to begin with, the first that `poll` gives.
     """
 
     def __init__(
@@ -179,34 +179,34 @@ class InlineLearner:
         return ready
 
     def close(self) -> None:
-        """Nothing to stop."""
+        """Do nothing: there is no process to stop."""
 
     @property
     def pid(self) -> int | None:
-        """No process of its own."""
+        """None: there is no process."""
         return None
 
 
 class ProcessLearner:
-    """Fits in a child process, which is warm from the first row on; one fit at a time, and the
-    newest rows wait for the next.
+    """Fits in a child process, which is warm from the first row on. One fit at a time: newer rows
+    wait for the next.
 
     A child that dies, raises or misses a deadline is replaced after a pause that grows with
-    each failure in a row; the loop goes on with the model it has. Where a fit took too long, or too
-    much memory, the next ones take half as many rows. A child is killed when the
+    each failure in a row; meanwhile the loop uses the model it has. After a fit that took too long,
+    or too much memory, the next fits take half as many rows. A child is killed when the
     thread that made it ends, so one thread must make, use and close this. Implements `Learner`.
 
     Args:
         seed: of every fit.
         model: `module:class` of the cost model, made with the seed.
-        base: a model to begin with, which every fit goes on from; it is the first that `poll`
-            gives. The class must take it as `base`.
+        base: a model to begin with, the first that `poll` gives, which every fit starts from. The
+            class must take it as `base`.
         last_version: version of the newest model of earlier sessions.
-        deadline_s: for one fit, and for a child to become ready.
-        memory_limit_bytes: at which the child is killed.
-        least_rows: a fit on no more than these is always tried on all of them again.
-        log: file that gets what the child prints.
-        frozen_s: seconds the machine's children spent frozen so far; not counted in deadlines.
+        deadline_s: time for one fit, and for a child to become ready.
+        memory_limit_bytes: size at which the child is killed.
+        least_rows: number of rows below which a failed fit does not lower the number for the next.
+        log: file for the child's output.
+        frozen_s: gives the seconds that children spent frozen so far, which count in no deadline.
         on_start: called with the process id of each new child.
     """
 
@@ -247,7 +247,7 @@ class ProcessLearner:
         self._frozen_before_s = 0.0
 
     def offer(self, dataset: Dataset) -> None:
-        """Remember the dataset, and begin a fit on it where one is due."""
+        """Remember the dataset, and begin a fit on it if one is due."""
         self._dataset = dataset
         self._advance()
 
@@ -285,7 +285,7 @@ class ProcessLearner:
 
     @property
     def pid(self) -> int | None:
-        """The child's process id; another one after a failure, None between two children."""
+        """The child's process id: another after a failure, None between two children."""
         return self._child.pid if self._child is not None else None
 
     @property
@@ -294,9 +294,9 @@ class ProcessLearner:
         return self._child is not None and self._busy and self._ready
 
     def _advance(self) -> None:
-        """Begin whatever is due and possible now."""
+        """Start a child or a fit, if one is due and possible now."""
         if self._dataset is None or not len(self._dataset):
-            return  # there is nothing to learn from, and others want to start
+            return  # there is nothing to learn from, and other processes want to start
         if self._child is None:
             if not self._closed and self._clock() >= self._rest_until_s:
                 self._start_child()
@@ -320,7 +320,7 @@ class ProcessLearner:
         self._on_start(self._child.pid)
 
     def _begin(self) -> None:
-        """The child starts on something that has a deadline: getting ready, or a fit."""
+        """Start the deadline of the child's next step: getting ready, or a fit."""
         self._busy = True
         self._pace.begin()
         self._frozen_before_s = self._frozen_s()
@@ -341,7 +341,7 @@ class ProcessLearner:
         self._rest_until_s = self._clock() + min(2.0**self._failures, _LONGEST_REST_S)
 
     def _take_fewer_rows(self) -> None:
-        """A fit on all that there is may never come to its end: half of it is better than none."""
+        """Halve the rows of the next fits: a fit on all of them might never finish."""
         if self._fitting_rows <= self._least_rows:
             return
         self._most_rows = max(self._least_rows, self._fitting_rows // 2)

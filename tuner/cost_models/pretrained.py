@@ -1,9 +1,9 @@
-"""A cost model to begin with: trained on the records of earlier runs, kept as one file.
+"""Base models: cost models to begin with, trained on earlier runs' records, kept as one file.
 
-A base model knows tasks that are not the ones at hand: it ranks their candidates before anything
-was measured, and a run fits further trees on top of it as records come in. It holds for one family
-of targets and one version of the features; both are written into it, and a model that does not fit
-is refused.
+A base model has learned from other tasks: it ranks a run's candidates before anything was
+measured, and the run fits further trees on top of it as records come in. It is for one family of
+targets and one version of the features; both are written into its file, and a model that does not
+fit is refused.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _FOLDS = 5
 
 
 def family(target_json: str) -> str:
-    """The targets whose logs go into one model: of one kind, for one processor.
+    """The family of a target, whose records go into one model: one kind, one processor.
 
     The number of threads is left out: the features hold it where it matters.
 
@@ -45,21 +45,21 @@ def family(target_json: str) -> str:
 
 
 def registered_name(of_family: str) -> str:
-    """Under which a family's model is registered unless another name was given."""
+    """The default name to register a family's model under."""
     return NAME_PREFIX + of_family
 
 
 @dataclass(frozen=True, slots=True)
 class BaseModel:
-    """A trained model and what it is for.
+    """A trained model and its purpose.
 
     Attributes:
-        model: as `XgbModel.dump` wrote it.
-        family: of the targets it learned from.
-        features: version of the vectors it reads.
-        tasks: it learned from so many,
-        records: and so many measured candidates.
-        accuracy: share of pairs ordered rightly on tasks it had not seen, as found by leaving
+        model: the model, as `XgbModel.dump` wrote it.
+        family: family of the targets it learned from.
+        features: version of the feature vectors it reads.
+        tasks: number of tasks it learned from.
+        records: number of measured candidates it learned from.
+        accuracy: share of pairs ordered correctly on tasks it had not seen, found by leaving
             tasks out; None with a single task.
         created_s: seconds since the epoch.
     """
@@ -82,7 +82,7 @@ def base_model_from_json(text: str, *, where: str) -> BaseModel:
     """Parse what `BaseModel.to_json` wrote.
 
     Raises:
-        TunerError: it is no such file, or of another format; `where` names it.
+        TunerError: it is not such a file, or of another format; `where` names it.
     """
     try:
         raw: dict[str, Any] = json.loads(text)
@@ -102,7 +102,7 @@ def read_base_model(path: Path) -> BaseModel:
     """A base model from a file.
 
     Raises:
-        TunerError: there is none, or it cannot be read.
+        TunerError: the file is missing, or cannot be read.
     """
     try:
         return base_model_from_json(path.read_text(encoding="utf-8"), where=str(path))
@@ -115,9 +115,9 @@ def read_base_model(path: Path) -> BaseModel:
 
 
 def refuse_misfit(base: BaseModel, *, target: str, features: str, name: str) -> None:
-    """Make sure that a model can score candidates of a target.
+    """Refuse a model that cannot score candidates of a target.
 
-    Another processor of the same kind is let pass: who names such a model wants it.
+    A model for another processor of the same kind is accepted: the user named it.
 
     Raises:
         TunerError: it is for another kind of target, or reads other features.
@@ -143,7 +143,7 @@ def training_set(stores: Iterable[RecordStore], *, columns: int) -> Examples:
     length than `columns`, are left out, and so are groups with less than two rows.
 
     Raises:
-        TunerError: nothing is left.
+        TunerError: no rows are left.
     """
     parts = [part for store in stores for part in _groups(store, columns) if len(part) > 1]
     if not parts:
@@ -155,7 +155,7 @@ def training_set(stores: Iterable[RecordStore], *, columns: int) -> Examples:
 
 
 def together(parts: Sequence[Examples]) -> Examples:
-    """Several tasks' examples, each a group of its own."""
+    """Join the examples of several tasks, each as a group of its own."""
     return Examples(
         np.concatenate([part.features for part in parts]),
         np.concatenate([part.latencies_s for part in parts]),
@@ -173,7 +173,7 @@ def _groups(store: RecordStore, columns: int) -> Iterator[Examples]:
             if vector is not None and len(vector) == columns:
                 device, toolchain = record.provenance.device, record.provenance.toolchain
                 by_device.setdefault((device, toolchain), Dataset()).add(record, vector)
-        # What failed before it reached a device is of no device: it goes with the largest.
+        # Candidates that failed before they reached a device have none: they join the largest.
         homeless = [by_device.pop(d) for d in list(by_device) if not d[0] and len(by_device) > 1]
         groups = sorted((d.snapshot() for d in by_device.values()), key=len, reverse=True)
         for more in homeless:
@@ -192,7 +192,7 @@ def train(examples: Examples, *, seed: int = 0) -> bytes:
 
 
 def accuracy_on_others(examples: Examples, *, seed: int = 0) -> float | None:
-    """Share of pairs that models order rightly on groups they did not learn from.
+    """Share of pairs that models order correctly on groups they did not learn from.
 
     The mean over groups, each judged by a model that learned from the other folds; at most five
     are fitted. None with less than two groups.

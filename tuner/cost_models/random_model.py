@@ -1,4 +1,4 @@
-"""A cost model that knows nothing: what every other must beat, and a stand-in for tests."""
+"""A cost model that learns nothing: the baseline for others, and a stand-in for tests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tuner.arrays import Flags, Floats32, Ints32
 
 
 class RandomModel:
-    """Scores that follow from the row and the seed alone, once it was fitted.
+    """Gives scores that depend on the row and the seed alone, once it was fitted.
 
     Implements `CostModel`.
     """

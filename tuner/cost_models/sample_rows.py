@@ -1,4 +1,4 @@
-"""Which of many rows a cost model is fitted on: fitting takes time in proportion to them."""
+"""The sample of rows that a cost model is fitted on: fitting takes time in proportion."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from tuner.cost_models.dataset import Examples
 
 
 def sample_rows(examples: Examples, most: int, rng: np.random.Generator) -> Rows:
-    """Numbers of at most so many rows, in order; all of them where they are no more.
+    """Numbers of at most `most` rows, in order; all rows where there are no more.
 
-    Tasks have equal shares, and what one does not need goes to the others. Of a task's share a
-    third are its fastest candidates, among which the search chooses, and a third its newest, which
-    are what it looks at now; the others are drawn from the rest, so that slow is known for slow.
+    Tasks have equal shares; rows that a task cannot fill go to the others. A third of a share are
+    the task's fastest candidates, among which the search chooses, and a third its newest, which the
+    search is at now; the others are drawn from the rest, so that slow ones are known as slow.
     """
     if len(examples) <= most:
         return np.arange(len(examples))
@@ -31,7 +31,7 @@ def sample_rows(examples: Examples, most: int, rng: np.random.Generator) -> Rows
 
 
 def _of_task(examples: Examples, rows: Rows, share: int, rng: np.random.Generator) -> Rows:
-    """So many of a task's rows, which are more and in the order of their age."""
+    """The sample of `share` of a task's rows, which are more and in the order of their age."""
     times_s = np.where(examples.bounds[rows], np.inf, examples.latencies_s[rows])
     third = -(-share // 3)
     fastest = rows[np.argsort(times_s, kind="stable")[:third]]

@@ -1,4 +1,4 @@
-"""The cost model in use: gradient-boosted trees from xgboost. The one file that imports it."""
+"""The cost model in use: gradient-boosted trees from xgboost, imported in this file only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tuner.arrays import Flags, Floats32, Ints32
 
 _ROUNDS = 300
 _FURTHER_ROUNDS = 200
-"""Trees on top of a base model: it has said most of what there is to say."""
+"""Trees on top of a base model, fewer than from nothing: it knows most already."""
 _PARAMETERS = {
     # A regression on log latency ranks held-out candidates better than xgboost's ranking
     # objective does, by 0.02 to 0.03 of pairwise accuracy.
@@ -20,30 +20,30 @@ _PARAMETERS = {
     "max_bin": 64,  # as accurate as the default of 256 on noisy times, and three times as fast
     "max_depth": 4,
     "eta": 0.05,
-    # Few rows and hundreds of related columns: looking at few at a time helps, and is quick.
+    # There are few rows and hundreds of related columns: sampling columns helps, and is quick.
     "colsample_bynode": 0.2,
     "subsample": 0.7,
     "verbosity": 0,
 }
 _SLOWEST = 20.0
-"""Times slower than the best of the task: beyond this, slow is slow. The order of the hopeless
-matters to nobody, and as outliers they would cost accuracy near the top."""
+"""The slowness, relative to the best of the task, at which merits are cut off: the order of
+hopeless candidates does not matter, and as outliers they would cost accuracy near the top."""
 _FAILED_WEIGHT = 0.1
-"""Of a candidate without a time, which counts as one that is hopelessly slow. Many failures are
-the machine's, or follow from nothing that the features show."""
+"""The weight of a candidate without a time, which counts as hopelessly slow. Many failures are the
+machine's, or cannot be seen from the features."""
 
 
 class XgbModel:
     """Ranks candidates of a task by their predicted logarithm of speed.
 
-    Speeds are relative to the best of the same task, so tasks of any length go together.
+    Speeds are relative to the best of the same task, so that tasks of any length can be mixed.
     Implements `CostModel`; the same seed and rows give the same model.
 
     Args:
         seed: of the sampling of rows and columns.
-        threads: for fitting and predicting.
-        base: a model as `dump` wrote it, over vectors of the same length, that every fit goes on
-            from; until the first fit this is it.
+        threads: number of threads for fitting and predicting.
+        base: a model as `dump` wrote it, over vectors of the same length, that every fit starts
+            from; it is used as it is until the first fit.
 
     Raises:
         ValueError: the base is not from `dump`.
@@ -51,7 +51,7 @@ class XgbModel:
 
     def __init__(self, seed: int = 0, *, threads: int = 1, base: bytes = b"") -> None:
         self._seed = seed % 2**31
-        import xgboost  # here, so that whoever made a model has paid for the import
+        import xgboost  # here, so that making a model includes the import's time
 
         self._xgboost = xgboost
         self._threads = threads
@@ -66,10 +66,10 @@ class XgbModel:
         groups: Ints32,
         censored: Flags | None = None,
     ) -> None:
-        """Learn from measured candidates; forgets what was learned before, the base aside.
+        """Learn from measured candidates; forgets earlier fits, but not the base.
 
-        Where no task has two candidates of different latency there is nothing to learn, and
-        the model is its base, or scores zero.
+        Where no task has two candidates of different latency there is nothing to learn: the model
+        is then its base, or scores zero.
         """
         bounded = np.zeros(len(groups), dtype=np.bool_) if censored is None else censored
         merits = log_merits(latencies_s, groups, bounded)
@@ -83,13 +83,13 @@ class XgbModel:
         )
         parameters = {**_PARAMETERS, "seed": self._seed, "nthread": self._threads}
         if self._base is not None:
-            # xgboost does not seed anew for a model that goes on: without this, the same rows
-            # would give another model each time.
+            # xgboost does not reset the seed when it continues a model: without this, the same
+            # rows would give another model each time.
             parameters["seed_per_iteration"] = True
         objective = None
         if bounded[rows].any():
             objective = _one_sided(merits[rows], weights, bounded[rows])
-            if self._base is None:  # xgboost works it out for its own objectives only
+            if self._base is None:  # xgboost computes this for its own objectives only
                 parameters["base_score"] = float(np.average(merits[rows], weights=weights))
         self._booster = self._xgboost.train(
             parameters,
@@ -107,7 +107,7 @@ class XgbModel:
         return scores.astype(np.float32)
 
     def dump(self) -> bytes:
-        """xgboost's own UBJSON, or nothing where nothing was learned."""
+        """The model as xgboost's UBJSON; no bytes where nothing was learned."""
         return b"" if self._booster is None else bytes(self._booster.save_raw("ubj"))
 
     def load(self, data: bytes) -> None:
@@ -130,10 +130,10 @@ class XgbModel:
 def _one_sided(
     merits: Floats32, weights: Floats32, bounded: Flags
 ) -> Callable[[Floats32, Any], tuple[Floats32, Floats32]]:
-    """Gradient and curvature of the squared error, where a bound is met by all that is below it.
+    """An objective: the squared error, which is 0 for a bound and any prediction below it.
 
-    A candidate that was cut off has at most its merit: a prediction of less is as good as right,
-    so it pulls no further; one of more is pushed down to the bound.
+    A candidate that was cut off has at most its merit: a lower prediction counts as right, a
+    higher one is pushed down to the bound.
     """
 
     def objective(predicted: Floats32, _data: Any) -> tuple[Floats32, Floats32]:
@@ -145,11 +145,11 @@ def _one_sided(
 
 
 def log_merits(latencies_s: Floats32, groups: Ints32, censored: Flags | None = None) -> Floats32:
-    """What is learned of each row: minus the logarithm of its slowness within its task, bounded.
+    """The value to learn for each row: minus the logarithm of its slowness in its task, bounded.
 
     Zero is the best of a task. A failure (no finite, positive time) is at the bound. Rows of a
-    task without any that ran, or with only one row, are NaN: they say nothing about order. One
-    that was cut off is no measure for others, unless there is none but such.
+    task in which none ran, or with only one row, are NaN: they tell no order. Slowness is relative
+    to the fastest row that was not cut off, unless all were.
     """
     merits = np.full(len(latencies_s), np.nan, dtype=np.float32)
     ran = _ran(latencies_s)

@@ -17,19 +17,19 @@ def atomic_file(path: Path, *, replace: bool = True) -> Iterator[TextIO]:
     """A text file to write, put in place under `path` when the block ends without an error.
 
     Its bytes and its name are synced to the disk; until then a hidden temporary file next to
-    `path` holds them. After an error nothing is left and what was at `path` is still there.
+    `path` holds them. After an error no file is left behind and `path` is unchanged.
 
     Args:
-        path: where it goes.
-        replace: whether it may take the place of another file.
+        path: path of the file.
+        replace: whether it may replace another file.
 
     Raises:
         FileExistsError: there is a file and `replace` is false.
-        NotExclusive: `replace` is false, and the file system cannot tell who is first.
-        OSError: the disk refuses, or at `path` is something else than a file.
+        NotExclusive: `replace` is false, and the file system cannot decide which writer is first.
+        OSError: the disk refuses, or `path` is not a regular file.
     """
     if replace and path.exists() and not path.is_file():
-        # A device or a pipe would be gone: a new file takes the place of what is there.
+        # A device or a pipe would be lost: a new file would take its place.
         kind = errno.EISDIR if path.is_dir() else errno.EINVAL
         raise OSError(kind, "Is a directory" if path.is_dir() else "Not a regular file", str(path))
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
@@ -50,8 +50,8 @@ def atomic_file(path: Path, *, replace: bool = True) -> Iterator[TextIO]:
 
 
 def write_bytes(path: Path, data: bytes, *, mode: int = 0o644) -> None:
-    """Replace a small file in one step: a reader sees the old or the new one, whole. What was
-    written last may be lost with the power, unlike an `atomic_file`. Raises OSError."""
+    """Replace a small file in one step: a reader sees the old or the new one, whole. Unlike with
+    `atomic_file`, the last write may be lost in a power cut. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
@@ -66,10 +66,10 @@ def write_bytes(path: Path, data: bytes, *, mode: int = 0o644) -> None:
 
 
 def put_file(made: Path, path: Path) -> None:
-    """Put a file that was made beside `path` in its place, durable, whole or not at all.
+    """Move a file that was made beside `path` to `path`, durable, whole or not at all.
 
     Raises:
-        OSError: the disk refuses, or at `path` is a folder.
+        OSError: the disk refuses, or `path` is a folder.
     """
     _sync(made)
     made.replace(path)
@@ -77,12 +77,12 @@ def put_file(made: Path, path: Path) -> None:
 
 
 def put_folder(made: Path, path: Path) -> None:
-    """Put a folder that was made beside `path` in place, durable with all that is in it.
+    """Move a folder that was made beside `path` to `path`, durable with all its content.
 
-    Until then nothing is at `path`, whatever happens to the machine.
+    Until then there is nothing at `path`, whatever happens to the machine.
 
     Raises:
-        OSError: the disk refuses, or there is something already.
+        OSError: the disk refuses, or `path` exists already.
     """
     for folder, _, files in os.walk(made):
         for name in files:
@@ -93,14 +93,14 @@ def put_folder(made: Path, path: Path) -> None:
 
 
 def name_first(temporary: Path, path: Path) -> None:
-    """Give a file its name, decided by the file system: of several who do this one succeeds.
+    """Name a file if the name is free, decided by the file system: of several callers one succeeds.
 
-    By a hard link, which unlike a rename refuses where there is a file; where there are none
-    (FAT, exFAT, some SMB) by Linux's rename that refuses likewise. The temporary name is gone then.
+    A hard link, unlike a rename, refuses to replace a file; where there are no hard links (FAT,
+    exFAT, some SMB), Linux's RENAME_NOREPLACE is used. The temporary name is gone then.
 
     Raises:
         FileExistsError: another was first; the temporary file stays.
-        NotExclusive: the file system offers neither.
+        NotExclusive: the file system has neither.
     """
     try:
         os.link(temporary, path)
@@ -114,13 +114,13 @@ def name_first(temporary: Path, path: Path) -> None:
 
 
 class NotExclusive(OSError):
-    """A file system that cannot give a whole file a name only if nobody has it."""
+    """The file system cannot give a whole file a name only if the name is free."""
 
 
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 _NO_SUCH_RENAME = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
 _HERE = -100
-"""AT_FDCWD: a path is relative to the working folder."""
+"""AT_FDCWD: paths are relative to the working folder."""
 _NO_REPLACE = 1
 """RENAME_NOREPLACE of Linux."""
 

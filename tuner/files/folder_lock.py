@@ -1,7 +1,7 @@
-"""Locks on folders: the kernel drops them when their holder dies, however it dies.
+"""Locks on folders, which the kernel drops when their holder dies, however it dies.
 
 The lock is on the folder itself (`flock`), so there is no file that could be left behind, and
-several may share it: a library that locks files (filelock) can do neither.
+several processes may share it: a library that locks files (filelock) offers neither.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _RETRY_S = 0.02
 
 
 def try_lock(folder: Path, *, shared: bool = False) -> int | None:
-    """A descriptor that holds a folder's lock until it is closed; None where that cannot be had.
+    """A descriptor that holds a folder's lock until it is closed; None where it cannot be taken.
 
     Args:
-        folder: a link is not followed.
-        shared: several may hold it, as long as nobody holds it alone.
+        folder: the folder; a link is not followed.
+        shared: take the lock together with others, where nobody holds it alone.
     """
     with suppress(OSError):
         return _taken(folder, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
@@ -42,10 +42,10 @@ def locked(
 
     Args:
         folder: made by the caller.
-        wait_s: how long to wait for others, who hold it for moments too.
+        wait_s: time to wait for others, who hold it for moments too.
 
     Raises:
-        TunerError: it could not be had in that time.
+        TunerError: it was not free in that time, or the folder cannot be locked.
     """
     until_s = monotonic() + wait_s
     try:
@@ -65,7 +65,7 @@ def _taken(folder: Path, how: int) -> int | None:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, how | fcntl.LOCK_NB)
-        # One that was removed before it was locked is nobody's any more.
+        # A folder that was removed before it was locked does not count.
         if os.path.samestat(os.fstat(descriptor), os.lstat(folder)):
             return descriptor
     except BlockingIOError:

@@ -1,4 +1,4 @@
-"""What this machine is called where several share a folder."""
+"""The name of this machine in a folder that several machines share."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from contextlib import suppress
 from pathlib import Path
 
 _IDENTITIES = (Path("/etc/machine-id"), Path("/proc/sys/kernel/random/boot_id"))
-"""What tells machines of one name apart; the second is new with each start."""
+"""Files that tell machines of one name apart; the second changes with each boot."""
 
 
 def machine_name(identities: tuple[Path, ...] = _IDENTITIES) -> str:
-    """Name of a folder for this machine: its host name, and a part of what it is known by.
+    """Name of a folder for this machine: its host name and a hash of its identity.
 
     Args:
-        identities: files, of which the first that says something counts.
+        identities: files, of which the first that is not empty counts.
     """
     host = socket.gethostname()
     said = host

@@ -1,4 +1,4 @@
-"""On which kind of file system a path is, as far as the system tells."""
+"""The type of the file system that a path is on, as far as the system tells."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SHARED = frozenset(
 )
 _FUSE = "fuse."
 _LOCAL_FUSE = frozenset({"fuse-overlayfs", "gocryptfs", "encfs", "mergerfs", "bindfs"})
-"""File systems served by a program that are over a local disk, mostly; the others are not."""
+"""FUSE file systems that mostly lie over a local disk; the others count as shared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Mount:
 
 
 def mounts() -> list[Mount]:
-    """What is mounted on this machine, oldest first; nothing where it does not tell."""
+    """The mounts of this machine, oldest first; empty where it does not tell."""
     import psutil
 
     try:
@@ -37,11 +37,11 @@ def file_system(path: Path, mounted: Sequence[Mount] | None = None) -> str:
     """The type of the file system that a path is on, or would be; empty where it is not known.
 
     Args:
-        mounted: oldest first; None looks at this machine.
+        mounted: mounts, oldest first; None is this machine's.
     """
     place = path.resolve()
     holding = [m for m in (mounts() if mounted is None else mounted) if place.is_relative_to(m.at)]
-    # Of several at one folder the last one lies on top.
+    # Of several mounts at one folder the last lies on top.
     return max(reversed(holding), key=lambda m: len(m.at.parts), default=Mount(Path(), "")).kind
 
 

@@ -1,8 +1,8 @@
 """A folder for temporary files that is this user's alone, on a machine that others may use too.
 
-The system's temporary folder belongs to everybody: what lies there under a name that can be guessed
-may be another's, a link to one of this user's files included. So a folder is made for its owner
-alone, and one that is there already is looked at, itself and not what it may point to.
+The system's temporary folder belongs to everybody: anything there under a name that can be guessed
+may be another user's, such as a link to one of this user's files. So a folder is made for its owner
+alone, and a folder that is there already is checked, without following a link.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ def own_folder() -> Path:
     """The folder that all processes of this user share on this machine, made if it is missing.
 
     Raises:
-        TunerError: what has its name is not a folder of this user alone.
+        TunerError: the path is not a folder of this user alone.
     """
     return make_own(own_folder_path())
 
 
 def own_folder_path() -> Path:
-    """Where `own_folder` is; it is neither made nor looked at."""
-    # The number, since containers may run as one that has no name.
+    """The path of `own_folder`, which is neither made nor checked."""
+    # The user's number, since containers may run as a user without a name.
     return Path(tempfile.gettempdir()) / f"elastic-tuner-{os.geteuid()}"
 
 
 def make_own(folder: Path) -> Path:
-    """Make a folder that only this user may enter, or see that nobody else may write to it.
+    """Make a folder that only this user may enter, or check that nobody else may write to it.
 
     Args:
-        folder: folders above it are made, too, where they are missing.
+        folder: the folder; missing parents are made too.
 
     Raises:
-        TunerError: it cannot be made, or it is another's, a link, or writable for others.
+        TunerError: it cannot be made, or it is another user's, a link, or writable for others.
     """
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)

@@ -1,1 +1,1 @@
-"""Child processes: started, asked, watched, ended."""
+"""Child processes: started, called, watched, ended."""

@@ -1,4 +1,4 @@
-"""One question to a process of its own."""
+"""One call to a child process that is started for it."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ def ask_once(
     env: Mapping[str, str] | None = None,
     log: Path | None = None,
 ) -> Outcome:
-    """Start a `Child`, call one method of what its factory makes, and end it.
+    """Start a `Child`, call one method of its object, and end it.
 
     Args:
-        factory: with `args`, `env` and `log` as for `Child`.
-        arguments: of the method.
+        factory, args, env, log: see `Child`.
+        arguments: arguments of the method.
         ready_s: seconds until the factory must be done.
         deadline_s: seconds for the call.
 
     Returns:
-        What came of the call; what came of the start where that did not go well.
+        The outcome of the call; that of the start where it failed.
     """
     with Child(factory, args, env=env, log=log) as child:
         outcome = child.ready(ready_s)

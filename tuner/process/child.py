@@ -1,15 +1,15 @@
 """A process that does dangerous or heavy work for its parent, one call at a time.
 
 The child imports a factory, calls it once, and then serves method calls on the object it made.
-Parent and child trust each other: they talk pickle over pipes of their own, so nothing that the
-work prints can break the protocol. What goes wrong is a value: an `Outcome`. Three loops wait, one
-inside the other: `_exchange` moves bytes, `poll` also looks at memory, and `_wait` also grants the
-time that the child spent frozen, by whoever needs a quiet machine (see `actors.quiet_lock`).
+Parent and child trust each other: they exchange pickles over pipes of their own, so output of the
+work cannot break the protocol. Failures are values: an `Outcome`. Three loops wait, one inside the
+other: `_exchange` moves bytes, `poll` also looks at memory, and `_wait` also grants the time that
+the child spent frozen while others needed a quiet machine (see `actors.quiet_lock`).
 
-Who dies with whom. The child asks the kernel to be killed when its parent goes
+A child dies with its parent. It asks the kernel to be killed when its parent goes
 (PR_SET_PDEATHSIG); that fires when the *thread* that made it ends, so make children on threads
-that live as long as they do. As a second line a thread of the child waits for the end of a pipe
-that only the parent holds. Killing a child kills its whole process group, compilers it had
+that live as long as they do. As a second safeguard a thread of the child waits for the end of a
+pipe that only the parent holds. Killing a child kills its whole process group, compilers it had
 started included.
 
 Memory is watched from outside, by resident size, that of compilers it had started included.
@@ -48,9 +48,9 @@ from tuner.process.proc import group_bytes, resident_bytes
 
 _HEADER = struct.Struct(">Q")
 _TICK_S = 0.1
-"""How often a waiting parent looks at the child's memory and at the frozen time."""
+"""The interval at which a waiting parent looks at the child's memory and at the frozen time."""
 _LOOK_EVERY_S = 1.0
-"""How often it looks at what the child started."""
+"""The interval at which it looks at the memory of processes that the child started."""
 _EXEC_S = 0.02
 _LOG_LIMIT_BYTES = 4 << 20
 _BOOT = (
@@ -60,15 +60,15 @@ _BOOT = (
 
 
 class Child:
-    """A child process and the parent's end of the conversation.
+    """A child process and the parent's end of its pipes.
 
     Args:
         factory: `module:callable`, imported in the child; the parent's `sys.path` holds there.
-        args: what the factory is called with, once. Must be picklable.
+        args: arguments of the factory, which is called once. Must be picklable.
         env: variables to set on top of the parent's environment.
-        memory_limit_bytes: resident size, of it and all it started, at which the child is killed
-            while it is waited for.
-        log: file that gets what the child writes to its output; None drops it.
+        memory_limit_bytes: resident size, of the child and all it started, at which it is killed
+            while the parent waits for it.
+        log: file for the child's output; None drops it.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Child:
         self._outgoing = memoryview(_frame(pickle.dumps(args)))  # still to be written
         self._incoming = bytearray()  # of an answer that is not whole yet
         self._started = False  # the factory is done
-        self._looked_s = 0.0  # when the memory of what it started was last counted
+        self._looked_s = 0.0  # when the group's memory was last counted
         self._ended_as: Outcome | None = None
         requests, self._to_child = os.pipe()
         self._from_child, answers = os.pipe()
@@ -125,7 +125,7 @@ class Child:
 
     @property
     def alive(self) -> bool:
-        """Whether it can take another call."""
+        """Whether the child can take another call."""
         return self._ended_as is None and not self._exited()
 
     def rss_bytes(self) -> int:
@@ -139,16 +139,16 @@ class Child:
             frozen_s: as for `call`.
 
         Returns:
-            `Returned(None)` when it is (again so on later calls), `DeadlinePassed` while it is
-            not, with the child left alone, or how it failed.
+            `Returned(None)` once it is done (on later calls too), `DeadlinePassed` while it is not,
+            with the child left alive, or the outcome of its failure.
         """
         if self._started and self._ended_as is None:
             return Returned(None)
         return self._wait(timeout_s, frozen_s) or DeadlinePassed(timeout_s)
 
     def start_call(self, method: str, *args: Any) -> None:
-        """Ask for a method call; `poll` gives its outcome, also of a child that is gone. Only after
-        `ready`, one at a time."""
+        """Begin a method call; `poll` gives its outcome, even if the child is gone. Only after
+        `ready`, one call at a time."""
         if self._ended_as is None:
             self._outgoing = memoryview(_frame(pickle.dumps((method, args), protocol=5)))
 
@@ -179,9 +179,9 @@ class Child:
 
         Args:
             deadline_s: seconds of the child's own time.
-            frozen_s: seconds spent frozen so far, on a clock that only goes up. Asked every
-                tenth of a second; what it gained since the start of the call is added to the
-                deadline.
+            frozen_s: gives the seconds spent frozen so far, on a clock that only goes up. It is
+                called every tenth of a second; its gain since the start of the call is added to
+                the deadline.
         """
         self.start_call(method, *args)
         outcome = self._wait(deadline_s, frozen_s)
@@ -190,7 +190,7 @@ class Child:
         return self._end_as(DeadlinePassed(deadline_s))
 
     def _end_as(self, outcome: Outcome) -> Outcome:
-        """Kill the child, and keep this as what became of it."""
+        """Kill the child, and keep this as its final outcome."""
         self._ended_as = outcome
         self.kill()
         return outcome
@@ -205,7 +205,7 @@ class Child:
             self._ended_as = _death(self._process.returncode)
 
     def close(self) -> None:
-        """Kill it if it lives, and free what the parent held. May be called twice."""
+        """Kill the child if it lives, and free the parent's resources. May be called twice."""
         self.kill()
         for name in ("_to_child", "_from_child", "_lifeline"):
             fd = getattr(self, name)
@@ -243,8 +243,8 @@ class Child:
                 return None
 
     def _ready_ends(self, timeout_s: float) -> set[int]:
-        """The ends that bytes can be moved at, or that were closed. `select` knows no descriptor
-        beyond 1,023, and a large fleet has more of them."""
+        """The pipe ends that are ready, or closed. Not by `select`, which takes no descriptor above
+        1,023, while a large fleet has more."""
         ends = select.poll()
         ends.register(self._from_child, select.POLLIN)
         if self._outgoing:
@@ -256,9 +256,9 @@ class Child:
             sent = os.write(self._to_child, self._outgoing[: 1 << 20])
         except BlockingIOError:
             return
-        except BrokenPipeError:  # it died; the other pipe says how
+        except BrokenPipeError:  # it died; the other pipe tells how
             sent = len(self._outgoing)
-        # A view of nothing would still hold all the bytes, until the next call.
+        # An empty view would keep all the bytes in memory until the next call.
         self._outgoing = self._outgoing[sent:] or memoryview(b"")
 
     def _receive(self) -> Outcome | None:
@@ -284,14 +284,14 @@ class Child:
         return outcome
 
     def _exited(self) -> bool:
-        """Whether it ended. It stays a zombie, so that its group's id cannot be another's yet."""
+        """Whether the child ended. It stays a zombie, so that its group's id is not reused yet."""
         if self._process.returncode is not None:
             return True
         flags = os.WEXITED | os.WNOWAIT | os.WNOHANG
         return os.waitid(os.P_PID, self.pid, flags) is not None
 
     def _gone(self) -> Outcome:
-        """The child closed its pipe: it is dying, or something in it closed every file."""
+        """The outcome of a child that closed its pipe: it is dying, or has closed every file."""
         until = time.monotonic() + 1.0
         while not self._exited() and time.monotonic() < until:
             time.sleep(0.001)
@@ -308,9 +308,9 @@ class Child:
         return self._end_as(MemoryExceeded(rss, self._limit_bytes))
 
     def _rss_with_others(self) -> int:
-        """Resident size of the child and of all it started, counted once in `_LOOK_EVERY_S`; 0 in
-        between. Much is counted twice: between fork and exec a process seems to hold what its
-        parent does."""
+        """Resident size of the child and of all it started, taken once in `_LOOK_EVERY_S`; 0 in
+        between. A size above the limit is taken twice: between fork and exec a process seems to
+        hold its parent's memory."""
         now_s = time.monotonic()
         if now_s - self._looked_s < _LOOK_EVERY_S:
             return 0
@@ -329,7 +329,7 @@ def _frame(body: bytes) -> bytes:
 def _parse(body: bytes) -> Outcome:
     try:
         good, content = pickle.loads(body)
-    except Exception as error:  # whatever the classes in it do when they are rebuilt
+    except Exception as error:  # classes in it may raise anything when they are rebuilt
         return Raised(type(error).__name__, f"cannot read the answer: {error}")
     return Returned(content) if good else Raised(*content)
 
@@ -341,7 +341,7 @@ def _death(returncode: int) -> Died:
 
 
 def _log_file(log: Path | None) -> BinaryIO:
-    """The log, opened to append; begun anew once it is large."""
+    """The log, opened to append; emptied once it is large."""
     if log is None:
         return open(os.devnull, "ab")
     log.parent.mkdir(parents=True, exist_ok=True)

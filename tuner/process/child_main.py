@@ -1,4 +1,4 @@
-"""What runs inside a child process: see `tuner.process.child`."""
+"""The code that runs inside a child process, see `tuner.process.child`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def serve(boot: dict[str, Any]) -> None:
     except Exception as error:  # the border between a child's work and its parent
         _write(answers, _raised(error))
         return
-    gc.freeze()  # what was imported stays: looking through it again took 4 % of a build
+    gc.freeze()  # imported modules stay: collecting among them took 4 % of a build
     _write(answers, pickle.dumps((True, None)))
     while (request := _read(requests)) is not None:
         _write(answers, _answer(served, request))
@@ -51,7 +51,7 @@ def _answer(served: Any, request: bytes) -> bytes:
 def _raised(error: Exception) -> bytes:
     try:
         text = str(error)
-    except Exception:  # an exception that cannot even say what it is
+    except Exception:  # an exception whose text cannot be made
         text = "(no message)"
     return pickle.dumps((False, (type(error).__name__, text, traceback.format_exc())))
 

@@ -1,4 +1,4 @@
-"""Import a library without the parts that it only offers conveniences for."""
+"""Imports a library without the optional libraries that it imports for convenience."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HEAVY_EXTRAS = ("pandas", "scipy.stats", "sklearn")
 def without(*names: str) -> Iterator[None]:
     """Make modules that are not imported yet look as if they were not installed.
 
-    For the first import of a library in a process that will not need them later.
+    For the first import of a library in a process that will not need these modules later.
     """
     hidden = [name for name in names if name not in sys.modules]
     sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]  # None is "not found"

@@ -1,4 +1,4 @@
-"""Memory that a process holds and needs no more."""
+"""Memory that a process holds and does not need any more."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import gc
 
 
 def give_back_memory() -> None:
-    """Return what is free to the system, which the C library's allocator would keep."""
+    """Return to the system the free memory that the C library's allocator would keep."""
     gc.collect()
     with contextlib.suppress(OSError, AttributeError):  # a C library without it keeps the memory
         ctypes.CDLL(None).malloc_trim(0)

@@ -1,4 +1,4 @@
-"""What became of a call to a child process: failures are values."""
+"""Outcomes of a call to a child process: failures are values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """The call, or the making of the object, went well."""
+    """The call, or the factory, returned."""
 
     value: Any
 
@@ -21,7 +21,7 @@ class Raised:
     Attributes:
         kind: name of the exception's class.
         text: its message.
-        traceback: of the child, for logs.
+        traceback: the child's, for logs.
     """
 
     kind: str
@@ -42,7 +42,7 @@ class Died:
 
     @property
     def from_outside(self) -> bool:
-        """Whether somebody ended it: a program's own faults raise other signals."""
+        """Whether the child was killed from outside: a program's own faults raise other signals."""
         return self.signal in (signal.SIGKILL, signal.SIGTERM)
 
     def __str__(self) -> str:
@@ -56,7 +56,7 @@ class Died:
 
 @dataclass(frozen=True, slots=True)
 class DeadlinePassed:
-    """No answer in time, the time that the child spent frozen not counted."""
+    """There was no answer in time, without time that the child spent frozen."""
 
     after_s: float
 

@@ -1,4 +1,4 @@
-"""How much memory processes hold, as Linux tells it; shared libraries count for each of them."""
+"""The memory of processes, as Linux tells it; shared libraries count for each process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def group_bytes(group: int) -> int:
 
 
 def _members(group: int) -> Iterator[int]:
-    """Not every kernel lists a process's children: all processes are looked at."""
+    """The processes of a group, found among all: not every kernel lists a process's children."""
     for name in os.listdir("/proc"):
         if not name.isdigit():
             continue

@@ -1,10 +1,10 @@
-"""Recorded spaces: what many candidates of a task look like and how fast they are, as one file.
+"""Recorded spaces: features and times of many candidates of a task, in one file.
 
 A recording serves two purposes: search policies are compared on it without a device
-(`tuner.replay.replay`, `benchmarks/replay.py`), and cost models are judged by it. It keeps for each
-candidate its key, space, features, status and times, and what it was bred from. Payloads are kept
-of a few only. Columns that never change are kept once, the others as codes of one byte: exact
-where a column has at most 256 values, else the nearest of 256.
+(`tuner.replay.replay`, `benchmarks/replay.py`), and cost models are judged by it. It keeps each
+candidate's key, space, features, status, times and parent; payloads of a few only. Feature columns
+that never change are kept once, the others as codes of one byte: exact where a column has at most
+256 values, else the nearest of 256.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class Row:
     """One candidate of a recording.
 
     Attributes:
-        key: of the candidate.
-        code_hash: of its program; no two rows share one.
+        key: the candidate's key.
+        code_hash: hash of its program; no two rows share one.
         parent: key of the candidate it is a mutation of, of this task or another; empty for a
             fresh sample.
-        seconds: its latency in each round of timing, infinite where it was not timed. Of a
-            censored candidate the first is a lower bound.
+        seconds: its latency in each round of timing, infinite where it was not timed. The first is
+            a lower bound for a censored candidate.
     """
 
     key: str
@@ -56,7 +56,7 @@ class Row:
 
     @property
     def latency_s(self) -> float:
-        """Median of the later rounds where there are any, else the first; infinite if none."""
+        """Median of the later rounds if any, else the first round; infinite without a time."""
         timed = [s for s in self.seconds[1:] if np.isfinite(s)] or [self.seconds[0]]
         return float(np.median(timed)) if self.status is Status.OK else float(self.seconds[0])
 
@@ -66,15 +66,15 @@ class Recording:
     """A recorded space of one task.
 
     Attributes:
-        task: what was recorded; its name is the recording's.
-        device: fingerprint of where.
-        features: version of the vectors.
+        task: the task; its name is the recording's.
+        device: fingerprint of the device that measured.
+        features: version of the feature vectors.
         rows: distinct candidates, in the order in which they were measured.
-        vectors: a row of features for each of them.
-        default: the task's default schedule, measured likewise.
-        refused: how many fresh samples and how many mutations no candidate came of.
-        payloads: of a few candidates by key: the best, as seeds for other tasks.
-        exact: vectors of those without any loss.
+        vectors: feature vectors, one for each row.
+        default: the task's default schedule, measured like the candidates.
+        refused: numbers of fresh samples and of mutations that gave no candidate.
+        payloads: payloads of a few candidates by key: the best, as seeds for other tasks.
+        exact: exact vectors of these few.
     """
 
     task: Task
@@ -89,11 +89,11 @@ class Recording:
 
     @property
     def best_s(self) -> float:
-        """The best latency known; infinite where nothing ran."""
+        """The best latency of all rows; infinite where none ran."""
         return min((r.latency_s for r in self.rows if r.status is Status.OK), default=float("inf"))
 
     def examples(self) -> Examples:
-        """What a cost model can learn from it, as one group."""
+        """The rows as training data of a cost model, in one group."""
         return Examples(
             self.vectors,
             np.array([r.latency_s for r in self.rows], dtype=np.float32),
@@ -102,7 +102,7 @@ class Recording:
         )
 
     def recorded(self) -> list[Recorded]:
-        """The space for a replay: its rows, and the drafts that no candidate came of."""
+        """The space for a replay: the rows, and the drafts that gave no candidate."""
         found = [
             Recorded(
                 stand_in(row.key, row.space),
@@ -129,7 +129,7 @@ class Recording:
 
 
 def stand_in(key: str, space: str) -> Candidate:
-    """What stands for a recorded candidate in a replay: its payload is its key."""
+    """A candidate that stands for a recorded one in a replay: its payload is the key."""
     return Candidate(CandidateKind.TRACE, key, space)
 
 
@@ -140,7 +140,7 @@ def _measurement(row: Row) -> Measurement:
 
 
 def fingerprint(path: Path) -> str:
-    """Of a recording's file: results of different recordings are not compared."""
+    """Fingerprint of a recording's file: results of different recordings are not compared."""
     return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
 
 
@@ -183,10 +183,10 @@ def save(recording: Recording, path: Path) -> None:
 
 
 def load(path: Path) -> Recording:
-    """Read a recording; also one in the older form, which had only random candidates that ran.
+    """Read a recording, also of the older format, which had only random candidates that ran.
 
     Raises:
-        TunerError: there is none, or it is damaged.
+        TunerError: the file is missing or damaged.
     """
     try:
         with np.load(path, allow_pickle=False) as file:

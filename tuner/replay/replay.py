@@ -1,9 +1,9 @@
-"""Tuning without machines: recorded candidates served as if they were just made and measured.
+"""Tuning without machines: recorded candidates are served as if they were just measured.
 
-A recorded space is what was once measured of a task. `ReplaySpacePool` answers drafts from it and
-`ReplayMeasurer` answers trials, both in virtual time, so that whole sessions run in a moment and
-give the same result each time. For comparing search policies, and for tests of everything that
-sits on the seams.
+A recorded space holds the earlier measurements of a task. `ReplaySpacePool` answers drafts from it
+and `ReplayMeasurer` answers trials, both in virtual time, so that whole sessions run in a moment
+and give the same result each time. For comparing search policies, and for tests of everything that
+uses these seams.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ _NEIGHBOURS = 12
 _SHORTLIST = 32
 _UNGUIDED = 0.15
 _SPREAD = 1 << 20
-"""Steps between the least and the largest value of a feature: all weigh the same."""
+"""Steps between the least and the largest value of each feature, so that all weigh the same."""
 
 
 class VirtualClock:
-    """A clock that goes only when it is told to."""
+    """A clock that advances only when it is told to."""
 
     def __init__(self, now_s: float = 0.0) -> None:
         self.now_s = now_s
 
     def __call__(self) -> float:
-        """Seconds since it was made."""
+        """Seconds since the clock was made."""
         return self.now_s
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """One candidate of a recorded space, or a draft that none came of (its status is INVALID).
+    """One candidate of a recorded space, or a draft that gave none (its status is INVALID).
 
     Attributes:
-        code_hash: of its program; empty where it was not recorded.
-        parent: key of the candidate it was recorded as a mutation of, which may be of another
-            task; None for a fresh sample.
+        code_hash: hash of its program; empty where it was not recorded.
+        parent: key of the candidate that it is a mutation of, maybe of another task; None for a
+            fresh sample.
     """
 
     candidate: Candidate
@@ -57,23 +57,23 @@ class Recorded:
 
     @property
     def valid(self) -> bool:
-        """Whether there is a candidate at all."""
+        """Whether there is a candidate."""
         return self.measurement.status is not Status.INVALID
 
 
 RecordedSpace = Mapping[str, Sequence[Recorded]]
-"""What was measured of each task, by task key."""
+"""The recorded candidates of each task, by task key."""
 
 
 class ReplayMeasurer:
     """Delivers recorded measurements in the order in which they would end.
 
-    Each slot builds and runs one trial at a time, as long as its record says. Collecting moves
-    the clock to the next end, or by the whole timeout if nothing is in flight.
+    Each slot builds and runs one trial at a time, for as long as the record says. Collecting moves
+    the clock to the next end, or by the whole timeout if none comes in that time.
 
     Args:
         slots: trials at work at once.
-        clock: moved by `collect`; give it to the session too.
+        clock: is moved by `collect`; give it to the session too.
     """
 
     def __init__(self, spaces: RecordedSpace, *, slots: int, clock: VirtualClock) -> None:
@@ -88,11 +88,11 @@ class ReplayMeasurer:
         self._ends: list[tuple[float, int, Trial, Measurement]] = []
 
     def free(self) -> int:
-        """Idle slots."""
+        """Number of idle slots."""
         return self._slots - len(self._ends)
 
     def submit(self, trials: Sequence[Trial], cutoff_s: float | None = None) -> None:
-        """Put trials to work; one that was never recorded is INVALID."""
+        """Put trials to work; a trial that was never recorded is INVALID."""
         for trial in trials:
             measurement = self._recorded.get(
                 (trial.task_key, trial.candidate.key),
@@ -104,7 +104,7 @@ class ReplayMeasurer:
             heapq.heappush(self._ends, (end_s, self._number, trial, measurement))
 
     def collect(self, timeout_s: float) -> list[Record]:
-        """The next to end, if it ends within the timeout."""
+        """The record of the next trial to end, if it ends within the timeout."""
         until_s = self._clock.now_s + timeout_s
         if not self._ends or self._ends[0][0] > until_s:
             self._clock.now_s = until_s
@@ -115,11 +115,11 @@ class ReplayMeasurer:
         return [Record(trial, measurement, where, 1, self._clock.now_s)]
 
     def toolchain(self) -> str:
-        """That of recorded measurements."""
+        """The toolchain named in all replayed records."""
         return "recorded"
 
     def close(self) -> None:
-        """Drop what is in flight."""
+        """Drop the trials in flight."""
         self._ends.clear()
 
 
@@ -133,17 +133,16 @@ def _cut(measurement: Measurement, cutoff_s: float | None) -> Measurement:
 class ReplaySpacePool:
     """Answers drafts from recorded spaces at once.
 
-    A fresh draft is any of the recorded fresh samples. A mutation is one of the nearest to its
-    parent, by features; where the parent is of another task, one of those that were recorded as
-    its mutations, or else a fresh sample. As many mutations are refused as were when the space
-    was recorded. In a guided space, where the model looks at many settings before one is written
-    down, its favourite among some such answers is the likeliest. Which one an answer is follows
-    from the draft's seed, and but for the model's scores from integers alone, so it is the same on
-    any machine.
+    A fresh draft gives any of the recorded fresh samples. A mutation gives one of the candidates
+    nearest to its parent, by features; where the parent is of another task, one recorded as its
+    mutation, or else a fresh sample. As large a share of mutations is refused as when the space was
+    recorded. In a guided space, where the model compares many settings before it answers, the
+    model's favourite among several such answers is the likeliest. The answer follows from the
+    draft's seed and, the model's scores aside, from integers alone: it is the same on any machine.
 
     Args:
-        load: makes a cost model from what `use_model` is given; None scores everything 0.
-        guided: whether the space of that name is one that the model guides.
+        load: makes a cost model from the bytes that `use_model` is given; None scores all as 0.
+        guided: whether the model guides the space of a name.
     """
 
     def __init__(
@@ -163,7 +162,7 @@ class ReplaySpacePool:
         self._waiting: list[Draft] = []
 
     def free(self) -> int:
-        """Room left."""
+        """Number of further drafts that can be taken."""
         return self._capacity - len(self._waiting)
 
     def submit(self, drafts: Sequence[Draft]) -> None:
@@ -171,7 +170,7 @@ class ReplaySpacePool:
         self._waiting.extend(drafts)
 
     def collect(self, timeout_s: float) -> list[Evaluated]:
-        """Answer everything that waits."""
+        """Answer all waiting drafts."""
         drafts, self._waiting = self._waiting, []
         weighed = [self._weighed(draft) for draft in drafts]
         scores = self._scores([r for r, _ in weighed if r.valid])
@@ -196,11 +195,11 @@ class ReplaySpacePool:
             self._model, self._version = self._load(model), version
 
     def close(self) -> None:
-        """Drop what waits."""
+        """Drop the waiting drafts."""
         self._waiting.clear()
 
     def _weighed(self, draft: Draft) -> tuple[Recorded, int]:
-        """The answer to a draft, and from how many it was chosen."""
+        """The answer to a draft, and the number that it was chosen from."""
         rng = random.Random(draft.seed)
         first, *others = self._maps[draft.task_key].choose(draft, rng)
         if not (first.valid and self._guided(first.candidate.space)):
@@ -221,7 +220,7 @@ class ReplaySpacePool:
 
 
 class _Map:
-    """Who is whose neighbour in one recorded space."""
+    """The neighbours of each candidate in one recorded space."""
 
     def __init__(self, space: Sequence[Recorded]) -> None:
         self._space = space
@@ -238,7 +237,7 @@ class _Map:
         self._nearest: dict[int, list[int]] = {}
 
     def choose(self, draft: Draft, rng: random.Random) -> list[Recorded]:
-        """The answer to a draft, then others that could have been it, valid ones."""
+        """The answer to a draft, then valid alternatives to it."""
         options = self._samples
         if draft.parent is not None:
             if self._refused and rng.randrange(self._bred) < len(self._refused):

@@ -1,1 +1,1 @@
-"""What a run found, as data."""
+"""The results of a run, as data."""

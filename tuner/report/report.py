@@ -1,8 +1,8 @@
-"""What a store tells people: status, winners, and every record as lines of JSON.
+"""Reports from a store, for people: status, winners, and every record as a line of JSON.
 
 The keys of the `TypedDict`s are the documented keys of `tuner status --json` and
-`tuner best --json`. Times ending in `_ms` are milliseconds for one run of the kernel; what is not
-known is None. Nothing here is NaN or infinite.
+`tuner best --json`. Times ending in `_ms` are milliseconds for one run of the kernel; an unknown
+value is None. No value is NaN or infinite.
 """
 
 from __future__ import annotations
@@ -30,12 +30,11 @@ class TaskStatus(TypedDict):
 
     Keys:
         name, key, weight: the task.
-        trials: as in `StatusReport`, of this task.
-        ok, censored, failures: likewise.
+        trials, ok, censored, failures: as in `StatusReport`, of this task.
         default_ms: latency of the default schedule in the search.
-        best_ms: best latency seen in the search; of a task with symbolic dimensions what its
-            kernels take, or before any are chosen see `TaskProgress.best_s`.
-        gflops: 1e9 floating point operations per second at `best_ms`; None where none are counted.
+        best_ms: best latency in the search; for a task with symbolic dimensions the latency of its
+            kernel set, or before one is chosen see `TaskProgress.best_s`.
+        gflops: 1e9 floating point operations per second at `best_ms`; None where not counted.
     """
 
     name: str
@@ -51,7 +50,7 @@ class TaskStatus(TypedDict):
 
 
 class StatusReport(TypedDict):
-    """How a run stands.
+    """The status of a run.
 
     Keys:
         trials: search trials that count against the budget: a program was built and run, or its
@@ -59,12 +58,12 @@ class StatusReport(TypedDict):
             re-timings of finalists are not among them.
         ok: trials that gave a time.
         censored: trials cut off because they were hopelessly slow.
-        failures: how many search trials ended in each other way, by kind (`invalid`,
-            `build_failed`, `run_failed`, `wrong`, `timeout`, `lost`); kinds that occurred only.
+        failures: number of search trials that ended in each other way, by kind (`invalid`,
+            `build_failed`, `run_failed`, `wrong`, `timeout`, `lost`); only kinds that occurred.
         elapsed_s: seconds of work, over all sessions of the run.
         trials_per_s: `trials` over `elapsed_s`; 0 before any time has passed.
-        utilisation: seconds of the workers, over all sessions, by kind (`runner`, `builder`,
-            `space`) and by what they went into (see `tuner.utilisation`).
+        utilisation: seconds of the workers, over all sessions, by kind of worker (`runner`,
+            `builder`, `space`) and category (see `tuner.utilisation`).
         tasks: one for each task, in the order of the model.
     """
 
@@ -86,7 +85,7 @@ class BestOfTask(TypedDict):
         trials: as in `StatusReport`, of this task.
         default_ms: latency of the default schedule, timed as `latency_ms` was where possible.
         latency_ms: median of the samples of the winner's last re-timing, or of its search trial
-            where it was not timed again; None where nothing gave a time yet.
+            where it was not timed again; None where no candidate has a time yet.
         gflops: 1e9 floating point operations per second at `latency_ms`; None where none are
             counted.
         candidate: key of the winner; the default's where nothing beat it. None for a task with
@@ -110,10 +109,10 @@ class BestReport(TypedDict):
 
 
 def status_report(store: RecordStore, chosen_s: Mapping[str, float] = _NOTHING) -> StatusReport:
-    """How the run in a store stands. Reads counts and winners only, so it is quick in any run.
+    """The status of the run in a store. Reads only counts and winners, so it is quick in any run.
 
     Args:
-        chosen_s: what the kernels of tasks with symbolic dimensions take, by task key.
+        chosen_s: latencies of the kernel sets of tasks with symbolic dimensions, by task key.
     """
     counts, defaults = store.counts(), store.defaults()
     rows = []
@@ -154,7 +153,7 @@ def status_report(store: RecordStore, chosen_s: Mapping[str, float] = _NOTHING) 
 def _default_and_best(
     store: RecordStore, task: Task, default_key: str | None
 ) -> tuple[float | None, float | None]:
-    """Latencies in the search, seconds; of many shapes their weighted means."""
+    """Latencies in the search, in seconds; with many shapes their weighted means."""
     if task.shapes:
         progress = fold([task], {task.key: default_key or ""}, store.scan(task.key))[task.key]
         return progress.default_s, progress.best_s
@@ -213,7 +212,7 @@ def _best_of(
 
 
 def export_records(store: RecordStore, file: Path) -> int:
-    """Write every record as a line of JSON, in the order they were stored; gives their number.
+    """Write every record as a line of JSON, in the order they were stored; return their number.
 
     The file appears whole or not at all. `tuner.record.record_from_json` reads its lines.
 

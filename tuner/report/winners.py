@@ -1,4 +1,4 @@
-"""The records that a run is for: the best of each task, and of each shape of it."""
+"""The winning records of a run: the best of each task, and of each of its shapes."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from tuner.storage.base import RecordStore
 from tuner.task import Instance
 
 NO_SETS: Mapping[str, KernelSet] = MappingProxyType({})
-"""Nothing was chosen for any task."""
+"""No kernel sets, for any task."""
 _INNOCENT = frozenset({Status.OK, Status.LOST})
-"""How a re-timing may end without speaking against its candidate."""
+"""The ends of a re-timing that do not speak against its candidate."""
 
 
 def winning_records(store: RecordStore, sets: Mapping[str, KernelSet] = NO_SETS) -> list[Record]:
-    """The winner of each task, see `choose_best`; of one with symbolic dimensions, for each shape,
-    the fastest record, and the one that counts of each of its kernels. Tasks come in the order of
-    the model; one without results is left out.
+    """The winner of each task, see `choose_best`; of a task with symbolic dimensions, for each
+    shape the fastest record, and for each kernel of its set the one that counts. Tasks come in the
+    order of the model; a task without results is left out.
 
     Args:
-        sets: kernels of tasks with symbolic dimensions, by task key.
+        sets: kernel sets of tasks with symbolic dimensions, by task key.
     """
     found: list[Record] = []
     for task in store.tasks():
@@ -41,25 +41,25 @@ def winning_records(store: RecordStore, sets: Mapping[str, KernelSet] = NO_SETS)
 
 
 def winning_lines(store: RecordStore, sets: Mapping[str, KernelSet] = NO_SETS) -> bytes:
-    """The same as lines of JSON, which `tuner.record.record_from_json` reads."""
+    """`winning_records` as lines of JSON, which `tuner.record.record_from_json` reads."""
     return "".join(record_line(record) + "\n" for record in winning_records(store, sets)).encode()
 
 
 def choose_best(store: RecordStore, task_key: str) -> Record | None:
-    """The winner of a task: the record that its candidate was timed with last, or None.
+    """The last valid record of a task's winning candidate; None without results.
 
     Re-timings decide where there are any: the lowest median over all re-timings of a candidate
-    wins, the default schedule included; of those made with several toolchains, the newest count. A
-    candidate found since then wins without one if the search timed it faster than all that were
-    timed again. Where nothing was timed again, the fastest of the search wins.
+    wins, the default schedule included; of several generations, only the newest counts. A
+    candidate found since then wins without a re-timing if the search timed it faster than all that
+    were timed again. Without any re-timings, the fastest of the search wins.
 
-    The default wins over whatever is not faster than it, like compared with like: re-timings
-    where both have them, search with search otherwise. A candidate that ever failed when it was
-    timed again, be it by a wrong output or a crash, never wins.
+    The default wins over any candidate that is not faster: re-timings are compared where both have
+    them, times of the search otherwise. A candidate that ever failed when it was timed again, by a
+    wrong output or a crash, never wins.
     """
     first = first_rung(store.scan(task_key, min_rung=1))
     keys = dict.fromkeys(r.trial.candidate.key for r in store.scan(task_key, min_rung=first))
-    # One whose every re-timing was lost with its worker is as if it had none.
+    # A candidate whose re-timings were all lost with their workers counts as not timed again.
     retimed = {
         key: timings
         for key in keys
@@ -68,14 +68,14 @@ def choose_best(store: RecordStore, task_key: str) -> Record | None:
     sound = [t for t in retimed.values() if not t.spoiled]
     winner = min(sound, key=lambda t: t.retimed_s or math.inf, default=None)
     to_beat_s = min((t.search_s for t in sound if t.search_s is not None), default=math.inf)
-    # One that failed with an older toolchain has to be timed again before it is believed.
+    # A candidate that failed with an older toolchain must be timed again before it can win.
     failed = {
         r.trial.candidate.key
         for r in store.scan(task_key, min_rung=1)
         if r.measurement.status not in _INNOCENT
     }
     out = {*retimed, *failed}
-    # Among one more than are out is one that is not, if there is any.
+    # Any candidate that is not out shows among one record more than are out.
     for record in store.best(task_key, len(out) + 1):
         if record.trial.candidate.key not in out:
             if record.latency_s is not None and record.latency_s < to_beat_s:
@@ -105,7 +105,7 @@ class Timings:
     def of(
         cls, store: RecordStore, task_key: str, candidate_key: str | None, first: int = 1
     ) -> Timings:
-        """Those that a store holds, re-timings from rung `first` on."""
+        """The valid times in a store, re-timings from rung `first` on."""
         timings = cls()
         if candidate_key is None:
             return timings
@@ -147,7 +147,7 @@ class Timings:
         )
 
     def beats(self, other: Timings) -> bool:
-        """Whether it is faster, as far as the two can be compared."""
+        """Whether it is faster than `other`; also where the two cannot be compared."""
         mine, theirs = self.retimed_s, other.retimed_s
         if mine is None or theirs is None:
             mine, theirs = self.search_s, other.search_s
@@ -179,5 +179,5 @@ def _seconds(record: Record) -> float:
 
 
 def _retimed_first(record: Record) -> tuple[bool, float]:
-    """A time of a finalist counts more than one of the search, and of several the least."""
+    """Sort key: re-timings before times of the search, then the least time."""
     return record.trial.rung == 0, _seconds(record)

@@ -1,4 +1,4 @@
-"""The folder of a run: where everything is, and whose run it is.
+"""The folder of a run: the paths of its files, and its manifest.
 
     RUN/
       run.json              manifest: model, target, options, schema version; see `Manifest`
@@ -6,16 +6,16 @@
       records.sqlite        every trial, with the tasks and how long the run has worked
                             (and records.sqlite-wal, records.sqlite-shm while it is open)
       model/                the model as it is tuned
-      tracking/             what MLflow is told beside the records, and how far it has been told:
-                            the spool, records in numbered files, cost models
+      tracking/             the entries for MLflow, and how far they were pushed: the spool,
+                            records in numbered files, cost models
       mlflow.db             MLflow's own database, unless MLFLOW_TRACKING_URI says otherwise
-      mlartifacts/          MLflow's own files, likewise
-      scratch/              reference outputs, what the search at work was told to do; may be
-                            deleted between sessions
-      logs/                 what workers and compilers printed, a file for each worker
-      tuner.log             what happened, in lines
+      mlartifacts/          MLflow's own files, unless that variable says otherwise
+      scratch/              reference outputs, the job of the search at work; may be deleted
+                            between sessions
+      logs/                 output of workers and compilers, a file for each worker
+      tuner.log             log of the run's events
 
-Whoever works on a run holds its lock; readers need none.
+A process that works on a run holds its lock; readers need no lock.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ Option = str | int | float | bool | None
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
-    """All paths of the run in `root`. Nothing is made or looked at by naming it."""
+    """All paths of the run in `root`. Naming a path neither makes nor reads it."""
 
     root: Path
 
     @property
     def manifest(self) -> Path:
-        """Whose run it is."""
+        """The manifest's file."""
         return self.root / _MANIFEST
 
     @property
     def lock(self) -> Path:
-        """Held by the process at work."""
+        """The lock file, held by the process at work."""
         return self.root / "run.lock"
 
     @property
@@ -72,36 +72,36 @@ class RunFolder:
 
     @property
     def spool(self) -> Path:
-        """What the tracking server has still to be told."""
+        """The session's entries for the tracker, see `tuner.tracking.spool`."""
         return self.tracking_dir / "spool.jsonl"
 
     @property
     def mlflow_db(self) -> Path:
-        """MLflow's database, where no server was named."""
+        """MLflow's database, if no server was named."""
         return self.root / "mlflow.db"
 
     @property
     def artifacts(self) -> Path:
-        """MLflow's artifacts, where no server was named."""
+        """MLflow's artifacts, if no server was named."""
         return self.root / "mlartifacts"
 
     @property
     def scratch(self) -> Path:
-        """Can be made again: reference outputs, and the order of a search."""
+        """Files that can be made again: reference outputs, and the job of a search."""
         return self.root / "scratch"
 
     @property
     def logs(self) -> Path:
-        """What workers and compilers printed."""
+        """Output of workers and compilers."""
         return self.root / "logs"
 
     @property
     def log(self) -> Path:
-        """Lines of what happened."""
+        """The log of the run's events."""
         return self.root / "tuner.log"
 
     def read_manifest(self) -> Manifest:
-        """Whose run it is.
+        """Read the manifest.
 
         Raises:
             TunerError: it is missing, damaged, or of another schema version.
@@ -135,16 +135,16 @@ class RunFolder:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """Whose run it is. The model's hash and the target never change; the rest is for people.
+    """The identity of a run. Its model's hash and target never change; the rest is for people.
 
     Attributes:
         model: the model as the user named it.
-        model_hash: SHA-256 of what is tuned.
+        model_hash: SHA-256 of the tuned model.
         target: canonical JSON of the TVM target.
-        options: what the user asked for, such as seed, effort and strategy.
+        options: the user's options, such as seed, effort and strategy.
         created_s: seconds since the epoch.
-        tuner_version: of the tuner that made the folder.
-        mlflow: names MLflow gave the run, once it did.
+        tuner_version: version of the tuner that made the folder.
+        mlflow: names that MLflow gave the run; None before.
     """
 
     model: str
@@ -157,7 +157,7 @@ class Manifest:
 
     @property
     def max_kernels(self) -> int:
-        """How many kernels may serve the shapes of one program."""
+        """The most kernels that may serve the shapes of one program."""
         number = self.options.get("max_kernels")
         return MAX_KERNELS if number is None else int(number)
 
@@ -193,7 +193,7 @@ def manifest_from_json(text: str, *, where: Path | str) -> Manifest:
 
 
 def read_run(folder: Path) -> tuple[RunFolder, Manifest]:
-    """A run that must be there already.
+    """Open an existing run.
 
     Raises:
         TunerError: it is missing, damaged, or of another schema version.
@@ -206,26 +206,26 @@ def read_run(folder: Path) -> tuple[RunFolder, Manifest]:
 
 
 def runs_below(folder: Path) -> list[str]:
-    """Runs that lie in a folder, as one names them."""
+    """Names of the runs that lie in a folder, as a user would type them."""
     return sorted(str(manifest.parent) for manifest in folder.glob(f"*/{_MANIFEST}"))
 
 
 def open_run(folder: Path, wanted: Manifest) -> tuple[RunFolder, Manifest]:
-    """The run folder for this model and target: a new one, or one to continue.
+    """Open the run folder for this model and target: a new one, or one to continue.
 
     Safe against another process that opens the same folder at the same time: one manifest is
     written and both see it.
 
     Args:
-        folder: made if it is not there, parents included.
-        wanted: becomes the manifest of a new run; of an old one, model hash and target must match.
+        folder: path of the folder, which is made if it is missing, parents included.
+        wanted: manifest for a new run; model hash and target must match those of an old run.
 
     Returns:
-        The folder, and the manifest that holds: for an old run the one it began with.
+        The folder, and the manifest in force: for an old run the one it began with.
 
     Raises:
-        TunerError: the folder is of another model, target or schema version, holds files that
-            are no run's, or cannot be written.
+        TunerError: the folder is of another model, target or schema version, holds files that are
+            not a run's, or cannot be written.
     """
     run = RunFolder(folder)
     _refuse_segments(run)
@@ -250,7 +250,7 @@ def _create_manifest(run: RunFolder, wanted: Manifest) -> None:
     except FileExistsError:
         return  # another process was first: the caller compares
     except NotExclusive:
-        run.write_manifest(wanted)  # of two at the same moment the last one counts
+        run.write_manifest(wanted)  # if two do this at the same moment, the last one counts
 
 
 def _refuse_foreign_files(run: RunFolder) -> None:
@@ -264,7 +264,7 @@ def _refuse_foreign_files(run: RunFolder) -> None:
 
 
 def _refuse_segments(run: RunFolder) -> None:
-    """Keep two truths from growing in one folder."""
+    """Refuse a folder whose records are segments: a second store must not grow beside them."""
     if (run.root / "segments").is_dir():
         raise TunerError(
             f"the records of {run.root} are segments: name it {run.root.absolute().as_uri()}"
@@ -272,13 +272,13 @@ def _refuse_segments(run: RunFolder) -> None:
 
 
 def refuse_other_run(name: Path | str, found: Manifest, wanted: Manifest) -> None:
-    """See that a run is one of this model and target.
+    """Refuse a run of another model or target.
 
     Args:
-        name: what the user calls the run.
+        name: the user's name of the run.
 
     Raises:
-        TunerError: it is not.
+        TunerError: it is of another.
     """
     if found.model_hash != wanted.model_hash:
         raise TunerError(

@@ -2,7 +2,7 @@
 
 The kernel holds the lock (`flock`) and drops it when its holder dies, however it dies; the text
 in the file only tells people who holds it. Not with filelock: the holder signs the locked file
-itself, and lets it go for children that share its descriptor as well.
+itself, and its release holds for children that share the descriptor too.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class Holder:
     """The process that holds a lock.
 
     Attributes:
-        pid: its number on `host`.
+        pid: its process id on `host`.
         host: name of its machine.
-        started_s: when it took the lock, seconds since the epoch.
-        serves: number of the process on `host` that it works for and will soon follow.
+        started_s: time at which it took the lock, in seconds since the epoch.
+        serves: id of the process on `host` that it works for, and soon ends after.
     """
 
     pid: int
@@ -43,17 +43,17 @@ class Holder:
 class RunLock:
     """Holds the lock file `path` for the length of a `with` block.
 
-    A lock held by a living process is refused at once. One whose named holder is gone is free,
-    unless a child that it left behind still has the file: then this waits for that child. It also
-    waits for a holder whose own master was killed, since such a one is about to end.
+    A lock held by a living process is refused at once. A lock whose named holder is gone is free,
+    unless a child that it left behind still has the file open: then this waits for that child. It
+    also waits for a holder whose own master was killed, since such a holder is about to end.
 
     Args:
-        path: the lock file; its folder must be there.
-        serves: a process here that the holder works for, and does not outlive for long.
-        wait_s: how long to wait for what the dead left behind.
+        path: the lock file; its folder must exist.
+        serves: a process of this machine that the holder works for, and soon ends after.
+        wait_s: time to wait for processes that a dead holder left behind.
         clock: seconds since the epoch.
-        monotonic: seconds from any moment, never set back.
-        sleep: waits that many seconds.
+        monotonic: seconds that never go back.
+        sleep: waits the given number of seconds.
     """
 
     def __init__(
@@ -124,12 +124,12 @@ class RunLock:
         os.pwrite(descriptor, (json.dumps(asdict(holder)) + "\n").encode(), 0)
 
     def release(self) -> None:
-        """Give the lock back; does nothing where it is not held."""
+        """Give the lock back; does nothing if it is not held."""
         if self._descriptor is None:
             return
         descriptor, self._descriptor = self._descriptor, None
         try:
-            os.ftruncate(descriptor, 0)  # no one is named, so whoever finds it taken tries again
+            os.ftruncate(descriptor, 0)  # it names no holder, so others who find it taken try again
             fcntl.flock(descriptor, fcntl.LOCK_UN)  # also for children that share the file
         finally:
             os.close(descriptor)
@@ -148,9 +148,9 @@ class RunLock:
 
 
 def read_holder(path: Path) -> Holder | None:
-    """Who signed a lock file last; None where no one did, or is just doing it.
+    """The process that signed a lock file last; None where none has, or one is just doing so.
 
-    That a holder is named does not mean that it still holds the lock.
+    A named holder may not hold the lock any more.
     """
     try:
         return Holder(**json.loads(path.read_text(encoding="utf-8")))
@@ -160,7 +160,7 @@ def read_holder(path: Path) -> Holder | None:
 
 def _may_stay(holder: Holder) -> bool:
     if holder.host != socket.gethostname():
-        return True  # it cannot be looked up from here, and the lock is held
+        return True  # its machine cannot be asked from here, and the lock is held
     return _lives(holder.pid) and (holder.serves is None or _lives(holder.serves))
 
 

@@ -1,7 +1,7 @@
-"""The files of a model's copy in a run, and whether they are what was copied.
+"""The files of a model's copy in a run, and their checksums.
 
-`model.json` beside them is written last and lists the SHA-256 of each. Copies that earlier versions
-made list none: of those it is only known that no file is empty.
+`model.json` beside them is written last and lists the SHA-256 of each. Copies of earlier versions
+list none: these are only checked for empty files.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ DESCRIPTION = "model.json"
 
 
 class DamagedCopy(TunerError):
-    """A copy of a model is not what was copied.
+    """A copy of a model differs from what was copied.
 
     Attributes:
         finding: what is wrong with it, in one line.
@@ -28,10 +28,10 @@ class DamagedCopy(TunerError):
 
 
 def checksums(folder: Path) -> dict[str, str]:
-    """SHA-256 of all files below a folder but the description, by their names in it.
+    """SHA-256 of all files below a folder except the description, by their names in it.
 
     Raises:
-        OSError: one cannot be read.
+        OSError: a file cannot be read.
     """
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {
@@ -42,21 +42,21 @@ def checksums(folder: Path) -> dict[str, str]:
 
 
 def check_copy(folder: Path, model_hash: str = "", *, where: Path | str = "") -> None:
-    """See that the copy of a model is whole, before it is loaded or passed on.
+    """Check that the copy of a model is whole, before it is loaded or passed on.
 
     Args:
-        model_hash: of the run's model, as its manifest has it; empty is not compared.
-        where: what people are told instead of the folder.
+        model_hash: hash of the run's model, from its manifest; empty is not compared.
+        where: place that a message names instead of the folder.
 
     Raises:
-        DamagedCopy: it is not, or is another model's.
+        DamagedCopy: it is not whole, or is another model's.
     """
     if why := _finding(folder, model_hash):
         raise DamagedCopy(where or folder, why)
 
 
 def _finding(folder: Path, model_hash: str) -> str:
-    """What is wrong with a copy; empty if nothing is."""
+    """The fault of a copy, in words; empty if there is none."""
     try:
         about = json.loads((folder / DESCRIPTION).read_bytes())
         found = checksums(folder)

@@ -1,17 +1,17 @@
-"""A run that lives away from this machine's disk: what is where, and the working folder here.
+"""A run at a URL: its files there, and its working folder on this machine.
 
     URL/
       run.json              the manifest, as in a run folder
       model.json            names and checksums of the files of the model's copy
       model/SHA256          those files
-      segments/00000001.seg the records and all else a store knows: `tuner.storage.segments.format`
-      lease/00000001.json   who may add segments, see `tuner.storage.segments.lease`
+      segments/00000001.seg the content of its store, see `tuner.storage.segments.format`
+      lease/00000001.json   the right to add segments, see `tuner.storage.segments.lease`
       damaged/              torn segments, moved out of the way
 
-Each machine has a working folder for it, which is a run folder (`tuner.runs.folder`) whose
+Each machine has a working folder for the run: a run folder (`tuner.runs.folder`) whose
 `records.sqlite` is an index of the segments. It may be deleted at any time while nobody uses it:
-only logs and an MLflow database that lies in it are lost, and the latter is told everything again.
-No record is ever in there alone: the index gets it after its segment is written.
+only logs and an MLflow database in it are lost, and the latter is filled again. No record is ever
+in there alone: the index gets it after its segment is written.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ _MANIFEST = "run.json"
 _MODEL = "model.json"
 _LOCAL_STORE = "records.sqlite"
 _ARCHIVE = "model.pt2"
-"""In a model's copy of older versions, where it was PyTorch's."""
+"""The file of a PyTorch model in copies of older versions."""
 _WORKING_S = 600.0
-"""What another process gets to bring the model here."""
+"""The time to wait for another process that brings the model here."""
 
 _log = logging.getLogger(__name__)
 
@@ -60,8 +60,8 @@ class RemoteRun:
     """A run in an object store, and its working folder on this machine.
 
     Attributes:
-        url: of the run, such as `s3://bucket/run1`.
-        work: everything that is of this machine only; `run` is in it.
+        url: URL of the run, such as `s3://bucket/run1`.
+        work: folder for all that is this machine's only; `run` is in it.
     """
 
     url: str
@@ -69,27 +69,28 @@ class RemoteRun:
 
     @property
     def run(self) -> RunFolder:
-        """The working folder, called as the run is."""
+        """The working folder, named like the run where that is a plain name."""
         name = self.url.rpartition("/")[2]
         return RunFolder(self.work / (name if _PLAIN.fullmatch(name) else "run"))
 
     @property
     def objects(self) -> ObjectStore:
-        """Where the run is."""
+        """The object store with the run."""
         return open_object_store(self.url)
 
 
 def remote_run(
     location: RunLocation, caches: Path | None = None, mounted: Sequence[Mount] | None = None
 ) -> RemoteRun:
-    """The run at a URL; nothing is opened or made.
+    """The run at a URL, without opening or making anything.
 
-    The working folder lies on a disk of this machine, in a folder that is called after it: where
-    the cache is on a file system that several machines mount, in a temporary folder instead. One
-    that earlier versions made for all machines alike is gone on with where it is on a local disk.
+    The working folder lies on a disk of this machine, in a folder named after the machine: in the
+    user's cache, or in a temporary folder where the cache is on a file system that several machines
+    mount. A working folder of earlier versions, which had one for all machines, is still used where
+    it is on a local disk.
 
     Args:
-        caches: where the working folders of all such runs are; None is this user's cache folder.
+        caches: folder of all such runs' working folders; None is in this user's cache folder.
         mounted: as for `file_system`.
 
     Raises:
@@ -108,7 +109,7 @@ def remote_run(
 
 
 def _on_a_local_disk(caches: Path, mounted: Sequence[Mount] | None) -> Path:
-    """The folder of working folders, or one in its place where SQLite would lose data in it."""
+    """The folder of working folders, or a temporary one where SQLite would lose data in it."""
     if not is_shared(kind := file_system(caches, mounted)):
         return caches
     temporary = own_folder_path() / "working"
@@ -121,12 +122,13 @@ def _on_a_local_disk(caches: Path, mounted: Sequence[Mount] | None) -> Path:
 
 
 def begin(remote: RemoteRun, wanted: Manifest) -> None:
-    """Make the run where there is none, and its working folder, ready for `open_run`.
+    """Make the run if there is none, and its working folder, ready for `open_run`.
 
-    Of two machines that begin the same run at the same time one makes it, and both see it.
+    If two machines begin the same run at the same time, one makes it, and both see it.
 
     Raises:
-        TunerError: trouble with the object store or the disk, or a run of another kind is there.
+        TunerError: trouble with the object store or the disk, or there is a run of another model or
+        target.
     """
     objects = remote.objects
     if objects.read([_MANIFEST]).get(_MANIFEST) is None:
@@ -141,10 +143,10 @@ def begin(remote: RemoteRun, wanted: Manifest) -> None:
 
 
 def fetch(remote: RemoteRun, *, model: bool = False) -> Path:
-    """The working folder of a run that is there, brought up to date.
+    """The working folder of an existing run, brought up to date.
 
     Args:
-        model: with the copy of the model, too.
+        model: whether to bring the copy of the model too.
 
     Raises:
         TunerError: there is no run, or trouble with the object store or the disk.
@@ -178,10 +180,10 @@ def local(location: RunLocation, *, model: bool = False) -> Path:
 
 
 def target_of(location: RunLocation) -> str | None:
-    """The target of the run that is there; None where there is none.
+    """The target of an existing run; None where there is no run.
 
     Raises:
-        TunerError: the object store is in trouble or damaged.
+        TunerError: trouble with the object store, or the run is damaged.
     """
     if not location.is_url:
         folder = RunFolder(location.folder)
@@ -195,10 +197,10 @@ def target_of(location: RunLocation) -> str | None:
 
 
 def open_store(location: RunLocation, run: RunFolder) -> SqliteStore | SegmentStore:
-    """The store of a run, to write to: at a URL its segments, with their index in the folder.
+    """Open the store of a run for writing: at a URL its segments, with their index in the folder.
 
     Raises:
-        TunerError: it cannot be opened, another process writes to it, or it is not safe there.
+        TunerError: it cannot be opened, another process writes to it, or its disk is not safe.
     """
     if location.is_url:
         return SegmentStore(open_object_store(location.text), run.store)
@@ -207,10 +209,10 @@ def open_store(location: RunLocation, run: RunFolder) -> SqliteStore | SegmentSt
 
 
 def refuse_network_disk(folder: Path, mounted: Sequence[Mount] | None = None) -> None:
-    """Keep runs that are named by a path away from file systems that lose what SQLite writes.
+    """Refuse a run that is named by a path on a file system where SQLite loses data.
 
     Args:
-        folder: of the run; it need not be there.
+        folder: folder of the run, which need not exist.
         mounted: as for `file_system`.
 
     Raises:
@@ -225,10 +227,10 @@ def refuse_network_disk(folder: Path, mounted: Sequence[Mount] | None = None) ->
 
 
 def put_model(remote: RemoteRun) -> None:
-    """Keep the working folder's copy of the model with the run, unless one is there.
+    """Put the working folder's copy of the model with the run, unless the run has one.
 
-    One that holds an archive of PyTorch, as those of older versions do, gives way to one that does
-    not: such an archive is not read any more, see `spaces.frontends.model_copy`.
+    A copy with an archive of PyTorch, as older versions made, is replaced by one without: such an
+    archive is not read any more, see `spaces.frontends.model_copy`.
 
     Raises:
         TunerError: trouble with the object store or the disk.
@@ -260,12 +262,12 @@ def put_model(remote: RemoteRun) -> None:
 
 
 def run_uuid(remote: RemoteRun, manifest: Manifest) -> str:
-    """What the tracker knows the run by: the same on every machine that goes on with it."""
+    """The tracker's id of the run: the same on every machine that goes on with it."""
     return uuid5(NAMESPACE_URL, f"{remote.url} {manifest.created_s!r}").hex
 
 
 def _settle(remote: RemoteRun, objects: ObjectStore) -> Manifest:
-    """Make the working folder one of the run that is in the object store; gives its manifest."""
+    """Make the working folder one of the run in the object store; return the run's manifest."""
     if objects.read([_LOCAL_STORE]):
         raise TunerError(
             f"{remote.url} is a run folder of a local disk: name it by its path, or use another URL"
@@ -283,7 +285,7 @@ def _settle(remote: RemoteRun, objects: ObjectStore) -> Manifest:
 
 @contextlib.contextmanager
 def _working(remote: RemoteRun) -> Iterator[None]:
-    """The working folder, made if it is missing, and nobody else who changes what it is of."""
+    """Make the working folder if it is missing, and lock it against other processes."""
     if remote.work.is_relative_to(own_folder_path()):
         own_folder()
     try:
@@ -295,7 +297,7 @@ def _working(remote: RemoteRun) -> Iterator[None]:
 
 
 def _empty(run: RunFolder) -> None:
-    """Remove all that a run folder holds, for the holder of its lock, which stays."""
+    """Remove all content of a run folder except its lock; only for the lock's holder."""
     try:
         for path in run.root.iterdir():
             if path.is_dir() and not path.is_symlink():
@@ -317,7 +319,7 @@ def _get_model(remote: RemoteRun, objects: ObjectStore) -> None:
     """Bring the copy of the model here, whole or not at all, if the object store has one.
 
     Raises:
-        DamagedCopy: what the object store has is not what was copied.
+        DamagedCopy: the object store's copy is damaged.
     """
     run = remote.run
     listed = objects.read([_MODEL]).get(_MODEL)
@@ -329,7 +331,7 @@ def _get_model(remote: RemoteRun, objects: ObjectStore) -> None:
     partial = run.model_dir.with_name("model.fetched")
     with _working(remote):
         if _has_model(run, files):
-            return  # another one brought it meanwhile
+            return  # another process brought it meanwhile
         try:
             shutil.rmtree(partial, ignore_errors=True)
             for name, checksum in files.items():
@@ -349,7 +351,7 @@ def _get_model(remote: RemoteRun, objects: ObjectStore) -> None:
 
 
 def _has_model(run: RunFolder, files: Mapping[str, str]) -> bool:
-    """Whether a copy of the model is here that is whole, and no older than one of these files."""
+    """Whether there is a whole copy of the model here, not in an older form than `files`."""
     if not run.model_dir.exists() or (_has_archive(run) and _ARCHIVE not in files):
         return False
     try:
@@ -365,7 +367,7 @@ def _has_archive(run: RunFolder) -> bool:
 
 
 def _files(remote: RemoteRun, listed: bytes) -> Mapping[str, str]:
-    """Checksums of the model's files by name; none of them leads out of its folder."""
+    """Checksums of the model's files by name, where no name leads out of the folder."""
     try:
         files = json.loads(listed)["files"]
         if not all(

@@ -1,1 +1,1 @@
-"""Search policies: which candidates to try next."""
+"""Search policies: the choice of the candidates to try next."""

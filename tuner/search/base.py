@@ -1,4 +1,4 @@
-"""Search strategies over one task: what to try next, given what is known. No I/O.
+"""Search strategies over one task: the choice of its next trials from its records. No I/O.
 
 A search is rebuilt from the store after a restart: feed `observe` the task's records.
 """
@@ -24,23 +24,23 @@ class Search(Protocol):
         """At most `n` drafts of candidates; fewer where enough are known or requested."""
 
     def absorb(self, evaluated: Iterable[Evaluated]) -> None:
-        """Take answers to drafts in."""
+        """Take in answers to drafts."""
 
     def propose(self, n: int) -> list[Trial]:
-        """At most `n` trials, of rung 0. None was proposed or tried before, and no candidate of
-        the same program was for the same shape, whether that gave a time or failed."""
+        """At most `n` new trials, of rung 0: neither the candidate, nor another that realises to
+        the same program, was proposed or tried on that shape before, however that ended."""
 
     def observe(self, records: Iterable[Record]) -> None:
-        """Learn how rung-0 trials of this task ended."""
+        """Learn from rung-0 records of this task."""
 
     @property
     def exhausted(self) -> bool:
-        """Whether nothing new turns up any more and all that did was proposed."""
+        """Whether no new candidates turn up any more and all known ones were proposed."""
 
 
 @runtime_checkable
 class ChoosesFinalists(Protocol):
-    """A search that knows itself who should be timed again."""
+    """A search that chooses the finalists of its task itself."""
 
     def finalists(self) -> list[tuple[Candidate, Instance]]:
         """Candidates and the shapes to time them on, those of one shape together."""
@@ -48,19 +48,19 @@ class ChoosesFinalists(Protocol):
 
 @runtime_checkable
 class Doubts(Protocol):
-    """A search that expects something of its trials."""
+    """A search that predicts the times of its trials."""
 
     def doubts(self, record: Record) -> bool:
-        """Whether a time, not observed yet, is so far above what was expected that it is more
-        likely the machine's doing than the candidate's."""
+        """Whether the time of a record, not observed yet, is so far above the prediction that the
+        machine is more likely the cause than the candidate."""
 
 
 @runtime_checkable
 class ChoosesKernels(Protocol):
-    """A search whose task gets a few kernels for all its shapes."""
+    """A search that chooses a few kernels for all shapes of its task."""
 
     def kernel_set(self, records: Sequence[Record]) -> KernelSet | None:
-        """The kernels, from all records of the task; None where nothing of use was measured."""
+        """The kernel set, from all records of the task; None where no kernel has a time."""
 
 
 SearchMaker = Callable[[Task, int], Search]
@@ -74,7 +74,7 @@ def stream(seed: int, task_key: str, number: int) -> random.Random:
 
 
 class Freshness:
-    """Remembers what turned up before, and notices when nothing new does.
+    """Remembers the candidates seen so far, and notices when no new ones turn up.
 
     Candidates that realise to the same program count as the same: one timing serves all.
     """
@@ -97,28 +97,28 @@ class Freshness:
         return True
 
     def forget(self, candidate: Candidate, code_hash: str) -> None:
-        """Let a candidate that was never measured turn up again."""
+        """Forget a candidate that was never measured, so that it counts as new again."""
         self._keys.discard(candidate.key)
         self._codes.discard(code_hash)
 
     def know(self, record: Record) -> None:
-        """Remember a candidate that was tried, however that ended, and its program."""
+        """Remember a record's candidate and its program, however the trial ended."""
         self._keys.add(record.trial.candidate.key)
         if record.code_hash:
             self._codes.add(record.code_hash)
 
     def miss(self) -> None:
-        """A draft gave nothing new."""
+        """Count a draft that gave no new candidate."""
         self._misses += 1
 
     @property
     def dry(self) -> bool:
-        """Whether as many drafts in a row as the patience allows gave nothing new."""
+        """Whether `patience` drafts in a row gave no new candidate."""
         return self._misses >= self._patience
 
 
 def by_task(evaluated: Sequence[Evaluated]) -> dict[str, list[Evaluated]]:
-    """Answers grouped by the task they are of."""
+    """Answers grouped by the key of their task."""
     groups: dict[str, list[Evaluated]] = {}
     for answer in evaluated:
         groups.setdefault(answer.draft.task_key, []).append(answer)

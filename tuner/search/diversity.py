@@ -1,4 +1,4 @@
-"""How near candidates are to others, by their features: what spreads a batch. Pure."""
+"""The nearness of candidates to others, by their features, which spreads a batch. Pure."""
 
 from __future__ import annotations
 
@@ -10,23 +10,24 @@ import numpy as np
 from tuner.arrays import Features, Floats
 
 _REACH = 0.4
-"""Of the typical distance between candidates: what is within is a neighbour."""
+"""The distance within which candidates are neighbours, as a share of the typical distance."""
 _SAMPLE = 32
-"""Rows that the typical distance is taken from: it need not be exact, and comes once a trial."""
+"""Rows that the typical distance is taken from: it is computed for each trial, not exactly."""
 _DIGITS = 4
-"""Sums of floats differ between machines in their last digits, and choices must not."""
+"""Nearness is rounded to these: float sums differ in their last digits between machines, and
+choices must not."""
 
 
 def crowding(waiting: Sequence[Features], taken: Sequence[Features]) -> list[float]:
-    """How near each of those waiting is to the nearest of those taken.
+    """The nearness of each waiting candidate to the nearest of the taken ones.
 
-    1 is the same place, 0 is far off: at half the typical distance between two of those waiting
-    it is 0.21, at a quarter of it 0.68. Distances count in standard deviations of each
-    feature, so all of them weigh the same.
+    It is 1 in the same place and 0 far off; at half the typical distance between two waiting
+    candidates it is 0.21, at a quarter 0.68. Distances are in standard deviations of each feature,
+    so that all features weigh the same.
 
     Args:
-        waiting: vectors of one length.
-        taken: likewise; those of another length are far from all.
+        waiting: feature vectors, all of one length.
+        taken: feature vectors; those of another length are far from all.
     """
     if not waiting:
         return []
@@ -39,7 +40,7 @@ def crowding(waiting: Sequence[Features], taken: Sequence[Features]) -> list[flo
     rows = rows[:, spread > 0] / spread[spread > 0]
     here, there = rows[: len(waiting)], rows[len(waiting) :]
     typical = _typical(here)
-    if typical <= 0:  # all in one place, or only one: any distance is a long way
+    if typical <= 0:  # all in one place, or only one: any distance is far
         near = np.where(_squares(here, there) <= 0, 1.0, 0.0)
     else:
         near = np.exp(_squares(here, there) / (-(_REACH**2) * typical))
@@ -54,7 +55,7 @@ def _typical(rows: Floats) -> float:
 
 
 def _squares(a: Floats, b: Floats) -> Floats:
-    """Squares of the distances between rows; what rounding leaves of none is none."""
+    """Squares of the distances between rows; those that are rounding errors are set to 0."""
     products = (a**2).sum(axis=1)[:, None] + (b**2).sum(axis=1)[None, :]
     # Not by BLAS, whose threads would spin on while a kernel is timed.
     squares: Floats = products - 2 * np.einsum("ik,jk->ij", a, b)

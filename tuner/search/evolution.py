@@ -1,12 +1,12 @@
 """Steady-state evolutionary search: a rolling archive instead of generations.
 
 Parents are drawn from the fastest candidates measured so far and, to look further than one
-mutation, from the best that were only predicted. Children that turn out valid and new wait in a
-pool, ranked by the cost model; those of several spaces compete in it. A proposal takes the top of
-the pool, or with probability epsilon any of it; neighbours of candidates in flight are held back,
-and their siblings a little, so a batch is not ten variations of one bet. Ansor and MetaSchedule
-evolve a population between two batches of trials; here nothing waits for a generation to end: every
-answer and every record changes the next draft.
+mutation, from the best that were only predicted. Valid and new children wait in a pool, ranked by
+the cost model; children of several spaces compete in it. A proposal takes the top of the pool, or
+with probability epsilon any of it. Neighbours of candidates in flight are held back, and their
+siblings a little, so that a batch is not ten variations of one bet. Ansor and MetaSchedule evolve a
+population between two batches of trials; here nothing waits for a generation to end: every answer
+and every record changes the next draft.
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ class EvolutionSettings:
     """Knobs of the search.
 
     Attributes:
-        pool_size: candidates waiting in the pool that it aims for.
-        ready_size: a proposal waits until the pool holds so many, while more are requested.
+        pool_size: candidates that drafts should fill the pool to.
+        ready_size: candidates in the pool below which a proposal waits while drafts are out.
         archive_size: measured candidates kept as parents.
-        first_samples: drafts are all fresh samples (or children of seeds) until so many
-            candidates were timed.
-        seeded_share: share of drafts until then that are children of seeds, where there are any.
-        fresh_share: share of drafts that are fresh samples afterwards.
+        first_samples: candidates in the archive until which drafts are fresh samples or children of
+            seeds only.
+        seeded_share: share of these first drafts that are children of seeds, where there are seeds.
+        fresh_share: share of later drafts that are fresh samples.
         predicted_share: share of parents taken from the pool instead of the archive.
         epsilon: share of proposals drawn from the whole pool instead of its top.
         rank_decay: weight of the archive's next rank against the one before.
         sibling_penalty: ranks that one sibling in flight costs, as a share of the pool.
-        neighbour_penalty: ranks that being in the place of one in flight costs, likewise; less
-            the further off (see `tuner.search.diversity`).
-        drop_per_proposal: of the pool's worst, dropped for each proposal: they make room for
-            children of newer parents, so this is how many drafts one trial costs.
-        guided_share: `pool_size`, `ready_size` and `drop_per_proposal` are multiplied by this once
-            an answer was itself chosen from many settings (`Evaluated.chosen_from`): such a space
-            needs few drafts. It stays so where later answers come from another space.
-        patience: drafts in a row with nothing new before the space counts as searched through.
+        neighbour_penalty: ranks that the same place as a candidate in flight costs, as a share of
+            the pool; less the further off (see `tuner.search.diversity`).
+        drop_per_proposal: worst candidates of the pool that are dropped for each proposal. They
+            make room for children of newer parents, so that one trial costs about this many drafts.
+        guided_share: `pool_size`, `ready_size` and `drop_per_proposal` are multiplied by this from
+            the first answer on that was itself chosen from many settings (`Evaluated.chosen_from`):
+            a space that chooses needs few drafts.
+        patience: drafts in a row without a new candidate before the space counts as exhausted.
     """
 
     pool_size: int = 96
@@ -93,21 +93,21 @@ class _Timed:
 
 @dataclass(slots=True)
 class _Scale:
-    """Mean and spread of one model version's scores, so that versions can be compared."""
+    """Mean and spread of one model version's scores, which make versions comparable."""
 
     count: int = 0
     mean: float = 0.0
     squares: float = 0.0
 
     def add(self, score: float) -> None:
-        """Take one score in (Welford's update)."""
+        """Take in one score (Welford's update)."""
         self.count += 1
         delta = score - self.mean
         self.mean += delta / self.count
         self.squares += delta * (score - self.mean)
 
     def standardise(self, score: float) -> float:
-        """How far above the version's mean a score lies, in standard deviations."""
+        """The distance of a score above the version's mean, in standard deviations."""
         spread = math.sqrt(self.squares / self.count) if self.count > 1 else 0.0
         return (score - self.mean) / spread if spread > 0 else 0.0
 
@@ -117,8 +117,8 @@ class Evolution:
 
     Args:
         seed: of everything random.
-        seeds: candidates of this task to propose before any other, and of similar tasks to
-            mutate in the beginning.
+        seeds: candidates of this task to propose before any other, and candidates of similar tasks
+            to mutate in the beginning.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class Evolution:
         self._foreign = seeds.parents if seeds else ()  # to mutate in the beginning
         self._settings = settings or EvolutionSettings()
         self._number = 0  # of the last draft
-        self._ordered = 0  # drafts that are out, not yet answered
+        self._ordered = 0  # drafts not answered yet
         self._guided = False  # see `EvolutionSettings.guided_share`
         self._pool: list[_Waiting] = []
         self._archive: list[_Timed] = []  # the fastest first
@@ -174,7 +174,7 @@ class Evolution:
         return rng.choices(self._archive, weights)[0].candidate
 
     def absorb(self, evaluated: Iterable[Evaluated]) -> None:
-        """Put what is valid and new into the pool, and let the worst of the pool go."""
+        """Put valid and new candidates into the pool, and drop the worst of the pool."""
         for answer in evaluated:
             self._ordered -= 1
             if not answer.candidate or not self._fresh.admit(answer.candidate, answer.code_hash):
@@ -196,7 +196,7 @@ class Evolution:
         self._keep(self._scaled(self._settings.pool_size))
 
     def propose(self, n: int) -> list[Trial]:
-        """The most promising of the pool, spread over parents."""
+        """The most promising candidates of the pool, spread over parents."""
         return [Trial(self._task.key, candidate) for candidate in self._chosen(n)]
 
     def _chosen(self, n: int) -> list[Candidate]:
@@ -217,7 +217,7 @@ class Evolution:
         return chosen
 
     def _known_first(self, n: int) -> list[Candidate]:
-        """Seeds of this very task that were not measured here, at most `n`."""
+        """At most `n` seeds of this very task that were not measured in this run."""
         chosen: list[Candidate] = []
         while self._known and len(chosen) < n:
             candidate = self._known.popleft()
@@ -244,7 +244,7 @@ class Evolution:
         return min(enumerate(best_first), key=penalised_rank)[1]
 
     def _crowded(self) -> list[float]:
-        """How near each of the pool is to what is in flight; 0 for all where that is not known."""
+        """The nearness of each candidate of the pool to those in flight; all 0 where not known."""
         features = [w.features for w in self._pool if w.features is not None]
         if not self._in_flight_features or len({len(f) for f in features}) != 1:
             return [0.0] * len(self._pool)
@@ -252,7 +252,7 @@ class Evolution:
         return [0.0 if w.features is None else next(near) for w in self._pool]
 
     def _keep(self, n: int) -> None:
-        """Let all but the best `n` of the pool go; they may turn up again."""
+        """Drop all but the best `n` of the pool; the others may turn up again."""
         if len(self._pool) <= n:
             return
         self._pool.sort(key=self._rank, reverse=True)
@@ -261,7 +261,7 @@ class Evolution:
         del self._pool[n:]
 
     def observe(self, records: Iterable[Record]) -> None:
-        """Archive what was timed; forget what is no longer in flight."""
+        """Archive candidates that were timed; forget those that are no longer in flight."""
         for record in records:
             candidate = record.trial.candidate
             self._in_flight.pop(candidate.key, None)
@@ -274,13 +274,13 @@ class Evolution:
 
     @property
     def exhausted(self) -> bool:
-        """Whether the space gave nothing new for a long time and the pool is empty."""
+        """Whether the space gave no new candidate for a long time and the pool is empty."""
         return self._fresh.dry and not self._pool and not self._known and self._ordered <= 0
 
     def _rank(self, waiting: _Waiting) -> float:
-        """How promising; raw scores of different model versions cannot be compared."""
+        """The standardised score: raw scores of different model versions cannot be compared."""
         return self._scales[waiting.model_version].standardise(waiting.score)
 
     def _scaled(self, number: int) -> int:
-        """A number of candidates in the pool, less where each was chosen from many already."""
+        """A number of candidates of the pool, times `guided_share` once answers were chosen."""
         return math.ceil(number * self._settings.guided_share) if self._guided else number

@@ -13,7 +13,7 @@ from tuner.task import Task
 
 
 class RandomSearch:
-    """Replays the space's sketches with random decisions, in the order they come."""
+    """Replays the space's sketches with random decisions; proposes them in the order they come."""
 
     def __init__(self, task: Task, seed: int, *, pool_size: int = 16, patience: int = 200) -> None:
         self._task = task
@@ -38,7 +38,7 @@ class RandomSearch:
         return orders
 
     def absorb(self, evaluated: Iterable[Evaluated]) -> None:
-        """Keep what is valid and new."""
+        """Keep candidates that are valid and new."""
         for answer in evaluated:
             self._ordered -= 1
             if answer.candidate and self._fresh.admit(answer.candidate, answer.code_hash):
@@ -47,16 +47,16 @@ class RandomSearch:
                 self._fresh.miss()
 
     def propose(self, n: int) -> list[Trial]:
-        """First come, first proposed."""
+        """The candidates that have waited longest."""
         number = min(n, len(self._pool))
         return [Trial(self._task.key, self._pool.popleft()) for _ in range(number)]
 
     def observe(self, records: Iterable[Record]) -> None:
-        """Only remembers what was measured."""
+        """Remember the candidates that were measured, and learn nothing from them."""
         for record in records:
             self._fresh.know(record)
 
     @property
     def exhausted(self) -> bool:
-        """Whether the space gave nothing new for a long time and the pool is empty."""
+        """Whether the space gave no new candidate for a long time and the pool is empty."""
         return self._fresh.dry and not self._pool and self._ordered <= 0

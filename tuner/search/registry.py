@@ -14,7 +14,7 @@ from tuner.task import Task
 
 
 def no_seeds(task: Task) -> Seeds:
-    """Nothing is known of similar tasks."""
+    """No seeds, for any task."""
     return Seeds()
 
 
@@ -29,8 +29,8 @@ def search_maker(
     Tasks with symbolic dimensions have a search of their own.
 
     Args:
-        seeds: what a task's search may begin with; `random` begins with nothing.
-        max_kernels: in the set that serves all shapes of a task with symbolic dimensions.
+        seeds: the seeds of a task's search; `random` takes none.
+        max_kernels: most kernels in the set for a task with symbolic dimensions.
     """
     makers: dict[str, SearchMaker] = {
         "evolutionary": lambda task, seed: Evolution(task, seed, seeds=seeds(task)),

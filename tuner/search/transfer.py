@@ -28,12 +28,12 @@ _NOT_COUNTED = ("ffi.", "relax.", "ir.IntImm", "ir.FloatImm", "ir.Range", "ir.So
 
 @dataclass(frozen=True, slots=True)
 class Seeds:
-    """What a search may begin with.
+    """Candidates that a search begins with.
 
     Attributes:
         known: the best candidates of the very same program, measured elsewhere for a target like
-            this task's: worth a trial each.
-        parents: the best of similar tasks: worth some drafts each.
+            this task's; each is worth a trial.
+        parents: the best candidates of similar tasks; each is worth some drafts.
     """
 
     known: tuple[Candidate, ...] = ()
@@ -42,10 +42,10 @@ class Seeds:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What of a program is compared.
+    """The traits of a program by which programs are compared.
 
     Attributes:
-        parts: how often each kind of statement and expression occurs.
+        parts: number of statements and expressions of each kind.
         loops: lengths of its loops, longest first.
     """
 
@@ -57,7 +57,7 @@ def signature(module: str) -> Signature:
     """The signature of a module.
 
     Args:
-        module: TVM's JSON of it. What does not look like that has an empty signature.
+        module: TVM's JSON of the module. Any other text has an empty signature.
     """
     try:
         nodes: list[dict[str, Any]] = json.loads(module)["nodes"]
@@ -73,27 +73,27 @@ def signature(module: str) -> Signature:
 
 
 def _length(nodes: Sequence[dict[str, Any]], loop: Mapping[str, int]) -> int:
-    """A loop's length: a constant is a node that names the node of its number."""
+    """A loop's length; 1 where not constant. A constant is a node that names its value's node."""
     extent = nodes[loop["extent"]].get("data")
     value = nodes[extent["value"]].get("data") if isinstance(extent, dict) else None
     return value if isinstance(value, int) and value > 0 else 1
 
 
 def similarity(a: Signature, b: Signature) -> float:
-    """From 0 (nothing in common) to 1 (equal but for names); symmetric."""
+    """Similarity from 0 (nothing in common) to 1 (equal but for names); symmetric."""
     all_parts = sum((a.parts | b.parts).values())
     if not all_parts:
         return 0.0
     shape = sum((a.parts & b.parts).values()) / all_parts
     if len(a.loops) != len(b.loops) or not a.loops:
-        return shape / 2  # other loops: not the same computation
+        return shape / 2  # another number of loops: another computation
     apart = [abs(math.log2(x / y)) for x, y in zip(a.loops, b.loops, strict=True)]
     return shape / (1 + math.fsum(apart) / len(apart) / 8)
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """The best of one task in one store; `elsewhere` where that is another run's."""
+    """The best candidates of one task in one store; `elsewhere` if the store is another run's."""
 
     task: Task
     signature: Signature
@@ -102,12 +102,12 @@ class Entry:
 
 
 def gather(tasks: Iterable[Task], own: RecordStore | None, others: Sequence[RecordStore]) -> Known:
-    """All that the stores know of tasks, ready for `Known.seeds`.
+    """Collect the best candidates of all tasks in the stores, for `Known.seeds`.
 
     Args:
-        tasks: those about to be tuned.
-        own: their run's store: its tasks can be parents of each other, but what it measured is
-            not measured again.
+        tasks: tasks about to be tuned.
+        own: their run's store: its candidates can be parents for other tasks, but are not proposed
+            again for their own.
         others: stores of other runs.
     """
     wanted = {task.key: task for task in tasks}
@@ -134,11 +134,11 @@ class Known:
     entries: tuple[Entry, ...]
 
     def seeds(self, task: Task, same: Collection[str] = ()) -> Seeds:
-        """What a task's search may begin with. Tasks of another kind of target have no say.
+        """The seeds of a task's search, from tasks of the same kind of target only.
 
         Args:
-            same: keys of the same program for other targets, where what was found for those can be
-                tried as it is.
+            same: keys of the same program for other targets whose candidates can be tried as they
+                are.
         """
         mine = signature(task.module)
         kind = _target_kind(task)

@@ -1,1 +1,1 @@
-"""One sitting of a run: what to propose, when to stop, whom to tell."""
+"""One session of a run: its loop, the allocation of trials, the finalists, its observers."""

@@ -1,4 +1,4 @@
-"""Which task gets the next trials: a pure function of progress.
+"""The choice of the task that gets the next trials: a pure function of progress.
 
 The rule is Ansor's (OSDI'20, section 6.2): spend where the model's total time is expected to
 fall most for one more trial. The gradient of task i mixes what its last trials brought with what
@@ -8,8 +8,8 @@ it could still bring,
            + (1 - alpha) * min(g_i / t, beta * (g_i - floor_i)))
 
 where g_i is its best latency and floor_i its operations at the best rate any task of the run has
-reached. Two rules are ours: every task gets its first trials before any gets more, the largest
-share of the model first, so none is starved, also one that never gave a valid time; and a task
+reached. Two rules are ours. Every task gets its first trials before any gets more, the largest
+share of the model first, so none is starved, not even a task that never gave a valid time. A task
 whose whole share is below a floor of gain comes after the others' first trials, gets half as
 many, and is then left alone until nothing else is left. Its share grows as the others shrink.
 """
@@ -29,7 +29,7 @@ WINDOW = 12
 
 @dataclass(frozen=True, slots=True)
 class TaskView:
-    """What the allocator sees of a task.
+    """The allocator's view of a task.
 
     Attributes:
         trials: spent and in flight.
@@ -61,14 +61,14 @@ def view(progress: TaskProgress, *, in_flight: int, is_open: bool) -> TaskView:
 
 
 ObjectStore = tuple[int, float, float]
-"""Where a task stands: who has the smallest is served next."""
+"""Sort key of a task: the task with the smallest is served next."""
 
 
 def priorities(views: Iterable[TaskView], *, first_trials: int, gain_floor: float) -> list[str]:
     """Keys of the open tasks, the one to serve next first.
 
     Args:
-        first_trials: what every task gets before any gets more.
+        first_trials: number of trials that every task gets before any gets more.
         gain_floor: share of the model's time below which a task is left alone.
     """
     rule = _Rule(list(views), first_trials, gain_floor)
@@ -76,10 +76,10 @@ def priorities(views: Iterable[TaskView], *, first_trials: int, gain_floor: floa
 
 
 class Turns:
-    """Whose turn it is, while trials are given out one by one; see `priorities`.
+    """The order of `priorities`, kept up while trials are given out one by one.
 
-    A trial that is given out changes the place of its own task and of no other, so all of them are
-    looked at once and not for each trial.
+    A trial that is given out changes the place of its own task only, so the tasks are all ranked
+    once, and not for each trial.
     """
 
     def __init__(self, views: Iterable[TaskView], *, first_trials: int, gain_floor: float) -> None:
@@ -93,18 +93,18 @@ class Turns:
         return self._heap[0][2].key if self._heap else None
 
     def served(self) -> None:
-        """The first was given a trial."""
+        """Count a trial that was given to the first task."""
         _, i, v = self._heap[0]
         v = replace(v, trials=v.trials + 1)
         heapq.heapreplace(self._heap, (self._rule.place(v), i, v))
 
     def passed(self) -> None:
-        """The first has nothing to propose for now."""
+        """Drop the first task, which has nothing to propose for now."""
         heapq.heappop(self._heap)
 
 
 class _Rule:
-    """The rule, with what it takes from all tasks together."""
+    """The rule, with the figures that depend on all tasks together."""
 
     def __init__(self, views: Sequence[TaskView], first_trials: int, gain_floor: float) -> None:
         known = [v for v in views if v.best_s is not None]
@@ -126,7 +126,7 @@ class _Rule:
 def _gradient(v: TaskView, best_rate: float, total_s: float) -> float:
     """Seconds of the model's time that one more trial is expected to save."""
     if v.best_s is None:
-        # Never valid so far: worth what the whole model is, shared by the trials it had.
+        # No valid time so far: the whole model's time, shrinking with the trials it had.
         return total_s / max(1, v.trials) ** 2
     floor_s = v.flops / best_rate if best_rate else 0.0
     past = v.history[-WINDOW] if len(v.history) >= WINDOW else None

@@ -1,4 +1,4 @@
-"""How well the estimates that come before any measurement order candidates. Pure."""
+"""The accuracy with which analytic estimates order candidates before they are timed. Pure."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from tuner.measure import Evaluated
 from tuner.task import Instance, Task
 
 _KEPT = 64
-"""Candidates of a task that a new one is compared with: the latest, which the search is at."""
+"""A new candidate is compared with at most this many of its task: the latest that were timed."""
 
 
 class EstimateQuality:
-    """Compares estimates with what was measured, pair by pair within a task, and one shape of it.
+    """Compares estimates with measured times, pair by pair within one task and one of its shapes.
 
     Args:
-        tasks: those whose shapes answers may speak of.
+        tasks: the tasks with symbolic dimensions; their shapes are looked up here.
     """
 
     def __init__(self, tasks: Sequence[Task] = ()) -> None:
@@ -28,7 +28,7 @@ class EstimateQuality:
         self._pairs = 0
 
     def judge(self, answer: Evaluated, instance: Instance, latency_s: float) -> None:
-        """Take in what was measured of an answer, on one shape where there are several."""
+        """Take in the measured time of an answer's candidate; `instance` is empty if static."""
         task_key, estimate_s = answer.draft.task_key, answer.estimate_s
         if instance:
             place = self._places[task_key].get(instance)
@@ -53,5 +53,5 @@ class EstimateQuality:
 
     @property
     def accuracy(self) -> float | None:
-        """Share of pairs that the estimates ordered rightly, ties half; None before any pair."""
+        """Share of pairs that the estimates order correctly, ties as half; None before any pair."""
         return self._right / self._pairs if self._pairs else None

@@ -1,4 +1,4 @@
-"""Who is timed again at the end, and in which order. Pure."""
+"""The candidates that are timed again at the end, and their order. Pure."""
 
 from __future__ import annotations
 
@@ -15,23 +15,24 @@ from tuner.shapes import MEASURED_SHAPES
 from tuner.task import Instance, Task
 
 _CONTENDER = 1.2
-"""A candidate slower than this times the best is no contender: noise does not reach so far."""
+"""A candidate slower than this times the best is out of contention: noise does not reach it."""
 _LEAST, _ENOUGH = 1.05, 16
-"""Noise is taken to reach this far at least, and is known once so many pairs were timed twice."""
+"""The least factor that noise is assumed to reach, and the number of pairs timed twice from which
+on noise is estimated."""
 _TO_DEVIATION = 1.4826
-"""Of normal noise, the standard deviation over the median size."""
+"""The standard deviation of normal noise over the median of its absolute values."""
 
 
 class Contention:
-    """Which finalists can still be the fastest, while they are timed again.
+    """The finalists that can still be the fastest, while they are timed again.
 
     The first round of a task is timed in full; after it a pair of a candidate and a shape goes on
     only while its fastest time so far, that of the search included, is near the fastest that any
-    finalist was timed with on that shape: within two standard deviations of how much two times of
-    one pair differ. What the search alone measured makes nobody lose: it may have been luck.
+    finalist was re-timed with on that shape: within two standard deviations of the difference
+    between two times of one pair. A time of the search alone eliminates nobody: it may be luck.
 
     Args:
-        records: what is known of the tasks; of re-timings, those of one generation.
+        records: of the tasks; re-timings among them are of one generation.
     """
 
     def __init__(self, records: Iterable[Record]) -> None:
@@ -55,7 +56,7 @@ class Contention:
             self._fastest_s[shape] = min(latency_s, self._fastest_s.get(shape, latency_s))
 
     def holds(self, trial: Trial) -> bool:
-        """Whether a trial can still change who is the fastest."""
+        """Whether a trial can still change which candidate is the fastest."""
         own_s = self._own_s.get((trial.task_key, trial.candidate.key, trial.instance))
         fastest_s = self._fastest_s.get((trial.task_key, trial.instance))
         if round_of(trial.rung) <= 1 or own_s is None or fastest_s is None:
@@ -64,7 +65,7 @@ class Contention:
 
     @property
     def _reach(self) -> float:
-        """How many times as slow as it is a pair may seem."""
+        """The factor by which noise may make a pair seem slower than it is."""
         if len(self._differences) < _ENOUGH:
             return _CONTENDER
         middle = self._differences[len(self._differences) // 2]
@@ -74,12 +75,12 @@ class Contention:
 def finalists(
     progress: TaskProgress, best: Sequence[Record], default: Candidate | None, count: int
 ) -> list[Candidate]:
-    """Candidates of one task worth timing again.
+    """The candidates of one task that are worth timing again.
 
     Args:
         best: the task's fastest records, fastest first.
-        default: joins the others where it is a contender, so that no winner loses to it.
-        count: at most so many, the default not counted.
+        default: is added where it is in contention, so that no winner loses to it.
+        count: the most to choose, the default not counted.
     """
     if not best or best[0].latency_s is None:
         return []
@@ -93,7 +94,7 @@ def finalists(
 
 
 def most_retimings(tasks: Iterable[Task], effort: Effort) -> int:
-    """How many trials the finalists of these tasks take, about, if none is out of contention."""
+    """About the number of re-timings of these tasks if no finalist falls out of contention."""
     shapes = ((task, min(max(1, len(task.shapes)), MEASURED_SHAPES)) for task in tasks)
     return sum((effort.finalists + 1) * many * effort.rounds_of(task) for task, many in shapes)
 
@@ -104,14 +105,14 @@ def schedule(
     stored: Callable[[Trial], bool],
     generation: int = 0,
 ) -> Iterator[Trial]:
-    """Re-timing trials, interleaved: every round times each finalist of each task once, and of
-    a task with many shapes once on each of them.
+    """Yield re-timing trials, interleaved: each round times every pair of a finalist and a shape
+    once.
 
-    Drift of the machine then meets all of a task's finalists alike. Tasks with the largest share
-    of the model come first, so they are served if time runs out.
+    The machine's drift then affects all of a task's finalists alike. Tasks with the largest share
+    of the model come first, so that they are served if time runs out.
 
     Args:
-        rounds: how often each finalist of a task is timed.
+        rounds: number of times that each finalist of a task is timed.
         stored: whether a trial has its record already, from an earlier session.
         generation: of the re-timings, see `tuner.generations`.
     """

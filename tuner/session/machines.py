@@ -1,4 +1,4 @@
-"""What works for a session."""
+"""The machines of a session, behind its seams."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tuner.utilisation import Utilisation
 
 @dataclass(frozen=True, slots=True)
 class Machines:
-    """What works for a session.
+    """The workers of a session, behind its seams.
 
     Attributes:
-        utilisation: what `measurer` and `space_pool` tell of their workers; None tells nothing.
-        adapt: sizes the two to the cluster, and to what is left to do; each turn of a loop begins
-            with it. Machines that stay as they are have nothing to adapt.
+        utilisation: the time of these workers by its use; None where they do not report it.
+        adapt: sizes `measurer` and `space_pool` to the cluster and to the work that is left, at the
+            start of each turn of the loop. Machines of a fixed size have nothing to adapt.
     """
 
     measurer: Measurer

@@ -1,4 +1,4 @@
-"""Those who watch a session: tracking, logs, reports. They never hold it up."""
+"""The observers of a session: tracking, logs, reports. They never hold it up."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from tuner.task import Task
 
 
 class Observer(Protocol):
-    """Told of everything after the store has it; a store may make records durable a little later.
-    Must return at once and must not raise."""
+    """Is told of everything after the store has it; a store may make records durable a little
+    later. Each method must return at once and must not raise."""
 
     def on_start(self, tasks: Sequence[Task]) -> None:
         """The session begins (or goes on) with these tasks."""
 
     def on_record(self, record: Record, best_s: float | None) -> None:
-        """A record was stored; `best_s` is its task's best latency now."""
+        """A record was stored; `best_s` is the best latency of its task now."""
 
     def on_model(self, fitted: FittedModel) -> None:
         """A new cost model is in use."""
 
     def on_snapshot(self, snapshot: Snapshot) -> None:
-        """Every few seconds."""
+        """A new snapshot is there; told every few seconds."""
 
     def on_kernels(self, task_key: str, chosen: KernelSet) -> None:
         """The kernels of a task with symbolic dimensions were chosen, from all its records; right
         before the end."""
 
     def on_end(self, snapshot: Snapshot) -> None:
-        """The session is over, and all that the store was given durable."""
+        """The session is over, and all that the store was given is durable."""

@@ -1,4 +1,4 @@
-"""How far a session is, and what that means for workers without a job."""
+"""The phases of a session, and why workers have no job in each."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from tuner.utilisation import BUILDER, RUNNER, SPACE, Idle
 
 
 class Phase(StrEnum):
-    """Of a session, in order."""
+    """The phases of a session, in order."""
 
     STARTING = "starting"
     """Nothing but default schedules is measured yet."""
     SEARCH = "search"
     ENDING = "ending"
-    """Nothing new is begun; what is in flight comes in."""
+    """Nothing new is begun; trials in flight come in."""
     FINALISTS = "finalists"
     """The best of each task are timed again."""
     DONE = "done"
@@ -32,19 +32,19 @@ class Phase(StrEnum):
 
     @classmethod
     def least(cls, phases: list[Phase]) -> Phase:
-        """The one that is furthest behind."""
+        """The phase that is furthest behind."""
         return min(phases, key=list(cls).index)
 
 
 def idle_reasons(
     phase: Phase, *, in_flight: int, free: int, budget_left: int
 ) -> Mapping[str, Idle]:
-    """Why slots without a job have none, by kind.
+    """The reasons why slots without a job have none, by kind.
 
     Args:
         phase: of the session.
         in_flight: trials submitted and not answered.
-        free: trials that would be taken now, after all that the search had were submitted.
+        free: trials that could still be submitted after the search has given all it has.
         budget_left: trials that may still be submitted.
     """
     kinds = (RUNNER, BUILDER, SPACE)

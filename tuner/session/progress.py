@@ -1,4 +1,4 @@
-"""How far each task has come: a fold over records, the same live and after a restart."""
+"""The progress of each task: a fold over records, the same live and after a restart."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tuner.utilisation import SlotSeconds
 
 @dataclass(slots=True)
 class TaskProgress:
-    """What is known of one task so far.
+    """The progress of one task so far.
 
     Attributes:
         spent: trials that count against the budget.
-        statuses: how many rung-0 trials ended each way.
-        bests: best latency seen in the search, by shape; a static task has one, `()`.
+        statuses: number of rung-0 trials by status.
+        bests: best latency so far, by shape; a static task has one shape, `()`.
         defaults: latency of the default schedule, by shape.
         history: `so_far_s` after each counted trial.
         retimed: samples of each candidate's re-timings, by candidate key.
@@ -45,7 +45,7 @@ class TaskProgress:
         if record.trial.rung > 0:
             if latency_s is not None:
                 self.retimed.setdefault(key, []).append(latency_s)
-                if record.trial.instance:  # finalists are the first that meet every shape
+                if record.trial.instance:  # only finalists are timed on every shape
                     self._improve(record.trial.instance, latency_s)
             return
         status = record.measurement.status
@@ -64,26 +64,26 @@ class TaskProgress:
 
     @property
     def best_s(self) -> float | None:
-        """Best latency; of many shapes the weighted mean, each with the kernel that is best for it.
+        """Best latency; with several shapes, the weighted mean over each shape's own best kernel.
 
-        No set of few kernels is faster than that. None until all shapes that are measured have a
-        time: means over some of them cannot be compared.
+        No set of few kernels is faster. None until all shapes that are measured have a time: means
+        over different shapes cannot be compared.
         """
         known = all(instance in self.bests for instance, _ in self._measured)
         return self.so_far_s if known else None
 
     @property
     def so_far_s(self) -> float | None:
-        """The same over the shapes that have a time, which rises when a heavy one gets its first;
-        None before there is any."""
+        """`best_s` over the shapes that have a time so far; it rises when a heavy shape gets its
+        first time. None before any has one."""
         return self._mean(self.bests)
 
     @property
     def default_s(self) -> float | None:
         """Latency of the default schedule, as far as it can be compared with `best_s`.
 
-        It is timed on few of many shapes; on the others it counts as slower than the best by the
-        same factor.
+        It is timed on a few of many shapes; on the others it is taken to be slower than the best
+        by the same factor.
         """
         best_s = self.best_s
         if not self.defaults or best_s is None:
@@ -131,7 +131,7 @@ def fold(
 
 @dataclass(frozen=True, slots=True)
 class TaskRow:
-    """One task as people see it."""
+    """One task's line in a table for people."""
 
     key: str
     name: str
@@ -151,8 +151,8 @@ class Snapshot:
         gain: untuned over tuned time, over the tasks where both are known; None before that.
         pairwise_accuracy: of the cost model on candidates it had not seen; None before a model.
         estimate_accuracy: the same of the analytic estimates; None before any pair.
-        utilisation: seconds of this session's workers, by kind and what they went into.
-        trials_left: still to be measured, re-timings included, as far as can be said.
+        utilisation: seconds of this session's workers, by kind of worker and category.
+        trials_left: trials still to be measured, re-timings included, as an estimate.
     """
 
     phase: Phase
@@ -172,9 +172,9 @@ class Snapshot:
 
 
 def side_by_side(parts: Mapping[str, Snapshot]) -> Snapshot:
-    """Several searches as one, each with its name before those of its tasks.
+    """Merge the snapshots of several searches; each task's name begins with its search's.
 
-    It is as far as the one that is furthest behind. Untuned and tuned times are added up.
+    The phase is that of the search furthest behind. Untuned and tuned times are added up.
     """
     snapshots = list(parts.values())
     statuses: Counter[str] = Counter()
@@ -204,11 +204,11 @@ def side_by_side(parts: Mapping[str, Snapshot]) -> Snapshot:
 def rows(
     progress: Iterable[TaskProgress], chosen_s: Mapping[str, float] = MappingProxyType({})
 ) -> tuple[TaskRow, ...]:
-    """Tasks as people see them.
+    """Progress as rows for people.
 
     Args:
-        chosen_s: latencies of the kernels that were chosen for tasks with many shapes, by task
-            key; these are then what is the best.
+        chosen_s: latencies of the kernel sets chosen for tasks with many shapes, by task key; they
+            stand in for `best_s`.
     """
     return tuple(
         TaskRow(

@@ -1,4 +1,4 @@
-"""Times that contradict what was expected are taken once more before they count. Pure."""
+"""Doubtful times, which are far from the expected ones, are taken once more. Pure."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ class Remeasurements:
 
     On a machine that others share, one time in twenty is too slow by a half and more, for longer
     than a trial takes: more samples at once do not mend it. A search that learns from such a time
-    is misled about all kernels alike. Of 33 times that were far above what had been predicted, and
-    were known better later, 27 were wrong by more than a fifth.
+    is misled about other kernels too. Of 33 times that were far above their prediction, and were
+    known better later, 27 were wrong by more than a fifth.
     """
 
     def __init__(self) -> None:
         self._first: dict[TrialKey, Record] = {}
 
     def begin(self, record: Record) -> bool:
-        """Remember a doubtful record, which has a time, be it cut off, until its trial was measured
-        again; False where this is it."""
+        """Remember a doubtful record, OK or CENSORED, until its trial was measured again. False
+        where this record is already the second one."""
         if record.trial.key in self._first:
             return False
         self._first[record.trial.key] = record
         return True
 
     def settle(self, record: Record) -> Record:
-        """What counts of a trial: the better of two times. A failure counts, for a kernel that
-        fails once cannot be trusted; that it was lost says nothing."""
+        """The record that counts for a trial: the one with the better of two times. A failure
+        counts, for a kernel that fails once cannot be trusted; LOST says nothing of the kernel."""
         first = self._first.pop(record.trial.key, None)
         if first is None:
             return record
@@ -41,14 +41,15 @@ class Remeasurements:
         return replace(record, measurement=replace(again, build_s=before.build_s, run_s=run_s))
 
     def left(self) -> list[Record]:
-        """Forget those that were not measured again; their first records, which count then."""
+        """Forget the trials that were not measured again, and return their first records, which now
+        count."""
         records = list(self._first.values())
         self._first.clear()
         return records
 
 
 def _is_slower(measurement: Measurement, other: Measurement) -> bool:
-    """Whether both tell a time and this is the worse one; one that was cut off is, always."""
+    """Whether both have a time and this one is the worse; a time that was cut off always is."""
     if measurement.status not in (Status.OK, Status.CENSORED):
         return False
     cut_off = measurement.status is Status.CENSORED, other.status is Status.CENSORED

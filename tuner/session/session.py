@@ -46,12 +46,12 @@ _DRAFTED_TASKS = 4
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a session may spend.
+    """The budget of a session.
 
     Attributes:
-        trials: total of the run, earlier sessions included.
-        deadline_s: on the session's clock; finalists included.
-        finalists_s: of that, at most so much for re-timing finalists.
+        trials: most trials of the run, earlier sessions included.
+        deadline_s: end of the session on its clock, finalists included.
+        finalists_s: the most of that time for re-timing finalists.
     """
 
     trials: int
@@ -60,10 +60,10 @@ class Limits:
 
 
 class Session:
-    """One sitting of a run: from what the store holds to a spent budget.
+    """One session of a run: goes on from the store's records until a budget is spent.
 
     Args:
-        tasks: to tune.
+        tasks: the tasks to tune.
         defaults: the default candidate of each task, measured before anything else.
         store: holds earlier sessions' records, and gets each new one before anyone hears of it.
         clock: seconds that never go back, for deadlines; `wall` is for people.
@@ -109,7 +109,7 @@ class Session:
         self._seeds = deque(trial for trial in defaults_first if not self._known.has(trial))
         self._snapshot = self._draw()
 
-    # What others may do from another thread.
+    # Calls from other threads.
 
     def stop(self) -> None:
         """End the run in order, soon."""
@@ -121,7 +121,7 @@ class Session:
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """Which tasks nothing was measured of, or no more, and why."""
+        """The tasks that were given up, as lines that say why."""
         return tuple(self._known.left_out.values())
 
     # The loop.
@@ -145,7 +145,7 @@ class Session:
         if self._stop.is_set():
             ended = "signal"
         self._phase = Phase.DONE
-        self._store.flush()  # what is told of now is kept for good
+        self._store.flush()  # make durable what observers are told next
         self._known.choose_kernels()
         self._tell(ended=True)
         self._store.end_session(self._session_id, self._wall(), ended)
@@ -217,8 +217,8 @@ class Session:
         self._machines.measurer.submit([trial], cutoff_s)
 
     def _take_records(self) -> list[Record]:
-        """Wait a moment for records, keep them, then tell of them; each trial's first answer is the
-        one that counts. Gives those that did."""
+        """Wait a moment for records, keep them, then tell of them. Return those that are new: each
+        trial's first answer is the one that counts."""
         settled = []
         for record in self._machines.measurer.collect(_WAIT_S):
             self._in_flight.pop(record.trial.key, None)
@@ -253,7 +253,7 @@ class Session:
     # The end.
 
     def _drain(self) -> None:
-        """Wait for what is in flight, but not for ever."""
+        """Wait for the trials in flight, but not for ever."""
         self._phase = Phase.ENDING
         self._account()
         until_s = min(self._clock() + _DRAIN_S, self._limits.deadline_s)
@@ -277,7 +277,7 @@ class Session:
         contention = Contention(r for r in known if is_of(r.trial.rung, new))
         rounds = schedule(chosen, self._effort.rounds_of, self._known.has, new)
         self._retime(rounds, contention, until_s)
-        # Each time may change who is chosen for which shape; a pair that is must have been timed.
+        # A new time may change the kernel chosen for a shape; a chosen pair must have been timed.
         while left := tuple(schedule(self._known.serving(), lambda _: 1, self._known.has, new)):
             if self._stop.is_set() or self._clock() >= until_s:
                 return
@@ -287,7 +287,7 @@ class Session:
         )
 
     def _toolchain(self, until_s: float) -> str:
-        """What finalists are compiled with now; empty where no machine said so in time."""
+        """The toolchain that compiles finalists now; empty where no machine reported it in time."""
         while (told := self._machines.measurer.toolchain()) is None:
             if self._stop.is_set() or self._clock() >= until_s:
                 return ""
@@ -296,7 +296,7 @@ class Session:
         return told
 
     def _retime(self, trials: Iterable[Trial], contention: Contention, until_s: float) -> None:
-        """Time finalists again in order, but for those that are out of contention by then."""
+        """Time finalists again in order, except those that fall out of contention meanwhile."""
         queue = deque(trials)
         while (queue or self._in_flight) and not self._stop.is_set() and self._clock() < until_s:
             self._machines.adapt()
@@ -313,7 +313,7 @@ class Session:
             contention.observe(record)
 
     def _finalists(self, task_key: str) -> list[tuple[Candidate, Instance]]:
-        """Who is timed again of one task, and on which shapes."""
+        """The finalists of one task, each with a shape that it is timed again on."""
         search = self._searches[task_key]
         if isinstance(search, ChoosesFinalists):
             return search.finalists()
@@ -326,8 +326,8 @@ class Session:
         return [(candidate, ()) for candidate in found]
 
     def _of_default(self, task: Task) -> Trial:
-        """The trial of a task's default schedule; of many shapes, on the one in the middle of
-        those that are measured, of two on the first."""
+        """The trial of a task's default schedule; where there are many shapes, on the middle one of
+        those that are measured (the lower of two)."""
         measured = measured_shapes(task.shapes)
         instance = measured[(len(measured) - 1) // 2][0] if measured else ()
         return Trial(task.key, self._defaults[task.key], instance)

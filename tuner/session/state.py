@@ -1,4 +1,4 @@
-"""What a session knows of its tasks: each record is durable first, then learned from, then told."""
+"""A session's knowledge of its tasks: each record is stored first, then learned from, then told."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ _ANSWERS_KEPT = 20_000
 
 
 class SessionState:
-    """Records and answers of a run, and what searches, models and people are told of them.
+    """Takes in a run's records and answers, and passes them on to searches, model and observers.
 
     Args:
         defaults: the default candidate of each task.
-        searches: one for each task; they learn what earlier sessions left in the store at once.
+        searches: one for each task; they learn from earlier sessions' records at once.
         store: gets each new record before anyone hears of it.
 
     Attributes:
         progress: of each task.
-        dataset: what cost models learn from.
-        new_records: how many came in.
+        dataset: training data of the cost model.
+        new_records: number of records that this session added.
         spent: trials that count against the budget, those of earlier sessions too.
-        chosen_s: what the kernels take that tasks with many shapes got.
+        chosen_s: latency of the kernel set chosen for each task with many shapes, by its key.
         left_out: why nothing is measured of a task any more, by its key.
     """
 
@@ -62,7 +62,7 @@ class SessionState:
         self._store = store
         self._observers = observers
         self._seen: set[TrialKey] = set()
-        self._sets: dict[str, KernelSet | None] = {}  # of tasks with no record since
+        self._sets: dict[str, KernelSet | None] = {}  # of tasks with no new record since
         self._answers: OrderedDict[tuple[str, str], Evaluated] = OrderedDict()
         self._estimates = EstimateQuality(tasks)
         self._refusals: Counter[str] = Counter()
@@ -70,7 +70,7 @@ class SessionState:
         self._resume()
 
     def _resume(self) -> None:
-        """Take in what earlier sessions left in the store."""
+        """Take in the records of earlier sessions from the store."""
         features = {key: self._store.features(key) for key in self.progress}
         for record in self._store.scan():
             task_key = record.trial.task_key
@@ -88,7 +88,7 @@ class SessionState:
         return isinstance(search, Doubts) and search.doubts(record)
 
     def leave_out(self, record: Record) -> None:
-        """Give up on a task of which nothing can be checked, and say so once.
+        """Give up a task whose kernels cannot be checked, and log that once.
 
         The record says nothing of its candidate and is not kept: the next session asks again.
         """
@@ -102,8 +102,8 @@ class SessionState:
         _log.warning("%s", self.left_out[trial.task_key])
 
     def keep(self, records: Sequence[Record]) -> list[Record]:
-        """Keep records, then tell of them; each trial's first answer is the one that counts. Gives
-        those that did."""
+        """Store records, then tell of them. Return those that are new: each trial's first answer is
+        the one that counts."""
         items = [self._with_features(record) for record in records]
         kept = self._store.append_many(items) if items else []
         new = []
@@ -116,7 +116,7 @@ class SessionState:
         return new
 
     def absorb(self, answers: Sequence[Evaluated]) -> None:
-        """Take in what became of drafts."""
+        """Take in the answers to drafts."""
         for task_key, answered in by_task(answers).items():
             self.searches[task_key].absorb(answered)
             for answer in answered:
@@ -128,7 +128,7 @@ class SessionState:
             self._answers.popitem(last=False)  # most candidates are never measured
 
     def choose_kernels(self) -> None:
-        """Say what the kernels take that tasks with many shapes get."""
+        """Choose the kernel set of each task with many shapes, and tell of it."""
         for task_key in self.searches:
             if (chosen := self._kernel_set(task_key)) is not None:
                 self.chosen_s[task_key] = chosen.latency_s
@@ -136,8 +136,8 @@ class SessionState:
                     observer.on_kernels(task_key, chosen)
 
     def serving(self) -> list[tuple[TaskProgress, list[tuple[Candidate, Instance]]]]:
-        """Of each task with many shapes, the kernels that were chosen, as of now, each with those
-        shapes that it is chosen for among the ones that are measured."""
+        """Each task with many shapes, with pairs of a kernel chosen as of now and a shape that it
+        is chosen for; only shapes that are measured."""
         found = []
         for task_key, progress in self.checked():
             if (chosen := self._kernel_set(task_key)) is not None:
@@ -147,8 +147,8 @@ class SessionState:
         return found
 
     def specializations(self, rounds: int, generation: int = 0) -> list[Trial]:
-        """Trials of specialised copies of the kernels that are chosen as of now, see
-        `tuner.search.dynamic.specialization`."""
+        """Trials that are still to be made of specialised copies of the kernels chosen as of now;
+        see `tuner.search.dynamic.specialization`."""
         found: list[Trial] = []
         for task_key, progress in self.checked():
             if (chosen := self._kernel_set(task_key)) is not None:
@@ -156,7 +156,7 @@ class SessionState:
         return [trial for trial in found if not self.has(trial)]
 
     def checked(self) -> list[tuple[str, TaskProgress]]:
-        """Tasks that more can be measured of."""
+        """The tasks that were not left out, with their progress."""
         return [(k, p) for k, p in self.progress.items() if k not in self.left_out]
 
     def _kernel_set(self, task_key: str) -> KernelSet | None:
@@ -178,13 +178,13 @@ class SessionState:
 
     @property
     def estimate_accuracy(self) -> float | None:
-        """Share of pairs of candidates that the analytic estimates order right."""
+        """Share of pairs of candidates that the analytic estimates order correctly."""
         return self._estimates.accuracy
 
     @property
     def complaint(self) -> str:
-        """Why nothing came of anything so far, or nothing will of some task; empty where something
-        did."""
+        """A line for people: a task was left out, or no trial gave a time, or no draft was valid so
+        far; empty otherwise."""
         if self.left_out:
             first, *others = self.left_out.values()
             return first + (f"; and {len(others)} more" if others else "")
@@ -197,7 +197,7 @@ class SessionState:
         return ""
 
     def _with_features(self, record: Record) -> tuple[Record, Features | None]:
-        """A record that has come in, with what the space pool knew of its candidate."""
+        """A new record, with its program's hash and its features from the answer to its draft."""
         trial = record.trial
         answer = self._answer_for(trial)
         if answer and answer.code_hash:

@@ -1,11 +1,11 @@
-"""The record store: what a run knows, in the order it learned it.
+"""The record store: all that a run has learned, in the order it learned it.
 
-Everything a run needs to go on after a restart is here: its tasks, their default candidates, one
-record for each trial, the features of the candidates, and how long it has run. The search and the
-scheduler rebuild themselves by reading it.
+It holds everything that a run needs to go on after a restart: its tasks, their default candidates,
+one record for each trial, the features of the candidates, and the time it has run. The search and
+the scheduler rebuild themselves by reading it.
 
-`tuner.storage.memory` keeps it all in memory, for tests and replay; `tuner.storage.sqlite_store`
-keeps it on disk, `tuner.storage.segments.store` on a shared path or object storage.
+`tuner.storage.memory` keeps it in memory, for tests and replay; `tuner.storage.sqlite_store` on
+disk, `tuner.storage.segments.store` on a shared path or object storage.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class SessionSpan:
     Attributes:
         number: counts up from 1 within a run.
         started_s: seconds since the epoch.
-        heartbeat_s: when it was last known to live.
-        ended_s: when it ended in order; None while it runs, and for ever if it was killed.
-        reason: why it ended; empty as long as it has not.
-        utilisation: where its workers' time went, up to the last heartbeat that said so.
+        heartbeat_s: time of its last sign of life.
+        ended_s: time of its orderly end; None while it runs, and for ever if it was killed.
+        reason: why it ended; empty until then.
+        utilisation: seconds of its workers by use, as of the last heartbeat that told them.
     """
 
     number: int
@@ -44,7 +44,7 @@ class SessionSpan:
 
     @property
     def elapsed_s(self) -> float:
-        """Seconds it is known to have run; never negative, whatever the clock did."""
+        """Seconds that the session is known to have run; never negative, whatever the clock did."""
         until_s = self.heartbeat_s if self.ended_s is None else self.ended_s
         return max(0.0, until_s - self.started_s)
 
@@ -52,50 +52,51 @@ class SessionSpan:
 class RecordStore(Protocol):
     """Keeps a run. One process writes, any number may read.
 
-    What a method was given is durable when it returns, unless a store says otherwise of itself
-    (`tuner.storage.segments.store` does). Trouble with the disk is a `TunerError`.
+    A method's input is durable when the method returns, unless a store's own documentation says
+    otherwise (as `tuner.storage.segments.store`). Trouble with the disk is a `TunerError`.
     """
 
     def append(self, record: Record, features: Features | None = None) -> bool:
-        """Keep a record, and the features of its candidate where given.
+        """Store a record, and the features of its candidate where given.
 
-        A trial has one record: False, and nothing changes, if there is one with this trial's key.
+        A trial has one record: if there is one with this trial's key, returns False and changes
+        nothing.
         """
 
     def append_many(self, items: Sequence[tuple[Record, Features | None]]) -> list[bool]:
-        """`append` each, in order; all become durable at once or, on an error, none does."""
+        """`append` each item, in order; all become durable at once or, on an error, none does."""
 
     def scan(
         self, task_key: str | None = None, *, candidate_key: str | None = None, min_rung: int = 0
     ) -> Iterator[Record]:
-        """The records stored when it is called, in the order they were appended.
+        """The records stored at the time of the call, in the order they were appended.
 
         Args:
-            task_key: only this task's.
-            candidate_key: only this candidate's.
-            min_rung: only those of this rung and up.
+            task_key: only records of this task.
+            candidate_key: only records of this candidate.
+            min_rung: only records of this rung and up.
         """
 
     def best(self, task_key: str, k: int) -> list[Record]:
         """The `k` fastest records of the search (rung 0, with a valid time), fastest first.
 
-        Equally fast ones come in the order they were appended. Takes no longer in a long run.
+        Equally fast records come in the order they were appended. Takes no longer in a long run.
         """
 
     def has(self, key: TrialKey) -> bool:
         """Whether the trial of this key has its record."""
 
     def counts(self) -> dict[str, dict[Status, int]]:
-        """How many trials of the search (rung 0) ended each way, by task key."""
+        """The number of trials of the search (rung 0) by task key and status."""
 
     def features(self, task_key: str) -> dict[str, Features]:
-        """Vectors of a task's candidates by candidate key: the first stored for each."""
+        """Feature vectors of a task's candidates by candidate key: the first stored for each."""
 
     def put_tasks(self, tasks: Sequence[Task], defaults: Mapping[str, str]) -> None:
         """Add tasks and name default candidates; a known task is updated and keeps its place.
 
         Args:
-            tasks: what is tuned.
+            tasks: the tasks to tune.
             defaults: key of the default candidate by task key; may be given later.
 
         Raises:
@@ -109,16 +110,16 @@ class RecordStore(Protocol):
         """Key of the default candidate by task key, for those that have one."""
 
     def begin_session(self, now_s: float) -> int:
-        """Note that work begins, at `now_s` seconds since the epoch; gives the session's number."""
+        """Note that a session begins, at `now_s` seconds since the epoch; return its number."""
 
     def heartbeat(self, session: int, now_s: float, utilisation: SlotSeconds | None = None) -> None:
-        """Note that the session lives, and where its workers' time went (None says nothing).
+        """Note that the session lives, and how its workers' time was used (None: as before).
 
-        One that has ended stays as it is.
+        A session that has ended stays as it is.
         """
 
     def end_session(self, session: int, now_s: float, reason: str) -> None:
-        """Note that the session ended, and why. One that has ended stays as it is."""
+        """Note that the session ended, and why. A session that has ended stays as it is."""
 
     def sessions(self) -> tuple[SessionSpan, ...]:
         """All sessions, oldest first."""
@@ -127,10 +128,10 @@ class RecordStore(Protocol):
         """Seconds of work so far, over all sessions; a killed one counts to its last heartbeat."""
 
     def flush(self) -> None:
-        """Wait until everything that was given is durable. Raises TunerError if it cannot be."""
+        """Wait until all input so far is durable. Raises TunerError if it cannot be made so."""
 
     def close(self) -> None:
-        """Let go of the file. Closing twice is allowed; anything else afterwards is not."""
+        """Release the file. Closing twice is allowed; any other call afterwards is not."""
 
 
 def as_vector(features: Features) -> Features:

@@ -131,7 +131,7 @@ class MemoryStore:
         return math.fsum(span.elapsed_s for span in self._sessions)
 
     def flush(self) -> None:
-        """See `RecordStore.flush`: nothing waits."""
+        """See `RecordStore.flush`; there is nothing to wait for."""
 
     def close(self) -> None:
         """See `RecordStore.close`."""

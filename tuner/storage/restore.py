@@ -1,4 +1,4 @@
-"""Brings records back into a store from lines of JSON: exported, or kept as MLflow's artifacts."""
+"""Brings back records into a store from lines of JSON: exported, or kept as MLflow's artifacts."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _AT_ONCE = 256
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What became of the records in the files.
+    """Numbers of the records in the files, by their fate.
 
     Attributes:
-        added: the store has them now.
-        known: their trials had a record already; it stays.
-        strange: of tasks that the run does not have; left out.
+        added: records that were added to the store.
+        known: records whose trial had a record already, which stays.
+        strange: records of tasks that the run does not have, left out.
     """
 
     added: int
@@ -32,17 +32,17 @@ class Restored:
 def restore(files: Sequence[Path], store: RecordStore) -> Restored:
     """Add to a run's store the records that it lacks, in the order of the files.
 
-    Features are not in such lines: the cost model learns nothing from what comes back, but the
-    search, the budget and the reports count it.
+    Such lines hold no features: the cost model learns nothing from these records, but the search,
+    the budget and the reports count them.
 
     Args:
-        files: of lines as `tuner export --records` and the tracker write them. A last line that
-            was cut short is left out. A folder stands for the `.jsonl` files in it.
-        store: of a run that knows its tasks.
+        files: files of lines as `tuner export --records` and the tracker write them. A last line
+            that was cut short is left out. A folder stands for the `.jsonl` files in it.
+        store: store of a run that knows its tasks.
 
     Raises:
-        TunerError: a file cannot be read or has a line that is no record (those before it are
-            added), or the run does not know its tasks yet.
+        TunerError: a file cannot be read or has a line that is not a record (the records before it
+            are added), or the run does not know its tasks yet.
     """
     tasks = {task.key for task in store.tasks()}
     if not tasks:

@@ -1,14 +1,14 @@
-"""The tables of the SQLite record store, and how rows stand for tasks and records.
+"""The tables of the SQLite record store, and the encoding of tasks and records as rows.
 
-What SQLite would not give back as it was is encoded:
+Values that SQLite would not return as they were are encoded:
     samples      little-endian doubles, so that every bit of them returns, NaN included
     other times  REAL, where SQLite turns NaN into NULL; NULL is read as NaN
-    error        a JSON string, since a compiler's output may hold what is not valid Unicode
+    error        a JSON string, since a compiler's output may not be valid Unicode
     payloads     zlib, once for each candidate, however many trials it had
     features     zlib over little-endian float32
 `latency_s` repeats the median of the samples for the index, and is NULL where there is no valid
 time. A new column with a default is named in LATER: a writer adds it to an old file, and older
-tuners go on reading. Any other change that old files do not have is a new VERSION.
+tuners can still read that file. Any other change needs a new VERSION.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ CREATE = (
         ended_s REAL, reason TEXT NOT NULL DEFAULT '', utilisation TEXT NOT NULL DEFAULT '')""",
 )
 CREATE_NOTE = "CREATE TABLE IF NOT EXISTS note (key TEXT PRIMARY KEY, value TEXT NOT NULL)"
-"""Only stores that are the index of something else have it, see `tuner.storage.segments.index`."""
+"""Creates the table of notes, which only an index has: see `tuner.storage.segments.index`."""
 LATER = {"record": "code_hash", "session": "utilisation"}
-"""Columns that the first files of this version do not have, by table: text, empty by default."""
+"""Columns that the first files of this version lack, by table: text, empty by default."""
 
 INSERT_RECORD = f"""INSERT INTO record (task_key, candidate_key, instance, rung, space, status,
     latency_s, samples_s, error, build_s, run_s, worker, device, toolchain, attempt, time_s,
@@ -73,7 +73,7 @@ SELECT_TASK = "SELECT key, name, module, target, weight, flops, domain FROM task
 
 
 def add_column(table: str, column: str) -> str:
-    """The statement that gives an old file one of the columns in LATER."""
+    """The statement that adds one of the columns in LATER to an old file."""
     return f"ALTER TABLE {table} ADD COLUMN {column} TEXT NOT NULL DEFAULT ''"
 
 
@@ -81,7 +81,7 @@ def select_record(code_hashes: bool) -> str:
     """A query of whole records.
 
     Args:
-        code_hashes: whether the file has them; one that may not be written may be old.
+        code_hashes: whether the file has code hashes; an old file opened read-only has none.
     """
     code_hash = "code_hash" if code_hashes else "''"
     return f"""SELECT task_key, kind, payload, space, instance, rung, status, samples_s, error,
@@ -168,7 +168,7 @@ def task_of(row: tuple[Any, ...]) -> Task:
 
 
 def _shapes(stored: Any) -> Shapes:
-    """The shapes of a task; the first release kept values for each dimension instead."""
+    """The shapes of a task; files of the first release hold values for each dimension instead."""
     if isinstance(stored, dict):
         return from_plain(stored["shapes"])
     dims = [[(name, value) for value in values] for name, values in stored]
@@ -176,7 +176,7 @@ def _shapes(stored: Any) -> Shapes:
 
 
 def pack_vector(vector: Features) -> bytes:
-    """The bytes that stand for a feature vector."""
+    """A feature vector as compressed bytes."""
     return zlib.compress(vector_bytes(vector), 1)
 
 

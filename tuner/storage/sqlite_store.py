@@ -2,8 +2,8 @@
 
 The journal is a write-ahead log, so readers in other processes never wait for the writer. Each
 transaction is synced before its method returns (`synchronous=FULL`), so that even a power cut
-loses nothing that was told to anyone. SQLite cannot keep everything a record may hold as it is;
-`tuner.storage.sqlite_schema` says what is encoded, and how.
+loses nothing that was told to anyone. SQLite cannot hold every value of a record as it is;
+`tuner.storage.sqlite_schema` lists those that are encoded.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class SqliteStore:
 
     Args:
         path: the database; two more files stand next to it while it is open.
-        read_only: look only, also while another process writes.
-        busy_timeout_s: how long to wait for another process's transaction.
+        read_only: open for reading only, possible also while another process writes.
+        busy_timeout_s: time to wait for another process's transaction.
 
     Raises:
-        TunerError: it cannot be opened, is no record store, or has another schema version.
+        TunerError: the file cannot be opened, is not a record store, or has another schema version.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class SqliteStore:
         self._says_utilisation = "session" not in missing
 
     def _create_or_extend(self) -> None:
-        """Make the tables in a new file, and later columns in an older one."""
+        """Make the tables in a new file; add later columns to an older file."""
         # A file system that cannot share memory keeps its rollback journal: as durable, but readers
         # then wait for the writer.
         self._db.execute("PRAGMA journal_mode=WAL")
@@ -94,7 +94,7 @@ class SqliteStore:
                     db.execute(schema.add_column(table, column))
 
     def _missing(self) -> dict[str, str]:
-        """Those of the schema's later columns that this file lacks, by table."""
+        """The later columns of the schema that this file lacks, by table."""
         return {
             table: column
             for table, column in schema.LATER.items()
@@ -103,7 +103,7 @@ class SqliteStore:
 
     @contextmanager
     def _as_tuner_error(self) -> Iterator[None]:
-        """What SQLite raises for a user's disk or file, as one line; our own slips pass as is."""
+        """Turn SQLite's errors about a user's disk or file into one line; let our own bugs pass."""
         try:
             yield
         except sqlite3.ProgrammingError:
@@ -155,7 +155,7 @@ class SqliteStore:
         if candidate_key is not None:
             conditions["candidate_key = ?"] = candidate_key
         query = f"SELECT seq FROM record WHERE {' AND '.join(conditions)} ORDER BY seq"
-        # The numbers are few bytes each; what they stand for is read page by page.
+        # The numbers take a few bytes each; their records are read page by page.
         numbers = [n for (n,) in self._rows(query, list(conditions.values()))]
         return self._pages(numbers)
 
@@ -167,7 +167,7 @@ class SqliteStore:
             yield from map(schema.record_of, self._rows(query, page))
 
     def after(self, number: int, most: int) -> list[tuple[int, Record]]:
-        """The first `most` records behind the one of this number, each with its own.
+        """The first `most` records with a number above `number`, each with its number.
 
         Numbers rise from 1 in the order in which records were appended, and never change.
         """
@@ -277,7 +277,7 @@ class SqliteStore:
         return math.fsum(span.elapsed_s for span in self.sessions())
 
     def flush(self) -> None:
-        """See `RecordStore.flush`: nothing waits."""
+        """See `RecordStore.flush`; there is nothing to wait for."""
 
     def close(self) -> None:
         """See `RecordStore.close`."""
@@ -285,14 +285,14 @@ class SqliteStore:
             self._db.close()
 
     def note(self, key: str, value: str) -> None:
-        """Keep a word beside the records; replaces an older one. No part of `RecordStore`:
-        `tuner.storage.segments.index` notes how far it has read."""
+        """Keep a text beside the records, in place of an older one. Not part of `RecordStore`:
+        `tuner.storage.segments.index` notes its position with it."""
         with self._transaction() as db:
             db.execute(schema.CREATE_NOTE)
             db.execute("INSERT OR REPLACE INTO note (key, value) VALUES (?, ?)", (key, value))
 
     def noted(self, key: str) -> str:
-        """What was last noted under a key; empty where nothing was."""
+        """The last text noted under a key; empty where there is none."""
         if not self._rows("SELECT 1 FROM sqlite_master WHERE name = 'note'"):
             return ""
         rows = self._rows("SELECT value FROM note WHERE key = ?", [key])
@@ -305,7 +305,7 @@ def _insert(
     candidate: Sequence[object],
     vector: bytes | None,
 ) -> bool:
-    """Insert one encoded record with what belongs to it, unless its trial has one already."""
+    """Insert an encoded record, its candidate and features, unless its trial has a record."""
     if not db.execute(schema.INSERT_RECORD, record).rowcount:
         return False
     db.execute(schema.INSERT_CANDIDATE, candidate)
@@ -320,14 +320,14 @@ def _uri(path: Path, read_only: bool) -> str:
     if not read_only:
         return f"{uri}?mode=rwc"
     if not os.access(path.parent, os.W_OK) and not journal(path).exists():
-        # A reader of a live store maps a file next to it, which it cannot make in a folder that
-        # is not its own; a store that nobody has open needs none.
+        # A reader of a live store maps a file next to it, which it cannot make in a folder that it
+        # may not write to; a store that nobody has open needs no such file.
         return f"{uri}?mode=ro&immutable=1"
     return f"{uri}?mode=ro"
 
 
 def journal(path: Path) -> Path:
-    """The write-ahead log of the store at `path`: there as long as somebody writes it so."""
+    """The write-ahead log of the store at `path`: it exists while the store is being written."""
     return path.with_name(f"{path.name}-wal")
 
 
@@ -340,7 +340,7 @@ def _has_tables(db: sqlite3.Connection) -> bool:
 
 
 def _advice(error: str) -> str:
-    """What a user can do about an error of SQLite, by the words SQLite uses."""
+    """Advice for users about an error of SQLite, by the words in it."""
     for words, advice in (
         ("full", "free some space and run the same command again"),
         ("readonly", "make the run folder writable, or use another"),

@@ -1,4 +1,4 @@
-"""How far a tracker came, kept where a crash of either side cannot spoil it."""
+"""The progress of a tracker, kept so that a crash of either side cannot spoil it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tuner.tracking.spool import TrackingPaths, read_json, write_json
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """How far one reader of a source came.
+    """The position of one reader of a source.
 
     Attributes:
-        offset: where it goes on.
-        pushed: entries that the other side took.
-        dropped: entries that it refused for good.
-        check: what lay before `offset`, see `trusted`.
+        offset: offset to go on from.
+        pushed: number of entries that the server took.
+        dropped: number of entries that it refused for good.
+        check: checksum of what lay before `offset`, see `trusted`.
     """
 
     offset: int = 0
@@ -31,26 +31,26 @@ class Cursor:
         return Cursor(offset, taken, lost, source.check(offset))
 
     def trusted(self, source: Source) -> Cursor:
-        """This cursor, or the start where the source is not the one it was made on.
+        """This cursor, or the start where the source is not the one that the cursor was made on.
 
-        A machine that lost its power may have kept the offset and lost what was before it.
+        After a power cut a machine may have kept the offset and lost what was before it.
         """
         return self if source.check(self.offset) == self.check else Cursor()
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far the tracker came with one server, as `offset.json` keeps it.
+    """The tracker's progress with one server, as `offset.json` keeps it.
 
-    Files have cursors of their own, so that a broken artifact store holds up no metric.
+    Files have cursors of their own, so that a broken artifact store does not hold up metrics.
 
     Attributes:
-        target: identity of the server it is about.
-        data: in the spool, artifacts left out.
-        artifacts: in the spool, nothing but them.
-        records: among the store's, as metrics; older versions did not know it.
-        files: among the store's, in numbered files; likewise.
-        error: why the last push failed; empty when it did not.
+        target: identity of the server.
+        data: cursor in the spool, for all entries but artifacts.
+        artifacts: cursor in the spool, for artifacts alone.
+        records: cursor in the store, for records as metrics; files of older versions lack it.
+        files: cursor in the store, for records in numbered files; files of older versions lack it.
+        error: why the last push failed; empty if it did not.
     """
 
     target: str
@@ -61,27 +61,27 @@ class Progress:
     error: str = ""
 
     def save(self, path: Path) -> None:
-        """Write it in one step."""
+        """Write the progress in one step."""
         write_json(path, asdict(self))
 
     @property
     def cursors(self) -> tuple[Cursor, Cursor, Cursor, Cursor]:
-        """All of them, in this order."""
+        """All cursors, in the order of the fields."""
         return self.data, self.artifacts, self.records, self.files
 
     @property
     def pushed(self) -> int:
-        """Entries that the other side took."""
+        """Number of entries that the server took."""
         return sum(cursor.pushed for cursor in self.cursors)
 
     @property
     def dropped(self) -> int:
-        """Entries that it refused for good."""
+        """Number of entries that the server refused for good."""
         return sum(cursor.dropped for cursor in self.cursors)
 
 
 def load_progress(paths: TrackingPaths, target: str) -> Progress:
-    """Progress with this server: from the start where another one, or none, was used before."""
+    """The progress with this server: at the start where none, or another one, was used before."""
     raw = read_json(paths.offset)
     if raw.get("target") != target:
         return Progress(target)

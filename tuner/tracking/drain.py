@@ -1,4 +1,4 @@
-"""Moves what a run has to say to a sink: batches, retries, backoff. Knows neither MLflow nor
+"""Moves a run's entries to a sink: batches, retries, backoff. Knows neither MLflow nor
 processes."""
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ Clock = Callable[[], float]
 
 @dataclass(slots=True)
 class Lane:
-    """One reader of a source: its cursor, how much it dares to push at once, when it tries again.
+    """One reader of a source: its cursor, the size of its next batch, the time of its next try.
 
     A failed push halves the batch, so that a slow server gets less at a time and a bad entry is
-    found by bisection; a good one doubles it.
+    found by bisection; a successful push doubles it.
     """
 
     source: Source
@@ -38,8 +38,8 @@ class Lane:
     error: str = ""
 
     def step(self, clock: Clock, *, longest_wait_s: float) -> bool:
-        """Push one batch; True if the cursor moved. Raises Gone; a server that takes nothing, or a
-        source that cannot be read, is told in the log and sets the clock."""
+        """Push one batch; return True if the cursor moved. Raises Gone. If the server takes
+        nothing, or the source cannot be read, this is logged and the next try is delayed."""
         if clock() < self.not_before:
             return False
         try:
@@ -78,24 +78,24 @@ class Lane:
         return True
 
     def left(self) -> int:
-        """How much is still to be pushed. Raises as the source."""
+        """The number of items still to be pushed. Raises as the source."""
         return self.source.left(self.trusted().offset)
 
     def trusted(self) -> Cursor:
-        """Where it stands. Raises as the source."""
+        """The cursor, as far as the source confirms it. Raises as the source."""
         return self.cursor.trusted(self.source)
 
 
 class RunDrain:
-    """Moves what a run has to say to a sink, batch by batch, and keeps how far it came on disk.
+    """Moves a run's entries to a sink, batch by batch, and keeps its progress on disk.
 
-    A record goes when its task was announced, a session's end when there are no more of them.
+    A record is pushed once its task was announced, a session's end after all its records.
     """
 
     def __init__(
         self, paths: TrackingPaths, sink: Sink, progress: Progress, *, clock: Clock
     ) -> None:
-        """Goes on from `progress`."""
+        """Go on from `progress`."""
         self._paths = paths
         self._sink = sink
         self._clock = clock
@@ -110,7 +110,7 @@ class RunDrain:
         self._lanes = (self._data, self._artifacts, self._records, self._files)
 
     def step(self, *, longest_wait_s: float = 30.0) -> bool:
-        """Push a batch of everything; True if there may be more at once."""
+        """Push a batch from each source; return True if there may be more at once."""
         before = self.progress
         moved = False
         for spooled, stored in ((self._data, self._records), (self._artifacts, self._files)):
@@ -130,7 +130,7 @@ class RunDrain:
             return self._restart(lane, str(failure))
 
     def _restart(self, lane: Lane, reason: str) -> bool:
-        """Begin anew, once: who deletes a run twice means it."""
+        """Push all from the start, once: a user who deletes a run twice means it."""
         if not self._may_restart:
             lane.failures, lane.error = lane.failures + 1, reason
             lane.not_before = self._clock() + 30.0
@@ -146,21 +146,21 @@ class RunDrain:
         return self._sink.knows("") and self._curves.may_be_read
 
     def _end_waits(self) -> bool:
-        """Whether a session's end must wait; not for records that cannot be read, nor for those of
-        a later session."""
+        """Whether a session's end must wait for records; not for records that cannot be read, nor
+        for those of a later session."""
         try:
             return self._may_read_records() and self._curves.ready(self._records.trusted().offset)
         except (TunerError, OSError):
             return False
 
     def wind_up(self) -> None:
-        """The session is over: what waits goes now, and the last records, too."""
+        """Note that the session is over: push all that waits now, and the last records too."""
         self._curves.over = self._record_files.over = True
         for lane in self._lanes:
             lane.not_before = 0.0
 
     def drained(self) -> bool:
-        """Whether everything was pushed; False as well where that cannot be told."""
+        """Whether everything was pushed; False also where that cannot be told."""
         try:
             return not any(lane.left() for lane in self._lanes)
         except (TunerError, OSError):
@@ -168,14 +168,14 @@ class RunDrain:
 
     @property
     def progress(self) -> Progress:
-        """How far it came."""
+        """The progress so far."""
         data, artifacts, records, files = (lane.cursor for lane in self._lanes)
         error = next((lane.error for lane in self._lanes if lane.error), "")
         return Progress(self._target, data, artifacts, records, files, error)
 
 
 def count_pending(paths: TrackingPaths, progress: Progress) -> int:
-    """Whole lines of the spool, records and files of records that the tracker has yet to push.
+    """The number of whole lines of the spool, records and files of records still to be pushed.
 
     Raises:
         OSError, TunerError: the spool or the store cannot be read.
@@ -188,7 +188,7 @@ def count_pending(paths: TrackingPaths, progress: Progress) -> int:
 def _sources(
     paths: TrackingPaths, knows: Callable[[str], bool], holds: Callable[[], bool]
 ) -> tuple[SpoolLines, SpoolLines, RecordCurves, RecordFiles]:
-    """What there is to push, in the order of `Progress.cursors`."""
+    """The sources to push from, in the order of `Progress.cursors`."""
     return (
         SpoolLines(paths.spool, artifacts=False, holds=holds),
         SpoolLines(paths.spool, artifacts=True),

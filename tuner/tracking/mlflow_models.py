@@ -1,9 +1,9 @@
 """Base models in MLflow's model registry: a name for each family of targets, versions below it.
 
 A version's file, `base_model.json`, is an artifact of a run in the experiment `tuner-models`, which
-also keeps how good the model was on tasks it had not seen. All of MLflow happens in a child
-process with a deadline: importing it takes seconds, and a server may never answer. Where no server
-is named, the registry is a SQLite file of the user's own, shared by all runs.
+also keeps the model's accuracy on tasks it had not seen. MLflow is used in a child process only,
+with a deadline: importing it takes seconds, and a server may never answer. Where no server is
+named, the registry is a SQLite file of the user's own, shared by all runs.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ FILE = "base_model.json"
 _START_S = 60.0
 _CALL_S = 120.0
 _LOCK_S = 45.0
-"""How long to wait for another process that writes: less than the others, so that it is said."""
+"""The time to wait for another process that writes: less than a call's, so that its error is
+reported."""
 _TAG = "tuner.base_model"
 
 
@@ -57,7 +58,7 @@ class Version:
 
 
 def registry_uri(uri: str | None) -> str:
-    """Where the registry is: the server that is named, or a file of the user's own."""
+    """The registry's URI: the server that is named, or a file of the user's own."""
     if uri:
         return uri
     import platformdirs
@@ -66,7 +67,7 @@ def registry_uri(uri: str | None) -> str:
 
 
 def register(uri: str, name: str, base: BaseModel) -> int:
-    """Keep a model under a name, as its newest version; the version's number.
+    """Keep a model under a name, as its newest version; return the version's number.
 
     Raises:
         TunerError: the registry does not take it.
@@ -78,7 +79,7 @@ def fetch(uri: str, name: str) -> tuple[str, BaseModel]:
     """The newest model of a name, or the one of `NAME:VERSION`; with that full name.
 
     Raises:
-        TunerError: there is none, it is damaged, or the registry does not answer.
+        TunerError: there is no such model, it is damaged, or the registry does not answer.
     """
     found = _ask(uri, "fetch", name)
     if found is None:
@@ -91,7 +92,7 @@ def fetch(uri: str, name: str) -> tuple[str, BaseModel]:
 
 
 def versions(uri: str) -> list[Version]:
-    """All registered base models, by name, newest first; none where there is no registry yet.
+    """All registered base models, by name, newest first; empty where there is no registry yet.
 
     Raises:
         TunerError: the registry does not answer.
@@ -103,7 +104,7 @@ def versions(uri: str) -> list[Version]:
 
 
 def _ask(uri: str, method: str, *args: object) -> Any:
-    """One call to a registry in a process of its own."""
+    """Make one call to a registry, in a child process."""
     outcome = ask_once(
         "tuner.tracking.mlflow_models:Registry",
         (uri,),
@@ -128,7 +129,7 @@ class Registry:
             self._client.search_registered_models(max_results=1)  # makes the tables of a new file
 
     def register(self, name: str, base: BaseModel) -> int:
-        """Keep a model; its version."""
+        """Keep a model; return its version."""
         client = self._client
         with _one_at_a_time(self._uri):
             experiment = self._experiment()
@@ -150,7 +151,7 @@ class Registry:
         return int(made.version)
 
     def fetch(self, name: str) -> tuple[str, str] | None:
-        """A model's full name and file; None where there is none."""
+        """A model's full name and the text of its file; None where there is no such model."""
         bare, _, number = name.partition(":")
         found = [v for v in self._of(bare) if not number or str(v.version) == number]
         if not found:
@@ -173,7 +174,7 @@ class Registry:
         return sorted(found, key=lambda v: (v.name, -v.version))
 
     def _of(self, name: str) -> list[Any]:
-        # MLflow's filters know no escapes, but two kinds of quotes.
+        # MLflow's filters have no escapes, but two kinds of quotes.
         quoted = f'"{name}"' if "'" in name else f"'{name}'"
         found, token = [], None
         while True:
@@ -225,10 +226,10 @@ def _version(raw: Any) -> Version:
 
 @contextmanager
 def _one_at_a_time(uri: str) -> Iterator[None]:
-    """Two processes that make the tables of a SQLite file at once break each other.
+    """Lock a SQLite registry: two processes that make its tables at once break each other.
 
     Raises:
-        TunerError: others had it all the time that one may wait.
+        TunerError: others held the lock for `_LOCK_S`.
     """
     from filelock import FileLock, Timeout
 

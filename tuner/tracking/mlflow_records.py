@@ -1,6 +1,6 @@
 """Fetches the records that a run's tracker kept in MLflow.
 
-All of MLflow happens in a child process with a deadline: importing it takes seconds, and a server
+MLflow is used in a child process only, with a deadline: importing it takes seconds, and a server
 may never answer.
 """
 
@@ -27,12 +27,12 @@ _PATIENT = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "3", "MLFLOW_HTTP_REQUEST_TIMEOUT
 
 
 def fetch_records(uri: str, run_id: str, into: Path) -> Path:
-    """Bring the files of a run's records here; the folder that has them.
+    """Bring the files of a run's records here; return the folder that has them.
 
     Args:
         uri: MLflow's tracking URI.
-        run_id: MLflow's, of the whole run, not of one of its tasks.
-        into: a folder that is there; the files go into one in it.
+        run_id: MLflow's id of the whole run, not of one of its tasks.
+        into: an existing folder; the files go into a folder in it.
 
     Raises:
         TunerError: there is no such run, it has no records, or MLflow does not answer.
@@ -72,7 +72,7 @@ class Artifacts:
         self._client: Any = connected(uri)
 
     def fetch(self, run_id: str, into: str) -> str | None:
-        """The folder of the records, fetched; None where the run has none."""
+        """Fetch the records; return their folder, or None where the run has none."""
         if not self._client.list_artifacts(run_id, RECORDS):
             return None
         return str(self._client.download_artifacts(run_id, RECORDS, into))

@@ -42,7 +42,7 @@ _BATCH = 1000  # metrics in one request, MLflow's own limit
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a run is tracked.
+    """The MLflow server and experiment that a run is tracked with.
 
     Attributes:
         uri: MLflow's tracking URI; empty is a SQLite file inside the run folder.
@@ -54,11 +54,11 @@ class Target:
 
     @property
     def identity(self) -> str:
-        """Tells servers apart without giving away what is in the URI (or where the folder is)."""
+        """A hash that tells servers apart and hides the URI (and the folder's path)."""
         return hashlib.sha256(f"{self.uri}\n{self.experiment}".encode()).hexdigest()[:16]
 
     def save(self, paths: TrackingPaths) -> None:
-        """Keep it for the tracker, readable by the owner alone: a URI may hold a password."""
+        """Keep the target for the tracker, for its owner's eyes only: a URI may hold a password."""
         write_json(paths.target, {"uri": self.uri, "experiment": self.experiment}, mode=0o600)
 
 
@@ -66,13 +66,13 @@ _SQLITE = "sqlite:///"
 
 
 def load_target(paths: TrackingPaths) -> Target:
-    """The target a run was started with; the default where none was kept."""
+    """The target that a run was started with; the default where none was kept."""
     raw = read_json(paths.target)
     return Target(str(raw.get("uri", "")), str(raw.get("experiment", "tuner")))
 
 
 def tracking_uri(run_dir: Path, uri: str) -> str:
-    """The URI MLflow is given."""
+    """The URI for MLflow; for an empty one, that of a SQLite file in the run folder."""
     return uri or f"{_SQLITE}{RunFolder(run_dir.absolute()).mlflow_db}"
 
 
@@ -82,21 +82,21 @@ def redacted(text: str) -> str:
 
 
 def refusal(outcome: Outcome) -> str:
-    """Why a child process did not bring what it was asked for, in one line without passwords."""
+    """Why a child process gave no result, in one line without passwords."""
     text = redacted(outcome.text if isinstance(outcome, Raised) else str(outcome))
     return " ".join(text.split())[:200]
 
 
 def sqlite_file(uri: str) -> Path | None:
-    """The file that a URI names, if it names a SQLite one."""
+    """The file of a SQLite URI; None for other URIs."""
     return Path(uri.removeprefix(_SQLITE)) if uri.startswith(_SQLITE) else None
 
 
 def quiet_environment() -> dict[str, str]:
-    """Variables MLflow must see before it is imported in a tracker.
+    """Environment variables that must be set before MLflow is imported in a tracker.
 
-    No usage statistics; no retries of its own, which would block for minutes; no thread that
-    takes metrics and loses them.
+    They turn off usage statistics, MLflow's own retries, which would block for minutes, and its
+    thread that takes metrics and loses them.
     """
     return {
         "MLFLOW_DISABLE_TELEMETRY": "true",
@@ -118,7 +118,7 @@ def connected(uri: str) -> Any:
 
 
 def artifacts_of(uri: str) -> str | None:
-    """Where artifacts go: next to a SQLite file; a server says itself."""
+    """The place of artifacts: next to a SQLite file; None leaves it to the server."""
     file = sqlite_file(uri)
     return None if file is None else (file.absolute().parent / "mlartifacts").as_uri()
 
@@ -127,7 +127,7 @@ class MlflowSink:
     """One run and its tasks in MLflow. For one process at a time."""
 
     def __init__(self, run_dir: Path, target: Target) -> None:
-        """Connects when first used. Expects `quiet_environment` to be set."""
+        """Connect when first used. Expects `quiet_environment` to be set."""
         self._paths = TrackingPaths(run_dir)
         self._uri = tracking_uri(run_dir, target.uri)
         self._target = target
@@ -147,11 +147,11 @@ class MlflowSink:
         return task in self._runs
 
     def set_timeout(self, timeout_s: int) -> None:
-        """How long one request may wait for its answer; MLflow reads it at each request."""
+        """Set the time that one request may take; MLflow reads it at each request."""
         os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] = str(timeout_s)
 
     def push(self, entries: Sequence[Entry]) -> None:
-        """Apply entries in order, artifacts left out. Raises SinkError; repeating is harmless."""
+        """Apply entries in order, without artifacts. Raises SinkError; repeating is harmless."""
         with self._translated():
             metrics: list[Metrics] = []
             for entry in entries:
@@ -171,8 +171,8 @@ class MlflowSink:
     def upload(self, entries: Sequence[Entry]) -> None:
         """Send the files that `Artifact` entries name.
 
-        Raises SinkError: Refused where a file is missing here, Unavailable for all else, since a
-        store of artifacts has many ways to be out of order.
+        Raises SinkError: Refused where a file is missing here, Unavailable for any other failure,
+        since a store of artifacts can fail in many ways.
         """
         for entry in entries:
             if not isinstance(entry, Artifact):
@@ -189,7 +189,7 @@ class MlflowSink:
                 )
 
     def abandon(self, time_s: float) -> None:
-        """End the run as KILLED if it still runs: its session went without a word."""
+        """End the run as KILLED if it still runs: its session vanished."""
         if "" not in self._runs:
             return
         with self._translated():
@@ -205,14 +205,14 @@ class MlflowSink:
 
     def _connect(self) -> Any:
         if self._client is None:
-            # A URI that it does not know is no fault of the entries: none may be left out.
+            # An unknown URI is not the entries' fault: none of them may be dropped.
             with self._translated(refusals=False):
                 self._client = connected(self._uri)
         return self._client
 
     @contextmanager
     def _translated(self, *, refusals: bool = True) -> Iterator[None]:
-        """Turn what MLflow and its stores raise into a SinkError."""
+        """Turn exceptions of MLflow and its stores into a SinkError."""
         try:
             yield
         except (SinkError, ImportError):
@@ -259,13 +259,13 @@ class MlflowSink:
 
     def _end(self, entry: End) -> None:
         time_ms = int(entry.time_s * 1000)
-        # The run itself last: when it says it is over, so do its tasks.
+        # The run itself last: once it shows as over, its tasks do too.
         for key in sorted(self._runs, reverse=True):
             self._connect().set_terminated(self._runs[key], entry.status, time_ms)
 
     def _params(self, run_id: str, params: Mapping[str, str], tags: Mapping[str, str]) -> None:
-        """Set params and tags. MLflow never changes a param: what a resumed session has changed
-        becomes a tag, `resumed.<name>`."""
+        """Set params and tags. MLflow never changes a param: a value that a resumed session has
+        changed becomes a tag, `resumed.<name>`."""
         from mlflow.entities import Param, RunTag
 
         old = self._connect().get_run(run_id).data.params
@@ -282,7 +282,7 @@ class MlflowSink:
         client, name = self._connect(), self._target.experiment
         found = client.get_experiment_by_name(name)
         if found is None:
-            # Two runs may make it at the same moment: the one that comes second tries again.
+            # Two runs may create it at the same moment: the second one tries again.
             return str(client.create_experiment(name, artifact_location=artifacts_of(self._uri)))
         if found.lifecycle_stage != "active":
             raise Unavailable(f"the experiment {name!r} is deleted: restore it, or name another")
@@ -294,13 +294,13 @@ class MlflowSink:
         return self._runs[key]
 
     def _ensure(self, key: str, name: str, tags: Mapping[str, str], start_s: float | None) -> None:
-        """Have a run for this key, found or made, and its id on disk."""
+        """Find or make the run for this key, and keep its id on disk."""
         if key in self._runs:
             return
         if not self._searched:
             self._search()
         if key not in self._runs:
-            # Where the answer gets lost the run may exist: search again before the next try.
+            # If the answer gets lost the run may exist: search again before the next try.
             self._searched = False
             run = self._connect().create_run(
                 self._experiment,

@@ -1,7 +1,7 @@
-"""What records say in MLflow: the curves of their tasks. No I/O.
+"""Records as metrics in MLflow: the curves of their tasks. No I/O.
 
-A record's number within its task, in the order of the store, is its step. So whoever reads the
-store says the same of it, with the same step and time, however often and on whatever machine.
+A record's number within its task, in the order of the store, is its step. So a record gives the
+same metrics, with the same step and time, whenever and on whatever machine the store is read.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _NOT_BY_RECORD = frozenset({BY_TIME, LOSS, SHAPE})
 
 
 def said_steps(spool: Iterable[Entry | None]) -> dict[str, set[int]]:
-    """The records, by task and number, of which a spool speaks itself: older versions put all
-    there that records say."""
+    """The numbers of records, by task, whose metrics are in the spool already: older versions put
+    them there."""
     said: dict[str, set[int]] = {}
     for entry in spool:
         if isinstance(entry, Metrics) and entry.task and _NOT_BY_RECORD.isdisjoint(entry.values):
@@ -34,9 +34,9 @@ def said_steps(spool: Iterable[Entry | None]) -> dict[str, set[int]]:
 
 
 def worked_s(sessions: Sequence[SessionSpan], time_s: float) -> float:
-    """Seconds of work on a run up to a moment; what lies between its sessions counts for none.
+    """Seconds of work on a run up to a moment; time between its sessions does not count.
 
-    The last session may live: a record of it can be younger than its heartbeat.
+    The last session may be alive: a record of it can be younger than its heartbeat.
     """
     total_s = 0.0
     for number, span in enumerate(sessions, start=1):
@@ -48,7 +48,7 @@ def worked_s(sessions: Sequence[SessionSpan], time_s: float) -> float:
 
 @dataclass(slots=True)
 class _Curves:
-    """What was said of one task so far."""
+    """The state of one task's curves."""
 
     progress: TaskProgress
     records: int = 0
@@ -56,7 +56,7 @@ class _Curves:
     second: int = -1
 
     def take(self, record: Record, time_s: float, elapsed_s: float) -> tuple[Metrics, ...]:
-        """One entry at the record's step, another where the best by time moves on."""
+        """The entry at the record's step, and one for the best by time where that changes."""
         self.records += 1
         self.progress.observe(record)
         task, before_s, best_s = self.progress.task, self.best_s, self.progress.best_s
@@ -82,8 +82,8 @@ class RecordMetrics:
     """A fold over all records of a store, in its order.
 
     Args:
-        tasks: the store's.
-        said: of which records nothing is to be said, see `said_steps`.
+        tasks: the tasks of the store.
+        said: records whose metrics are left out, see `said_steps`.
     """
 
     def __init__(self, tasks: Iterable[Task], said: Mapping[str, AbstractSet[int]]) -> None:
@@ -91,10 +91,10 @@ class RecordMetrics:
         self._said = said
 
     def take(self, record: Record, sessions: Sequence[SessionSpan]) -> tuple[Metrics, ...]:
-        """What the next record says.
+        """The metrics of the next record.
 
         Raises:
-            TunerError: it is of none of the tasks, as one that was added since.
+            TunerError: its task is not among the tasks, as one that was added since.
         """
         key = record.trial.task_key
         if key not in self._curves:

@@ -1,4 +1,4 @@
-"""The seam between a run and whoever takes its entries."""
+"""The seam between a run and the server that takes its entries."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from tuner.tracking.spool import Entry
 
 
 class SinkError(Exception):
-    """A push did not go through.
+    """A push has failed.
 
     SinkError
-      Unavailable      not now: nobody answers, too slow, no space, not allowed. Try again.
+      Unavailable      not now: no answer, too slow, no space, not allowed. Try again.
       Refused          this entry will never be taken. Leave it out.
-      Gone             the runs were deleted over there. Begin anew.
+      Gone             the runs were deleted on the server. Start over.
     """
 
 
 class Unavailable(SinkError):
-    """Not now; later may work."""
+    """The push failed now, but may work later."""
 
 
 class Refused(SinkError):
-    """The content is bad; later will not work either."""
+    """The content is bad; a later push will fail too."""
 
 
 class Gone(SinkError):
-    """What the ids name is no longer there."""
+    """The runs that the ids name were deleted on the server."""
 
 
 class Sink(Protocol):
-    """Where entries go. Each call may raise a `SinkError`, and may be repeated."""
+    """Takes entries. Each call may raise a `SinkError`, and may be repeated."""
 
     def push(self, entries: Sequence[Entry]) -> None:
         """Take entries, in order."""
@@ -40,13 +40,13 @@ class Sink(Protocol):
         """Take the files that these entries name."""
 
     def knows(self, task: str) -> bool:
-        """Whether a task was announced to it; the run itself under an empty key."""
+        """Whether a task was announced to the sink; an empty key is the run itself."""
 
     def set_timeout(self, timeout_s: int) -> None:
-        """How patient to be with each request."""
+        """Set the time that each request may take."""
 
     def forget(self) -> None:
-        """What was pushed is gone over there; be ready to take it again from the start."""
+        """Forget what was pushed, which is gone on the server; expect it again from the start."""
 
     def abandon(self, time_s: float) -> None:
         """End a run whose session vanished."""

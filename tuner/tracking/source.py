@@ -1,4 +1,4 @@
-"""Where a tracker finds what it pushes: items in a row, each with an offset that never changes."""
+"""Sources of a tracker's entries: sequences of items, each at an offset that never changes."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tuner.tracking.spool import Artifact, End, Entry, read_lines
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """What is pushed, or left out, as one.
+    """Entries that are pushed, or dropped, together.
 
     Attributes:
-        entries: none where there is nothing to push.
-        end: the offset behind it.
-        broken: how many lines in it cannot be read.
+        entries: empty where there is nothing to push.
+        end: the offset after the item.
+        broken: number of lines in it that cannot be read.
     """
 
     entries: tuple[Entry, ...]
@@ -27,24 +27,24 @@ class Item:
 
 
 class Source(Protocol):
-    """A row of things to push. Methods raise OSError or TunerError where it cannot be read."""
+    """A sequence of items to push. Methods raise OSError or TunerError if it cannot be read."""
 
     def check(self, offset: int) -> int:
-        """A checksum of what lies right before an offset: 0 at the start, -1 where nothing ends
+        """A checksum of the data right before an offset: 0 at the start, -1 where no item ends
         there."""
 
     def after(self, offset: int, most: int) -> Sequence[Item]:
-        """What comes next, in order: at most so many that have entries."""
+        """The items after an offset, in order: at most `most` that have entries."""
 
     def left(self, offset: int) -> int:
-        """How many there are in all from here on."""
+        """The number of items to push after an offset."""
 
 
 class SpoolLines:
     """The artifacts of a spool, or all its other lines.
 
     Args:
-        holds: whether the end of a session has to wait, and what comes after it.
+        holds: whether the end of a session has to wait, together with all after it.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class SpoolLines:
         passed = offset
         for line in read_lines(self._path, offset):
             if self._takes(line.entry):
-                # An end begins a batch: what it waits for may depend on what was said before it.
+                # An end begins a batch: the records it waits for may depend on entries before it.
                 ends = isinstance(line.entry, End) and (items or self._holds())
                 if ends or len(items) == most:
                     break

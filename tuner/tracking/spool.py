@@ -1,8 +1,8 @@
-"""The spool: what a session tells its tracker beside its records, one JSON object on each line.
+"""The spool: a session's entries for its tracker, beside its records, one JSON object a line.
 
-The session only appends to `<run>/tracking/spool.jsonl`; a process of its own reads it, and the
-record store, and pushes what both say (of records see `tuner.tracking.record_metrics`). What a line
-says is its `kind`; `task` is a task's key, or null for the run as a whole:
+The session only appends to `<run>/tracking/spool.jsonl`; the tracker's process reads it and the
+record store, and pushes the entries of both (for records see `tuner.tracking.record_metrics`). Each
+line has a `kind`; `task` is a task's key, or null for the run as a whole:
 
     start     uuid, name, params, tags, time_s    a session begins, or goes on after a restart
     task      task, name, params                  a task of the run
@@ -10,12 +10,13 @@ says is its `kind`; `task` is a task's key, or null for the run as a whole:
     artifact  path                                a finished file, relative to `<run>/tracking`
     end       status, time_s                      the session is over
 
-Steps of the run are its trials or records; a task's step 0 holds what is known at the end. Others
-have `loss_by_kernels`, how many kernels; and `shape_us` with `shape_best_us`, the size of a task's
-one dimension, or of several the number of the shape. Older versions put here what records say, too.
+Steps of the run are numbers of trials or records; a task's step 0 holds its values at the end.
+Steps of `loss_by_kernels` are numbers of kernels; steps of `shape_us` and `shape_best_us` are sizes
+of the task's only dimension, or numbers of shapes if it has several. Older versions put the metrics
+of records here too.
 
-How far the reader came is in `offset.json`, see `tuner.tracking.cursor`. What it pushed last may be
-pushed twice after a crash, with the same steps and timestamps, which the tracking store keeps
+The reader's progress is in `offset.json`, see `tuner.tracking.cursor`. After a crash the last
+entries may be pushed twice, with the same steps and timestamps, which the tracking store keeps
 once. A torn last line waits for its end; a broken line is skipped.
 """
 
@@ -36,7 +37,7 @@ from tuner.runs.folder import RunFolder
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A session begins, or goes on. `uuid` is the run's, the same in all its sessions."""
+    """A session begins or goes on. `uuid` is the run's, the same in all its sessions."""
 
     uuid: str
     name: str
@@ -47,7 +48,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class TaskEntry:
-    """A task of the run and what is fixed about it."""
+    """A task of the run and its fixed parameters."""
 
     task: str
     name: str
@@ -81,7 +82,7 @@ class End:
 
 LOSS = "loss_by_kernels"
 SHAPE = "shape_us"
-"""Metrics of tasks whose steps are no numbers of records."""
+"""The metric of the latency on each shape; its steps are not numbers of records."""
 
 Entry = Start | TaskEntry | Metrics | Artifact | End
 
@@ -95,8 +96,8 @@ _KINDS: dict[type, str] = {
 
 
 def encode(entry: Entry) -> bytes:
-    """One line, its end included. Values that are not finite are left out: a plot has no place
-    for them."""
+    """An entry as one line, with its line end. Values that are not finite are left out: a plot
+    cannot show them."""
     raw: dict[str, Any] = {"kind": _KINDS[type(entry)], **asdict(entry)}
     if isinstance(entry, Metrics):
         raw["values"] = {k: v for k, v in entry.values.items() if math.isfinite(v)}
@@ -140,18 +141,18 @@ def _time(raw: Any) -> float:
 
 @dataclass(frozen=True, slots=True)
 class TrackingPaths:
-    """Where tracking keeps its files in a run folder."""
+    """The paths of tracking's files in a run folder."""
 
     run_dir: Path
 
     @property
     def folder(self) -> Path:
-        """Everything but MLflow's own database and artifacts."""
+        """The folder of all files but MLflow's own database and artifacts."""
         return self.run_dir / "tracking"
 
     @property
     def spool(self) -> Path:
-        """What the session said; only it writes here."""
+        """The session's entries; only the session writes here."""
         return self.folder / "spool.jsonl"
 
     @property
@@ -161,12 +162,12 @@ class TrackingPaths:
 
     @property
     def target(self) -> Path:
-        """Which server and experiment; see `tuner.tracking.mlflow_sink`."""
+        """The server and experiment; see `tuner.tracking.mlflow_sink`."""
         return self.folder / "target.json"
 
     @property
     def offset(self) -> Path:
-        """How far the tracker came; only it writes here."""
+        """The tracker's progress; only the tracker writes here."""
         return self.folder / "offset.json"
 
     @property
@@ -176,31 +177,31 @@ class TrackingPaths:
 
     @property
     def lock(self) -> Path:
-        """Held by the one tracker that may be at work."""
+        """The lock of the one tracker that may be at work."""
         return self.folder / "tracker.lock"
 
     @property
     def log(self) -> Path:
-        """What the tracker and MLflow print."""
+        """The output of the tracker and MLflow."""
         return self.folder / "tracker.log"
 
 
 class LineFile:
-    """A file that only grows, line by line, handed to the system at each append.
+    """A file that only grows, line by line; each append is handed to the system at once.
 
     A tail without an end, left by a crash, is cut off when the file is opened. An append that
     fails leaves the file as it was. For one thread.
     """
 
     def __init__(self, path: Path) -> None:
-        """Open or create `path`. Raises OSError where that cannot be done."""
+        """Open or create `path`. Raises OSError if that fails."""
         path.parent.mkdir(parents=True, exist_ok=True)
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         self._size = _whole_lines(path)
         os.ftruncate(self._fd, self._size)
 
     def append(self, lines: bytes) -> bool:
-        """Add whole lines, all or none; False where the system refused (a full disk)."""
+        """Add whole lines, all or none; return False where the system refused (a full disk)."""
         try:
             if os.write(self._fd, lines) == len(lines):
                 self._size += len(lines)
@@ -212,7 +213,7 @@ class LineFile:
         return False
 
     def close(self) -> None:
-        """Close the file; once is enough, more does no harm."""
+        """Close the file. May be called twice."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -234,14 +235,14 @@ def _whole_lines(path: Path) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a spool: what it says (None where broken) and the offset where it ends."""
+    """One line of a spool: its entry (None where broken) and the offset of its end."""
 
     entry: Entry | None
     end: int
 
 
 def read_lines(path: Path, offset: int = 0) -> Iterator[Line]:
-    """The whole lines from `offset` on; none where there is no file."""
+    """Yield the whole lines from `offset` on; none where there is no file."""
     try:
         file = path.open("rb")
     except FileNotFoundError:
@@ -259,7 +260,7 @@ def read_lines(path: Path, offset: int = 0) -> Iterator[Line]:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The object in a file; an empty one where there is none that can be read."""
+    """The JSON object in a file; an empty one where none can be read."""
     try:
         raw = json.loads(path.read_bytes())
     except (OSError, ValueError):

@@ -1,6 +1,6 @@
-"""Writes what a session says of itself to its spool, and its files next to it.
+"""Writes a session's entries to its spool, and its files next to it.
 
-Nothing here waits for anything but the local disk; `tuner.tracking.tracker` has the other side.
+Nothing here waits for anything but the local disk; `tuner.tracking.tracker` starts the reader.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tuner.utilisation import BUSY, shares
 
 
 class RunStatus(StrEnum):
-    """How a session ended, in MLflow's words."""
+    """The end of a session, in MLflow's words."""
 
     FINISHED = "FINISHED"
     """Its budget was spent."""
@@ -51,7 +51,7 @@ class RunStatus(StrEnum):
 
 @dataclass(slots=True)
 class _Past:
-    """What earlier sessions left in the spool."""
+    """The facts about earlier sessions that are in the spool."""
 
     uuid: str = ""
     sessions: int = 0
@@ -67,7 +67,7 @@ def _read_past(spool: Path) -> _Past:
 
 
 class SpoolObserver:
-    """Writes to the spool what the store does not keep. Implements
+    """Writes to the spool all entries that the store does not keep. Implements
     `tuner.session.observer.Observer`.
 
     An entry that cannot be written (a full disk) is counted in `lost`, never raised. For one
@@ -89,7 +89,7 @@ class SpoolObserver:
         """Open the spool of a run, new or old.
 
         Args:
-            name: what MLflow calls the run.
+            name: name of the run in MLflow.
             params: fixed facts of the run (model, target, trials, seed, ...).
             tags: facts that may change from session to session.
             clock: seconds since the epoch.
@@ -125,10 +125,10 @@ class SpoolObserver:
         self._say(self._start, *map(_announced, tasks))
 
     def on_record(self, record: Record, best_s: float | None) -> None:
-        """Nothing: the store has it."""
+        """Do nothing: the store has the record."""
 
     def on_model(self, fitted: FittedModel) -> None:
-        """How good it is, and a checkpoint of it once in a while."""
+        """Write the model's accuracy, and once in a while a checkpoint of the model."""
         values = {"cost_model_fit_s": fitted.fit_s, "cost_model_version": float(fitted.version)}
         if fitted.pairwise_accuracy is not None:
             values["pairwise_accuracy"] = fitted.pairwise_accuracy
@@ -140,15 +140,15 @@ class SpoolObserver:
             self._save_checkpoint()
 
     def on_snapshot(self, snapshot: Snapshot) -> None:
-        """The run's own curves: what changed since last time."""
+        """Write the run's own curves, as far as they changed since the last snapshot."""
         now_s = self._clock()
         if now_s - self._snapshot_s >= self._snapshot_every_s:
             self._snapshot_s = now_s
             self._snapshot(snapshot, now_s)
 
     def on_kernels(self, task_key: str, chosen: KernelSet) -> None:
-        """How good they are and why there are so many; their tree and what each shape takes as
-        files."""
+        """Write the set's latencies, and losses by number of kernels, as metrics; the set and its
+        tree as files."""
         task = self._tasks.get(task_key)
         if task is None:
             return
@@ -172,7 +172,7 @@ class SpoolObserver:
         self._file(f"kernels/{name}.txt", (tree_text(chosen.tree) + "\n").encode())
 
     def on_end(self, snapshot: Snapshot) -> None:
-        """Last values, last checkpoint and a summary."""
+        """Write the last values, the last checkpoint and a summary."""
         now_s = self._clock()
         self._snapshot(snapshot, now_s)
         for row in snapshot.tasks:
@@ -180,18 +180,18 @@ class SpoolObserver:
                 values = {"default_us": row.default_s * 1e6}
                 if row.best_s:
                     values["gain"] = row.default_s / row.best_s
-                # At step 0, which is no record's.
+                # At step 0, which no record has.
                 self._say(Metrics(row.key, 0, values, now_s))
         self._save_checkpoint()
         summary = {"run": self._start.uuid, "session": self._session, **asdict(snapshot)}
         self._file("summary.json", json.dumps(summary, indent=1).encode())
 
     def keep(self, name: str, data: bytes) -> None:
-        """Keep a file beside the spool, and with the run in MLflow."""
+        """Write a file beside the spool, to be kept with the run in MLflow."""
         self._file(name, data)
 
     def close(self, status: RunStatus) -> None:
-        """Say how the session ended and close the files. Needed once, whatever happened."""
+        """Write how the session ended, and close the files. Must be called however it ended."""
         if self._ended:
             return
         self._ended = True
@@ -223,7 +223,7 @@ class SpoolObserver:
         if fitted is None:
             return
         name = f"cost_model/model-{fitted.version}.ubj"
-        if (self._paths.folder / name).exists():  # of an earlier session that counted from 1, too
+        if (self._paths.folder / name).exists():  # an earlier session counted from 1 too
             name = f"cost_model/model-{fitted.version}-session-{self._session}.ubj"
         self._file(name, fitted.model)
 

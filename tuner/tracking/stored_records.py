@@ -1,7 +1,7 @@
-"""The records of a run as its tracker finds them: in the store, where they are durable already.
+"""The records of a run as sources of its tracker, read from the store, where they are durable.
 
-An offset is a record's number in the store. What the records say is pushed as metrics; they
-themselves as numbered files, of which each holds as many, so that a file's number says which.
+An offset is a record's number in the store. Records are pushed as metrics, and as numbered files
+of equal length, so that a file's number tells which records it holds.
 """
 
 from __future__ import annotations
@@ -29,18 +29,19 @@ _PAGE = 500
 class StoredRecords:
     """A run's store, read while its session writes it.
 
-    It is opened anew for each look, which is short: this process may be stopped at any time, and
-    another file may take the store's place. Methods raise TunerError.
+    It is opened anew for each short look: this process may be stopped at any time, and another file
+    may replace the store. Methods raise TunerError.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self.over = False
-        """Whether nobody writes any more."""
+        """Whether the session has ended, so that nobody writes any more."""
 
     @property
     def may_be_read(self) -> bool:
-        """Not while it is written without a write-ahead log: the writer would wait for us."""
+        """Whether reading is allowed: not while the store is written without a write-ahead log,
+        since the writer would wait for us."""
         return self.over or journal(self._path).exists()
 
     @contextmanager
@@ -73,11 +74,11 @@ def _checksum(record: Record) -> int:
 
 
 class RecordCurves(StoredRecords):
-    """What the records say, a `Source`.
+    """The metrics of the records, a `Source`.
 
     Args:
-        spool: of the run; an older version may have said some of it there.
-        knows: whether a task was announced to whom it is pushed; records of others wait.
+        spool: the run's spool, which may have metrics of records from an older version.
+        knows: whether a task was announced to the sink; records of other tasks wait.
     """
 
     def __init__(self, path: Path, spool: Path, knows: Callable[[str], bool]) -> None:
@@ -86,10 +87,11 @@ class RecordCurves(StoredRecords):
         self._knows = knows
         self._metrics: RecordMetrics | None = None
         self._at = 0
-        """How far `_metrics` has come."""
+        """The offset up to which `_metrics` has taken records."""
 
     def after(self, offset: int, most: int) -> list[Item]:
-        """See `Source.after`. Quick where it goes on; else all records before are read again."""
+        """See `Source.after`. Quick where it goes on from the last call; else it reads all records
+        before the offset again."""
         with self._opened() as store:
             if store is None:
                 return []
@@ -101,15 +103,15 @@ class RecordCurves(StoredRecords):
         return items
 
     def ready(self, offset: int) -> bool:
-        """Whether the next record can go."""
+        """Whether the next record can be pushed."""
         with self._opened() as store:
             return any(map(self._announced, store.after(offset, 1) if store else ()))
 
     def _come_to(
         self, offset: int, store: SqliteStore, sessions: Sequence[SessionSpan]
     ) -> RecordMetrics:
-        """What all records up to one make of those that follow."""
-        metrics, self._metrics = self._metrics, None  # to be made again if this is cut short
+        """The fold over all records up to an offset, to take the next ones with."""
+        metrics, self._metrics = self._metrics, None  # so that it is made again after an error
         if metrics is None or self._at != offset:
             said = said_steps(line.entry for line in read_lines(self._spool))
             metrics, at = RecordMetrics(store.tasks(), said), 0
@@ -124,10 +126,10 @@ class RecordCurves(StoredRecords):
 
 
 class RecordFiles(StoredRecords):
-    """The records in numbered files, a `Source`. The last goes once all is over.
+    """The records in numbered files, a `Source`. The last one is pushed after the session's end.
 
     Args:
-        folder: the run's for tracking; the files are made in `records/`.
+        folder: the run's folder for tracking; the files are made in `records/`.
     """
 
     def __init__(self, path: Path, folder: Path) -> None:
@@ -135,8 +137,8 @@ class RecordFiles(StoredRecords):
         self._folder = folder
 
     def after(self, offset: int, most: int) -> list[Item]:
-        """See `Source.after`; makes the next file. It begins where it always does, so that it
-        takes the place of a shorter one. Raises OSError, too."""
+        """See `Source.after`; makes the next file. Each number begins at a fixed record, so that a
+        longer file replaces a shorter one. Raises OSError too."""
         before = offset // PER_FILE
         whole = (before + 1) * PER_FILE
         with self._opened() as store:
@@ -150,6 +152,6 @@ class RecordFiles(StoredRecords):
         return [Item((Artifact(name),), found[-1][0])]
 
     def left(self, offset: int) -> int:
-        """See `Source.left`: of files."""
+        """See `Source.left`; the number of files."""
         last = offset + super().left(offset)
         return -(-last // PER_FILE) - offset // PER_FILE if last > offset else 0

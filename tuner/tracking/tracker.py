@@ -1,9 +1,9 @@
-"""Tracking as the session sees it: an observer that writes, and a process that pushes.
+"""Tracking from the session's side: an observer that writes, and a process that pushes.
 
-`SpoolObserver` writes into the run folder what the record store does not keep; `TrackerProcess`
+`SpoolObserver` writes to the run folder all that the record store does not keep; `TrackerProcess`
 starts and ends the process that brings both to MLflow. Nothing here waits for a server longer than
-its caller said. What is not pushed by the end goes out with the next start of the run or with
-`drain`.
+its caller allows. Entries that are not pushed by the end are pushed at the next start of the run or
+by `drain`.
 """
 
 from __future__ import annotations
@@ -48,20 +48,20 @@ read -r over && exit
 tries=150
 while [ $tries -gt 0 ] && kill -CONT "$0" 2>/dev/null; do sleep 1; tries=$((tries - 1)); done
 """
-"""A shell that waits for a line, which says that all is over. If its input ends without one, who
-held the other end was killed: it wakes the process `$0` until that is gone."""
+"""A shell script that waits for a line, which means a regular end. If its input ends without one,
+the process at the other end was killed: then it wakes the process `$0` until that is gone."""
 _REAP_S = 0.5
-"""Kept back from a deadline, to end a process that will not end by itself."""
+"""The time kept back from a deadline, to end a process that does not end by itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrackingOutcome:
-    """What became of a run's tracking.
+    """The result of a run's tracking.
 
     Attributes:
-        pushed: entries that MLflow took, over the run's whole life.
-        pending: lines of the spool, records and files of records that are still to be pushed.
-        warning: one line for people, empty where all is well.
+        pushed: number of entries that MLflow took, over the run's whole life.
+        pending: number of lines of the spool, records and files of records still to be pushed.
+        warning: one line for people, empty if all is well.
     """
 
     pushed: int
@@ -70,11 +70,11 @@ class TrackingOutcome:
 
 
 class TrackerProcess:
-    """The process that tells MLflow of a run while the session goes on.
+    """The process that pushes a run to MLflow while the session goes on.
 
-    It may be stopped and continued with signals at any time, and killed: what it pushed is
-    noted, the rest is still in the run folder. If this process is killed while it is stopped,
-    somebody wakes it, so that it sees that it is alone. None of the methods raises.
+    It may be stopped, continued and killed with signals at any time: its progress is noted, and the
+    rest is still in the run folder. If the session's process is killed while the tracker is
+    stopped, a shell wakes the tracker, so that it sees that it is alone. No method raises.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class TrackerProcess:
 
     @classmethod
     def start(cls, run_dir: Path, uri: str = "", *, experiment: str = "tuner") -> TrackerProcess:
-        """Start it; the spool of the run should be open already.
+        """Start the tracker; the spool of the run should be open already.
 
         Args:
             uri: MLflow's tracking URI; empty is a SQLite file inside the run folder.
@@ -107,12 +107,12 @@ class TrackerProcess:
 
     @property
     def pid(self) -> int | None:
-        """Its process id while it runs, for those who need a quiet machine."""
+        """The tracker's process id while it runs, so that the quiet lock can freeze it."""
         process = self._process
         return process.pid if process is not None and process.poll() is None else None
 
     def finish(self, deadline_s: float) -> TrackingOutcome:
-        """Have it push what is left, for at most so long, and end it."""
+        """Have the tracker push what is left, for at most `deadline_s`, and end it."""
         deadline = time.monotonic() + deadline_s
         process, self._process = self._process, None
         if process is not None:
@@ -132,13 +132,13 @@ class TrackerProcess:
         outcome = _outcome(self._run_dir, self._error)
         left_s = deadline - time.monotonic()
         if outcome.pending and left_s > 2 * _REAP_S:
-            # It had died before; another one may still make it.
+            # It had died before; another one may still do it in time.
             return drain(self._run_dir, left_s)
         return outcome
 
 
 def drain(run_dir: Path, deadline_s: float) -> TrackingOutcome:
-    """Push what earlier sessions left behind, for at most so long. Never raises."""
+    """Push what earlier sessions left, for at most `deadline_s`. Never raises."""
     deadline = time.monotonic() + deadline_s
     error = ""
     try:
@@ -152,7 +152,7 @@ def drain(run_dir: Path, deadline_s: float) -> TrackingOutcome:
 def _spawn(run_dir: Path, *arguments: str, stdin: int) -> subprocess.Popen[bytes]:
     root = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join(p for p in (root, os.environ.get("PYTHONPATH", "")) if p)
-    # -P: a user's file named like a module, in the current folder, is not ours to import.
+    # -P: a user's file in the current folder, named like a module, must not be imported.
     command = [sys.executable, "-P", "-W", "ignore", "-m", "tuner.tracking.tracker_process"]
     with TrackingPaths(run_dir).log.open("ab") as log:
         return subprocess.Popen(
@@ -166,7 +166,7 @@ def _spawn(run_dir: Path, *arguments: str, stdin: int) -> subprocess.Popen[bytes
 
 
 def _start_waker(pid: int) -> subprocess.Popen[bytes] | None:
-    """Have a process woken if we are killed; None where there is no shell to do it."""
+    """Start a shell that wakes a process if we are killed; None where there is no shell."""
     try:
         return subprocess.Popen(
             ["/bin/sh", "-c", _WAKE, str(pid)],
@@ -179,7 +179,7 @@ def _start_waker(pid: int) -> subprocess.Popen[bytes] | None:
 
 
 def _end_by(process: subprocess.Popen[bytes], deadline: float) -> None:
-    """Wait for a process until a monotonic time; kill it then. Killing it loses nothing."""
+    """Wait for a process until a monotonic time, then kill it, which loses nothing."""
     try:
         process.wait(max(0.0, deadline - _REAP_S - time.monotonic()))
     except subprocess.TimeoutExpired:
@@ -211,7 +211,7 @@ def _outcome(run_dir: Path, error: str) -> TrackingOutcome:
 def check_uri(uri: str, timeout_s: float = 3.0) -> str:
     """A warning, in one line, if a tracking server does not answer; empty if it does.
 
-    Any answer counts, be it an error. URIs that are not http are only checked for being of a kind
+    Any answer counts, also an error. URIs that are not http are only checked for a scheme that
     MLflow can write to.
     """
     shown = redacted(uri)
@@ -240,7 +240,7 @@ def check_uri(uri: str, timeout_s: float = 3.0) -> str:
 
 
 def _no_answer(uri: str, timeout_s: float) -> str:
-    """Why there is no answer; empty if there is one."""
+    """The reason why there is no answer; empty if there is one."""
     parts = urlsplit(uri)
     bare = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
     try:

@@ -35,24 +35,24 @@ from tuner.tracking.spool import TrackingPaths
 _log = logging.getLogger("tuner.tracker")
 
 ORPHAN_S = 5.0
-"""How long a tracker goes on after its parent died."""
+"""The time for which a tracker goes on after its parent died."""
 _POLL_S = 2.0
-"""How often they are looked at: few larger batches cost the machine less."""
+"""The interval of looking for new entries: few larger batches cost the machine less."""
 _RETRY_S = 0.5
-"""The same when somebody waits for the end."""
+"""That interval when somebody waits for the end."""
 _PATIENCE_S = 30.0
 """The longest pause after a failure."""
 _HASTE_S = 2.0
-"""The same when somebody waits for the end."""
+"""That pause when somebody waits for the end."""
 _STUCK_S = 120
-"""A push that takes longer is given up, whatever it hangs in."""
+"""The time after which a push is given up, wherever it hangs."""
 
 
 class Leash:
-    """What the parent wants: carry on, wind up, or nothing any more because it is gone."""
+    """The parent's wish: carry on, wind up, or none because it is gone."""
 
     def __init__(self, parent: int, stdin: int) -> None:
-        """`parent` is the process to live as long as; `stdin` the pipe from it."""
+        """`parent` is the process whose end is watched for; `stdin` is the pipe from it."""
         self._parent = parent
         self._stdin = stdin
         self._ends = select.poll()
@@ -61,7 +61,7 @@ class Leash:
         self.orphan = False
 
     def wait(self, timeout_s: float) -> None:
-        """Look at the parent, waiting at most so long for a word from it."""
+        """Look at the parent, waiting at most `timeout_s` for a byte from it."""
         if self.winding_up or self.orphan:
             time.sleep(timeout_s)
         elif self._ends.poll(timeout_s * 1e3):
@@ -92,7 +92,7 @@ def follow(run: RunDrain, sink: Sink, leash: Leash) -> None:
 
 
 def drain(run: RunDrain, sink: Sink, deadline: float) -> None:
-    """Push what there is, until a monotonic time."""
+    """Push all there is, until a monotonic time."""
     run.wind_up()
     while time.monotonic() < deadline:
         if _guarded(run, _HASTE_S):
@@ -104,7 +104,7 @@ def drain(run: RunDrain, sink: Sink, deadline: float) -> None:
 
 
 def _guarded(run: RunDrain, longest_wait_s: float) -> bool:
-    """One step that neither hangs for ever nor ends the process."""
+    """Make one step, which neither hangs for ever nor ends the process."""
     signal.alarm(_STUCK_S)
     try:
         return run.step(longest_wait_s=longest_wait_s)
@@ -130,13 +130,13 @@ def _on_alarm(_signal: int, _frame: FrameType | None) -> None:
 
 @contextlib.contextmanager
 def sole_tracker(path: Path, go_on: Callable[[], bool], *, parent: int) -> Iterator[bool]:
-    """Hold the run's tracker lock; gives False where `go_on` said to stop waiting for it.
+    """Hold the run's tracker lock; yields False where `go_on` ended the wait for it.
 
-    A tracker that was stopped while its session was killed would hold it for ever, and is woken.
+    A tracker that is stopped, whose session was killed, would hold it for ever; it is woken.
 
     Args:
-        parent: the session that this tracker works for, and which holds the run, so that whoever
-            has the lock is of an earlier one; 0 for none.
+        parent: the session that this tracker works for; since it holds the run, the holder of this
+            lock is of an earlier session. 0 for none.
     """
     with path.open("a+") as file:
         held = False
@@ -156,8 +156,9 @@ def sole_tracker(path: Path, go_on: Callable[[], bool], *, parent: int) -> Itera
 
 
 def _thaw(path: Path, *, orphans_only: bool) -> None:
-    """Wake the tracker that holds the lock; that of a living session is stopped for a reason."""
-    # It may be only just starting, or have just gone: the lock will tell.
+    """Wake the tracker that holds the lock; with `orphans_only`, not that of a living session,
+    which is stopped for a reason."""
+    # It may have only just started, or just ended: the lock will tell.
     with contextlib.suppress(OSError, ValueError):
         pid, *parent = map(int, path.read_text().split())
         if not orphans_only or [_parent_of(pid)] != parent:
@@ -170,7 +171,7 @@ def _parent_of(pid: int) -> int:
 
 
 def _run(run_dir: Path, *, parent: int, drain_s: float) -> bool:
-    """Do what the command line says; whether everything was pushed."""
+    """Do what the command line asks; return whether everything was pushed."""
     paths, target = TrackingPaths(run_dir), load_target(TrackingPaths(run_dir))
     deadline = time.monotonic() + drain_s
     leash = Leash(parent, sys.stdin.fileno()) if parent else None
@@ -201,7 +202,7 @@ def _run(run_dir: Path, *, parent: int, drain_s: float) -> bool:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Exit status: 0 everything is pushed, 1 something is left, 2 no such run."""
+    """Run the command. Exit status: 0 everything is pushed, 1 something is left, 2 no such run."""
     parser = argparse.ArgumentParser(
         prog="python -m tuner.tracking.tracker_process", description=__doc__
     )
@@ -216,8 +217,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.environ.update(quiet_environment())
     signal.signal(signal.SIGALRM, _on_alarm)
     if args.parent:
-        # Ctrl-C goes to the whole group; this one ends when its parent says so. The kernel hangs
-        # up on a group whose leader was killed while this one was stopped.
+        # Ctrl-C goes to the whole group, but this process ends when its parent says so. The kernel
+        # hangs up on a group whose leader was killed while this process was stopped.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         os.nice(10)

@@ -1,1 +1,1 @@
-"""Searching a few kernels for all shapes of a task with symbolic dimensions (DietCode)."""
+"""The search for a few kernels for all shapes of a task with symbolic dimensions (DietCode)."""

@@ -1,16 +1,16 @@
-"""Acquisition function of the dynamic search: which pair of a kernel and a shape is measured next.
+"""Acquisition function of the dynamic search: chooses the next pair of a kernel and a shape.
 
-It alternates two rules. Every other pair maximises the total expected improvement: what its kernel
-is expected to save, weighted over all shapes, on the best set of kernels known so far, for the time
-that it takes to build and measure it. (This is the marginal gain of a set; DietCode judges a kernel
-by its best shape alone.) The pairs between these do the same on one shape, the least sampled one
-for its weight. A third rule comes before both: each space gets a few trials where its estimates
-promise something, whatever was learned of it.
+It alternates two rules. Every other pair maximises the total expected improvement: the time that
+its kernel is expected to save over the best set of kernels known so far, weighted over all shapes,
+per second of building and measuring it. (This is the marginal gain of a set; DietCode judges a
+kernel by its best shape alone.) The pairs in between do the same on one shape alone, the least
+sampled for its weight. A third rule comes before both: each space gets a few trials where its
+estimates are promising, whatever was learned of it.
 
 Expected improvement counts the spread of a prediction, so uncertain kernels are tried, and a time
 on one shape decides whether a kernel is measured on others. Kernels of one set share the layout of
 weights that are packed ahead. So the best set of each layout is found with all predictions at their
-optimistic end (a lower confidence bound), and the next pair is of the layout whose set has the
+optimistic end (a lower confidence bound), and the next pair has the layout whose set has the
 smallest loss.
 """
 
@@ -29,13 +29,13 @@ from tuner.search.dynamic.retiming import LEAST
 from tuner.search.dynamic.subset_selection import select, select_each
 
 _BASE_S, _RUNS = 0.05, 5.0
-"""What a trial takes: so long, and so many runs of the kernel."""
+"""The duration of a trial: a constant in seconds, plus this number of runs of the kernel."""
 _BUILD_S, _AT_ONCE = 0.3, 2
-"""What a build takes before one was seen, and how many are made at once."""
+"""The assumed seconds of a build before any was seen, and the number of builds at once."""
 
 _SPACE_TRIALS, _NEARLY = 4, 1.25
-"""Trials that each space gets, each of another kernel on another shape, whatever was learned, where
-its estimates are within this factor of the best of all spaces."""
+"""The trials that each space gets whatever was learned, each of another kernel on another shape,
+and the factor of the best estimate of all spaces that its estimates must be within."""
 
 Pair = tuple[int, int]
 """Numbers of a kernel and of a shape."""
@@ -43,18 +43,18 @@ Pair = tuple[int, int]
 
 @dataclass(slots=True)
 class Prospects:
-    """The candidates for the next pair, and the state that it is chosen by.
+    """The kernels to choose the next pair from, and the state of that choice.
 
     Attributes:
-        kernels: all that are known, with their predictions and times.
-        anchors: the shapes that are measured, by number.
-        weights: of these shapes.
-        most: kernels in the set that is searched.
+        kernels: all known kernels, with their predictions and times.
+        anchors: numbers of the shapes that are measured.
+        weights: of the anchors.
+        most: most kernels in the set that is searched.
         hope: standard deviations that the optimistic bound lies below the prediction.
-        pool: kernels of which no pair was proposed.
-        building: those of which the first pair was, and has no record yet.
-        proposed: pairs that need not be proposed again.
-        builds_s: what builds took.
+        pool: kernels without a proposed pair.
+        building: kernels whose first pair was proposed and has no record yet.
+        proposed: pairs that are not proposed again.
+        builds_s: durations of builds.
     """
 
     kernels: Kernels
@@ -68,7 +68,7 @@ class Prospects:
     builds_s: list[float] = field(default_factory=list)
 
     def next_pair(self) -> Pair | None:
-        """The pair of the largest expected improvement for its cost; None where there is none."""
+        """The pair with the largest expected improvement for its cost; None where none improves."""
         measured = self.kernels.measured
         numbers = [*measured, *self.pool]
         if not numbers:
@@ -91,7 +91,7 @@ class Prospects:
         return None
 
     def take(self, pair: Pair) -> bool:
-        """Propose a pair; whether its kernel comes out of the pool and is to be built."""
+        """Mark a pair as proposed. Return whether its kernel came from the pool, to be built."""
         number, _ = pair
         self.proposed.add(pair)
         if number not in self.pool:
@@ -101,7 +101,7 @@ class Prospects:
         return True
 
     def settle(self, number: int, place: int | None, build_s: float) -> None:
-        """Take in that a kernel was built, and measured on a shape."""
+        """Take in that a kernel was built, and measured on a shape (if `place` is not None)."""
         if build_s:
             self.builds_s.append(build_s)
         self.building.discard(number)
@@ -111,8 +111,8 @@ class Prospects:
             self.proposed.add((number, place))
 
     def drop_worst(self, number: int) -> None:
-        """Drop so many of the pool: those whose optimistic bound is farthest from the best of the
-        pool on every shape."""
+        """Drop `number` kernels of the pool: those whose optimistic bound is farthest from the
+        pool's best on every shape."""
         hopeful = self._hopeful(*self.kernels.forecast(self.pool, self.anchors))
         worth = (hopeful / hopeful.min(axis=0)).min(axis=1)
         worst = np.argsort(-worth, kind="stable")[:number].tolist()
@@ -122,10 +122,10 @@ class Prospects:
     def _wanted(self, gains: Floats) -> list[Floats]:
         """The gains to choose the next pair by, in order of preference.
 
-        Those of all shapes; before them, every other time, those of one shape alone: the least
-        sampled for its weight, of the shapes where there is something to gain. Kernels that seem
-        good for many shapes would otherwise always come first, and a kernel that only one shape
-        needs would not be found.
+        The gains on all shapes; every other time they come after those on one shape alone, the
+        least sampled for its weight among the shapes with something to gain. Otherwise kernels that
+        seem good for many shapes would always come first, and a kernel that only one shape needs
+        would not be found.
         """
         promising = gains.max(axis=0) > LEAST * self.weights
         if len(self.proposed) % 2 == 0 or not promising.any():
@@ -136,14 +136,14 @@ class Prospects:
         return [gains * (np.arange(len(sampled)) == least), gains]
 
     def _hedge(self) -> Pair | None:
-        """A trial of a space that has had too few; None where every space has had its share.
+        """A pair of a space that has had too few trials; None where each space has had its share.
 
-        The estimates may be wrong about all kernels of a space, and one trial of it may have been
-        on the shape where it is worst, or of a bad kernel. So a space without any trial gets one,
-        and one whose estimates are near the best gets `_SPACE_TRIALS`, each on a shape that was
-        not tried in it. Of these pairs the one with the least estimate, relative to the best of
-        its shape, is taken. Layouts that were not tried come first: once a set of one layout is
-        known, a single kernel of another improves nothing.
+        The estimates may be wrong about all kernels of a space, and its only trial may have been on
+        the shape where it is worst, or of a bad kernel. So a space without any trial gets one, and
+        a space whose estimates are near the best gets `_SPACE_TRIALS`, each on a shape that was
+        not tried in it. Of these pairs, the one with the least estimate relative to the best of its
+        shape is taken. Layouts that were not tried come first: once a set of one layout is known,
+        a single kernel of another layout improves nothing.
         """
         known = [self.kernels[n] for n in {n for n, _ in self.proposed}]
         if not known or not self.pool:
@@ -167,10 +167,10 @@ class Prospects:
         return (self.pool[row], self.anchors[column]) if np.isfinite(lost[row, column]) else None
 
     def _pick(self, numbers: Sequence[int], gains: Floats, efforts: Floats) -> Pair | None:
-        """The pair of one layout that is worth most for its cost; None where none gains anything.
+        """The pair of one layout with the largest gain for its cost; None where none gains.
 
-        The kernel is that of the largest total gain for what building it and a trial take, of those
-        with a shape left to measure; the shape is that of its largest gain for what a trial takes
+        The kernel has the largest total gain per second of building it and a trial, among those
+        with a shape left to measure; the shape has the kernel's largest gain per second of a trial
         there.
         """
         built = np.array([number not in self.pool for number in numbers])
@@ -198,11 +198,11 @@ class Prospects:
         self, numbers: Sequence[int], latencies_s: Floats, spreads: Floats, layout: str
     ) -> Floats:
         """The value of measuring each pair, kernels by shapes, weighted, as a share of the shape's
-        time now.
+        time so far.
 
-        Of a kernel that does not serve a shape yet it is the expected improvement on the one that
-        does. Of the one that serves it, it is the expected loss that is avoided by taking the next
-        best where it turns out slower than it seems.
+        For a kernel that does not serve the shape it is the expected improvement over the kernel
+        that does. For the kernel that serves it, it is the expected loss avoided by taking the
+        next best where that kernel turns out slower than it seems.
         """
         known = self.kernels.measured
         mine = [n for n in known if self.kernels[n].layout == layout] or known

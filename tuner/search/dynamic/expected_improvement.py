@@ -1,5 +1,4 @@
-"""Expected improvement of a log-normal latency: what it is worth to measure a kernel on a shape.
-
+"""Expected improvement of a log-normal latency: the worth of measuring a kernel on a shape.
 Pure.
 """
 
@@ -11,15 +10,16 @@ from tuner.arrays import Floats
 
 
 def saved(latencies_s: Floats, spreads: Floats, now_s: Floats) -> Floats:
-    """Expected improvement on each shape, as a share of what the shape takes now.
+    """Expected improvement on each shape, as a share of the shape's time so far.
 
-    Of a log-normal latency that is `(now * P(d) - mean * P(d - spread)) / now` with
-    `d = log(now / median) / spread`. P is the normal distribution function, here a logistic curve
-    that is within 0.01 of it.
+    For a log-normal latency it is `(now * P(d) - mean * P(d - spread)) / now` with
+    `d = log(now / median) / spread`. P is the normal distribution function, approximated by a
+    logistic curve within 0.01 of it.
 
     Args:
-        latencies_s: medians, kernels by shapes; `spreads` of their logarithms.
-        now_s: for each shape; infinite where nothing serves it yet.
+        latencies_s: medians, kernels by shapes.
+        spreads: standard deviations of the latencies' logarithms.
+        now_s: time of each shape so far; infinite where no kernel serves it yet.
     """
     relative = np.where(np.isfinite(now_s), latencies_s / now_s, 0.0)
     width = np.maximum(spreads, 1e-9)
@@ -32,13 +32,13 @@ def saved(latencies_s: Floats, spreads: Floats, now_s: Floats) -> Floats:
 def spared(latencies_s: Floats, spreads: Floats, next_s: Floats) -> Floats:
     """Expected seconds saved by measuring the kernel that seems the best for a shape.
 
-    Where it turns out slower than the next best, the next best takes its place. So this is the
-    expected excess of a log-normal latency over that of the next best, as `saved` is its expected
-    shortfall.
+    Where that kernel turns out slower than the next best, the next best takes its place. So this
+    is the expected excess of its log-normal latency over that of the next best, as `saved` is the
+    expected shortfall.
 
     Args:
-        next_s: of the next best for each shape; infinite where there is none, so that nothing
-            would be done about what is found.
+        next_s: time of the next best kernel for each shape; infinite where there is none, and then
+            nothing is saved.
     """
     known = np.isfinite(next_s)
     other_s = np.where(known, next_s, 1.0)
@@ -49,5 +49,5 @@ def spared(latencies_s: Floats, spreads: Floats, next_s: Floats) -> Floats:
 
 
 def _below(deviations: Floats) -> Floats:
-    """Share of a normal distribution below so many standard deviations."""
+    """Share of a normal distribution that is below `deviations` standard deviations."""
     return np.asarray(1.0 / (1.0 + np.exp(-1.702 * np.clip(deviations, -40.0, 40.0))))

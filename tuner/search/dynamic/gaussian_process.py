@@ -1,26 +1,26 @@
-"""What a kernel costs on a shape, from few measurements: an estimate, and what it got wrong.
+"""Predicted time of a kernel on a shape: an analytic estimate, corrected from few measurements.
 
 An analytic estimate knows the shape: how many tiles there are, how many chunks for how many cores,
-what padding of every axis wastes, the reduction included (DietCode's adaptation cost, MLSys'22,
-section 4.2, with the terms it leaves out). What it does not know is learned as the logarithm of
-measured over estimated time, by a Gaussian process over pairs of a kernel and a shape. Its
-covariance has a part for each way in which two pairs can be alike: what is the same of them on
-their shapes, such as how much is padded, or which cache holds a panel; their kernels' settings; the
-shapes themselves; and a kernel is like itself. So a kernel that was measured on one shape is
-predicted well on others, and one that never was is predicted from its neighbours.
+how much padding wastes on every axis, the reduction included (DietCode's adaptation cost, MLSys'22,
+section 4.2, with the terms it leaves out). Its error is learned as the logarithm of measured over
+estimated time, by a Gaussian process over pairs of a kernel and a shape. The covariance has a part
+for each way in which two pairs can be alike: their traits on their shapes, such as the share of
+padding or the cache that holds a panel; their kernels' settings; the shapes themselves; and the
+kernel, where it is the same. So a kernel that was measured on one shape is predicted well on
+others, and a kernel that was never measured is predicted from its neighbours.
 
-What a pair has for itself alone, be it the way its sizes divide or a machine that was busy when it
-was timed, is mostly little and sometimes a lot: Student's t. A pair that contradicts its like says
-less about them.
+The error of a pair that it shares with no other, from the way its sizes divide or from a machine
+that was busy when it was timed, is mostly small and sometimes large: Student's t. So a pair that
+contradicts similar pairs says less about them.
 
-The shares and reaches are those of the greatest likelihood of what fourteen tunings of three
-programs had measured; that of the traits on a shape is by far the largest, and a kernel's own next
-to nothing. Predictions of the next pairs of these searches were off by 8.1 % with them in place of
-9.1 %, without traits on shapes; those of finalists, of 27 tunings, by 11.4 in place of 14.1 %.
+The shares and reaches have the greatest likelihood on the measurements of fourteen tunings of three
+programs; the share of the traits on a shape is by far the largest, and a kernel's own next to
+nothing. Predictions of the next pairs of these searches were off by 8.1 %, and by 9.1 % without
+traits on shapes; predictions of finalists, of 27 tunings, by 11.4 % in place of 14.1 %.
 
 Sources: Rasmussen and Williams, "Gaussian Processes for Machine Learning" (2006), algorithm 2.1;
 Lange, Little and Taylor, "Robust Statistical Modeling Using the t Distribution" (1989), whose
-expectation and maximisation finds the weights.
+expectation maximisation finds the weights.
 """
 
 from __future__ import annotations
@@ -32,33 +32,35 @@ import numpy as np
 from tuner.arrays import Floats, Ints
 
 _TRAITS, _KERNELS, _SHAPES = 3.4, 0.85, 0.15
-"""Variances that pairs have in common, for each of what measured errors have: by their traits, by
-their kernels' features, by shape. Together far more, since what was measured is alike."""
+"""Variances that pairs share by their traits, by their kernels' features and by their shapes, as
+multiples of the variance of measured errors. They add up to far more than 1, since measured pairs
+are alike."""
 _OWN, _PAIR = 0.02, 0.05
-"""Variances of each kernel's own, and of each pair's."""
+"""The kernel's own variance and the pair's own, as such multiples."""
 _STRANGE = 0.8
-"""How alike kernels of different spaces are, whose features and traits are the same: the same knobs
-may stand for other loops there."""
+"""The likeness of kernels of different spaces whose features and traits are equal: the same knobs
+may stand for other loops."""
 _TRAITS_REACH, _KERNELS_REACH, _SHAPES_REACH = 2.1, 0.9, 0.1
-"""How far what is learned reaches: of traits and features in their standard deviations, of shapes
+"""Length scales of the covariance: of traits and features in their standard deviations, of shapes
 in the unit cube of logarithms."""
 _NOISE = 0.02
 """Standard deviation of a measurement's logarithm."""
 _LEAST_SPREAD = 0.05
 _FREEDOM = 4.0
-"""Degrees of freedom of what a pair has for itself."""
+"""Degrees of freedom of the pairs' own errors."""
 _ROUNDS = 5
 
 
 class Residuals:
-    """Measurements of pairs, and what they say of others.
+    """The errors of measured pairs, and the prediction of other pairs' errors from them.
 
     Args:
         features: one row for each kernel.
         spaces: a number for each kernel, the same for kernels of one space.
         traits: of each kernel on each shape: kernels by shapes by traits.
         shapes: one row for each shape, the values of its dimensions.
-        kernels: of each measured pair, the row of its kernel; `places` that of its shape.
+        kernels: row of the kernel of each measured pair.
+        places: row of the shape of each measured pair.
         errors: logarithm of measured over estimated time of each pair.
     """
 
@@ -87,7 +89,7 @@ class Residuals:
         shared = self._covariance(self._kernels, self._places)
         own = _own_variances(shared, values - self._mean, self._variance * _PAIR + _NOISE**2)
         self._pair = (own - _NOISE**2) / self._variance
-        # A triangle of some hundred rows, asked about hundreds of pairs at a time: multiplying
+        # A triangle of some hundred rows is applied to hundreds of pairs at a time: multiplying
         # with its inverse is ten times as fast as solving.
         self._inverse = np.linalg.inv(np.linalg.cholesky(shared + np.diag(own)))
         self._weights = self._inverse.T @ (self._inverse @ (values - self._mean))
@@ -101,11 +103,11 @@ class Residuals:
         return self._mean + across @ self._weights, np.sqrt(np.maximum(left, 0.0))
 
     def means(self, kernels: Ints, places: Ints) -> Floats:
-        """Mean of the error of some pairs, without what their deviation takes."""
+        """Mean of the error of some pairs; spares the time that `predict` takes for deviations."""
         return np.asarray(self._mean + self._covariance(kernels, places) @ self._weights)
 
     def _covariance(self, kernels: Ints, places: Ints) -> Floats:
-        """Of some pairs with those that were measured: one row each."""
+        """Covariance of some pairs with the measured ones, a row for each of the former."""
         known = np.ix_(kernels, self._kernels)
         here = _likeness(self._traits[kernels, places], self._traits[self._kernels, self._places])
         near = self._nearness[np.ix_(places, self._places)]
@@ -117,10 +119,10 @@ class Residuals:
 
 
 def _own_variances(shared: Floats, values: Floats, usual: float) -> Floats:
-    """Variance of what each pair has for itself, given the covariance of what it shares.
+    """The variance of each pair's own error, given the covariance of the shared errors.
 
-    Of a pair whose value the others explain it is a little less than usual; of one that they
-    contradict it is about the square of that.
+    It is a little below `usual` for a pair that the others explain, and grows with the square of
+    the residual for a pair that they contradict.
     """
     own = np.full(len(values), usual)
     for _ in range(_ROUNDS if len(values) > 2 else 0):
@@ -132,7 +134,7 @@ def _own_variances(shared: Floats, values: Floats, usual: float) -> Floats:
 
 
 def _scaled(points: Floats, reach: float) -> Floats:
-    """Points, their last axis the columns, of which those that vary are brought to one scale."""
+    """Points without their constant columns (the last axis), the other columns at one scale."""
     if not points.size:
         return points
     others = tuple(range(points.ndim - 1))

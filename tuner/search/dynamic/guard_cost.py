@@ -1,11 +1,10 @@
-"""Guard cost: what a kernel loses on a shape that its tiles do not divide evenly. Pure.
+"""Guard cost: the time a kernel loses on a shape that its tiles do not divide evenly. Pure.
 
 A remainder tile is padded and computed in full, or guarded; either takes time that full tiles would
-not. A kernel has no time without its guards, but it has times on shapes that its tiles divide
-evenly. So the cost of the guards is the kernel's time minus what it would take at the rate (work
-per second) of the nearest such shape. Whatever else makes shapes of different sizes differ is in
-there as well, such as caches: the shape must be near, and a cost of some percent of the time, or
-below zero, is noise.
+not. A kernel cannot be timed without its guards, but it can be on shapes that its tiles divide
+evenly. So the cost of the guards is the kernel's time minus its time at the rate (work per second)
+of the nearest such shape. This includes any other effect of the sizes, such as caches: the shape
+must be near, and a cost of some percent of the time, or below zero, is noise.
 """
 
 from __future__ import annotations
@@ -15,16 +14,16 @@ from math import log
 from tuner.search.dynamic.kernel_table import Kernels
 
 NEAR = 2.0
-"""A shape is near where its work is at most this many times more, or less."""
+"""The largest factor between the work of two near shapes."""
 
 
 def guard_s(table: Kernels, number: int, place: int) -> float | None:
-    """Seconds that a kernel's guards cost on a shape, from times of finalists alone, which were
-    taken in turns.
+    """Seconds that a kernel's guards cost on a shape. Only finalists' times are used, since these
+    were taken in turns.
 
     Returns:
-        0 where the kernel's tiles divide the shape evenly. None where that is not known, where the
-        pair has no time, and where no near shape that is divided evenly has one.
+        0 where the kernel's tiles divide the shape evenly. None where the padding is not known, the
+        pair has no such time, or no near shape that is divided evenly has one.
     """
     kernel = table[number]
     if not (kernel.padding and kernel.work):

@@ -1,7 +1,7 @@
 """The search for micro-kernels of a task with symbolic dimensions.
 
-A trial is a pair of a kernel and a shape; `tuner.search.dynamic.acquisition` says which comes next.
-This keeps a pool of kernels to choose from, and learns from what was measured.
+A trial is a pair of a kernel and a shape; `tuner.search.dynamic.acquisition` chooses the next one.
+This keeps a pool of kernels to choose from, and learns from records.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from tuner.shapes import measured_shapes
 from tuner.task import Instance, Task
 
 _ENOUGH, _DOUBTED, _LEAST_DOUBTED = 8, 2.5, 0.2
-"""With so many pairs measured, a time is doubted that is so many standard deviations above what was
-expected, and at least so much, as logarithms."""
+"""Times are doubted once `_ENOUGH` pairs are measured: those that are above the prediction by more
+than `_DOUBTED` standard deviations and by more than `_LEAST_DOUBTED`, as logarithms."""
 _FIRST_CHOICE = 4
-"""Kernels to choose the first pair from."""
+"""Kernels in the pool before the first pair is chosen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +39,15 @@ class KernelSearchSettings:
     """Knobs of the search.
 
     Attributes:
-        pool_size: kernels waiting that it aims for; a proposal waits for `ready_size` of them
-            while more are requested.
+        pool_size: kernels that drafts should fill the pool to.
+        ready_size: kernels in the pool below which a proposal waits while drafts are out.
         hope: standard deviations that the optimistic bound of a latency lies below its prediction.
-        fresh_share: of drafts that are fresh samples, once kernels were measured.
+        fresh_share: share of drafts that are fresh samples, once kernels were measured.
         rank_decay: weight of the next best parent against the one before.
-        dropped: of the pool's worst, dropped for each new kernel that is proposed.
-        patience: drafts in a row with nothing new before the space counts as searched through.
+        dropped: worst kernels of the pool that are dropped for each new kernel that is proposed.
+        patience: drafts in a row without a new kernel before the space counts as exhausted.
         spare: finalists beyond the number of kernels wanted; the last is for the smallest shape.
-            With any, each shape has one more, that seems as good on it as those.
+            Unless it is 0, each shape gets one more finalist, if one seems as good on it.
     """
 
     pool_size: int = 40
@@ -65,7 +65,7 @@ class KernelSearch:
 
     Args:
         seed: of everything random.
-        most: kernels in the set that is looked for.
+        most: most kernels in the set that is searched.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class KernelSearch:
         self._stale = True
 
     def drafts(self, n: int) -> list[Draft]:
-        """Drafts that would fill the pool, each for one shape, the heavy ones the likeliest."""
+        """Drafts that would fill the pool, each for a shape drawn by weight."""
         told = [self._described(c) for c in self._unknown[:n]]
         del self._unknown[: len(told)]
         n = min(n - len(told), self._settings.pool_size - len(self._prospects.pool) - self._ordered)
@@ -122,7 +122,7 @@ class KernelSearch:
         return self._kernels[known[int(rng.choices(order.tolist(), weights)[0])]].candidate
 
     def absorb(self, evaluated: Iterable[Evaluated]) -> None:
-        """Put new kernels into the pool; those that were asked about into the table."""
+        """Put new kernels into the pool; put kernels of an earlier session into the table."""
         self._stale = True
         for answer in evaluated:
             self._ordered -= 1
@@ -139,7 +139,7 @@ class KernelSearch:
                 self._fresh.miss()
 
     def propose(self, n: int) -> list[Trial]:
-        """The pairs of the largest expected gain."""
+        """The pairs with the largest expected gain."""
         chosen: list[Trial] = []
         while len(chosen) < n and self._ready:
             pair = self._best_pair()
@@ -157,14 +157,14 @@ class KernelSearch:
 
     @property
     def _ready(self) -> bool:
-        """Whether there is a choice, or nothing to wait for. The first pairs are proposed from a
-        smaller one: builders wait for them."""
+        """Whether the pool is full enough to choose from, or no draft is out. The first pairs are
+        chosen from fewer kernels: builders wait for them."""
         wanted = min(self._settings.ready_size, _FIRST_CHOICE + 2 * len(self._prospects.proposed))
         short = len(self._prospects.pool) < wanted and self._ordered > 0
         return not short or self._fresh.dry
 
     def _best_pair(self) -> Pair | None:
-        """The pair of the largest expected gain; looked for again when anything changed."""
+        """The pair with the largest expected gain; computed again only after a change."""
         if self._stale:
             self._best, self._stale = self._prospects.next_pair(), False
         return self._best
@@ -179,7 +179,7 @@ class KernelSearch:
         self._prospects.drop_worst(number)
 
     def observe(self, records: Iterable[Record]) -> None:
-        """Learn from trials; ask about kernels of an earlier session."""
+        """Learn from records; have kernels of an earlier session described."""
         self._stale = True
         for record in records:
             candidate = record.trial.candidate
@@ -197,11 +197,11 @@ class KernelSearch:
     def doubts(self, record: Record) -> bool:
         """See `tuner.search.base.Doubts`."""
         candidate = record.trial.candidate
-        if candidate.kind is CandidateKind.SPECIALISED:  # it should take no longer than its kernel
+        if candidate.kind is CandidateKind.SPECIALISED:  # should be no slower than its kernel
             candidate, _ = generic_of(candidate)
         number = self._kernels.number(candidate)
         place = self._kernels.place(record.trial.instance)
-        fastest_s = min(record.measurement.samples_s, default=0.0)  # of one that was cut off too
+        fastest_s = min(record.measurement.samples_s, default=0.0)  # also if it was cut off
         if number is None or place is None or not 0 < fastest_s < math.inf:
             return False
         if self._kernels.pairs < _ENOUGH:
@@ -219,8 +219,8 @@ class KernelSearch:
                 self._prospects.settle(number, place, record.measurement.build_s)
 
     def finalists(self) -> list[tuple[Candidate, Instance]]:
-        """Kernels for the set, each with every shape that is measured, and those that could well
-        be better, each with the shapes where they could."""
+        """Kernels for the set, each with every shape that is measured, and their rivals, each with
+        the shapes where it may be better."""
         known = self._kernels.measured
         if not known:
             return []
@@ -254,7 +254,7 @@ class KernelSearch:
 
     @property
     def exhausted(self) -> bool:
-        """Whether nothing new turns up and no pair is expected to gain anything."""
+        """Whether no new kernels turn up and no pair has an expected gain."""
         if self._ordered > 0 or self._unknown or self._prospects.building:
             return False
         dry = self._fresh.dry or self._useless > self._settings.patience

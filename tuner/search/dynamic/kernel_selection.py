@@ -1,7 +1,7 @@
 """The kernel set of a task, chosen from its records: a weighted k-median, and a dispatch tree.
 
-The candidates are the retimed finalists pooled with the set that the search's own times would give;
-the latter are rescaled by the median ratio of retimed to searched times. Pure.
+The candidates are the retimed finalists and the set that the search's own times would give; the
+search's times are rescaled by the median ratio of retimed to searched times. Pure.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tuner.search.dynamic.subset_selection import select
 from tuner.task import Instance, Task
 
 Describe = Callable[[Candidate], Kernel | None]
-"""Gives the kernel of a candidate; None where it is no kernel of the task."""
+"""Gives the kernel of a candidate; None where the candidate is not a kernel of the task."""
 _BEYOND = 3
 """The curve of losses goes on to this many kernels more than the set may have; see
 `KernelSearchSettings.spare`."""
@@ -34,16 +34,16 @@ _BEYOND = 3
 def choose_kernels(
     task: Task, records: Sequence[Record], describe: Describe, most: int
 ) -> KernelSet | None:
-    """The set of at most `most` kernels that serves a task's shapes best, and its tree.
+    """Choose the set of at most `most` kernels that serves a task's shapes best, and its tree.
 
     Where finalists were retimed, the candidates are these and the set that the search's times
-    alone would give, for a kernel of that set may have had no turn before time ran out. The
-    retimed time of a pair counts before that of the search; times of the search are rescaled by
-    the median ratio of the two. A pair that was not measured counts with its prediction, and with
-    one standard deviation more where another kernel was measured on that shape.
+    alone would give, since time may have run out before the latter's turn. A retimed time of a pair
+    replaces that of the search; times of the search are rescaled by the median ratio of the two. A
+    pair that was not measured counts with its prediction, plus one standard deviation where another
+    kernel was measured on that shape.
 
     Returns:
-        None where nothing of use was measured.
+        None where no kernel has a time.
     """
     everything = [r for r in records if r.trial.task_key == task.key and r.trial.instance]
     everything = of_newest(everything)
@@ -60,9 +60,9 @@ def choose_kernels(
     known = _eligible(table, searched, mine, most)
     latencies_s, spreads = table.forecast(known, places)
     fastest_s = table.fastest_s(places)
-    # What is only predicted of those that cannot be chosen is no best: the lowest of many is luck.
+    # Predictions for kernels that cannot be chosen do not count: the lowest of many is luck.
     best_s = np.minimum(latencies_s.min(axis=0), fastest_s)
-    # So it is for those that can: where any kernel was measured, a prediction counts as too low.
+    # Nor at face value for those that can, where any kernel was measured: they count as too low.
     careful_s = latencies_s * np.exp(np.where(np.isfinite(fastest_s), spreads, 0.0))
     layouts = [table[n].layout for n in known]
     selection = select(careful_s, table.weights, most, layouts, best_s=best_s)
@@ -105,8 +105,8 @@ def _at_one_pace(records: Sequence[Record]) -> list[Record]:
     """Records with the times of the search rescaled to those of the finalists.
 
     The factor is the median of retimed over searched time, of the pairs that have both. Where only
-    some pairs were retimed, times of both kinds are compared; then neither a machine that was
-    slower in the meantime nor the luck that makes a finalist seem fast should decide.
+    some pairs were retimed, times of both kinds are compared. The choice must then depend neither
+    on a machine that became slower meanwhile nor on the luck that made a finalist seem fast.
     """
     searched: dict[tuple[str, Instance], float] = {}
     again: dict[tuple[str, Instance], float] = {}
@@ -121,7 +121,7 @@ def _at_one_pace(records: Sequence[Record]) -> list[Record]:
 
 
 def _of_searched(records: Sequence[Record]) -> list[Record]:
-    """Records of the pairs that the search had measured, those of finalists too."""
+    """Records of the pairs that the search had measured, re-timings included."""
     searched = {_pair(record) for record in records if not record.trial.rung}
     return [record for record in records if _pair(record) in searched]
 
@@ -137,7 +137,7 @@ def _slowed(record: Record, by: float) -> Record:
 
 def _eligible(table: Kernels, searched: Kernels, records: Iterable[Record], most: int) -> list[int]:
     """Kernels that may be in the set: the retimed ones, and the set by the search's times alone;
-    all that were measured, where none was retimed."""
+    or all measured kernels, where none was retimed."""
     again = {r.trial.candidate.key for r in records if r.trial.rung and r.latency_s is not None}
     if not again:
         return table.measured
@@ -172,7 +172,7 @@ def _times(
 
 
 def _served_by_copy(shape: ShapeTimes, kernel: Candidate, copies: Copies) -> ShapeTimes:
-    """A shape with the specialised copy of its kernel, where that is faster."""
+    """The shape's times with the specialised copy of its kernel, where the copy pays."""
     if (found := pays(copies, kernel, shape.instance, shape.latency_s)) is None:
         return shape
     copy, latency_s = found
@@ -180,11 +180,11 @@ def _served_by_copy(shape: ShapeTimes, kernel: Candidate, copies: Copies) -> Sha
 
 
 def _prediction_error(table: Kernels, records: Sequence[Record]) -> tuple[float | None, int]:
-    """Mean relative error of predictions, and how many: of the pairs that were retimed as
+    """Mean relative error of predictions, and their number, over the pairs that were retimed as
     finalists and that the search had not measured.
 
     Args:
-        table: what all other pairs took, when they were measured last.
+        table: the latest times of all other pairs.
     """
     errors = []
     last: dict[tuple[int, int], float] = {}

@@ -25,9 +25,9 @@ from tuner.task import Instance, Shapes
 _UNKNOWN = 0.5
 """Standard deviation of an estimate's error before anything was measured."""
 _HOPELESS_S = 1e3
-"""The latency of a kernel on a shape that it has no estimate for."""
+"""The latency assumed for a kernel on a shape that it has no finite estimate for."""
 _MOST_LEARNED = 400
-"""Pairs that predictions are fitted to; the latest, where there are more."""
+"""The most pairs that predictions are fitted to: the latest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +35,12 @@ class Kernel:
     """A candidate whose schedule holds for every shape: a micro-kernel.
 
     Attributes:
-        features: of its knobs, near for similar kernels; the same columns for all of a task.
-        on_shapes: what is predicted of it on each shape of the task, and the layout of what it has
-            packed ahead. Kernels of another layout cannot be in one set with it.
-        padding: share of its tiles that lies beyond a shape, computed or guarded, for each
-            shape; empty where its template knows of none.
-        work: of each shape, without padding, in any unit; empty likewise.
+        features: vector of its knobs, near for similar kernels; the same columns within a task.
+        on_shapes: predictions for each shape of the task, and the layout of weights packed ahead.
+            Kernels of different layouts cannot be in one set.
+        padding: for each shape, the share of the kernel's tiles that lies beyond it, computed or
+            guarded; empty where the template does not tell.
+        work: work of each shape, without padding, in any unit; empty where `padding` is.
     """
 
     candidate: Candidate
@@ -56,12 +56,12 @@ class Kernel:
 
     @property
     def layout(self) -> str:
-        """The layout of weights that are packed ahead; empty where none are."""
+        """The layout of the weights that are packed ahead; empty where none are packed."""
         return self.on_shapes.layout
 
 
 def kernel_of(answer: Evaluated) -> Kernel | None:
-    """The kernel that an evaluated draft gave; None where it is none."""
+    """The kernel that an evaluated draft gave; None where it gave no kernel."""
     if answer.candidate is None or answer.on_shapes is None:
         return None
     features = () if answer.features is None else tuple(map(float, answer.features))
@@ -69,13 +69,12 @@ def kernel_of(answer: Evaluated) -> Kernel | None:
 
 
 class Kernels:
-    """Kernels by number, and what was measured of them. Grows; forgets nothing but failures.
+    """Kernels by number, with their times and predictions.
 
     Args:
-        fastest: whether a pair's time is its fastest sample instead of the median. What else a
-            machine does only ever makes samples slower, and a search takes few: measured again,
-            its fastest ones came out within 4 to 6 % where medians did within 7 to 9 %. What is
-            told to users is medians.
+        fastest: whether a pair's time is its fastest sample instead of the median. Other load of a
+            machine only ever makes samples slower, and a search takes few: measured again, fastest
+            samples came out within 4 to 6 %, medians within 7 to 9 %. Users are told medians.
     """
 
     def __init__(self, shapes: Shapes, *, fastest: bool = False) -> None:
@@ -110,7 +109,7 @@ class Kernels:
         return self._places.get(instance)
 
     def add(self, kernel: Kernel) -> int:
-        """Take a kernel in; its number."""
+        """Take in a kernel. Return its number."""
         key = kernel.candidate.key
         if key not in self._numbers:
             self._numbers[key] = len(self._kernels)
@@ -119,18 +118,18 @@ class Kernels:
         return self._numbers[key]
 
     def of_measured(self) -> Kernels:
-        """The same table, which predicts for the measured kernels alone."""
+        """A copy of the table that predicts for the measured kernels alone."""
         table = copy.copy(self)
         table._dropped = set(range(len(self))) - {number for number, _ in self._times_s}
         table._residuals = None
         return table
 
     def drop(self, numbers: Iterable[int]) -> None:
-        """Predict nothing more for these kernels, which were never measured."""
+        """Stop predicting for these kernels, which were never measured."""
         self._dropped.update(numbers)
 
     def observe(self, record: Record) -> None:
-        """Take a record of a known kernel in. Times of a higher rung replace those of a lower."""
+        """Take in a record of a known kernel. Times of a higher rung replace those of a lower."""
         number = self.number(record.trial.candidate)
         place = self.place(record.trial.instance)
         if number is None or place is None or record.measurement.status is Status.LOST:
@@ -172,18 +171,18 @@ class Kernels:
         return len(self._times_s)
 
     def failed(self, number: int) -> bool:
-        """Whether it gave no time, or a wrong result, on any shape."""
+        """Whether the kernel gave no time, or a wrong result, on any shape."""
         return number in self._failed
 
     def estimates_s(self, numbers: Sequence[int], places: Sequence[int]) -> Floats:
-        """Kernels by shapes: the analytic estimates, whatever was measured."""
+        """The analytic estimates, kernels by shapes, also where a time was measured."""
         if not len(numbers):
             return np.zeros((0, len(places)))
         costs = np.array([self._kernels[n].costs_s for n in numbers], dtype=np.float64)
         return np.minimum(costs[:, list(places)], _HOPELESS_S)
 
     def latencies_s(self, numbers: Sequence[int], places: Sequence[int]) -> Floats:
-        """Kernels by shapes: the measured time, elsewhere the predicted median."""
+        """The measured times, kernels by shapes; elsewhere the predicted medians."""
         costs = self.estimates_s(numbers, places)
         if self._times_s and len(numbers):
             learned = self._learned()
@@ -200,8 +199,8 @@ class Kernels:
         return times_s
 
     def forecast(self, numbers: Sequence[int], places: Sequence[int]) -> tuple[Floats, Floats]:
-        """Latencies, kernels by shapes, and the standard deviation of their logarithms, which is
-        0 of what was measured."""
+        """Latencies, kernels by shapes, and the standard deviations of their logarithms, which are
+        0 for measured pairs."""
         costs = self.estimates_s(numbers, places)
         spreads = np.full(costs.shape, _UNKNOWN)
         if self._times_s and len(numbers):
@@ -214,7 +213,7 @@ class Kernels:
         return costs, spreads
 
     def _grid(self, numbers: Sequence[int], places: Sequence[int]) -> tuple[Ints, Ints]:
-        """All pairs of some kernels, as rows of the fitted model, and some shapes."""
+        """All pairs of some kernels and some shapes, the kernels as rows of the fitted model."""
         rows = np.array([self._rows[n] for n in numbers], dtype=np.int64)
         shapes = np.asarray(places, dtype=np.int64)
         return np.repeat(rows, len(shapes)), np.tile(shapes, len(rows))
@@ -234,7 +233,7 @@ class Kernels:
         return [known[name] for name in names]
 
     def _traits(self, numbers: Sequence[int]) -> Floats:
-        """Kernels by shapes by traits, their estimates the first."""
+        """Kernels by shapes by traits; the first trait is the estimate."""
         costs = np.log(self.estimates_s(numbers, range(len(self.instances))))[:, :, None]
         more = [t for n in numbers if (t := self._kernels[n].on_shapes.traits) is not None]
         return np.concatenate([costs, np.stack(more)], axis=2) if more else costs

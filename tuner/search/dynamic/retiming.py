@@ -12,10 +12,10 @@ from tuner.search.dynamic.expected_improvement import saved
 LEAST = 3e-3
 """A kernel whose expected improvement is below this share is not retimed."""
 _CLOSE = 5e-3
-"""A kernel with this expected improvement on one shape alone is retimed there: it is slower than
-the best by less than the noise of one timing."""
+"""A kernel with this expected improvement on one shape is retimed on that shape alone: it is slower
+than the best by less than the noise of one timing."""
 _LUCK = 0.05
-"""Standard deviation of the logarithm of a time that the search took, from few samples."""
+"""Standard deviation of the logarithm of a search's time, which has few samples."""
 
 
 def rivals(
@@ -29,11 +29,12 @@ def rivals(
     """The kernels to retime on each shape besides those of the chosen set.
 
     At most `room` kernels are taken by their weighted mean expected improvement, each on the shapes
-    where it may improve anything; to these comes, for each shape, the kernel with the largest
-    expected improvement there.
+    where it may improve anything; then each shape adds the kernel with the largest expected
+    improvement there, if that is at least `_CLOSE`.
 
     Args:
-        latencies_s: medians, kernels by shapes; `spreads` of their logarithms.
+        latencies_s: medians, kernels by shapes.
+        spreads: standard deviations of the latencies' logarithms.
         weights: of the shapes.
         alike: rows of the kernels of the same layout as those of `chosen`.
 

@@ -1,10 +1,10 @@
 """A fallback kernel for the smallest shape, whatever its weight. Pure.
 
 A set that minimises a weighted loss may leave the smallest shapes to a kernel with large tiles,
-which is several times slower there: where they weigh little that adds nothing to the loss, and
-shapes below the smallest declared one fare no better. So the leaf of the dispatch tree that has
-the smallest shape is split: the sizes around that shape go to the kernel that is the fastest on it.
-That is done where the shape would lose more than a tenth, and the kernel is in the set already, or
+which is several times slower on them: where they weigh little, that adds nothing to the loss, and
+shapes below the smallest declared one fare no better. So the leaf of the dispatch tree that serves
+the smallest shape is split: the sizes around that shape go to the kernel that is fastest on it.
+This is done where the shape would lose more than a tenth, and the kernel is in the set already or
 the set has room for it.
 """
 
@@ -21,24 +21,24 @@ from tuner.dispatch_tree import Leaf, Split, Tree, leaves, pick
 from tuner.task import Instance
 
 SLOWER = 0.1
-"""The smallest shape may be slower than with its fastest kernel by this share."""
+"""The share by which the smallest shape may be slower than with its fastest kernel."""
 
 
 def smallest(instances: Sequence[Instance]) -> int:
-    """The place of the smallest shape: that of the least product of its sizes."""
+    """The place of the smallest shape: the one with the least product of its sizes."""
     return min(range(len(instances)), key=lambda i: prod(size for _, size in instances[i]))
 
 
 def with_fallback(
     tree: Tree, instances: Sequence[Instance], latencies_s: Floats, able: Sequence[int], most: int
 ) -> Tree:
-    """A dispatch tree in which the smallest shape, and those around it, have a fast kernel.
+    """A dispatch tree with a fast kernel for the smallest shape and those around it.
 
     Args:
-        tree: whose leaves are rows of the latencies.
+        tree: dispatch tree whose leaves hold rows of the latencies.
         latencies_s: kernels by shapes.
-        able: kernels that may join those of the tree.
-        most: kernels that the tree may have.
+        able: rows of the kernels that may join those of the tree.
+        most: most kernels that the tree may have.
 
     Returns:
         The same tree where the smallest shape loses little, or there is no room.
@@ -66,7 +66,7 @@ def with_fallback(
 
 
 def _alike(tree: Tree, one: Instance, other: Instance) -> bool:
-    """Whether two shapes come to the same leaf."""
+    """Whether two shapes reach the same leaf."""
     while isinstance(tree, Split):
         below = dict(one)[tree.dim] <= tree.bound
         if below != (dict(other)[tree.dim] <= tree.bound):
@@ -76,8 +76,8 @@ def _alike(tree: Tree, one: Instance, other: Instance) -> bool:
 
 
 def _bounds(values: Ints, gains: Flags, place: int) -> list[int]:
-    """The largest box of shapes, from zero up to the sizes of one of them, that holds the shape at
-    a place and in which every shape gains; its upper sizes."""
+    """The upper sizes of the largest box of shapes, from zero up to the sizes of one of them, that
+    holds the shape at `place` and in which every shape gains."""
     boxes = [(values <= corner).all(axis=1) for corner in values]
     good = [i for i, box in enumerate(boxes) if box[place] and gains[box].all()]
     best = max(good, key=lambda i: int(boxes[i].sum()))

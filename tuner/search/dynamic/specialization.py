@@ -19,30 +19,30 @@ from tuner.record import Record, Status, Trial
 from tuner.task import Instance, Task
 
 _SHORT_S = 20e-6
-"""Kernels that take longer than this have nothing to gain."""
+"""Kernels that take longer than this gain nothing from a copy."""
 _MOST = 2
-"""Shapes that a copy is tried for, of one task: each is a build, and code in the library."""
+"""Shapes of one task that copies are tried for: each costs a build, and code in the library."""
 _GAIN = 0.97
-"""A copy is taken where it takes at most this part of the time."""
+"""A copy is used where its time is at most this part of its kernel's."""
 
 
 _MEASURED_ON = ("llvm",)
-"""Kinds of target on which such copies were seen to pay; of others nothing is known."""
+"""Kinds of target on which such copies were seen to pay; others were not tried."""
 
 
 Copies = Mapping[tuple[str, Instance], tuple[Candidate, float]]
-"""Copies and their best times, by the key of the kernel that each is of, and its shape."""
+"""Copies and their best times, by the key of the generic kernel and the shape."""
 
 
 def specializations(
     task: Task, chosen: KernelSet, rounds: int, generation: int = 0
 ) -> Iterator[Trial]:
-    """Trials of specialised copies that may pay, each next to one of its generic kernel.
+    """Yield trials of specialised copies that may pay, each next to a trial of its generic kernel.
 
     Only for CPUs.
 
     Args:
-        rounds: how often each is timed, above the rungs of the finalists.
+        rounds: number of times that each is timed, at rungs above the finalists'.
         generation: of the re-timings, see `tuner.generations`.
     """
     if json.loads(task.target)["kind"] not in _MEASURED_ON:
@@ -58,7 +58,7 @@ def specializations(
 
 
 def specialised_times(records: Iterable[Record]) -> Copies:
-    """The copies that were measured; none that ever failed."""
+    """The measured copies, without those that ever failed."""
     found: dict[tuple[str, Instance], tuple[Candidate, float]] = {}
     failed: set[tuple[str, Instance]] = set()
     for record in records:
@@ -78,6 +78,6 @@ def specialised_times(records: Iterable[Record]) -> Copies:
 def pays(
     copies: Copies, kernel: Candidate, shape: Instance, latency_s: float
 ) -> tuple[Candidate, float] | None:
-    """The copy of a kernel for a shape, and its time, where it is faster than the kernel."""
+    """The copy of a kernel for a shape, and its time; None where it is not faster by enough."""
     known = copies.get((kernel.key, shape))
     return known if known is not None and known[1] <= _GAIN * latency_s else None

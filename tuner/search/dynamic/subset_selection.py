@@ -1,9 +1,9 @@
-"""Weighted k-median: which few kernels serve all shapes best. Pure.
+"""Weighted k-median: the few kernels that serve all shapes best. Pure.
 
 The loss of a set of kernels is the weighted mean, over shapes, of the set's best latency over the
-best of any kernel: 1 is as good as a kernel for each shape. The set of at most k kernels with the
-least loss is found by greedy additions with swaps, which come within a percent of the optimum here;
-swaps make up for what greed missed.
+best of any kernel: 1 is as good as a separate kernel for each shape. The set of at most k kernels
+with the least loss is found by greedy additions with swaps, which come within a percent of the
+optimum here; swaps make up for what greed missed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Selection:
 
     Attributes:
         kernels: rows of the matrix, in the order in which they were found worth adding.
-        losses: of the best set of one kernel, two, and so on.
+        losses: loss of the best set of one kernel, of two, and so on.
     """
 
     kernels: tuple[int, ...]
@@ -33,7 +33,7 @@ class Selection:
 
     @property
     def loss(self) -> float:
-        """Of the whole set; infinite for none."""
+        """The loss of the whole set; infinite for an empty one."""
         return self.losses[-1] if self.losses else float("inf")
 
 
@@ -50,8 +50,8 @@ def select(
     Args:
         latencies_s: kernels by shapes; infinite where a kernel cannot serve a shape.
         weights: of the shapes.
-        groups: of each kernel, such as its layout; a set has kernels of one group only.
-        best_s: what each shape's latency is compared with; None is the best of these kernels.
+        groups: group of each kernel, such as its layout; a set has kernels of one group only.
+        best_s: latency that each shape's is compared with; None is the best of these kernels.
     """
     found = select_each(latencies_s, weights, most, groups, best_s=best_s)
     return min(found.values(), key=lambda selection: selection.loss, default=Selection((), ()))
@@ -65,7 +65,7 @@ def select_each(
     *,
     best_s: Floats | None = None,
 ) -> dict[str, Selection]:
-    """Like `select`, the best set of each group; losses are against the best of all groups."""
+    """The best set of each group, see `select`; losses are against the best of all groups."""
     if not len(latencies_s) or most < 1:
         return {}
     best_s = latencies_s.min(axis=0) if best_s is None else best_s
@@ -78,7 +78,7 @@ def select_each(
 
 
 def _of_group(costs: Floats, rows: Sequence[int], most: int) -> Selection:
-    """The best set of some kernels: each size grown from the one before, then improved."""
+    """The best set of some kernels: each size is grown from the one before, then improved."""
     mine = costs[list(rows)]
     chosen: list[int] = []
     losses: list[float] = []
@@ -94,7 +94,7 @@ def _of_group(costs: Floats, rows: Sequence[int], most: int) -> Selection:
 
 
 def _swapped(costs: Floats, chosen: list[int]) -> list[int]:
-    """A set after every exchange of one kernel for another that makes its loss smaller."""
+    """Exchange single kernels of a set for others as long as that makes its loss smaller."""
     improved = True
     while improved:
         improved = False

@@ -1,8 +1,8 @@
-"""Where the files of a run may live when it is not on a local disk: the seam, and who is behind it.
+"""The seam to object storage, for a run whose files are not on a local disk.
 
-An object store keeps whole objects under names with slashes. It never changes a part of one, and
-needs no locks, since it can do one thing that decides every race: make an object only if there is
-none.
+An object store keeps whole objects under names with slashes. It never changes a part of an object,
+and needs no locks, since one operation decides every race: to make an object only if there is none
+of that name.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tuner.errors import TunerError, named_line
 
 
 class ObjectStore(Protocol):
-    """Keeps objects. What a method was given is durable when it returns.
+    """Keeps objects. A method's input is durable when the method returns.
 
     Methods may be called from any thread, and any number of processes may use the same store.
     Trouble with the object store is a `TunerError`.
@@ -23,25 +23,25 @@ class ObjectStore(Protocol):
 
     @property
     def name(self) -> str:
-        """What people call it: a path or a URL."""
+        """The store's name for people: a path or a URL."""
 
     def create(self, path: str, data: bytes) -> bool:
-        """Make an object, whole or not at all. False, and nothing changes, if there is one.
+        """Make an object, whole or not at all. If there is one, return False and change nothing.
 
-        Of any number who do this at the same time, one makes it.
+        If several callers do this at the same time, exactly one of them makes it.
         """
 
     def replace(self, path: str, data: bytes) -> None:
         """Make an object, or put another in its place, whole or not at all."""
 
     def read(self, paths: Sequence[str]) -> dict[str, bytes]:
-        """The objects of these names; those that are not there are left out."""
+        """The objects of these names; missing objects are left out."""
 
     def list(self, prefix: str) -> list[str]:
-        """Names of all objects that begin with `prefix`, sorted. It ends with a slash."""
+        """Names of all objects that begin with `prefix`, which ends with a slash; sorted."""
 
     def remove(self, path: str, data: bytes) -> bool:
-        """Forget an object if it is this one; False, and nothing changes, if it is not."""
+        """Remove an object if its content is `data`; if not, return False and change nothing."""
 
 
 class MemoryObjectStore:
@@ -86,7 +86,7 @@ class MemoryObjectStore:
 
 
 def unreachable(name: str, error: Exception) -> TunerError:
-    """The one line for what an object store answered with an error."""
+    """The error, in one line, for an object store that failed."""
     return TunerError(
         f"{name}: {named_line(error)}; see that it is there and that you may write to it"
     )

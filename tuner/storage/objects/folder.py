@@ -2,11 +2,11 @@
 
 An object is written to a hidden temporary file, synced, and then linked (or renamed) to its name,
 and the folder is synced: no reader sees half of it, and it outlives a power cut. A hard link is
-refused where there is a file, on NFS by the server itself, so of two who make an object one does.
-Where there are no hard links, a rename that refuses likewise does it
+refused where there is a file, on NFS by the server itself, so of two writers of an object one wins.
+Where there are no hard links, a rename that refuses to replace a file is used
 (`tuner.files.atomic.name_first`). A file system with neither is refused: a file that is opened
-exclusively and then written has its name before it is whole, and neither a full disk nor a
-successor can tell it from one at work.
+exclusively and then written has its name before it is whole, so that a file left by a full disk
+cannot be told from one that is still being written.
 """
 
 from __future__ import annotations
@@ -81,12 +81,12 @@ class FolderObjectStore:
         with self._as_tuner_error(), suppress(FileNotFoundError):
             if file.read_bytes() != data:
                 return False
-            file.rename(taken)  # one of all who try gets it, and can look at what it got
+            file.rename(taken)  # only one caller gets the file, and can then check its content
             if taken.read_bytes() == data:
                 taken.unlink()
                 sync_folder(file.parent)
                 return True
-            name_first(taken, file)  # another one's, put there in between: give it back
+            name_first(taken, file)  # another object, put there in between: put it back
         return False
 
     @contextmanager
@@ -123,7 +123,7 @@ class FolderObjectStore:
 
 
 def _beside(file: Path) -> Path:
-    """A hidden name of nobody's in the folder of a file."""
+    """An unused hidden name in the folder of a file."""
     return file.with_name(f".{file.name}.{secrets.token_hex(4)}.tmp")
 
 

@@ -1,13 +1,13 @@
-"""An object store on object storage, through fsspec: the one file that knows it.
+"""An object store on object storage, through fsspec, which is used in this file only.
 
-Only storage whose driver makes an object if and only if there is none, decided by the server, can
-hold a run: `s3://` (S3 and what offers its conditional writes, such as MinIO; s3fs of 2025 or
+A run needs storage whose server makes an object if and only if there is none, and a driver that
+asks for it: `s3://` (S3 and servers with its conditional writes, such as MinIO; s3fs of 2025 or
 newer), `gs://` and `abfs://`, each with a driver of its own that is installed beside fsspec. S3
-servers that ignore the condition are found out by `tuner.storage.segments.lease` before anything is
-written. S3 is tested against a simulated server; Google's and Azure's are as their drivers' code
-says. `memory://` lives in this process only. All of these show an object to everyone as soon as it
-is written. Other schemes (sftp, webdav, hdfs, ...) look first and write then, and two writers could
-both believe that they were first: they are refused, and can be used by mounting them instead.
+servers that ignore the condition are detected by `tuner.storage.segments.lease` before anything is
+written. S3 is tested against a simulated server; for Google's and Azure's we rely on their drivers'
+code. `memory://` lives in this process only. All of these show an object to everyone as soon as it
+is written. Drivers of other schemes (sftp, webdav, hdfs, ...) look first and write then, so that
+two writers could both believe that they were first: they are refused; mount such storage instead.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ from tuner.run_location import DRIVERS, check_url
 from tuner.storage.objects.base import unreachable
 
 _creating = threading.Lock()
-"""The file system in memory looks first and writes then; within a process this makes it one."""
+"""The file system in memory looks first and writes then; within a process this lock makes it one
+step."""
 
 
 class FsspecObjectStore:
     """An `ObjectStore` on object storage.
 
     Args:
-        url: of the folder that holds everything, `s3://bucket/run1`. Who may enter is set as its
-            driver wants it, in environment variables or files of its own.
+        url: folder that holds everything, such as `s3://bucket/run1`. Credentials are the driver's
+            own, from environment variables or files.
 
     Raises:
         UsageError: a scheme that cannot hold a run, or no folder is named.
@@ -52,8 +53,8 @@ class FsspecObjectStore:
             try:
                 self._files.pipe_file(self._at(path), data, mode="create")
             except OSError:
-                # Servers word a refusal in many ways. If it is there, it is the refusal, or it was
-                # made and the answer was lost: those who care look at what is there.
+                # Servers word a refusal in many ways. If the object is there, creating it was
+                # refused, or it was made and the answer was lost: callers who care read it.
                 if not self._files.exists(self._at(path)):
                     raise
                 return False
@@ -88,8 +89,8 @@ class FsspecObjectStore:
         return []
 
     def remove(self, path: str, data: bytes) -> bool:
-        """See `ObjectStore.remove`. Looks first and removes then: no driver offers it in one step.
-        Here an object is whole from the start, so that only one damaged later is ever removed."""
+        """See `ObjectStore.remove`. Looks first and removes then: no driver offers one step. An
+        object here is whole from the start, so only one that was damaged later is ever removed."""
         with self._as_tuner_error(), self._guard, suppress(FileNotFoundError):
             if self._files.cat_file(self._at(path)) == data:
                 self._files.rm_file(self._at(path))
@@ -108,7 +109,7 @@ class FsspecObjectStore:
 
 
 def _opened(scheme: str, url: str) -> tuple[Any, str]:
-    """The driver of a URL, and the path there as the driver writes it."""
+    """The driver for a URL, and the URL's path as the driver writes it."""
     missing = " and ".join(filter(None, ("fsspec", DRIVERS[scheme])))
     try:
         from fsspec.core import url_to_fs

@@ -1,4 +1,4 @@
-"""Object stores by name: from the URL that a user types to what keeps the objects there."""
+"""Object stores by the URL that a user types."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ def open_object_store(url: str) -> ObjectStore:
     """The object store that a URL names, see `check_url`; nothing is made there yet.
 
     Raises:
-        UsageError: it is no such URL.
+        UsageError: it is not such a URL.
         TunerError: the driver of its scheme is not installed, or refuses.
     """
     check_url(url)

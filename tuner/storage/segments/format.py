@@ -1,4 +1,4 @@
-"""The form of a segment: a numbered, immutable, checksummed file with a stretch of a run.
+"""The format of a segment: a numbered, immutable, checksummed file with a stretch of a run.
 
     tuner segment 1 SHA256                           format version; checksum of all that follows
     {"number": 7, "epoch": 2, "previous": SHA256, "entries": 3}
@@ -10,10 +10,10 @@
         {"alive": SESSION, "time": S, "utilisation": {...}}
         {"end": SESSION, "time": S, "reason": "..."}
 
-Segments are numbered from 1 without gaps, each names the checksum of the one before it, so the
-checksum of one stands for everything up to it. An epoch is the number of the lease under which a
-segment was written (see `tuner.storage.segments.lease`); it never falls. What a run knows is what
-its entries say when they are replayed in order: of two records of one trial the first counts.
+Segments are numbered from 1 without gaps. Each names the checksum of the one before it, so that a
+segment's checksum stands for everything up to it. An epoch is the number of the lease under which a
+segment was written (see `tuner.storage.segments.lease`); it never falls. The state of a run is the
+result of replaying its entries in order: of two records of one trial the first counts.
 
 `tail -n +3 FILE | zcat` shows what is inside.
 """
@@ -41,10 +41,10 @@ from tuner.utilisation import SlotSeconds
 
 VERSION = 1
 MOST_RECORDS = 64
-"""Records in one segment."""
+"""The most records in one segment."""
 
 _BROKEN = (ValueError, LookupError, TypeError, AttributeError, EOFError, OSError, zlib.error)
-"""What parsing and unpacking raise for bytes that are whole, but written by no one of us."""
+"""The errors of parsing and unpacking for bytes that are whole, but were not written by us."""
 _FIRST_LINE = re.compile(rb"tuner segment ([0-9]{1,9}) ([0-9a-f]{64})")
 
 
@@ -58,7 +58,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class TasksPut:
-    """What `RecordStore.put_tasks` was given."""
+    """Tasks were put, with these arguments of `RecordStore.put_tasks`."""
 
     tasks: tuple[Task, ...]
     defaults: Mapping[str, str]
@@ -99,7 +99,7 @@ class Segment:
 
     Attributes:
         number: counts up from 1.
-        epoch: of the lease under which it was written.
+        epoch: number of the lease under which it was written.
         previous: checksum of the segment before it; empty for the first.
     """
 
@@ -110,7 +110,7 @@ class Segment:
 
 
 class Torn(ValueError):
-    """These bytes are no whole segment: cut short, or changed since they were written."""
+    """These bytes are not a whole segment: cut short, or changed since they were written."""
 
 
 def encode(segment: Segment) -> bytes:
@@ -128,7 +128,7 @@ def encode(segment: Segment) -> bytes:
 
 
 def checksum_of(data: bytes) -> str:
-    """The checksum that a segment's file names itself by.
+    """The checksum in a segment's file, verified.
 
     Raises:
         Torn: it is not whole.
@@ -137,7 +137,7 @@ def checksum_of(data: bytes) -> str:
 
 
 def decode(data: bytes) -> Segment:
-    """The segment that `encode` made these bytes of.
+    """The segment that `encode` turned into these bytes.
 
     Raises:
         Torn: it is not whole.
@@ -259,5 +259,5 @@ def _task(raw: Mapping[str, Any]) -> Task:
 
 
 def records_in(entries: Sequence[Entry]) -> int:
-    """How many of the entries are records."""
+    """The number of entries that are records."""
     return sum(isinstance(entry, Measured) for entry in entries)

@@ -1,10 +1,10 @@
-"""A local SQLite file as the index of segments: made from them, and caught up with them.
+"""A local SQLite file as the index of segments: made from them, and kept up with them.
 
-The index notes up to which segment it goes, with that segment's checksum, which stands for all
-before it. So one look at that segment tells whether this is the index of this run, as far as it
-goes; if not (another run, a run that was set back, a damaged file), it is thrown away and made
-again. Replaying entries twice changes nothing: a kill in the middle only means that some are
-replayed once more, and readers may catch up an index while a writer fills it.
+The index notes the last segment that it covers, with that segment's checksum, which stands for all
+segments before it. So a look at that one segment tells whether the index belongs to this run; if
+not (another run, a run that was set back, a damaged file), it is thrown away and made again.
+Replaying entries twice changes nothing: after a kill some entries are replayed once more, and
+readers may bring an index up to date while a writer fills it.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _log = logging.getLogger(__name__)
 
 _POSITION = "segments"
 _AT_ONCE = 64
-"""Segments whose records become durable in the index together."""
+"""Segments that one transaction adds to the index."""
 
 
 def replay(entries: Iterable[Entry], store: RecordStore) -> None:
-    """Put into a store what entries say. Those that it knows change nothing."""
+    """Apply entries to a store. Entries that it knows already change nothing."""
     entries = list(entries)
     store.append_many([(e.record, e.features) for e in entries if isinstance(e, Measured)])
     known = len(store.sessions())
@@ -64,18 +64,17 @@ def _beat(beat: Alive | None, store: RecordStore) -> None:
 
 
 def open_index(objects: ObjectStore, path: Path) -> tuple[SqliteStore, Position]:
-    """The index of a run's segments and how far it goes; an empty one if there is none of this run.
+    """The index of a run's segments and its position; an empty index if there is none of this run.
 
     Raises:
-        TunerError: trouble with the object store or the local disk, or at `path` are records of a
-        run
-            that has no segments.
+        TunerError: trouble with the object store or the local disk, or `path` holds the records of
+            a run that has no segments.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise TunerError(f"cannot make {path.parent}: {error.strerror}") from error
-    with locked(path.parent):  # nobody discards what another has just begun
+    with locked(path.parent):  # so that nobody discards an index that another has just begun
         at = _usable(objects, path)
         if at is None:
             discard(path)
@@ -98,12 +97,12 @@ def catch_up(objects: ObjectStore, path: Path) -> None:
 
 
 def advance(objects: ObjectStore, store: SqliteStore, at: Position) -> Position:
-    """Replay into an index what comes after `at`; gives where it stands then.
+    """Replay into an index the segments after `at`; return its new position.
 
     Raises:
         TunerError: trouble with the object store, its segments or the local disk.
     """
-    # Many at once, since each transaction is synced to the disk.
+    # Many segments at once, since each transaction is synced to the disk.
     for group in _groups(read_on(objects, at)):
         at = group[-1][0]
         replay((entry for _, segment in group for entry in segment.entries), store)
@@ -117,15 +116,15 @@ def mark(store: SqliteStore, at: Position) -> None:
 
 
 def discard(index: Path) -> None:
-    """Forget an index, and what SQLite keeps beside it.
+    """Remove an index, and the files that SQLite keeps beside it.
 
-    A log that is left behind would be played into whatever database has the name next; a database
-    without its log may be half of a transaction. So the database is first exchanged for an empty
-    one, for which SQLite plays no log, then the log goes, and the name last: wherever a kill or a
-    power cut comes in between, nothing of the old one is ever read again.
+    A log that is left behind would be replayed into the next database of that name; a database
+    without its log may hold half a transaction. So the database is first replaced with an empty
+    file, for which SQLite replays no log; then the log is removed, and the file last. Wherever a
+    kill or a power cut comes in between, nothing of the old index is ever read again.
 
     Raises:
-        TunerError: the disk refuses.
+        TunerError: a file cannot be removed.
     """
     try:
         if not any(file.exists() for file in _files(index)):
@@ -145,7 +144,7 @@ def _files(index: Path) -> list[Path]:
 
 
 def _usable(objects: ObjectStore, path: Path) -> Position | None:
-    """Where an index stands; None where it is none of this run's."""
+    """The position of an index; None where it is not an index of this run."""
     if not path.exists():
         return None
     try:
@@ -166,7 +165,7 @@ def _usable(objects: ObjectStore, path: Path) -> Position | None:
 
 
 class _NoIndex(TunerError):
-    """The truth of another run is where an index should be."""
+    """The path of the index holds another run's own store of records."""
 
 
 def _groups(

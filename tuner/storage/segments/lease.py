@@ -1,24 +1,23 @@
-"""The writer's lease: one process writes a run, and whoever lost that right is told.
+"""The writer's lease: one process writes a run, and a process that lost that right is told.
 
     lease/00000003.json      the third lease of the run: its holder, and a count of renewals
 
-How it works, and what is taken for granted. Leases are numbered; the number is the writer's epoch.
-A lease is taken by making the object of the next number, which succeeds for one only. Before that,
-a challenger watches the latest lease: if it is renewed meanwhile it is held, and the challenger is
-refused; if it is not renewed for `patience_s` on the challenger's own clock, was given back, or
-belongs to a dead process of this machine, it is free. Clocks of machines are never compared.
+Leases are numbered; the number is the writer's epoch. A lease is taken by making the object of the
+next number, which succeeds for one process only. Before that, a challenger watches the latest
+lease. If it is renewed meanwhile, it is held, and the challenger is refused; if it is not renewed
+for `patience_s` on the challenger's own clock, was given back, or belongs to a dead process of this
+machine, it is free. Clocks of different machines are never compared.
 
-That a holder was presumed dead does not make it so: it may wake up later. Time does not fence it
-off, numbers do. A new writer reads all segments and then adds one of its own epoch, its seal, as
-the next number, before it does anything else. If a late segment of the old writer got that number
-first, it counts, whole, and the seal takes the number after it. Once the seal is there, the next
-number that the old writer knows of is taken: its attempt fails, it reads there of a newer epoch,
-and stops. So of two segments with one number exactly one exists, nothing that was told as durable
-is lost, and nothing is added behind the seal by an older epoch. All of it rests on one promise:
-that of all who make an object at the same time one does
-(`tuner.storage.objects.base.ObjectStore.create`). It is tried out when a lease is taken, so that an
-object store which overwrites silently is refused before anything is written; an object store that
-decides the race wrongly only now and then would not be found out.
+A holder that was presumed dead may wake up later. It is fenced off by numbers, not by time. A new
+writer reads all segments and then, before it does anything else, adds a segment of its own epoch,
+its seal, as the next number. If a late segment of the old writer got that number first, that
+segment counts, whole, and the seal takes the number after it. Once the seal is there, the next
+number that the old writer knows of is taken: its attempt to add a segment fails, and it stops. So
+exactly one segment has each number, nothing that was told as durable is lost, and an older epoch
+adds nothing behind the seal. All of this rests on one promise: if several processes make an object
+at the same time, exactly one succeeds (`tuner.storage.objects.base.ObjectStore.create`). This is
+tried out when a lease is taken, so that an object store that overwrites silently is refused before
+anything is written; one that decides the race wrongly only now and then would not be detected.
 """
 
 from __future__ import annotations
@@ -42,20 +41,20 @@ _PROCESSES = Path("/proc/self/ns/pid")
 
 
 class LeaseLost(TunerError):
-    """Another process has taken over: this one must not write any more."""
+    """Another process has taken over the run: this one must not write any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who holds a lease, and since when it was seen to live.
+    """The holder of a lease, with its last sign of life.
 
     Attributes:
-        host: name of its machine, for people.
-        machine: tells machines and containers apart, so that a dead process is known as dead.
-        token: of this taking of this lease.
-        renewed_s: seconds since the epoch on the holder's clock, for people.
-        beat: counts renewals.
-        released: whether it was given back.
+        host: name of the holder's machine, for people.
+        machine: tells machines and containers apart, so that a dead process can be seen to be dead.
+        token: random, drawn by each holder, to recognise its own lease by.
+        renewed_s: last renewal, in seconds since the epoch on the holder's clock, for people.
+        beat: number of renewals.
+        released: whether the lease was given back.
     """
 
     host: str
@@ -74,12 +73,12 @@ class Lease:
     """The right to write a run. Not for several threads at once.
 
     Args:
-        objects: of the run.
-        patience_s: how long a lease must not be renewed for it to count as given up; its holder
-            renews it in a third of that.
+        objects: the run's object store.
+        patience_s: time without a renewal after which a lease counts as given up; its holder renews
+            it every third of that.
         clock: seconds since the epoch.
-        monotonic: seconds from any moment, never set back.
-        sleep: waits that many seconds.
+        monotonic: seconds that never go back.
+        sleep: waits the given number of seconds.
     """
 
     def __init__(
@@ -102,15 +101,15 @@ class Lease:
         )
         self._held = False
         self.epoch = 0
-        """Number of the last lease taken, also when it was given back; 0 before the first."""
+        """Number of the last lease taken, even if it was given back since; 0 before the first."""
 
     @property
     def renew_every_s(self) -> float:
-        """How often `renew` has to be called."""
+        """The interval at which `renew` has to be called."""
         return self._patience_s / 3
 
     def acquire(self) -> None:
-        """Take the lease, after the previous holder is known to be gone.
+        """Take the lease, once the previous holder counts as gone.
 
         Raises:
             TunerError: it is held, or the object store cannot decide who is first.
@@ -139,7 +138,7 @@ class Lease:
         return last
 
     def _outwait(self, number: int) -> None:
-        """Return when the lease is free; refuse when it is not."""
+        """Return once the lease is free; raise if it is held."""
         seen = self._read(number)
         if seen is None or seen.released or _died_here(seen):
             return
@@ -155,7 +154,7 @@ class Lease:
                 )
 
     def renew(self) -> None:
-        """Show that this process lives, if it is time to; does nothing before.
+        """Renew the lease if that is due; does nothing before.
 
         Raises:
             LeaseLost: there is a newer lease, or this one was given back.
@@ -173,7 +172,7 @@ class Lease:
         self._renewed_s = self._monotonic()
 
     def release(self) -> None:
-        """Give the lease back; does nothing where there is none.
+        """Give the lease back; does nothing if none is held.
 
         Raises:
             TunerError: trouble with the object store; the lease will run out by itself.
@@ -183,12 +182,12 @@ class Lease:
             self._objects.replace(_path(self.epoch), _text(replace(self._holder, released=True)))
 
     def _is_mine(self, number: int) -> bool:
-        """Whether an attempt that was not answered took the lease all the same."""
+        """Whether an attempt whose answer was lost took the lease all the same."""
         found = self._read(number)
         return found is not None and found.token == self._holder.token
 
     def _read(self, number: int) -> Holder | None:
-        """Who holds the lease of this number; None where it cannot be read."""
+        """The holder of the lease of this number; None where it cannot be read."""
         data = self._objects.read([_path(number)]).get(_path(number), b"")
         try:
             return Holder(**json.loads(data))
@@ -209,7 +208,7 @@ def _path(number: int) -> str:
 
 
 def _number(path: str) -> int:
-    """Of a lease's name; 0 for another file."""
+    """The number in the name of a lease; 0 for another file."""
     digits = path.removeprefix(FOLDER).removesuffix(".json")
     return int(digits) if digits.isascii() and digits.isdigit() else 0
 
@@ -232,7 +231,7 @@ def _died_here(holder: Holder) -> bool:
 
 
 def _machine() -> str:
-    """This machine since its start, and this container in it; empty where that is not known."""
+    """An id of this boot of the machine and of this container; empty where not known."""
     with suppress(OSError):
         return f"{_BOOT.read_text().strip()} {os.readlink(_PROCESSES)}"
     return ""

@@ -1,9 +1,9 @@
-"""The chain of segments in an object store: reading it on from where one was, adding to its end.
+"""The chain of segments in an object store: reading it from a position, adding to its end.
 
-The number of a segment is its name, and an object is made only if there is none: so exactly one
-segment has each number, whoever tried. A torn last segment counts as never written: no object store
-makes one, but a disk may be at fault, and earlier versions wrote in place where there are no hard
-links.
+The name of a segment is its number, and an object is made only if there is none: so exactly one
+segment has each number, however many writers tried. A torn last segment counts as never written: no
+object store makes one, but a disk may be at fault, and earlier versions wrote in place where there
+are no hard links.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _AT_ONCE = 64
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The end of a chain: number, checksum and epoch of its last segment. All else follows."""
+    """The end of a chain: the number, checksum and epoch of its last segment."""
 
     number: int = 0
     checksum: str = ""
@@ -59,10 +59,11 @@ def holds(objects: ObjectStore, at: Position) -> bool:
 
 
 def read_on(objects: ObjectStore, at: Position) -> Iterator[tuple[Position, Segment]]:
-    """The segments after a position, in order, each with the position that it is the end of.
+    """Yield the segments after a position, in order, each with the position at its end.
 
     Raises:
-        TunerError: one is missing, damaged (the last aside) or does not follow its predecessor.
+        TunerError: a segment is missing, damaged (the last one aside) or does not follow its
+        predecessor.
     """
     last = max(at.number, last_number(objects))
     while objects.read([path_of(last + 1)]):
@@ -99,12 +100,12 @@ def _refuse_stranger(objects: ObjectStore, at: Position, number: int, segment: S
 
 
 def add(objects: ObjectStore, segment: Segment) -> Position | None:
-    """Add a segment; its position, or None where another segment has its number.
+    """Add a segment; return its position, or None where another segment has its number.
 
-    One that is there already with the same bytes was added by an attempt that was not answered.
+    The same bytes under its number were added by an earlier attempt whose answer was lost.
 
     Raises:
-        TunerError: trouble with the object store; whether it was added is not known then.
+        TunerError: trouble with the object store; the segment may have been added or not.
     """
     data, path = encode(segment), path_of(segment.number)
     if not objects.create(path, data) and objects.read([path]).get(path) != data:
@@ -113,10 +114,10 @@ def add(objects: ObjectStore, segment: Segment) -> Position | None:
 
 
 def put_aside(objects: ObjectStore, number: int) -> bool:
-    """Move a torn segment out of the way, for the holder of the lease; False if it is whole.
+    """Move a torn segment away, for the holder of the lease. Return False if it is whole.
 
-    Only what was seen to be torn is removed, and only once a copy is kept: where a newer holder of
-    the lease has put a segment of its own there meanwhile, that one stays.
+    Only the bytes that were seen to be torn are removed, and only after a copy was kept: a segment
+    that a newer holder of the lease has put there meanwhile stays.
     """
     data = objects.read([path_of(number)]).get(path_of(number))
     if data is None:

@@ -3,11 +3,10 @@
 
 Reads are answered from an index on the local disk and from the few records that are not durable
 yet. This store promises less than others: records gather until there are 64 or the first is 2 s
-old, so `append` returns before they are durable. `flush` waits until they are; the index has none
-before. A record that died with its process was kept by no one, and its trial is run again.
-Everything else is durable when it returns, but for heartbeats, which wait for records to go with.
-An error of the object store comes late as well: whatever is called next raises it, and so does all
-that follows.
+old, so `append` returns before they are durable. `flush` waits until they are; only then are they
+in the index. A record that dies with its process is lost, and its trial is run again. All other
+input is durable when a method returns, except heartbeats, which wait to be written with records. An
+error of the object store comes late too: the next call raises it, and so does every later one.
 """
 
 from __future__ import annotations
@@ -42,12 +41,13 @@ class SegmentStore:
 
     Args:
         objects: where the segments are.
-        index: a local file that holds what they say; made if it is not there, thrown away if it
-            is another run's. Readers of the same run may use the same.
-        lease: of the run; it is taken, renewed and given back here. oldest_s: how long a record may
-        wait for others to go with. beat_s: the same for a heartbeat. patience_s: how long an object
-        store that fails is tried again. answer_s: what an object store that stalls gets beyond
-        that, before a wait for it is given up. clock: seconds that never go back.
+        index: local file with their content; made if it is not there, thrown away if it is another
+            run's. Readers of the same run may use the same file.
+        lease: the run's lease, which is taken, renewed and given back here.
+        oldest_s: time that a record may wait for others to be written with.
+        beat_s: time that a heartbeat may wait for records to be written with.
+        patience_s, answer_s: see `SegmentWriter`.
+        clock: seconds that never go back.
 
     Raises:
         TunerError: another process holds the lease or takes it (`LeaseLost`), trouble with the

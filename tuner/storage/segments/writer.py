@@ -1,10 +1,9 @@
 """The one thread that adds segments: entries go in, and come out when they are durable.
 
-A segment is added as soon as 64 records wait, the first entry that waits is due, or somebody waits
-for it. The same thread renews the lease and, as the last thing it does, gives it back: so nothing
-is ever written with a lease that was given back, however long an object store stalls. An object
-store that fails is tried again for a while; then the error is kept, and raised to whoever asks for
-anything.
+A segment is added as soon as 64 records wait, the first waiting entry is due, or somebody waits for
+it. The same thread renews the lease and, as the last thing it does, gives it back: so nothing is
+ever written with a lease that was given back, however long an object store stalls. An object store
+that fails is tried again for a while; then the error is kept, and every later call raises it.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ class SegmentWriter:
 
     Args:
         objects: where the chain is.
-        lease: held; from `start` on it is this object's, which gives it back.
+        lease: a lease that is held; from `start` on this object owns it, and gives it back.
         at: the end of the chain, sealed under this lease.
-        kept: told on the thread, under the lock, what became durable and where the chain ends now;
-            what it raises is fatal.
-        patience_s: how long an object store that fails is tried again.
-        answer_s: what the thread gets to answer beyond that, before a wait for it is given up.
+        kept: is called on the thread, under the lock, with the entries that became durable and the
+            new end of the chain; an error that it raises ends the thread.
+        patience_s: time for which an object store that fails is tried again.
+        answer_s: time beyond that before a wait for the thread is given up.
         clock: seconds that never go back.
     """
 
@@ -59,36 +58,36 @@ class SegmentWriter:
         self._patience_s, self._clock = patience_s, clock
         self._wait_s = patience_s + answer_s
         self._queue: deque[tuple[Entry, float]] = deque()
-        """What is not durable yet, each with when it must be on its way."""
+        """The entries that are not durable yet, each with the time by which it must be sent."""
         self._beats: dict[int, tuple[Alive, float]] = {}
         self._given = self._durable = self._urgent = 0
-        """Entries ever given, those that are durable, those that somebody waits for."""
+        """Numbers of entries given so far, of durable ones, and of those that are waited for."""
         self._error: TunerError | None = None
         self._told = self._closing = self._given_up = False
         self._thread = threading.Thread(target=self._work, name="segments", daemon=True)
         self.lock = threading.Condition(threading.RLock())
-        """Held while the queue or what `kept` writes to changes."""
+        """Held while the queue, or the index that `kept` writes to, changes."""
 
     def start(self) -> None:
         """Begin to write."""
         self._thread.start()
 
     def give(self, entry: Entry, *, within_s: float) -> None:
-        """Have an entry written within so many seconds."""
+        """Queue an entry, to be sent within `within_s` seconds."""
         with self.lock:
             self._queue.append((entry, self._clock() + within_s))
             self._given += 1
             self.lock.notify_all()
 
     def give_beat(self, beat: Alive, *, within_s: float) -> None:
-        """Have a heartbeat written, in place of the session's last if that still waits."""
+        """Queue a heartbeat, in place of the session's last one if that still waits."""
         with self.lock:
             _, due_s = self._beats.get(beat.session, (None, self._clock() + within_s))
             self._beats[beat.session] = (beat, due_s)
             self.lock.notify_all()
 
     def beat_of(self, session: int) -> Alive | None:
-        """The last heartbeat of a session that still waits."""
+        """The last heartbeat of a session, if it still waits."""
         with self.lock:
             if session in self._beats:
                 return self._beats[session][0]
@@ -101,10 +100,10 @@ class SegmentWriter:
             return [entry for entry, _ in self._queue if isinstance(entry, Measured)]
 
     def settle(self) -> None:
-        """Wait until everything that was given is durable.
+        """Wait until all entries given so far are durable.
 
         Raises:
-            TunerError: it cannot be made so.
+            TunerError: they cannot be made durable.
         """
         with self.lock:
             self._take_beats()
@@ -113,16 +112,16 @@ class SegmentWriter:
             self._wait(lambda: self._durable >= until)
 
     def make_room(self) -> None:
-        """Wait while too much is waiting already.
+        """Wait while too many entries wait already.
 
         Raises:
-            TunerError: it cannot be made durable.
+            TunerError: they cannot be made durable.
         """
         with self.lock:
             self._wait(lambda: len(self._queue) < _BACKLOG)
 
     def check(self) -> None:
-        """Raise what ended the thread, if anything did."""
+        """Raise the error that ended the thread, if there is one."""
         with self.lock:
             if self._error is not None:
                 self._told = True
@@ -131,9 +130,9 @@ class SegmentWriter:
     def close(self) -> None:
         """Make everything durable, end the thread and give the lease back.
 
-        A thread that the object store keeps waiting for longer than anyone waits is left behind: it
-        may finish the one change that it is at, and makes no other. The lease stays taken until it
-        runs out by itself, or the thread comes back and gives it back.
+        A thread that the object store keeps waiting for too long is left behind: it may finish the
+        change that it is at, and makes no other. The lease then stays taken until it runs out by
+        itself, or the thread comes back and returns it.
 
         Raises:
             TunerError: not everything could be made durable, and nobody was told so yet.
@@ -192,7 +191,7 @@ class SegmentWriter:
             self.lock.notify_all()
 
     def _next(self) -> list[Entry] | None:
-        """What goes into the next segment: nothing if the lease comes first, None at the end."""
+        """The entries of the next segment: empty if the lease is due first, None at the end."""
         with self.lock:
             renew_s = self._clock() + self._lease.renew_every_s
             if self._given_up:
@@ -214,7 +213,7 @@ class SegmentWriter:
             return chosen
 
     def _due_s(self) -> float:
-        """When something must be on its way."""
+        """The time by which the next entry must be sent."""
         if self._urgent > self._durable or len(self._queue) >= MOST_RECORDS:
             return -math.inf
         waiting = (*self._queue, *self._beats.values())
@@ -237,9 +236,9 @@ class SegmentWriter:
             self.lock.notify_all()
 
     def _retried(self, ask: Callable[[], _T]) -> _T:
-        """Ask an object store, again where it fails, for as long as there is patience.
+        """Ask an object store, repeatedly where it fails, for up to `patience_s`.
 
-        Not once nobody waits any more: what was told to fail must not come true later.
+        Not after `close` gave up: a write that was reported as failed must not succeed later.
         """
         until_s = self._clock() + self._patience_s
         pause_s = 0.1
