@@ -25,7 +25,7 @@ def defined_function(node: Any, values: Iterable[Value | None], opset: int) -> A
         return None
     function = onnx.FunctionProto()
     if versions := [v for v in schema.function_opset_versions if v <= opset]:
-        function.CopyFrom(schema.get_function_with_opset_version(max(versions)))
+        function.ParseFromString(schema.get_function_with_opset_version(max(versions)))
         return function
     versions = [v for v in schema.context_dependent_function_opset_versions if v <= opset]
     if not versions:

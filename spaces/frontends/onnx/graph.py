@@ -187,6 +187,8 @@ class _Graph:
             self._add_nodes(nodes)
             names = zip(function.output, node.output, strict=False)
             return [self._value(name) if wanted else None for name, wanted in names]
+        except TunerError as error:
+            raise seen.refused(str(error)) from error
         finally:
             self.values, self._opset = outside, opset
 
