@@ -234,7 +234,7 @@ def known_onnx_operators() -> frozenset[str]:
     """Operators of ONNX that TVM's importer can convert."""
     from tvm.relax.frontend.onnx import onnx_frontend
 
-    return frozenset(onnx_frontend._get_convert_map()) | {"If", "Constant"}
+    return frozenset(onnx_frontend._get_convert_map()) | {"Constant"}
 
 
 def onnx_attributes(node: Any) -> dict[str, Any]:

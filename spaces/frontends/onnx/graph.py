@@ -1,23 +1,26 @@
 """A graph, node by node: what can be calculated is, the rest becomes expressions of Relax.
 
-Each node goes one of three ways. Small integer tensors whose values are known are calculated, in
-the model's own symbols (`size_operators`). Operators that such sizes tell what to do are converted
-here (`shape_operators`). Everything else is for the converters of TVM's own importer, which see
-known sizes as tensors.
+Each node goes one of these ways. Small integer tensors whose values are known are calculated, in
+the model's own symbols (`size_operators`). Operators that hold graphs are imported as what these
+come to (`control_flow`), and so are those that are made of others (`functions`). Some have
+converters here (`operators`). Everything else is for the converters of TVM's own importer, which
+see known sizes as tensors.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from spaces.frontends.inputs import InputSpec
+from spaces.frontends.onnx.control_flow import CONTROL_FLOW
+from spaces.frontends.onnx.functions import defined_function, nodes_of
 from spaces.frontends.onnx.index_bounds import largest_number, require_rows
-from spaces.frontends.onnx.node import Node, Requirement, Value
-from spaces.frontends.onnx.shape_operators import converted
+from spaces.frontends.onnx.node import STANDARD_DOMAINS, Node, Requirement, Value, described
+from spaces.frontends.onnx.operators import converted, known_to_tvm
 from spaces.frontends.onnx.size_operators import constant_of, evaluated
 from spaces.frontends.onnx.sizes import MOST, Arithmetic, Size, known_sizes
 from spaces.ir import tvm_compat
@@ -26,7 +29,6 @@ from spaces.ir.symbolic import NO_VALUES, text_of
 from tuner.errors import TunerError, first_line
 
 _ODD = re.compile(r"\W")
-STANDARD_DOMAINS = ("", "ai.onnx")
 DATA_DEPENDENT = frozenset(
     {"NonZero", "NonMaxSuppression", "Unique", "Compress", "Reshape", "TopK", "Range", "Expand"}
 )
@@ -56,7 +58,8 @@ def graph_module(
     known = {name: tirx.Var(name, "int64") for name in sorted(names)}
     params = {spec.name: _param(spec, known) for spec in inputs}
     exact = {n: v // multiples[n] * multiples[n] for n, v in known.items() if n in multiples}
-    graph = _Graph(_opset(proto), Arithmetic(known.values()))
+    functions = {(f.domain, f.name, f.overload): f for f in proto.functions}
+    graph = _Graph(opset_of(proto) or 1, Arithmetic(known.values()), functions)
     with graph.builder.function("main", [*params.values()]):
         for spec in inputs:
             given = params[spec.name]
@@ -78,23 +81,39 @@ class _Graph:
     """What has been imported of a graph.
 
     Attributes:
-        values: by name.
+        values: by name; None for an operand of a function that is left out.
     """
 
-    def __init__(self, opset: int, arithmetic: Arithmetic) -> None:
+    def __init__(
+        self, opset: int, arithmetic: Arithmetic, functions: Mapping[tuple[str, str, str], Any]
+    ) -> None:
         from tvm import relax
 
         self.builder = relax.BlockBuilder()
-        self.values: dict[str, Value] = {}
+        self.values: dict[str, Value | None] = {}
         self.requirements: list[Requirement] = []
         self._opset = opset
         self._arithmetic = arithmetic
+        self._functions = functions
+        self._constants: dict[int, tuple[Any, Value]] = {}
 
     def add(self, graph: Any) -> None:
         """Import constants and nodes, in order."""
         for constant in graph.initializer:
-            self.values[constant.name] = _constant(_array(constant))
-        for node in graph.node:
+            self.values[constant.name] = self._constant(constant)
+        self._add_nodes(graph.node)
+
+    def output(self, name: str) -> Any:
+        """A value as an output of the model."""
+        return self._value(name).tensor(self.builder)
+
+    def _value(self, name: str) -> Value:
+        value = self.values[name]
+        assert value is not None, f"{name} is left out"
+        return value
+
+    def _add_nodes(self, nodes: Iterable[Any]) -> None:
+        for node in nodes:
             try:
                 self._add_node(node)
             except TunerError:
@@ -102,10 +121,6 @@ class _Graph:
             except Exception as error:  # converters raise whatever they meet
                 why = re.sub(r"\s+", " ", first_line(error))
                 raise TunerError(f"cannot import {described(node)}: {why}") from error
-
-    def output(self, name: str) -> Any:
-        """A value as an output of the model."""
-        return self.values[name].tensor(self.builder)
 
     def _add_node(self, node: Any) -> None:
         missing = [name for name in node.input if name and name not in self.values]
@@ -118,30 +133,77 @@ class _Graph:
         seen = Node(
             node.op_type, described(node), inputs, attributes, self._arithmetic, self.requirements
         )
-        if node.op_type == "If":
-            self._add_branch(node, seen)
-        elif node.op_type == "Constant" and (array := constant_of(attributes)) is not None:
-            self.values[node.output[0]] = _constant(array)
-        elif (sizes := evaluated(seen)) is not None and sizes.values.size <= MOST:
-            self.values[node.output[0]] = Value(sizes)
-        else:
-            own = converted(seen, self.builder)
-            # Bound where it is first used: in that order a residual addition is fused with the
-            # longer way to it.
-            found = self._by_tvm(node, seen) if own is None else [self.builder.normalize(own)]
-            self._check_shapes(node, found)
-            if node.op_type == "Gather":
-                require_rows(seen)
-            for name, expression in zip(node.output, found, strict=False):
-                self.values[name] = Value(expression=expression)
-            self.values[node.output[0]].largest = largest_number(seen)
+        for name, value in zip(node.output, self._made(node, seen), strict=False):
+            self.values[name] = value
+
+    def _made(self, node: Any, seen: Node) -> Sequence[Value | None]:
+        """What a node gives."""
+        standard = node.domain in STANDARD_DOMAINS
+        if function := self._functions.get((node.domain, node.op_type, node.overload)):
+            return self._called(function, node, seen)
+        if standard and node.op_type in CONTROL_FLOW:
+            return CONTROL_FLOW[node.op_type](seen, self.builder, self._inside)
+        if node.op_type == "Constant" and "value" in seen.attributes:
+            return [self._constant(seen.attributes["value"])]
+        if node.op_type == "Constant" and (array := constant_of(seen.attributes)) is not None:
+            return [_constant(array)]
+        if (sizes := evaluated(seen)) is not None and sizes.values.size <= MOST:
+            return [Value(sizes)]
+        # Bound where it is first used: in that order a residual addition is fused with the
+        # longer way to it.
+        found = converted(node, seen, self.builder)
+        if found is None and not known_to_tvm(node):
+            if function := defined_function(node, seen.inputs, self._opset):
+                return self._called(function, node, seen)
+            raise TunerError(f"the importer does not know {described(node)}")
+        found = found or self._by_tvm(node, seen)
+        self._check_shapes(node, found)
+        if node.op_type == "Gather":
+            require_rows(seen)
+        made = [Value(expression=expression) for expression in found]
+        made[0].largest = largest_number(seen)
+        return made
+
+    def _constant(self, tensor: Any) -> Value:
+        """A constant of the graph, the same one each time: steps of a loop share theirs."""
+        if id(tensor) not in self._constants:
+            self._constants[id(tensor)] = tensor, _constant(_array(tensor))
+        return self._constants[id(tensor)][1]
+
+    def _inside(self, graph: Any, inputs: Sequence[Value | None]) -> list[Value]:
+        """A graph within a node, which sees what is known so far: what it gives."""
+        outside = self.values
+        names = [value.name for value in graph.input]
+        self.values = {**outside, **dict(zip(names, inputs, strict=True))}
+        try:
+            self.add(graph)
+            return [self._value(value.name) for value in graph.output]
+        finally:
+            self.values = outside
+
+    def _called(self, function: Any, node: Any, seen: Node) -> Sequence[Value | None]:
+        """What a function gives, which sees its operands alone."""
+        outside, opset = self.values, self._opset
+        nodes = nodes_of(function, node, opset)
+        given = [*seen.inputs, *[None] * (len(function.input) - len(seen.inputs))]
+        self.values = dict(zip(function.input, given, strict=True))
+        self._opset = opset_of(function) or opset
+        try:
+            self._add_nodes(nodes)
+            names = zip(function.output, node.output, strict=False)
+            return [self._value(name) if wanted else None for name, wanted in names]
+        except TunerError as error:
+            raise seen.refused(str(error)) from error
+        finally:
+            self.values, self._opset = outside, opset
 
     def _check_shapes(self, node: Any, found: Sequence[Any]) -> None:
         """Refuse a node whose result has a shape that nobody can tell. Of data-dependent operators
         nobody can; where no dimension is symbolic, TVM finds a way at run time."""
         if not self._arithmetic.symbols or node.op_type in DATA_DEPENDENT:
             return
-        shapes = [self.values[name].dims for name in node.input if name]
+        operands = [self.values[name] for name in node.input if name]
+        shapes = [value.dims for value in operands if value is not None]
         known = [dims for dims in shapes if dims is not None]
         if len(known) == len(shapes) and any(Value(expression=e).dims is None for e in found):
             names = " and ".join(self._arithmetic.symbols)
@@ -150,19 +212,6 @@ class _Graph:
                 f"cannot import {described(node)}: what it makes of {listed} has no shape that is "
                 f"known for all {names}; a --dim whose sizes have a common divisor may help"
             )
-
-    def _add_branch(self, node: Any, seen: Node) -> None:
-        """The branch of an `If` that is taken, if that is known."""
-        condition = seen.numbers(0)
-        if condition is None:
-            raise TunerError(
-                f"cannot import {described(node)}: which branch is taken is known only when the "
-                "model runs"
-            )
-        branch = seen.attributes["then_branch" if condition[0] else "else_branch"]
-        self.add(branch)
-        for name, value in zip(node.output, branch.output, strict=True):
-            self.values[name] = self.values[value.name]
 
     def _by_tvm(self, node: Any, seen: Node) -> list[Any]:
         """All outputs of a node, by the importer of TVM."""
@@ -205,12 +254,6 @@ def _guarded(module: Any, excesses: Sequence[Size]) -> Any:
     return IRModule({"main": relax.Function(main.params, body, main.ret_ty, attrs=main.attrs)})
 
 
-def described(node: Any) -> str:
-    """A node as a message calls it."""
-    domain = "" if node.domain in STANDARD_DOMAINS else f"{node.domain}."
-    return f"operator {domain}{node.op_type} (node {node.name or f'of output {node.output[0]}'})"
-
-
 def _param(spec: InputSpec, known: Mapping[str, Any]) -> Any:
     from tvm import relax
 
@@ -240,6 +283,7 @@ def _array(tensor: Any) -> np.ndarray[Any, Any]:
     return np.asarray(onnx.numpy_helper.to_array(tensor))
 
 
-def _opset(proto: Any) -> int:
+def opset_of(proto: Any) -> int:
+    """Of a model or a function; 0 where it says nothing of ONNX's own operators."""
     versions = [o.version for o in proto.opset_import if o.domain in STANDARD_DOMAINS]
-    return int(versions[0]) if versions else 1
+    return int(versions[0]) if versions else 0

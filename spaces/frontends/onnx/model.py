@@ -12,10 +12,10 @@ from typing import Any
 from spaces.frontends.declared import UNNAMED, Declared, DeclaredInput, Dims, ModelKind
 from spaces.frontends.inputs import InputSpec
 from spaces.frontends.onnx.dimension_names import declared_name
-from spaces.frontends.onnx.graph import described, graph_module
+from spaces.frontends.onnx.graph import graph_module
+from spaces.frontends.onnx.operators import unknown_operators
 from spaces.frontends.onnx.simplify import simplified, split_sums
 from spaces.frontends.quiet_import import hushed
-from spaces.ir import tvm_compat
 from spaces.ir.derived_dims import base_of
 from spaces.ir.symbolic import NO_VALUES, value_of
 from spaces.lowering.plain_shapes import with_plain_inputs
@@ -248,13 +248,8 @@ def has_external_data(path: Path) -> bool:
 
 
 def _check_operators(proto: Any, path: Path) -> None:
-    """Refuse operators the importer does not know, with the node that has each."""
-    known = tvm_compat.known_onnx_operators()
-    unknown: dict[str, str] = {}
-    for node in proto.graph.node:
-        if node.op_type not in known:
-            unknown.setdefault(node.op_type, described(node))
-    if unknown:
+    """Refuse operators that nothing here imports, with the node that has each."""
+    if unknown := unknown_operators(proto):
         plural = "operators" if len(unknown) > 1 else "operator"
-        listed = ", ".join(one.removeprefix("operator ") for one in unknown.values())
+        listed = ", ".join(one.removeprefix("operator ") for one in unknown)
         raise TunerError(f"{path}: the importer does not know {plural} {listed}")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from spaces.frontends.onnx.sizes import Arithmetic, Size, Sizes, shape_expression
+from tuner.errors import TunerError
+
+STANDARD_DOMAINS = ("", "ai.onnx")
 
 
 @dataclass(slots=True)
@@ -31,6 +34,17 @@ class Value:
             assert self.sizes is not None, "a value is one or the other"
             self.expression = _materialised(self.sizes, builder)
         return self.expression
+
+    @property
+    def numbers(self) -> list[int] | None:
+        """What it holds in order, if all of that is known and no symbol in it."""
+        known = self.sizes is not None and self.sizes.numbers
+        return [int(v) for v in self.sizes.flat()] if self.sizes and known else None
+
+    @property
+    def dtype(self) -> str:
+        """Of its elements."""
+        return str(self.expression.ty.dtype) if self.sizes is None else self.sizes.dtype
 
     @property
     def dims(self) -> list[Size] | None:
@@ -73,6 +87,10 @@ class Node:
     arithmetic: Arithmetic
     requirements: list[Requirement]
 
+    def refused(self, why: str) -> TunerError:
+        """The error that it cannot be imported, for a reason of one line."""
+        return TunerError(f"cannot import {self.name}: {why}")
+
     def require(self, size: Size, most: Size) -> None:
         """Have the model refuse shapes for which one size is larger than another."""
         if not self.arithmetic.always(size <= most):
@@ -91,8 +109,8 @@ class Node:
 
     def numbers(self, number: int) -> list[int] | None:
         """An operand's values in order, if all of them are numbers."""
-        sizes = self.sizes(number)
-        return None if sizes is None or not sizes.numbers else [int(v) for v in sizes.flat()]
+        value = self.input(number)
+        return None if value is None else value.numbers
 
     def dims(self, number: int) -> list[Size] | None:
         """The shape of an operand, if it is known, each size in its shortest form."""
@@ -105,6 +123,17 @@ class Node:
         if attribute in self.attributes:
             return [int(v) for v in self.attributes[attribute]]
         return self.numbers(operand)
+
+
+Convert: TypeAlias = Callable[[Node, Any], Any]
+"""Gives a node as an expression of Relax, or a list of these, one for each output, with a builder;
+None where it is for TVM's importer."""
+
+
+def described(node: Any) -> str:
+    """A node of a protobuf as a message calls it."""
+    domain = "" if node.domain in STANDARD_DOMAINS else f"{node.domain}."
+    return f"operator {domain}{node.op_type} (node {node.name or f'of output {node.output[0]}'})"
 
 
 def _materialised(sizes: Sizes, builder: Any) -> Any:

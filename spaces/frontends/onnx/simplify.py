@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from spaces.frontends.onnx.graph import STANDARD_DOMAINS
+from spaces.frontends.onnx.node import STANDARD_DOMAINS
 from spaces.frontends.quiet_import import hushed
 
 

@@ -1,0 +1,65 @@
+"""Which operators are imported, and which of them have converters here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from spaces.frontends.onnx import shape_operators
+from spaces.frontends.onnx.control_flow import CONTROL_FLOW
+from spaces.frontends.onnx.functions import schema_of
+from spaces.frontends.onnx.node import STANDARD_DOMAINS, Convert, Node, described
+from spaces.frontends.onnx.recurrent import RECURRENT
+from spaces.ir import tvm_compat
+
+_CONVERTERS: Mapping[str, Convert] = MappingProxyType({**RECURRENT})
+_FIRST = MappingProxyType({"Scan": 9})
+"""Versions of ONNX below which an operator is another one."""
+_OTHERS = frozenset({"Attention"})
+"""Operators of ONNX that in TVM's importer are others of the same name."""
+
+
+def converted(node: Any, seen: Node, builder: Any) -> list[Any] | None:
+    """What a node gives, by a converter of ours; None where there is none that takes it."""
+    if node.domain not in STANDARD_DOMAINS:
+        return None
+    convert = _CONVERTERS.get(node.op_type, shape_operators.converted)
+    found = convert(seen, builder)
+    if found is None:
+        return None
+    return [builder.normalize(one) for one in (found if isinstance(found, list) else [found])]
+
+
+def known_to_tvm(node: Any) -> bool:
+    """Whether TVM's importer has a converter for a node."""
+    other = node.op_type in _OTHERS and node.domain in STANDARD_DOMAINS
+    return not other and node.op_type in tvm_compat.known_onnx_operators()
+
+
+def unknown_operators(proto: Any) -> list[str]:
+    """One node of each operator of a model that nothing here imports."""
+    functions = {(f.domain, f.name) for f in proto.functions}
+    opset = max((o.version for o in proto.opset_import if o.domain in STANDARD_DOMAINS), default=1)
+    found: dict[str, str] = {}
+    for node in _all_nodes([proto.graph, *proto.functions]):
+        if (node.domain, node.op_type) not in functions and not _is_known(node, opset):
+            found.setdefault(node.op_type, described(node))
+    return [*found.values()]
+
+
+def _is_known(node: Any, opset: int) -> bool:
+    if opset < _FIRST.get(node.op_type, 0):
+        return False
+    if known_to_tvm(node):
+        return True
+    ours = node.op_type in CONTROL_FLOW or node.op_type in _CONVERTERS
+    return node.domain in STANDARD_DOMAINS and (ours or schema_of(node, opset) is not None)
+
+
+def _all_nodes(graphs: Iterable[Any]) -> Iterator[Any]:
+    """Those in the graphs of other nodes, too."""
+    for graph in graphs:
+        for node in graph.node:
+            yield node
+            yield from _all_nodes(a.g for a in node.attribute if a.HasField("g"))

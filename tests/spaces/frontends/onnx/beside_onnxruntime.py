@@ -1,0 +1,99 @@
+"""Small ONNX models: imported, compiled, and compared with what another runtime makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+import pytest
+
+from spaces.codegen.executable import compile_plainly
+from spaces.frontends.declared import resolve
+from spaces.frontends.onnx.model import read_onnx_proto
+from spaces.ir import tvm_compat
+from spaces.lowering.lower import lower
+from tuner.errors import TunerError
+from tuner.shapes import Domain
+
+TARGET = '{"kind":"llvm","num-cores":1}'
+Array = npt.NDArray[Any]
+Feeds = Mapping[str, Array]
+Runtime = Callable[[Any, Feeds], Sequence[Array]]
+
+
+def parsed(text: str, **weights: Array) -> Any:
+    """A model in ONNX's text format, with weights by name."""
+    proto = onnx.parser.parse_model(text)
+    tensors = [onnx.numpy_helper.from_array(array, name) for name, array in weights.items()]
+    proto.graph.initializer.extend(tensors)
+    return proto
+
+
+def lowered(proto: Any) -> Any:
+    """Its tensor programs, open dimensions kept open."""
+    source = read_onnx_proto(proto, "small")
+    domain = Domain(tuple((dim, (1, 2, 8)) for dim in source.declared.symbols))
+    return lower(source.imported(resolve(source.declared, (), domain), domain), TARGET)
+
+
+def number_of_programs(module: Any) -> int:
+    return len([*tvm_compat.prim_funcs(module)])
+
+
+def refusal(proto: Any) -> str:
+    """Why it is not imported: one line."""
+    with pytest.raises(TunerError) as caught:
+        lowered(proto)
+    said = str(caught.value)
+    assert "\n" not in said
+    return said
+
+
+def by_onnxruntime(proto: Any, feeds: Feeds) -> Sequence[Array]:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), options)
+    found: Sequence[Array] = session.run(None, dict(feeds))
+    return found
+
+
+def by_reference(proto: Any, feeds: Feeds) -> Sequence[Array]:
+    from onnx.reference import ReferenceEvaluator
+
+    found: Sequence[Array] = ReferenceEvaluator(proto).run(None, dict(feeds))
+    return found
+
+
+def compare(proto: Any, *fed: Feeds, peer: Runtime = by_onnxruntime, within: float = 1e-5) -> Any:
+    """Have a model compute what another runtime does, for each of these inputs.
+
+    Args:
+        within: how far apart results may be; integers are equal.
+
+    Returns:
+        Its tensor programs.
+    """
+    import tvm
+
+    module = lowered(proto)
+    library = compile_plainly(module, TARGET).library
+    machine = tvm.relax.VirtualMachine(library, tvm.cpu())
+    for feeds in fed:
+        wanted = peer(proto, feeds)
+        result = machine["main"](*map(tvm.runtime.tensor, feeds.values()))
+        found = [result] if hasattr(result, "numpy") else [*result]
+        for place, (got, want) in enumerate(zip(found, wanted, strict=True)):
+            said = f"output {place} of {[array.shape for array in feeds.values()]}"
+            array = got.numpy()
+            assert (array.dtype, array.shape) == (want.dtype, want.shape), said
+            if np.issubdtype(want.dtype, np.floating):
+                np.testing.assert_allclose(array, want, rtol=within, atol=within, err_msg=said)
+            else:
+                np.testing.assert_array_equal(array, want, err_msg=said)
+    return module
