@@ -17,7 +17,7 @@ from tuner.checks import LARGEST
 from tuner.errors import TunerError
 from tuner.shapes import NO_DOMAIN, Domain
 
-_EXPORTED = 2
+LEAST_EXPORTED = 2
 """The least size that exporters write of any dimension that is not fixed. They run models with 1
 all the same."""
 
@@ -90,7 +90,7 @@ def _bounds(main: Any) -> dict[str, tuple[int, int]]:
     """The least and largest values that importers attach to a graph, by dimension."""
     lower = dict(tvm_compat.attribute(main, tvm_compat.LOWER_BOUNDS) or {})
     upper = dict(tvm_compat.attribute(main, tvm_compat.UPPER_BOUNDS) or {})
-    least = {dim: int(size) for dim, size in lower.items() if int(size) > _EXPORTED}
+    least = {dim: int(size) for dim, size in lower.items() if int(size) > LEAST_EXPORTED}
     return {
         str(dim): (least.get(dim, 0), int(upper.get(dim, LARGEST))) for dim in {**least, **upper}
     }

@@ -11,11 +11,14 @@ from __future__ import annotations
 
 import json
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from spaces.frontends.declared import Declared
 from spaces.ir import tvm_compat
+from spaces.ir.derived_dims import base_of
 from spaces.ir.symbolic import is_symbolic, symbols, variables
 from tuner.errors import TunerError
 
@@ -23,6 +26,8 @@ NAMES_FILE = "dims.json"
 NAMES_NOTE = f"torch.export does not keep the names of Dim, {NAMES_FILE} in an archive can"
 _PLACES = (f"/extra/{NAMES_FILE}", f"extra_files/{NAMES_FILE}")
 """Where an archive keeps an extra file; the second is what PyTorch 2.7 and older wrote."""
+_Dim = tuple[str, list[str], bool]
+"""The place of a symbolic dimension, the symbols in it, and whether it is one by itself."""
 
 
 def kept_names(path: Path) -> dict[str, str]:
@@ -62,8 +67,7 @@ def with_named_dims(module: Any, kept: Mapping[str, str], path: Path) -> Any:
     from tvm_ffi import structural_map
 
     graph = module["main"]
-    places = _places(graph)
-    called = _called(places, kept, path)
+    called = _called(_places(_graph_dims(graph)), kept, path)
     if not called:
         return module
     known = symbols(graph)
@@ -78,24 +82,54 @@ def with_named_dims(module: Any, kept: Mapping[str, str], path: Path) -> Any:
     return result
 
 
-def _places(graph: Any) -> dict[str, str]:
-    """The symbol at each place of the inputs, in order; the place is a name for it."""
+def with_named_symbols(declared: Declared, kept: Mapping[str, str], path: Path) -> Declared:
+    """The same for what a model declares in the symbols of an archive.
+
+    Args:
+        kept, path: see `with_named_dims`.
+
+    Raises:
+        TunerError: the names do not fit its dimensions.
+    """
+    dims = [
+        (f"{one.name}_{axis}", [base_of(dim)], dim == base_of(dim))
+        for one in declared.inputs
+        for axis, dim in enumerate(one.dims or ())
+        if isinstance(dim, str)
+    ]
+    called = _called(_places(dims), kept, path)
+
+    def new(dim: int | str) -> int | str:
+        return dim if isinstance(dim, int) else called[base_of(dim)] + dim[len(base_of(dim)) :]
+
+    inputs = (replace(i, dims=i.dims and tuple(map(new, i.dims))) for i in declared.inputs)
+    bounds = {called[dim]: bound for dim, bound in declared.bounds.items() if dim in called}
+    names = tuple(called[dim] for dim in declared.symbols)
+    return replace(declared, inputs=tuple(inputs), symbols=names, bounds=bounds)
+
+
+def _graph_dims(graph: Any) -> list[_Dim]:
+    """The symbolic dimensions of a graph's parameters."""
     shapes = [(str(p.name), tvm_compat.param_dims(p) or ()) for p in graph.params]
-    symbolic = [
-        (f"{name}_{axis}", dim)
+    return [
+        (f"{name}_{axis}", [str(v.name) for v in variables(dim)], variables(dim) == [dim])
         for name, dims in shapes
         for axis, dim in enumerate(dims)
         if is_symbolic(dim)
     ]
-    places = {place: tvm_compat.dim_name(dim) for place, dim in symbolic if variables(dim) == [dim]}
-    for place, dim in symbolic:
-        for var in variables(dim):
-            if str(var.name) not in places.values():
+
+
+def _places(dims: Sequence[_Dim]) -> dict[str, str]:
+    """The symbol at each place of the inputs, in order; the place is a name for it."""
+    places = {place: inside[0] for place, inside, alone in dims if alone}
+    for place, inside, _ in dims:
+        for symbol in inside:
+            if symbol not in places.values():
                 base, number = f"{place}_base", 1
                 while base in places:
                     number += 1
                     base = f"{place}_base{number}"
-                places[base] = str(var.name)
+                places[base] = symbol
     return places
 
 

@@ -1,4 +1,8 @@
-"""PyTorch export archives (`model.pt2`). PyTorch is an optional extra."""
+"""PyTorch export archives (`model.pt2`). PyTorch is an optional extra.
+
+TVM's importer takes most of them. Where it fails, or makes of a node what PyTorch says it is not,
+they go by way of ONNX, see `spaces.frontends.torch_onnx`.
+"""
 
 from __future__ import annotations
 
@@ -8,34 +12,61 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from spaces.frontends.module_source import ModuleSource, read_module
+from spaces.frontends.declared import ModelSource
+from spaces.frontends.module_source import read_module
 from spaces.frontends.quiet_import import hushed
 from spaces.frontends.torch_archive import core_program, listed, operators, read_archive
 from spaces.frontends.torch_dims import NAMES_NOTE, kept_names, with_named_dims
+from spaces.frontends.torch_onnx import read_by_onnx
 from spaces.frontends.torch_products import product_converters
 from spaces.ir import tvm_compat
+from spaces.ir.symbolic import symbols
 from tuner.errors import TunerError, first_line
 
 
-def read_torch(path: Path) -> ModuleSource:
+def read_torch(path: Path) -> ModelSource:
     """Read an archive that `torch.export.save` wrote, weights as constants.
 
-    It is imported at once: only then it is known what its dimensions are called, see
-    `spaces.frontends.torch_dims`. Its inputs have the names that `forward` gives them (`inputs_key`
-    for a tensor inside of an argument).
+    TVM imports it at once: only then it is known what its dimensions are called, see
+    `spaces.frontends.torch_dims`, and whether it can. Its inputs have the names that `forward` gives
+    them (`inputs_key` for a tensor inside of an argument).
 
     Raises:
         TunerError: PyTorch is missing, the file is missing or broken, an operator cannot be
             imported, or the model is in training mode.
     """
     program = core_program(read_archive(path), path)
-    _check_operators(program, path)
     kept = kept_names(path)
-    module = with_named_dims(_import(program, path), kept, path)
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256")
+    try:
+        module = _import(program, path)
+    except TunerError as refused:
+        return read_by_onnx(program, path, kept, digest, refused)
     note = "" if kept else NAMES_NOTE
+    module = with_named_dims(module, kept, path)
     return replace(read_module(module, path.stem, "torch", note=note), file=digest)
+
+
+def _import(program: Any, path: Path) -> Any:
+    """A program as TVM's importer has it.
+
+    Raises:
+        TunerError: it does not know an operator, or does not do what PyTorch does.
+    """
+    _check_operators(program, path)
+    try:
+        with hushed():
+            module, made = tvm_compat.torch_imported(program, product_converters())
+    except Exception as error:  # converters raise whatever they meet
+        raise TunerError(f"{path}: cannot import {_culprit(error)}: {first_line(error)}") from error
+    is_symbolic = bool(symbols(module["main"]))
+    for node, value in made.items():
+        if wrong := _difference(node, value, is_symbolic):
+            raise TunerError(f"{path}: cannot import {_named(node)}: {wrong}")
+    if is_symbolic:
+        _check_legal(module, path)
+    return module
 
 
 def _check_operators(program: Any, path: Path) -> None:
@@ -49,19 +80,37 @@ def _check_operators(program: Any, path: Path) -> None:
         raise TunerError(f"{path}: the importer does not know {listed(unknown)}")
 
 
-def _import(program: Any, path: Path) -> Any:
-    from tvm.relax.frontend.torch import from_exported_program
+def _difference(node: Any, value: Any, is_symbolic: bool) -> str:
+    """How what the importer made of a node is not what PyTorch says of it; empty where it is.
+
+    Args:
+        is_symbolic: whether shapes have to be known: where no dimension is symbolic, TVM finds a
+            way at run time.
+    """
+    import torch
+    from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+    from tvm import relax
+
+    said, have = node.meta.get("val"), getattr(value, "ty", None)
+    if not isinstance(said, torch.Tensor) or not isinstance(have, relax.TensorType):
+        return ""
+    dtype = str(said.dtype).removeprefix("torch.")
+    if tvm_compat.param_dtype(value) != dtype:
+        return f"it gives {tvm_compat.param_dtype(value)}, and in PyTorch {dtype}"
+    known = isinstance(have.shape, relax.ShapeExpr)
+    if is_symbolic and not known and not free_unbacked_symbols(said):
+        return f"its shape, in PyTorch {','.join(map(str, said.shape))}, is lost"
+    return ""
+
+
+def _check_legal(module: Any, path: Path) -> None:
+    """Refuse a graph that cannot be lowered: some operators fail on symbolic sizes only there."""
+    from tvm.relax.transform import LegalizeOps
 
     try:
-        with hushed():
-            return from_exported_program(
-                program,
-                unwrap_unit_return_tuple=True,
-                custom_convert_map=product_converters(),
-                run_ep_decomposition=False,
-            )
-    except Exception as error:  # converters raise whatever they meet
-        raise TunerError(f"{path}: cannot import {_culprit(error)}: {first_line(error)}") from error
+        LegalizeOps()(module)
+    except Exception as error:  # it raises whatever is raised within
+        raise TunerError(f"{path}: cannot lower the graph: {first_line(error)}") from error
 
 
 def _culprit(error: BaseException) -> str:
@@ -69,5 +118,9 @@ def _culprit(error: BaseException) -> str:
     for frame, _ in traceback.walk_tb(error.__traceback__):
         node: Any = frame.f_locals.get("node")
         if frame.f_code.co_name == "_translate_fx_graph" and node.op == "call_function":
-            return f"operator {node.target} (node {node.name})"
+            return _named(node)
     return "the graph"
+
+
+def _named(node: Any) -> str:
+    return f"operator {node.target} (node {node.name})"

@@ -1,7 +1,8 @@
-"""Matrix products and convolutions of PyTorch in their own element type.
+"""Matrix products, convolutions and running sums of PyTorch in the element type that they have there.
 
-TVM's importer has all of them give float32. In a model of another type that does not fit what
-comes next, or silently changes the type of the output.
+TVM's importer has products and convolutions give float32. In a model of another type that does not
+fit what comes next, or silently changes the type of the output. Of running sums of booleans, which
+count, it makes booleans.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ def product_converters() -> dict[str, Converter]:
         "addmm.default": _added_product,
         "baddbmm.default": _added_product,
         "convolution.default": _convolution,
+        "cumsum.default": _running_sum,
     }
 
 
@@ -71,12 +73,23 @@ def _convolution(node: Any, importer: Any) -> Any:
         raise ValueError(f"convolutions in {dtype} are not supported")
     bias = node.args[2]
     node.update_arg(2, None)  # the importer would add it to a sum of another type
-    result = _cast(importer, tvm_compat.stock_convolution(importer, node), dtype)
+    try:
+        result = _cast(importer, tvm_compat.stock_convolution(importer, node), dtype)
+    finally:
+        node.update_arg(2, bias)
     if bias is None:
         return result
     spread = [1, -1] + [1] * (len(tvm_compat.param_dims(weight) or ()) - 2)
     bias = importer.block_builder.emit(relax.op.reshape(importer.env[bias], spread))
     return importer.block_builder.emit(relax.op.add(result, bias))
+
+
+def _running_sum(node: Any, importer: Any) -> Any:
+    from tvm import relax
+
+    given = importer.env[node.args[0]]
+    dtype = str(node.meta["val"].dtype).removeprefix("torch.")
+    return importer.block_builder.emit(relax.op.cumsum(_cast(importer, given, dtype), node.args[1]))
 
 
 def _cast(importer: Any, value: Any, dtype: str) -> Any:

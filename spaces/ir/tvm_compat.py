@@ -7,7 +7,7 @@ Written for 0.27: parameters of a PrimFunc are buffers themselves, a Relax expre
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 IS_SCHEDULED = "tirx.is_scheduled"
@@ -264,6 +264,21 @@ def known_torch_operators() -> frozenset[str]:
     from tvm.relax.frontend.torch import exported_program_translator as translator
 
     return frozenset(translator.ExportedProgramImporter().convert_map)
+
+
+def torch_imported(program: Any, converters: Mapping[str, Any]) -> tuple[Any, dict[Any, Any]]:
+    """An exported program in core operators as a module, and what became of each of its nodes."""
+    from tvm.relax.frontend.torch import exported_program_translator as translator
+
+    importer = translator.ExportedProgramImporter()
+    module = importer.from_exported_program(
+        program,
+        keep_params_as_input=False,
+        unwrap_unit_return_tuple=True,
+        no_bind_return_tuple=False,
+        custom_convert_map=dict(converters),
+    )
+    return module, importer.env
 
 
 def stock_convolution(importer: Any, node: Any) -> Any:
