@@ -16,6 +16,7 @@ from typing import Any
 from spaces.frontends.declared import ModelSource
 from spaces.frontends.model import Model, domain_of, import_model
 from spaces.frontends.module_source import ModuleSource
+from spaces.frontends.onnx.model import OnnxSource
 from spaces.frontends.shape_var import DynamicProgram
 from tuner.errors import TunerError, UsageError, first_line
 from tuner.options import ModelSpec
@@ -114,7 +115,7 @@ def _exported(program: Any, spec: ModelSpec, example_inputs: Any) -> Any:
         raise TunerError(f"torch.export cannot export it: {first_line(error)}") from error
 
 
-def _of_torch(program: Any, name: str) -> ModuleSource:
+def _of_torch(program: Any, name: str) -> ModuleSource | OnnxSource:
     """By way of an archive: importing changes a program, and this is the user's own."""
     import torch
 

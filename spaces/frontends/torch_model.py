@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from spaces.frontends.declared import ModelSource
-from spaces.frontends.module_source import read_module
+from spaces.frontends.module_source import ModuleSource, read_module
+from spaces.frontends.onnx.model import OnnxSource
 from spaces.frontends.quiet_import import hushed
 from spaces.frontends.torch_archive import core_program, listed, operators, read_archive
 from spaces.frontends.torch_dims import NAMES_NOTE, kept_names, with_named_dims
@@ -24,12 +24,12 @@ from spaces.ir.symbolic import symbols
 from tuner.errors import TunerError, first_line
 
 
-def read_torch(path: Path) -> ModelSource:
+def read_torch(path: Path) -> ModuleSource | OnnxSource:
     """Read an archive that `torch.export.save` wrote, weights as constants.
 
     TVM imports it at once: only then it is known what its dimensions are called, see
-    `spaces.frontends.torch_dims`, and whether it can. Its inputs have the names that `forward` gives
-    them (`inputs_key` for a tensor inside of an argument).
+    `spaces.frontends.torch_dims`, and whether it can. Its inputs have the names that `forward`
+    gives them (`inputs_key` for a tensor inside of an argument).
 
     Raises:
         TunerError: PyTorch is missing, the file is missing or broken, an operator cannot be

@@ -1,4 +1,4 @@
-"""Matrix products, convolutions and running sums of PyTorch in the element type that they have there.
+"""Matrix products, convolutions and running sums of PyTorch in their own element types.
 
 TVM's importer has products and convolutions give float32. In a model of another type that does not
 fit what comes next, or silently changes the type of the output. Of running sums of booleans, which

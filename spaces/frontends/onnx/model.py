@@ -16,6 +16,7 @@ from spaces.frontends.onnx.graph import graph_module
 from spaces.frontends.onnx.operators import unknown_operators
 from spaces.frontends.onnx.simplify import simplified, split_sums
 from spaces.frontends.quiet_import import hushed
+from spaces.ir import tvm_compat
 from spaces.ir.derived_dims import base_of
 from spaces.ir.symbolic import NO_VALUES, value_of
 from spaces.lowering.plain_shapes import with_plain_inputs
@@ -33,7 +34,7 @@ class OnnxSource:
     Attributes:
         proto: the protobuf, all data in it.
         path: of the file, or one made of its name.
-        file: SHA-256 of the file and its external data, to go on with.
+        file: SHA-256 of the file and its external data, to go on with; None where there is none.
     """
 
     name: str
@@ -47,8 +48,10 @@ class OnnxSource:
         """The module in Relax."""
         return import_graph(self.proto, inputs, self.path, domain)
 
-    def content_hash(self, _module: Any, inputs: Sequence[InputSpec]) -> str:
-        """Of the file and the inputs."""
+    def content_hash(self, module: Any, inputs: Sequence[InputSpec]) -> str:
+        """Of the file and the inputs; of a model that is in no file its structural hash."""
+        if self.file is None:
+            return tvm_compat.structural_hash_hex(module)
         digest = self.file.copy()
         for spec in inputs:
             digest.update(f"\n{spec.name} {spec.dims or spec.shape} {spec.dtype}".encode())

@@ -353,12 +353,72 @@ def test_networks_that_would_come_out_wrong_are_refused(
     assert says in refusal(write_archive(tmp_path / "net.pt2", network, torch.ones(2, 3, 8, 8)))
 
 
-def test_an_operator_that_fails_to_import_is_named_with_its_node(tmp_path: Path) -> None:
-    network = nn.Conv2d(3, 4, 3).double()
+def test_an_operator_that_nobody_imports_is_named_with_its_node(tmp_path: Path) -> None:
+    network = Calls(lambda x: torch.linalg.svd(x)[1])
+    said = refusal(write_archive(tmp_path / "net.pt2", network, torch.zeros(4, 4)))
+    assert "operator aten._linalg_svd.default (node " in said
+
+
+def test_what_tvm_does_not_import_goes_by_way_of_onnx(tmp_path: Path) -> None:
+    """Such as convolutions in float64."""
+    pytest.importorskip("onnxscript")
+    network = nn.Conv2d(3, 4, 3).double().eval()
     path = write_archive(tmp_path / "net.pt2", network, torch.zeros(1, 3, 5, 5).double())
-    said = refusal(path)
-    assert "operator aten.convolution.default (node " in said
-    assert "convolutions in float64 are not supported" in said
+    model = load(path)
+    assert model.kind == "torch"
+    assert relative_error(model, network) < 1e-12
+    save_model_copy(model, tmp_path / "copy")
+    path.unlink()
+    assert load_model_copy(tmp_path / "copy").inputs == model.inputs
+
+
+class Attends(nn.Module):  # type: ignore[misc, name-defined]
+    """Attention with a causal mask, and positions from a table."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("positions", torch.randn(1, 40, 16))
+        self.qkv, self.out = nn.Linear(16, 48), nn.Linear(16, 5)
+
+    def forward(self, x: Any) -> Any:
+        batch, length, _ = x.shape
+        x = x + self.positions[:, :length]
+        parts = self.qkv(x).view(batch, length, 3, 2, 8).permute(2, 0, 3, 1, 4)
+        mask = torch.ones(length, length, dtype=torch.bool).tril()
+        found = nn.functional.scaled_dot_product_attention(*parts.unbind(0), attn_mask=mask)
+        return self.out(found.transpose(1, 2).reshape(batch, length, 16))
+
+
+class Joins(nn.Module):  # type: ignore[misc, name-defined]
+    """Made smaller, larger again, and joined with what it was."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down, self.out = nn.Conv2d(3, 4, 3, padding=1), nn.Conv2d(8, 2, 1)
+        self.pool = nn.MaxPool2d(2)
+        self.larger = nn.Upsample(scale_factor=2, mode="bilinear", align_corners=False)
+
+    def forward(self, x: Any) -> Any:
+        high = self.down(x)
+        return self.out(torch.cat([self.larger(self.pool(high)), high], 1))
+
+
+def test_attention_is_right_at_every_length(tmp_path: Path) -> None:
+    pytest.importorskip("onnxscript")
+    network = Attends().eval()
+    dynamic = ({1: torch.export.Dim("length", max=40)},)
+    path = write_archive(tmp_path / "net.pt2", network, torch.randn(1, 6, 16), dynamic=dynamic)
+    model = load(path, dims=(("x_1", tuple(range(1, 33))),))
+    assert largest_error(model, network, "x_1", 1, 2, 3, 7, 16, 31, 40) < 1e-5
+
+
+def test_an_image_that_is_joined_with_what_it_was_is_right_at_every_size(tmp_path: Path) -> None:
+    pytest.importorskip("onnxscript")
+    network = Joins().eval()
+    dynamic = ({2: 2 * torch.export.Dim("h", max=32)},)
+    path = write_archive(tmp_path / "net.pt2", network, torch.randn(1, 3, 8, 6), dynamic=dynamic)
+    model = load(path, dims=(("x_2_base", (2, 3, 8)),))
+    assert largest_error(model, network, "x_2_base", 2, 3, 5, 8, 13) < 1e-5
 
 
 def test_a_model_that_changes_its_buffers_is_refused(tmp_path: Path) -> None:
