@@ -159,15 +159,7 @@ def decode(data: bytes) -> Segment:
         return Segment(
             int(header["number"]), int(header["epoch"]), str(header["previous"]), entries
         )
-    except (
-        ValueError,
-        KeyError,
-        TypeError,
-        AttributeError,
-        EOFError,
-        OSError,
-        zlib.error,
-    ) as error:
+    except _BROKEN as error:
         raise Torn(f"{type(error).__name__}: {error}") from error
 
 
