@@ -10,10 +10,11 @@ from spaces.frontends.onnx import shape_operators
 from spaces.frontends.onnx.control_flow import CONTROL_FLOW
 from spaces.frontends.onnx.functions import schema_of
 from spaces.frontends.onnx.node import STANDARD_DOMAINS, Convert, Node, described
+from spaces.frontends.onnx.quantized import QUANTIZED
 from spaces.frontends.onnx.recurrent import RECURRENT
 from spaces.ir import tvm_compat
 
-_CONVERTERS: Mapping[str, Convert] = MappingProxyType({**RECURRENT})
+_CONVERTERS: Mapping[str, Convert] = MappingProxyType({**RECURRENT, **QUANTIZED})
 _FIRST = MappingProxyType({"Scan": 9})
 """Versions of ONNX below which an operator is another one."""
 _OTHERS = frozenset({"Attention"})
