@@ -245,10 +245,13 @@ def _sequence(name: str, batch: bool) -> Made:
     return Made(network, inputs, dict.fromkeys(inputs, axes), tuned, tried)
 
 
-def _with_batch(make: Make, size: int) -> Made:
+def _with_batch(make: Make) -> Made:
+    import torch
+
     made = make()
     tuned, tried = {"batch": tuple(range(1, 17))}, {"batch": (*range(1, 14), 16, 17, 23)}
-    return Made(made.module, made.inputs, {"x": {0: "batch"}}, tuned, tried)
+    example = torch.cat([made.inputs["x"]] * 3)  # an exporter takes a batch of 1 for a number
+    return Made(made.module, {"x": example}, {"x": {0: "batch"}}, tuned, tried)
 
 
 def _unet() -> Made:
@@ -284,7 +287,7 @@ OPEN: dict[str, Make] = {
     **{f"{name}, sequence": partial(_sequence, name, False) for name in _NETWORKS},
     **{f"{name}, batch and sequence": partial(_sequence, name, True) for name in ("bert", "llama")},
     **{
-        f"{name}, batch": partial(_with_batch, STATIC[name], 96)
+        f"{name}, batch": partial(_with_batch, STATIC[name])
         for name in ("resnet18", "mobilenet_v3_small", "transformer_encoder")
     },
     "u-net, height and width": _unet,
