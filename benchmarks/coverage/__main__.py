@@ -1,13 +1,13 @@
 """Which networks are taken, and whether they are right.
 
     pip install -e '.[coverage]'
-    python -m benchmarks.coverage --out benchmarks/results/coverage.json
+    python -m benchmarks.coverage --out benchmarks/results/coverage/networks.json
     python -m benchmarks.coverage --only 'bert*' --how dynamo,tracing
 
 Each network is made with random weights and exported by PyTorch, in a process of its own; another
 one imports and compiles it without any schedule, and compares it with what PyTorch computed: those
 with open dimensions at up to 30 sizes (1, 2, primes, the ends, beyond the range). An `error` is
-relative to the largest element. Failures stay in the table; `docs/coverage.md` is made of it.
+relative to the largest element. Failures stay in the table; `benchmarks/COVERAGE.md` is made of it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from benchmarks.coverage.page import page
 from benchmarks.machine import about
 
 _ROOT = Path(__file__).parents[2]
-_PAGE = _ROOT / "docs" / "coverage.md"
+_PAGE = _ROOT / "benchmarks" / "COVERAGE.md"
 _LIMIT_S = 400.0
 
 
@@ -36,7 +36,7 @@ def main() -> None:
     parser.add_argument("--only", default="*", help="glob on names")
     parser.add_argument("--how", default="dynamo,tracing,archive", help="of open networks")
     parser.add_argument("--out", type=Path, help="goes on with what is there")
-    parser.add_argument("--page", action="store_true", help="write docs/coverage.md")
+    parser.add_argument("--page", action="store_true", help="write benchmarks/COVERAGE.md")
     options = parser.parse_args()
     known = json.loads(options.out.read_text()) if options.out and options.out.exists() else {}
     rows: dict[str, dict[str, Any]] = known.get("rows", {})
@@ -52,7 +52,7 @@ def main() -> None:
                 result = {"machine": about(), "rows": rows}
                 options.out.write_text(json.dumps(result, indent=1) + "\n")
     if options.page:
-        _PAGE.write_text(page(rows, frozenset(OPEN)))
+        _PAGE.write_text(page(rows, frozenset(OPEN), len(STATIC | OPEN)))
 
 
 def _row(name: str, how: str) -> dict[str, Any]:

@@ -11,16 +11,21 @@ _INTRO = """# Which networks are taken
 
 Networks with random weights, as PyTorch exports them, imported and compiled without any schedule,
 compared with what PyTorch computes. Written by `python -m benchmarks.coverage --page`; raw rows are
-in `benchmarks/results/coverage.json`.
+in [results/coverage/networks.json](results/coverage/networks.json).
 """
 Rows = Mapping[str, Mapping[str, Mapping[str, Any]]]
 
 
-def page(rows: Rows, open_names: frozenset[str]) -> str:
-    """The whole page."""
+def page(rows: Rows, open_names: frozenset[str], number: int) -> str:
+    """The whole page.
+
+    Args:
+        number: of all networks in the list, whether they were tried or not.
+    """
     static = {name: row["dynamo"] for name, row in rows.items() if name not in open_names}
     right = sum(is_right(row) for row in static.values())
-    lines = [_INTRO, f"## All dimensions known: {right} of {len(static)}\n"]
+    left = "" if len(rows) == number else f"{number - len(rows)} of {number} are yet to be tried.\n"
+    lines = [_INTRO, left, f"## All dimensions known: {right} of {len(static)}\n"]
     lines += ["| network | tasks | result |", "|---|---|---|"]
     lines += [f"| {name} | {row.get('tasks', '')} | {told(row)} |" for name, row in static.items()]
     opened = {name: row for name, row in rows.items() if name in open_names}
