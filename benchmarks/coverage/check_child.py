@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from spaces.codegen.executable import compile_plainly
+from spaces.codegen.executable import Array, compile_plainly
 from spaces.frontends.model import Model, load_model
 from spaces.lowering.extract_tasks import extract
 from spaces.lowering.lower import lower
@@ -73,22 +74,34 @@ def _compared(lowered: Any, target: str, model: Model, about: Any, folder: Path)
     with np.load(folder / "samples.npz") as arrays:
         for number, sizes in enumerate(about["samples"]):
             given = [arrays[f"{number} in {name}"] for name in about["inputs"]]
-            wanted = arrays.get(f"{number} out")
+            outputs = [name for name in arrays if name.startswith(f"{number} out ")]
+            wanted = [arrays[name] for name in outputs]
             try:
                 found = machine["main"](*map(tvm.runtime.tensor, given))
             except Exception as error:  # sizes that the network does not take are refused, too
-                if wanted is not None:
+                if wanted:
                     refused.append({"sizes": sizes, "why": " ".join(str(error).split())[-120:]})
                 continue
-            got = (found if hasattr(found, "numpy") else found[0]).numpy()
-            if wanted is None:
-                refused.append({"sizes": sizes, "why": "PyTorch refuses it, the library does not"})
-            elif got.shape != wanted.shape:
-                refused.append({"sizes": sizes, "why": f"shape {got.shape} for {wanted.shape}"})
+            got = [part.numpy() for part in ((found,) if hasattr(found, "numpy") else found)]
+            if why := _unlike(got, wanted):
+                refused.append({"sizes": sizes, "why": why})
             else:
-                scale = max(float(np.abs(wanted).max()), 1e-30)
-                worst = max(worst, float(np.abs(got - wanted).max()) / scale)
+                worst = max(worst, *(_error(a, b) for a, b in zip(got, wanted, strict=True)))
     return {"error": worst, "sizes": len(about["samples"]), "wrong": refused}
+
+
+def _unlike(got: Sequence[Array], wanted: Sequence[Array]) -> str:
+    """Why outputs cannot be compared; empty where they can."""
+    if not wanted:
+        return "PyTorch refuses it, the library does not"
+    shapes = [array.shape for array in got], [array.shape for array in wanted]
+    return "" if shapes[0] == shapes[1] else f"shapes {shapes[0]} for {shapes[1]}"
+
+
+def _error(got: Array, wanted: Array) -> float:
+    """The largest difference, by the largest element."""
+    scale = max(float(np.abs(wanted).max()), 1e-30)
+    return float(np.abs(got - wanted).max()) / scale
 
 
 if __name__ == "__main__":

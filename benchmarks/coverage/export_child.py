@@ -7,6 +7,7 @@ computes of them, at each size that is tried. HOW is `dynamo`, `tracing` or `arc
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import json
 import re
 import sys
@@ -17,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.coverage.networks import OPEN, STATIC, Made
+from benchmarks.coverage.made import Made
+from benchmarks.coverage.networks import OPEN, STATIC
 
 _AFFINE = re.compile(r"(?:(\d+)\*)?(\w+)(?: \+ (\d+))?")
 
@@ -32,6 +34,7 @@ def main() -> None:
     torch.manual_seed(0)
     made = (STATIC | OPEN)[name]()
     with torch.no_grad():
+        _shake(made.module)
         _export(made, how, folder)
         _write_samples(made, folder)
 
@@ -57,6 +60,16 @@ _KEPT: list[Any] = []
 """A library's operators go with it."""
 
 
+def _shake(module: Any) -> None:
+    """Weights that are made equal, as zeros of a last layer or ones of a normalisation, get values:
+    what is multiplied by zero would be right, whatever it is."""
+    import torch
+
+    for parameter in module.parameters():
+        if parameter.is_floating_point() and bool((parameter == parameter.flatten()[0]).all()):
+            parameter.add_(0.1 * torch.randn_like(parameter))
+
+
 def _export(made: Made, how: str, folder: Path) -> None:
     import torch
 
@@ -73,15 +86,22 @@ def _export(made: Made, how: str, folder: Path) -> None:
         {axis: _dim(text, made, symbols) for axis, text in made.axes.get(name, {}).items()} or None
         for name in made.inputs
     )
-    shapes = open_dims if made.axes else None
+    shapes = _as_taken(made.module, open_dims) if made.axes else None
     if how == "archive":
         program = torch.export.export(made.module, given, dynamic_shapes=shapes)
         torch.export.save(program, folder / "model.pt2")
         return
     torch.onnx.export(
         made.module, given, folder / "model.onnx", dynamo=True, dynamic_shapes=shapes,
-        external_data=False, verbose=False,
+        external_data=False, verbose=False, input_names=list(made.inputs),
     )  # fmt: skip
+
+
+def _as_taken(module: Any, every: tuple[Any, ...]) -> tuple[Any, ...]:
+    """With what goes into `*arguments` as a tuple of its own."""
+    taken = inspect.signature(module.forward).parameters.values()
+    named = sum(p.kind is not p.VAR_POSITIONAL for p in taken)
+    return every if named == len(taken) else (*every[:named], every[named:])
 
 
 def _plain(text: str) -> str:
@@ -114,8 +134,8 @@ def _write_samples(made: Made, folder: Path) -> None:
         except Exception:  # a network may refuse a size, and then so must we
             found = None
         arrays |= {f"{sample} in {name}": value.numpy() for name, value in given.items()}
-        if isinstance(found, torch.Tensor):
-            arrays[f"{sample} out"] = found.numpy()
+        outputs = (found,) if isinstance(found, torch.Tensor) else found or ()
+        arrays |= {f"{sample} out {i}": value.numpy() for i, value in enumerate(outputs)}
         every.append(sizes)
     np.savez(folder / "samples.npz", **arrays)
     tuned = {dim: list(sizes) for dim, sizes in made.tuned.items()}
