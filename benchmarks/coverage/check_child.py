@@ -35,15 +35,15 @@ def main() -> None:
 def _checked(folder: Path) -> dict[str, Any]:
     about = json.loads((folder / "about.json").read_text())
     (path,) = (path for path in folder.glob("model.*"))
-    model = load_model(ModelSpec(str(path), dims=_dims(about["tuned"], path, folder)))
+    model = load_model(ModelSpec(str(path), dims=dims_of(about["tuned"], path)))
     target = resolve_target("llvm")
     lowered = lower(model.module, target)
     tasks = extract(lowered, target, None, model.shapes)
     return {"tasks": len(tasks), **_compared(lowered, target, model, about, folder)}
 
 
-def _dims(tuned: Any, path: Path, folder: Path) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    """What is to be tuned for, under the names that the file has."""
+def dims_of(tuned: Any, path: Path) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """What is to be tuned for, under the names that the file has: sizes by name."""
     if not tuned:
         return ()
     names = _names(path, list(tuned))
