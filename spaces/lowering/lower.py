@@ -15,6 +15,7 @@ from spaces.ir.guard import note
 from spaces.lowering.channels_last import channels_last
 from spaces.lowering.concats import put_off_concats
 from spaces.lowering.constants import mark_constants
+from spaces.lowering.idle_taps import without_idle_taps
 from spaces.lowering.plain_shapes import with_plain_shapes
 from spaces.lowering.relax_passes import bound_takes, move_biases_into_batch_norms
 from spaces.targets.backends import backend_of
@@ -25,7 +26,8 @@ def lower(module: Any, target: Any) -> Any:
 
     In order: indices of gathers are kept within their tables, batch norms are folded into the
     convolutions before them where these have constant weights, the remaining inference-only
-    operators are decomposed, constants are folded; on a CPU, convolutions and the operators between
+    operators are decomposed, constants are folded, and weights of convolutions that only ever meet
+    padding are left out; on a CPU, convolutions and the operators between
     them move to channels-last where that pays; operators become tensor programs (`LegalizeOps`),
     and these are fused. Reshapes of intermediate values are kept as such, since they cost nothing
     at run time. On a CPU, programs name their constant operands in `layout_free_buffers`. Build the
@@ -75,7 +77,7 @@ def _prepared(module: Any) -> Any:
             transform.FoldConstant(),
         ]
     )
-    return passes(move_biases_into_batch_norms(bound_takes(tidy(module))))
+    return without_idle_taps(passes(move_biases_into_batch_norms(bound_takes(tidy(module)))))
 
 
 def _tidied(module: Any) -> Any:
