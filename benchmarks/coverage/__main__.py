@@ -27,6 +27,7 @@ from benchmarks.machine import about
 
 _ROOT = Path(__file__).parents[2]
 _PAGE = _ROOT / "benchmarks" / "COVERAGE.md"
+_LATENCIES = _ROOT / "benchmarks" / "results" / "coverage" / "latency.json"
 _LIMIT_S = 400.0
 
 
@@ -52,7 +53,8 @@ def main() -> None:
                 result = {"machine": about(), "rows": rows}
                 options.out.write_text(json.dumps(result, indent=1) + "\n")
     if options.page:
-        _PAGE.write_text(page(rows, frozenset(OPEN), len(STATIC | OPEN)))
+        raced = json.loads(_LATENCIES.read_text())["rows"] if _LATENCIES.exists() else {}
+        _PAGE.write_text(page(rows, raced, frozenset(OPEN), len(STATIC | OPEN)))
 
 
 def _row(name: str, how: str) -> dict[str, Any]:

@@ -1,42 +1,39 @@
-"""The page that tells of coverage, made of its rows. Pure."""
+"""The page that tells of coverage and latencies, made of their rows. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
+
+from benchmarks.coverage.ratios import Ratios, ratios_of
+from benchmarks.figures import geometric_mean
 
 _RIGHT = 1e-3
 """The largest error, by the largest element of the output, of a network that is right."""
-_INTRO = """# Which networks are taken
+_INTRO = """# Which networks are taken, and how fast they are
 
 Networks with random weights, as PyTorch exports them, imported and compiled without any schedule,
-compared with what PyTorch computes. Written by `python -m benchmarks.coverage --page`; raw rows are
-in [results/coverage/networks.json](results/coverage/networks.json).
+compared with what PyTorch computes: written by `python -m benchmarks.coverage --page`; raw rows are
+in [results/coverage/networks.json](results/coverage/networks.json). Then each was tuned for the
+time given and run beside onnxruntime and OpenVINO (float32), each in a process of its own, in
+turns, on the same threads: `python -m benchmarks.coverage.latency`, rows in
+[results/coverage/latency.json](results/coverage/latency.json). Below 1 ours is faster.
 """
-Rows = Mapping[str, Mapping[str, Mapping[str, Any]]]
+Rows = Mapping[str, Mapping[str, Any]]
 
 
-def page(rows: Rows, open_names: frozenset[str], number: int) -> str:
+def page(rows: Rows, latencies: Rows, open_names: frozenset[str], number: int) -> str:
     """The whole page.
 
     Args:
+        rows: of `benchmarks.coverage`, by network and exporter.
+        latencies: of `benchmarks.coverage.latency`, by network.
         number: of all networks in the list, whether they were tried or not.
     """
-    static = {name: row["dynamo"] for name, row in rows.items() if name not in open_names}
-    right = sum(is_right(row) for row in static.values())
-    left = "" if len(rows) == number else f"{number - len(rows)} of {number} are yet to be tried.\n"
-    lines = [_INTRO, left, f"## All dimensions known: {right} of {len(static)}\n"]
-    lines += ["| network | tasks | result |", "|---|---|---|"]
-    lines += [f"| {name} | {row.get('tasks', '')} | {told(row)} |" for name, row in static.items()]
+    static = {name: row for name, row in rows.items() if name not in open_names}
     opened = {name: row for name, row in rows.items() if name in open_names}
-    taken = [row for hows in opened.values() for row in hows.values() if "exporter" not in row]
-    lines += [f"\n## Open dimensions: {sum(map(is_right, taken))} of {len(taken)} files\n"]
-    lines += ["Each at up to 30 sizes.\n"]
-    lines += ["| network, open | ONNX, dynamo | ONNX, tracing | archive |", "|---|---|---|---|"]
-    for name, hows in opened.items():
-        cells = (told(hows[how]) if how in hows else "" for how in ("dynamo", "tracing", "archive"))
-        lines.append(f"| {name} | {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+    raced = {name: ratios_of(row) for name, row in latencies.items()}
+    return "\n".join([*_head(rows, number), *_static(static, raced), *_open(opened, raced)]) + "\n"
 
 
 def is_right(row: Mapping[str, Any]) -> bool:
@@ -56,3 +53,64 @@ def told(row: Mapping[str, Any]) -> str:
     if row["wrong"]:
         return f"wrong at {len(row['wrong'])} of {row['sizes']} sizes"
     return f"wrong by {row['error']:.0e}"
+
+
+def _head(rows: Rows, number: int) -> Iterator[str]:
+    yield _INTRO
+    if len(rows) < number:
+        yield f"{number - len(rows)} of {number} are yet to be tried.\n"
+
+
+def _static(rows: Rows, raced: Mapping[str, Ratios | str]) -> Iterator[str]:
+    right = sum(is_right(row["dynamo"]) for row in rows.values())
+    yield f"## All dimensions known: {right} of {len(rows)}\n"
+    yield _summary([raced[name] for name in rows if name in raced])
+    yield "| network | tasks | result | tuned for | ms | / onnxruntime | / the best |"
+    yield "|---|---|---|---|---|---|---|"
+    for name, row in rows.items():
+        known = row["dynamo"]
+        yield f"| {name} | {known.get('tasks', '')} | {told(known)} | {_race(raced.get(name))} |"
+
+
+def _open(rows: Rows, raced: Mapping[str, Ratios | str]) -> Iterator[str]:
+    taken = [r for hows in rows.values() for r in hows.values() if "exporter" not in r]
+    yield f"\n## Open dimensions: {sum(map(is_right, taken))} of {len(taken)} files\n"
+    yield "Each at up to 30 sizes.\n"
+    yield "| network, open | ONNX, dynamo | ONNX, tracing | archive |"
+    yield "|---|---|---|---|"
+    for name, hows in rows.items():
+        cells = (told(hows[how]) if how in hows else "" for how in ("dynamo", "tracing", "archive"))
+        yield f"| {name} | {' | '.join(cells)} |"
+    if timed := [name for name in rows if name in raced]:
+        yield "\nTheir latencies, geometric means over five sizes:\n"
+        yield "| network, open | tuned for | ms | / onnxruntime | / the best | the worst size |"
+        yield "|---|---|---|---|---|---|"
+        for name in timed:
+            found = raced[name]
+            worst = "" if isinstance(found, str) else f"{found.worst:.2f} at {found.worst_at}"
+            yield f"| {name} | {_race(found)} | {worst} |"
+
+
+def _summary(raced: list[Ratios | str]) -> str:
+    known = [found for found in raced if isinstance(found, Ratios)]
+    if not known:
+        return ""
+    said = [f"{len(known)} of them were timed. Geometric means:"]
+    for peer, values in (
+        ("onnxruntime", [r.onnxruntime for r in known if r.onnxruntime]),
+        ("the better of onnxruntime and OpenVINO", [r.best for r in known if r.best]),
+    ):
+        if (mean := geometric_mean(values)) is not None:
+            said.append(f"{mean:.2f} of {peer} ({min(values):.2f} to {max(values):.2f}).")
+    return " ".join(said) + "\n"
+
+
+def _race(found: Ratios | str | None) -> str:
+    """The cells of one network's race."""
+    if found is None:
+        return " | | | "
+    if isinstance(found, str):
+        return f"{found.replace('|', '/')[:80]} | | | "
+    cells = [found.time_budget, f"{found.ours_ms:.3g}"]
+    cells += ["" if r is None else f"{r:.2f}" for r in (found.onnxruntime, found.best)]
+    return " | ".join(cells)

@@ -1,0 +1,56 @@
+"""The page of coverage says what its rows say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from benchmarks.coverage.page import page
+from benchmarks.coverage.ratios import Ratios, ratios_of
+
+RIGHT = {"tasks": 3, "error": 2e-7, "sizes": 1, "wrong": []}
+
+
+def sides(ours: float | None, onnxruntime: float | None, openvino: float | None) -> dict[str, Any]:
+    named = {"ours": ours, "onnxruntime": onnxruntime, "openvino": openvino}
+    return {name: None if ms is None else {"median": ms} for name, ms in named.items()}
+
+
+def raced(**sizes: dict[str, Any]) -> dict[str, Any]:
+    return {"time_budget": "90s", "failed": {}, "sizes": sizes}
+
+
+def test_ratios_are_means_over_sizes_to_each_peer_and_to_the_better_one() -> None:
+    found = ratios_of(raced(small=sides(1, 2, 4), large=sides(8, 4, 2)))
+    assert isinstance(found, Ratios)
+    assert found.onnxruntime == pytest.approx(1)
+    assert found.best == pytest.approx(2**0.5)
+    assert (found.worst, found.worst_at) == (2, "large")
+
+
+def test_a_peer_that_cannot_run_a_network_is_left_out() -> None:
+    found = ratios_of(raced(only=sides(1, None, 2)))
+    assert isinstance(found, Ratios)
+    assert found.onnxruntime is None
+    assert found.best == 0.5
+
+
+def test_a_network_that_was_not_tuned_says_why() -> None:
+    assert ratios_of({"failure": "tuner tune: no room"}) == "tuner tune: no room"
+    assert ratios_of({**raced(only=sides(None, 1, 1)), "failed": {"ours": "late"}}) == "late"
+
+
+def test_failures_stay_on_the_page() -> None:
+    rows = {
+        "good": {"dynamo": RIGHT},
+        "bad": {"dynamo": {"crashed": "ValueError: odd"}},
+        "wide, batch": {"dynamo": {**RIGHT, "wrong": [{"sizes": {"batch": 3}}], "sizes": 9}},
+    }
+    text = page(rows, {"good": raced(only=sides(1, 2, 4))}, frozenset({"wide, batch"}), 4)
+    assert "1 of 4 are yet to be tried" in text
+    assert "All dimensions known: 1 of 2" in text
+    assert "| good | 3 | right, 2e-07 | 90s | 1 | 0.50 | 0.50 |" in text
+    assert "ValueError: odd" in text
+    assert "Open dimensions: 0 of 1 files" in text
+    assert "wrong at 1 of 9 sizes" in text
