@@ -1,69 +1,177 @@
-"""Products and convolutions of 8-bit integers: `ConvInteger`, `QLinearConv`, `QLinearMatMul`.
+"""Products and convolutions of 8-bit integers: `ConvInteger`, `MatMulInteger`, `QLinearConv` and
+`QLinearMatMul`.
 
-Operands are widened to 32 bits and freed of their zero points, so sums are exact and padding is 0.
+A sum of (a - p)(w - q), with zero points p and q, is sum(aw) - p sum(w) - q sum(a) + kpq. So the
+bytes are multiplied as they are, which is what CPUs have instructions for, and sums of the weights
+are worked out while the model is imported. Sums are of 32 bits and exact. Where the zero point of a
+convolution's weights is not 0, its operands are widened instead and freed of their zero points.
 What is quantized again is rounded to the nearest, ties to even, as ONNX has it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from spaces.frontends.onnx.node import Convert, Node
+from spaces.ir import tvm_compat
 
 _BYTES = ("int8", "uint8")
 _WIDE, _REAL = "int32", "float32"
+_ROUNDER = np.float32(1.5 * 2**23)
+"""What is added to and taken off a float32 of less than 2**22 to round it, ties to even."""
 
 
-def _centred(node: Node, builder: Any, number: int, zero: int, axes: int = 0) -> Any:
-    """What an operand stands for, in 32 bits.
+@dataclass(frozen=True, slots=True)
+class _Bytes:
+    """An operand of 8-bit integers.
+
+    Attributes:
+        tensor: as it is.
+        point: what stands for zero, of 32 bits, in a shape that is taken off the tensor; None is 0.
+    """
+
+    tensor: Any
+    point: Any
+
+    def centred(self, builder: Any) -> Any:
+        """What it stands for, in 32 bits."""
+        wide = builder.emit(self.tensor.astype(_WIDE))
+        return wide if self.point is None else builder.emit(wide - self.point)
+
+    @property
+    def known_point(self) -> int | None:
+        """The one number that stands for zero; None where there are several, or it is not known."""
+        if self.point is None:
+            return 0
+        if not tvm_compat.is_constant(self.point):
+            return None
+        numbers = np.unique(self.point.value.numpy())
+        return int(numbers[0]) if len(numbers) == 1 else None
+
+
+def _operand(node: Node, builder: Any, number: int, shape: Sequence[int]) -> _Bytes:
+    """An operand with its zero point, which follows it in a distance of two.
 
     Args:
-        zero: number of the operand that is its zero point.
-        axes: after the one that a zero point of several numbers is for.
+        shape: of a zero point of several numbers, to be taken off the operand.
     """
-    value, point = node.input(number), node.input(zero)
+    value, point = node.input(number), node.input(number + 2)
     if value is None or value.dtype not in _BYTES:
         found = "missing" if value is None else value.dtype
         raise node.refused(f"its operand {number} is {found}, and has to be of 8-bit integers")
-    wide = builder.emit(value.tensor(builder).astype(_WIDE))
+    tensor = value.tensor(builder)
     if point is None:
-        return wide
-    place = _along(builder, builder.emit(point.tensor(builder).astype(_WIDE)), axes)
-    return builder.emit(wide - place)
+        return _Bytes(tensor, None)
+    return _Bytes(tensor, _wide(builder, _along(builder, point.tensor(builder), shape)))
 
 
-def _along(builder: Any, numbers: Any, axes: int) -> Any:
-    """Numbers of an axis that others follow; one number stays as it is."""
+def _wide(builder: Any, expression: Any) -> Any:
+    """In 32 bits; a constant stays one."""
     from tvm import relax
 
-    if not axes or not numbers.ty.shape.values:
+    if tvm_compat.is_constant(expression):
+        return relax.const(expression.value.numpy().astype(_WIDE))
+    return builder.emit(expression.astype(_WIDE))
+
+
+def _along(builder: Any, numbers: Any, shape: Sequence[int]) -> Any:
+    """A vector in a shape, one number alone; what has more axes is in its shape already."""
+    from tvm import relax
+
+    dims = tvm_compat.tensor_dims(numbers) or []
+    if len(dims) != 1:
         return numbers
-    return builder.emit(relax.op.reshape(numbers, [-1, *[1] * axes]))
+    wanted = [] if tvm_compat.known_int(dims[0]) == 1 else [*shape]
+    if tvm_compat.is_constant(numbers):
+        return relax.const(numbers.value.numpy().reshape(wanted))
+    return builder.emit(relax.op.reshape(numbers, wanted))
 
 
-def _convolved(node: Node, builder: Any, data: Any, weight: Any) -> Any:
-    from tvm import relax
-
-    rank = len(weight.ty.shape.values) - 2
+def _convolved(node: Node, builder: Any, kernel: int) -> Any:
+    """The sums of a convolution of operand 0 with another one, its weights."""
+    weight = node.input(kernel)
+    rank = 0 if weight is None or weight.dims is None else len(weight.dims) - 2
     said = node.attributes
     if said.get("auto_pad", b"NOTSET") not in (b"NOTSET", b"VALID") or rank not in (1, 2, 3):
         raise node.refused("it says its padding by auto_pad, or has another number of axes")
-    convolve = getattr(relax.op.nn, f"conv{rank}d")
+    data = _operand(node, builder, 0, [])
+    weights = _operand(node, builder, kernel, [-1, *[1] * (rank + 1)])
+    padding = [int(p) for p in said.get("pads", [0] * 2 * rank)]
+    point = data.known_point
+    narrow = weights.known_point == 0 and tvm_compat.is_constant(weights.tensor)
+    if not narrow or point is None:
+        return _windows(node, builder, data.centred(builder), weights.centred(builder), padding)
+    padded = _padded(builder, data.tensor, padding, point)
+    total = _windows(node, builder, padded, weights.tensor, [0] * 2 * rank)
+    if not point:
+        return total
+    from tvm import relax
+
+    sums = weights.tensor.value.numpy().astype(np.int64)
+    taken = (point * sums.sum(axis=tuple(range(1, rank + 2)))).astype(_WIDE)
+    return builder.emit(total - relax.const(taken.reshape(1, -1, *[1] * rank)))
+
+
+def _padded(builder: Any, data: Any, padding: Sequence[int], point: int) -> Any:
+    """Bytes with what stands for zero around them."""
+    from tvm import relax
+
+    if not any(padding):
+        return data
+    rank = len(padding) // 2
+    widths = [0] * 4 + [p for axis in range(rank) for p in (padding[axis], padding[axis + rank])]
+    return builder.emit(relax.op.nn.pad(data, widths, "constant", float(point)))
+
+
+def _windows(node: Node, builder: Any, data: Any, weight: Any, padding: Sequence[int]) -> Any:
+    from tvm import relax
+
+    rank, said = len(padding) // 2, node.attributes
     return builder.emit(
-        convolve(
+        getattr(relax.op.nn, f"conv{rank}d")(
             data,
             weight,
             strides=list(said.get("strides", [1] * rank)),
-            padding=list(said.get("pads", [0] * 2 * rank)),
+            padding=list(padding),
             dilation=list(said.get("dilations", [1] * rank)),
             groups=said.get("group", 1),
             out_dtype=_WIDE,
         )
     )
+
+
+def _multiplied(node: Node, builder: Any, right: int) -> Any:
+    """The sums of a product of operand 0 and another one."""
+    from tvm import relax
+
+    rows, columns = node.dims(0), node.dims(right)
+    if not rows or not columns or len(rows) < 2 or len(columns) < 2:
+        raise node.refused("its operands have to be matrices of known rank")
+    a = _operand(node, builder, 0, [-1, 1])
+    b = _operand(node, builder, right, [1, -1])
+    emit = builder.emit
+    total = emit(relax.op.matmul(a.tensor, b.tensor, out_dtype=_WIDE))
+    if a.known_point != 0:
+        total = emit(total - emit(a.point * _summed(builder, b.centred(builder), b, -2)))
+    if b.known_point != 0:
+        total = emit(total - emit(b.point * _summed(builder, a.tensor.astype(_WIDE), a, -1)))
+    return total
+
+
+def _summed(builder: Any, wide: Any, operand: _Bytes, axis: int) -> Any:
+    """Sums of an operand along an axis, which stays."""
+    from tvm import relax
+
+    known = operand.known_point
+    if tvm_compat.is_constant(operand.tensor) and known is not None:
+        array = operand.tensor.value.numpy().astype(_WIDE) - (known if axis == -2 else 0)
+        return relax.const(array.sum(axis, dtype=_WIDE, keepdims=True))
+    return builder.emit(relax.op.sum(builder.emit(wide), [axis], keepdims=True))
 
 
 def _requantized(node: Node, builder: Any, total: Any, scales: tuple[Any, Any], out: int) -> Any:
@@ -79,60 +187,75 @@ def _requantized(node: Node, builder: Any, total: Any, scales: tuple[Any, Any], 
     scale, point = node.input(out), node.input(out + 1)
     if scale is None or point is None:
         raise node.refused("it does not say how its result is quantized")
-    factor = emit(emit(scales[0] * scales[1]) / scale.tensor(builder))
+    factor = _quotient(builder, *scales, scale.tensor(builder))
     exact = emit(emit(total.astype(_REAL)) * factor)
-    half = relax.const(np.float32(0.5))
-    two = relax.const(np.float32(2))
-    apart = emit(relax.op.abs(emit(exact - emit(relax.op.trunc(exact)))))
-    even = emit(emit(relax.op.round(emit(exact / two))) * two)
-    rounded = emit(relax.op.where(emit(relax.op.equal(apart, half)), even, relax.op.round(exact)))
-    moved = emit(rounded + emit(point.tensor(builder).astype(_REAL)))
-    limits = np.iinfo(point.dtype)
-    return emit(
-        emit(relax.op.clip(moved, float(limits.min), float(limits.max))).astype(point.dtype)
-    )
+    limits, rounder = np.iinfo(point.dtype), relax.const(_ROUNDER)
+    # Far out there is nothing to round, and every zero point moves it beyond the limits.
+    near = emit(relax.op.clip(exact, -1024.0, 1024.0))
+    rounded = emit(emit(near + rounder) - rounder)
+    moved = emit(rounded + _real(builder, point.tensor(builder)))
+    clipped = emit(relax.op.clip(moved, float(limits.min), float(limits.max)))
+    return emit(clipped.astype(point.dtype))
 
 
-def _scale(node: Node, builder: Any, number: int, axes: int = 0) -> Any:
+def _quotient(builder: Any, first: Any, second: Any, divisor: Any) -> Any:
+    """What sums are multiplied by, worked out here where all three are known."""
+    from tvm import relax
+
+    parts = (first, second, divisor)
+    if all(map(tvm_compat.is_constant, parts)):
+        x, y, z = (part.value.numpy() for part in parts)
+        return relax.const(np.asarray(x * y / z, _REAL))
+    return builder.emit(builder.emit(first * second) / divisor)
+
+
+def _real(builder: Any, expression: Any) -> Any:
+    from tvm import relax
+
+    if tvm_compat.is_constant(expression):
+        return relax.const(expression.value.numpy().astype(_REAL))
+    return builder.emit(expression.astype(_REAL))
+
+
+def _scale(node: Node, builder: Any, number: int, shape: Sequence[int]) -> Any:
     value = node.input(number)
     if value is None:
         raise node.refused("it does not say how its operands are quantized")
-    return _along(builder, value.tensor(builder), axes)
+    return _along(builder, value.tensor(builder), shape)
 
 
 def _conv_integer(node: Node, builder: Any) -> Any:
-    weight = node.input(1)
-    axes = 0 if weight is None or weight.dims is None else len(weight.dims) - 1
-    data, kernel = _centred(node, builder, 0, 2), _centred(node, builder, 1, 3, axes)
-    return _convolved(node, builder, data, kernel)
+    return _convolved(node, builder, 1)
 
 
 def _quantized_conv(node: Node, builder: Any) -> Any:
     from tvm import relax
 
-    weight = node.input(3)
-    rank = 0 if weight is None or weight.dims is None else len(weight.dims)
-    data, kernel = _centred(node, builder, 0, 2), _centred(node, builder, 3, 5, rank - 1)
-    total = _convolved(node, builder, data, kernel)
+    total = _convolved(node, builder, 3)
+    rest = [1] * (len(tvm_compat.tensor_dims(total) or ()) - 2)
     if (bias := node.input(8)) is not None:
-        spread = builder.emit(relax.op.reshape(bias.tensor(builder), [1, -1, *[1] * (rank - 2)]))
+        spread = builder.emit(relax.op.reshape(bias.tensor(builder), [1, -1, *rest]))
         total = builder.emit(total + spread)
-    scales = _scale(node, builder, 1), _scale(node, builder, 4, rank - 2)
+    scales = _scale(node, builder, 1, []), _scale(node, builder, 4, [-1, *rest])
     return _requantized(node, builder, total, scales, 6)
 
 
-def _quantized_product(node: Node, builder: Any) -> Any:
-    from tvm import relax
+def _integer_product(node: Node, builder: Any) -> Any:
+    if any(len(dims or ()) < 2 for dims in (node.dims(0), node.dims(1))):
+        return None
+    return _multiplied(node, builder, 1)
 
-    left, right = _centred(node, builder, 0, 2, 1), _centred(node, builder, 3, 5)
-    total = builder.emit(relax.op.matmul(left, right, out_dtype=_WIDE))
-    scales = _scale(node, builder, 1, 1), _scale(node, builder, 4)
+
+def _quantized_product(node: Node, builder: Any) -> Any:
+    total = _multiplied(node, builder, 3)
+    scales = _scale(node, builder, 1, [-1, 1]), _scale(node, builder, 4, [1, -1])
     return _requantized(node, builder, total, scales, 6)
 
 
 QUANTIZED: Mapping[str, Convert] = MappingProxyType(
     {
         "ConvInteger": _conv_integer,
+        "MatMulInteger": _integer_product,
         "QLinearConv": _quantized_conv,
         "QLinearMatMul": _quantized_product,
     }

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.spaces.frontends.onnx.beside_onnxruntime import compare, parsed, refusal
+from spaces.frontends.declared import resolve
+from spaces.frontends.onnx.model import read_onnx_proto
+from spaces.lowering.extract_tasks import extract
+from spaces.lowering.lower import lower
+from spaces.templates.registry import templates_of
+from tests.spaces.frontends.onnx.beside_onnxruntime import (
+    Feeds,
+    by_onnxruntime,
+    compare,
+    parsed,
+    refusal,
+)
+from tuner.shapes import NO_DOMAIN
+from tuner.task import Task
 
 pytestmark = pytest.mark.tvm
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17]>'
+VNNI = '{"kind":"llvm","mcpu":"cascadelake","mtriple":"x86_64-unknown-linux-gnu","num-cores":1}'
 RNG = np.random.default_rng(0)
 
 
@@ -65,21 +80,103 @@ def test_a_quantized_product_gives_the_bytes_of_onnxruntime(right: str) -> None:
     compare(proto, *({"x": numbers("uint8", rows, 16)} for rows in (1, 3, 8)))
 
 
-@pytest.mark.parametrize("operator", ["MatMulInteger", "DynamicQuantizeLinear"])
-def test_what_tvm_converts_is_the_same_too(operator: str) -> None:
-    if operator == "MatMulInteger":
+@pytest.mark.parametrize("left", ["", "one", "rows"])
+@pytest.mark.parametrize("right", ["", "one", "columns"])
+@pytest.mark.parametrize("known", [True, False], ids=["weights known", "both fed"])
+def test_an_integer_product_takes_its_zero_points_off(left: str, right: str, known: bool) -> None:
+    shapes = {"": (), "one": (), "rows": (6,), "columns": (5,)}
+    weights = {
+        "a": numbers("uint8", *shapes[left]) if left else None,
+        "b": numbers("int8", *shapes[right]) if right else None,
+        "w": numbers("int8", 16, 5) if known else None,
+    }
+    fed = {"x": numbers("uint8", 6, 16)} | ({} if known else {"w": numbers("int8", 16, 5)})
+    declared = ", ".join(f"{v.dtype}[{v.shape[0]},{v.shape[1]}] {n}" for n, v in fed.items())
+    proto = parsed(
+        f"""{HEAD} g ({declared}) => (int32[k,l] y) {{
+        y = MatMulInteger(x, w, {"a" * bool(left)}, {"b" * bool(right)}) }}""",
+        **{name: array for name, array in weights.items() if array is not None},
+    )
+
+    def exactly(_proto: Any, feeds: Feeds) -> Sequence[Any]:
+        zero = np.int32(0) if weights["a"] is None else weights["a"].astype("int32")
+        centred = feeds["x"].astype("int32") - zero.reshape(-1, 1)
+        columns = feeds["w"] if weights["w"] is None else weights["w"]
+        return [centred @ (columns.astype("int32") - np.int32(0 if not right else weights["b"]))]
+
+    compare(proto, fed, peer=exactly)
+    if left != "rows":  # which onnxruntime does not take
+        compare(proto, fed)
+
+
+@pytest.mark.parametrize("pads", ["0, 0, 0, 0", "1, 1, 1, 1"])
+def test_a_zero_point_may_be_known_when_the_model_runs_only(pads: str) -> None:
+    proto = parsed(
+        f"""{HEAD} g (float[1,3,6,6] x, float[4,8] v) => (float[n,c,h,w] y, float[r,l] u) {{
+        xq, xs, xz = DynamicQuantizeLinear(x)
+        total = ConvInteger<pads = [{pads}]>(xq, w, xz)
+        real = Cast<to = 1>(total)
+        y = Mul(real, xs)
+        vq, vs, vz = DynamicQuantizeLinear(v)
+        sums = MatMulInteger(vq, m, vz)
+        sum = Cast<to = 1>(sums)
+        u = Mul(sum, vs) }}""",
+        w=numbers("int8", 4, 3, 3, 3),
+        m=numbers("int8", 8, 5),
+    )
+    fed = {"x": RNG.normal(size=(1, 3, 6, 6)), "v": RNG.normal(size=(4, 8))}
+    compare(proto, {name: array.astype("float32") for name, array in fed.items()})
+
+
+def test_quantizing_while_the_model_runs_gives_the_bytes_of_onnxruntime() -> None:
+    proto = parsed(
+        f"""{HEAD} g (float[3,16] x) => (uint8[k,l] y, float s, uint8 z) {{
+        y, s, z = DynamicQuantizeLinear(x) }}"""
+    )
+    compare(proto, {"x": RNG.normal(size=(3, 16)).astype("float32")})
+
+
+def test_halves_are_rounded_to_even_and_what_is_far_out_is_cut_off() -> None:
+    proto = parsed(
+        f"""{HEAD} g (uint8[n,1] x) => (uint8[k,l] y) {{
+        y = QLinearMatMul(x, xs, xz, w, ws, wz, ys, yz) }}""",
+        xs=np.array(0.5, dtype="float32"), xz=np.array(100, dtype="uint8"),
+        w=np.array([[1, -1, 127]], dtype="int8"),
+        ws=np.array([1, 1, 1e6], dtype="float32"), wz=np.zeros(3, dtype="int8"),
+        ys=np.array(1, dtype="float32"), yz=np.array(7, dtype="uint8"),
+    )  # fmt: skip
+    fed = {"x": np.arange(256, dtype="uint8").reshape(-1, 1)}
+    halves = np.rint((np.arange(256) - 100) / 2)
+    wanted = [halves, -halves, np.sign(np.arange(256) - 100) * 1e9]
+    (found,) = by_onnxruntime(proto, fed)
+    np.testing.assert_array_equal(found, np.clip(np.stack(wanted, 1) + 7, 0, 255).astype("uint8"))
+    compare(proto, fed)
+
+
+@pytest.mark.parametrize("operator", ["QLinearConv", "MatMulInteger"])
+def test_bytes_reach_the_template_of_int8_products(operator: str) -> None:
+    scales = {"s": np.array(0.1, dtype="float32"), "z": np.array(3, dtype="uint8")}
+    if operator == "QLinearConv":
         proto = parsed(
-            f"{HEAD} g (uint8[3,16] x) => (int32[k,l] y) {{ y = MatMulInteger(x, w, z) }}",
-            w=numbers("int8", 16, 5),
-            z=np.array(9, dtype="uint8"),
-        )
-        compare(proto, {"x": numbers("uint8", 3, 16)})
+            f"""{HEAD} g (uint8[1,16,12,12] x) => (uint8[n,c,h,w] y) {{
+            y = QLinearConv<pads = [1, 1, 1, 1]>(x, s, z, w, s, wz, s, z, b) }}""",
+            w=numbers("int8", 32, 16, 3, 3), wz=np.array(0, dtype="int8"),
+            b=RNG.integers(-500, 500, 32).astype("int32"), **scales,
+        )  # fmt: skip
     else:
         proto = parsed(
-            f"""{HEAD} g (float[3,16] x) => (uint8[k,l] y, float s, uint8 z) {{
-            y, s, z = DynamicQuantizeLinear(x) }}"""
-        )
-        compare(proto, {"x": RNG.normal(size=(3, 16)).astype("float32")})
+            f"{HEAD} g (uint8[16,64] x) => (int32[k,l] y) {{ y = MatMulInteger(x, w, z) }}",
+            w=numbers("int8", 64, 48), **scales,
+        )  # fmt: skip
+    names = [t.name for task in tasks(proto, VNNI) for t in templates_of(task)]
+    assert any(name.startswith("kernel:int8-") for name in names)
+
+
+def tasks(proto: Any, target: str) -> list[Task]:
+    """What is tuned of a model."""
+    source = read_onnx_proto(proto, "small")
+    module = source.imported(resolve(source.declared), NO_DOMAIN)
+    return extract(lower(module, target), target)
 
 
 def test_padding_that_follows_from_the_size_is_refused_in_one_line() -> None:
