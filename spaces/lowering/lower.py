@@ -17,7 +17,11 @@ from spaces.lowering.concats import put_off_concats
 from spaces.lowering.constants import mark_constants
 from spaces.lowering.idle_taps import without_idle_taps
 from spaces.lowering.plain_shapes import with_plain_shapes
-from spaces.lowering.relax_passes import bound_takes, move_biases_into_batch_norms
+from spaces.lowering.relax_passes import (
+    bound_takes,
+    move_biases_into_batch_norms,
+    multiplied_powers,
+)
 from spaces.lowering.transposed import without_transposed
 from spaces.targets.backends import backend_of
 
@@ -25,16 +29,16 @@ from spaces.targets.backends import backend_of
 def lower(module: Any, target: Any) -> Any:
     """Lower a model to fused tensor programs, weights folded in.
 
-    In order: indices of gathers are kept within their tables, batch norms are folded into the
-    convolutions before them where these have constant weights, the remaining inference-only
-    operators are decomposed, constants are folded, transposed convolutions become convolutions, and
-    weights that only ever meet padding are left out; on a CPU, convolutions and the operators
-    between them move to channels-last where that pays; operators become tensor programs
-    (`LegalizeOps`), and these are fused. Reshapes of intermediate values are kept as such, since
-    they cost nothing at run time. On a CPU, programs name their constant operands in
-    `layout_free_buffers`. Build the result with the Relax pipeline `default_build`, as TVM's
-    default one would fuse it once more, and with `tuner.tir_pipeline`, which makes the code that
-    was measured.
+    In order: squares and cubes become products, indices of gathers are kept within their tables,
+    batch norms are folded into the convolutions before them where these have constant weights, the
+    remaining inference-only operators are decomposed, constants are folded, transposed convolutions
+    become convolutions, and weights that only ever meet padding are left out; on a CPU,
+    convolutions and the operators between them move to channels-last where that pays; operators
+    become tensor programs (`LegalizeOps`), and these are fused. Reshapes of intermediate values are
+    kept as such, since they cost nothing at run time. On a CPU, programs name their constant
+    operands in `layout_free_buffers`. Build the result with the Relax pipeline `default_build`, as
+    TVM's default one would fuse it once more, and with `tuner.tir_pipeline`, which makes the code
+    that was measured.
 
     Args:
         module: an IRModule with a Relax function "main". One with tensor programs only comes
@@ -79,7 +83,7 @@ def _prepared(module: Any) -> Any:
             transform.FoldConstant(),
         ]
     )
-    prepared = passes(move_biases_into_batch_norms(bound_takes(tidy(module))))
+    prepared = passes(move_biases_into_batch_norms(bound_takes(multiplied_powers(tidy(module)))))
     return tidy(without_idle_taps(without_transposed(prepared)))
 
 

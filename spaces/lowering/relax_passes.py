@@ -59,6 +59,27 @@ def bound_takes(module: Any) -> Any:
     return _rewritten(module, gather, bounded)
 
 
+def multiplied_powers(module: Any) -> Any:
+    """Turn squares and cubes into products, which a CPU does in an instruction or two."""
+    from tvm.relax.dpl import is_const, is_op, wildcard
+
+    base, exponent = wildcard(), is_const()
+
+    def multiplied(matched: Any, found: Any) -> Any:
+        from tvm import relax
+
+        if tvm_compat.operator_name(matched) != "relax.power":
+            return matched  # a variable bound to one
+        numbers, x = found[exponent].value.numpy(), found[base]
+        if numbers.size != 1 or numbers.ndim > len(tvm_compat.tensor_dims(x) or ()):
+            return matched
+        square = relax.op.multiply(x, x)
+        products = {2.0: square, 3.0: relax.op.multiply(square, x)}
+        return products.get(float(numbers.item()), matched)
+
+    return _rewritten(module, is_op("relax.power")(base, exponent), multiplied)
+
+
 def _rewritten(module: Any, pattern: Any, rewrite: Any) -> Any:
     """The module with every match of a pattern in its graphs rewritten."""
     from tvm.relax.dpl import rewrite_call

@@ -2,9 +2,9 @@
 
 Each node goes one of these ways. Small integer tensors whose values are known are calculated, in
 the model's own symbols (`size_operators`). Operators that hold graphs are imported as what these
-come to (`control_flow`), and so are those that are made of others (`functions`). Some have
-converters here (`operators`). Everything else is for the converters of TVM's own importer, which
-see known sizes as tensors.
+come to (`control_flow`), and so are those that are made of others (`functions`, `contributed`).
+Some have converters here (`operators`). Everything else is for the converters of TVM's own
+importer, which see known sizes as tensors.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from spaces.frontends.inputs import InputSpec
+from spaces.frontends.onnx.contributed.registry import contributed_function
 from spaces.frontends.onnx.control_flow import CONTROL_FLOW
 from spaces.frontends.onnx.functions import defined_function, nodes_of
 from spaces.frontends.onnx.index_bounds import largest_number, require_rows
@@ -140,6 +141,8 @@ class _Graph:
         """What a node gives."""
         standard = node.domain in STANDARD_DOMAINS
         if function := self._functions.get((node.domain, node.op_type, node.overload)):
+            return self._called(function, node, seen)
+        if function := contributed_function(node, seen):
             return self._called(function, node, seen)
         if standard and node.op_type in CONTROL_FLOW:
             return CONTROL_FLOW[node.op_type](seen, self.builder, self._inside)

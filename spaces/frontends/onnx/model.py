@@ -11,6 +11,7 @@ from typing import Any
 
 from spaces.frontends.declared import UNNAMED, Declared, DeclaredInput, Dims, ModelKind
 from spaces.frontends.inputs import InputSpec
+from spaces.frontends.onnx.contributed.registry import ONE_MACHINES
 from spaces.frontends.onnx.dimension_names import declared_name
 from spaces.frontends.onnx.graph import graph_module
 from spaces.frontends.onnx.operators import unknown_operators
@@ -255,4 +256,7 @@ def _check_operators(proto: Any, path: Path) -> None:
     if unknown := unknown_operators(proto):
         plural = "operators" if len(unknown) > 1 else "operator"
         listed = ", ".join(one.removeprefix("operator ") for one in unknown)
-        raise TunerError(f"{path}: the importer does not know {plural} {listed}")
+        said = f"{path}: the importer does not know {plural} {listed}"
+        if any(node.domain == ONE_MACHINES for node in proto.graph.node):
+            said += "; the file is for one machine alone: save it with ORT_ENABLE_EXTENDED"
+        raise TunerError(said)

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from spaces.frontends.onnx import shape_operators
+from spaces.frontends.onnx.contributed.registry import ONE_MACHINES, is_contributed
 from spaces.frontends.onnx.control_flow import CONTROL_FLOW
 from spaces.frontends.onnx.functions import schema_of
 from spaces.frontends.onnx.node import STANDARD_DOMAINS, Convert, Node, described
@@ -50,7 +51,9 @@ def unknown_operators(proto: Any) -> list[str]:
 
 
 def _is_known(node: Any, opset: int) -> bool:
-    if opset < _FIRST.get(node.op_type, 0):
+    if is_contributed(node):
+        return True
+    if node.domain == ONE_MACHINES or opset < _FIRST.get(node.op_type, 0):
         return False
     if known_to_tvm(node):
         return True

@@ -104,3 +104,20 @@ def test_a_gather_that_checks_its_indices_is_left_alone() -> None:
 
     module = gather("nan")
     assert structural_equal(bound_takes(module), module)
+
+
+@pytest.mark.parametrize(("exponent", "products"), [(2, 1), (3, 2), (2.5, 0), (4, 0)])
+def test_squares_and_cubes_are_products(exponent: float, products: int) -> None:
+    from tvm import relax
+
+    from spaces.lowering.relax_passes import multiplied_powers
+
+    b = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((3, 4), "float32"))
+    with b.function("main", [x]):
+        with b.dataflow():
+            power = b.emit(relax.op.power(x, relax.const(np.float32(exponent))))
+            out = b.emit_output(relax.op.add(power, power))
+        b.emit_func_output(out)
+    text = multiplied_powers(b.get()).script()
+    assert (text.count("R.multiply"), text.count("R.power")) == (products, int(not products))

@@ -153,6 +153,21 @@ def test_halves_are_rounded_to_even_and_what_is_far_out_is_cut_off() -> None:
     compare(proto, fed)
 
 
+@pytest.mark.parametrize("each", ["", "<axis = 0>"], ids=["one scale", "a scale for each row"])
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+def test_what_is_quantized_is_rounded_to_even(each: str, dtype: str) -> None:
+    rows = np.array([[-8e9, -3.5, -2.5, -0.5, 0.5], [1.5, 2.5, 63.5, 127.5, 8e9]], dtype="float32")
+    scale = np.array([1, 2] if each else 1, dtype="float32")
+    proto = parsed(
+        f"""{HEAD} g (float[2,5] x) => ({dtype}[k,l] y, float[k,l] z) {{
+        y = QuantizeLinear{each}(x, s, p)
+        z = DequantizeLinear{each}(y, s, p) }}""",
+        s=scale,
+        p=np.full(scale.shape, 3, dtype=dtype),
+    )
+    compare(proto, {"x": rows * scale.reshape(-1, 1)})
+
+
 @pytest.mark.parametrize("operator", ["QLinearConv", "MatMulInteger"])
 def test_bytes_reach_the_template_of_int8_products(operator: str) -> None:
     scales = {"s": np.array(0.1, dtype="float32"), "z": np.array(3, dtype="uint8")}

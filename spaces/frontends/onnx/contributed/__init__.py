@@ -1,0 +1,1 @@
+"""Operators that onnxruntime contributed to ONNX files, as what they are made of."""

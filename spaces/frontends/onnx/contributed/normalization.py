@@ -1,0 +1,92 @@
+"""Normalisations of the last axis, with what is added up before them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from spaces.frontends.onnx.contributed.text import Lines, Write, has, rank, real, said
+from spaces.frontends.onnx.node import Node
+
+
+def _simplified(node: Node) -> str:
+    lines = Lines()
+    first = said(node, "axis", -1) % rank(node, 0)
+    _scaled(node, lines, "x", "scale", list(range(first, rank(node, 0))))
+    return lines.function(["x", "scale"], ["y", "inverse"])
+
+
+def _scaled(node: Node, lines: Lines, value: str, scale: str, axes: list[int]) -> None:
+    """Bind `y`, a value over its root mean square, and `inverse`, one over that."""
+    squares = lines.set("squares", f"Mul({value}, {value})")
+    mean = lines.set("mean", f"ReduceMean({squares}, {lines.numbers('axes', axes)})")
+    small = lines.real("epsilon", said(node, "epsilon", 1e-5), value)
+    root = lines.set("root", f"Sqrt({lines.set('above_zero', f'Add({mean}, {small})')})")
+    inverse = lines.set("inverse", f"Reciprocal({root})")
+    lines.set("y", f"Mul({lines.set('normal', f'Mul({value}, {inverse})')}, {scale})")
+
+
+def _sum(node: Node, lines: Lines, bias: int) -> str:
+    """What is normalised: the operand, what skipped a layer, and a bias where there is one."""
+    if has(node, bias):
+        lines.set("partial", "Add(x, skip)")
+        return lines.set("total", "Add(partial, bias)")
+    return lines.set("total", "Add(x, skip)")
+
+
+def _skip(node: Node) -> str:
+    lines = Lines()
+    total, beta = _sum(node, lines, 4), ", beta" if has(node, 3) else ""
+    epsilon = said(node, "epsilon", 1e-12)
+    given = f"{total}, gamma{beta}"
+    lines.set("y", f"LayerNormalization<axis = -1, epsilon = {real(epsilon)}>({given})")
+    axes = lines.numbers("axes", [-1])
+    mean = lines.set("mean", f"ReduceMean({total}, {axes})")
+    centred = lines.set("centred", f"Sub({total}, {mean})")
+    squares = lines.set("squares", f"Mul({centred}, {centred})")
+    variance = lines.set("variance", f"ReduceMean({squares}, {axes})")
+    sum_ = lines.set("above_zero", f"Add({variance}, {lines.real('epsilon', epsilon, total)})")
+    lines.set("inverse", f"Reciprocal({lines.set('root', f'Sqrt({sum_})')})")
+    results = ["y", "mean", "inverse", "total"]
+    return lines.function(["x", "skip", "gamma", "beta", "bias"], results)
+
+
+def _skip_simplified(node: Node) -> str:
+    lines = Lines()
+    _scaled(node, lines, _sum(node, lines, 3), "gamma", [-1])
+    results = ["y", "mean", "inverse", "total"]
+    return lines.function(["x", "skip", "gamma", "bias"], results)
+
+
+def _embedding(node: Node) -> str:
+    lines = Lines()
+    total = lines.set("word", "Gather(words, ids)")
+    if has(node, 8):
+        place = lines.set("place", "Gather(places, position_ids)")
+    else:
+        shape = lines.set("shape", "Shape(ids)")
+        length = lines.set("length", f"Gather({shape}, {lines.number('one', 1)})")
+        numbers = lines.set("numbers", f"Range({lines.number('zero', 0)}, {length}, one)")
+        place = lines.set("place", f"Gather(places, {numbers})")
+    total = lines.set("placed", f"Add({total}, {place})")
+    if has(node, 1):
+        kind = lines.set("kind", "Gather(kinds, segments)")
+        total = lines.set("of_kind", f"Add({total}, {kind})")
+    lines.set("total", f"Identity({total})")
+    epsilon = real(said(node, "epsilon", 1e-12))
+    lines.set("y", f"LayerNormalization<axis = -1, epsilon = {epsilon}>(total, gamma, beta)")
+    counted = "mask" if has(node, 7) else lines.set("none", "Sub(ids, ids)")
+    lines.set("index", f"ReduceSum<keepdims = 0>({counted}, {lines.numbers('last', [1])})")
+    operands = ["ids", "segments", "words", "places", "kinds", "gamma", "beta", "mask",
+                "position_ids"]  # fmt: skip
+    return lines.function(operands, ["y", "index", "total"])
+
+
+NORMALIZATION: Mapping[str, Write] = MappingProxyType(
+    {
+        "EmbedLayerNormalization": _embedding,
+        "SimplifiedLayerNormalization": _simplified,
+        "SkipLayerNormalization": _skip,
+        "SkipSimplifiedLayerNormalization": _skip_simplified,
+    }
+)
