@@ -184,7 +184,7 @@ class _Rewriter:
 
         dims = tvm_compat.tensor_dims(operand)
         if not dims:  # a number, or no tensor
-            return operand
+            return self._as_first(operand)
         if tvm_compat.is_constant(operand):
             return permuted_constant(operand, TO_LAST)
         if operand not in self._last:

@@ -3,8 +3,9 @@
 
 A sum of (a - p)(w - q), with zero points p and q, is sum(aw) - p sum(w) - q sum(a) + kpq. So the
 bytes are multiplied as they are, which is what CPUs have instructions for, and sums of the weights
-are worked out while the model is imported. Sums are of 32 bits and exact. Where the zero point of a
-convolution's weights is not 0, its operands are widened instead and freed of their zero points.
+are worked out while the model is imported. Sums are of 32 bits and exact. Where the weights of a
+convolution are not known, or have a zero point other than 0, its operands are widened instead and
+freed of their zero points.
 What is quantized again is rounded to the nearest, ties to even, as ONNX has it.
 """
 
@@ -93,7 +94,13 @@ def _along(builder: Any, numbers: Any, shape: Sequence[int]) -> Any:
 
 
 def _convolved(node: Node, builder: Any, kernel: int) -> Any:
-    """The sums of a convolution of operand 0 with another one, its weights."""
+    """The sums of a convolution of operand 0 with another one, its weights.
+
+    What it is padded with stands for zero. A zero point that is known is laid around the bytes. For
+    one that is not, zeros are, and it is taken off as often as an output's weights met no padding.
+    """
+    from tvm import relax
+
     weight = node.input(kernel)
     rank = 0 if weight is None or weight.dims is None else len(weight.dims) - 2
     said = node.attributes
@@ -102,19 +109,47 @@ def _convolved(node: Node, builder: Any, kernel: int) -> Any:
     data = _operand(node, builder, 0, [])
     weights = _operand(node, builder, kernel, [-1, *[1] * (rank + 1)])
     padding = [int(p) for p in said.get("pads", [0] * 2 * rank)]
-    point = data.known_point
-    narrow = weights.known_point == 0 and tvm_compat.is_constant(weights.tensor)
-    if not narrow or point is None:
+    if weights.known_point != 0 or not tvm_compat.is_constant(weights.tensor):
         return _windows(node, builder, data.centred(builder), weights.centred(builder), padding)
-    padded = _padded(builder, data.tensor, padding, point)
-    total = _windows(node, builder, padded, weights.tensor, [0] * 2 * rank)
-    if not point:
-        return total
-    from tvm import relax
+    point = data.known_point
+    if point is not None:
+        data = _Bytes(_padded(builder, data.tensor, padding, point), data.point)
+        padding = [0] * 2 * rank
+    taken = _weights_inside(node, weights.tensor.value.numpy(), data.tensor, padding)
+    if taken is None:
+        return _windows(node, builder, data.centred(builder), weights.tensor, padding)
+    total = _windows(node, builder, data.tensor, weights.tensor, padding)
+    if point is None:
+        return builder.emit(total - builder.emit(data.point * relax.const(taken)))
+    return builder.emit(total - relax.const(point * taken)) if point else total
 
-    sums = weights.tensor.value.numpy().astype(np.int64)
-    taken = (point * sums.sum(axis=tuple(range(1, rank + 2)))).astype(_WIDE)
-    return builder.emit(total - relax.const(taken.reshape(1, -1, *[1] * rank)))
+
+def _weights_inside(node: Node, weight: Any, data: Any, padding: Sequence[int]) -> Any | None:
+    """Sums of the weights that meet no padding of zeros, of each output.
+
+    Args:
+        weight: (outputs, inputs of a group, *kernel).
+
+    Returns:
+        (1, outputs, *sizes of the output), sizes of 1 where all outputs have the same; None where
+        there is padding, and a size is not known.
+    """
+    rank, said = len(padding) // 2, node.attributes
+    sums = weight.astype(_WIDE).sum(1)
+    sizes = [tvm_compat.known_int(d) for d in (tvm_compat.tensor_dims(data) or [])[2:]]
+    for axis in range(rank):
+        before, after, size = padding[axis], padding[axis + rank], sizes[axis]
+        kernel = weight.shape[2 + axis]
+        inside = np.ones((1, kernel), _WIDE)
+        if before or after:
+            if size is None:
+                return None
+            step, apart = (said.get(key, [1] * rank)[axis] for key in ("strides", "dilations"))
+            last = size + after - apart * (kernel - 1) - 1
+            places = np.arange(-before, last + 1, step)[:, None] + apart * np.arange(kernel)
+            inside = ((places >= 0) & (places < size)).astype(_WIDE)
+        sums = np.tensordot(sums, inside, (1, 1))  # takes the first axis left, adds one at the end
+    return sums[None].astype(_WIDE)
 
 
 def _padded(builder: Any, data: Any, padding: Sequence[int], point: int) -> Any:

@@ -77,6 +77,18 @@ def check(module: Any, shape: tuple[int, ...] = (1, 8, 12, 12)) -> Any:
     return channels_last(module)
 
 
+def test_a_number_that_is_computed_is_the_same_in_both_layouts() -> None:
+    """As the zero point of what is quantized while the network runs."""
+    from tvm import relax
+
+    def compute(b: Any, x: Any) -> Any:
+        largest = b.emit(relax.op.max(x))
+        twice = b.emit(relax.op.add(largest, largest))
+        return b.emit(relax.op.subtract(conv(b, x), twice))
+
+    assert "NHWC" in check(graph(compute)).script()
+
+
 def layouts(module: Any) -> list[str]:
     calls = [b.value for block in module["main"].body.blocks for b in block.bindings]
     return [
