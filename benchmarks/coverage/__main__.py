@@ -21,7 +21,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks.coverage.networks import OPEN, STATIC
+from benchmarks.coverage.convolutions import CONVOLUTIONS
+from benchmarks.coverage.networks import NETWORKS, OPEN
 from benchmarks.coverage.page import page
 from benchmarks.machine import about
 
@@ -41,7 +42,7 @@ def main() -> None:
     options = parser.parse_args()
     known = json.loads(options.out.read_text()) if options.out and options.out.exists() else {}
     rows: dict[str, dict[str, Any]] = known.get("rows", {})
-    for name in (*STATIC, *OPEN):
+    for name in NETWORKS:
         if not fnmatch.fnmatchcase(name, options.only):
             continue
         for how in options.how.split(",") if name in OPEN else ["dynamo"]:
@@ -54,7 +55,7 @@ def main() -> None:
                 options.out.write_text(json.dumps(result, indent=1) + "\n")
     if options.page:
         raced = json.loads(_LATENCIES.read_text())["rows"] if _LATENCIES.exists() else {}
-        _PAGE.write_text(page(rows, raced, frozenset(OPEN), len(STATIC | OPEN)))
+        _PAGE.write_text(page(rows, raced, frozenset(OPEN), frozenset(CONVOLUTIONS), len(NETWORKS)))
 
 
 def _row(name: str, how: str) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from typing import Any
 
 from benchmarks.command import cores_of, say, workplace
 from benchmarks.coverage.check_child import dims_of
-from benchmarks.coverage.networks import OPEN, STATIC
+from benchmarks.coverage.networks import NETWORKS
 from benchmarks.coverage.side import Side
 from benchmarks.figures import spread
 from benchmarks.machine import about
@@ -53,7 +53,7 @@ def main() -> None:
     options = parser.parse_args()
     known = json.loads(options.out.read_text()) if options.out and options.out.exists() else {}
     rows: dict[str, Any] = known.get("rows", {})
-    for name in (*STATIC, *OPEN):
+    for name in NETWORKS:
         if not fnmatch.fnmatchcase(name, options.only) or name in rows:
             continue
         rows[name] = _row(name, options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from benchmarks.coverage.convolutions import CONVOLUTIONS
 from benchmarks.coverage.images import IMAGES, unet, with_batch
 from benchmarks.coverage.made import Make
 from benchmarks.coverage.sequences import SEQUENCES
@@ -20,3 +21,6 @@ OPEN: dict[str, Make] = {
     "u-net, height and width": unet,
 }
 """Networks with open dimensions."""
+
+NETWORKS: dict[str, Make] = {**STATIC, **CONVOLUTIONS, **OPEN}
+"""All of them."""

@@ -22,18 +22,33 @@ turns, on the same threads: `python -m benchmarks.coverage.latency`, rows in
 Rows = Mapping[str, Mapping[str, Any]]
 
 
-def page(rows: Rows, latencies: Rows, open_names: frozenset[str], number: int) -> str:
+def page(
+    rows: Rows,
+    latencies: Rows,
+    open_names: frozenset[str],
+    convolutions: frozenset[str],
+    number: int,
+) -> str:
     """The whole page.
 
     Args:
         rows: of `benchmarks.coverage`, by network and exporter.
         latencies: of `benchmarks.coverage.latency`, by network.
+        convolutions: names of the networks that are no more than one.
         number: of all networks in the list, whether they were tried or not.
     """
-    static = {name: row for name, row in rows.items() if name not in open_names}
     opened = {name: row for name, row in rows.items() if name in open_names}
+    single = {name: row for name, row in rows.items() if name in convolutions}
+    static = {name: row for name, row in rows.items() if name not in open_names | convolutions}
     raced = {name: ratios_of(row) for name, row in latencies.items()}
-    return "\n".join([*_head(rows, number), *_static(static, raced), *_open(opened, raced)]) + "\n"
+    parts = [
+        *_head(rows, number),
+        *_static("All dimensions known", static, raced),
+        *_open(opened, raced),
+    ]
+    if single:
+        parts += ["", *_static("Convolutions that are not plain", single, raced)]
+    return "\n".join(parts) + "\n"
 
 
 def is_right(row: Mapping[str, Any]) -> bool:
@@ -61,9 +76,9 @@ def _head(rows: Rows, number: int) -> Iterator[str]:
         yield f"{number - len(rows)} of {number} are yet to be tried.\n"
 
 
-def _static(rows: Rows, raced: Mapping[str, Ratios | str]) -> Iterator[str]:
+def _static(title: str, rows: Rows, raced: Mapping[str, Ratios | str]) -> Iterator[str]:
     right = sum(is_right(row["dynamo"]) for row in rows.values())
-    yield f"## All dimensions known: {right} of {len(rows)}\n"
+    yield f"## {title}: {right} of {len(rows)}\n"
     yield _summary([raced[name] for name in rows if name in raced])
     yield "| network | tasks | result | tuned for | ms | / onnxruntime | / the best |"
     yield "|---|---|---|---|---|---|---|"

@@ -230,6 +230,12 @@ def normalized(function: Any, *, symbol: str | None = "main") -> Any:
     return IRModule({"main": function.with_attr(NO_ALIAS, True)})
 
 
+def abandon(builder: Any) -> None:
+    """Close the block that a `relax.BlockBuilder` has left open after an error in its function, or
+    it complains on standard error when it is destroyed."""
+    builder._end_block()
+
+
 def known_onnx_operators() -> frozenset[str]:
     """Operators of ONNX that TVM's importer can convert."""
     from tvm.relax.frontend.onnx import onnx_frontend

@@ -43,14 +43,17 @@ def test_a_network_that_was_not_tuned_says_why() -> None:
 
 def test_failures_stay_on_the_page() -> None:
     rows = {
+        "one convolution": {"dynamo": RIGHT},
         "good": {"dynamo": RIGHT},
         "bad": {"dynamo": {"crashed": "ValueError: odd"}},
         "wide, batch": {"dynamo": {**RIGHT, "wrong": [{"sizes": {"batch": 3}}], "sizes": 9}},
     }
-    text = page(rows, {"good": raced(only=sides(1, 2, 4))}, frozenset({"wide, batch"}), 4)
-    assert "1 of 4 are yet to be tried" in text
+    opened, single = frozenset({"wide, batch"}), frozenset({"one convolution"})
+    text = page(rows, {"good": raced(only=sides(1, 2, 4))}, opened, single, 5)
+    assert "1 of 5 are yet to be tried" in text
     assert "All dimensions known: 1 of 2" in text
     assert "| good | 3 | right, 2e-07 | 90s | 1 | 0.50 | 0.50 |" in text
+    assert "Convolutions that are not plain: 1 of 1" in text
     assert "ValueError: odd" in text
     assert "Open dimensions: 0 of 1 files" in text
     assert "wrong at 1 of 9 sizes" in text

@@ -53,14 +53,37 @@ def graph_module(
     Raises:
         TunerError: a node cannot be imported.
     """
-    from tvm import relax, tirx
+    from tvm import tirx
 
     names = {base_of(d) for spec in inputs for d in spec.dims if isinstance(d, str)}
     known = {name: tirx.Var(name, "int64") for name in sorted(names)}
-    params = {spec.name: _param(spec, known) for spec in inputs}
     exact = {n: v // multiples[n] * multiples[n] for n, v in known.items() if n in multiples}
     functions = {(f.domain, f.name, f.overload): f for f in proto.functions}
     graph = _Graph(opset_of(proto) or 1, Arithmetic(known.values()), functions)
+    try:
+        _write_main(graph, proto.graph, inputs, known, exact)
+    except Exception:
+        tvm_compat.abandon(graph.builder)
+        raise
+    excesses = [required.excess for required in graph.requirements]
+    return _guarded(graph.builder.get(), excesses), graph.requirements
+
+
+def _write_main(
+    graph: _Graph,
+    proto: Any,
+    inputs: Sequence[InputSpec],
+    known: Mapping[str, Any],
+    exact: Mapping[str, Any],
+) -> None:
+    """Write the function "main".
+
+    Args:
+        known: symbols by name; `exact` are those that are multiples, as such.
+    """
+    from tvm import relax
+
+    params = {spec.name: _param(spec, known) for spec in inputs}
     with graph.builder.function("main", [*params.values()]):
         for spec in inputs:
             given = params[spec.name]
@@ -69,13 +92,11 @@ def graph_module(
                 given = graph.builder.match_cast(given, relax.TensorType(dims, spec.dtype))
             graph.values[spec.name] = Value(expression=given)
         with graph.builder.dataflow():
-            graph.add(proto.graph)
-            outputs = [graph.output(value.name) for value in proto.graph.output]
+            graph.add(proto)
+            outputs = [graph.output(value.name) for value in proto.output]
             whole = outputs[0] if len(outputs) == 1 else relax.Tuple(outputs)
             result = graph.builder.emit_output(whole)
         graph.builder.emit_func_output(result)
-    excesses = [required.excess for required in graph.requirements]
-    return _guarded(graph.builder.get(), excesses), graph.requirements
 
 
 class _Graph:

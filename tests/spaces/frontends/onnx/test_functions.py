@@ -100,7 +100,9 @@ def test_rotary_embeddings() -> None:
     compare(proto, *fed)
 
 
-def test_what_a_function_needs_and_is_not_known_is_named_with_its_caller() -> None:
+def test_what_a_function_needs_and_is_not_known_is_named_with_its_caller(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     proto = parsed("""<ir_version: 8, opset_import: ["" : 18, "own" : 1]>
         g (float[4,4] x) => (float[4,4] y) { y = own.odd(x) }
         <domain: "own", opset_import: ["" : 18]>
@@ -111,3 +113,4 @@ def test_what_a_function_needs_and_is_not_known_is_named_with_its_caller() -> No
     said = refusal(proto)
     assert "cannot import operator Bernoulli (node of output y): " in said
     assert "does not know operator RandomUniformLike (node y/" in said
+    assert capfd.readouterr().err == ""  # that line is all there is
