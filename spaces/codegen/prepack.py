@@ -126,8 +126,8 @@ def check_packing(function: Any) -> None:
 def pack_weights(module: Any) -> Any:
     """Pack the constant operands of a graph's scheduled programs now, at compile time.
 
-    In order: `SplitLayoutRewritePreproc`, `FoldConstant`, `DeadCodeElimination`. A module with
-    nothing to pack comes back as it is.
+    In order: `SplitLayoutRewritePreproc` for programs that pack, `FoldConstant`,
+    `DeadCodeElimination`. A module with nothing to pack comes back as it is.
 
     Raises:
         ValueError: see `check_packing`.
@@ -140,13 +140,27 @@ def pack_weights(module: Any) -> Any:
     from tvm.ir.transform import Sequential
     from tvm.relax import transform
 
-    return Sequential(
-        [
-            transform.SplitLayoutRewritePreproc(),
-            transform.FoldConstant(),
-            transform.DeadCodeElimination(),
-        ]
-    )(module)
+    tidy = Sequential([transform.FoldConstant(), transform.DeadCodeElimination()])
+    return tidy(_split_programs(module))
+
+
+def _split_programs(module: Any) -> Any:
+    """A module with the packing of its programs in functions of their own.
+
+    TVM's pass does not see a program without packing: it takes none whose body is not made of
+    blocks, as one that chooses among kernels.
+    """
+    from tvm.ir import IRModule
+    from tvm.relax.transform import SplitLayoutRewritePreproc
+
+    def passed_by(function: Any) -> bool:
+        return not tvm_compat.is_relax_function(function) and not packs(function)
+
+    seen = {gv: f for gv, f in module.functions.items() if not passed_by(f)}
+    kept = {gv: f for gv, f in module.functions.items() if passed_by(f)}
+    split_ones = SplitLayoutRewritePreproc()(IRModule(seen))
+    functions = {**split_ones.functions, **kept}
+    return IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
 
 
 def _preproc_blocks(function: Any) -> list[Any]:

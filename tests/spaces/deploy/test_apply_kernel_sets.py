@@ -275,3 +275,36 @@ def test_two_dimensions_are_told_apart() -> None:
         q, k = (rng.standard_normal((r, 24)).astype("float32") for r in (rows, columns))
         out = run_once(executable, [q, k, np.full((rows, columns), np.nan, "float32")])[2]
         np.testing.assert_allclose(out, q @ k.T, rtol=1e-4, atol=1e-4)
+
+
+def test_weights_of_fixed_programs_are_packed_beside_kernel_sets() -> None:
+    """As in a decoder's step: one token in all products, but for those with what is past."""
+    from tvm import relax, tirx
+
+    rng = np.random.default_rng(0)
+    weights = [rng.standard_normal((40, 72)).astype("float32") for _ in range(2)]
+    b, rows = relax.BlockBuilder(), tirx.Var("T", "int64")
+    many = relax.Var("many", relax.TensorType((rows, 40), "float32"))
+    one = relax.Var("one", relax.TensorType((5, 40), "float32"))
+    with b.function("main", [many, one]):
+        with b.dataflow():
+            found = [
+                b.emit(relax.op.matmul(x, relax.const(w)))
+                for x, w in zip((many, one), weights, strict=True)
+            ]
+            outputs = b.emit_output(relax.Tuple(found))
+        b.emit_func_output(outputs)
+    lowered = lower(b.get(), CPU)
+    shapes = tuple(((("T", size),), 1.0) for size in (1, 4, 16))
+    tasks = {bool(task.shapes): task for task in extract(lowered, CPU, shapes=shapes)}
+    kernel_set = chosen(kernels(tasks[True]), three("T", 4, 40))
+    applied = apply_best(
+        {tasks[False].key: kernels(tasks[False], pack_columns=1)[1]},
+        CPU,
+        {tasks[True].key: (tasks[True], kernel_set)},
+    )(lowered)
+    executable = compile_module(applied, CPU)
+    for size in (1, 7, 50):
+        given = [rng.standard_normal((n, 40)).astype("float32") for n in (size, 5)]
+        for got, x, weight in zip(run_once(executable, given), given, weights, strict=True):
+            np.testing.assert_allclose(got, x @ weight, rtol=1e-4, atol=1e-4)
