@@ -245,7 +245,7 @@ def _least(dtype: str) -> float:
     if not is_float(dtype):
         return 0.0
     limits = limits_of(dtype)
-    # Formulas for vectors give no subnormals in float32, see `spaces.passes.fast_math`.
+    # Formulas for vectors give no subnormals in float32, see `spaces.passes.arithmetic.fast_math`.
     flushed = limits.smallest_normal if dtype == "float32" else limits.smallest_subnormal
     return 2 * float(flushed)
 

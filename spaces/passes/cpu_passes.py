@@ -10,11 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 from spaces.ir import tvm_compat
-from spaces.passes.fast_math import vectorised_math
+from spaces.passes.arithmetic.fast_math import vectorised_math
+from spaces.passes.arithmetic.reciprocals import with_reciprocals
 from spaces.passes.narrow_indices import with_narrow_indices
 from spaces.passes.nonempty import for_positive_sizes
 from spaces.passes.prefetch import with_prefetches
-from spaces.passes.reciprocals import with_reciprocals
 from spaces.passes.tile_accumulators import with_tile_sums
 from spaces.passes.tile_guards import with_whole_tiles
 from spaces.passes.transposes import with_transposes

@@ -13,7 +13,7 @@ import math
 from typing import Any
 
 from spaces.ir import tvm_compat
-from spaces.passes.float_ranges import float_range
+from spaces.passes.arithmetic.float_ranges import float_range
 
 _WIDE = "int64"
 _MOST = 2**31 - 1

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from spaces.passes.reciprocals import with_reciprocals
+from spaces.passes.arithmetic.reciprocals import with_reciprocals
 
 pytestmark = pytest.mark.tvm
 

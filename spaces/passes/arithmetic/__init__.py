@@ -1,0 +1,1 @@
+"""Passes that compute the same numbers by cheaper arithmetic."""
