@@ -37,6 +37,9 @@ LOWER_BOUNDS = "tir_var_lower_bound"
 UPPER_BOUNDS = "tir_var_upper_bound"
 """Attribute of a graph: the largest value of symbolic dimensions, by their names."""
 
+IF_THEN_ELSE = "prim.if_then_else"
+"""Name of the operator that evaluates one of two values, as a condition says."""
+
 LARGEST_INDEX = 2**31 - 1
 """The largest dimension that programs are compiled for."""
 

@@ -12,6 +12,7 @@ from typing import Any
 from spaces.ir import tvm_compat
 from spaces.passes.arithmetic.fast_math import vectorised_math
 from spaces.passes.arithmetic.reciprocals import with_reciprocals
+from spaces.passes.idle_steps import without_idle_steps
 from spaces.passes.narrow_indices import with_narrow_indices
 from spaces.passes.nonempty import for_positive_sizes
 from spaces.passes.prefetch import with_prefetches
@@ -20,7 +21,7 @@ from spaces.passes.tile_guards import with_whole_tiles
 from spaces.passes.transposes import with_transposes
 from spaces.passes.vector_tails import with_ragged_ends
 
-VERSION = 1
+VERSION = 2
 """The version of the passes: it goes up when a program may become other code than before, because
 the list or one of the passes changed. It is part of the toolchain that records name."""
 
@@ -43,6 +44,7 @@ CPU_PASSES: tuple[Callable[[Any], Any], ...] = (
     with_whole_tiles,
     with_transposes,
     with_ragged_ends,
+    without_idle_steps,
     # Indices become 32-bit integers: TVM 0.27 forgets the hints to split off the ragged end of a
     # loop when it narrows a loop's variable itself, and then tests for the end in every lane.
     with_narrow_indices,

@@ -62,6 +62,14 @@ def open_product() -> Any:
     return product(tirx.Var("T", "int64"))
 
 
+def convolution() -> Any:
+    from tvm import te, topi
+
+    x, w = te.placeholder((1, 7, 7, 32), name="x"), te.placeholder((3, 3, 32, 48), name="w")
+    y = topi.nn.conv2d_nhwc(x, w, 1, 1, 1)
+    return te.create_prim_func([x, w, y], index_dtype_override="int64")
+
+
 def fives() -> Any:
     from tvm import te, tirx
 
@@ -74,6 +82,7 @@ PROGRAMS = {
     "gelu": gelu,
     "product": lambda: product(37),
     "open_product": open_product,
+    "convolution": convolution,
     "fives": fives,
 }
 
