@@ -1,11 +1,12 @@
 """Transposed convolutions as convolutions, whose outputs are then woven together.
 
-A transposed convolution of stride s makes an output position o of the weights k with
-`(o + before - k) mod s = 0` alone. The positions of one phase, `(o + before) mod s`, are a
-convolution of stride 1 with these weights; all s phases read the same input. They are computed as
-one convolution with s times as many channels (the sub-pixel convolution of Shi et al., CVPR'16).
-The other way, a convolution over an input with s - 1 zeros between its elements, multiplies s times
-as often along each dimension.
+A transposed convolution of stride s makes an output position o of the weights k with `(o + before -
+k) mod s = 0` alone. The positions of one phase, `(o + before) mod s`, are a convolution of stride 1
+with these weights; all s phases read the same input. They are computed as one convolution with s
+times as many channels (the sub-pixel convolution of Shi et al., CVPR'16), or as one for each phase
+where phases have unlike numbers of weights, as those of a kernel of 3 with stride 2: there the one
+convolution would multiply with many zeros. The other way, a convolution over an input with s - 1
+zeros between its elements, multiplies s times as often along each dimension.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,8 @@ import numpy as np
 from spaces.ir import tvm_compat
 from spaces.lowering.relax_rewrite import with_graphs
 
+_MOST_ZEROS = 1.25
+"""Products of one convolution for each that is needed; with more, each phase has one of its own."""
 _LAYOUTS = {
     "relax.nn.conv1d_transpose": ("NCW", "IOW"),
     "relax.nn.conv2d_transpose": ("NCHW", "IOHW"),
@@ -68,6 +72,12 @@ class Phases:
         """Positions at the end of the woven outputs that are not kept."""
         woven = (sum(self.padding) - self.taps + 2) * self.stride
         return woven - self.kernel + self.before + self.after - self.first
+
+    def unused(self, phase: int) -> int:
+        """Places at the start of one phase's convolution whose weights are zero; at most as many as
+        padding can be left out for."""
+        zeros = self.taps - -(-(self.kernel - phase) // self.stride)
+        return max(0, min(zeros, self.taps - 1, self.padding[0]))
 
     def tap(self, phase: int, place: int) -> int | None:
         """The weight at a place of the convolution of one phase; None where it is zero."""
@@ -121,17 +131,47 @@ def _as_convolution(call: Any, data: Any, weight: Any, phases: Sequence[Phases])
     from tvm import relax
 
     groups = int(call.attrs.groups)
-    name = tvm_compat.operator_name(call).rpartition(".")[2].removesuffix("_transpose")
-    convolved = getattr(relax.op.nn, name)(
-        data,
-        relax.const(phase_weights(weight.value.numpy(), groups, phases)),
-        padding=[p.padding[0] for p in phases] + [p.padding[1] for p in phases],
-        groups=groups,
-        out_dtype=call.attrs.out_dtype,
-    )
+    weights = phase_weights(weight.value.numpy(), groups, phases)
+    if groups > 1 or weights.size <= _MOST_ZEROS * weight.value.numpy().size:
+        convolved = _convolved(call, data, weights, phases, [0] * len(phases))
+    else:
+        parts = np.split(weights, prod(p.stride for p in phases))
+        each = np.ndindex(*(p.stride for p in phases))
+        pairs = zip(each, parts, strict=True)
+        convolved = relax.op.concat([_phase(call, data, w, phases, n) for n, w in pairs], 1)
     if all(p.stride == 1 for p in phases):
         return convolved
     return _woven(convolved, data, call, groups, phases)
+
+
+def _phase(
+    call: Any, data: Any, weights: Any, phases: Sequence[Phases], number: Sequence[int]
+) -> Any:
+    """The convolution of one phase along each dimension, without the weights that are zero."""
+    unused = [p.unused(phase) for p, phase in zip(phases, number, strict=True)]
+    taken = weights[:, :, *(slice(first, None) for first in unused)]
+    return _convolved(call, data, taken, phases, unused)
+
+
+def _convolved(
+    call: Any, data: Any, weights: Any, phases: Sequence[Phases], unused: Sequence[int]
+) -> Any:
+    """A convolution of stride 1.
+
+    Args:
+        unused: weights at the start of each dimension that were left out.
+    """
+    from tvm import relax
+
+    name = tvm_compat.operator_name(call).rpartition(".")[2].removesuffix("_transpose")
+    before = [p.padding[0] - first for p, first in zip(phases, unused, strict=True)]
+    return getattr(relax.op.nn, name)(
+        data,
+        relax.const(np.ascontiguousarray(weights)),
+        padding=before + [p.padding[1] for p in phases],
+        groups=int(call.attrs.groups),
+        out_dtype=call.attrs.out_dtype,
+    )
 
 
 def phase_weights(weight: Any, groups: int, phases: Sequence[Phases]) -> Any:

@@ -99,17 +99,29 @@ def plain(module: Any) -> Any:
         (2, {"strides": (2, 2), "kernel": 2}),
         (2, {"strides": (3, 2), "padding": (1, 0, 2, 1), "output_padding": (1, 1), "groups": 2}),
         (2, {"strides": (1, 1), "padding": (1, 2, 0, 1), "kernel": 3}),
+        (2, {"strides": (2, 2), "padding": (1, 1), "output_padding": (1, 1), "kernel": 3}),
+        (2, {"strides": (3, 3), "kernel": 4}),
+        (2, {"strides": (3, 2), "kernel": 2}),
+        (2, {"strides": (2, 2), "padding": (3, 0), "kernel": 5}),
         (3, {"strides": (2, 2, 2), "padding": (1, 1, 1), "kernel": 3}),
     ],
     ids=str,
 )
 def test_a_network_computes_the_same_as_before(rank: int, settings: dict[str, Any]) -> None:
     module = transposed(rank, **settings)
-    assert not {f"relax.nn.conv{rank}d_transpose"} & operators(without_transposed(module))
+    changed = without_transposed(module)
+    assert f"relax.nn.conv{rank}d_transpose" not in operators(changed)
     x = np.random.default_rng(2).standard_normal((2, 8, *(5, 6, 3)[:rank])).astype("float32")
     (expected,) = run_once(plain(module), [x])
     (got,) = run_once(compile_module(lower(module, LLVM), LLVM), [x])
     np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.tvm
+@pytest.mark.parametrize(("kernel", "convolutions"), [(2, 1), (3, 4), (4, 1), (5, 4), (6, 1)])
+def test_no_products_with_zeros_are_made_but_a_few(kernel: int, convolutions: int) -> None:
+    changed = without_transposed(transposed(2, strides=(2, 2), padding=(1, 1), kernel=kernel))
+    assert changed.script().count("R.nn.conv2d(") == convolutions
 
 
 @pytest.mark.tvm
