@@ -275,7 +275,9 @@ def _guarded(module: Any, excesses: Sequence[Size]) -> Any:
         relax.MatchCast(relax.Var("no_excess", none), found, none),
     ]
     body = relax.SeqExpr([relax.BindingBlock(guards), *main.body.blocks], main.body.body)
-    return IRModule({"main": relax.Function(main.params, body, main.ret_ty, attrs=main.attrs)})
+    guarded = relax.Function(main.params, body, main.ret_ty, attrs=main.attrs)
+    functions = {gv: guarded if f.same_as(main) else f for gv, f in module.functions.items()}
+    return IRModule(functions)
 
 
 def _param(spec: InputSpec, known: Mapping[str, Any]) -> Any:

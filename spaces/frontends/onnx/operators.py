@@ -12,7 +12,7 @@ from spaces.frontends.onnx.control_flow import CONTROL_FLOW
 from spaces.frontends.onnx.functions import schema_of
 from spaces.frontends.onnx.node import STANDARD_DOMAINS, Convert, Node, described
 from spaces.frontends.onnx.quantized import QUANTIZED
-from spaces.frontends.onnx.recurrent import RECURRENT
+from spaces.frontends.onnx.recurrent.layers import RECURRENT
 from spaces.ir import tvm_compat
 
 _CONVERTERS: Mapping[str, Convert] = MappingProxyType({**RECURRENT, **QUANTIZED})

@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import pytest
 
+from spaces.lowering.extract_tasks import extract
 from tests.spaces.frontends.onnx.beside_onnxruntime import (
     Array,
     compare,
@@ -76,11 +77,11 @@ def network(
     return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8)
 
 
-def feeds_of(proto: Any, batch: int) -> dict[str, Array]:
-    rng = np.random.default_rng(batch)
+def feeds_of(proto: Any, batch: int, time: int = 0) -> dict[str, Array]:
+    rng, sizes = np.random.default_rng(batch), {"batch": batch, "time": time}
     return {
         value.name: rng.standard_normal(
-            [d.dim_value or batch for d in value.type.tensor_type.shape.dim]
+            [d.dim_value or sizes[d.dim_param] for d in value.type.tensor_type.shape.dim]
         ).astype("float32")
         for value in proto.graph.input
     }
@@ -169,14 +170,69 @@ def test_steps_share_their_programs(kind: str) -> None:
     assert number_of_programs(few) == number_of_programs(many) < 20
 
 
+@pytest.mark.parametrize("kind", GATES)
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"given": "bhc"},
+        {"given": "", "direction": "reverse"},
+        {"given": "b", "direction": "bidirectional"},
+        {"given": "b", "clip": 0.4},
+        {"given": "bp", "kinds": ("LSTM",)},
+        {"given": "b", "input_forget": 1, "kinds": ("LSTM",)},
+        {"given": "bh", "linear_before_reset": 1, "kinds": ("GRU",)},
+        {"given": "b", "activations": ["HardSigmoid", "Softplus"], "kinds": ("GRU",)},
+    ],
+    ids=str,
+)
+def test_a_sequence_may_be_of_any_length(kind: str, said: dict[str, Any]) -> None:
+    if kind not in said.get("kinds", GATES):
+        return
+    more = {name: value for name, value in said.items() if name != "kinds"}
+    more["given"] = more["given"] if kind == "LSTM" else more["given"].replace("c", "")
+    proto = network(kind, steps="time", **more)
+    compare(proto, *(feeds_of(proto, batch, time) for batch, time in ((1, 1), (3, 2), (2, 37))))
+
+
+def test_a_long_sequence_is_not_unrolled() -> None:
+    proto = network("LSTM", steps=300, given="b")
+    assert number_of_programs(compare(proto, feeds_of(proto, 2))) < 10
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("Relu", {}),
+        ("Softsign", {}),
+        ("Affine", {"activation_alpha": [0.5], "activation_beta": [0.1]}),
+        ("LeakyRelu", {"activation_alpha": [0.2]}),
+        ("ThresholdedRelu", {"activation_alpha": [0.3]}),
+        ("ScaledTanh", {"activation_alpha": [1.5], "activation_beta": [0.7]}),
+        ("Elu", {"activation_alpha": [0.6]}),
+    ],
+)
+def test_activations_are_the_same_in_a_loop(name: str, said: dict[str, Any]) -> None:
+    proto = network("RNN", steps="time", given="b", activations=[name], **said)
+    compare(proto, feeds_of(proto, 2, 9))
+
+
+def test_a_loop_is_no_task() -> None:
+    """The product of all inputs is one; what goes through the steps has its schedule with it."""
+    from tests.spaces.frontends.onnx.beside_onnxruntime import TARGET
+
+    module = lowered(network("GRU", steps="time", given="b"))
+    shapes = tuple(((("batch", 1), ("time", size)), 1.0) for size in (1, 8))
+    tasks = [task.name for task in extract(module, TARGET, None, shapes)]
+    assert any("matmul" in name for name in tasks)
+    assert not any(name.startswith("steps") for name in tasks)
+
+
 @pytest.mark.parametrize(
     ("said", "why"),
     [
-        ({"steps": "time"}, "its sequence has time steps, and only a number can be unrolled"),
-        ({"steps": 257}, "its sequence has 257 steps, and 1 to 256 are unrolled"),
         ({"batch": 2, "lengths": np.array([3, 2])}, "its sequences have lengths that are not"),
         ({"activations": ["Sin"]}, "the importer does not know its activation 'Sin'"),
     ],
 )
-def test_what_cannot_be_unrolled_is_refused(said: dict[str, Any], why: str) -> None:
+def test_what_is_not_known_is_refused(said: dict[str, Any], why: str) -> None:
     assert f"cannot import operator RNN (node cell): {why}" in refusal(network("RNN", **said))

@@ -9,12 +9,45 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
+
+from spaces.frontends.onnx.recurrent.scalars import Scalars
 
 Change: TypeAlias = Callable[[Any], Any]
 Step: TypeAlias = Callable[[Sequence[Any], Any], list[Any]]
 """From states, and what a step's input gives, to the states that follow; the first is given out.
 All are (1, batch, width), and gates lie side by side in the last axis."""
+
+
+class Gated(Protocol):
+    """What the formulas ask of a cell, whose tensors may be single elements; see `Cell`."""
+
+    @property
+    def attributes(self) -> Mapping[str, Any]: ...
+
+    @property
+    def biases(self) -> Any: ...
+
+    @property
+    def peepholes(self) -> Any: ...
+
+    @property
+    def functions(self) -> Sequence[Change]: ...
+
+    @property
+    def emit(self) -> Callable[[Any], Any]: ...
+
+    def gates(self, tensor: Any, first: int, number: int = 1) -> Any:
+        """Some of the gates of a tensor."""
+
+    def product(self, first: int, number: int) -> Change:
+        """A state times the weights of some gates."""
+
+    def rest(self, tensor: Any) -> Any:
+        """What is left to one."""
+
+    def activated(self, number: int, tensor: Any) -> Any:
+        """What an activation makes of a tensor, which is clipped before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +104,12 @@ class Cell:
         return self.emit(self.functions[number](bound))
 
 
-def _rnn(cell: Cell) -> Step:
+def _rnn(cell: Gated) -> Step:
     product = cell.product(0, 1)
     return lambda states, given: [cell.activated(0, given + product(states[0]))]
 
 
-def _lstm(cell: Cell) -> Step:
+def _lstm(cell: Gated) -> Step:
     """Gates in ONNX's order: input, output, forget, cell."""
     product = cell.product(0, 4)
     holes = None if cell.peepholes is None else [cell.gates(cell.peepholes, n) for n in range(3)]
@@ -99,7 +132,7 @@ def _lstm(cell: Cell) -> Step:
     return step
 
 
-def _gru(cell: Cell) -> Step:
+def _gru(cell: Gated) -> Step:
     """Gates in ONNX's order: update, reset, hidden."""
     before = cell.attributes.get("linear_before_reset", 0)
     product = cell.product(0, 3 if before else 2)
@@ -151,7 +184,7 @@ class Kind:
     gates: int
     states: int
     functions: tuple[str, ...]
-    step: Callable[[Cell], Step]
+    step: Callable[[Gated], Step]
 
 
 KINDS = MappingProxyType(
@@ -184,9 +217,12 @@ def activations(
 
 
 def _changed(change: Callable[..., Any], numbers: Sequence[float], tensor: Any) -> Any:
-    from tvm import relax
+    from tvm import relax, tirx
+    from tvm.ir import PrimType
 
     dtype = str(tensor.ty.dtype)
+    if isinstance(tensor.ty, PrimType):
+        return change(Scalars, tensor, *(tirx.const(number, dtype) for number in numbers))
     return change(relax.op, tensor, *(relax.const(number, dtype) for number in numbers))
 
 

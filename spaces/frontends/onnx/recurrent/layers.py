@@ -1,7 +1,8 @@
 """`LSTM`, `GRU` and `RNN`: networks that go through a sequence, step by step.
 
-What the inputs give is one product for all steps. The rest is done for each step (`cells`), in
-the same programs: a product with the state, and what the gates make of it.
+What the inputs give is one product for all steps. The rest is done for each step (`cells`): a
+product with the state, and what the gates make of it. A few steps are unrolled, and share their
+programs; many, and those whose number only the run knows, are one program (`loop`).
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from spaces.frontends.onnx.cells import KINDS, Cell, Kind, activations, input_biases
 from spaces.frontends.onnx.node import Convert, Node
+from spaces.frontends.onnx.recurrent.cells import KINDS, Cell, Kind, activations, input_biases
+from spaces.frontends.onnx.recurrent.loop import Way, looped
 from spaces.frontends.onnx.sizes import Size, shape_expression
 from spaces.frontends.onnx.steps import MOST_STEPS, joined, pieces
 
@@ -31,7 +33,7 @@ class _Layer:
     node: Node
     builder: Any
     kind: Kind
-    steps: int
+    steps: Size
     batch: Size
     width: int
     inputs: Any
@@ -91,11 +93,11 @@ def _layer(node: Node, builder: Any) -> _Layer:
         raise node.refused("the shapes of its input and its weights have to be known")
     batch_first = node.attributes.get("layout", 0)
     steps, batch = dims[:2] if not batch_first else dims[1::-1]
-    if not isinstance(steps, int):
-        raise node.refused(f"its sequence has {steps} steps, and only a number can be unrolled")
-    if not 0 < steps <= MOST_STEPS:
-        raise node.refused(f"its sequence has {steps} steps, and 1 to {MOST_STEPS} are unrolled")
-    if node.input(_LENGTHS) is not None and set(node.numbers(_LENGTHS) or ()) != {steps}:
+    if isinstance(steps, int) and steps < 1:
+        raise node.refused("its sequence has no steps")
+    lengths = node.sizes(_LENGTHS)
+    whole = lengths is not None and all(node.arithmetic.equal(n, steps) for n in lengths.flat())
+    if node.input(_LENGTHS) is not None and not whole:
         raise node.refused("its sequences have lengths that are not known to be the whole input's")
     inputs = value.tensor(builder)
     if batch_first:
@@ -122,25 +124,36 @@ def _text(name: bytes | str) -> str:
 def _through(
     layer: _Layer, direction: int, stride: int, functions: Sequence[Any]
 ) -> tuple[list[Any], list[Any]]:
-    """What each step shows, in the order of the sequence, and the last states."""
+    """What each step shows, in the order of the sequence, in one piece or in many; and the last
+    states."""
     from tvm import relax
 
     emit = layer.builder.emit
+    weights, biases, peepholes = (
+        layer.weights(number, direction) for number in (_STATE_WEIGHTS, _BIASES, _PEEPHOLES)
+    )
     cell = Cell(
         width=layer.width,
-        weights=layer.weights(_STATE_WEIGHTS, direction),
-        biases=layer.weights(_BIASES, direction),
-        peepholes=layer.weights(_PEEPHOLES, direction),
+        weights=weights,
+        biases=biases,
+        peepholes=peepholes,
         functions=functions,
         attributes=layer.node.attributes,
         emit=emit,
     )
     matrix = emit(relax.op.permute_dims(layer.weights(_WEIGHTS, direction)))
     given = emit(relax.op.matmul(layer.inputs, matrix))
-    biases = input_biases(cell, layer.kind)
-    given = given if biases is None else emit(relax.op.add(given, biases))
-    step = layer.kind.step(cell)
+    added = input_biases(cell, layer.kind)
+    given = given if added is None else emit(relax.op.add(given, added))
     states = [layer.start(number, direction) for number in (_STATE, _MEMORY)[: layer.kind.states]]
+    if not isinstance(layer.steps, int) or layer.steps > MOST_STEPS:
+        way = Way(
+            layer.kind, layer.steps, layer.batch, layer.width, str(given.ty.dtype), stride < 0,
+            functions, layer.node.attributes,
+        )  # fmt: skip
+        whole, states = looped(layer.builder, way, given, weights, biases, peepholes, states)
+        return [whole], states
+    step = layer.kind.step(cell)
     shown = []
     for part in pieces(layer.builder, given, 0, layer.steps)[::stride]:
         states = step(states, part)

@@ -1,0 +1,1 @@
+"""`LSTM`, `GRU` and `RNN`: what they compute, unrolled or in a loop."""
