@@ -145,6 +145,13 @@ def with_batch(make: Make) -> Made:
     return Made(made.module, {"x": example}, {"x": {0: "batch"}}, tuned, tried)
 
 
+def with_length(make: Make) -> Made:
+    """Of a series of so many steps."""
+    made = make()
+    tuned, tried = {"steps": tuple(range(1, 65))}, {"steps": (1, 2, 3, 7, 12, 31, 64, 90)}
+    return Made(made.module, made.inputs, {"x": {1: "steps"}}, tuned, tried)
+
+
 def unet() -> Made:
     import torch
     from torch import nn

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from benchmarks.coverage.convolutions import CONVOLUTIONS
-from benchmarks.coverage.images import IMAGES, unet, with_batch
+from benchmarks.coverage.images import IMAGES, unet, with_batch, with_length
 from benchmarks.coverage.made import Make
 from benchmarks.coverage.sequences import SEQUENCES
 
@@ -18,6 +18,7 @@ OPEN: dict[str, Make] = {
         f"{name}, batch": partial(with_batch, STATIC[name])
         for name in ("resnet18", "mobilenet_v3_small", "transformer_encoder")
     },
+    **{f"{name}, steps": partial(with_length, STATIC[name]) for name in ("lstm_both_ways", "gru")},
     "u-net, height and width": unet,
 }
 """Networks with open dimensions."""

@@ -146,7 +146,8 @@ def _import(
             excess = value_of(required.excess, sizes)
             if excess is not None and excess > 0:
                 said = ", ".join(f"{name}={size}" for name, size in sizes.items())
-                raise TunerError(f"--dim: with {said}, {required.node} reaches {excess} too far")
+                why = required.said.format(excess)
+                raise TunerError(f"--dim: with {said}, {required.node} {why}")
     return with_plain_inputs(module)
 
 

@@ -62,10 +62,12 @@ class Requirement:
     Attributes:
         excess: how much larger it is; 0 or less is well.
         node: that needs it.
+        said: what is wrong with a node that has so much, `{}`, too much.
     """
 
     excess: Size
     node: str
+    said: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +93,18 @@ class Node:
         """The error that it cannot be imported, for a reason of one line."""
         return TunerError(f"cannot import {self.name}: {why}")
 
-    def require(self, size: Size, most: Size) -> None:
+    def require(self, size: Size, most: Size, said: str = "reaches {} too far") -> None:
         """Have the model refuse shapes for which one size is larger than another."""
         if not self.arithmetic.always(size <= most):
             excess = self.arithmetic.simple(size - most)
             if excess not in [known.excess for known in self.requirements]:
-                self.requirements.append(Requirement(excess, self.name))
+                self.requirements.append(Requirement(excess, self.name, said))
+
+    def require_equal(self, size: Size, other: Size) -> None:
+        """Have the model refuse shapes for which two numbers of elements are not the same."""
+        if not self.arithmetic.equal(size, other):
+            self.require(size, other, "has {} elements too many")
+            self.require(other, size, "has {} elements too few")
 
     def input(self, number: int) -> Value | None:
         """An operand; None where it is left out."""

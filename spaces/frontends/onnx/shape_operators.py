@@ -52,6 +52,7 @@ def _reshape(node: Node, builder: Any) -> Any:
         if left is None:
             return None
         shape = [left if _is(size, _INFER) else size for size in shape]
+    node.require_equal(*map(node.arithmetic.product, (dims, shape)))
     return relax.op.reshape(_data(node, builder), shape_expression(shape))
 
 

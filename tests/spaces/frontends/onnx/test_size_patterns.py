@@ -18,6 +18,7 @@ from spaces.ir.symbolic import text_of
 from spaces.ir.tvm_compat import known_int
 from spaces.lowering.lower import lower
 from spaces.lowering.plain_shapes import with_plain_inputs
+from tests.spaces.frontends.onnx.beside_onnxruntime import refusal
 from tuner.errors import TunerError
 
 pytestmark = pytest.mark.tvm
@@ -311,6 +312,21 @@ def test_rows_that_a_table_does_not_have_end_with_an_error() -> None:
     assert machine["main"](tvm.runtime.tensor(np.ones((1, 40, 8), dtype="float32"))) is not None
     with pytest.raises(Exception, match=r"3 vs\. 0"):
         machine["main"](tvm.runtime.tensor(np.ones((1, 43, 8), dtype="float32")))
+
+
+def test_a_shape_of_another_size_is_refused_and_nothing_is_read_beyond() -> None:
+    """An exporter that takes the example's size for a constant writes such."""
+    import tvm
+
+    nodes = [node("Reshape", "x shape", "y")]
+    proto, spec = graph(nodes, [2, "N"], shape=[4, 3])
+    compare(proto, spec, sizes=(6,))
+    machine = machine_of(proto, spec)
+    for number in (5, 7):
+        with pytest.raises(Exception, match=r"2 vs\. 0"):
+            machine["main"](tvm.runtime.tensor(np.ones((2, number), dtype="float32")))
+    said = refusal(proto)
+    assert "with N=1, operator Reshape (node of output y) has 10 elements too few" in said
 
 
 def test_a_branch_that_data_decides_is_refused_in_one_line() -> None:
