@@ -125,7 +125,7 @@ def _filter(node: Node, lines: Lines, k: str, number: int) -> str:
         raise node.refused(f"its mask has {rank(node, number)} axes")
     raw = "mask"
     if rank(node, number) == 1:  # how many at the front take part
-        numbers = lines.set("places", f"CastLike({_count(lines, k, 'all')}, mask)")
+        numbers = lines.set("places", f"CastLike({lines.places('all', k, 2)}, mask)")
         column = lines.set("lengths", f"Unsqueeze(mask, {lines.numbers('second', [1])})")
         raw = lines.set("inside", f"Less({numbers}, {column})")
     real = lines.set("mask_real", f"CastLike({raw}, {k})")
@@ -136,17 +136,9 @@ def _filter(node: Node, lines: Lines, k: str, number: int) -> str:
     return lines.set("spread", f"Unsqueeze({low}, {lines.numbers('spread_axes', axes)})")
 
 
-def _count(lines: Lines, tensor: str, name: str) -> str:
-    """The numbers of the places of a tensor's third axis, in order."""
-    shape = lines.set(f"{name}_shape", f"Shape({tensor})")
-    size = lines.set(f"{name}_size", f"Gather({shape}, {lines.number(f'{name}_axis', 2)})")
-    zero, one = lines.number(f"{name}_zero", 0), lines.number(f"{name}_one", 1)
-    return lines.set(f"{name}_places", f"Range({zero}, {size}, {one})")
-
-
 def _later(lines: Lines, q: str, k: str) -> str:
     """Which keys come after each query, which are the last ones."""
-    rows, columns = _count(lines, q, "rows"), _count(lines, k, "columns")
+    rows, columns = lines.places("rows", q, 2), lines.places("columns", k, 2)
     past = lines.set("past_size", "Sub(columns_size, rows_size)")
     moved = lines.set("moved", f"Add({rows}, {past})")
     column = lines.set("row_column", f"Unsqueeze({moved}, {lines.numbers('row_axis', [1])})")
@@ -165,13 +157,9 @@ def _rotary(node: Node) -> str:
         heads = whole // (2 * width)
     places = "places"
     if rank(node, 1) == 1:  # the first of them
-        shape = lines.set("shape", "Shape(x)")
-        axis = lines.number("axis", 1 if len(dims) == 3 else 2)
-        length = lines.set("length", f"Gather({shape}, {axis})")
-        zero, one = lines.number("zero", 0), lines.number("one", 1)
-        numbers = lines.set("numbers", f"Range({zero}, {length}, {one})")
+        numbers = lines.places("rotated", "x", 1 if len(dims) == 3 else 2)
         row = lines.set("row", f"Add({numbers}, places)")
-        batch = lines.set("batch", f"Gather({shape}, {lines.numbers('first', [0])})")
+        batch = lines.set("batch", f"Gather(rotated_shape, {lines.numbers('first', [0])})")
         rows = lines.set("rows", f"Concat<axis = 0>({batch}, {lines.numbers('same', [1])})")
         places = lines.set("every_place", f"Expand({row}, {rows})")
     rotated = said(node, "rotary_embedding_dim", 0)

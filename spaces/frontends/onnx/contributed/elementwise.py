@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from spaces.frontends.onnx.contributed.text import Lines, Write, has, rank, real, said
+from spaces.frontends.onnx.contributed.text import Lines, Write, handed_on, has, rank, real, said
 from spaces.frontends.onnx.node import Node
 
 _CONVOLUTION = (
@@ -58,9 +58,8 @@ def _activated(node: Node, lines: Lines, value: str, parameters: Sequence[float]
 
 def _fused_convolution(node: Node) -> str:
     lines = Lines()
-    attributes = ", ".join(f"{text} = @{text.partition(':')[0]}" for text in _CONVOLUTION)
     bias = ", b" if has(node, 2) else ""
-    found = lines.set("total", f"Conv<{attributes}>(x, w{bias})")
+    found = lines.set("total", f"Conv{handed_on(_CONVOLUTION)}(x, w{bias})")
     if has(node, 3):
         found = lines.set("sum", f"Add({found}, z)")
     found = _activated(node, lines, found, said(node, "activation_params", ()))
@@ -71,8 +70,7 @@ def _fused_convolution(node: Node) -> str:
 def _fused_gemm(node: Node) -> str:
     lines = Lines()
     names = ("alpha: float", "beta: float", "transA: int", "transB: int")
-    attributes = ", ".join(f"{text} = @{text.partition(':')[0]}" for text in names)
-    found = lines.set("total", f"Gemm<{attributes}>(a, b{', c' if has(node, 2) else ''})")
+    found = lines.set("total", f"Gemm{handed_on(names)}(a, b{', c' if has(node, 2) else ''})")
     given = [said(node, f"activation_{name}", None) for name in ("alpha", "beta")]
     found = _activated(node, lines, found, [p for p in given if p is not None])
     lines.set("y", f"Identity({found})")

@@ -64,9 +64,7 @@ def _embedding(node: Node) -> str:
     if has(node, 8):
         place = lines.set("place", "Gather(places, position_ids)")
     else:
-        shape = lines.set("shape", "Shape(ids)")
-        length = lines.set("length", f"Gather({shape}, {lines.number('one', 1)})")
-        numbers = lines.set("numbers", f"Range({lines.number('zero', 0)}, {length}, one)")
+        numbers = lines.places("position", "ids", 1)
         place = lines.set("place", f"Gather(places, {numbers})")
     total = lines.set("placed", f"Add({total}, {place})")
     if has(node, 1):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from types import MappingProxyType
 
-from spaces.frontends.onnx.contributed.text import Lines, Write, has, said
+from spaces.frontends.onnx.contributed.text import Lines, Write, handed_on, has, said
 from spaces.frontends.onnx.node import Node
 
 _POOL = ("auto_pad: string", "ceil_mode: int", "count_include_pad: int", "kernel_shape: ints",
@@ -27,8 +27,7 @@ def _one(operator: str, attributes: tuple[str, ...], node: Node) -> str:
         raise node.refused("its channels are last")
     lines = Lines()
     real = lines.set("x_real", "DequantizeLinear(x, x_scale, x_zero)")
-    given = ", ".join(f"{text} = @{text.partition(':')[0]}" for text in attributes)
-    found = lines.set("found", f"{operator}{f'<{given}>' if given else ''}({real})")
+    found = lines.set("found", f"{operator}{handed_on(attributes)}({real})")
     lines.set("y", f"QuantizeLinear({found}, scale, zero)")
     return lines.function(["x", "x_scale", "x_zero", "scale", "zero"], ["y"])
 

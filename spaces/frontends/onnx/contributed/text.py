@@ -38,10 +38,25 @@ class Lines:
         """Bind one whole number."""
         return self.set(name, f"Constant<value_int = {value}>()")
 
+    def places(self, name: str, tensor: str, axis: int) -> str:
+        """Bind the numbers of the places along an axis of a tensor, in order, as `{name}_places`,
+        and how many there are as `{name}_size`."""
+        shape = self.set(f"{name}_shape", f"Shape({tensor})")
+        size = self.set(f"{name}_size", f"Gather({shape}, {self.number(f'{name}_axis', axis)})")
+        zero, one = self.number(f"{name}_zero", 0), self.number(f"{name}_one", 1)
+        return self.set(f"{name}_places", f"Range({zero}, {size}, {one})")
+
     def real(self, name: str, value: float, like: str) -> str:
         """Bind one number of the type that another value has."""
         constant = self.set(f"{name}_real", f"Constant<value_float = {real(value)}>()")
         return self.set(name, f"CastLike({constant}, {like})")
+
+
+def handed_on(attributes: Sequence[str]) -> str:
+    """Attributes, each with its type, that a node has from the call; nothing where there are
+    none."""
+    given = ", ".join(f"{text} = @{text.partition(':')[0]}" for text in attributes)
+    return f"<{given}>" if given else ""
 
 
 def real(value: float) -> str:

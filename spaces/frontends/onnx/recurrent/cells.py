@@ -11,7 +11,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias
 
-from spaces.frontends.onnx.recurrent.scalars import Scalars
+from spaces.frontends.onnx.recurrent.scalars import SCALARS
 
 Change: TypeAlias = Callable[[Any], Any]
 Step: TypeAlias = Callable[[Sequence[Any], Any], list[Any]]
@@ -222,7 +222,7 @@ def _changed(change: Callable[..., Any], numbers: Sequence[float], tensor: Any) 
 
     dtype = str(tensor.ty.dtype)
     if isinstance(tensor.ty, PrimType):
-        return change(Scalars, tensor, *(tirx.const(number, dtype) for number in numbers))
+        return change(SCALARS, tensor, *(tirx.const(number, dtype) for number in numbers))
     return change(relax.op, tensor, *(relax.const(number, dtype) for number in numbers))
 
 

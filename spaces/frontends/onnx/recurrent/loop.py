@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spaces.frontends.onnx.recurrent.cells import Change, Kind
-from spaces.frontends.onnx.recurrent.scalars import Scalars
+from spaces.frontends.onnx.recurrent.scalars import SCALARS
 from spaces.frontends.onnx.sizes import Size
 from spaces.ir import rewrite, tvm_compat
 
@@ -198,7 +198,7 @@ class _Program:
         if isinstance(value, _Gates):
             return _Gates([self.activated(number, part) for part in value.parts])
         most = self.attributes.get("clip", 0.0)
-        return self.functions[number](Scalars.clip(value, -most, most) if most else value)
+        return self.functions[number](SCALARS.clip(value, -most, most) if most else value)
 
     @property
     def functions(self) -> Sequence[Change]:

@@ -31,34 +31,16 @@ class _Nn:
         return tirx.Select(x > _const(_STRAIGHT, x), x, curved)
 
 
-class Scalars:
+class _Scalars:
     """The operators, each of numbers in place of tensors."""
 
     nn = _Nn
 
-    @staticmethod
-    def tanh(x: Any) -> Any:
+    def __getattr__(self, name: str) -> Any:
+        """Those that have the same name there, as `tanh`."""
         from tvm import tirx
 
-        return tirx.tanh(x)
-
-    @staticmethod
-    def sigmoid(x: Any) -> Any:
-        from tvm import tirx
-
-        return tirx.sigmoid(x)
-
-    @staticmethod
-    def exp(x: Any) -> Any:
-        from tvm import tirx
-
-        return tirx.exp(x)
-
-    @staticmethod
-    def abs(x: Any) -> Any:
-        from tvm import tirx
-
-        return tirx.abs(x)
+        return getattr(tirx, name)
 
     @staticmethod
     def add(a: Any, b: Any) -> Any:
@@ -83,3 +65,6 @@ class Scalars:
     @staticmethod
     def zeros_like(x: Any) -> Any:
         return _const(0.0, x)
+
+
+SCALARS = _Scalars()
