@@ -59,6 +59,29 @@ def uses(expression: Any, variables: Sequence[Any]) -> bool:
     return tvm_ffi.structural_walk(expression, (tvm.ir.Var, look)) is not None
 
 
+def uncast(expression: Any) -> Any:
+    """An expression without the casts around it."""
+    from tvm.tirx import Cast
+
+    while isinstance(expression, Cast):
+        expression = expression.value
+    return expression
+
+
+def summed_product(store: Any) -> Any:
+    """The product that a step of a sum adds to what it stores, without casts around it; None where
+    a statement is no such step."""
+    from tvm import tirx
+    from tvm.ir import TensorLoad
+
+    if not isinstance(store, tirx.BufferStore) or not isinstance(store.value, tirx.Add):
+        return None
+    own, product = store.value.a, uncast(store.value.b)
+    if not isinstance(own, TensorLoad) or not own.source.same_as(store.buffer):
+        return None
+    return product if isinstance(product, tirx.Mul) else None
+
+
 def conjuncts(condition: Any) -> list[Any]:
     """The parts of a condition that must all hold."""
     from tvm.tirx import And

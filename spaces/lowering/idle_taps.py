@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from spaces.ir import tvm_compat
-from spaces.lowering.relax_rewrite import with_graphs
+from spaces.lowering.relax_rewrite import with_weighted_calls
 
 _LAYOUTS = {"relax.nn.conv1d": "NCW", "relax.nn.conv2d": "NCHW", "relax.nn.conv3d": "NCDHW"}
 
@@ -73,26 +72,13 @@ def without_idle_taps(module: Any) -> Any:
     Feature maps are channels-first and of known sizes; other convolutions stay as they are.
     """
     for name in _LAYOUTS:
-        module = with_graphs(module, partial(_without_idle_taps, name))
+        module = with_weighted_calls(module, name, _narrowed)
     return module
-
-
-def _without_idle_taps(name: str, graph: Any) -> Any:
-    from tvm.relax.dpl import is_const, is_op, rewrite_call, wildcard
-
-    data, weight = wildcard(), is_const()
-
-    def narrowed(call: Any, found: Any) -> Any:
-        return _narrowed(call, found[data], found[weight])
-
-    return rewrite_call(is_op(name)(data, weight), narrowed, graph)
 
 
 def _narrowed(call: Any, data: Any, weight: Any) -> Any:
     from tvm import relax
 
-    if tvm_compat.operator_name(call) not in _LAYOUTS:
-        return call  # a variable bound to one
     windows = _windows(call, data, weight)
     if windows is None:
         return call

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from spaces.ir import tvm_compat
-from spaces.lowering.relax_rewrite import with_graphs
+from spaces.lowering.relax_rewrite import with_graphs, with_weighted_calls
 
 
 def move_biases_into_batch_norms(module: Any) -> Any:
@@ -61,23 +61,18 @@ def bound_takes(module: Any) -> Any:
 
 def multiplied_powers(module: Any) -> Any:
     """Turn squares and cubes into products, which a CPU does in an instruction or two."""
-    from tvm.relax.dpl import is_const, is_op, wildcard
 
-    base, exponent = wildcard(), is_const()
-
-    def multiplied(matched: Any, found: Any) -> Any:
+    def multiplied(call: Any, x: Any, exponent: Any) -> Any:
         from tvm import relax
 
-        if tvm_compat.operator_name(matched) != "relax.power":
-            return matched  # a variable bound to one
-        numbers, x = found[exponent].value.numpy(), found[base]
+        numbers = exponent.value.numpy()
         if numbers.size != 1 or numbers.ndim > len(tvm_compat.tensor_dims(x) or ()):
-            return matched
+            return call
         square = relax.op.multiply(x, x)
         products = {2.0: square, 3.0: relax.op.multiply(square, x)}
-        return products.get(float(numbers.item()), matched)
+        return products.get(float(numbers.item()), call)
 
-    return _rewritten(module, is_op("relax.power")(base, exponent), multiplied)
+    return with_weighted_calls(module, "relax.power", multiplied)
 
 
 def _rewritten(module: Any, pattern: Any, rewrite: Any) -> Any:

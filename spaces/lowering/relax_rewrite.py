@@ -20,6 +20,24 @@ def with_graphs(module: Any, rewrite: Callable[[Any], Any]) -> Any:
     return IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
 
 
+def with_weighted_calls(module: Any, name: str, change: Callable[[Any, Any, Any], Any]) -> Any:
+    """A module with its graphs' calls of an operator changed whose second operand is a constant.
+
+    Args:
+        change: gives an expression for a call and its two operands.
+    """
+    from tvm.relax.dpl import is_const, is_op, rewrite_call, wildcard
+
+    first, constant = wildcard(), is_const()
+
+    def changed(call: Any, found: Any) -> Any:
+        if tvm_compat.operator_name(call) != name:
+            return call  # a variable bound to one
+        return change(call, found[first], found[constant])
+
+    return with_graphs(module, lambda g: rewrite_call(is_op(name)(first, constant), changed, g))
+
+
 def tir_calls(module: Any) -> list[Any]:
     """Calls of a module's graphs to tensor programs, in order."""
     from tvm.relax.analysis import post_order_visit

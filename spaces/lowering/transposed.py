@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain
 from math import prod
 from typing import Any
@@ -21,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from spaces.ir import tvm_compat
-from spaces.lowering.relax_rewrite import with_graphs
+from spaces.lowering.relax_rewrite import with_weighted_calls
 
 _MOST_ZEROS = 1.25
 """Products of one convolution for each that is needed; with more, each phase has one of its own."""
@@ -92,22 +91,13 @@ def without_transposed(module: Any) -> Any:
     are.
     """
     for name in _LAYOUTS:
-        module = with_graphs(module, partial(_rewritten, name))
+        module = with_weighted_calls(module, name, _rewritten)
     return module
 
 
-def _rewritten(name: str, graph: Any) -> Any:
-    from tvm.relax.dpl import is_const, is_op, rewrite_call, wildcard
-
-    data, weight = wildcard(), is_const()
-
-    def changed(call: Any, found: Any) -> Any:
-        if tvm_compat.operator_name(call) != name:
-            return call  # a variable bound to one
-        phases = _phases(call, found[weight])
-        return call if phases is None else _as_convolution(call, found[data], found[weight], phases)
-
-    return rewrite_call(is_op(name)(data, weight), changed, graph)
+def _rewritten(call: Any, data: Any, weight: Any) -> Any:
+    phases = _phases(call, weight)
+    return call if phases is None else _as_convolution(call, data, weight, phases)
 
 
 def _phases(call: Any, weight: Any) -> list[Phases] | None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from spaces.ir import rewrite, tvm_compat
@@ -134,7 +135,8 @@ def _conditions(loop: Any, padded: Sequence[_Padded], analyzer: Any) -> list[Any
         return []
     realize, loops = blocks[0]
     load = _padded_factor(realize.block.body, padded)
-    if load is None or not _is_summed(loop.loop_var, realize) or _products(loops) < _LEAST_PRODUCTS:
+    products = prod(tvm_compat.known_int(extent) or 1 for _, extent in loops)
+    if load is None or not _is_summed(loop.loop_var, realize) or products < _LEAST_PRODUCTS:
         return []
     inside = next(p.inside for p in padded if p.tensor.same_as(load.source))
     conditions: list[Any] = []
@@ -152,27 +154,14 @@ def _conditions(loop: Any, padded: Sequence[_Padded], analyzer: Any) -> list[Any
 def _padded_factor(store: Any, padded: Sequence[_Padded]) -> Any:
     """The load of a padded tensor that a step multiplies something with, and adds to what it
     stores; None where it does something else."""
-    from tvm import tirx
     from tvm.ir import TensorLoad
 
-    if not isinstance(store, tirx.BufferStore) or not isinstance(store.value, tirx.Add):
+    product, tensors = rewrite.summed_product(store), [one.tensor for one in padded]
+    if product is None:
         return None
-    own, product = store.value.a, _uncast(store.value.b)
-    if not isinstance(own, TensorLoad) or not own.source.same_as(store.buffer):
-        return None
-    if not isinstance(product, tirx.Mul):
-        return None
-    tensors = [one.tensor for one in padded]
-    loads = [f for f in map(_uncast, (product.a, product.b)) if isinstance(f, TensorLoad)]
+    factors = map(rewrite.uncast, (product.a, product.b))
+    loads = [factor for factor in factors if isinstance(factor, TensorLoad)]
     return next((load for load in loads if rewrite.is_among(load.source, tensors)), None)
-
-
-def _uncast(expression: Any) -> Any:
-    from tvm.tirx import Cast
-
-    while isinstance(expression, Cast):
-        expression = expression.value
-    return expression
 
 
 def _is_summed(variable: Any, realize: Any) -> bool:
@@ -180,10 +169,3 @@ def _is_summed(variable: Any, realize: Any) -> bool:
     axes = zip(realize.block.iter_vars, realize.iter_values, strict=True)
     kinds = {int(a.iter_type) for a, value in axes if rewrite.uses(value, [variable])}
     return kinds == {tvm_compat.REDUCED}
-
-
-def _products(loops: Loops) -> int:
-    number = 1
-    for _, extent in loops:
-        number *= tvm_compat.known_int(extent) or 1
-    return number

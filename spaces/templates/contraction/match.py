@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from spaces.ir import tvm_compat
+from spaces.ir import rewrite, tvm_compat
 from spaces.ir.affine import Index, read_index
 from spaces.ir.guard import Unsuitable, refusals
 from spaces.ir.schedules import new_schedule, task_module
@@ -290,19 +290,12 @@ def keeps_shape(schedule: Any, stages: Stages, values: Mapping[str, int] = NO_VA
 
 def factors(block: Any) -> list[Any] | None:
     """The two buffer loads whose product a block sums up, without casts around them."""
-    from tvm import tirx
     from tvm.ir import TensorLoad
 
-    store = block.body
-    if not isinstance(store, tirx.BufferStore) or not isinstance(store.value, tirx.Add):
+    product = rewrite.summed_product(block.body)
+    if product is None:
         return None
-    own, product = store.value.a, store.value.b
-    if not isinstance(own, TensorLoad) or not own.source.same_as(store.buffer):
-        return None
-    product = _uncast(product)
-    if not isinstance(product, tirx.Mul):
-        return None
-    loads = [_uncast(product.a), _uncast(product.b)]
+    loads = [rewrite.uncast(product.a), rewrite.uncast(product.b)]
     if not all(isinstance(load, TensorLoad) for load in loads):
         return None
     if loads[0].source.same_as(loads[1].source):
@@ -313,14 +306,6 @@ def factors(block: Any) -> list[Any] | None:
         return next(i for i, b in enumerate(order) if b.same_as(load.source))
 
     return sorted(loads, key=place)
-
-
-def _uncast(expression: Any) -> Any:
-    from tvm import tirx
-
-    while isinstance(expression, tirx.Cast):
-        expression = expression.value
-    return expression
 
 
 def _alone(number: int, index: Sequence[Index]) -> int | None:
