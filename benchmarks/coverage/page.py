@@ -14,9 +14,9 @@ _INTRO = """# Which networks are taken, and how fast they are
 
 Networks with random weights, as PyTorch exports them, imported and compiled without any schedule,
 compared with what PyTorch computes: written by `python -m benchmarks.coverage --page`; raw rows are
-in [results/coverage/networks.json](results/coverage/networks.json). Then each was tuned for the
-time given and run beside onnxruntime and OpenVINO (float32), each in a process of its own, in
-turns, on the same threads: `python -m benchmarks.coverage.latency`, rows in
+in [results/coverage/networks.json](results/coverage/networks.json). Those with
+latencies were tuned for the time given and run beside onnxruntime and OpenVINO (float32), each in a
+process of its own, in turns, on the same threads: `python -m benchmarks.coverage.latency`, rows in
 [results/coverage/latency.json](results/coverage/latency.json). Below 1 ours is faster.
 """
 Rows = Mapping[str, Mapping[str, Any]]
