@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
-from tuner.candidate import Candidate
+from tuner.candidate import Candidate, CandidateKind
 from tuner.errors import named_line
 from tuner.record import Status
 from tuner.task import Task
@@ -14,16 +15,39 @@ _TASKS_KEPT = 64
 
 
 @dataclass(frozen=True, slots=True)
+class Written:
+    """The program that a candidate was realised as.
+
+    Attributes:
+        code_hash: structural hash of the scheduled program.
+        trace: the trace that wrote it, where the candidate was no trace itself; else empty.
+    """
+
+    code_hash: str = ""
+    trace: str = ""
+
+    def of(self, candidate: Candidate) -> Candidate:
+        """The candidate with its trace."""
+        return replace(candidate, trace=self.trace) if self.trace else candidate
+
+
+NOTHING = Written()
+"""Stands for a program that was not built."""
+
+
+@dataclass(frozen=True, slots=True)
 class BuildAnswer:
     """The result of a build.
 
     Attributes:
         artifact: compiled program; empty where the build failed.
+        written: the program before it was compiled.
         status: OK, INVALID or BUILD_FAILED.
         error: why it failed, in one line.
     """
 
     artifact: bytes = b""
+    written: Written = NOTHING
     status: Status = Status.OK
     error: str = ""
 
@@ -62,9 +86,17 @@ class BuildChild:
         except Exception as error:  # TVM raises whatever its C++ side threw
             return BuildAnswer(status=Status.INVALID, error=_complaint(error))
         try:
-            return BuildAnswer(build_artifact(schedule.mod, task.target))
+            artifact = build_artifact(schedule.mod, task.target)
+            return BuildAnswer(artifact, _written(candidate, schedule))
         except Exception as error:  # TVM raises whatever its C++ side threw
             return BuildAnswer(status=Status.BUILD_FAILED, error=_complaint(error))
+
+
+def _written(candidate: Candidate, schedule: Any) -> Written:
+    from spaces.ir.schedules import canonical_payload, code_hash
+
+    new = candidate.kind is CandidateKind.KNOBS and not candidate.trace
+    return Written(code_hash(schedule.mod), canonical_payload(schedule.trace) if new else "")
 
 
 def _complaint(error: Exception) -> str:

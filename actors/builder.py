@@ -8,7 +8,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from actors.build_child import BuildAnswer
+from actors.build_child import NOTHING, BuildAnswer, Written
 from actors.quiet_lock import Quiet
 from actors.warm_child import HOARDING, WarmChild, killed
 from tuner.candidate import Candidate
@@ -29,11 +29,13 @@ class Built:
     Attributes:
         build_s: seconds of building, without time spent frozen.
         sha256: checksum of the artifact.
+        written: the program before it was compiled.
     """
 
     artifact: bytes
     build_s: float
     sha256: str
+    written: Written = NOTHING
 
 
 def longest_build_s(deadline_s: float) -> float:
@@ -152,4 +154,5 @@ def _result(outcome: Outcome, build_s: float) -> Built | Measurement:
     answer: BuildAnswer = outcome.value
     if answer.status is not Status.OK:
         return Measurement(answer.status, error=answer.error, build_s=build_s)
-    return Built(answer.artifact, build_s, hashlib.sha256(answer.artifact).hexdigest())
+    sha256 = hashlib.sha256(answer.artifact).hexdigest()
+    return Built(answer.artifact, build_s, sha256, answer.written)

@@ -12,9 +12,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
+from actors.build_child import NOTHING, Written
 from actors.builder import Builder, Built
 from actors.runner import Learned, Runner
 from tuner.effort import EFFORTS, Effort
+from tuner.measure import MeasuredPrograms
 from tuner.record import Measurement, Provenance, Record, Status, Trial
 from tuner.task import Instance, Task
 
@@ -46,6 +48,7 @@ class InlineMeasurer:
         effort: rules of timing, and the deadlines.
         provenance: provenance for every record.
         clock: seconds since the epoch.
+        programs: those that have a time already.
     """
 
     def __init__(
@@ -57,7 +60,9 @@ class InlineMeasurer:
         effort: Effort = EFFORTS["normal"],
         provenance: Provenance = Provenance("inline"),  # noqa: B008 - frozen
         clock: Callable[[], float] = time.time,
+        programs: MeasuredPrograms | None = None,
     ) -> None:
+        self._programs = programs or MeasuredPrograms()
         self._tasks = {task.key: task for task in tasks}
         self._builder, self._runner = builder, runner
         self._effort, self._provenance, self._clock = effort, provenance, clock
@@ -136,8 +141,12 @@ class InlineMeasurer:
 
     def _run_all(self) -> None:
         while (ready := self._to_run.get()) is not None:
-            measured = _guarded(partial(self._run, ready))
-            self._answer(ready.job.trial, replace(measured, build_s=ready.built.build_s))
+            trial, written = ready.job.trial, ready.built.written
+            measured = self._programs.reused(trial, written.code_hash, ready.built.build_s)
+            if measured is None:
+                measured = _guarded(partial(self._run, ready))
+            measured = replace(measured, build_s=ready.built.build_s)
+            self._answer(trial, measured, written)
         self._runner.close()
 
     def _learned(self, trial: Trial) -> Learned:
@@ -170,8 +179,16 @@ class InlineMeasurer:
             instance=trial.instance,
         )
 
-    def _answer(self, trial: Trial, measurement: Measurement) -> None:
-        record = Record(trial, measurement, self._provenance, time_s=self._clock())
+    def _answer(self, trial: Trial, measurement: Measurement, written: Written = NOTHING) -> None:
+        trial = replace(trial, candidate=written.of(trial.candidate))
+        record = Record(
+            trial,
+            measurement,
+            self._provenance,
+            time_s=self._clock(),
+            code_hash=written.code_hash,
+        )
+        self._programs.add(record)
         self._done.put(record)
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import ray
 
+from actors.build_child import NOTHING, Written
 from actors.builder import Builder, Built
 from actors.chunked_args import joined
 from actors.quiet_lock import Quiet
@@ -93,10 +94,12 @@ class Compiled:
     Attributes:
         build_s: seconds of building.
         sha256: checksum of the artifact; a runner loads nothing else in its place.
+        written: the program before it was compiled.
     """
 
     build_s: float
     sha256: str
+    written: Written = NOTHING
 
 
 class _Alive:
@@ -181,7 +184,7 @@ class BuilderActor(_Alive):
         """Build a candidate. Return the build and its artifact; or the failure, and no bytes."""
         built = self._worker.build(self._tasks[task_key], candidate, deadline_s)
         if isinstance(built, Built):
-            return Compiled(built.build_s, built.sha256), built.artifact
+            return Compiled(built.build_s, built.sha256, built.written), built.artifact
         return built, b""
 
 

@@ -130,7 +130,7 @@ def recording_of(at: Bench, default: Measurement) -> Recording:
         key, measured = record.trial.candidate.key, record.measurement
         if record.trial.rung or key not in drawn or key not in vectors:
             continue
-        payloads[key] = record.trial.candidate.payload
+        payloads[key] = record.trial.candidate.trace or record.trial.candidate.payload
         first = record.latency_s or min(measured.samples_s, default=math.inf)
         rounds = [first, *later.get(key, []), *[math.inf] * ROUNDS][: 1 + ROUNDS]
         rows.append(

@@ -6,7 +6,7 @@ See `benchmarks/record_space.py`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -42,8 +42,8 @@ class Drawn:
     Attributes:
         parent: key of what it mutated; empty for a fresh sample.
         key: of the candidate; empty where the draft was refused.
-        code_hash: of its program.
-        repeat: whether its program was known already.
+        code_hash: of its program; empty where it was not measured for this draft.
+        repeat: whether it, or its program, was known already.
     """
 
     number: int
@@ -141,19 +141,33 @@ class Bench:
     def draw(self, drafts: Sequence[Draft]) -> None:
         """Carry out a batch of drafts, build what is new, time it, and keep it all."""
         answers = self._spread("evaluate", drafts)
-        known, drawn, fresh = self.journal.codes(), [], []
+        keys = {d.key for d in self.journal.drawn}
+        fresh = {a.candidate.key: a for a in answers if a.candidate and a.candidate.key not in keys}
+        built = self._spread("build", [a.candidate for a in fresh.values()])
+        measured = self._measure_new(fresh, built)
+        drawn = []
         for draft, answer in zip(drafts, answers, strict=True):
             parent = draft.parent.key if draft.parent else ""
             key = answer.candidate.key if answer.candidate else ""
-            repeat = bool(key) and answer.code_hash in known
-            drawn.append(Drawn(draft.number, parent, key, answer.code_hash, repeat))
-            if key and not repeat:
-                known.add(answer.code_hash)
-                fresh.append(answer)
-        built = self._spread("build", [a.candidate for a in fresh])
-        for answer, result in zip(fresh, built, strict=True):
-            self._measure(answer, result)
+            code_hash = measured.pop(key, "")
+            drawn.append(Drawn(draft.number, parent, key, code_hash, bool(key and not code_hash)))
         self.journal.note(drawn)
+
+    def _measure_new(
+        self, fresh: Mapping[str, Evaluated], built: Sequence[Built | Measurement]
+    ) -> dict[str, str]:
+        """Time what was built and is no program that was timed before. Return the hashes of these
+        programs by the keys of their candidates; the key itself where there is no program."""
+        from actors.builder import Built
+
+        known, measured = self.journal.codes(), {}
+        for (key, answer), result in zip(fresh.items(), built, strict=True):
+            code_hash = result.written.code_hash if isinstance(result, Built) else key
+            if code_hash not in known:
+                known.add(code_hash)
+                measured[key] = code_hash
+                self._measure(answer, result)
+        return measured
 
     def _spread(self, method: str, work: Sequence[Any]) -> list[Any]:
         """Give each hand its part; answers in order."""
@@ -167,8 +181,13 @@ class Bench:
         return answers
 
     def _measure(self, answer: Evaluated, built: Built | Measurement) -> None:
-        assert answer.candidate is not None
-        trial = Trial(self.task.key, answer.candidate)
+        from actors.builder import Built
+
+        candidate = answer.candidate
+        assert candidate is not None
+        if isinstance(built, Built):
+            candidate = built.written.of(candidate)
+        trial = Trial(self.task.key, candidate)
         measurement = self.time(built, _PROBE, cutoff=True)
         self.journal.store.append(Record(trial, measurement), answer.features)
 

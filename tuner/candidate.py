@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from tuner.task import Instance
@@ -15,42 +16,88 @@ class CandidateKind(StrEnum):
 
     TRACE = "trace"
     """Schedule instructions and decisions, as the JSON of a TVM trace without post-processing."""
+    KNOBS = "knobs"
+    """Settings of a template's knobs, as canonical JSON; the template is named by the space."""
     LIBRARY = "library"
     """A symbol and the library that provides it."""
     PINNED = "pinned"
     """The hash of a hand-written function."""
     SPECIALISED = "closed"
-    """A shape and a trace: the kernel that the trace makes, compiled for this shape alone."""
+    """A shape and a candidate: the kernel that it stands for, compiled for this shape alone."""
+
+
+KNOBS_KEY = "tuner.knobs"
+"""The annotation that keeps a template's settings in the traces that it writes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A schedule of a task: a tagged, canonical payload and the space it came from.
 
-    Two candidates are the same when their payloads are; the space only says who can read it.
+    Two traces are the same when their payloads are: the space only says who made them. Settings
+    mean something to their own space only, which is part of their identity.
+
+    Attributes:
+        trace: the trace that settings were written as; empty before a builder has written them, and
+            for any other kind. Later builds replay it, whatever has become of the template since.
     """
 
     kind: CandidateKind
     payload: str
     space: str
+    trace: str = field(default="", compare=False, repr=False)
 
     @property
     def key(self) -> str:
-        """Hash of the canonical payload."""
-        return hashlib.sha256(f"{self.kind}\n{self.payload}".encode()).hexdigest()[:16]
+        """Hash of the canonical payload, and of the space where that is part of the identity."""
+        of = f"{self.kind}\n{self.payload}"
+        if self.kind is CandidateKind.KNOBS:
+            of += f"\n{self.space}"
+        return hashlib.sha256(of.encode()).hexdigest()[:16]
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Its key; for a trace that keeps a template's settings, as earlier versions recorded them,
+        also the key of these settings."""
+        if self.kind is CandidateKind.TRACE and (knobs := knobs_of(self)) is not None:
+            return self.key, of_knobs(knobs, self.space).key
+        return (self.key,)
+
+
+def of_knobs(knobs: Mapping[str, int], space: str) -> Candidate:
+    """The candidate that the template named by `space` makes with these settings."""
+    payload = json.dumps({name: int(knobs[name]) for name in sorted(knobs)}, separators=(",", ":"))
+    return Candidate(CandidateKind.KNOBS, payload, space)
+
+
+def knobs_of(candidate: Candidate) -> dict[str, int] | None:
+    """The settings of a template that a candidate stands for; None where it has none."""
+    if candidate.kind is CandidateKind.KNOBS:
+        return {name: int(value) for name, value in json.loads(candidate.payload).items()}
+    if candidate.kind is not CandidateKind.TRACE or KNOBS_KEY not in candidate.payload:
+        return None
+    for kind, inputs, attributes, *_ in json.loads(candidate.payload)[0]:
+        if kind == "Annotate" and list(attributes) == [KNOBS_KEY]:
+            pairs = (pair.split("=") for pair in str(inputs[1]).strip('"').split())
+            return {name: int(value) for name, value in pairs}
+    return None
 
 
 def specialised_for(candidate: Candidate, instance: Instance) -> Candidate:
     """A kernel for many shapes as one that serves a single shape: the same schedule, but every
     loop's length is known when it is compiled."""
-    payload = json.dumps([dict(instance), candidate.payload], separators=(",", ":"))
-    return Candidate(CandidateKind.SPECIALISED, payload, candidate.space)
+    parts: list[object] = [dict(instance), candidate.payload]
+    if candidate.kind is not CandidateKind.TRACE:
+        parts += [str(candidate.kind), candidate.space]
+    payload = json.dumps(parts, separators=(",", ":"))
+    return Candidate(CandidateKind.SPECIALISED, payload, candidate.space, candidate.trace)
 
 
 def generic_of(candidate: Candidate) -> tuple[Candidate, Instance]:
     """The kernel and the shape that a specialised copy was made of; see `specialised_for`."""
-    shape, payload = json.loads(candidate.payload)
-    return Candidate(CandidateKind.TRACE, payload, candidate.space), tuple(shape.items())
+    shape, payload, *more = json.loads(candidate.payload)
+    kind = CandidateKind(more[0]) if more else CandidateKind.TRACE
+    return Candidate(kind, payload, candidate.space, candidate.trace), tuple(shape.items())
 
 
 @dataclass(frozen=True, slots=True)

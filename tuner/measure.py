@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from tuner.arrays import Features
 from tuner.candidate import Candidate, Draft
-from tuner.record import Record, Trial
+from tuner.record import Measurement, Record, Status, Trial
+from tuner.task import Instance
 
 
 class Measurer(Protocol):
@@ -58,7 +59,8 @@ class Evaluated:
         draft: the draft that this answers.
         candidate: the point that the draft gave; None if it gave none.
         error: why there is no candidate.
-        code_hash: hash of the realised program; equal programs need only one timing.
+        code_hash: hash of the realised program, where the space has written it; equal programs
+            need only one timing.
         score: predicted merit, higher is better, comparable within one task and model version.
         model_version: of the cost model that scored it; 0 is no model.
         features: vector for the cost model, one length for all candidates.
@@ -78,6 +80,36 @@ class Evaluated:
     estimate_s: float | None = None
     chosen_from: int = 1
     on_shapes: OnShapes | None = None
+
+
+class MeasuredPrograms:
+    """Programs that have a time: a candidate that turns out to be one of them need not be timed.
+
+    Args:
+        records: of earlier sessions.
+    """
+
+    def __init__(self, records: Iterable[Record] = ()) -> None:
+        self._first: dict[tuple[str, Instance, str], Record] = {}
+        for record in records:
+            self.add(record)
+
+    def add(self, record: Record) -> None:
+        """Remember a record's program, if the search timed it."""
+        if record.code_hash and record.latency_s is not None and not record.trial.rung:
+            self._first.setdefault(_program(record.trial, record.code_hash), record)
+
+    def reused(self, trial: Trial, code_hash: str, build_s: float) -> Measurement | None:
+        """The measurement of a trial of the search whose program was timed before on its shape, as
+        another candidate's; None where it was not. A trial that is repeated is timed anew."""
+        first = self._first.get(_program(trial, code_hash))
+        if first is None or trial.rung or first.trial.candidate.key == trial.candidate.key:
+            return None
+        return Measurement(Status.DUPLICATE, first.measurement.samples_s, build_s=build_s)
+
+
+def _program(trial: Trial, code_hash: str) -> tuple[str, Instance, str]:
+    return trial.task_key, trial.instance, code_hash
 
 
 class SpacePool(Protocol):

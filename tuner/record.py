@@ -20,6 +20,8 @@ class Status(StrEnum):
     """Built, ran, its output matched, its time is known."""
     CENSORED = "censored"
     """Built and ran, but so slow that it was cut off: its samples are a lower bound."""
+    DUPLICATE = "duplicate"
+    """Built, but its program is one that was measured before: its samples are those."""
     INVALID = "invalid"
     """The candidate cannot be realised: a schedule primitive or a post-processor refused it."""
     BUILD_FAILED = "build_failed"
@@ -43,10 +45,16 @@ class Status(StrEnum):
         workers were lost as often as is allowed. Without the latter a search might never end."""
         return self in _SPENDS_BUDGET
 
+    @property
+    def failed(self) -> bool:
+        """Whether the candidate was found to be of no use."""
+        return self not in _GOOD
+
 
 _SPENDS_BUDGET = frozenset(
     {Status.OK, Status.CENSORED, Status.WRONG, Status.RUN_FAILED, Status.TIMEOUT, Status.LOST}
 )
+_GOOD = frozenset({Status.OK, Status.CENSORED, Status.DUPLICATE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +91,8 @@ class Measurement:
 
     Attributes:
         status: the way it ended.
-        samples_s: every timed sample, seconds for one run of the kernel; not only a summary.
+        samples_s: every timed sample, seconds for one run of the kernel; not only a summary. Of a
+            duplicate those of the program when it was measured.
         error: the reason where it did not end well; its first line is a summary.
         build_s: seconds spent building.
         run_s: seconds spent loading, checking and timing.
@@ -145,12 +154,7 @@ class Record:
         """The line of an exported records file, as plain data."""
         return {
             "task": self.trial.task_key,
-            "candidate": {
-                "key": self.trial.candidate.key,
-                "kind": str(self.trial.candidate.kind),
-                "space": self.trial.candidate.space,
-                "payload": self.trial.candidate.payload,
-            },
+            "candidate": _plain(self.trial.candidate),
             "instance": dict(self.trial.instance),
             "rung": self.trial.rung,
             "status": str(self.measurement.status),
@@ -163,6 +167,16 @@ class Record:
             "time": self.time_s,
             "code_hash": self.code_hash,
         }
+
+
+def _plain(candidate: Candidate) -> dict[str, str]:
+    plain = {
+        "key": candidate.key,
+        "kind": str(candidate.kind),
+        "space": candidate.space,
+        "payload": candidate.payload,
+    }
+    return {**plain, "trace": candidate.trace} if candidate.trace else plain
 
 
 def record_from_json(line: str) -> Record:
@@ -189,7 +203,10 @@ def record_from_plain(raw: Any) -> Record:
             trial=Trial(
                 task_key=raw["task"],
                 candidate=Candidate(
-                    CandidateKind(candidate["kind"]), candidate["payload"], candidate["space"]
+                    CandidateKind(candidate["kind"]),
+                    candidate["payload"],
+                    candidate["space"],
+                    candidate.get("trace", ""),
                 ),
                 instance=tuple(sorted((str(k), int(v)) for k, v in raw["instance"].items())),
                 rung=int(raw["rung"]),

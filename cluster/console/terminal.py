@@ -24,7 +24,6 @@ ROWS = 15
 LINE_EVERY_S = 5.0
 _WORTH_SAYING = 0.1
 _NAMES_SHOWN = 8
-_GOOD = (Status.OK, Status.CENSORED)
 
 
 def latency(seconds: float | None) -> str:
@@ -111,7 +110,7 @@ def head(snapshot: Snapshot) -> str:
 
 def failures(snapshot: Snapshot) -> str:
     """Failures by kind, the most frequent first; empty when there are none."""
-    counts = [(n, kind) for kind, n in snapshot.statuses.items() if n and kind not in _GOOD]
+    counts = [(n, kind) for kind, n in snapshot.statuses.items() if n and Status(kind).failed]
     return ", ".join(f"{n} {kind.replace('_', ' ')}" for n, kind in sorted(counts, reverse=True))
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import ray
 
+from actors.build_child import NOTHING, Written
 from actors.builder import longest_build_s
 from actors.ray_actors import Compiled
 from actors.runner import Learned, longest_learn_s, longest_run_s
@@ -18,6 +19,7 @@ from cluster.scaling.pool import Pool
 from cluster.scaling.scaling_policy import Node, WorkerCounts
 from tuner.effort import Effort
 from tuner.errors import TunerError
+from tuner.measure import MeasuredPrograms
 from tuner.options import DEVICE_WAIT_S
 from tuner.record import Measurement, Provenance, Record, Status, Trial
 from tuner.task import Instance
@@ -100,6 +102,7 @@ class RayMeasurer:
         device_wait_s: time to wait for a machine that has room for a worker.
         leases: None is those that fit the effort's deadlines.
         utilisation: is told of each worker's events.
+        programs: those that have a time already.
         wall: seconds since the epoch, for records.
     """
 
@@ -112,12 +115,14 @@ class RayMeasurer:
         device_wait_s: float = DEVICE_WAIT_S,
         leases: Leases | None = None,
         utilisation: Utilisation | None = None,
+        programs: MeasuredPrograms | None = None,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._effort = effort
         limits = policy(device_wait_s)
         self._attempts = limits.attempts
         self._wall = wall
+        self._programs = programs or MeasuredPrograms()
         self._built: OrderedDict[tuple[str, str], tuple[Any, Compiled]] = OrderedDict()
         self._artifacts: dict[int, Any] = {}
         self._refused: list[Record] = []
@@ -268,6 +273,10 @@ class RayMeasurer:
             return self._lost(done, job.trial)
         if isinstance(done.value, Measurement):
             return self._record(job.trial, done.value, done, attempt=done.attempt)
+        written = done.value.written
+        known = self._programs.reused(job.trial, written.code_hash, done.value.build_s)
+        if known is not None:
+            return self._record(job.trial, known, done, attempt=done.attempt, written=written)
         if job.trial.rung > 0 or job.trial.instance:  # the kernel has more trials to come
             self._built[job.trial.task_key, job.trial.candidate.key] = (artifact, done.value)
             while len(self._built) > _BUILT_KEPT:
@@ -290,7 +299,11 @@ class RayMeasurer:
         if missing or done.lost:
             return self._lost(done, job.trial)
         measurement = replace(done.value, build_s=job.compiled.build_s)
-        return self._record(job.trial, measurement, done, attempt=done.attempt)
+        record = self._record(
+            job.trial, measurement, done, attempt=done.attempt, written=job.compiled.written
+        )
+        self._programs.add(record)
+        return record
 
     def _lost(self, done: Done[Any], trial: Trial) -> Record:
         why = done.lost or "its artifact was not what was built"
@@ -302,12 +315,19 @@ class RayMeasurer:
         return Record(trial, measurement, time_s=self._wall())
 
     def _record(
-        self, trial: Trial, measurement: Measurement, done: Done[Any], *, attempt: int
+        self,
+        trial: Trial,
+        measurement: Measurement,
+        done: Done[Any],
+        *,
+        attempt: int,
+        written: Written = NOTHING,
     ) -> Record:
         about = done.about
         device, toolchain = ("", "") if about is None else (about.device, about.toolchain)
         provenance = Provenance(done.worker, device, toolchain)
-        return Record(trial, measurement, provenance, attempt, self._wall())
+        trial = replace(trial, candidate=written.of(trial.candidate))
+        return Record(trial, measurement, provenance, attempt, self._wall(), written.code_hash)
 
 
 def _build_s(outcome: Compiled | Measurement) -> float:

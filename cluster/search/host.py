@@ -24,6 +24,7 @@ from cluster.search.job import SearchJob, SearchState, load
 from cluster.search.wiring import machines, new_session, quiet_lock
 from tuner.errors import TunerError
 from tuner.kernel_set import KernelSet
+from tuner.measure import MeasuredPrograms
 from tuner.report.winners import winning_lines
 from tuner.runs.folder import RunFolder
 from tuner.runs.lock import RunLock
@@ -108,10 +109,13 @@ class SearchHost:
             _log_to(run.log)
             _refuse_to_die_again(store)
             store.put_tasks(job.tasks, {k: c.key for k, c in job.defaults.items()})
+            programs = MeasuredPrograms()
             with (
                 self._tracked(run, store) as observer,
-                machines(job, run, self._trials_left, self._metrics) as at_work,
+                machines(job, run, self._trials_left, self._metrics, programs) as at_work,
             ):
+                for record in store.scan():
+                    programs.add(record)
                 observers = [observer, self._metrics]
                 self._session = new_session(job, store, at_work, observers)
                 if self._stop.is_set():

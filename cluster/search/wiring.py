@@ -21,6 +21,7 @@ from cluster.search.naming import run_name, searches, share_of_cpus, share_of_de
 from spaces.targets.backends import Backend
 from tuner.cost_models.learner import ProcessLearner
 from tuner.files.own_folder import own_folder
+from tuner.measure import MeasuredPrograms
 from tuner.runs.folder import RunFolder
 from tuner.search.registry import search_maker
 from tuner.search.transfer import Seeds
@@ -36,13 +37,18 @@ _QUIET = Path("quiet")
 
 @contextlib.contextmanager
 def machines(
-    job: SearchJob, run: RunFolder, trials_left: Callable[[], int], metrics: RunMetrics
+    job: SearchJob,
+    run: RunFolder,
+    trials_left: Callable[[], int],
+    metrics: RunMetrics,
+    programs: MeasuredPrograms,
 ) -> Iterator[Machines]:
     """Workers on the cluster and a learner beside the session, for the length of a block.
 
     Args:
         trials_left: gives the number of trials that the run has still to measure.
         metrics: is told of the workers about once a second.
+        programs: those that have a time already.
     """
     watch = NodeWatch()
     starters, start_space_worker = _starters(job, run, watch)
@@ -55,6 +61,7 @@ def machines(
             device=job.device,
             device_wait_s=job.device_wait_s,
             utilisation=utilisation,
+            programs=programs,
         )
         stack.callback(builders_and_runners.close)
         space_pool = RaySpacePool(

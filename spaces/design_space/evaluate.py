@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from spaces.design_space.point import Point
 from spaces.design_space.task_space import TaskSpace
-from spaces.design_space.trace_space import Point
 from spaces.features.vectors import FeatureExtractor, Vector
 from spaces.ir.guard import note
 from spaces.ir.schedules import InvalidCandidate

@@ -1,4 +1,4 @@
-"""The space that a template's knobs span over one task: choose cheaply, then schedule."""
+"""The space that a template's knobs span over one task: points are chosen without scheduling."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from spaces.design_space.trace_space import Point, code_hash
+from spaces.design_space.point import Point
 from spaces.features.knob_features import KNOB_LENGTH, knob_vectors, shape_traits
 from spaces.features.vectors import FEATURE_LENGTH, Matrix, Vector
 from spaces.ir.guard import note
-from spaces.ir.schedules import InvalidCandidate, canonical_payload, new_schedule, task_module
+from spaces.ir.schedules import InvalidCandidate, new_schedule, task_module
 from spaces.templates.base import (
     Columns,
     Costs,
+    HasTwins,
     Knobs,
     PadsShapes,
     ShapedTemplate,
@@ -25,10 +27,9 @@ from spaces.templates.base import (
     draw,
     every,
     nudge,
-    recall,
     remember,
 )
-from tuner.candidate import Candidate, CandidateKind, Draft
+from tuner.candidate import Candidate, Draft, knobs_of, of_knobs
 from tuner.errors import first_line
 from tuner.measure import OnShapes
 from tuner.search.dynamic.kernel_table import Kernel
@@ -53,12 +54,12 @@ class KnobSpace:
     All settings, or thousands of them where there are more, are estimated once: those that limits
     rule out are dropped, the others ranked by the template's estimate. A fresh draft chooses among
     a hundred of these, the better ranked the likelier; a mutation among its parent's neighbours. Of
-    this shortlist the cost model's favourites are the likeliest to be scheduled. The same draft
-    with the same model gives the same point, in any process.
+    this shortlist the cost model's favourites are the likeliest to be taken. The same draft with
+    the same model gives the same point, in any process. Nothing is scheduled here: a point is
+    written by the builder that compiles it.
     """
 
     def __init__(self, task: Task, template: Template, whole: KnobSpace | None = None) -> None:
-        self._module = task_module(task.module)
         self._template = template
         self._whole = whole or self
         self._seed = zlib.crc32(f"{task.key} {template.name}".encode())
@@ -87,12 +88,12 @@ class KnobSpace:
         """Carry out a draft.
 
         Raises:
-            InvalidCandidate: no feasible setting was found, or TVM refused it.
+            InvalidCandidate: no feasible setting was found.
         """
         rng = np.random.default_rng(draft.seed)
         known = None
         if draft.parent is not None and draft.parent.space == self.name:
-            known = recall(draft.parent.payload)
+            known = knobs_of(draft.parent)
         if known is None:
             shortlist = self._some_of_the_best(rng)
         else:
@@ -104,7 +105,7 @@ class KnobSpace:
             order = np.argsort(-predict(vectors), kind="stable")
             shortlist = [shortlist[int(i)] for i in order]
         # The data of a point must not depend on the shape for which it was searched.
-        point = self._whole.write_down(shortlist[int(len(shortlist) * rng.random() ** _GREED)])
+        point = self._whole.describe(shortlist[int(len(shortlist) * rng.random() ** _GREED)])
         return replace(point, chosen_from=len(shortlist))
 
     @cached_property
@@ -147,30 +148,30 @@ class KnobSpace:
         vectors[:, -KNOB_LENGTH:] = knob_vectors(self._template, columns, costs)
         return vectors, costs
 
-    def write_down(self, knobs: Knobs) -> Point:
-        """Schedule the point that some knobs stand for.
+    def describe(self, knobs: Knobs) -> Point:
+        """The point that some knobs stand for, with what is known of it before it is written."""
+        vectors, costs = self._described([dict(knobs)])
+        return Point(
+            of_knobs(knobs, self.name),
+            features=vectors[0],
+            estimate_s=float(costs[0]),
+            on_shapes=self._on_shapes(knobs),
+        )
+
+    def write(self, knobs: Knobs) -> Any:
+        """Schedule the task's program. The trace keeps the knobs.
 
         Raises:
             InvalidCandidate: TVM refused them.
         """
-        schedule = new_schedule(self._module)
+        schedule = new_schedule(task_module(self._task.module))
         remember(schedule, knobs)
         try:
             self._template.apply(schedule, knobs)
         except Exception as error:  # TVM raises whatever its C++ side threw
             note(error, f"a setting of {self.name}, {self._task.name}")
             raise InvalidCandidate(f"{self.name}: {first_line(error)}") from error
-        payload = canonical_payload(schedule.trace)
-        candidate = Candidate(CandidateKind.TRACE, payload, self.name)
-        vectors, costs = self._described([dict(knobs)])
-        return Point(
-            candidate,
-            schedule,
-            code_hash(schedule.mod),
-            vectors[0],
-            float(costs[0]),
-            on_shapes=self._on_shapes(knobs),
-        )
+        return schedule
 
     def _on_shapes(self, knobs: Knobs) -> OnShapes | None:
         """Predictions of a setting on each of the task's shapes; None for a task without shapes."""
@@ -184,7 +185,7 @@ class KnobSpace:
 
     def kernel(self, candidate: Candidate) -> Kernel | None:
         """The kernel data of a candidate that serves many shapes; None for any other candidate."""
-        knobs = recall(candidate.payload)
+        knobs = knobs_of(candidate)
         if knobs is None or knobs.keys() != self._template.choices.keys():
             return None  # it was made by another version of the template
         on_shapes = self._on_shapes(knobs)
@@ -202,6 +203,8 @@ class KnobSpace:
 
     def _rank(self, columns: Columns, parent: Knobs | None = None) -> list[dict[str, int]]:
         """Distinct feasible settings without the parent, the best estimates first."""
+        if isinstance(self._template, HasTwins):
+            columns = self._template.canonical(columns)
         costs = self._template.costs_s(columns)
         order = np.argsort(costs, kind="stable")[: int(np.isfinite(costs).sum())]
         rows = np.stack([values[order] for values in columns.values()], axis=1)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from spaces.intrinsics.registration import arm_family, register_intrinsics, stub_intrinsics
+from spaces.ir.schedules import InvalidCandidate, task_module
 from spaces.targets.backends import backend_of, load
 from spaces.targets.config import Config
 from spaces.targets.target import parse_target
+from tuner.errors import first_line
 
 RULES_PREFIX = "rules:"
 """Prefix of the names of these spaces, whose traces need the rules' post-processing."""
@@ -104,3 +107,25 @@ def make_rules(module: Any, target_json: str) -> RuleSet:
         postprocs=tuple(generator.postprocs),
         mutators=tuple((m, float(w)) for m, w in generator.mutator_probs.items()),
     )
+
+
+@lru_cache(maxsize=128)
+def task_rules(module_json: str, target_json: str) -> RuleSet:
+    """The rules of a task, made once."""
+    return make_rules(task_module(module_json), target_json)
+
+
+def postprocess(schedule: Any, rules: RuleSet) -> None:
+    """Apply a space's post-processors.
+
+    Raises:
+        InvalidCandidate: a post-processor refused the schedule; the error names it.
+    """
+    schedule.enter_postproc()
+    for postproc in rules.postprocs:
+        try:
+            accepted = postproc.apply(schedule)
+        except Exception as error:  # TVM raises whatever its C++ side threw
+            raise InvalidCandidate(f"{type(postproc).__name__}: {first_line(error)}") from error
+        if not accepted:
+            raise InvalidCandidate(f"refused by {type(postproc).__name__}")

@@ -4,42 +4,23 @@ from __future__ import annotations
 
 import json
 import random
-from dataclasses import dataclass
 from typing import Any
 
-from spaces.design_space.realize import postprocess, task_rules
-from spaces.features.vectors import Vector
-from spaces.ir import tvm_compat
-from spaces.ir.schedules import InvalidCandidate, canonical_payload, new_schedule, task_module
+from spaces.design_space.point import Point
+from spaces.design_space.schedule_rules import postprocess, task_rules
+from spaces.ir.schedules import (
+    InvalidCandidate,
+    canonical_payload,
+    code_hash,
+    new_schedule,
+    task_module,
+)
 from tuner.candidate import Candidate, CandidateKind, Draft
 from tuner.errors import first_line
-from tuner.measure import OnShapes
 from tuner.task import Task
 
 _MORE_MUTATIONS = 0.5
 _MAX_MUTATIONS = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """A candidate that passed every check, with its scheduled program.
-
-    Attributes:
-        schedule: the schedule of the program, post-processing included.
-        code_hash: structural hash of the scheduled program.
-        features: features for the cost model, where its space knows them without the program.
-        estimate_s: analytic latency, where its space has one.
-        chosen_from: number of settings that it was chosen from.
-        on_shapes: predictions on each shape of a program with symbolic dimensions.
-    """
-
-    candidate: Candidate
-    schedule: Any
-    code_hash: str
-    features: Vector | None = None
-    estimate_s: float | None = None
-    chosen_from: int = 1
-    on_shapes: OnShapes | None = None
 
 
 class TraceSpace:
@@ -110,8 +91,3 @@ class TraceSpace:
         except Exception as error:  # TVM raises whatever its C++ side threw
             raise InvalidCandidate(f"trace does not apply: {first_line(error)}") from error
         return schedule
-
-
-def code_hash(module: Any) -> str:
-    """The structural hash of a candidate's program; equal in every process."""
-    return tvm_compat.structural_hash_hex(module)

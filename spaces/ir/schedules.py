@@ -6,6 +6,8 @@ import json
 from functools import lru_cache
 from typing import Any
 
+from spaces.ir import tvm_compat
+
 _MAX_TVM_SEED = 2**31 - 1
 
 
@@ -31,6 +33,11 @@ def new_schedule(module: Any, seed: int = 1) -> Any:
 def canonical_payload(trace: Any) -> str:
     """A trace as canonical text: post-processing and dead code removed."""
     return json.dumps(trace.simplified(True).as_json(), separators=(",", ":"), default=_plain)
+
+
+def code_hash(module: Any) -> str:
+    """The structural hash of a candidate's program; equal in every process."""
+    return tvm_compat.structural_hash_hex(module)
 
 
 def _plain(value: Any) -> int | float | str:

@@ -4,14 +4,13 @@ A template is a schedule of a program with a few integer parameters, its knobs. 
 integers, so thousands of settings can be checked against the limits of the hardware and ranked by
 an analytic estimate before TVM sees one of them.
 
-A candidate of such a space is a trace like any other and is read without the template. The knobs
-that made it are kept in the trace as an annotation that is taken away again at once, so that equal
-programs stay equal.
+A candidate of such a space is a setting of the knobs. The trace that a builder writes for it is one
+like any other and is read without the template. It keeps the knobs as an annotation that is taken
+away again at once, so that equal programs stay equal.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, runtime_checkable
 
@@ -19,14 +18,13 @@ import numpy as np
 import numpy.typing as npt
 
 from spaces.ir import tvm_compat
+from tuner.candidate import KNOBS_KEY
 from tuner.task import Instance
 
 Knobs = Mapping[str, int]
 Columns = Mapping[str, npt.NDArray[np.int64]]
 """Many settings at once: for each knob an array with one value for each setting."""
 Costs = npt.NDArray[np.float64]
-
-KNOBS_KEY = "tuner.knobs"
 
 _JUMP = 0.3
 _CHANGED = (0.55, 0.3, 0.15)
@@ -101,6 +99,14 @@ class PadsShapes(Protocol):
         """Multiply-adds of each of the task's shapes, without padding."""
 
 
+@runtime_checkable
+class HasTwins(Protocol):
+    """A template some of whose settings give the same program."""
+
+    def canonical(self, columns: Columns) -> Columns:
+        """For each setting the one that stands for all which give its program."""
+
+
 def draw(template: Template, number: int, rng: np.random.Generator) -> Columns:
     """Random settings, feasible or not."""
     return {
@@ -167,12 +173,3 @@ def remember(schedule: Any, knobs: Knobs) -> None:
     leaf = tvm_compat.stage_blocks(schedule)[0]
     schedule.annotate(leaf, KNOBS_KEY, text)
     schedule.unannotate(leaf, KNOBS_KEY)
-
-
-def recall(payload: str) -> dict[str, int] | None:
-    """The knobs that a trace's payload keeps, or None where it has none."""
-    for kind, inputs, attributes, *_ in json.loads(payload)[0]:
-        if kind == "Annotate" and list(attributes) == [KNOBS_KEY]:
-            pairs = (pair.split("=") for pair in str(inputs[1]).strip('"').split())
-            return {name: int(value) for name, value in pairs}
-    return None

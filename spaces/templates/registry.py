@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import lru_cache
+
 from spaces.targets.backends import backend_of, load
 from spaces.templates.base import Template
 from tuner.task import Task
@@ -11,6 +14,12 @@ def templates_of(task: Task) -> list[Template]:
     """Templates for a task, best first; empty where only TVM's rules apply."""
     found: list[Template] = load(backend_of(task.target).templates)(task)
     return found
+
+
+@lru_cache(maxsize=64)
+def templates_by_name(task: Task) -> Mapping[str, Template]:
+    """The templates that fit a task by the names of the spaces they span, made once."""
+    return {template.name: template for template in templates_of(task)}
 
 
 def gpu_templates(task: Task) -> list[Template]:

@@ -199,6 +199,7 @@ def check_schedules(name: str, count: int) -> None:
 
     from actors.run_child import how_wrong
     from spaces.codegen.artifact import build_artifact, load_kernel
+    from spaces.design_space.realize import realize
     from spaces.design_space.task_space import TaskSpace
     from spaces.ir.schedules import InvalidCandidate
     from spaces.lowering.extract_tasks import task_of
@@ -209,7 +210,8 @@ def check_schedules(name: str, count: int) -> None:
     for number in range(4 * count):
         try:
             point = space.realize_draft(Draft(task.key, number, number))
-            kernel = load_kernel(build_artifact(point.schedule.mod, CPU))
+            schedule = realize(task, point.candidate)
+            kernel = load_kernel(build_artifact(schedule.mod, CPU))
         except InvalidCandidate:
             continue
         except TypeError as error:  # TVM 0.27 cannot store all vectors of bfloat16

@@ -13,7 +13,7 @@ from actors.inline import InlineMeasurer
 from actors.inline_space import InlineSpacePool
 from actors.runner import Runner
 from tests.contracts.measurer import MeasurerContract, Measuring
-from tests.contracts.programs import BROKEN, gemm_task, sampled
+from tests.contracts.programs import BROKEN, gemm_task, sampled, setting_of, twin_of
 from tests.contracts.space_pool import SpacePoolContract
 from tuner.record import Provenance
 from tuner.task import Task
@@ -35,7 +35,9 @@ def measuring(task: Task, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         Runner(target=task.target, log_dir=folder, scratch=folder),
         provenance=Provenance("inline", "this cpu", "this tvm"),
     )
-    yield Measuring(measurer, task.key, sampled(task, 4), BROKEN)
+    good = sampled(task, 4)
+    twin, setting = twin_of(task, good[0]), setting_of(task)
+    yield Measuring(measurer, task.key, good, BROKEN, twin, setting)
     measurer.close()
 
 

@@ -6,7 +6,9 @@ import time
 from collections import Counter
 from dataclasses import dataclass
 
-from tuner.candidate import Candidate
+import pytest
+
+from tuner.candidate import Candidate, CandidateKind, knobs_of
 from tuner.measure import Measurer
 from tuner.record import Record, Status, Trial
 
@@ -20,12 +22,16 @@ class Measuring:
     Attributes:
         good: candidates that run, at least three.
         invalid: one that cannot be realised.
+        twin: one that realises to the program of the first good one; None where nothing is built.
+        setting: a setting of a template's knobs; None where nothing is built.
     """
 
     measurer: Measurer
     task_key: str
     good: tuple[Candidate, ...]
     invalid: Candidate
+    twin: Candidate | None = None
+    setting: Candidate | None = None
 
     def collect_all(self, count: int) -> list[Record]:
         """Records of everything in flight."""
@@ -92,6 +98,39 @@ class MeasurerContract:
             measuring.measurer.submit([trial])
         records = measuring.collect_all(3)
         assert {r.trial.rung for r in records} == {0, 1, 2}
+
+    def test_another_candidate_of_a_measured_program_gets_its_samples(
+        self, measuring: Measuring
+    ) -> None:
+        if measuring.twin is None:
+            pytest.skip("nothing is built")
+        measuring.wait_until_free()
+        measuring.measurer.submit([Trial(measuring.task_key, measuring.good[0])])
+        (first,) = measuring.collect_all(1)
+        measuring.measurer.submit([Trial(measuring.task_key, measuring.twin)])
+        (second,) = measuring.collect_all(1)
+        assert second.measurement.status is Status.DUPLICATE
+        assert second.code_hash == first.code_hash != ""
+        assert second.measurement.samples_s
+        measuring.measurer.submit([Trial(measuring.task_key, measuring.twin, rung=1)])
+        (retimed,) = measuring.collect_all(1)
+        assert retimed.measurement.status is Status.OK, "finalists are timed anew"
+
+    def test_a_setting_comes_back_with_the_trace_that_was_built(self, measuring: Measuring) -> None:
+        if measuring.setting is None:
+            pytest.skip("nothing is built")
+        measuring.wait_until_free()
+        trial = Trial(measuring.task_key, measuring.setting)
+        measuring.measurer.submit([trial])
+        (record,) = measuring.collect_all(1)
+        assert record.trial == trial
+        written = record.trial.candidate.trace
+        assert knobs_of(Candidate(CandidateKind.TRACE, written, "")) == knobs_of(trial.candidate)
+        again = Trial(measuring.task_key, record.trial.candidate, rung=1)
+        measuring.measurer.submit([again])
+        (replayed,) = measuring.collect_all(1)
+        assert replayed.code_hash == record.code_hash
+        assert replayed.trial.candidate.trace == written
 
     def test_it_says_what_kernels_are_compiled_with(self, measuring: Measuring) -> None:
         measuring.wait_until_free()

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tuner.candidate import Candidate, CandidateKind, Draft
 from tuner.task import Task
+
+if TYPE_CHECKING:
+    from spaces.design_space.knob_space import KnobSpace
+    from spaces.design_space.point import Point
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 LLVM = '{"kind":"llvm","num-cores":2}'
@@ -36,3 +44,34 @@ def sampled(task: Task, count: int) -> tuple[Candidate, ...]:
         if len(found) == count:
             break
     return tuple(found.values())
+
+
+def write_down(space: KnobSpace, knobs: Mapping[str, int]) -> Point:
+    """The point of some knobs, with all that is known of it once a builder has written it."""
+    from spaces.ir.schedules import canonical_payload, code_hash
+
+    point, schedule = space.describe(knobs), space.write(knobs)
+    candidate = replace(point.candidate, trace=canonical_payload(schedule.trace))
+    return replace(point, candidate=candidate, schedule=schedule, code_hash=code_hash(schedule.mod))
+
+
+def twin_of(task: Task, candidate: Candidate) -> Candidate:
+    """Another trace of the same program."""
+    from tvm.s_tir.schedule import Trace
+
+    from spaces.ir.schedules import canonical_payload, new_schedule, task_module
+    from spaces.templates.base import remember
+
+    schedule = new_schedule(task_module(task.module))
+    Trace.apply_json_to_schedule(json.loads(candidate.payload), schedule)
+    remember(schedule, {"nothing": 0})
+    return Candidate(candidate.kind, canonical_payload(schedule.trace), candidate.space)
+
+
+def setting_of(task: Task) -> Candidate:
+    """The setting of a template that is estimated to be the fastest."""
+    from spaces.design_space.knob_space import KnobSpace
+    from spaces.templates.registry import templates_of
+
+    space = KnobSpace(task, templates_of(task)[0])
+    return space.describe(space.ranked[0]).candidate

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
-from tuner.candidate import Candidate, CandidateKind
+from tuner.candidate import Candidate, CandidateKind, of_knobs
 from tuner.record import Measurement, Provenance, Record, Status, Trial, record_from_json
 
 TRIAL = Trial("t", Candidate(CandidateKind.TRACE, "[]", "space"), (("m", 4), ("n", 7)), 2)
@@ -41,8 +42,21 @@ def test_a_budget_counts_programs_that_were_built_and_run_and_what_was_lost_for_
     assert spending == {"ok", "censored", "wrong", "run_failed", "timeout", "lost"}
 
 
+def test_a_candidate_failed_unless_its_program_has_a_time() -> None:
+    assert {s.value for s in Status if not s.failed} == {"ok", "censored", "duplicate"}
+
+
 def test_a_line_of_json_comes_back_as_the_record() -> None:
     assert record_from_json(json.dumps(RECORD.to_json())) == RECORD
+
+
+def test_the_trace_that_a_setting_was_written_as_is_in_its_line() -> None:
+    setting = replace(of_knobs({"rows": 6}, "kernel:a"), trace="[[],[]]")
+    record = replace(RECORD, trial=replace(TRIAL, candidate=setting))
+    again = record_from_json(json.dumps(record.to_json()))
+    assert again == record
+    assert again.trial.candidate.trace == "[[],[]]"
+    assert "trace" not in RECORD.to_json()["candidate"]
 
 
 def test_the_keys_of_a_line_are_the_documented_ones() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,14 +63,17 @@ class Dataset:
     def add(self, record: Record, features: Features) -> None:
         """Take in one rung-0 record.
 
-        A censored candidate counts with its lower bound, marked as such. A candidate that could not
-        be built or run has an infinite time; one that the fleet lost is left out.
+        A censored candidate counts with its lower bound, marked as such, a duplicate with the time
+        of its program. A candidate that could not be built or run has an infinite time; one that
+        the fleet lost is left out.
         """
-        status = record.measurement.status
+        status, samples_s = record.measurement.status, record.measurement.samples_s
         if record.trial.rung > 0 or status is Status.LOST:
             return
         if status is Status.CENSORED:
-            latency_s = min(record.measurement.samples_s, default=math.inf)
+            latency_s = min(samples_s, default=math.inf)
+        elif status is Status.DUPLICATE and samples_s:
+            latency_s = statistics.median(samples_s)
         else:
             latency_s = record.latency_s if record.latency_s is not None else math.inf
         if self._features and len(self._features[0]) != len(features):

@@ -235,8 +235,7 @@ def _spent(statuses: dict[Status, int]) -> int:
 
 
 def _failures(statuses: dict[Status, int]) -> dict[str, int]:
-    good = (Status.OK, Status.CENSORED)
-    return {s.value: statuses[s] for s in Status if s in statuses and s not in good}
+    return {s.value: statuses[s] for s in Status if s in statuses and s.failed}
 
 
 def _ms(seconds: float | None) -> float | None:

@@ -13,7 +13,7 @@ from typing import Protocol, runtime_checkable
 from tuner.candidate import Candidate, Draft
 from tuner.kernel_set import KernelSet
 from tuner.measure import Evaluated
-from tuner.record import Record, Trial
+from tuner.record import Record, Status, Trial
 from tuner.task import Instance, Task
 
 
@@ -76,21 +76,26 @@ def stream(seed: int, task_key: str, number: int) -> random.Random:
 class Freshness:
     """Remembers the candidates seen so far, and notices when no new ones turn up.
 
-    Candidates that realise to the same program count as the same: one timing serves all.
+    Candidates that realise to the same program count as the same: one timing serves all. The
+    program of some is known only once a builder has written it.
+
+    Args:
+        patience: drafts in a row without a new candidate, or builds in a row that gave no new
+            program, after which the space counts as exhausted.
     """
 
     def __init__(self, patience: int) -> None:
         self._patience = patience
-        self._misses = 0
+        self._misses = self._unwritten = 0
         self._keys: set[str] = set()
         self._codes: set[str] = set()
 
     def admit(self, candidate: Candidate, code_hash: str) -> bool:
         """Whether the candidate is new; remembers it if so."""
-        key = candidate.key
-        if key in self._keys or (code_hash and code_hash in self._codes):
+        keys = candidate.keys
+        if not self._keys.isdisjoint(keys) or (code_hash and code_hash in self._codes):
             return False
-        self._keys.add(key)
+        self._keys.update(keys)
         if code_hash:
             self._codes.add(code_hash)
         self._misses = 0
@@ -98,14 +103,16 @@ class Freshness:
 
     def forget(self, candidate: Candidate, code_hash: str) -> None:
         """Forget a candidate that was never measured, so that it counts as new again."""
-        self._keys.discard(candidate.key)
+        self._keys.difference_update(candidate.keys)
         self._codes.discard(code_hash)
 
     def know(self, record: Record) -> None:
         """Remember a record's candidate and its program, however the trial ended."""
-        self._keys.add(record.trial.candidate.key)
+        self._keys.update(record.trial.candidate.keys)
         if record.code_hash:
             self._codes.add(record.code_hash)
+        gave_none = record.measurement.status in (Status.INVALID, Status.DUPLICATE)
+        self._unwritten = self._unwritten + 1 if gave_none else 0
 
     def miss(self) -> None:
         """Count a draft that gave no new candidate."""
@@ -113,8 +120,8 @@ class Freshness:
 
     @property
     def dry(self) -> bool:
-        """Whether `patience` drafts in a row gave no new candidate."""
-        return self._misses >= self._patience
+        """Whether `patience` drafts or builds in a row gave nothing new."""
+        return max(self._misses, self._unwritten) >= self._patience
 
 
 def by_task(evaluated: Sequence[Evaluated]) -> dict[str, list[Evaluated]]:

@@ -85,12 +85,24 @@ def finalists(
     if not best or best[0].latency_s is None:
         return []
     limit_s = _CONTENDER * best[0].latency_s
-    near = [r for r in best if r.latency_s is not None and r.latency_s <= limit_s]
+    near = _distinct([r for r in best if r.latency_s is not None and r.latency_s <= limit_s])
     chosen = [r.trial.candidate for r in near if r.trial.candidate.key != progress.default_key]
     chosen = chosen[:count]
     if default is not None and progress.default_s is not None and progress.default_s <= limit_s:
         chosen.append(default)
     return chosen
+
+
+def _distinct(records: Sequence[Record]) -> list[Record]:
+    """The records without those whose program an earlier one has: two that were built at the same
+    time may have one program."""
+    seen: set[str] = set()
+    kept = []
+    for record in records:
+        if not record.code_hash or record.code_hash not in seen:
+            kept.append(record)
+        seen.add(record.code_hash)
+    return kept
 
 
 def most_retimings(tasks: Iterable[Task], effort: Effort) -> int:

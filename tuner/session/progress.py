@@ -99,9 +99,8 @@ class TaskProgress:
 
     @property
     def failures(self) -> int:
-        """Rung-0 trials that gave no time."""
-        good = (Status.OK, Status.CENSORED)
-        return sum(n for status, n in self.statuses.items() if status not in good)
+        """Rung-0 trials whose candidate was of no use."""
+        return sum(n for status, n in self.statuses.items() if status.failed)
 
 
 def _measured(task: Task) -> Shapes:

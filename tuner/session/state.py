@@ -200,7 +200,7 @@ class SessionState:
         """A new record, with its program's hash and its features from the answer to its draft."""
         trial = record.trial
         answer = self._answer_for(trial)
-        if answer and answer.code_hash:
+        if answer and answer.code_hash and not record.code_hash:
             record = replace(record, code_hash=answer.code_hash)
         if answer and record.latency_s is not None:
             self._estimates.judge(answer, trial.instance, record.latency_s)

@@ -8,7 +8,8 @@ Values that SQLite would not return as they were are encoded:
     features     zlib over little-endian float32
 `latency_s` repeats the median of the samples for the index, and is NULL where there is no valid
 time. A new column with a default is named in LATER: a writer adds it to an old file, and older
-tuners can still read that file. Any other change needs a new VERSION.
+tuners can still read that file. Any other change needs a new VERSION: a writer brings an old file
+up to it, and a reader reads it as it is.
 """
 
 from __future__ import annotations
@@ -26,9 +27,14 @@ from tuner.record import Measurement, Provenance, Record, Status, Trial, TrialKe
 from tuner.shapes import from_plain
 from tuner.task import Shapes, Task
 
-VERSION = 1
+VERSION = 2
+"""2: candidates may be settings of knobs, and the table `written` holds the traces of these."""
 
+CREATE_WRITTEN = """CREATE TABLE written (
+    task_key TEXT NOT NULL, candidate_key TEXT NOT NULL, trace BLOB NOT NULL,
+    PRIMARY KEY (task_key, candidate_key))"""
 CREATE = (
+    CREATE_WRITTEN,
     """CREATE TABLE task (
         place INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, name TEXT NOT NULL,
         module BLOB NOT NULL, target TEXT NOT NULL, weight REAL NOT NULL, flops REAL NOT NULL,
@@ -62,6 +68,9 @@ INSERT_RECORD = f"""INSERT INTO record (task_key, candidate_key, instance, rung,
 INSERT_CANDIDATE = (
     "INSERT INTO candidate (key, kind, payload) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
 )
+INSERT_WRITTEN = (
+    "INSERT INTO written (task_key, candidate_key, trace) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+)
 INSERT_FEATURE = (
     "INSERT INTO feature (task_key, candidate_key, vector) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
 )
@@ -77,16 +86,22 @@ def add_column(table: str, column: str) -> str:
     return f"ALTER TABLE {table} ADD COLUMN {column} TEXT NOT NULL DEFAULT ''"
 
 
-def select_record(code_hashes: bool) -> str:
+def select_record(code_hashes: bool, written: bool) -> str:
     """A query of whole records.
 
     Args:
         code_hashes: whether the file has code hashes; an old file opened read-only has none.
+        written: whether it has the table of traces; a file of version 1 has none.
     """
     code_hash = "code_hash" if code_hashes else "''"
+    trace = _WRITTEN if written else "NULL"
     return f"""SELECT task_key, kind, payload, space, instance, rung, status, samples_s, error,
-        build_s, run_s, worker, device, toolchain, attempt, time_s, {code_hash}
+        build_s, run_s, worker, device, toolchain, attempt, time_s, {code_hash}, {trace}
         FROM record JOIN candidate ON candidate.key = candidate_key"""
+
+
+_WRITTEN = """(SELECT trace FROM written WHERE written.task_key = record.task_key
+    AND written.candidate_key = record.candidate_key)"""
 
 
 def key_row(key: TrialKey) -> tuple[object, ...]:
@@ -121,14 +136,27 @@ def candidate_row(candidate: Candidate) -> tuple[object, ...]:
     return candidate.key, candidate.kind.value, zlib.compress(candidate.payload.encode())
 
 
+def written_row(trial: Trial) -> tuple[object, ...] | None:
+    """Values for `INSERT_WRITTEN`; None where nothing was written."""
+    candidate = trial.candidate
+    if not candidate.trace:
+        return None
+    return trial.task_key, candidate.key, zlib.compress(candidate.trace.encode())
+
+
 def record_of(row: tuple[Any, ...]) -> Record:
     """The record that a row of `select_record` stands for."""
     task_key, kind, payload, space, instance, rung, status, samples, error = row[:9]
-    build_s, run_s, worker, device, toolchain, attempt, time_s, code_hash = row[9:]
+    build_s, run_s, worker, device, toolchain, attempt, time_s, code_hash, trace = row[9:]
     return Record(
         trial=Trial(
             task_key=task_key,
-            candidate=Candidate(CandidateKind(kind), zlib.decompress(payload).decode(), space),
+            candidate=Candidate(
+                CandidateKind(kind),
+                zlib.decompress(payload).decode(),
+                space,
+                zlib.decompress(trace).decode() if trace else "",
+            ),
             instance=tuple((name, value) for name, value in json.loads(instance)),
             rung=rung,
         ),

@@ -69,13 +69,13 @@ class SqliteStore:
         found = _version(self._db)
         if found == 0 and not _has_tables(self._db):
             raise TunerError(f"{self._path} holds no records yet: the run has not begun")
-        if found != schema.VERSION:
+        if not 1 <= found <= schema.VERSION:
             raise TunerError(
-                f"{self._path} has schema version {found}, this tuner reads version "
+                f"{self._path} has schema version {found}, this tuner reads versions up to "
                 f"{schema.VERSION}: use the tuner that wrote it, or a new run folder"
             )
         missing = self._missing()
-        self._select = schema.select_record("record" not in missing)
+        self._select = schema.select_record("record" not in missing, written=found > 1)
         self._says_utilisation = "session" not in missing
 
     def _create_or_extend(self) -> None:
@@ -89,7 +89,11 @@ class SqliteStore:
                 for statement in schema.CREATE:
                     db.execute(statement)
                 db.execute(f"PRAGMA user_version={schema.VERSION}")
-            elif _version(db) == schema.VERSION:
+                return
+            if _version(db) == 1:
+                db.execute(schema.CREATE_WRITTEN)
+                db.execute(f"PRAGMA user_version={schema.VERSION}")
+            if _version(db) == schema.VERSION:
                 for table, column in self._missing().items():
                     db.execute(schema.add_column(table, column))
 
@@ -138,6 +142,7 @@ class SqliteStore:
             (
                 schema.record_row(record),
                 schema.candidate_row(record.trial.candidate),
+                schema.written_row(record.trial),
                 None if features is None else schema.pack_vector(as_vector(features)),
             )
             for record, features in items
@@ -303,12 +308,15 @@ def _insert(
     db: sqlite3.Connection,
     record: Sequence[object],
     candidate: Sequence[object],
+    written: Sequence[object] | None,
     vector: bytes | None,
 ) -> bool:
     """Insert an encoded record, its candidate and features, unless its trial has a record."""
     if not db.execute(schema.INSERT_RECORD, record).rowcount:
         return False
     db.execute(schema.INSERT_CANDIDATE, candidate)
+    if written is not None:
+        db.execute(schema.INSERT_WRITTEN, written)
     if vector is not None:
         task_key, candidate_key = record[0], record[1]
         db.execute(schema.INSERT_FEATURE, (task_key, candidate_key, vector))

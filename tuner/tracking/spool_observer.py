@@ -203,9 +203,10 @@ class SpoolObserver:
             "trials": float(snapshot.trials),
             "trials_per_s": snapshot.trials_per_s,
             "censored": float(snapshot.statuses.get(Status.CENSORED, 0)),
+            "duplicates": float(snapshot.statuses.get(Status.DUPLICATE, 0)),
         }
         for status in Status:
-            if status not in (Status.OK, Status.CENSORED):
+            if status.failed:
                 values[f"failures/{status}"] = float(snapshot.statuses.get(status, 0))
         if snapshot.gain is not None:
             values["gain"] = snapshot.gain

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from spaces.targets.cpu import Cpu
 from spaces.templates.base import Columns, Costs, Knobs
 from spaces.templates.contraction import register_tile as k
+from spaces.templates.contraction.canonical import distinct_unrolls
 from spaces.templates.contraction.shape import Contraction
 
 _MOST_UNROLLED = 160
@@ -42,7 +43,7 @@ def choices_of(c: Contraction, cpu: Cpu) -> dict[str, tuple[int, ...]]:
         k.ROWS: tuple(rows) if c.rows else (1,),
         k.VECTORS: k.VECTOR_COUNTS,
         k.LANES: lanes,
-        k.UNROLL: (1, 2, 3, 4, 8, 9, 16),
+        k.UNROLL: distinct_unrolls(c, (1, 2, 3, 4, 8, 9, 16)),
         k.ROW_BLOCK: k.BLOCKS if c.rows else (1,),
         k.COLUMN_BLOCK: k.BLOCKS,
         k.OUTER_BLOCK: k.outer_blocks(c),

@@ -11,6 +11,7 @@ from spaces.ir.guard import Unsuitable
 from spaces.passes.tile_marks import CLAMPED, TILE, VERSIONED
 from spaces.templates.base import Knobs
 from spaces.templates.contraction import register_tile as k
+from spaces.templates.contraction.canonical import unrolled_steps
 from spaces.templates.contraction.knob_model import (
     depth_grows,
     hoists_predicate,
@@ -289,29 +290,19 @@ def _unrolled(
     """Split off the innermost reduction steps to unroll, at most the knob's number: the loops that
     stay loops, and those to unroll."""
     extents = [c.axes[i].extent for i in c.reduce_axes if not c.axes[i].single]
-    slow: list[Any] = list(reduction)
+    padded = c.plain and inner_reduction(c) is not None
+    slow: list[Any] = []
     fast: list[Any] = []
-    left = knobs[k.UNROLL]
-    while slow and left > 1:
-        extent = extents[len(slow) - 1]
-        loop = slow.pop()
-        if c.plain and inner_reduction(c) is not None:
-            outside, inside = schedule.split(loop, [None, left])
-            slow.append(outside)
-            fast.insert(0, inside)
-            break
-        if extent <= left:
-            fast.insert(0, loop)
-            left //= extent
-            continue
-        step = max(d for d in range(1, left + 1) if extent % d == 0)
-        if step > 1:
+    steps = unrolled_steps(c, knobs[k.UNROLL])
+    for loop, extent, step in zip(reduction, extents, steps, strict=True):
+        if step == 1:
+            slow.append(loop)
+        elif step == extent and not padded:
+            fast.append(loop)
+        else:
             outside, inside = schedule.split(loop, [None, step])
             slow.append(outside)
-            fast.insert(0, inside)
-        else:
-            slow.append(loop)
-        break
+            fast.append(inside)
     return slow, fast
 
 

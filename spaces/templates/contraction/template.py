@@ -16,6 +16,7 @@ from spaces.targets.cpu import Cpu, cpu_of
 from spaces.templates.base import Columns, Costs, Knobs, Template, draw
 from spaces.templates.contraction import knob_model
 from spaces.templates.contraction import register_tile as k
+from spaces.templates.contraction.canonical import canonical
 from spaces.templates.contraction.match import Match, describe, extents_of_shapes
 from spaces.templates.contraction.product_form import product_of
 from spaces.templates.contraction.schedule import write_contraction
@@ -99,6 +100,10 @@ class ContractionTemplate:
     def writes_along_rows(self) -> bool:
         """Whether the vectors of a result lie next to one another in memory."""
         return self._contraction.column_is_last
+
+    def canonical(self, columns: Columns) -> Columns:
+        """See `spaces.templates.base.HasTwins`."""
+        return canonical(self._contraction, knob_model.tiling(self._contraction, columns), columns)
 
     def costs_s(self, columns: Columns) -> Costs:
         return knob_model.costs_s(self._contraction, self._cpu, columns)

@@ -8,6 +8,7 @@ from typing import Any
 from spaces.ir.guard import refusals
 from spaces.targets.cpu import Cpu, cpu_of
 from spaces.templates.base import Columns, Costs, Knobs, Template
+from spaces.templates.contraction.canonical import canonical
 from spaces.templates.contraction.match import Match
 from spaces.templates.int8 import knob_model
 from spaces.templates.int8.schedule import write_products
@@ -39,6 +40,11 @@ class Int8Template:
     @property
     def choices(self) -> Mapping[str, tuple[int, ...]]:
         return self._choices
+
+    def canonical(self, columns: Columns) -> Columns:
+        """See `spaces.templates.base.HasTwins`."""
+        tiling = knob_model.tiling(self._products, columns)
+        return canonical(self._products.contraction, tiling, columns)
 
     def costs_s(self, columns: Columns) -> Costs:
         return knob_model.costs_s(self._products, self._cpu, columns)

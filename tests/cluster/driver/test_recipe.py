@@ -116,9 +116,9 @@ def scheduled(task: Task) -> Candidate:
     for seed in range(50):
         try:
             point = space.realize_draft(Draft(task.key, seed, seed))
+            packed = packs(realize(task, point.candidate).mod["main"])
         except InvalidCandidate:
             continue
-        packed = packs(point.schedule.mod["main"])
         if point.candidate.space.startswith("kernel:") and packed == bool(constants):
             return point.candidate
     raise AssertionError(f"no such schedule of {task.name} in 50")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.contracts.measurer import MeasurerContract, Measuring
-from tests.contracts.programs import BROKEN, gemm_task, sampled
+from tests.contracts.programs import BROKEN, gemm_task, sampled, setting_of, twin_of
 from tests.contracts.space_pool import SpacePoolContract
 from tuner.effort import EFFORTS
 from tuner.measure import SpacePool
@@ -48,7 +48,9 @@ def measuring(
     starters = Starters(start("builder", folder, task), start("runner", folder, task))
     measurer = RayMeasurer(starters, effort=EFFORTS["quick"])
     measurer.resize(WorkerCounts(runners=1, builders=2, space_workers=1))
-    yield Measuring(measurer, task.key, sampled(task, 4), BROKEN)
+    good = sampled(task, 4)
+    twin, setting = twin_of(task, good[0]), setting_of(task)
+    yield Measuring(measurer, task.key, good, BROKEN, twin, setting)
     measurer.close()
 
 

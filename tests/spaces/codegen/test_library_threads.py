@@ -26,6 +26,7 @@ from spaces.targets.cores import allowed_cores
 from spaces.targets.target import resolve_target
 from spaces.templates.contraction.match import matched
 from spaces.templates.contraction.template import contraction_templates
+from tests.contracts.programs import write_down
 from tuner.candidate import Candidate
 from tuner.dispatch_tree import Leaf
 from tuner.kernel_set import KernelSet
@@ -126,7 +127,7 @@ def parallel_kernel(task: Task) -> Candidate:
     (template, *_) = contraction_templates(task, matched(task))
     first = {name: values[0] for name, values in template.choices.items()}
     knobs = {**first, "rows": 4, "row_block": 2, "lanes": 8, "parallel": 1}
-    return KnobSpace(task, template).write_down(knobs).candidate
+    return write_down(KnobSpace(task, template), knobs).candidate
 
 
 def write_gemm(target: str, *paths: Path, dims: tuple[Any, ...] = ()) -> None:

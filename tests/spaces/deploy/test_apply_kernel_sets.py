@@ -22,6 +22,7 @@ from spaces.lowering.lower import lower
 from spaces.targets.target import resolve_target
 from spaces.templates.contraction.match import matched
 from spaces.templates.contraction.template import contraction_templates
+from tests.contracts.programs import write_down
 from tuner.candidate import Candidate, CandidateKind, specialised_for
 from tuner.dispatch_tree import Leaf, Split, Tree, pick
 from tuner.errors import TunerError
@@ -64,7 +65,7 @@ def kernels(task: Task, **shared: int) -> list[Candidate]:
     space = KnobSpace(task, template)
     first = {name: values[0] for name, values in template.choices.items()}
     alike = {**first, "lanes": 8, "vectors": 1, "unroll": 4, "pack_columns": 1, **shared}
-    return [space.write_down({**alike, **own}).candidate for own in _SIZES]
+    return [write_down(space, {**alike, **own}).candidate for own in _SIZES]
 
 
 def three(dim: str, low: int, high: int) -> Tree:

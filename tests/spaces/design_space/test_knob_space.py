@@ -10,12 +10,11 @@ import pytest
 
 from spaces.design_space.knob_space import KnobSpace
 from spaces.design_space.realize import realize
-from spaces.design_space.trace_space import code_hash
 from spaces.ir.guard import Unsuitable
-from spaces.ir.schedules import InvalidCandidate
-from spaces.templates.base import Columns, Costs, Knobs, draw, nudge, one_by_one, recall, setting
-from tests.contracts.programs import gemm_task
-from tuner.candidate import Candidate, CandidateKind, Draft
+from spaces.ir.schedules import InvalidCandidate, code_hash
+from spaces.templates.base import Columns, Costs, Knobs, draw, nudge, one_by_one, setting
+from tests.contracts.programs import gemm_task, write_down
+from tuner.candidate import Candidate, CandidateKind, Draft, knobs_of
 from tuner.task import Task
 
 
@@ -91,14 +90,13 @@ def test_the_same_draft_is_the_same_point_anywhere(task: Task) -> None:
     for seed in range(5):
         draft = Draft(task.key, seed, seed)
         one, two = first.realize_draft(draft), second.realize_draft(draft)
-        assert one.candidate.key == two.candidate.key
-        assert one.code_hash == two.code_hash
+        assert one.candidate == two.candidate
 
 
 @pytest.mark.tvm
 def test_a_point_keeps_its_knobs_and_needs_no_template_to_be_read(task: Task) -> None:
-    point = KnobSpace(task, Splits()).write_down({"by": 8, "unused": 1})
-    assert recall(point.candidate.payload) == {"by": 8, "unused": 1}
+    point = write_down(KnobSpace(task, Splits()), {"by": 8, "unused": 1})
+    assert knobs_of(point.candidate) == {"by": 8, "unused": 1}
     again = realize(task, point.candidate)
     assert code_hash(again.mod) == point.code_hash
     assert "tuner.knobs" not in again.mod.script()
@@ -107,9 +105,9 @@ def test_a_point_keeps_its_knobs_and_needs_no_template_to_be_read(task: Task) ->
 @pytest.mark.tvm
 def test_a_mutation_is_near_its_parent_but_another(task: Task) -> None:
     space = KnobSpace(task, Splits((4, 8)))
-    parent = space.write_down({"by": 8, "unused": 1}).candidate
+    parent = write_down(space, {"by": 8, "unused": 1}).candidate
     child = space.realize_draft(Draft(task.key, 1, 5, parent)).candidate
-    assert recall(child.payload) == {"by": 4, "unused": 1}
+    assert knobs_of(child) == {"by": 4, "unused": 1}
 
 
 @pytest.mark.tvm
@@ -123,7 +121,7 @@ def test_a_parent_of_another_space_is_only_a_fresh_start(task: Task) -> None:
 @pytest.mark.tvm
 def test_what_tvm_refuses_is_an_invalid_candidate_of_one_line(task: Task) -> None:
     with pytest.raises(InvalidCandidate, match=r"^kernel:splits-1: two is refused$"):
-        KnobSpace(task, Splits()).write_down({"by": 2, "unused": 1})
+        write_down(KnobSpace(task, Splits()), {"by": 2, "unused": 1})
 
 
 @pytest.mark.tvm

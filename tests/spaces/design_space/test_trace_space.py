@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from spaces.design_space.default_schedule import default_candidate
 from spaces.design_space.realize import DEFAULT_SPACE, realize, trace_text
-from spaces.design_space.trace_space import TraceSpace, code_hash
-from spaces.ir.schedules import InvalidCandidate
+from spaces.design_space.trace_space import TraceSpace
+from spaces.ir.schedules import InvalidCandidate, code_hash
 from tests.contracts.programs import gemm_task
 from tuner.candidate import Candidate, CandidateKind, Draft
 from tuner.task import Task
@@ -140,7 +140,7 @@ def test_cuda_has_a_space_too() -> None:
 _PRODUCT = """
 import json, sys, tvm
 from spaces.codegen.artifact import build_artifact
-from spaces.design_space.realize import InvalidCandidate
+from spaces.ir.schedules import InvalidCandidate
 from spaces.design_space.trace_space import TraceSpace
 from tuner.candidate import Draft
 from tuner.task import Task

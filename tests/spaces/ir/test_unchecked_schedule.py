@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spaces.design_space.trace_space import code_hash
-from spaces.ir.schedules import new_schedule, task_module
+from spaces.ir.schedules import code_hash, new_schedule, task_module
 from spaces.ir.unchecked_schedule import Unchecked
 from tests.contracts.programs import gemm_task
 

@@ -15,6 +15,7 @@ from spaces.lowering.index_dtype import with_wide_indices
 from spaces.targets.target import resolve_target
 from spaces.templates.contraction.match import matched
 from spaces.templates.contraction.template import contraction_templates
+from tests.contracts.programs import write_down
 from tests.spaces.red_zones import feasible
 from tuner.shapes import joint
 
@@ -82,7 +83,7 @@ def test_micro_kernels_suit_a_program_of_plain_numbers() -> None:
     assert templates
     for template in templates:
         (knobs,) = feasible(task, template, 1, seed=0)
-        KnobSpace(task, template).write_down(knobs)
+        write_down(KnobSpace(task, template), knobs)
 
 
 def test_a_program_that_computes_with_narrow_integers_stays() -> None:

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from spaces.design_space.knob_space import KnobSpace
-from spaces.design_space.trace_space import Point
+from spaces.design_space.point import Point
 from spaces.passes.prefetch import AHEAD, with_prefetches
 from spaces.templates.memory.template import memory_template
+from tests.contracts.programs import write_down
 from tuner.task import Task
 
 pytestmark = pytest.mark.tvm
@@ -31,7 +32,7 @@ def points(task: Task, **wanted: int) -> list[Point]:
     assert template is not None
     space = KnobSpace(task, template)
     chosen = [k for k in space.ranked if wanted.items() <= k.items()]
-    return [space.write_down(knobs) for knobs in chosen]
+    return [write_down(space, knobs) for knobs in chosen]
 
 
 def script(point: Point) -> str:

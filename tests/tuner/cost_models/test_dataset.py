@@ -26,6 +26,7 @@ def vector(*values: float) -> np.ndarray:
     [
         (Status.OK, (1.0, 3.0, 2.0), 2.0),
         (Status.CENSORED, (5.0,), 5.0),
+        (Status.DUPLICATE, (5.0, 7.0, 6.0), 6.0),
         (Status.WRONG, (), math.inf),
         (Status.RUN_FAILED, (), math.inf),
         (Status.TIMEOUT, (), math.inf),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuner.candidate import Candidate, CandidateKind
+from tuner.candidate import Candidate, CandidateKind, of_knobs
 from tuner.measure import Evaluated
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.search.base import Search
@@ -31,6 +31,10 @@ def record(c: Candidate, latency_s: float | None) -> Record:
         Measurement(Status.OK, (latency_s,)) if latency_s else Measurement(Status.RUN_FAILED)
     )
     return Record(Trial(TASK.key, c), measurement)
+
+
+def ended(c: Candidate, status: Status) -> Record:
+    return Record(Trial(TASK.key, c), Measurement(status))
 
 
 @pytest.fixture(params=["evolutionary", "random"])
@@ -107,6 +111,33 @@ class TestSearchContract:
             search.absorb(Evaluated(d, candidate(1)) for d in search.drafts(16))
             search.observe(record(c, 1.0) for c in chosen_by(search, 16))
         pytest.fail("never noticed")
+
+    def test_a_space_whose_every_point_a_builder_refuses_is_exhausted(self, search: Search) -> None:
+        for _ in range(2000):
+            if search.exhausted:
+                return
+            search.absorb(
+                Evaluated(d, of_knobs({"n": d.number}, "kernel:a")) for d in search.drafts(16)
+            )
+            search.observe(ended(c, Status.INVALID) for c in chosen_by(search, 4))
+        pytest.fail("never noticed")
+
+    def test_one_build_that_succeeds_is_hope_enough(self, search: Search) -> None:
+        for round_ in range(100):
+            search.absorb(
+                Evaluated(d, of_knobs({"n": d.number}, "kernel:a")) for d in search.drafts(16)
+            )
+            status = Status.RUN_FAILED if round_ % 10 == 0 else Status.DUPLICATE
+            search.observe(ended(c, status) for c in chosen_by(search, 4))
+        assert not search.exhausted
+
+    def test_does_not_propose_a_setting_that_was_recorded_as_a_trace(self, search: Search) -> None:
+        """As runs of earlier versions have them."""
+        kept = '["Annotate",["b0","\\"n=1\\""],["tuner.knobs"],[]]'
+        search.observe([record(Candidate(CandidateKind.TRACE, f"[[{kept}],[]]", "kernel:a"), 1.0)])
+        drafts = search.drafts(16)
+        search.absorb(Evaluated(d, of_knobs({"n": d.number % 2}, "kernel:a")) for d in drafts)
+        assert chosen_by(search, 16) == [of_knobs({"n": 0}, "kernel:a")]
 
     def test_a_space_that_gives_nothing_valid_is_exhausted(self, search: Search) -> None:
         for _ in range(2000):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tuner.candidate import Candidate, CandidateKind
 from tuner.effort import Effort
 from tuner.record import Measurement, Record, Status, Trial
@@ -47,6 +49,12 @@ def test_the_default_joins_where_it_is_near_the_best() -> None:
     near = progress(default_s=1.1)
     best = [record("a", 1.0), record("default", 1.1)]
     assert names(finalists(near, best, candidate("default"), 3)) == ["a", "default"]
+
+
+def test_two_candidates_of_one_program_are_one_finalist() -> None:
+    best = [record("a", 1.0), record("twin", 1.01), record("b", 1.02), record("c", 1.03)]
+    best[:2] = [replace(r, code_hash="same") for r in best[:2]]
+    assert names(finalists(progress(), best, candidate("default"), 3)) == ["a", "b", "c"]
 
 
 def test_a_task_without_a_valid_time_has_none() -> None:

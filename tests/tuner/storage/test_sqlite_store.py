@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tuner.candidate import Candidate, CandidateKind
+from tuner.candidate import Candidate, CandidateKind, of_knobs
 from tuner.errors import TunerError
 from tuner.record import Measurement, Record, Status, Trial, record_from_json
 from tuner.record_lines import record_line
@@ -155,7 +155,7 @@ def test_another_schema_version_is_refused_by_name(tmp_path: Path) -> None:
     with closing(sqlite3.connect(path)) as db:
         db.execute("PRAGMA user_version=7")
     for read_only in (False, True):
-        with pytest.raises(TunerError, match=r"version 7.*version 1") as caught:
+        with pytest.raises(TunerError, match=r"version 7.*up to 2") as caught:
             SqliteStore(path, read_only=read_only)
         assert "\n" not in str(caught.value)
 
@@ -239,10 +239,14 @@ def test_columns_that_came_later_are_added_by_a_writer_and_missed_by_no_reader(
         assert {r.code_hash for r in old.scan()} == {""}
         assert {len(s.utilisation) for s in old.sessions()} == {0}
         records = list(old.scan())
+        assert {r.trial.candidate.trace for r in records} == {""}
     with closing(SqliteStore(path)) as store:
         session = store.begin_session(1.0)
         store.heartbeat(session, 2.0, {"runner": {"busy": 1.0}})
         assert store.append(replace(records[0], trial=record(1).trial, code_hash="ff"))
+        setting = replace(of_knobs({"rows": 6}, "kernel:a"), trace="[[],[]]")
+        assert store.append(replace(records[0], trial=replace(record(2).trial, candidate=setting)))
     with closing(SqliteStore(path, read_only=True)) as new:
-        assert [r.code_hash for r in new.scan()] == [*("" for _ in records), "ff"]
+        assert [r.code_hash for r in new.scan()] == [*("" for _ in records), "ff", ""]
+        assert list(new.scan())[-1].trial.candidate.trace == "[[],[]]"
         assert new.sessions()[-1].utilisation == {"runner": {"busy": 1.0}}

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tuner.arrays import Features
-from tuner.candidate import Candidate, CandidateKind
+from tuner.candidate import Candidate, CandidateKind, of_knobs
 from tuner.record import Measurement, Provenance, Record, Status, Trial
 from tuner.storage.base import RecordStore
 from tuner.storage.memory import MemoryStore
@@ -86,6 +86,17 @@ class TestRecords:
         assert store.best("t", 9) == [first]
         assert store.counts() == {"t": {Status.OK: 1}}
         assert store.features("t")[candidate(1).key].tolist() == [1.0]
+
+    def test_a_written_setting_keeps_its_trace_for_each_task(self, store: RecordStore) -> None:
+        setting = of_knobs({"rows": 6}, "kernel:a")
+        for key in ("t", "u"):
+            trial = Trial(key, replace(setting, trace=f"[[{key}],[]]"))
+            store.append(Record(trial, Measurement(Status.OK, (1.0,))))
+        store.append(Record(Trial("t", setting, rung=1), Measurement(Status.LOST)))
+        assert [r.trial.candidate for r in store.scan()] == [setting] * 3
+        traces = [r.trial.candidate.trace for r in store.scan() if not r.trial.rung]
+        assert traces == ["[[t],[]]", "[[u],[]]"]
+        assert [r.trial.candidate.trace for r in store.best("u", 1)] == ["[[u],[]]"]
 
     @pytest.mark.parametrize(
         "other",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -135,8 +135,9 @@ class Kernels:
         if number is None or place is None or record.measurement.status is Status.LOST:
             return
         seconds = record.latency_s
-        censored = record.measurement.status is Status.CENSORED
-        if censored or (seconds is not None and self._fastest):
+        self._learn_trace(number, record)
+        given = record.measurement.status in (Status.CENSORED, Status.DUPLICATE)
+        if given or (seconds is not None and self._fastest):
             seconds = min(record.measurement.samples_s, default=math.inf)
         if seconds is None or not math.isfinite(seconds):
             self._failed.add(number)
@@ -151,6 +152,12 @@ class Kernels:
             # Finalists are known well, and a refit takes the cores that they are timed on.
             self._residuals = None
         self._dropped.discard(number)
+
+    def _learn_trace(self, number: int, record: Record) -> None:
+        """Name the kernel by the trace that a builder wrote: later builds replay it."""
+        kernel = self._kernels[number]
+        if record.trial.candidate.trace and not kernel.candidate.trace:
+            self._kernels[number] = replace(kernel, candidate=record.trial.candidate)
 
     def time_s(self, number: int, place: int) -> float | None:
         """The measured time of a pair; None where it has none."""

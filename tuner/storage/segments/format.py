@@ -1,6 +1,6 @@
 """The format of a segment: a numbered, immutable, checksummed file with a stretch of a run.
 
-    tuner segment 1 SHA256                           format version; checksum of all that follows
+    tuner segment 2 SHA256                           format version; checksum of all that follows
     {"number": 7, "epoch": 2, "previous": SHA256, "entries": 3}
     gzip of one JSON object a line, an entry each:
         {"record": {...}, "features": "..."}         a line of exported records; little-endian
@@ -39,7 +39,9 @@ from tuner.shapes import from_plain
 from tuner.task import Task
 from tuner.utilisation import SlotSeconds
 
-VERSION = 1
+VERSION = 2
+"""2: candidates may be settings of knobs, with the trace that they were written as. A reader of
+version 2 reads version 1, whose entries are all among its own."""
 MOST_RECORDS = 64
 """The most records in one segment."""
 
@@ -144,9 +146,9 @@ def decode(data: bytes) -> Segment:
         TunerError: it is whole, but of another format version.
     """
     version, _, content = _opened(data)
-    if version != VERSION:
+    if not 1 <= version <= VERSION:
         raise TunerError(
-            f"segments of format version {version}, this tuner reads version {VERSION}: "
+            f"segments of format version {version}, this tuner reads versions up to {VERSION}: "
             "use the tuner that wrote them"
         )
     head, _, body = content.partition(b"\n")

@@ -14,16 +14,17 @@ from spaces.check.reference import reference
 from spaces.codegen.artifact import build_artifact, load_kernel
 from spaces.codegen.prepack import packs
 from spaces.design_space.knob_space import KnobSpace
+from spaces.design_space.point import Point
 from spaces.design_space.realize import realize
-from spaces.design_space.trace_space import Point, code_hash
 from spaces.ir import tvm_compat
-from spaces.ir.schedules import InvalidCandidate, task_module
+from spaces.ir.schedules import InvalidCandidate, code_hash, task_module
 from spaces.lowering.extract_tasks import task_of
 from spaces.targets.target import resolve_target
-from spaces.templates.base import Template, recall
+from spaces.templates.base import Template
 from spaces.templates.contraction.match import matched
 from spaces.templates.contraction.template import contraction_templates
-from tuner.candidate import Draft
+from tests.contracts.programs import write_down
+from tuner.candidate import Draft, knobs_of
 from tuner.task import Task
 
 pytestmark = pytest.mark.tvm
@@ -191,7 +192,7 @@ def check(task: Task, point: Point) -> None:
         kernel.module["main"](*kernel.arguments(tensors, tvm.cpu()))
         for position in known.outputs:
             wrong = known.wrong(position, tensors[position].numpy())
-            assert wrong is None, (wrong, point.candidate.space, recall(point.candidate.payload))
+            assert wrong is None, (wrong, point.candidate.space, knobs_of(point.candidate))
 
 
 def drawn_point(task: Task, template: Template, seed: int) -> Point:
@@ -199,7 +200,7 @@ def drawn_point(task: Task, template: Template, seed: int) -> Point:
     space = KnobSpace(task, template)
     ranked = space.ranked
     assert ranked, "a template without a feasible setting"
-    return space.write_down(ranked[seed % len(ranked)])
+    return write_down(space, ranked[seed % len(ranked)])
 
 
 PROGRAMS = st.one_of(products(), convolutions(), convolutions(), transposed())
@@ -235,7 +236,7 @@ def test_small_work_may_stay_with_one_thread_and_large_work_is_shared_out() -> N
     space = KnobSpace(task, template)
     for threads in (0, 1):
         knobs = next(k for k in space.ranked if k["parallel"] == threads and k["outer_block"] < 48)
-        point = space.write_down(knobs)
+        point = write_down(space, knobs)
         assert ("T.parallel" in point.schedule.mod.script()) == bool(threads)
         check(task, point)
     c, d = tensor("c", 256, 256), tensor("d", 256, 256)
@@ -250,11 +251,13 @@ def test_what_is_near_a_setting_is_one_too(tensors: Tensors, seed: int) -> None:
     for template in templates_for(task)[:1]:
         space = KnobSpace(task, template)
         parent = space.realize_draft(Draft(task.key, 1, seed)).candidate
+        near = knobs_of(space.realize_draft(Draft(task.key, 2, seed, parent)).candidate)
+        assert near is not None
+        assert near != knobs_of(parent)
         try:
-            point = space.realize_draft(Draft(task.key, 2, seed, parent))
+            point = write_down(space, near)
         except InvalidCandidate:
             continue
-        assert recall(point.candidate.payload) != recall(parent.payload)
         check(task, point)
 
 
@@ -319,7 +322,7 @@ def test_a_template_is_found_and_its_best_guess_is_right(name: str) -> None:
     templates = templates_for(task)
     assert templates
     for template in templates:
-        check(task, KnobSpace(task, template).write_down(KnobSpace(task, template).ranked[0]))
+        check(task, write_down(KnobSpace(task, template), KnobSpace(task, template).ranked[0]))
 
 
 def _softmaxed() -> Tensors:
@@ -394,13 +397,13 @@ def test_constant_weights_are_packed_ahead(name: str) -> None:
         for knobs in space.ranked[:: max(1, len(space.ranked) // 8)]:
             if not knobs["pack_columns"]:
                 continue
-            point = space.write_down(knobs)
+            point = write_down(space, knobs)
             if not packs(point.schedule.mod["main"]):
                 continue
             kernel = load_kernel(build_artifact(point.schedule.mod, CPU))
             assert kernel.packing is not None
             assert kernel.packing.sources == (1,)
-            assert tvm_compat.PREPROC in point.candidate.payload
+            assert tvm_compat.PREPROC in point.candidate.trace
             seen += 1
     assert seen or name == "depthwise-58"
 
@@ -410,7 +413,7 @@ def test_padding_of_constant_weights_costs_nothing_at_run_time() -> None:
     (template, *_) = templates_for(task)
     space = KnobSpace(task, template)
     padded = [k for k in space.ranked if k["pack_columns"] and k["unroll"] == 4]
-    point = space.write_down(padded[0])
+    point = write_down(space, padded[0])
     blocks = point.schedule.get_child_blocks(point.schedule.get_sblock("root"))
     readers = [
         point.schedule.get(b)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,21 +14,21 @@ from spaces.codegen.prepack import PREPACK, split
 from spaces.design_space.knob_space import KnobSpace
 from spaces.design_space.realize import realize
 from spaces.design_space.task_space import TaskSpace
-from spaces.design_space.trace_space import code_hash
 from spaces.features.knob_features import TRAITS, HasShapeTraits, HasTraits
 from spaces.ir import tvm_compat
-from spaces.ir.schedules import task_module
+from spaces.ir.schedules import canonical_payload, code_hash, task_module
 from spaces.ir.symbolic import specialised, symbols
 from spaces.lowering.extract_tasks import shaped, task_of
 from spaces.passes.cpu_passes import before_compile
 from spaces.targets.target import resolve_target
-from spaces.templates.base import PadsShapes, ShapedTemplate, recall
+from spaces.templates.base import PadsShapes, ShapedTemplate
 from spaces.templates.contraction import register_tile as k
 from spaces.templates.contraction.match import matched
 from spaces.templates.contraction.template import ContractionTemplate, contraction_templates
 from spaces.templates.registry import templates_of
+from tests.contracts.programs import write_down
 from tests.spaces.red_zones import Array, check_shapes, feasible
-from tuner.candidate import Draft
+from tuner.candidate import Candidate, CandidateKind, Draft, knobs_of
 from tuner.shapes import joint
 from tuner.task import Instance, Task
 
@@ -209,7 +209,7 @@ def test_any_setting_computes_every_shape(name: str) -> None:
     for number in range(_SETTINGS):
         template = templates[number % len(templates)]
         (knobs,) = feasible(task, template, 1, seed=number)
-        point = KnobSpace(task, template).write_down(knobs)
+        point = write_down(KnobSpace(task, template), knobs)
         shapes = around(program, knobs["rows"], knobs["vectors"] * knobs["lanes"], knobs["unroll"])
         check(task, program, point.schedule.mod, shapes)
 
@@ -224,7 +224,7 @@ def test_columns_packed_within_a_chunk_compute_every_shape(name: str) -> None:
             continue
         for knobs in feasible(task, template, 2, seed=5):
             inside = {**knobs, "pack_columns": 1, "pack_inside": 1}
-            point = KnobSpace(task, template).write_down(inside)
+            point = write_down(KnobSpace(task, template), inside)
             width = knobs["vectors"] * knobs["lanes"]
             shapes = around(program, knobs["rows"], width, knobs["unroll"])
             check(task, program, point.schedule.mod, shapes)
@@ -239,7 +239,7 @@ def test_columns_that_lie_across_are_transposed_in_registers_however_they_are_bl
     for knobs in feasible(task, template, 12, seed=3):
         for inside in (0, 1):
             packed = {**knobs, k.PACK_COLUMNS: 1, k.PACK_INSIDE: inside, k.UNROLL: 4}
-            point = KnobSpace(task, template).write_down(packed)
+            point = write_down(KnobSpace(task, template), packed)
             assert "Shuffle" in before_compile(point.schedule.mod).script(), packed
 
 
@@ -256,7 +256,7 @@ def test_ragged_rows_are_right_each_way(name: str, way: int) -> None:
             plain = {name: int(values[0]) for name, values in template.choices.items()}
             tile = {k.ROWS: 4, k.UNROLL: 2, k.ROW_BLOCK: blocks, k.PARTITION: way}
             knobs = {**plain, **tile}
-            point = KnobSpace(task, template).write_down(knobs)
+            point = write_down(KnobSpace(task, template), knobs)
             shapes = around(program, 4, knobs[k.VECTORS] * knobs[k.LANES], 2)
             check(task, program, point.schedule.mod, shapes)
             checked += 1
@@ -380,12 +380,14 @@ def test_a_shape_that_nobody_declared_has_no_limits() -> None:
         template.at((("M", 7),))
 
 
-def test_a_candidate_is_a_trace_that_any_process_can_carry_out() -> None:
+def test_a_written_candidate_is_a_trace_that_any_process_can_carry_out() -> None:
     task = PROGRAMS["dense-constant"].task()
     point = TaskSpace(task).realize_draft(Draft(task.key, 1, 7, instance=task.shapes[1][0]))
-    again = realize(task, point.candidate)
-    assert code_hash(again.mod) == point.code_hash
-    assert recall(point.candidate.payload) is not None
+    schedule = realize(task, point.candidate)
+    written = replace(point.candidate, trace=canonical_payload(schedule.trace))
+    assert code_hash(realize(task, written).mod) == code_hash(schedule.mod)
+    as_recorded_before = Candidate(CandidateKind.TRACE, written.trace, written.space)
+    assert knobs_of(as_recorded_before) == knobs_of(point.candidate)
 
 
 @pytest.mark.parametrize(
@@ -428,7 +430,7 @@ def test_a_draft_near_a_kernel_is_another_kernel() -> None:
     parent = space.realize_draft(Draft(task.key, 1, 5, instance=instance)).candidate
     child = space.realize_draft(Draft(task.key, 2, 6, parent, instance=instance)).candidate
     assert child.space == parent.space
-    assert recall(child.payload) != recall(parent.payload)
+    assert knobs_of(child) != knobs_of(parent)
 
 
 def test_settings_of_one_layout_pack_a_weight_alike() -> None:
@@ -439,7 +441,7 @@ def test_settings_of_one_layout_pack_a_weight_alike() -> None:
     space = KnobSpace(task, template)
     packed: dict[str, set[tuple[Any, int]]] = {}
     for knobs in feasible(task, template, 12, seed=4):
-        parts = split(space.write_down(knobs).schedule.mod)
+        parts = split(write_down(space, knobs).schedule.mod)
         layout = template.layout(knobs)
         assert (parts is None) == (layout == "")
         if parts is not None:
@@ -472,7 +474,7 @@ def test_what_packs_a_weight_ahead_has_no_symbol() -> None:
     task = PROGRAMS["dense-biased-constant"].task()
     (template, *_) = shaped_templates(task)
     for knobs in feasible(task, template, 6, seed=2):
-        parts = split(KnobSpace(task, template).write_down(knobs).schedule.mod)
+        parts = split(write_down(KnobSpace(task, template), knobs).schedule.mod)
         if parts is not None:
             assert parts.packing.sources == (1,)
             assert symbols(parts.module[PREPACK]) == {}

@@ -15,6 +15,7 @@ from spaces.lowering.task_shapes import shapes_of
 from spaces.targets.target import resolve_target
 from spaces.templates.contraction.match import matched
 from spaces.templates.contraction.template import ContractionTemplate, contraction_templates
+from tests.contracts.programs import write_down
 from tests.spaces.red_zones import Array, check_shapes, feasible
 from tuner.shapes import joint
 from tuner.task import Task
@@ -124,5 +125,5 @@ def test_any_setting_computes_every_batch_and_image(name: str) -> None:
     for number in range(_SETTINGS):
         template = templates[number % len(templates)]
         (knobs,) = feasible(task, template, 1, seed=number)
-        point = KnobSpace(task, template).write_down(knobs)
+        point = write_down(KnobSpace(task, template), knobs)
         check_shapes(task, point.schedule.mod, shapes, convolution.expected)

@@ -32,6 +32,7 @@ from spaces.templates.base import Knobs, draw, setting
 from spaces.templates.gpu import knob_model
 from spaces.templates.gpu.template import GpuContractionTemplate
 from spaces.templates.registry import templates_of
+from tests.contracts.programs import write_down
 from tuner.dispatch_tree import Leaf, Split
 from tuner.task import Task
 
@@ -153,7 +154,7 @@ def test_settings_compile_to_machine_code_within_the_limits_without_spills(name:
     template = space.template
     assert isinstance(template, GpuContractionTemplate)
     for knobs in [space.ranked[0], *some_settings(name, 3, seed=1)]:
-        schedule = space.write_down(knobs).schedule
+        schedule = write_down(space, knobs).schedule
         (use,) = uses(build_artifact(schedule.mod, CUDA)).values()
         threads = knob_model.block_of(knobs).threads
         assert use.stack_bytes == 0, knobs
@@ -164,7 +165,7 @@ def test_settings_compile_to_machine_code_within_the_limits_without_spills(name:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_no_condition_is_in_the_loop_that_multiplies(name: str) -> None:
     for knobs in some_settings(name, 3, seed=2):
-        source = cuda_source(space_of(name).write_down(knobs).schedule)
+        source = cuda_source(write_down(space_of(name), knobs).schedule)
         products = [body for body in innermost_loops(source) if "_shared_ptr[" in body]
         products = [body for body in products if re.search(r"_local_ptr\[.*\] = .*\* ", body)]
         assert products, source
@@ -184,7 +185,7 @@ def test_any_setting_computes_what_the_program_computes(
 ) -> None:
     """Every thread in turn, on the CPU; each fetches all that its block fetches."""
     (knobs,) = some_settings(name, 1, seed)
-    candidate = space_of(name).write_down(knobs).candidate
+    candidate = write_down(space_of(name), knobs).candidate
     scheduled = realize(symbolic_task(name), candidate).mod
     sizes = dict(zip(PROGRAMS[name][1], values, strict=False))
     if "B" in sizes:
@@ -314,7 +315,7 @@ def test_other_element_types_have_no_template() -> None:
 
 
 def scheduled(name: str, knobs: Knobs) -> Any:
-    return space_of(name).write_down(knobs).schedule.mod["main"]
+    return write_down(space_of(name), knobs).schedule.mod["main"]
 
 
 @needs_nvcc

@@ -19,18 +19,19 @@ from spaces.codegen.artifact import build_artifact, load_kernel
 from spaces.deploy.database import RECORDS, export_database
 from spaces.design_space.default_schedule import default_candidate
 from spaces.design_space.knob_space import KnobSpace
+from spaces.design_space.point import Point
 from spaces.design_space.realize import realize
-from spaces.design_space.trace_space import Point, code_hash
 from spaces.features.vectors import FeatureExtractor
 from spaces.intrinsics import vnni
 from spaces.ir import tvm_compat
-from spaces.ir.schedules import task_module
+from spaces.ir.schedules import code_hash, task_module
 from spaces.lowering.extract_tasks import extract, task_of
 from spaces.targets.cpu import cpu_of
 from spaces.targets.target import resolve_target
 from spaces.templates.contraction.match import matched
 from spaces.templates.int8.template import int8_templates
 from spaces.templates.registry import templates_of
+from tests.contracts.programs import write_down
 from tuner.task import Task
 
 pytestmark = pytest.mark.tvm
@@ -135,7 +136,7 @@ def point_of(task: Task, variant: int, place: float) -> Point:
     """A point of one of a task's templates, near the front of its ranking or far behind."""
     templates = int8_templates(task, matched(task))
     space = KnobSpace(task, templates[variant % len(templates)])
-    return space.write_down(space.ranked[int(len(space.ranked) * place**2)])
+    return write_down(space, space.ranked[int(len(space.ranked) * place**2)])
 
 
 sizes = st.tuples(*[st.integers(1, 70)] * 3)
@@ -311,7 +312,7 @@ def test_names_of_others_are_none_of_ours() -> None:
 _REPLAY = """
 import sys
 from spaces.design_space.realize import realize
-from spaces.design_space.trace_space import code_hash
+from spaces.ir.schedules import code_hash
 from tuner.candidate import Candidate, CandidateKind
 from tuner.task import Task
 module, target, payload = sys.stdin.read().split(chr(0))
@@ -323,7 +324,7 @@ print(code_hash(realize(task, Candidate(CandidateKind.TRACE, payload, "kernel:in
 def test_a_fresh_process_replays_a_candidate() -> None:
     task = product_task((40, 48, 64))
     point = point_of(task, 0, 0.0)
-    assert "tuner.vnni.dot_ss" in point.candidate.payload
+    assert "tuner.vnni.dot_ss" in point.candidate.trace
     assert in_a_fresh_process(_REPLAY, task, point) == point.code_hash
 
 
@@ -360,7 +361,7 @@ def test_stock_tvm_applies_such_a_database_once_the_intrinsics_are_registered(
 
 
 def in_a_fresh_process(code: str, task: Task, point: Point, last: str | None = None) -> str:
-    words = (task.module, task.target, last or point.candidate.payload)
+    words = (task.module, task.target, last or point.candidate.trace or point.candidate.payload)
     done = subprocess.run(
         [sys.executable, "-c", code],
         input=chr(0).join(words),

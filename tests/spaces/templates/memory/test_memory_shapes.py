@@ -12,14 +12,15 @@ from hypothesis import strategies as st
 
 from spaces.design_space.knob_space import KnobSpace
 from spaces.design_space.realize import realize
-from spaces.design_space.trace_space import code_hash
-from spaces.templates.base import ShapedTemplate, recall
+from spaces.ir.schedules import code_hash
+from spaces.templates.base import ShapedTemplate
 from spaces.templates.memory.shapes import stand_in
 from spaces.templates.memory.template import MemoryTemplate, memory_template
 from spaces.templates.plain_loops import plain_loops
 from spaces.templates.registry import templates_of
+from tests.contracts.programs import write_down
 from tests.spaces.templates.memory.test_memory_template import CPU, layer_norm, softmax
-from tuner.candidate import Draft
+from tuner.candidate import Draft, knobs_of
 from tuner.shapes import joint
 from tuner.task import Shapes, Task
 
@@ -224,7 +225,7 @@ def test_the_best_setting_is_right_for_every_length(name: str) -> None:
     serial = next(k for k in space.ranked if k["vectors"] and not k["fused"])
     wide = next(k for k in space.ranked if k["vectors"] == max(space.template.choices["vectors"]))
     for knobs in (space.ranked[0], serial, wide):
-        check(name, compiled(space.write_down(knobs).schedule.mod), LENGTHS)
+        check(name, compiled(write_down(space, knobs).schedule.mod), LENGTHS)
 
 
 @pytest.mark.slow
@@ -239,9 +240,9 @@ def test_any_setting_is_right_for_any_length(data: Any) -> None:
     dtype = data.draw(st.sampled_from(dtypes[: 1 if name.startswith("layer") else 3 - coarse]))
     task = task_named(name, dtype)
     space = KnobSpace(task, template_of(task))
-    point = space.write_down(data.draw(st.sampled_from(space.ranked)))
+    point = write_down(space, data.draw(st.sampled_from(space.ranked)))
     replayed = realize(task, point.candidate).mod
-    assert code_hash(replayed) == point.code_hash, recall(point.candidate.payload)
+    assert code_hash(replayed) == point.code_hash, knobs_of(point.candidate)
     check(name, compiled(replayed), [*lengths, 1, 16], dtype)
 
 
@@ -250,7 +251,7 @@ def test_two_symbolic_dimensions() -> None:
     space = KnobSpace(task, template_of(task))
     rng = np.random.default_rng(4)
     for knobs in space.ranked[:: max(1, len(space.ranked) // 5)]:
-        function = compiled(space.write_down(knobs).schedule.mod)
+        function = compiled(write_down(space, knobs).schedule.mod)
         for batch, length in ((1, 1), (3, 17), (5, 64), (2, 131)):
             x = rng.standard_normal((batch, length, length)).astype("float32")
             got = computed(function, [x], x.shape)
@@ -299,7 +300,7 @@ def test_the_main_part_of_a_symbolic_row_is_vectors() -> None:
     task = task_named("chain of symbolic rows")
     space = KnobSpace(task, template_of(task))
     knobs = next(k for k in space.ranked if k["vectors"] == 1)
-    text = str(lowered(space.write_down(knobs).schedule.mod))
+    text = str(lowered(write_down(space, knobs).schedule.mod))
     assert "T.Ramp(" in text or ":T.int64(16)" in text or "+ T.int64(16)]" in text
 
 
@@ -349,9 +350,9 @@ def test_a_program_of_no_known_form_is_parallel_and_in_vectors() -> None:
         assert template is not None
         assert isinstance(template, ShapedTemplate)
         space = KnobSpace(task, template)
-        assert "T.parallel" in str(space.write_down(space.ranked[0]).schedule.mod)
+        assert "T.parallel" in str(write_down(space, space.ranked[0]).schedule.mod)
         for knobs in space.ranked[::5]:
-            function = compiled(space.write_down(knobs).schedule.mod)
+            function = compiled(write_down(space, knobs).schedule.mod)
             for length in (1, 2, 17):
                 inputs = [rng.standard_normal(sized(d, {"T": length})) for d in dims]
                 want = numpy_body(*inputs)

@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 
 from spaces.design_space.knob_space import KnobSpace
 from spaces.design_space.realize import realize
-from spaces.design_space.trace_space import code_hash
-from spaces.templates.base import recall
+from spaces.ir.schedules import code_hash
 from spaces.templates.memory.template import memory_template
 from spaces.templates.registry import templates_of
-from tests.contracts.programs import gemm_task
-from tuner.candidate import Draft
+from tests.contracts.programs import gemm_task, write_down
+from tuner.candidate import Draft, knobs_of
 from tuner.task import Task
 
 pytestmark = pytest.mark.tvm
@@ -217,7 +216,7 @@ def test_any_setting_computes_what_numpy_computes(data: Any) -> None:
     template = memory_template(task)
     assert template is not None
     space = KnobSpace(task, template)
-    point = space.write_down(space.ranked[seed % len(space.ranked)])
+    point = write_down(space, space.ranked[seed % len(space.ranked)])
     want = numpy_body(x.astype("float64") if "float" in dtype else x)
     out = "int64" if name == "argmax" else dtype
     want = want if "float" in dtype else want.astype(out)  # small integers wrap
@@ -225,7 +224,7 @@ def test_any_setting_computes_what_numpy_computes(data: Any) -> None:
     got = outputs(replayed, inputs, want.shape, out)
     error, size = np.abs(got.astype(float) - want.astype(float)), np.abs(want.astype(float))
     allowed = tolerance(dtype) * (size + size.max() + 1) * _terms(name, shape)
-    assert (error <= allowed).all(), recall(point.candidate.payload)
+    assert (error <= allowed).all(), knobs_of(point.candidate)
     assert code_hash(replayed) == point.code_hash
 
 
@@ -244,7 +243,7 @@ def test_every_setting_of_a_program_without_rows_works(name: str, shape: Sequenc
     space = KnobSpace(task, template)
     want = numpy_body(x.astype("float64"))
     for knobs in space.ranked[:: max(1, len(space.ranked) // 4)]:
-        got = outputs(space.write_down(knobs).schedule.mod, [x], want.shape, "float32")
+        got = outputs(write_down(space, knobs).schedule.mod, [x], want.shape, "float32")
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
 
 
@@ -253,7 +252,7 @@ def test_a_tensor_without_dimensions() -> None:
     template = memory_template(task)
     assert template is not None
     point = KnobSpace(task, template).realize_draft(Draft(task.key, 0, 1))
-    got = outputs(point.schedule.mod, [np.float32(0.5).reshape(())], (), "float32")
+    got = outputs(realize(task, point.candidate).mod, [np.float32(0.5).reshape(())], (), "float32")
     assert got == pytest.approx(np.exp(0.5), rel=1e-6)
 
 
@@ -268,7 +267,7 @@ def test_rows_of_a_gather() -> None:
     assert template is not None
     space = KnobSpace(tasks[0], template)
     for knobs in space.ranked[::7]:
-        module = space.write_down(knobs).schedule.mod
+        module = write_down(space, knobs).schedule.mod
         kind = str(module["main"].params[1].ty.dtype)
         got = outputs(module, [table, index.astype(kind)], (5, 37), "float32")
         np.testing.assert_array_equal(got, table[index])
@@ -280,7 +279,7 @@ def test_all_settings_of_a_softmax_are_feasible_and_few() -> None:
     assert template is not None
     space = KnobSpace(task, template)
     assert 10 < len(space.ranked) < 500
-    hashes = {space.write_down(knobs).code_hash for knobs in space.ranked}
+    hashes = {write_down(space, knobs).code_hash for knobs in space.ranked}
     assert len(hashes) > len(space.ranked) // 2
 
 
@@ -331,5 +330,5 @@ def test_writing_candidates_down_leaves_the_task_as_it_was() -> None:
     space = KnobSpace(task, template)
     before = code_hash(task_module(task.module))
     for knobs in space.ranked[:8]:
-        space.write_down(knobs)
+        write_down(space, knobs)
     assert code_hash(task_module(task.module)) == before

@@ -178,6 +178,21 @@ def test_of_several_timings_of_a_finalist_the_best_counts() -> None:
     assert table.pairs == 1
 
 
+def test_a_duplicate_has_the_time_of_its_program() -> None:
+    table = kernels()
+    table.observe(record(0, 16, 7.0, 8.0, status=Status.DUPLICATE))
+    assert table.time_s(0, 1) == 7.0
+    assert not table.failed(0)
+
+
+def test_a_kernel_is_named_by_the_trace_that_was_built() -> None:
+    table = kernels()
+    built = record(0, 16, 2.0)
+    candidate = replace(built.trial.candidate, trace="[[],[]]")
+    table.observe(replace(built, trial=replace(built.trial, candidate=candidate)))
+    assert table[0].candidate.trace == "[[],[]]"
+
+
 def test_one_that_was_cut_off_is_as_slow_as_it_was_then() -> None:
     table = kernels()
     table.observe(record(0, 16, 7.0, status=Status.CENSORED))
@@ -185,9 +200,7 @@ def test_one_that_was_cut_off_is_as_slow_as_it_was_then() -> None:
     assert not table.failed(0)
 
 
-@pytest.mark.parametrize(
-    "status", [s for s in Status if s not in (Status.OK, Status.CENSORED, Status.LOST)]
-)
+@pytest.mark.parametrize("status", [s for s in Status if s.failed and s is not Status.LOST])
 def test_one_that_failed_on_any_shape_is_no_kernel_any_more(status: Status) -> None:
     table = kernels()
     table.observe(record(0, 16, 2.0))

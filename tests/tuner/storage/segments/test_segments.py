@@ -75,7 +75,7 @@ class TestFile:
         data = encode(SEGMENT)
         first, _, content = data.partition(b"\n")
         checksum = hashlib.sha256(content).hexdigest()
-        assert first.decode() == f"tuner segment 1 {checksum}"
+        assert first.decode() == f"tuner segment 2 {checksum}"
         assert checksum_of(data) == checksum
 
     def test_is_readable_with_ordinary_programs(self) -> None:
@@ -93,8 +93,8 @@ class TestFile:
                 decode(broken)
 
     def test_of_another_version_is_refused_by_name(self) -> None:
-        data = encode(SEGMENT).replace(b"tuner segment 1 ", b"tuner segment 7 ", 1)
-        with pytest.raises(TunerError, match=r"format version 7.*version 1"):
+        data = encode(SEGMENT).replace(b"tuner segment 2 ", b"tuner segment 7 ", 1)
+        with pytest.raises(TunerError, match=r"format version 7.*up to 2"):
             decode(data)
 
     @pytest.mark.parametrize(

@@ -1,0 +1,33 @@
+"""A point of a design space, as a draft gave it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from spaces.features.vectors import Vector
+from tuner.candidate import Candidate
+from tuner.measure import OnShapes
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A candidate, with what its space knows of it.
+
+    Attributes:
+        schedule: the schedule of the program, post-processing included; None where the space
+            describes its points without writing them.
+        code_hash: structural hash of the scheduled program; empty where there is none.
+        features: features for the cost model, where its space knows them without the program.
+        estimate_s: analytic latency, where its space has one.
+        chosen_from: number of settings that it was chosen from.
+        on_shapes: predictions on each shape of a program with symbolic dimensions.
+    """
+
+    candidate: Candidate
+    schedule: Any = None
+    code_hash: str = ""
+    features: Vector | None = None
+    estimate_s: float | None = None
+    chosen_from: int = 1
+    on_shapes: OnShapes | None = None
