@@ -27,7 +27,7 @@ from cluster.console.doctor_checks import Finding
 from cluster.driver.best_schedules import best_with_traces
 from cluster.driver.kernel_sets import described
 from cluster.driver.tune_result import TuneResult
-from tuner.candidate import Candidate, CandidateKind
+from tuner.candidate import Candidate, CandidateKind, of_knobs
 from tuner.cost_models.base import FittedModel
 from tuner.dispatch_tree import Leaf
 from tuner.effort import EFFORTS, Timing
@@ -337,7 +337,8 @@ def test_keys_of_doctor(
 
 
 def test_keys_of_a_record_and_its_statuses() -> None:
-    record = Record(Trial("key", DEFAULT), Measurement(Status.OK, (1.0,)))
+    written = replace(of_knobs({"rows": 6}, "kernel:a"), trace="[[],[]]")
+    record = Record(Trial("key", written), Measurement(Status.OK, (1.0,)))
     named = rows("JSON of a record")
     split = len(keys(record.to_json()))
     assert keys(record.to_json()) == named[:split]
@@ -421,7 +422,7 @@ PLACES = {"reference": REFERENCE, "fleet": ROOT / "docs" / "fleet.md"}
     [
         ("reference", "default 4", "tuner.options", "MAX_KERNELS", 4),
         ("fleet", "waits ten minutes", "tuner.options", "DEVICE_WAIT_S", 600.0),
-        ("reference", "every task gets eight trials", "tuner.session.session", "_FIRST_TRIALS", 8),
+        ("reference", "Every task gets eight trials", "tuner.session.session", "_FIRST_TRIALS", 8),
         ("reference", "At most 16 of a task's shapes", "tuner.shapes", "MEASURED_SHAPES", 16),
         ("reference", "within 1.2 times of its best", "tuner.session.finalists", "_CONTENDER", 1.2),
         ("reference", "within 1.05 to 1.2 times", "tuner.session.finalists", "_LEAST", 1.05),

@@ -15,6 +15,7 @@ from spaces.ir.guard import note
 from spaces.lowering.channels_last import channels_last
 from spaces.lowering.concats import put_off_concats
 from spaces.lowering.constants import mark_constants
+from spaces.lowering.folding import folded
 from spaces.lowering.idle_taps import without_idle_taps
 from spaces.lowering.plain_shapes import with_plain_shapes
 from spaces.lowering.relax_passes import (
@@ -80,10 +81,10 @@ def _prepared(module: Any) -> Any:
             transform.FoldBatchnormToConv2D(),
             transform.DecomposeOpsForInference(),
             transform.CanonicalizeBindings(),
-            transform.FoldConstant(),
         ]
     )
     prepared = passes(move_biases_into_batch_norms(bound_takes(multiplied_powers(tidy(module)))))
+    prepared = transform.FoldConstant()(folded(prepared))
     return tidy(without_idle_taps(without_transposed(prepared)))
 
 

@@ -115,12 +115,18 @@ class _Rule:
 
     def place(self, v: TaskView) -> ObjectStore:
         total_s = self._total_s
-        share = v.weight * (v.best_s or 0.0) / total_s if total_s else 1.0
+        share = v.weight * self._expected_s(v) / (total_s or 1.0)
         if v.best_s is not None and share < self._gain_floor:
             return (1 if v.trials < self._first_trials // 2 else 3, v.trials, -share)
         if v.trials < self._first_trials:
             return (0, v.trials, -share)
         return (2, -_gradient(v, self._best_rate, total_s), 0.0)
+
+    def _expected_s(self, v: TaskView) -> float:
+        """The best latency; before there is one, the time of the operations at the best rate."""
+        if v.best_s is not None:
+            return v.best_s
+        return v.flops / (self._best_rate or 1.0)
 
 
 def _gradient(v: TaskView, best_rate: float, total_s: float) -> float:

@@ -12,7 +12,7 @@ class Phase(StrEnum):
     """The phases of a session, in order."""
 
     STARTING = "starting"
-    """Nothing but default schedules is measured yet."""
+    """Nothing is measured yet."""
     SEARCH = "search"
     ENDING = "ending"
     """Nothing new is begun; trials in flight come in."""

@@ -22,6 +22,7 @@ from tuner.generations import generation_for, is_of
 from tuner.record import Record, Status, Trial, TrialKey
 from tuner.search.base import ChoosesFinalists, SearchMaker
 from tuner.session.allocator import TaskView, Turns, priorities, view
+from tuner.session.default_turns import DefaultTurns, default_trial
 from tuner.session.finalists import Contention, finalists, most_retimings, schedule
 from tuner.session.machines import Machines
 from tuner.session.observer import Observer
@@ -29,7 +30,6 @@ from tuner.session.phase import Phase, idle_reasons
 from tuner.session.progress import Snapshot, gain, rows
 from tuner.session.remeasure import Remeasurements
 from tuner.session.state import SessionState
-from tuner.shapes import measured_shapes
 from tuner.storage.base import RecordStore
 from tuner.task import Instance, Task
 from tuner.utilisation import Utilisation
@@ -41,6 +41,7 @@ _SNAPSHOT_S = 0.25
 _TELL_S = 2.0
 _DRAIN_S = 15.0
 _FIRST_TRIALS = 8
+_FIRST_DRAFTS = 8
 _DRAFTED_TASKS = 4
 
 
@@ -64,7 +65,7 @@ class Session:
 
     Args:
         tasks: the tasks to tune.
-        defaults: the default candidate of each task, measured before anything else.
+        defaults: the default candidate of each task, which is measured as well.
         store: holds earlier sessions' records, and gets each new one before anyone hears of it.
         clock: seconds that never go back, for deadlines; `wall` is for people.
     """
@@ -100,13 +101,14 @@ class Session:
         self._accuracy: float | None = None
         self._utilisation = machines.utilisation or Utilisation(clock)
         self._in_flight: dict[TrialKey, Trial] = {}
+        self._asked: set[str] = set()  # tasks that drafts were made for
         self._remeasured = Remeasurements()
         self._to_retime = most_retimings(self._tasks, effort)
         self._session_id = store.begin_session(wall())
         self._searches = {t.key: make_search(t, seed + self._session_id) for t in self._tasks}
         self._known = SessionState(self._tasks, self._defaults, self._searches, store, observers)
-        defaults_first = (self._of_default(task) for task in self._tasks)
-        self._seeds = deque(trial for trial in defaults_first if not self._known.has(trial))
+        of_defaults = (default_trial(task, defaults[task.key]) for task in tasks)
+        self._of_defaults = DefaultTurns(t for t in of_defaults if not self._known.has(t))
         self._snapshot = self._draw()
 
     # Calls from other threads.
@@ -160,28 +162,28 @@ class Session:
             return None
         if self._known.spent >= self._limits.trials:
             return "trials"
-        if not self._seeds and self._known.exhausted:
+        if not any(map(self._is_open, self._searches)):
             return "done"
         return None
 
     def _give_trials(self) -> None:
-        """Fill free slots: default schedules first, then where most is to be gained."""
+        """Fill free slots where most is to be gained."""
         measurer = self._machines.measurer
-        while self._seeds and measurer.free() > 0 and self._budget_left() > 0:
-            self._submit(self._seeds.popleft(), cutoff_s=None)
-        if self._seeds:
-            return
-        self._phase = Phase.SEARCH
         views, floor = self._views(), self._effort.gain_floor
         turns = Turns(views, first_trials=_FIRST_TRIALS, gain_floor=floor)
         while measurer.free() > 0 and self._budget_left() > 0:
             if (trial := self._next(turns)) is None:
                 return
-            self._submit(trial, cutoff_s=self._cutoff_s(trial))
+            self._phase = Phase.SEARCH
+            of_default = trial.candidate.key == self._defaults[trial.task_key].key
+            self._submit(trial, cutoff_s=None if of_default else self._cutoff_s(trial))
 
     def _next(self, turns: Turns) -> Trial | None:
         """The trial to measure next; None where no task has one."""
         while (task_key := turns.first) is not None:
+            if self._default_is_due(task_key):
+                turns.served()
+                return self._of_defaults.take(task_key)
             proposed = self._searches[task_key].propose(1)
             if not proposed:
                 turns.passed()
@@ -189,6 +191,18 @@ class Session:
                 turns.served()
                 return proposed[0]
         return None
+
+    def _default_is_due(self, task_key: str) -> bool:
+        """Whether it is the turn of a task's default schedule."""
+        begun = sum(self._known.progress[task_key].statuses.values())
+        begun += sum(key.task_key == task_key for key in self._in_flight)
+        is_open = self._known.is_open(task_key)
+        left_out = task_key in self._known.left_out
+        return not left_out and self._of_defaults.is_due(task_key, begun, is_open=is_open)
+
+    def _is_open(self, task_key: str) -> bool:
+        """Whether more trials of a task may come."""
+        return self._known.is_open(task_key) or self._default_is_due(task_key)
 
     def _give_drafts(self) -> None:
         """Send drafts for the tasks that come next."""
@@ -198,7 +212,14 @@ class Session:
         for task_key in priorities(views, first_trials=_FIRST_TRIALS, gain_floor=floor):
             if served >= _DRAFTED_TASKS or pool.free() <= 0:
                 return
-            drafts = self._searches[task_key].drafts(pool.free())
+            if task_key in self._known.answered:
+                most = pool.free()
+            elif task_key in self._asked:
+                continue
+            else:  # every task soon has a candidate, and its answers tell how many it needs
+                most = min(pool.free(), _FIRST_DRAFTS)
+                self._asked.add(task_key)
+            drafts = self._searches[task_key].drafts(most)
             if drafts:
                 pool.submit(drafts)
                 served += 1
@@ -206,7 +227,7 @@ class Session:
     def _views(self) -> Iterator[TaskView]:
         flying = Counter(key.task_key for key in self._in_flight)
         for key, p in self._known.progress.items():
-            yield view(p, in_flight=flying[key], is_open=self._known.is_open(key))
+            yield view(p, in_flight=flying[key], is_open=self._is_open(key))
 
     def _cutoff_s(self, trial: Trial) -> float | None:
         best_s = self._known.progress[trial.task_key].bests.get(trial.instance)
@@ -324,13 +345,6 @@ class Session:
             self._effort.finalists,
         )
         return [(candidate, ()) for candidate in found]
-
-    def _of_default(self, task: Task) -> Trial:
-        """The trial of a task's default schedule; where there are many shapes, on the middle one of
-        those that are measured (the lower of two)."""
-        measured = measured_shapes(task.shapes)
-        instance = measured[(len(measured) - 1) // 2][0] if measured else ()
-        return Trial(task.key, self._defaults[task.key], instance)
 
     def _budget_left(self) -> int:
         return self._limits.trials - self._known.spent - len(self._in_flight)

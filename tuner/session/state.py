@@ -42,6 +42,7 @@ class SessionState:
         spent: trials that count against the budget, those of earlier sessions too.
         chosen_s: latency of the kernel set chosen for each task with many shapes, by its key.
         left_out: why nothing is measured of a task any more, by its key.
+        answered: keys of the tasks of which drafts were answered.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class SessionState:
         self.spent = 0
         self.chosen_s: dict[str, float] = {}
         self.left_out: dict[str, str] = {}
+        self.answered: set[str] = set()
         self._store = store
         self._observers = observers
         self._seen: set[TrialKey] = set()
@@ -119,6 +121,7 @@ class SessionState:
         """Take in the answers to drafts."""
         for task_key, answered in by_task(answers).items():
             self.searches[task_key].absorb(answered)
+            self.answered.add(task_key)
             for answer in answered:
                 if answer.candidate is None:
                     self._note_refusal(answer)

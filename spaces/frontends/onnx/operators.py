@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from spaces.frontends.onnx import shape_operators
+from spaces.frontends.onnx.clip_and_pad import CLIP_AND_PAD
 from spaces.frontends.onnx.contributed.registry import ONE_MACHINES, is_contributed
 from spaces.frontends.onnx.control_flow import CONTROL_FLOW
 from spaces.frontends.onnx.functions import schema_of
@@ -15,7 +16,7 @@ from spaces.frontends.onnx.quantized import QUANTIZED
 from spaces.frontends.onnx.recurrent.layers import RECURRENT
 from spaces.ir import tvm_compat
 
-_CONVERTERS: Mapping[str, Convert] = MappingProxyType({**RECURRENT, **QUANTIZED})
+_CONVERTERS: Mapping[str, Convert] = MappingProxyType({**RECURRENT, **QUANTIZED, **CLIP_AND_PAD})
 _FIRST = MappingProxyType({"Scan": 9})
 """Versions of ONNX below which an operator is another one."""
 _OTHERS = frozenset({"Attention"})

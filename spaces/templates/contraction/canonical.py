@@ -15,8 +15,8 @@ def canonical(c: Contraction, t: k.Tiling, columns: Columns) -> Columns:
     """For each setting the one that stands for all which give its program.
 
     A block that is the whole of one tile is a block of one. Where a block has one tile along
-    columns, or one along all else, both orders of its loops are the same. A stage can be inside only where there is
-    one: an operand that is packed has another.
+    columns, or one along all else, both orders of its loops are the same. A stage can be inside
+    only where there is one: an operand that is packed has another.
     """
     found = dict(columns)
     if not (c.axes[c.column].symbolic or any(c.axes[i].symbolic for i in c.rows)):

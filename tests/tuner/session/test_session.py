@@ -189,11 +189,21 @@ def test_machines_follow_the_work_as_long_as_there_is_any() -> None:
     assert {Phase.STARTING, Phase.SEARCH, Phase.FINALISTS} <= phases.keys()
 
 
-def test_default_schedules_come_before_anything_else() -> None:
+def test_a_default_schedule_has_its_turn_once_its_task_has_two_trials() -> None:
+    """Unscheduled programs are slow: where time is short each task has a good kernel first."""
     store = MemoryStore()
     run(make_session(recorded_space("abc", 100), store, trials=30))
-    first = [r.trial.candidate for r in searched(store)][:3]
-    assert set(first) == {candidate(t, 0) for t in "abc"}
+    records = searched(store)
+    assert {r.trial.task_key for r in records[:4]} == set("abc")
+    for task in "abc":
+        tried = [r.trial.candidate for r in records if r.trial.task_key == task]
+        assert 1 <= tried.index(candidate(task, 0)) <= 4
+
+
+def test_a_task_that_has_nothing_but_its_default_schedule_has_that() -> None:
+    store = MemoryStore()
+    assert run(make_session(recorded_space("a", 1), store, trials=30)) == "done"
+    assert [r.trial.candidate for r in searched(store)] == [candidate("a", 0)]
 
 
 def test_no_trial_is_measured_twice() -> None:
@@ -411,12 +421,13 @@ def test_finalists_are_timed_again_interleaved() -> None:
 
 
 def test_evolution_finds_better_than_random_replay_for_the_same_trials() -> None:
-    def best_s(strategy: str) -> float:
+    def best_s(task: str, strategy: str) -> float:
         store = MemoryStore()
-        run(make_session(recorded_space("a", 3000), store, trials=120, strategy=strategy))
+        run(make_session(recorded_space(task, 3000), store, trials=120, strategy=strategy))
         return min(r.latency_s or 1.0 for r in searched(store))
 
-    assert best_s("evolutionary") < best_s("random")
+    evolved, drawn = ([best_s(task, s) for task in "abcdefgh"] for s in ("evolutionary", "random"))
+    assert sum(evolved) < 0.97 * sum(drawn)
 
 
 def test_a_snapshot_sums_up_the_run() -> None:
@@ -488,14 +499,14 @@ def test_kernels_of_a_task_with_shapes_are_measured_on_several_of_them() -> None
     assert max(shapes_of.values()) > 1
 
 
-def test_the_default_of_a_task_with_shapes_is_measured_first_on_the_one_in_the_middle() -> None:
+def test_the_default_of_a_task_with_shapes_is_measured_on_the_one_in_the_middle() -> None:
     store = MemoryStore()
     run(dynamic_session(store, trials=20))
-    first = [(r.trial.task_key, r.trial.candidate, r.trial.instance) for r in searched(store)][:2]
-    assert first == [
-        ("gemm", DEFAULT, shape(SIZES[(len(SIZES) - 1) // 2])),
-        ("tail", DEFAULT, shape(3)),
-    ]
+    found = {r.trial for r in searched(store) if r.trial.candidate == DEFAULT}
+    assert found == {
+        Trial("gemm", DEFAULT, shape(SIZES[(len(SIZES) - 1) // 2])),
+        Trial("tail", DEFAULT, shape(3)),
+    }
 
 
 def test_finalists_of_a_task_with_shapes_are_timed_again_the_set_on_all_of_them() -> None:

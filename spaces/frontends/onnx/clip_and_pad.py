@@ -1,0 +1,89 @@
+"""`Clip` and `Pad` as operators of Relax.
+
+TVM's importer makes programs of them at once, which no pass over the graph sees through: layouts
+changed before and after each ReLU6, and before each convolution with uneven padding.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from spaces.frontends.onnx.node import Convert, Node
+from spaces.ir import tvm_compat
+
+_FLOATS = ("float16", "float32", "float64")
+
+
+def _clip(node: Node, builder: Any) -> Any:
+    from tvm import relax
+
+    data = node.input(0)
+    if data is None or data.expression is None or data.dtype not in _FLOATS:
+        return None
+    bounds = _bounds(node)
+    if bounds is None:
+        return None
+    least, most = bounds
+    tensor = data.tensor(builder)
+    if math.isfinite(least) and math.isfinite(most) and least <= most:
+        return relax.op.clip(tensor, least, most)
+    if math.isfinite(least):
+        tensor = builder.emit(relax.op.maximum(tensor, relax.const(least, data.dtype)))
+    if math.isfinite(most):
+        tensor = builder.emit(relax.op.minimum(tensor, relax.const(most, data.dtype)))
+    return tensor
+
+
+def _bounds(node: Node) -> tuple[float, float] | None:
+    """Both bounds, infinite where there is none; None where one is not known ahead.
+
+    They are attributes below version 11. A bound that is no number is none, as onnxruntime has it.
+    """
+    found = []
+    for number, (name, none) in enumerate((("min", -math.inf), ("max", math.inf)), start=1):
+        value = node.input(number)
+        if value is None:
+            bound = float(node.attributes.get(name, none))
+        elif tvm_compat.is_constant(value.expression) and value.expression.value.numpy().size == 1:
+            bound = float(value.expression.value.numpy().item())
+        else:
+            return None
+        found.append(none if math.isnan(bound) else bound)
+    return found[0], found[1]
+
+
+def _pad(node: Node, builder: Any) -> Any:
+    from tvm import relax
+
+    data, dims = node.input(0), node.dims(0)
+    pads, value = node.listed("pads", 1), _pad_value(node)
+    if data is None or data.expression is None or dims is None or pads is None or value is None:
+        return None
+    mode = node.attributes.get("mode", b"constant")
+    constant = (mode.decode() if isinstance(mode, bytes) else mode) == "constant"
+    if not constant or data.dtype not in _FLOATS or min(pads, default=0) < 0:
+        return None
+    axes = node.numbers(3) if node.input(3) is not None else [*range(len(dims))]
+    if axes is None or len(pads) != 2 * len(axes):
+        return None
+    widths = [0] * (2 * len(dims))
+    for place, axis in enumerate(axes):
+        widths[2 * (axis % len(dims))] = pads[place]
+        widths[2 * (axis % len(dims)) + 1] = pads[place + len(axes)]
+    return relax.op.nn.pad(data.tensor(builder), widths, pad_value=value)
+
+
+def _pad_value(node: Node) -> float | None:
+    """The value that is padded with; None where it is not known ahead."""
+    given = node.input(2)
+    if given is None:
+        return float(node.attributes.get("value", 0.0))
+    if tvm_compat.is_constant(given.expression) and given.expression.value.numpy().size == 1:
+        return float(given.expression.value.numpy().item())
+    return None
+
+
+CLIP_AND_PAD: Mapping[str, Convert] = MappingProxyType({"Clip": _clip, "Pad": _pad})
