@@ -19,6 +19,7 @@ from spaces.lowering.folding import folded
 from spaces.lowering.idle_taps import without_idle_taps
 from spaces.lowering.plain_shapes import with_plain_shapes
 from spaces.lowering.relax_passes import (
+    affine_batch_norms,
     bound_takes,
     move_biases_into_batch_norms,
     multiplied_powers,
@@ -31,15 +32,15 @@ def lower(module: Any, target: Any) -> Any:
     """Lower a model to fused tensor programs, weights folded in.
 
     In order: squares and cubes become products, indices of gathers are kept within their tables,
-    batch norms are folded into the convolutions before them where these have constant weights, the
-    remaining inference-only operators are decomposed, constants are folded, transposed convolutions
-    become convolutions, and weights that only ever meet padding are left out; on a CPU,
-    convolutions and the operators between them move to channels-last where that pays; operators
-    become tensor programs (`LegalizeOps`), and these are fused. Reshapes of intermediate values are
-    kept as such, since they cost nothing at run time. On a CPU, programs name their constant
-    operands in `layout_free_buffers`. Build the result with the Relax pipeline `default_build`, as
-    TVM's default one would fuse it once more, and with `tuner.tir_pipeline`, which makes the code
-    that was measured.
+    batch norms are folded into the convolutions before them where these have constant weights, and
+    are a product and a sum elsewhere, the remaining inference-only operators are decomposed,
+    constants are folded, transposed convolutions become convolutions, and weights that only ever
+    meet padding are left out; on a CPU, convolutions and the operators between them move to
+    channels-last where that pays; operators become tensor programs (`LegalizeOps`), and these are
+    fused. Reshapes of intermediate values are kept as such, since they cost nothing at run time. On
+    a CPU, programs name their constant operands in `layout_free_buffers`. Build the result with the
+    Relax pipeline `default_build`, as TVM's default one would fuse it once more, and with
+    `tuner.tir_pipeline`, which makes the code that was measured.
 
     Args:
         module: an IRModule with a Relax function "main". One with tensor programs only comes
@@ -75,15 +76,10 @@ def _prepared(module: Any) -> Any:
     from tvm.relax import transform
 
     tidy = Sequential([transform.Normalize(), transform.CanonicalizeBindings()])
-    passes = Sequential(
-        [
-            transform.Normalize(),
-            transform.FoldBatchnormToConv2D(),
-            transform.DecomposeOpsForInference(),
-            transform.CanonicalizeBindings(),
-        ]
-    )
-    prepared = passes(move_biases_into_batch_norms(bound_takes(multiplied_powers(tidy(module)))))
+    merged = Sequential([transform.Normalize(), transform.FoldBatchnormToConv2D(), tidy])
+    inferred = Sequential([transform.DecomposeOpsForInference(), tidy])
+    prepared = merged(move_biases_into_batch_norms(bound_takes(multiplied_powers(tidy(module)))))
+    prepared = inferred(affine_batch_norms(prepared))
     prepared = transform.FoldConstant()(folded(prepared))
     return tidy(without_idle_taps(without_transposed(prepared)))
 

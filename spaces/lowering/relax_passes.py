@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from spaces.ir import tvm_compat
-from spaces.lowering.relax_rewrite import with_graphs, with_weighted_calls
+from spaces.lowering.relax_rewrite import rank, with_graphs, with_weighted_calls
 
 
 def move_biases_into_batch_norms(module: Any) -> Any:
@@ -35,6 +37,35 @@ def move_biases_into_batch_norms(module: Any) -> Any:
         return relax.TupleGetItem(relax.Call(call.op, [*arguments, found[variance]], call.attrs), 0)
 
     return _rewritten(module, is_tuple_get_item(norm, 0), shifted)
+
+
+def affine_batch_norms(module: Any) -> Any:
+    """Turn batch norms that have no convolution before them into a product and a sum.
+
+    TVM's own form subtracts the mean, divides by the deviation, multiplies and adds: a division for
+    each element, and four vectors to read where two do.
+    """
+    from tvm.relax.dpl import is_const, is_op, is_tuple_get_item, wildcard
+
+    data, constants = wildcard(), [is_const() for _ in range(4)]
+    norm = is_op("relax.nn.batch_norm")(data, *constants)
+
+    def affine(matched: Any, found: Any) -> Any:
+        from tvm import relax
+
+        call = found[norm]
+        attrs, ndim = call.attrs, rank(found[data])
+        if attrs.training or ndim is None:
+            return matched
+        gamma, beta, mean, variance = (found[c].value.numpy().astype("float64") for c in constants)
+        scale = (gamma if attrs.scale else 1.0) / np.sqrt(variance + float(attrs.epsilon))
+        shift = (beta if attrs.center else 0.0) - mean * scale
+        dtype = str(found[constants[0]].ty.dtype)
+        shape = [-1 if axis == int(attrs.axis) % ndim else 1 for axis in range(ndim)]
+        factor, term = (relax.const(a.astype(dtype).reshape(shape)) for a in (scale, shift))
+        return relax.op.add(relax.op.multiply(found[data], factor), term)
+
+    return _rewritten(module, is_tuple_get_item(norm, 0), affine)
 
 
 def bound_takes(module: Any) -> Any:

@@ -71,7 +71,45 @@ def test_what_is_added_along_another_axis_is_no_bias() -> None:
     module = biased_convolution((1, 1, 4, 1))
     x = np.random.default_rng(1).standard_normal((1, 3, 6, 6)).astype("float32")
     (name,) = [name for name, _ in tvm_compat.prim_funcs(lower(module, LLVM))]
-    assert "divide" in name
+    assert name == "fused_conv2d_add_multiply_add1", "its batch norm stands alone"
+    (expected,) = run_once(unfolded(module), [x])
+    (got,) = run_once(compile_module(lower(module, LLVM), LLVM), [x])
+    np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
+
+
+def lone_batch_norm(axis: int, shape: tuple[int, ...], **settings: Any) -> Any:
+    """A batch norm with nothing before it."""
+    from tvm import relax
+
+    rng = np.random.default_rng(0)
+    statistics = [relax.const((0.5 + rng.random(shape[axis])).astype("float32")) for _ in range(4)]
+    b = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType(shape, "float32"))
+    with b.function("main", [x]):
+        with b.dataflow():
+            norm = b.emit(relax.op.nn.batch_norm(x, *statistics, axis=axis, **settings))
+            out = b.emit_output(relax.TupleGetItem(norm, 0))
+        b.emit_func_output(out)
+    return b.get()
+
+
+@pytest.mark.parametrize(
+    ("axis", "shape", "options"),
+    [
+        (1, (2, 4, 5, 3), {"training": False}),
+        (3, (2, 4, 5, 3), {"training": False}),
+        (-1, (6, 7), {"training": False}),
+        (1, (2, 4, 5), {"training": False, "center": False}),
+        (1, (2, 4, 5), {"training": False, "scale": False, "epsilon": 0.1}),
+    ],
+)
+def test_a_lone_batch_norm_is_a_product_and_a_sum(
+    axis: int, shape: tuple[int, ...], options: dict[str, Any]
+) -> None:
+    module = lone_batch_norm(axis, shape, **options)
+    x = np.random.default_rng(1).standard_normal(shape).astype("float32")
+    (name,) = [name for name, _ in tvm_compat.prim_funcs(lower(module, LLVM))]
+    assert name == "fused_multiply_add"
     (expected,) = run_once(unfolded(module), [x])
     (got,) = run_once(compile_module(lower(module, LLVM), LLVM), [x])
     np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
