@@ -9,7 +9,7 @@ from spaces.design_space.knob_space import KnobSpace
 from spaces.design_space.schedule_rules import RULES_PREFIX, postprocess, task_rules
 from spaces.intrinsics.vnni_registry import register_named
 from spaces.ir.schedules import InvalidCandidate, new_schedule, task_module
-from spaces.templates.registry import templates_by_name
+from spaces.templates.registry import template_named
 from tuner.candidate import Candidate, CandidateKind, generic_of, knobs_of
 from tuner.errors import first_line
 from tuner.task import Task
@@ -57,7 +57,7 @@ def _replayed(task: Task, payload: str, space: str) -> Any:
 
 
 def _of_template(task: Task, candidate: Candidate) -> Any:
-    template = templates_by_name(task).get(candidate.space)
+    template = template_named(task, candidate.space)
     if template is None:
         raise InvalidCandidate(f"{task.name} has no template {candidate.space}")
     return KnobSpace(task, template).write(knobs_of(candidate) or {})

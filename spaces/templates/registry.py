@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import lru_cache
 
 from spaces.targets.backends import backend_of, load
 from spaces.templates.base import Template
 from tuner.task import Task
+
+MEMORY = "kernel:memory-"
+"""How the name of the template for what is bound by memory begins."""
 
 
 def templates_of(task: Task) -> list[Template]:
@@ -16,10 +18,17 @@ def templates_of(task: Task) -> list[Template]:
     return found
 
 
-@lru_cache(maxsize=64)
-def templates_by_name(task: Task) -> Mapping[str, Template]:
-    """The templates that fit a task by the names of the spaces they span, made once."""
-    return {template.name: template for template in templates_of(task)}
+@lru_cache(maxsize=256)
+def template_named(task: Task, name: str) -> Template | None:
+    """The template of a task that spans the space of this name, to write given settings; None where
+    the task has none. It is made once."""
+    if name.startswith(MEMORY):
+        from spaces.templates.memory.template import memory_template
+
+        found: list[Template | None] = [memory_template(task, tried=False)]
+    else:
+        found = [*templates_of(task)]
+    return next((t for t in found if t is not None and t.name == name), None)
 
 
 def gpu_templates(task: Task) -> list[Template]:

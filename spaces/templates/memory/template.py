@@ -111,11 +111,15 @@ class MemoryTemplate:
         write_nests(schedule, knobs, self._lanes, self._values)
 
 
-def memory_template(task: Task) -> MemoryTemplate | None:
+def memory_template(task: Task, *, tried: bool = True) -> MemoryTemplate | None:
     """The template for a task that is bound by memory; None where its loops are not plain ones.
 
     None also for a sum of products of two tensors that uses each element often, unless its sizes
     are symbolic and small ones are among those it is tuned for.
+
+    Args:
+        tried: whether choices that TVM refuses are left out, for which some are scheduled. Whoever
+            writes a given setting can do without.
     """
     module = task_module(task.module)
     values = stand_in(task.shapes)
@@ -135,10 +139,12 @@ def memory_template(task: Task) -> MemoryTemplate | None:
     cpu = cpu_of(task.target)
     lanes = cpu.lanes(_bits(inlined))
     choices = cost.choices_of(inlined, cpu, lanes, optional=optional)
-    working = _working(module, choices, lanes, values)
-    if working is None:
-        return None
-    return MemoryTemplate(forms, cpu, lanes, working, values, shapes)
+    if tried:
+        working = _working(module, choices, lanes, values)
+        if working is None:
+            return None
+        choices = dict(working)
+    return MemoryTemplate(forms, cpu, lanes, choices, values, shapes)
 
 
 def _forms_of(
