@@ -66,18 +66,18 @@ def twins(task: Task, template: Template, seed: int, most: int) -> None:
         assert lowered(space, kept) == wanted, (given, kept)
 
 
-@settings(max_examples=15, **SLOW)
+@settings(max_examples=8, **SLOW)
 @given(PROGRAMS, st.integers(0, 2**31))
 def test_one_setting_stands_for_all_that_give_its_program(tensors: Tensors, seed: int) -> None:
     task = program_task(tensors, constants=[1])
     for template in templates_for(task)[:2]:
-        twins(task, template, seed, 3)
+        twins(task, template, seed, 2)
 
 
 def test_so_it_is_for_products_of_bytes() -> None:
     task = product_task((40, 48, 64))
     for template in int8_templates(task, matched(task)):
-        twins(task, template, 0, 6)
+        twins(task, template, 0, 3)
 
 
 @settings(max_examples=15, **SLOW)
@@ -94,7 +94,7 @@ def test_a_canonical_setting_stands_for_itself(tensors: Tensors) -> None:
 def distinct(task: Task, template: Template) -> tuple[int, int]:
     """How many of a space's best settings were written, and how many programs these are."""
     space, hashes = KnobSpace(task, template), []
-    for knobs in space.ranked[:400:4]:
+    for knobs in space.ranked[:400:8]:
         try:
             hashes.append(code_hash(space.write(knobs).mod))
         except InvalidCandidate:
@@ -112,5 +112,5 @@ def test_settings_that_are_proposed_differ() -> None:
     for tensors in programs:
         for template in templates_for(task := program_task(tensors, constants=[1])):
             written, programs_of_them = distinct(task, template)
-            assert written > 50
+            assert written > 25
             assert programs_of_them >= 0.98 * written, template.name
