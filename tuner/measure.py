@@ -90,22 +90,24 @@ class MeasuredPrograms:
     """
 
     def __init__(self, records: Iterable[Record] = ()) -> None:
-        self._first: dict[tuple[str, Instance, str], Record] = {}
+        self._first: dict[tuple[str, Instance, str], tuple[str, tuple[float, ...]]] = {}
+        """Key and samples of the first candidate of each: whole records hold their traces."""
         for record in records:
             self.add(record)
 
     def add(self, record: Record) -> None:
         """Remember a record's program, if the search timed it."""
         if record.code_hash and record.latency_s is not None and not record.trial.rung:
-            self._first.setdefault(_program(record.trial, record.code_hash), record)
+            timed = record.trial.candidate.key, record.measurement.samples_s
+            self._first.setdefault(_program(record.trial, record.code_hash), timed)
 
     def reused(self, trial: Trial, code_hash: str, build_s: float) -> Measurement | None:
         """The measurement of a trial of the search whose program was timed before on its shape, as
         another candidate's; None where it was not. A trial that is repeated is timed anew."""
-        first = self._first.get(_program(trial, code_hash))
-        if first is None or trial.rung or first.trial.candidate.key == trial.candidate.key:
+        key, samples_s = self._first.get(_program(trial, code_hash), ("", ()))
+        if not key or trial.rung or key == trial.candidate.key:
             return None
-        return Measurement(Status.DUPLICATE, first.measurement.samples_s, build_s=build_s)
+        return Measurement(Status.DUPLICATE, samples_s, build_s=build_s)
 
 
 def _program(trial: Trial, code_hash: str) -> tuple[str, Instance, str]:
