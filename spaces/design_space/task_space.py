@@ -10,7 +10,7 @@ from spaces.design_space.knob_space import KnobSpace, Predict
 from spaces.design_space.point import Point
 from spaces.design_space.trace_space import TraceSpace
 from spaces.templates.registry import templates_of
-from tuner.candidate import Candidate, Draft, knobs_of
+from tuner.candidate import Candidate, Draft
 from tuner.search.dynamic.kernel_table import Kernel
 from tuner.task import Task
 
@@ -48,8 +48,6 @@ class TaskSpace:
 
     def kernel(self, candidate: Candidate) -> Kernel | None:
         """The data of a kernel for many shapes, without scheduling it; None for any other one."""
-        if knobs_of(candidate) is None:
-            return None
         for space in self._templates:
             if space.name == candidate.space:
                 return space.kernel(candidate)

@@ -6,6 +6,9 @@ from typing import Any
 
 import numpy as np
 
+NUMPY_FLOATS = ("float16", "float32", "float64")
+"""The floating point types that NumPy has of its own."""
+
 
 def is_float(dtype: str) -> bool:
     """Whether a TVM element type is a floating point number."""

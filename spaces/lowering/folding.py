@@ -14,9 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from spaces.ir import tvm_compat
+from spaces.ir.element_types import NUMPY_FLOATS
 from spaces.lowering.relax_rewrite import replaced, straight_bindings, with_graphs, written_anew
-
-_FLOATS = ("float16", "float32", "float64")
 
 Array = npt.NDArray[Any]
 Compute = Callable[[Any, Sequence[Array]], Array]
@@ -37,10 +36,9 @@ def _folded(function: Any) -> Any:
     known: dict[Any, Any] = {}
     rest = []
     for binding in bindings:
-        value = replaced(binding.value, known)
-        array = _value_of(value, binding.var)
+        array = _value_of(replaced(binding.value, known), binding.var)
         if array is None:
-            rest.append((binding.var, value))
+            rest.append(binding)
         else:
             known[binding.var] = relax.const(array)
     if not known:
@@ -48,9 +46,9 @@ def _folded(function: Any) -> Any:
     builder = relax.BlockBuilder()
 
     def emit() -> Any:
-        for var, value in rest:
-            name = tvm_compat.variable_name(var)
-            known[var] = builder.emit(replaced(value, known), name)
+        for binding in rest:
+            name = tvm_compat.variable_name(binding.var)
+            known[binding.var] = builder.emit(replaced(binding.value, known), name)
         return replaced(function.body.body, known)
 
     return written_anew(builder, function, emit)
@@ -69,7 +67,7 @@ def _value_of(value: Any, var: Any) -> Array | None:
     if len(sizes) < len(dims) or not tensors or not all(map(tvm_compat.is_constant, tensors)):
         return None
     dtype = str(var.ty.dtype)
-    if dtype not in _FLOATS:
+    if dtype not in NUMPY_FLOATS:
         return None
     found = compute(value.attrs, [t.value.numpy() for t in tensors])
     return np.ascontiguousarray(found, dtype=dtype).reshape(sizes)

@@ -8,9 +8,6 @@ from spaces.targets.backends import backend_of, load
 from spaces.templates.base import Template
 from tuner.task import Task
 
-MEMORY = "kernel:memory-"
-"""How the name of the template for what is bound by memory begins."""
-
 
 def templates_of(task: Task) -> list[Template]:
     """Templates for a task, best first; empty where only TVM's rules apply."""
@@ -22,13 +19,11 @@ def templates_of(task: Task) -> list[Template]:
 def template_named(task: Task, name: str) -> Template | None:
     """The template of a task that spans the space of this name, to write given settings; None where
     the task has none. It is made once."""
-    if name.startswith(MEMORY):
-        from spaces.templates.memory.template import memory_template
+    from spaces.templates.memory.template import NAME, memory_template
 
-        found: list[Template | None] = [memory_template(task, tried=False)]
-    else:
-        found = [*templates_of(task)]
-    return next((t for t in found if t is not None and t.name == name), None)
+    if name == NAME:
+        return memory_template(task, tried=False)
+    return next((t for t in templates_of(task) if t.name == name), None)
 
 
 def gpu_templates(task: Task) -> list[Template]:

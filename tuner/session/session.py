@@ -22,7 +22,7 @@ from tuner.generations import generation_for, is_of
 from tuner.record import Record, Status, Trial, TrialKey
 from tuner.search.base import ChoosesFinalists, SearchMaker
 from tuner.session.allocator import TaskView, Turns, priorities, view
-from tuner.session.default_turns import DefaultTurns, default_trial
+from tuner.session.default_turns import BEFORE_DEFAULT, default_trial
 from tuner.session.finalists import Contention, finalists, most_retimings, schedule
 from tuner.session.machines import Machines
 from tuner.session.observer import Observer
@@ -108,7 +108,7 @@ class Session:
         self._searches = {t.key: make_search(t, seed + self._session_id) for t in self._tasks}
         self._known = SessionState(self._tasks, self._defaults, self._searches, store, observers)
         of_defaults = (default_trial(task, defaults[task.key]) for task in tasks)
-        self._of_defaults = DefaultTurns(t for t in of_defaults if not self._known.has(t))
+        self._of_defaults = {t.task_key: t for t in of_defaults if not self._known.has(t)}
         self._snapshot = self._draw()
 
     # Calls from other threads.
@@ -183,7 +183,7 @@ class Session:
         while (task_key := turns.first) is not None:
             if self._default_is_due(task_key):
                 turns.served()
-                return self._of_defaults.take(task_key)
+                return self._of_defaults.pop(task_key)
             proposed = self._searches[task_key].propose(1)
             if not proposed:
                 turns.passed()
@@ -194,11 +194,11 @@ class Session:
 
     def _default_is_due(self, task_key: str) -> bool:
         """Whether it is the turn of a task's default schedule."""
+        if task_key not in self._of_defaults or task_key in self._known.left_out:
+            return False
         begun = sum(self._known.progress[task_key].statuses.values())
         begun += sum(key.task_key == task_key for key in self._in_flight)
-        is_open = self._known.is_open(task_key)
-        left_out = task_key in self._known.left_out
-        return not left_out and self._of_defaults.is_due(task_key, begun, is_open=is_open)
+        return begun >= BEFORE_DEFAULT or not self._known.is_open(task_key)
 
     def _is_open(self, task_key: str) -> bool:
         """Whether more trials of a task may come."""

@@ -13,15 +13,14 @@ from typing import Any
 
 from spaces.frontends.onnx.node import Convert, Node
 from spaces.ir import tvm_compat
-
-_FLOATS = ("float16", "float32", "float64")
+from spaces.ir.element_types import NUMPY_FLOATS
 
 
 def _clip(node: Node, builder: Any) -> Any:
     from tvm import relax
 
     data = node.input(0)
-    if data is None or data.expression is None or data.dtype not in _FLOATS:
+    if data is None or data.expression is None or data.dtype not in NUMPY_FLOATS:
         return None
     bounds = _bounds(node)
     if bounds is None:
@@ -44,12 +43,8 @@ def _bounds(node: Node) -> tuple[float, float] | None:
     """
     found = []
     for number, (name, none) in enumerate((("min", -math.inf), ("max", math.inf)), start=1):
-        value = node.input(number)
-        if value is None:
-            bound = float(node.attributes.get(name, none))
-        elif tvm_compat.is_constant(value.expression) and value.expression.value.numpy().size == 1:
-            bound = float(value.expression.value.numpy().item())
-        else:
+        bound = _number(node, number, name, none)
+        if bound is None:
             return None
         found.append(none if math.isnan(bound) else bound)
     return found[0], found[1]
@@ -59,12 +54,12 @@ def _pad(node: Node, builder: Any) -> Any:
     from tvm import relax
 
     data, dims = node.input(0), node.dims(0)
-    pads, value = node.listed("pads", 1), _pad_value(node)
+    pads, value = node.listed("pads", 1), _number(node, 2, "value", 0.0)
     if data is None or data.expression is None or dims is None or pads is None or value is None:
         return None
     mode = node.attributes.get("mode", b"constant")
     constant = (mode.decode() if isinstance(mode, bytes) else mode) == "constant"
-    if not constant or data.dtype not in _FLOATS or min(pads, default=0) < 0:
+    if not constant or data.dtype not in NUMPY_FLOATS or min(pads, default=0) < 0:
         return None
     axes = node.numbers(3) if node.input(3) is not None else [*range(len(dims))]
     if axes is None or len(pads) != 2 * len(axes):
@@ -76,11 +71,12 @@ def _pad(node: Node, builder: Any) -> Any:
     return relax.op.nn.pad(data.tensor(builder), widths, pad_value=value)
 
 
-def _pad_value(node: Node) -> float | None:
-    """The value that is padded with; None where it is not known ahead."""
-    given = node.input(2)
+def _number(node: Node, operand: int, attribute: str, default: float) -> float | None:
+    """A number that is an attribute in older versions, an operand in newer; None where it is not
+    known ahead."""
+    given = node.input(operand)
     if given is None:
-        return float(node.attributes.get("value", 0.0))
+        return float(node.attributes.get(attribute, default))
     if tvm_compat.is_constant(given.expression) and given.expression.value.numpy().size == 1:
         return float(given.expression.value.numpy().item())
     return None

@@ -35,7 +35,8 @@ Forms = tuple[Form, ...]
 NO_SHAPES: Mapping[Instance, Forms] = MappingProxyType({})
 """The shapes given for a program without symbolic dimensions."""
 
-_VERSION = 3
+NAME = "kernel:memory-3"
+"""Of the space that it spans; the number changes with the schedules that are written."""
 _MOST_REUSE = 4
 """A sum of products that uses each element more often than this is bound by arithmetic."""
 
@@ -70,7 +71,7 @@ class MemoryTemplate:
 
     @property
     def name(self) -> str:
-        return f"kernel:memory-{_VERSION}"
+        return NAME
 
     @property
     def choices(self) -> Mapping[str, tuple[int, ...]]:

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from spaces.design_space.knob_space import KnobSpace
 from spaces.ir.schedules import InvalidCandidate, code_hash
 from spaces.passes.cpu_passes import before_compile
-from spaces.targets.target import parse_target
 from spaces.templates.base import HasTwins, Template, draw, setting
 from spaces.templates.contraction.match import matched
 from spaces.templates.int8.template import int8_templates
+from tests.spaces.after_pass import modules_after
 from tests.spaces.templates.contraction.test_contraction import (
     CPU,
     PROGRAMS,
@@ -32,20 +32,8 @@ pytestmark = pytest.mark.tvm
 
 def lowered(space: KnobSpace, knobs: dict[str, int]) -> str:
     """The hash of a setting's program as it is compiled, without loops of one step."""
-    import tvm
-
-    found: list[Any] = []
-
-    @tvm.ir.instrument.pass_instrument
-    class After:
-        def run_after_pass(self, module: Any, info: Any) -> None:
-            if str(info.name).endswith("RemoveNoOp"):
-                found.append(module)
-
     module = before_compile(space.write(knobs).mod)
-    with tvm.transform.PassContext(instruments=[After()]):
-        tvm.compile(module, target=parse_target(CPU))
-    return code_hash(found[-1])
+    return code_hash(modules_after("RemoveNoOp", module, CPU)[-1])
 
 
 def twins(task: Task, template: Template, seed: int, most: int) -> None:

@@ -19,6 +19,7 @@ from spaces.templates.memory.template import MemoryTemplate, memory_template
 from spaces.templates.plain_loops import plain_loops
 from spaces.templates.registry import templates_of
 from tests.contracts.programs import write_down
+from tests.spaces.after_pass import modules_after
 from tests.spaces.templates.memory.test_memory_template import CPU, layer_norm, softmax
 from tuner.candidate import Draft, knobs_of
 from tuner.shapes import joint
@@ -306,21 +307,7 @@ def test_the_main_part_of_a_symbolic_row_is_vectors() -> None:
 
 def lowered(module: Any) -> Any:
     """A program as it is once its loops are vectors."""
-    import tvm
-
-    from spaces.targets.target import parse_target
-
-    found: list[Any] = []
-
-    @tvm.ir.instrument.pass_instrument
-    class After:
-        def run_after_pass(self, module: Any, info: Any) -> None:
-            if str(info.name).endswith("VectorizeLoop"):
-                found.append(module)
-
-    with tvm.transform.PassContext(instruments=[After()]):
-        tvm.compile(module, target=parse_target(CPU))
-    return found[0]
+    return modules_after("VectorizeLoop", module, CPU)[0]
 
 
 def test_dimensions_are_stood_for_by_primes_of_their_own() -> None:
