@@ -29,9 +29,9 @@ def _clip(node: Node, builder: Any) -> Any:
     tensor = data.tensor(builder)
     if math.isfinite(least) and math.isfinite(most) and least <= most:
         return relax.op.clip(tensor, least, most)
-    if math.isfinite(least):
+    if least > -math.inf:
         tensor = builder.emit(relax.op.maximum(tensor, relax.const(least, data.dtype)))
-    if math.isfinite(most):
+    if most < math.inf:
         tensor = builder.emit(relax.op.minimum(tensor, relax.const(most, data.dtype)))
     return tensor
 

@@ -37,6 +37,7 @@ def number(value: float) -> np.ndarray[Any, Any]:
         pytest.param("y = Clip(x)", {}, id="neither"),
         pytest.param("y = Clip(x, lo, hi)", {"lo": 3.0, "hi": -3.0}, id="in the wrong order"),
         pytest.param("y = Clip(x, lo, hi)", {"lo": -np.inf, "hi": 1.0}, id="an infinite one"),
+        pytest.param("y = Clip(x, lo, hi)", {"lo": np.inf, "hi": 3.0}, id="one beyond reach"),
     ],
 )
 def test_clips_as_onnxruntime_does(body: str, bounds: dict[str, float]) -> None:
