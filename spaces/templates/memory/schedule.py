@@ -209,8 +209,9 @@ class _Writer:
             self._finish_reduction(block, depth, stage, loops, axes, along)
         elif loops:
             lane = self._joined_lane(stage, loops, axes, along)
-            if lane is not None and stage.vectors_along(along):
-                self._vectorise(lane, guarded=along in stage.guarded)
+            if lane is not None and along is not None and stage.vectors_along(along):
+                whole = self.loops.covers(lane, stage.axes[along], at_least=True)
+                self._vectorise(lane, guarded=along in stage.guarded, whole=whole)
         elif depth:
             # `rfactor` wants loops between a row and each block in it. A trace forgets loops that
             # no primitive is applied to.
@@ -369,8 +370,18 @@ class _Writer:
             return max((w for w in count.powers(most) if w <= steps and whole % w == 0), default=0)
         return count.vector_width(steps, most)
 
-    def _split_vector(self, lane: Any, *, guarded: bool = False) -> tuple[Any, Any]:
-        """Split a loop into one over vectors and one over a vector's lanes; either may be None."""
+    def _split_vector(
+        self, lane: Any, *, guarded: bool = False, whole: bool = True
+    ) -> tuple[Any, Any]:
+        """Split a loop into one over vectors and one over a vector's lanes; either may be None.
+
+        Args:
+            guarded: whether conditions in its body depend on it.
+            whole: whether it runs over the whole of its axis. In a tile of it TVM does not know
+                where conditions change, and partitions by all ways they may: of pieces that are no
+                whole vectors, of which there are many in a concatenation, it does not come to an
+                end, and of few it makes slower code.
+        """
         steps, width = self.loops.extent(lane), self._width(lane)
         if not width:
             return lane, None
@@ -380,12 +391,12 @@ class _Writer:
         if steps == width and not ragged:
             return None, lane
         outer, near = self.schedule.split(lane, [None, width])
-        if steps % width or guarded or ragged:
+        if ragged or (guarded and whole) or (steps % width and not guarded):
             self.schedule.annotate(outer, tvm_compat.PARTITION_HINT, 1)
         return outer, near
 
-    def _vectorise(self, lane: Any, *, guarded: bool = False) -> None:
-        _, near = self._split_vector(lane, guarded=guarded)
+    def _vectorise(self, lane: Any, *, guarded: bool = False, whole: bool = True) -> None:
+        _, near = self._split_vector(lane, guarded=guarded, whole=whole)
         if near is not None:
             self.schedule.vectorize(near)
 

@@ -35,7 +35,7 @@ Forms = tuple[Form, ...]
 NO_SHAPES: Mapping[Instance, Forms] = MappingProxyType({})
 """The shapes given for a program without symbolic dimensions."""
 
-NAME = "kernel:memory-3"
+NAME = "kernel:memory-4"
 """Of the space that it spans; the number changes with the schedules that are written."""
 _MOST_REUSE = 4
 """A sum of products that uses each element more often than this is bound by arithmetic."""
