@@ -16,7 +16,7 @@ from actors.build_child import NOTHING, Written
 from actors.builder import Builder, Built
 from actors.runner import Learned, Runner
 from tuner.effort import EFFORTS, Effort
-from tuner.measure import MeasuredPrograms
+from tuner.measure import BuildDeadlines, MeasuredPrograms
 from tuner.record import Measurement, Provenance, Record, Status, Trial
 from tuner.task import Instance, Task
 
@@ -63,6 +63,7 @@ class InlineMeasurer:
         programs: MeasuredPrograms | None = None,
     ) -> None:
         self._programs = programs or MeasuredPrograms()
+        self._build_deadlines = BuildDeadlines(effort.build_deadline_s)
         self._tasks = {task.key: task for task in tasks}
         self._builder, self._runner = builder, runner
         self._effort, self._provenance, self._clock = effort, provenance, clock
@@ -130,9 +131,10 @@ class InlineMeasurer:
             if known is not None and known.error:
                 self._answer(job.trial, _unchecked(known))
                 continue
-            deadline_s = self._effort.build_deadline_s
+            deadline_s = self._build_deadlines.of(job.trial)
             built = _guarded(partial(self._builder.build, task, job.trial.candidate, deadline_s))
             if isinstance(built, Built):
+                self._build_deadlines.built(task.key, built.build_s)
                 self._to_run.put(_Artifact(job, built))
             else:
                 self._answer(job.trial, built)

@@ -11,6 +11,11 @@ from tuner.candidate import Candidate, Draft
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.task import Instance
 
+_BUILDS_KNOWN = 5
+_BUILD_PATIENCE = 30.0
+"""A build may take this many times as long as the longest so far of its task."""
+_LEAST_BUILD_S = 10.0
+
 
 class Measurer(Protocol):
     """Builds and measures trials somewhere. Every submitted trial comes back as one record.
@@ -112,6 +117,34 @@ class MeasuredPrograms:
 
 def _program(trial: Trial, code_hash: str) -> tuple[str, Instance, str]:
     return trial.task_key, trial.instance, code_hash
+
+
+class BuildDeadlines:
+    """The time that a build may take: what the effort allows, and much less where a task's builds
+    are known to be short. A compiler that does not come to an end on one schedule would otherwise
+    hold a builder for as long as hundreds of other builds take.
+
+    Args:
+        most_s: what the effort allows.
+    """
+
+    def __init__(self, most_s: float) -> None:
+        self._most_s = most_s
+        self._done: dict[str, tuple[int, float]] = {}
+        """By task: the number of builds, and what the longest of them took, seconds."""
+
+    def built(self, task_key: str, build_s: float) -> None:
+        """Remember a build that ended well."""
+        number, longest_s = self._done.get(task_key, (0, 0.0))
+        self._done[task_key] = number + 1, max(longest_s, build_s)
+
+    def of(self, trial: Trial) -> float:
+        """The deadline of a trial's build, seconds; a candidate that was built before keeps the
+        whole."""
+        number, longest_s = self._done.get(trial.task_key, (0, 0.0))
+        if trial.rung or number < _BUILDS_KNOWN:
+            return self._most_s
+        return min(self._most_s, max(_LEAST_BUILD_S, _BUILD_PATIENCE * longest_s))
 
 
 class SpacePool(Protocol):

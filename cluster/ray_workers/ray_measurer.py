@@ -19,7 +19,7 @@ from cluster.scaling.pool import Pool
 from cluster.scaling.scaling_policy import Node, WorkerCounts
 from tuner.effort import Effort
 from tuner.errors import TunerError
-from tuner.measure import MeasuredPrograms
+from tuner.measure import BuildDeadlines, MeasuredPrograms
 from tuner.options import DEVICE_WAIT_S
 from tuner.record import Measurement, Provenance, Record, Status, Trial
 from tuner.task import Instance
@@ -123,6 +123,7 @@ class RayMeasurer:
         self._attempts = limits.attempts
         self._wall = wall
         self._programs = programs or MeasuredPrograms()
+        self._build_deadlines = BuildDeadlines(effort.build_deadline_s)
         self._built: OrderedDict[tuple[str, str], tuple[Any, Compiled]] = OrderedDict()
         self._artifacts: dict[int, Any] = {}
         self._refused: list[Record] = []
@@ -244,7 +245,7 @@ class RayMeasurer:
 
     def _call_build(self, actor: Any, job: BuildJob) -> Any:
         outcome, artifact = actor.build.remote(
-            job.trial.task_key, job.trial.candidate, self._effort.build_deadline_s
+            job.trial.task_key, job.trial.candidate, self._build_deadlines.of(job.trial)
         )
         self._artifacts[id(job)] = artifact
         return outcome
@@ -273,6 +274,7 @@ class RayMeasurer:
             return self._lost(done, job.trial)
         if isinstance(done.value, Measurement):
             return self._record(job.trial, done.value, done, attempt=done.attempt)
+        self._build_deadlines.built(job.trial.task_key, done.value.build_s)
         written = done.value.written
         known = self._programs.reused(job.trial, written.code_hash, done.value.build_s)
         if known is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tuner.candidate import of_knobs
-from tuner.measure import MeasuredPrograms
+from tuner.measure import BuildDeadlines, MeasuredPrograms
 from tuner.record import Measurement, Record, Status, Trial
 
 SHAPE = (("n", 4),)
@@ -40,3 +40,32 @@ def test_only_times_of_the_search_are_given_on() -> None:
     retimed = replace(TIMED, trial=replace(TIMED.trial, rung=1))
     wrong = replace(TIMED, measurement=Measurement(Status.WRONG))
     assert MeasuredPrograms([retimed, wrong]).reused(TWIN, "code", 0.5) is None
+
+
+class TestBuildDeadlines:
+    def test_the_first_builds_of_a_task_have_what_the_effort_allows(self) -> None:
+        deadlines = BuildDeadlines(60.0)
+        for _ in range(4):
+            deadlines.built("task", 0.1)
+        assert deadlines.of(TWIN) == 60.0
+
+    def test_later_ones_have_many_times_the_longest_so_far(self) -> None:
+        deadlines = BuildDeadlines(60.0)
+        for build_s in (0.1, 0.2, 1.0, 0.3, 0.1):
+            deadlines.built("task", build_s)
+        assert deadlines.of(TWIN) == 30.0
+        assert deadlines.of(replace(TWIN, task_key="other")) == 60.0
+        deadlines.built("task", 40.0)
+        assert deadlines.of(TWIN) == 60.0, "never more than the effort allows"
+
+    def test_a_busy_machine_is_allowed_for(self) -> None:
+        deadlines = BuildDeadlines(60.0)
+        for _ in range(9):
+            deadlines.built("task", 0.01)
+        assert deadlines.of(TWIN) == 10.0
+
+    def test_finalists_were_built_before_and_have_the_whole(self) -> None:
+        deadlines = BuildDeadlines(60.0)
+        for _ in range(9):
+            deadlines.built("task", 0.01)
+        assert deadlines.of(replace(TWIN, rung=1)) == 60.0
