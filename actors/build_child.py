@@ -6,7 +6,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tuner.candidate import Candidate, CandidateKind
+from tuner.candidate import Candidate, CandidateKind, family
 from tuner.errors import named_line
 from tuner.record import Status
 from tuner.task import Task
@@ -93,10 +93,15 @@ class BuildChild:
 
 
 def _written(candidate: Candidate, schedule: Any) -> Written:
+    """What later builds replay: the traces of rules are post-processed anew each time, all others
+    are kept as they were written, whatever becomes of the template or of a user's file."""
+    from spaces.design_space.declared.spaces import DECLARED
     from spaces.ir.schedules import canonical_payload, code_hash
 
-    new = candidate.kind is CandidateKind.KNOBS and not candidate.trace
-    return Written(code_hash(schedule.mod), canonical_payload(schedule.trace) if new else "")
+    declared = family(candidate.space) == DECLARED
+    new = (candidate.kind is CandidateKind.KNOBS or declared) and not candidate.trace
+    trace = canonical_payload(schedule.trace, postprocessed=declared) if new else ""
+    return Written(code_hash(schedule.mod), trace)
 
 
 def _complaint(error: Exception) -> str:

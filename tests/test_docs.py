@@ -298,7 +298,9 @@ def test_keys_of_tasks() -> None:
 
 
 def test_keys_of_status() -> None:
-    assert keys(dict(status_report(a_store()))) == rows("JSON of `status`")
+    store = a_store()
+    store.append(Record(Trial(TASK.key, DEFAULT), Measurement(Status.OK, (1.0,))))
+    assert keys(dict(status_report(store))) == rows("JSON of `status`")
 
 
 def test_what_workers_do_is_in_the_reference() -> None:

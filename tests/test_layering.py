@@ -55,7 +55,7 @@ HEAVY = {
 ROOMS = {
     "tuner": (
         "nouns",
-        ("process", "files"),
+        ("process", "files", "space"),
         "storage",
         ("search", "cost_models", "runs"),
         ("session", "replay"),

@@ -64,6 +64,16 @@ class Candidate:
         return (self.key,)
 
 
+def family(space: str) -> str:
+    """The kind of a space, by its name: what comes before the colon."""
+    return space.partition(":")[0]
+
+
+def without_version(space: str) -> str:
+    """The name of a space as people know it."""
+    return space.partition("@")[0]
+
+
 def of_knobs(knobs: Mapping[str, int], space: str) -> Candidate:
     """The candidate that the template named by `space` makes with these settings."""
     payload = json.dumps({name: int(knobs[name]) for name in sorted(knobs)}, separators=(",", ":"))
@@ -109,6 +119,8 @@ class Draft:
     Attributes:
         instance: the shape to be good for, where the task has symbolic dimensions.
         describe: answer with `parent` itself and what the space knows of it.
+        weights: factors on the odds of spaces, by their names, that the search has learned; 1 for
+            any other (see `tuner.search.shares`).
     """
 
     task_key: str
@@ -117,3 +129,4 @@ class Draft:
     parent: Candidate | None = None
     instance: Instance = ()
     describe: bool = False
+    weights: tuple[tuple[str, float], ...] = ()

@@ -160,6 +160,15 @@ def argument(name: str, shown: str) -> str:
     return name.strip()
 
 
+def space(text: object) -> tuple[str, str]:
+    """Check what names a declared space: a Python file, and a name in it or nothing."""
+    file, colon, name = str(text).rpartition(":")
+    file, name = (file, name) if colon else (name, "")
+    if not file.endswith(".py") or not (name.isidentifier() or not colon):
+        raise UsageError(f"{short(text)} is no space: give FILE.py or FILE.py:NAME")
+    return file, name
+
+
 def each_once(named: Iterable[tuple[str, str]]) -> None:
     """Check that no name is given twice, since one of the two values would be lost.
 

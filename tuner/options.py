@@ -11,7 +11,7 @@ from tuner import checks
 from tuner.effort import EFFORTS, Effort
 from tuner.errors import UsageError
 from tuner.run_location import RunLocation
-from tuner.task import Shapes
+from tuner.task import Shapes, SpaceSource
 
 MAX_KERNELS = 4
 """The default for the number of kernels that serve all shapes of one program."""
@@ -110,6 +110,8 @@ class TuneOptions:
         seeds_from: other runs whose best schedules of equal and similar tasks are tried first.
         max_kernels: most kernels that may serve the shapes of one program.
         devices: most devices to measure on; None is all that the cluster has or can start.
+        space: what to search: `FILE.py` or `FILE.py:NAME` (see `tuner.space`), or what such a file
+            holds; None is everything that is known here.
         device_wait_s: time to wait for a machine with a device; None is `DEVICE_WAIT_S` where the
             cluster can start one, else no wait.
 
@@ -132,6 +134,7 @@ class TuneOptions:
     max_kernels: int = MAX_KERNELS
     devices: int | None = None
     device_wait_s: float | None = None
+    space: SpaceSource | str | None = None
 
     def __post_init__(self) -> None:
         _check("target", self.target, checks.target)
@@ -152,6 +155,7 @@ class TuneOptions:
         _check("max_kernels", self.max_kernels, _positive)
         _check("devices", self.devices, _positive, optional=True)
         _check("device_wait_s", self.device_wait_s, _duration, optional=True)
+        _check("space", self.space, _check_space, optional=True)
 
     @property
     def limit_s(self) -> float:
@@ -247,6 +251,11 @@ def _check_effort(effort: Any) -> None:
     if not isinstance(effort, Effort):
         name = checks.one_of("effort", effort, EFFORTS)
         raise UsageError(f"it is a name: give tuner.effort.EFFORTS[{name!r}]")
+
+
+def _check_space(value: Any) -> None:
+    if not isinstance(value, SpaceSource):
+        checks.space(value)
 
 
 def _positive(number: Any) -> None:

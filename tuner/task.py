@@ -3,13 +3,35 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 Instance = tuple[tuple[str, int], ...]
 """Values of the symbolic dimensions, sorted by name; empty when static."""
 
 Shapes = tuple[tuple[Instance, float], ...]
 """Instances to be fast for, each with its weight. Weights are above zero."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceSource:
+    """A user's file that says what to search, as the machines at work get it.
+
+    Attributes:
+        file: its name, for messages.
+        text: what it holds.
+        name: of the space in it.
+        parts: names of those of its spaces that apply to a task; empty is not known yet.
+    """
+
+    file: str
+    text: str
+    name: str
+    parts: tuple[str, ...] = ()
+
+    @property
+    def version(self) -> str:
+        """Hash of the text and the name."""
+        return hashlib.sha256(f"{self.name}\n{self.text}".encode()).hexdigest()[:8]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +47,8 @@ class Task:
         flops: floating point operations of one run; 0 where they are not counted.
         shapes: the instances that a program with symbolic dimensions is tuned for; its kernels
             compute any other shape too. Empty when static.
+        space: what its user says to search; None is everything that we know. It is no part of
+            what the task is.
     """
 
     key: str
@@ -34,6 +58,7 @@ class Task:
     weight: float = 1.0
     flops: float = 0.0
     shapes: Shapes = ()
+    space: SpaceSource | None = field(default=None, compare=False, repr=False)
 
 
 def task_key(program_hash: str, target: str) -> str:

@@ -19,6 +19,7 @@ from tuner.effort import EFFORTS
 from tuner.errors import UsageError, first_line
 from tuner.options import InputArray, IntRange, ModelSpec, TuneOptions
 from tuner.shapes import weights_of
+from tuner.space.source import source_of
 
 _DURATIONS = ("time_budget", "device_wait")
 Sizes = tuple[tuple[str, Any], ...]
@@ -66,7 +67,13 @@ def tune_options(model: ModelSpec, said: Mapping[str, Any]) -> TuneOptions:
         others = fields["seeds_from"]
         listed = others if isinstance(others, list | tuple) else [others]
         fields["seeds_from"] = tuple(listed)
+    if "space" in fields:
+        fields["space"] = _space(fields["space"])
     return TuneOptions(model, **fields)
+
+
+def _space(value: Any) -> Any:
+    return str(value) if isinstance(value, str | Path) else source_of(value)
 
 
 def _seconds(value: Any) -> Any:

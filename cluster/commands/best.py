@@ -10,6 +10,7 @@ import click
 from cluster.commands.runs import opened
 from cluster.console.flags import TEXT, debug_flag, json_flag, run_argument
 from cluster.console.output import nothing_on_stdout, print_json, print_table
+from tuner.candidate import without_version
 from tuner.run_location import RunLocation
 
 _SHAPES_SHOWN = 24
@@ -107,6 +108,8 @@ def _print(rows: list[dict[str, Any]]) -> None:
                 latency(None if latency_ms is None else latency_ms / 1e3),
                 ratio(default_ms / latency_ms if default_ms and latency_ms else None),
                 "-" if row["gflops"] is None else f"{row['gflops']:.1f}",
+                without_version(row["space"] or "-"),
             )
         )
-    print_table("task", "weight", "trials", "default", "best", "speed-up", "GFLOP/s", rows=lines)
+    heads = ("task", "weight", "trials", "default", "best", "speed-up", "GFLOP/s", "space")
+    print_table(*heads, rows=lines)

@@ -9,10 +9,15 @@ import click
 from cluster.commands.runs import opened
 from cluster.console.flags import debug_flag, json_flag, run_argument
 from cluster.console.output import print_json, print_table
+from tuner.candidate import without_version
 from tuner.run_location import RunLocation
 
 if TYPE_CHECKING:
     from tuner.report.report import StatusReport
+    from tuner.report.spaces import SpaceStatus
+
+_NAMED = 3
+"""Tasks that are named for each space."""
 
 
 @click.command(short_help="How a run stands.")
@@ -53,12 +58,36 @@ def _print(report: StatusReport) -> None:
             )
         )
     print_table("task", "weight", "trials", "default", "best", "speed-up", "failed", rows=rows)
+    if len(report["spaces"]) > 1:
+        click.echo()
+        print_spaces(report["spaces"])
+        click.echo()
     click.echo(
         f"{report['trials']} trials in {duration(report['elapsed_s'])}, "
         f"{report['trials_per_s']:.1f}/s; failed: {by_kind(report['failures']) or 'none'}"
     )
     if used := utilisation(report["utilisation"]):
         click.echo(used)
+
+
+def print_spaces(spaces: list[SpaceStatus]) -> None:
+    """What came of each design space, as a table."""
+    rows = [
+        (
+            without_version(space["space"]),
+            str(space["trials"]),
+            str(space["failed"]),
+            _named(space["won"]),
+        )
+        for space in spaces
+    ]
+    print_table("space", "trials", "failed", "fastest for", rows=rows)
+
+
+def _named(tasks: list[str]) -> str:
+    if len(tasks) <= _NAMED:
+        return ", ".join(tasks) or "-"
+    return f"{', '.join(tasks[:_NAMED])} and {len(tasks) - _NAMED} more"
 
 
 def by_kind(failures: dict[str, int]) -> str:

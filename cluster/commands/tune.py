@@ -108,6 +108,12 @@ def _efforts() -> str:
     help="How candidates are found.",
 )
 @click.option(
+    "--space",
+    metavar="FILE.py[:NAME]",
+    type=TEXT,
+    help="What to search: a space declared in a Python file. Default: everything known here.",
+)
+@click.option(
     "--base-model",
     metavar="none|auto|NAME|FILE",
     default="none",

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cluster.driver.declared_space import found_space, with_space
 from cluster.search.job import SearchJob
 from tuner.errors import TunerError
 from tuner.files.atomic import put_folder
@@ -43,6 +44,7 @@ def check_cheaply(options: TuneOptions) -> None:
     for other in options.seeds_from:
         if target_of(RunLocation.of(other)) is None:
             raise TunerError(f"--seeds-from {other}: there is no run")
+    found_space(options.space)
 
 
 def prepare(
@@ -70,12 +72,14 @@ def prepare(
     from spaces.lowering.extract_tasks import extract, left_as_they_are
     from spaces.lowering.lower import lower
 
+    space = found_space(options.space)
     model = load_model(options.model, on_found)
-    options = replace(options, target=target or target_here(run, options.target))
+    options = replace(options, target=target or target_here(run, options.target), space=space)
     base = base_for(options.base_model, options.target, tracking_uri)
     lowered = lower(model.module, options.target)
     tasks = tuple(extract(lowered, options.target, options.only, model.shapes))
     others = [local(RunLocation.of(other)) for other in options.seeds_from]
+    tasks, notes = with_space(tasks, space)
     folder = _opened(options, run, model)
     return SearchJob(
         # A model from memory stays in this process.
@@ -89,7 +93,7 @@ def prepare(
         driver_pid=driver_pid,
         device=device,
         tracking_uri=tracking_uri,
-        note=left_as_they_are(lowered, model.shapes),
+        note="; ".join(filter(None, (left_as_they_are(lowered, model.shapes), *notes))),
     )
 
 
@@ -131,6 +135,7 @@ def _keep_model(model: Model, options: TuneOptions, run: RunFolder) -> None:
 def _manifest(options: TuneOptions, model: Model) -> Manifest:
     import tuner
 
+    space = found_space(options.space)
     return Manifest(
         model=options.model.source,
         model_hash=model.content_hash,
@@ -143,6 +148,8 @@ def _manifest(options: TuneOptions, model: Model) -> Manifest:
             "only": options.only,
             "base_model": options.base_model,
             "max_kernels": options.max_kernels,
+            "space": f"{space.file}:{space.name}" if space else None,
+            "space_version": space.version if space else None,
         },
         created_s=time.time(),
         tuner_version=tuner.__version__,

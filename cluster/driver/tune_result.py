@@ -16,6 +16,7 @@ from tuner.session.progress import Snapshot, side_by_side
 
 if TYPE_CHECKING:
     from cluster.search.job import SearchState
+    from tuner.report.spaces import SpaceStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,20 @@ class TuneResult:
         folder, manifest = read_run(self._folder())
         with closing(SqliteStore(folder.store, read_only=True)) as store:
             return best_with_traces(store, None, manifest.max_kernels)
+
+    @property
+    def spaces(self) -> list[SpaceStatus]:
+        """What came of each design space, as `tuner status --json` lists them.
+
+        Raises:
+            TunerError: there is a result for each of several devices.
+        """
+        from tuner.report.spaces import space_rows
+        from tuner.storage.sqlite_store import SqliteStore
+
+        folder, _ = read_run(self._folder())
+        with closing(SqliteStore(folder.store, read_only=True)) as store:
+            return space_rows(store)
 
     def library(self, path: Path | str) -> Path:
         """Write a library of the model with its best schedules, which TVM loads; return its path.

@@ -100,6 +100,7 @@ class SearchJob:
             "tasks": len(self.tasks),
             "seed": options.seed,
             "strategy": options.strategy,
+            "space": getattr(options.space, "name", options.space) or "ours",
             "base_model": self.warm_start.name,
             "seeds": self.warm_start.count,
             **{f"effort_{name}": value for name, value in asdict(options.effort).items()},

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from spaces.design_space.base import Predict
 from spaces.design_space.point import Point
 from spaces.features.knob_features import KNOB_LENGTH, knob_vectors, shape_traits
-from spaces.features.vectors import FEATURE_LENGTH, Matrix, Vector
+from spaces.features.vectors import FEATURE_LENGTH, Matrix
 from spaces.ir.guard import note
 from spaces.ir.schedules import InvalidCandidate, new_schedule, task_module
 from spaces.templates.base import (
@@ -34,9 +34,6 @@ from tuner.errors import first_line
 from tuner.measure import OnShapes
 from tuner.search.dynamic.kernel_table import Kernel
 from tuner.task import Instance, Task
-
-Predict = Callable[[Matrix], Vector]
-"""A cost model's scores of feature vectors; higher is better."""
 
 _DRAWN = 1 << 16
 _KEPT = 4096
@@ -158,12 +155,13 @@ class KnobSpace:
             on_shapes=self._on_shapes(knobs),
         )
 
-    def write(self, knobs: Knobs) -> Any:
+    def write(self, candidate: Candidate) -> Any:
         """Schedule the task's program. The trace keeps the knobs.
 
         Raises:
             InvalidCandidate: TVM refused them.
         """
+        knobs = knobs_of(candidate) or {}
         schedule = new_schedule(task_module(self._task.module))
         remember(schedule, knobs)
         try:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from spaces.design_space.declared.spaces import DECLARED, declared_named
 from spaces.design_space.knob_space import KnobSpace
-from spaces.design_space.schedule_rules import RULES_PREFIX, postprocess, task_rules
+from spaces.design_space.schedule_rules import RULES
+from spaces.design_space.trace_space import TraceSpace
 from spaces.intrinsics.vnni_registry import register_named
-from spaces.ir.schedules import InvalidCandidate, new_schedule, task_module
+from spaces.ir.schedules import InvalidCandidate, new_schedule, replayed, task_module
+from spaces.templates.base import FAMILY as TEMPLATE
 from spaces.templates.registry import template_named
-from tuner.candidate import Candidate, CandidateKind, generic_of, knobs_of
-from tuner.errors import first_line
+from tuner.candidate import Candidate, CandidateKind, family, generic_of
 from tuner.task import Task
 
 DEFAULT_SPACE = "default"
@@ -33,34 +35,45 @@ def realize(task: Task, candidate: Candidate) -> Any:
 
         kernel, shape = generic_of(candidate)
         return new_schedule(specialised(realize(task, kernel).mod, dict(shape)))
+    if candidate.trace:
+        return _replayed(task, candidate.trace)
+    write = _WRITERS.get(family(candidate.space))
+    if write is not None:
+        return write(task, candidate)
     if candidate.kind is CandidateKind.TRACE:
-        return _replayed(task, candidate.payload, candidate.space)
-    if candidate.kind is CandidateKind.KNOBS:
-        if candidate.trace:
-            return _replayed(task, candidate.trace, candidate.space)
-        return _of_template(task, candidate)
+        return _replayed(task, candidate.payload)
     raise InvalidCandidate(f"cannot realise a candidate of kind {candidate.kind}")
 
 
-def _replayed(task: Task, payload: str, space: str) -> Any:
-    from tvm.s_tir.schedule import Trace
-
-    schedule = new_schedule(task_module(task.module))
+def _replayed(task: Task, payload: str) -> Any:
     register_named(payload)
-    try:
-        Trace.apply_json_to_schedule(json.loads(payload), schedule)
-    except Exception as error:  # TVM raises whatever its C++ side threw
-        raise InvalidCandidate(f"trace does not apply: {first_line(error)}") from error
-    if space.startswith(RULES_PREFIX):
-        postprocess(schedule, task_rules(task.module, task.target))
-    return schedule
+    return replayed(task_module(task.module), payload)
 
 
-def _of_template(task: Task, candidate: Candidate) -> Any:
+def _by_rules(task: Task, candidate: Candidate) -> Any:
+    register_named(candidate.payload)
+    return TraceSpace(task).write(candidate)
+
+
+def _by_template(task: Task, candidate: Candidate) -> Any:
+    if candidate.kind is CandidateKind.TRACE:  # as earlier versions recorded them
+        return _replayed(task, candidate.payload)
     template = template_named(task, candidate.space)
     if template is None:
         raise InvalidCandidate(f"{task.name} has no template {candidate.space}")
-    return KnobSpace(task, template).write(knobs_of(candidate) or {})
+    return KnobSpace(task, template).write(candidate)
+
+
+def _by_declaration(task: Task, candidate: Candidate) -> Any:
+    return declared_named(task, candidate.space).write(candidate)
+
+
+_WRITERS: Mapping[str, Callable[[Task, Candidate], Any]] = {
+    RULES: _by_rules,
+    TEMPLATE: _by_template,
+    DECLARED: _by_declaration,
+}
+"""What writes the points of a space, by its family; traces of any other are replayed."""
 
 
 def trace_text(task: Task, candidate: Candidate) -> str:

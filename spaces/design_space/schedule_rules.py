@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -14,8 +15,8 @@ from spaces.targets.config import Config
 from spaces.targets.target import parse_target
 from tuner.errors import first_line
 
-RULES_PREFIX = "rules:"
-"""Prefix of the names of these spaces, whose traces need the rules' post-processing."""
+RULES = "rules"
+"""The family of these spaces, whose traces need the rules' post-processing."""
 
 _FIRST_TENSOR_CORES = 75
 _LOW_PRECISION = ("int8", "uint8", "float16", "bfloat16")
@@ -23,19 +24,23 @@ _LOW_PRECISION = ("int8", "uint8", "float16", "bfloat16")
 
 @dataclass(frozen=True, slots=True)
 class RuleSet:
-    """The rules that make and check the schedules of one program.
+    """What makes and checks the schedules of one program.
 
     Attributes:
-        name: name of the space they span, kept with each candidate: `rules:` and TVM's kind.
-        context: TVM's tune context, which the rules were initialised with.
+        name: name of the space they span, kept with each candidate: its family, and TVM's kind.
+        context: TVM's tune context, which they were initialised with.
+        sketch: gives schedules whose traces, with their decisions open, span the space.
         postprocs: post-processors, applied in order after a trace; each may refuse it.
         mutators: mutators, each with its weight.
+        redraws: whether a mutation may also draw one decision anew.
     """
 
     name: str
     context: Any
+    sketch: Callable[[], Sequence[Any]]
     postprocs: tuple[Any, ...]
     mutators: tuple[tuple[Any, float], ...]
+    redraws: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,32 +86,55 @@ def is_low_precision(module: Any) -> bool:
     )
 
 
-def make_rules(module: Any, target_json: str) -> RuleSet:
-    """The default rules for a program: those that TVM's own tuner would use on this target."""
+def rule_names(module: Any, target_json: str) -> RuleNames:
+    """TVM's names of the default rules for a program, whose intrinsics are registered."""
     stub_intrinsics()
-    from tvm.s_tir import meta_schedule as ms
-
     names_of = load(backend_of(target_json).rules)
     names: RuleNames = names_of(json.loads(target_json), is_low_precision(module))
     if names.intrinsics is not None:
         register_intrinsics(names.intrinsics)
-    kind = names.rules
-    context = ms.TuneContext(
+    return names
+
+
+def tune_context(module: Any, target_json: str, generator: Any) -> Any:
+    """TVM's tune context for a program, with a space generator initialised for it."""
+    from tvm.s_tir import meta_schedule as ms
+
+    return ms.TuneContext(
         mod=module,
         target=parse_target(target_json),
-        space_generator=ms.space_generator.PostOrderApply(
-            sch_rules=kind, postprocs=kind, mutator_probs=kind
-        ),
+        space_generator=generator,
         rand_state=1,
         num_threads=1,
     )
+
+
+def rule_set(name: str, context: Any, sketch: Any = None, *, redraws: bool = False) -> RuleSet:
+    """The rules of an initialised space generator.
+
+    Args:
+        sketch: see `RuleSet`; None is what the generator itself gives.
+    """
     generator = context.space_generator
     return RuleSet(
-        name=f"{RULES_PREFIX}{kind}",
+        name=name,
         context=context,
-        postprocs=tuple(generator.postprocs),
-        mutators=tuple((m, float(w)) for m, w in generator.mutator_probs.items()),
+        sketch=sketch or context.generate_design_space,
+        postprocs=tuple(generator.postprocs or ()),
+        mutators=tuple((m, float(w)) for m, w in (generator.mutator_probs or {}).items()),
+        redraws=redraws,
     )
+
+
+def make_rules(module: Any, target_json: str) -> RuleSet:
+    """The default rules for a program: those that TVM's own tuner would use on this target."""
+    kind = rule_names(module, target_json).rules
+    from tvm.s_tir import meta_schedule as ms
+
+    generator = ms.space_generator.PostOrderApply(
+        sch_rules=kind, postprocs=kind, mutator_probs=kind
+    )
+    return rule_set(f"{RULES}:{kind}", tune_context(module, target_json, generator))
 
 
 @lru_cache(maxsize=128)

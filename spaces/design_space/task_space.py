@@ -1,39 +1,54 @@
-"""The space of a task: those of its templates, and the one that TVM's rules span."""
+"""The space of a task: those that its user declares, those of its templates, and the one that TVM's
+rules span."""
 
 from __future__ import annotations
 
 import math
 import random
+from collections.abc import Mapping
 from functools import cached_property
 
-from spaces.design_space.knob_space import KnobSpace, Predict
+from spaces.design_space.base import Predict, Space
+from spaces.design_space.declared.spaces import DeclaredSpace, declared_spaces, with_ours
+from spaces.design_space.knob_space import KnobSpace
 from spaces.design_space.point import Point
+from spaces.design_space.schedule_rules import RULES
 from spaces.design_space.trace_space import TraceSpace
+from spaces.ir.schedules import InvalidCandidate
+from spaces.templates.base import FAMILY as TEMPLATE
 from spaces.templates.registry import templates_of
-from tuner.candidate import Candidate, Draft
+from tuner.candidate import Candidate, Draft, family
 from tuner.search.dynamic.kernel_table import Kernel
 from tuner.task import Task
 
 _RULES_SHARE = 0.1
+"""Share of fresh samples that come from the rules, until trials tell."""
 _DRAFTS = 2
-"""Drafts for each setting of the templates, after which most settings were drafted."""
+"""Drafts for each point of a space, after which most were drafted."""
 _FEW = 100
 _TRUST = 2
 """The exponent of estimated speed in the odds of a template."""
+
+_Weights = Mapping[str, float]
+"""Factors on the odds of spaces that the search has learned, by name."""
 
 
 class TaskSpace:
     """The union of a task's spaces.
 
-    A mutation stays in its parent's space. A fresh sample comes from a template where one fits,
+    A mutation stays in its parent's space. The first fresh samples are one of each declared space;
+    later ones come from any of these, or from what is known here, in equal shares until trials tell
+    which is worth more. Of what is known here a fresh sample comes from a template where one fits,
     and now and then from the rules: a template is a bet, and the rules are the hedge. Where the
     templates have few settings, most drafts go to the rules once these must all have been seen.
     """
 
     def __init__(self, task: Task) -> None:
         self._task = task
-        self._templates = [KnobSpace(task, template) for template in templates_of(task)]
-        self._rules: TraceSpace | None = None
+        self._declared = declared_spaces(task)
+        self._ours = not self._declared or with_ours(task)
+        templates = templates_of(task) if self._ours else []
+        self._templates = [KnobSpace(task, template) for template in templates]
 
     def realize_draft(self, draft: Draft, predict: Predict | None = None) -> Point:
         """Carry out a draft, guided by a cost model where there is one.
@@ -43,8 +58,8 @@ class TaskSpace:
         """
         space = self._space_of(draft)
         if isinstance(space, KnobSpace):
-            return space.at(draft.instance).realize_draft(draft, predict)
-        return space.realize_draft(draft)
+            space = space.at(draft.instance)
+        return space.realize_draft(draft, predict)
 
     def kernel(self, candidate: Candidate) -> Kernel | None:
         """The data of a kernel for many shapes, without scheduling it; None for any other one."""
@@ -53,37 +68,81 @@ class TaskSpace:
                 return space.kernel(candidate)
         return None
 
-    def _space_of(self, draft: Draft) -> KnobSpace | TraceSpace:
+    def _space_of(self, draft: Draft) -> Space:
         rng = random.Random(~draft.seed)
+        if self._declared and (space := self._declared_for(draft, rng)) is not None:
+            return space
+        weights = dict(draft.weights)
         if self._task.shapes and self._templates:  # the rules know no symbolic dimensions
             known = [s for s in self._templates if draft.parent and s.name == draft.parent.space]
-            return known[0] if known else self._any_template(rng, draft)
+            return known[0] if known else self._any_template(rng, draft, weights)
         searched_through = draft.number > _DRAFTS * self._settings
         if searched_through and rng.random() < _FEW / (_FEW + self._settings):
-            return self._of_rules()
+            return self._rules
         if draft.parent is not None:
-            for space in self._templates:
-                if space.name == draft.parent.space:
-                    return space
-        fresh = draft.parent is None or not draft.parent.space.startswith("rules:")
-        if self._templates and fresh and rng.random() >= _RULES_SHARE:
-            return self._any_template(rng, draft)
-        return self._of_rules()
+            for template in self._templates:
+                if template.name == draft.parent.space:
+                    return template
+        fresh = draft.parent is None or family(draft.parent.space) != RULES
+        if self._templates and fresh and rng.random() >= self._rules_share(weights):
+            return self._any_template(rng, draft, weights)
+        return self._rules
 
-    def _any_template(self, rng: random.Random, draft: Draft) -> KnobSpace:
-        """A random template, the likelier the faster it is estimated to be on the draft's shape."""
+    def _declared_for(self, draft: Draft, rng: random.Random) -> Space | None:
+        """The declared space that a draft belongs to; None where it is for what is known here.
+
+        Raises:
+            InvalidCandidate: all points of the spaces were drafted.
+        """
+        if draft.parent is not None:
+            named = (s for s in self._declared if s.name == draft.parent.space)
+            if (space := next(named, None)) is None and self._ours:
+                return None  # it is a template's, or the rules'
+            if space is not None and space.points is None:
+                return space
+        elif draft.number <= len(self._declared):
+            return self._declared[draft.number - 1]
+        weights = dict(draft.weights)
+        odds = [self._odds(space, draft.number, weights) for space in self._declared]
+        if self._ours:
+            odds.append(max(_factor(weights, TEMPLATE), _factor(weights, RULES)))
+        if not any(odds):
+            raise InvalidCandidate("all schedules of the declared spaces were drafted")
+        return rng.choices([*self._declared, None][: len(odds)], odds)[0]
+
+    def _odds(self, space: DeclaredSpace, number: int, weights: _Weights) -> float:
+        """The odds of a declared space for draft `number`; 0 once all its points must be known."""
+        most = len(self._declared) * _DRAFTS * 2 * (space.points or 0)
+        return 0.0 if space.points is not None and number > most else weights.get(space.name, 1.0)
+
+    def _rules_share(self, weights: _Weights) -> float:
+        """The share of the rules in fresh samples of what is known here."""
+        rules = _RULES_SHARE * _factor(weights, RULES)
+        return rules / (rules + (1 - _RULES_SHARE) * _factor(weights, TEMPLATE))
+
+    def _any_template(self, rng: random.Random, draft: Draft, weights: _Weights) -> KnobSpace:
+        """A random template, the likelier the faster it is estimated to be on the draft's shape,
+        and the faster it has been."""
         if len(self._templates) == 1:
             return self._templates[0]
         estimates = [space.at(draft.instance).least_s for space in self._templates]
-        weights = [0.0 if math.isinf(s) else s**-_TRUST for s in estimates]
-        return rng.choices(self._templates, weights if any(weights) else None)[0]
+        odds = [
+            0.0 if math.isinf(s) else s**-_TRUST * weights.get(space.name, 1.0)
+            for s, space in zip(estimates, self._templates, strict=True)
+        ]
+        return rng.choices(self._templates, odds if any(odds) else None)[0]
 
     @cached_property
     def _settings(self) -> int:
         """The number of feasible settings that the templates have ranked."""
         return sum(len(space.ranked) for space in self._templates)
 
-    def _of_rules(self) -> TraceSpace:
-        if self._rules is None:  # applying the rules takes a while, and may never be needed
-            self._rules = TraceSpace(self._task)
-        return self._rules
+    @cached_property
+    def _rules(self) -> TraceSpace:
+        """The rules' space: to make it takes a while, and may never be needed."""
+        return TraceSpace(self._task)
+
+
+def _factor(weights: _Weights, of: str) -> float:
+    """The largest factor of the spaces of a family; 1 for one that was not judged."""
+    return max((factor for name, factor in weights.items() if family(name) == of), default=1.0)

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from spaces.ir import tvm_compat
+from tuner.errors import first_line
 
 _MAX_TVM_SEED = 2**31 - 1
 
@@ -30,9 +31,30 @@ def new_schedule(module: Any, seed: int = 1) -> Any:
     return Schedule(module, seed=1 + seed % (_MAX_TVM_SEED - 1), error_render_level="none")
 
 
-def canonical_payload(trace: Any) -> str:
-    """A trace as canonical text: post-processing and dead code removed."""
-    return json.dumps(trace.simplified(True).as_json(), separators=(",", ":"), default=_plain)
+def replayed(module: Any, payload: str) -> Any:
+    """A schedule of a module with the instructions of a trace, given as JSON.
+
+    Raises:
+        InvalidCandidate: the trace does not apply.
+    """
+    from tvm.s_tir.schedule import Trace
+
+    schedule = new_schedule(module)
+    try:
+        Trace.apply_json_to_schedule(json.loads(payload), schedule)
+    except Exception as error:  # TVM raises whatever its C++ side threw
+        raise InvalidCandidate(f"trace does not apply: {first_line(error)}") from error
+    return schedule
+
+
+def canonical_payload(trace: Any, *, postprocessed: bool = False) -> str:
+    """A trace as canonical text: dead code removed, and post-processing unless it is asked for."""
+    return whole_payload(trace.simplified(not postprocessed))
+
+
+def whole_payload(trace: Any) -> str:
+    """A trace as text, with all that is in it."""
+    return json.dumps(trace.as_json(), separators=(",", ":"), default=_plain)
 
 
 def code_hash(module: Any) -> str:

@@ -26,6 +26,9 @@ Columns = Mapping[str, npt.NDArray[np.int64]]
 """Many settings at once: for each knob an array with one value for each setting."""
 Costs = npt.NDArray[np.float64]
 
+FAMILY = "kernel"
+"""The family of the spaces that templates span: what their names begin with, before a colon."""
+
 _JUMP = 0.3
 _CHANGED = (0.55, 0.3, 0.15)
 _STEPS = (-2, -1, 1, 2)

@@ -50,7 +50,8 @@ def write_down(space: KnobSpace, knobs: Mapping[str, int]) -> Point:
     """The point of some knobs, with all that is known of it once a builder has written it."""
     from spaces.ir.schedules import canonical_payload, code_hash
 
-    point, schedule = space.describe(knobs), space.write(knobs)
+    point = space.describe(knobs)
+    schedule = space.write(point.candidate)
     candidate = replace(point.candidate, trace=canonical_payload(schedule.trace))
     return replace(point, candidate=candidate, schedule=schedule, code_hash=code_hash(schedule.mod))
 

@@ -16,6 +16,7 @@ from tuner.errors import TunerError
 from tuner.files.atomic import atomic_file
 from tuner.record import Status
 from tuner.record_lines import record_line
+from tuner.report.spaces import SpaceStatus, space_rows
 from tuner.report.winners import Timings, choose_best
 from tuner.session.progress import fold
 from tuner.storage.base import RecordStore
@@ -65,6 +66,7 @@ class StatusReport(TypedDict):
         utilisation: seconds of the workers, over all sessions, by kind of worker (`runner`,
             `builder`, `space`) and category (see `tuner.utilisation`).
         tasks: one for each task, in the order of the model.
+        spaces: one for each design space that was tried, the most tried first.
     """
 
     trials: int
@@ -75,6 +77,7 @@ class StatusReport(TypedDict):
     trials_per_s: float
     utilisation: dict[str, dict[str, float]]
     tasks: list[TaskStatus]
+    spaces: list[SpaceStatus]
 
 
 class BestOfTask(TypedDict):
@@ -91,6 +94,7 @@ class BestOfTask(TypedDict):
         candidate: key of the winner; the default's where nothing beat it. None for a task with
             symbolic dimensions, which has a set of kernels; its latencies are those of
             `TaskStatus`.
+        space: name of the design space that the winner is of; None where there is no candidate.
     """
 
     name: str
@@ -100,6 +104,7 @@ class BestOfTask(TypedDict):
     latency_ms: float | None
     gflops: float | None
     candidate: str | None
+    space: str | None
 
 
 class BestReport(TypedDict):
@@ -147,6 +152,7 @@ def status_report(store: RecordStore, chosen_s: Mapping[str, float] = _NOTHING) 
         trials_per_s=trials / elapsed_s if elapsed_s > 0 else 0.0,
         utilisation=total(span.utilisation for span in store.sessions()),
         tasks=rows,
+        spaces=space_rows(store),
     )
 
 
@@ -191,13 +197,14 @@ def _best_of(
     default_key: str | None,
     chosen_s: float | None,
 ) -> BestOfTask:
-    key = None
+    key = space = None
     if task.shapes:
         default_s, best_s = _default_and_best(store, task, default_key)
         latency_s = best_s if chosen_s is None else chosen_s
     else:
         winner = choose_best(store, task.key)
-        key = winner.trial.candidate.key if winner else None
+        if winner is not None:
+            key, space = winner.trial.candidate.key, winner.trial.candidate.space
         latency_s = Timings.of(store, task.key, key).last_s
         default_s = Timings.of(store, task.key, default_key).last_s
     return BestOfTask(
@@ -208,6 +215,7 @@ def _best_of(
         latency_ms=_ms(latency_s),
         gflops=_gflops(task, latency_s),
         candidate=key,
+        space=space,
     )
 
 

@@ -291,6 +291,12 @@ def refuse_other_run(name: Path | str, found: Manifest, wanted: Manifest) -> Non
             f"{name} is a run for another target ({found.target} instead of "
             f"{wanted.target}): name another run folder"
         )
+    begun, now = found.options.get("space_version"), wanted.options.get("space_version")
+    if begun and now and begun != now:
+        raise TunerError(
+            f"{name} was begun with another {found.options['space']}, whose points are not those "
+            f"of {wanted.options['space']} as it is now: name another run folder"
+        )
 
 
 def _unwritable(folder: Path, error: OSError) -> TunerError:

@@ -2,11 +2,12 @@
 
 Parents are drawn from the fastest candidates measured so far and, to look further than one
 mutation, from the best that were only predicted. Valid and new children wait in a pool, ranked by
-the cost model; children of several spaces compete in it. A proposal takes the top of the pool, or
-with probability epsilon any of it. Neighbours of candidates in flight are held back, and their
-siblings a little, so that a batch is not ten variations of one bet. Ansor and MetaSchedule evolve a
-population between two batches of trials; here nothing waits for a generation to end: every answer
-and every record changes the next draft.
+the cost model; children of several spaces compete in it, the first of each ahead of all others. A
+proposal takes the top of the pool, or with probability epsilon any of it. How often each space is
+drawn from is learned (see `tuner.search.shares`). Neighbours of candidates in flight are held back,
+and their siblings a little, so that a batch is not ten variations of one bet. Ansor and
+MetaSchedule evolve a population between two batches of trials; here nothing waits for a generation
+to end: every answer and every record changes the next draft.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from tuner.measure import Evaluated
 from tuner.record import Record, Trial
 from tuner.search.base import Freshness, stream
 from tuner.search.diversity import crowding
+from tuner.search.shares import Shares
 from tuner.search.transfer import Seeds
 from tuner.task import Task
 
@@ -143,6 +145,8 @@ class Evolution:
         self._in_flight_features: dict[str, Features] = {}
         self._scales: dict[int, _Scale] = {}  # by the model's version
         self._fresh = Freshness(self._settings.patience)
+        self._shares = Shares()
+        self._tried: set[str] = set()  # names of spaces
         self._rng = stream(seed, task.key, -1)  # of proposals
 
     def drafts(self, n: int) -> list[Draft]:
@@ -157,7 +161,13 @@ class Evolution:
     def _draft(self) -> Draft:
         self._number += 1
         rng = stream(self._seed, self._task.key, self._number)
-        return Draft(self._task.key, self._number, rng.randrange(2**31), self._parent(rng))
+        return Draft(
+            self._task.key,
+            self._number,
+            rng.randrange(2**31),
+            self._parent(rng),
+            weights=self._shares.weights,
+        )
 
     def _parent(self, rng: random.Random) -> Candidate | None:
         s = self._settings
@@ -208,6 +218,7 @@ class Evolution:
             return []
         while self._pool and len(chosen) < n:
             waiting = self._pool.pop(self._choose())
+            self._tried.add(waiting.candidate.space)
             self._in_flight[waiting.candidate.key] = waiting.parent_key
             if waiting.features is not None:
                 self._in_flight_features[waiting.candidate.key] = waiting.features
@@ -223,6 +234,7 @@ class Evolution:
             candidate = self._known.popleft()
             if self._fresh.admit(candidate, ""):
                 self._in_flight[candidate.key] = ""
+                self._tried.add(candidate.space)
                 chosen.append(candidate)
         return chosen
 
@@ -267,6 +279,8 @@ class Evolution:
             self._in_flight.pop(candidate.key, None)
             self._in_flight_features.pop(candidate.key, None)
             self._fresh.know(record)
+            self._shares.know(record)
+            self._tried.add(candidate.space)
             if record.latency_s is not None and record.trial.rung == 0:
                 timed = _Timed(record.latency_s, candidate.key, candidate)
                 bisect.insort(self._archive, timed)
@@ -277,9 +291,11 @@ class Evolution:
         """Whether the space gave no new candidate for a long time and the pool is empty."""
         return self._fresh.dry and not self._pool and not self._known and self._ordered <= 0
 
-    def _rank(self, waiting: _Waiting) -> float:
-        """The standardised score: raw scores of different model versions cannot be compared."""
-        return self._scales[waiting.model_version].standardise(waiting.score)
+    def _rank(self, waiting: _Waiting) -> tuple[bool, float]:
+        """Whether its space was never tried, then the standardised score: raw scores of different
+        model versions cannot be compared."""
+        score = self._scales[waiting.model_version].standardise(waiting.score)
+        return waiting.candidate.space not in self._tried, score
 
     def _scaled(self, number: int) -> int:
         """A number of candidates of the pool, times `guided_share` once answers were chosen."""

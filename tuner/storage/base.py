@@ -49,6 +49,36 @@ class SessionSpan:
         return max(0.0, until_s - self.started_s)
 
 
+@dataclass(frozen=True, slots=True)
+class SpaceTally:
+    """What the search has had from one space of a task.
+
+    Attributes:
+        trials: those that count against the budget.
+        failed: trials that gave no time, whether they count or not; those cut off are none.
+        best_s: the lowest latency; None without a time.
+    """
+
+    trials: int = 0
+    failed: int = 0
+    best_s: float | None = None
+
+    def plus(self, other: SpaceTally) -> SpaceTally:
+        """Both together."""
+        timed = (s for s in (self.best_s, other.best_s) if s is not None)
+        trials, failed = self.trials + other.trials, self.failed + other.failed
+        return SpaceTally(trials, failed, min(timed, default=None))
+
+
+def tally(status: Status, number: int, best_s: float | None) -> SpaceTally:
+    """So many trials that ended so."""
+    return SpaceTally(number * status.spends_budget, number * status.failed, best_s)
+
+
+SpaceTallies = dict[str, dict[str, SpaceTally]]
+"""By task key and name of the space."""
+
+
 class RecordStore(Protocol):
     """Keeps a run. One process writes, any number may read.
 
@@ -88,6 +118,9 @@ class RecordStore(Protocol):
 
     def counts(self) -> dict[str, dict[Status, int]]:
         """The number of trials of the search (rung 0) by task key and status."""
+
+    def spaces(self) -> SpaceTallies:
+        """What the search (rung 0) has had from each space of each task."""
 
     def features(self, task_key: str) -> dict[str, Features]:
         """Feature vectors of a task's candidates by candidate key: the first stored for each."""

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from tuner.arrays import Features
 from tuner.record import Record, Status, TrialKey
-from tuner.storage.base import SessionSpan, as_vector
+from tuner.storage.base import SessionSpan, SpaceTallies, SpaceTally, as_vector, tally
 from tuner.task import Task
 from tuner.utilisation import SlotSeconds, total
 
@@ -80,6 +80,18 @@ class MemoryStore:
     def counts(self) -> dict[str, dict[Status, int]]:
         """See `RecordStore.counts`."""
         return {task_key: dict(counts) for task_key, counts in self._counts.items()}
+
+    def spaces(self) -> SpaceTallies:
+        """See `RecordStore.spaces`."""
+        tallies: SpaceTallies = {}
+        for record in self.scan():
+            trial = record.trial
+            if not trial.rung:
+                mine = tallies.setdefault(trial.task_key, {})
+                known = mine.get(trial.candidate.space, SpaceTally())
+                more = tally(record.measurement.status, 1, record.latency_s)
+                mine[trial.candidate.space] = known.plus(more)
+        return tallies
 
     def features(self, task_key: str) -> dict[str, Features]:
         """See `RecordStore.features`."""

@@ -22,7 +22,7 @@ from tuner.arrays import Features
 from tuner.errors import TunerError
 from tuner.record import Record, Status, TrialKey
 from tuner.storage import sqlite_schema as schema
-from tuner.storage.base import SessionSpan, as_vector
+from tuner.storage.base import SessionSpan, SpaceTallies, SpaceTally, as_vector, tally
 from tuner.task import Task
 from tuner.utilisation import SlotSeconds
 
@@ -208,6 +208,18 @@ class SqliteStore:
         ):
             counts.setdefault(task_key, {})[Status(status)] = n
         return counts
+
+    def spaces(self) -> SpaceTallies:
+        """See `RecordStore.spaces`."""
+        tallies: SpaceTallies = {}
+        for task_key, space, status, number, best_s in self._rows(
+            "SELECT task_key, space, status, COUNT(*), MIN(latency_s) FROM record WHERE rung = 0"
+            " GROUP BY task_key, space, status"
+        ):
+            mine = tallies.setdefault(task_key, {})
+            more = tally(Status(status), number, best_s)
+            mine[space] = mine.get(space, SpaceTally()).plus(more)
+        return tallies
 
     def features(self, task_key: str) -> dict[str, Features]:
         """See `RecordStore.features`."""

@@ -17,7 +17,6 @@ from spaces.templates.memory.loops import Loops, axes_of
 from spaces.templates.memory.nests import Nest, extent, nest_of, nests_of, parts_of
 from spaces.templates.memory.stages import Stage, stage_of, stages_of
 
-_MOST_UNROLLED = 64
 _FEW_STEPS = 16
 
 
@@ -91,9 +90,8 @@ class _Writer:
 
         Moving a block to its consumer, as `write` does, would have TVM work out how much of it is
         read, which it overestimates where that depends on a symbolic dimension. The start values of
-        a sum with a ragged end must be set before TVM looks at the sum again, as it then no longer
-        takes it for one; and its rows must be made parallel before they are set. So in a nest with
-        two such sums each block gets parallel rows of its own.
+        a ragged sum must be set before TVM looks at the sum again, and its rows be parallel before
+        that. So in a nest with two such sums each block gets parallel rows of its own.
         """
         ragged = sum(self._has_ragged_sum(self._stage(block)) for block in blocks)
         parallel, depth = self.knobs["fused"] > 0, 0
@@ -211,7 +209,7 @@ class _Writer:
             lane = self._joined_lane(stage, loops, axes, along)
             if lane is not None and along is not None and stage.vectors_along(along):
                 whole = self.loops.covers(lane, stage.axes[along], at_least=True)
-                self._vectorise(lane, guarded=along in stage.guarded, whole=whole)
+                self._vectorise(lane, along in stage.guarded, whole)
         elif depth:
             # `rfactor` wants loops between a row and each block in it. A trace forgets loops that
             # no primitive is applied to.
@@ -370,17 +368,13 @@ class _Writer:
             return max((w for w in count.powers(most) if w <= steps and whole % w == 0), default=0)
         return count.vector_width(steps, most)
 
-    def _split_vector(
-        self, lane: Any, *, guarded: bool = False, whole: bool = True
-    ) -> tuple[Any, Any]:
+    def _split_vector(self, lane: Any, guarded: bool = False, whole: bool = True) -> Any:
         """Split a loop into one over vectors and one over a vector's lanes; either may be None.
 
         Args:
             guarded: whether conditions in its body depend on it.
-            whole: whether it runs over the whole of its axis. In a tile of it TVM does not know
-                where conditions change, and partitions by all ways they may: of pieces that are no
-                whole vectors, of which there are many in a concatenation, it does not come to an
-                end, and of few it makes slower code.
+            whole: whether it runs over all of its axis. Where conditions change in a tile is known
+                at run time: to partition it makes slower code, and of many pieces none at all.
         """
         steps, width = self.loops.extent(lane), self._width(lane)
         if not width:
@@ -395,8 +389,8 @@ class _Writer:
             self.schedule.annotate(outer, tvm_compat.PARTITION_HINT, 1)
         return outer, near
 
-    def _vectorise(self, lane: Any, *, guarded: bool = False, whole: bool = True) -> None:
-        _, near = self._split_vector(lane, guarded=guarded, whole=whole)
+    def _vectorise(self, lane: Any, guarded: bool = False, whole: bool = True) -> None:
+        _, near = self._split_vector(lane, guarded, whole)
         if near is not None:
             self.schedule.vectorize(near)
 

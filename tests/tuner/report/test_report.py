@@ -54,6 +54,7 @@ class TestStatus:
             "trials_per_s": 0.0,
             "utilisation": {},
             "tasks": [],
+            "spaces": [],
         }
 
     def test_a_run_under_way(self) -> None:
@@ -103,6 +104,9 @@ class TestStatus:
             "trials_per_s": 2.5,
             "utilisation": {"runner": {"busy": 3.0, "no_builds": 1.0}},
             "tasks": [matmul, softmax],
+            "spaces": [
+                {"space": "space", "trials": 5, "failed": 3, "won": ["matmul"], "best_ms": 2.0}
+            ],
         }
 
 
@@ -125,6 +129,7 @@ class TestBest:
                 "latency_ms": 2.0,
                 "gflops": 1000.0,
                 "candidate": candidate(1).key,
+                "space": "space",
             },
             {
                 "name": "softmax",
@@ -134,6 +139,7 @@ class TestBest:
                 "latency_ms": None,
                 "gflops": None,
                 "candidate": None,
+                "space": None,
             },
         ]
 

@@ -131,6 +131,25 @@ def test_candidates_of_several_spaces_share_the_pool_and_the_archive() -> None:
     assert {d.parent.space for d in search.drafts(200) if d.parent} == set(spaces)
 
 
+def test_the_first_candidate_of_each_space_is_tried_whatever_its_score() -> None:
+    search = Evolution(TASK, 1, EvolutionSettings(epsilon=0.0, ready_size=1, pool_size=20))
+    drafts = search.drafts(20)
+    others = Candidate(CandidateKind.TRACE, "[99]", "declared:by_hand")
+    search.absorb(Evaluated(d, candidate(d.number), score=50.0 + d.number) for d in drafts[:8])
+    assert chosen_by(search, 1)[0].space == "rules:test"
+    search.absorb([Evaluated(drafts[8], others, score=-1e6)])
+    search.absorb(Evaluated(d, candidate(d.number), score=90.0 + d.number) for d in drafts[9:])
+    assert chosen_by(search, 1) == [others], "nor was it dropped from a full pool"
+    assert chosen_by(search, 1)[0].space == "rules:test"
+
+
+def test_drafts_tell_spaces_what_the_search_has_learned() -> None:
+    search = Evolution(TASK, 1)
+    assert search.drafts(1)[0].weights == ()
+    search.observe(ok(n, 1e-3) for n in range(8))
+    assert dict(search.drafts(1)[0].weights) == {"rules:test": 1.0}
+
+
 def test_scores_of_different_model_versions_are_not_compared_raw() -> None:
     search = Evolution(TASK, 1, EvolutionSettings(epsilon=0.0, ready_size=1))
     drafts = search.drafts(40)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tuner.arrays import Features
 from tuner.candidate import Candidate, CandidateKind, of_knobs
 from tuner.record import Measurement, Provenance, Record, Status, Trial
-from tuner.storage.base import RecordStore
+from tuner.storage.base import RecordStore, SpaceTally
 from tuner.storage.memory import MemoryStore
 from tuner.storage.objects.base import MemoryObjectStore
 from tuner.storage.segments.store import SegmentStore
@@ -172,6 +172,18 @@ class TestBest:
         store.append(failed(3, Status.WRONG))
         store.append(failed(1, Status.LOST, task="u"))
         assert store.counts() == {"t": {Status.OK: 2, Status.WRONG: 1}, "u": {Status.LOST: 1}}
+
+    def test_spaces_are_those_of_the_search(self, store: RecordStore) -> None:
+        mine = candidate(1).space
+        other = replace(candidate(4), space="other")
+        store.append(timed(1, 2.0))
+        store.append(timed(2, 1.0))
+        store.append(timed(2, 0.5, rung=1))
+        store.append(failed(3, Status.WRONG))
+        store.append(Record(Trial("t", other), Measurement(Status.INVALID, error="no")))
+        assert store.spaces() == {
+            "t": {mine: SpaceTally(3, 1, 1.0), "other": SpaceTally(0, 1, None)}
+        }
 
 
 class TestFeatures:

@@ -23,7 +23,7 @@ from pathlib import Path
 from tuner.arrays import Features
 from tuner.errors import TunerError
 from tuner.record import Record, Status, TrialKey
-from tuner.storage.base import SessionSpan, as_vector
+from tuner.storage.base import SessionSpan, SpaceTallies, SpaceTally, as_vector
 from tuner.storage.memory import MemoryStore
 from tuner.storage.objects.base import ObjectStore
 from tuner.storage.segments.format import Alive, Begun, Ended, Entry, Measured, Segment, TasksPut
@@ -176,6 +176,16 @@ class SegmentStore:
             for status, n in more.items():
                 mine[status] = mine.get(status, 0) + n
         return counts
+
+    def spaces(self) -> SpaceTallies:
+        """See `RecordStore.spaces`."""
+        with self._reading():
+            tallies, pending = self._index.spaces(), self._pending.spaces()
+        for task_key, more in pending.items():
+            mine = tallies.setdefault(task_key, {})
+            for space, tally in more.items():
+                mine[space] = mine.get(space, SpaceTally()).plus(tally)
+        return tallies
 
     def features(self, task_key: str) -> dict[str, Features]:
         """See `RecordStore.features`."""

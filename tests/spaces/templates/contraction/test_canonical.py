@@ -25,6 +25,7 @@ from tests.spaces.templates.contraction.test_contraction import (
     templates_for,
 )
 from tests.spaces.templates.int8.test_int8_template import product_task
+from tuner.candidate import of_knobs
 from tuner.task import Task
 
 pytestmark = pytest.mark.tvm
@@ -32,7 +33,7 @@ pytestmark = pytest.mark.tvm
 
 def lowered(space: KnobSpace, knobs: dict[str, int]) -> str:
     """The hash of a setting's program as it is compiled, without loops of one step."""
-    module = before_compile(space.write(knobs).mod)
+    module = before_compile(space.write(of_knobs(knobs, space.name)).mod)
     return code_hash(modules_after("RemoveNoOp", module, CPU)[-1])
 
 
@@ -84,7 +85,7 @@ def distinct(task: Task, template: Template) -> tuple[int, int]:
     space, hashes = KnobSpace(task, template), []
     for knobs in space.ranked[:400:8]:
         try:
-            hashes.append(code_hash(space.write(knobs).mod))
+            hashes.append(code_hash(space.write(of_knobs(knobs, space.name)).mod))
         except InvalidCandidate:
             continue
     return len(hashes), len(set(hashes))

@@ -1,0 +1,74 @@
+"""A user's space, tried on the tasks of a model before anything else is started."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from actors.warm_child import WarmChild
+from spaces.design_space.declared.fit import Fit
+from tuner.errors import TunerError
+from tuner.process.outcome import Returned
+from tuner.space.source import read_source
+from tuner.task import SpaceSource, Task
+
+_CHILD = "spaces.design_space.declared.fit:FitChild"
+_START_S = 120.0
+_DEADLINE_S, _PER_TASK_S = 60.0, 5.0
+_MEMORY_LIMIT_BYTES = 4 << 30
+
+
+def found_space(asked: SpaceSource | str | None) -> SpaceSource | None:
+    """The file of the space that a request names; None where it names none.
+
+    Raises:
+        TunerError: it cannot be read.
+    """
+    return read_source(asked) if isinstance(asked, str) else asked
+
+
+def with_space(
+    tasks: Sequence[Task], space: SpaceSource | None
+) -> tuple[tuple[Task, ...], tuple[str, ...]]:
+    """Tasks that know what to search, and lines for the user on what does not apply.
+
+    The file runs in a process of its own, as a user's code may do anything.
+
+    Raises:
+        TunerError: the space cannot be used.
+    """
+    if space is None:
+        return tuple(tasks), ()
+    found = _tried(tasks, space)
+    if found.error:
+        raise TunerError(found.error)
+    parts = found.parts
+    fitted = tuple(
+        replace(task, space=replace(space, parts=parts[task.key])) if task.key in parts else task
+        for task in tasks
+    )
+    return fitted, found.notes
+
+
+def _tried(tasks: Sequence[Task], space: SpaceSource) -> Fit:
+    with tempfile.TemporaryDirectory() as folder:
+        child = WarmChild(
+            _CHILD,
+            env={"CUDA_VISIBLE_DEVICES": ""},
+            log=Path(folder) / "space.log",
+            quiet=None,
+            memory_limit_bytes=_MEMORY_LIMIT_BYTES,
+        )
+        try:
+            outcome = child.ready(_START_S)
+            if isinstance(outcome, Returned):
+                limit_s = _DEADLINE_S + _PER_TASK_S * len(tasks)
+                outcome = child.call("fit", space, list(tasks), deadline_s=limit_s)
+        finally:
+            child.close()
+    if not isinstance(outcome, Returned):
+        raise TunerError(f"{space.file}: {outcome}")
+    assert isinstance(outcome.value, Fit)
+    return outcome.value

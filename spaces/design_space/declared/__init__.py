@@ -1,0 +1,1 @@
+"""Spaces that users declare, see `tuner.space`."""

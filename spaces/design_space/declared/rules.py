@@ -1,0 +1,130 @@
+"""A user's functions, rules and generators as TVM's objects."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Sequence
+from typing import Any
+
+from spaces.design_space.schedule_rules import RuleSet, rule_names, rule_set, tune_context
+from spaces.ir.schedules import new_schedule
+from tuner.errors import UsageError
+from tuner.space.parts import Part, Rule, Rules, Stock, Template
+
+_TILES, _UNROLLS = 0.9, 0.1
+"""How often a mutation of a template changes tiles, and unrolling, by TVM's mutators."""
+
+
+def rules_of(part: Part, name: str, module: Any, target: str) -> RuleSet:
+    """The rules that a declared space stands for.
+
+    Args:
+        name: of the space, which its candidates carry.
+        target: canonical JSON.
+
+    Raises:
+        UsageError: an object in it is none of TVM's.
+    """
+    if isinstance(part, Template):
+        return _of_function(part, name, module, target)
+    if isinstance(part, Rules):
+        context = tune_context(module, target, _post_order(part, module, target))
+        return rule_set(name, context, redraws=True)
+    assert isinstance(part, Stock)
+    context = tune_context(module, target, _generator(part))
+    return rule_set(name, context, redraws=True)
+
+
+def schedules_of(returned: Any, given: Any) -> list[Any]:
+    """The schedules that a user's function returned: the one that it was given, where it is
+    nothing.
+
+    Raises:
+        UsageError: it returned something else.
+    """
+    from tvm.s_tir import Schedule
+
+    if returned is None:
+        return [given]
+    found = list(returned) if isinstance(returned, list | tuple) else [returned]
+    for one in found:
+        if not isinstance(one, Schedule):
+            raise UsageError(f"returned {type(one).__name__}: schedules are wanted, or nothing")
+    return found
+
+
+def _of_function(part: Template, name: str, module: Any, target: str) -> RuleSet:
+    from tvm.s_tir.meta_schedule import mutator
+    from tvm.s_tir.meta_schedule.space_generator import ScheduleFn
+
+    def sketch() -> Sequence[Any]:
+        schedule = new_schedule(module)
+        return schedules_of(part.function(schedule), schedule)
+
+    generator = ScheduleFn(
+        lambda _schedule: None,  # what it does is `sketch`, where exceptions stay as they are
+        sch_rules=[],
+        postprocs=list(part.postprocs()),
+        mutator_probs={mutator.MutateTileSize(): _TILES, mutator.MutateUnroll(): _UNROLLS},
+    )
+    return rule_set(name, tune_context(module, target, generator), sketch, redraws=True)
+
+
+def _post_order(part: Rules, module: Any, target: str) -> Any:
+    from tvm.s_tir import meta_schedule as ms
+
+    kind = rule_names(module, target).rules
+    stock = ms.space_generator.PostOrderApply(sch_rules=kind, postprocs=kind, mutator_probs=kind)
+    # What a kind stands for is known only once it is initialised for a target.
+    stock = tune_context(module, target, stock).space_generator
+    return ms.space_generator.PostOrderApply(
+        sch_rules=[*map(_schedule_rule, part.members), *(stock.sch_rules if part.stock else ())],
+        postprocs=list(stock.postprocs) if part.postprocs is None else list(part.postprocs()),
+        mutator_probs=dict(stock.mutator_probs if part.mutators is None else part.mutators()),
+    )
+
+
+def _schedule_rule(member: Any) -> Any:
+    from tvm.s_tir.meta_schedule import ScheduleRule
+
+    if isinstance(member, Rule):
+        return _wrapped(member)
+    made = member() if callable(member) and not isinstance(member, ScheduleRule) else member
+    if isinstance(made, ScheduleRule) or hasattr(made, "_outer"):  # the latter: derived in Python
+        return made
+    raise UsageError(f"{type(made).__name__} is no schedule rule: declare it with space.rule")
+
+
+def _wrapped(rule: Rule) -> Any:
+    from tvm.ir.utils import derived_object
+    from tvm.s_tir.meta_schedule.schedule_rule import PyScheduleRule
+
+    @derived_object
+    class Declared(PyScheduleRule):  # type: ignore[misc]
+        def _initialize_with_tune_context(self, context: Any) -> None:
+            pass
+
+        def apply(self, sch: Any, block: Any) -> list[Any]:
+            if not _applies(rule, sch.get(block)):
+                return [sch]
+            return schedules_of(rule.function(sch, block), sch)
+
+        def clone(self) -> Any:
+            return Declared()
+
+    return Declared()
+
+
+def _applies(rule: Rule, block: Any) -> bool:
+    named = fnmatch.fnmatchcase(str(block.name_hint), rule.blocks)
+    return named and (not rule.annotation or rule.annotation in block.annotations)
+
+
+def _generator(part: Stock) -> Any:
+    from tvm.s_tir.meta_schedule import SpaceGenerator
+
+    given = part.generator
+    made = given.clone() if isinstance(given, SpaceGenerator) else given()
+    if not isinstance(made, SpaceGenerator):
+        raise UsageError(f"{part.name}: {type(made).__name__} is no SpaceGenerator")
+    return made

@@ -1,0 +1,81 @@
+"""The declared spaces of a task."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Protocol
+
+from spaces.design_space.base import Space
+from spaces.design_space.declared.load import declared
+from spaces.design_space.declared.opaque import OpaqueSpace
+from spaces.design_space.declared.rules import rules_of
+from spaces.design_space.trace_space import TraceSpace
+from spaces.ir.schedules import InvalidCandidate, task_module
+from tuner.space.parts import Ours, Part, Template
+from tuner.task import SpaceSource, Task
+
+DECLARED = "declared"
+"""The family of these spaces."""
+
+
+def space_name(part: Part, source: SpaceSource) -> str:
+    """The name of a declared space; it changes with the file."""
+    return f"{DECLARED}:{part.name}@{source.version}"
+
+
+class DeclaredSpace(Space, Protocol):
+    """A space that its user declared."""
+
+    @property
+    def points(self) -> int | None:
+        """The number of points where nothing is drawn, else None.
+
+        Raises:
+            Exception: whatever the user's code raises.
+        """
+
+
+def space_of(task: Task, part: Part, source: SpaceSource) -> DeclaredSpace:
+    """The space that a part of a file spans over a task."""
+    module = task_module(task.module)
+    rules = rules_of(part, space_name(part, source), module, task.target)
+    if isinstance(part, Template) and part.opaque:
+        return OpaqueSpace(task, part.function, rules)
+    return TraceSpace(task, rules)
+
+
+def declared_spaces(task: Task) -> tuple[DeclaredSpace, ...]:
+    """The declared spaces that apply to a task, made once."""
+    return _spaces(task, task.space) if task.space is not None else ()
+
+
+@lru_cache(maxsize=64)
+def _spaces(task: Task, source: SpaceSource) -> tuple[DeclaredSpace, ...]:
+    return tuple(
+        space_of(task, part, source)
+        for part in declared(_whole(source))
+        if part.name in source.parts and not isinstance(part, Ours)
+    )
+
+
+def with_ours(task: Task) -> bool:
+    """Whether what is known here is searched as well."""
+    source = task.space
+    return source is None or any(isinstance(p, Ours) for p in declared(_whole(source)))
+
+
+def declared_named(task: Task, name: str) -> DeclaredSpace:
+    """The declared space of a task that candidates of this name come from.
+
+    Raises:
+        InvalidCandidate: the task has none of this name.
+    """
+    for space in declared_spaces(task):
+        if space.name == name:
+            return space
+    raise InvalidCandidate(f"{task.name} has no space {name}")
+
+
+def _whole(source: SpaceSource) -> SpaceSource:
+    """A file as it is for all tasks."""
+    return SpaceSource(source.file, source.text, source.name)

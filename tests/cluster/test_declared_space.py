@@ -1,0 +1,73 @@
+"""A space that a user declares, searched on a real cluster by workers that have only its text."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.tvm, pytest.mark.ray, pytest.mark.slow]
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLE = ROOT / "examples" / "mixed_space.py"
+TRIALS = 32
+
+
+def done(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *words],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The folder of the example's run, and what it printed."""
+    folder = tmp_path_factory.mktemp("mixed")
+    found = done(str(EXAMPLE), "--trials", str(TRIALS), "--run", "run", cwd=folder)
+    assert found.returncode == 0, found.stderr[-2000:]
+    return folder, found.stdout
+
+
+def status(folder: Path) -> dict[str, Any]:
+    found = done("-m", "tuner", "status", "run", "--json", cwd=folder)
+    report: dict[str, Any] = json.loads(found.stdout)
+    return report
+
+
+def test_the_example_says_which_style_won(shown: tuple[Path, str]) -> None:
+    *styles, last = shown[1].splitlines()
+    assert last == f"{styles[0].split()[0]} won."
+    assert {line.split()[0].partition("@")[0] for line in styles} >= {
+        "declared:by_hand",
+        "declared:tiles",
+        "declared:rules",
+    }
+
+
+def test_each_space_was_tried_under_one_budget(shown: tuple[Path, str]) -> None:
+    report = status(shown[0])
+    spaces = {row["space"].partition("@")[0]: row for row in report["spaces"]}
+    assert sum(row["trials"] for row in spaces.values()) == report["trials"] == TRIALS
+    assert spaces["declared:by_hand"]["trials"] == 1
+    assert all(row["best_ms"] for row in spaces.values() if row["trials"] > row["failed"])
+    assert sorted(name for row in spaces.values() for name in row["won"]) == ["main"]
+
+
+def test_the_run_is_of_use_without_the_file(shown: tuple[Path, str], tmp_path: Path) -> None:
+    """Its winner is shown and compiled, though nothing imports the example any more."""
+    best = done("-m", "tuner", "best", "run", "--json", cwd=shown[0])
+    (task,) = json.loads(best.stdout)["tasks"]
+    assert task["space"] in {row["space"] for row in status(shown[0])["spaces"]}
+    library = tmp_path / "model.so"
+    exported = done("-m", "tuner", "export", "run", "--lib", str(library), cwd=shown[0])
+    assert (exported.returncode, library.exists()) == (0, True), exported.stderr

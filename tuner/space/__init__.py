@@ -1,0 +1,23 @@
+"""Say what to search, in one Python file: schedules, templates, rules, and mixtures of them.
+
+    from tuner import space
+
+    @space.manual
+    def by_hand(sch): ...            # one schedule
+
+    @space.template
+    def tiled(sch): ...              # draws its decisions with `sch.sample_*`
+
+    @space.rule(blocks="matmul*")
+    def keep_sums(sch, block): ...   # returns one schedule or several
+
+    SPACE = space.union(by_hand, tiled, space.rules(keep_sums), space.ours())
+
+`tuner tune MODEL --space FILE[:NAME]` searches what `NAME` stands for; without it, `SPACE`.
+A space applies to the tasks whose names match its glob; the other tasks are tuned as ever. The file
+runs on each machine that works for the run: it should do no more than define.
+"""
+
+from tuner.space.declare import generator, manual, ours, rule, rules, template, union
+
+__all__ = ["generator", "manual", "ours", "rule", "rules", "template", "union"]

@@ -1,0 +1,129 @@
+"""The words with which a user's file declares its spaces."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tuner.errors import UsageError
+from tuner.space.parts import Ours, Part, Rule, Rules, Stock, Template, Union
+
+
+def manual(function: Any = None, *, tasks: str = "*", name: str = "") -> Any:
+    """Declare one schedule: a function on a `tvm.s_tir.Schedule` that draws nothing."""
+    return _declared(
+        function, lambda f: Template(name=name or f.__name__, tasks=tasks, function=f, manual=True)
+    )
+
+
+def template(
+    function: Any = None,
+    *,
+    tasks: str = "*",
+    name: str = "",
+    opaque: bool = False,
+    postprocs: Callable[[], list[Any]] = list,
+) -> Any:
+    """Declare a template: a function on a `tvm.s_tir.Schedule` that draws its decisions.
+
+    Args:
+        opaque: it looks at what it drew; see `tuner.space.parts.Template`.
+    """
+    return _declared(
+        function,
+        lambda f: Template(
+            name=name or f.__name__, tasks=tasks, function=f, opaque=opaque, postprocs=postprocs
+        ),
+    )
+
+
+def rule(function: Any = None, *, blocks: str = "*", annotation: str = "", name: str = "") -> Any:
+    """Declare a rule: a function on a schedule and one of its blocks. Returning nothing, or the
+    schedule untouched, says that it does not apply."""
+    return _declared(
+        function,
+        lambda f: Rule(name=name or f.__name__, function=f, blocks=blocks, annotation=annotation),
+    )
+
+
+def rules(
+    *members: Any,
+    tasks: str = "*",
+    name: str = "rules",
+    stock: bool = True,
+    postprocs: Callable[[], list[Any]] | None = None,
+    mutators: Callable[[], Mapping[Any, float]] | None = None,
+) -> Rules:
+    """The space that rules span, with TVM's own unless `stock` is False; see `Rules`."""
+    if not members and not stock:
+        raise UsageError(f"{name}: a space of no rules")
+    return Rules(
+        name=name,
+        tasks=tasks,
+        members=members,
+        stock=stock,
+        postprocs=postprocs,
+        mutators=mutators,
+    )
+
+
+def generator(space_generator: Any, *, tasks: str = "*", name: str = "generator") -> Stock:
+    """A `SpaceGenerator` of TVM's, or a function that makes one, as it is."""
+    return Stock(name=name, tasks=tasks, generator=space_generator)
+
+
+def ours() -> Ours:
+    """The micro-kernels and TVM's rules, which are searched where nothing else is said."""
+    return Ours()
+
+
+def union(*parts: Any) -> Union:
+    """Several spaces at once. Plain functions are templates.
+
+    Raises:
+        UsageError: a part is no space, or two have one name.
+    """
+    found = tuple(part for given in parts for part in parts_of(given))
+    names = [part.name for part in found]
+    for part in found:
+        if names.count(part.name) > 1:
+            raise UsageError(f"two spaces are called {part.name}: give one another name=")
+    return Union(found)
+
+
+def parts_of(value: Any) -> tuple[Part, ...]:
+    """The spaces that a value declares.
+
+    Raises:
+        UsageError: it declares none.
+    """
+    if isinstance(value, Part):
+        return (value,)
+    if isinstance(value, Union):
+        return value.parts
+    if isinstance(value, Rule):
+        return (rules(value, name=value.name),)
+    if inspect.isfunction(value):
+        return (Template(name=value.__name__, function=value),)
+    if any(c.__name__ == "SpaceGenerator" for c in type(value).__mro__):
+        return (generator(value, name=type(value).__name__),)
+    raise UsageError(
+        f"{_shown(value)} is no space: it should be a function, one declared with space.manual, "
+        "space.template or space.rule, or space.rules(), space.generator(), space.ours(), "
+        "space.union() of such"
+    )
+
+
+def _declared(function: Any, make: Callable[[Any], Any]) -> Any:
+    """What a decorator returns, used with arguments or without."""
+    if function is None:
+        return make
+    if not callable(function):
+        raise UsageError(f"{_shown(function)} is no function to declare as a space")
+    return make(function)
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

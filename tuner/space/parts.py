@@ -1,0 +1,108 @@
+"""The spaces that a user declares, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+Schedules = Any
+"""What a user's function returns: nothing, a `tvm.s_tir.Schedule`, or a list of these."""
+
+DEFAULT_NAME = "SPACE"
+"""The name in a space's file that is looked for where none is given."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One space of a union.
+
+    Attributes:
+        name: it is called so in records and reports.
+        tasks: glob on the names of the tasks that it applies to.
+    """
+
+    name: str
+    tasks: str = "*"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Template(Part):
+    """A function that schedules a program and draws decisions on its way.
+
+    It runs once for each program; the sampling instructions in the trace that it leaves span the
+    space. It may return several schedules, each of which spans a part of it.
+
+    Attributes:
+        manual: it draws nothing: each schedule that it returns is a point.
+        opaque: it runs for each point, and may look at what it drew (the RFC's replay of
+            functions), which costs Python's time.
+        postprocs: TVM's post-processors, which change or refuse each point; a function that makes
+            them, as they need TVM.
+    """
+
+    function: Callable[[Any], Schedules]
+    manual: bool = False
+    opaque: bool = False
+    postprocs: Callable[[], list[Any]] = field(default=list)
+
+    def __call__(self, schedule: Any) -> Schedules:
+        """Schedule, as the function itself does."""
+        return self.function(schedule)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """A function from a schedule and one of its blocks to one schedule or several.
+
+    Attributes:
+        blocks: glob on the names of the blocks that it applies to.
+        annotation: it applies to blocks with this annotation only; empty is all of them.
+    """
+
+    name: str
+    function: Callable[[Any, Any], Schedules]
+    blocks: str = "*"
+    annotation: str = ""
+
+    def __call__(self, schedule: Any, block: Any) -> Schedules:
+        """Apply, as the function itself does."""
+        return self.function(schedule, block)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules(Part):
+    """Rules that are applied to each block in turn, from a program's last to its first.
+
+    Attributes:
+        members: in order: rules, TVM's own `ScheduleRule` objects, or functions that make them.
+        stock: TVM's default rules of the target come after them.
+        postprocs: as in `Template`; None is TVM's default ones of the target.
+        mutators: TVM's mutators with their weights; None is TVM's default ones of the target.
+    """
+
+    members: tuple[Any, ...]
+    stock: bool = True
+    postprocs: Callable[[], list[Any]] | None = None
+    mutators: Callable[[], Mapping[Any, float]] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stock(Part):
+    """A space of TVM's own: a `SpaceGenerator`, or a function that makes one."""
+
+    generator: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ours(Part):
+    """What is searched where nothing else is said: micro-kernels, and TVM's rules."""
+
+    name: str = "ours"
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    """Several spaces, searched jointly under one budget."""
+
+    parts: tuple[Part, ...]
