@@ -9,7 +9,7 @@ from typing import Any
 from tuner.candidate import Candidate, CandidateKind, family
 from tuner.errors import named_line
 from tuner.record import Status
-from tuner.task import Task
+from tuner.task import DECLARED, Task
 
 _TASKS_KEPT = 64
 
@@ -95,7 +95,6 @@ class BuildChild:
 def _written(candidate: Candidate, schedule: Any) -> Written:
     """What later builds replay: the traces of rules are post-processed anew each time, all others
     are kept as they were written, whatever becomes of the template or of a user's file."""
-    from spaces.design_space.declared.spaces import DECLARED
     from spaces.ir.schedules import canonical_payload, code_hash
 
     declared = family(candidate.space) == DECLARED

@@ -137,6 +137,11 @@ SUITES: dict[str, tuple[Entry, ...]] = {
         _entry("depthwise", c=512, h=14, w=14, constant=1),
         _entry("softmax", rows=1536, cols=128),
     ),
+    # What TVM's own tuners are compared on: one shape of each operator.
+    "operators": (
+        *(_entry("operator", number=n, case=2) for n in range(len(workloads.OPERATORS) - 1)),
+        _entry("operator", number=len(workloads.OPERATORS) - 1, case=0),
+    ),
     "blas": (
         *(_entry("gemm", m=size, n=size, k=size) for size in (64, 128, 256, 512, 1024, 2048)),
         _entry("gemm", m=97, n=131, k=113),

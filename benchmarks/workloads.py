@@ -9,6 +9,12 @@ from __future__ import annotations
 
 from typing import Any
 
+OPERATORS = (
+    *("C1D", "C2D", "C3D", "DEP", "DIL", "GMM", "GRP", "T2D", "CAP", "NRM", "SFM", "CBR", "TBG"),
+    "C2D_WIN_NHWC",
+)
+"""Of `te_workload.CONFIGS`, in TVM's wheel."""
+
 
 def gemm(m: int = 512, n: int = 512, k: int = 512, constant: int = 0) -> Any:
     """C[m,n] = A[m,k] B[k,n]."""
@@ -229,6 +235,17 @@ def elementwise(rows: int = 2048, cols: int = 1024) -> Any:
     a, b, c = (te.placeholder((rows, cols), name=name) for name in "abc")
     out = topi.subtract(topi.nn.relu(topi.add(topi.multiply(a, b), c)), a)
     return _program([a, b, c, out])
+
+
+def operator(number: int = 1, case: int = 2) -> Any:
+    """One of the operators that TVM's own tuners are compared on, by its place in `OPERATORS`.
+
+    Args:
+        case: which of its shapes.
+    """
+    from tvm.s_tir.meta_schedule.testing.te_workload import create_te_workload
+
+    return create_te_workload(OPERATORS[number], case)
 
 
 def _program(tensors: list[Any], constant: int = 0) -> Any:

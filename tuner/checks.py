@@ -161,12 +161,17 @@ def argument(name: str, shown: str) -> str:
 
 
 def space(text: object) -> tuple[str, str]:
-    """Check what names a declared space: a Python file, and a name in it or nothing."""
-    file, colon, name = str(text).rpartition(":")
-    file, name = (file, name) if colon else (name, "")
-    if not file.endswith(".py") or not (name.isidentifier() or not colon):
-        raise UsageError(f"{short(text)} is no space: give FILE.py or FILE.py:NAME")
-    return file, name
+    """Check what names a declared space: a Python file with a name in it or none, or a module with
+    a name in it."""
+    where, colon, name = str(text).rpartition(":")
+    where, name = (where, name) if colon else (name, "")
+    in_file = where.endswith(".py") and (name.isidentifier() or not colon)
+    in_module = name.isidentifier() and all(part.isidentifier() for part in where.split("."))
+    if not (in_file or in_module):
+        raise UsageError(
+            f"{short(text)} is no space: give FILE.py, FILE.py:NAME or package.module:NAME"
+        )
+    return where, name
 
 
 def each_once(named: Iterable[tuple[str, str]]) -> None:

@@ -110,8 +110,8 @@ class TuneOptions:
         seeds_from: other runs whose best schedules of equal and similar tasks are tried first.
         max_kernels: most kernels that may serve the shapes of one program.
         devices: most devices to measure on; None is all that the cluster has or can start.
-        space: what to search: `FILE.py` or `FILE.py:NAME` (see `tuner.space`), or what such a file
-            holds; None is everything that is known here.
+        space: what to search: `FILE.py`, `FILE.py:NAME` or `package.module:NAME` (see
+            `tuner.space`), or what such a file holds; None is everything that is known here.
         device_wait_s: time to wait for a machine with a device; None is `DEVICE_WAIT_S` where the
             cluster can start one, else no wait.
 

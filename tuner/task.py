@@ -12,6 +12,10 @@ Shapes = tuple[tuple[Instance, float], ...]
 """Instances to be fast for, each with its weight. Weights are above zero."""
 
 
+DECLARED = "declared"
+"""The family of the spaces that users declare."""
+
+
 @dataclass(frozen=True, slots=True)
 class SpaceSource:
     """A user's file that says what to search, as the machines at work get it.
@@ -32,6 +36,10 @@ class SpaceSource:
     def version(self) -> str:
         """Hash of the text and the name."""
         return hashlib.sha256(f"{self.name}\n{self.text}".encode()).hexdigest()[:8]
+
+    def space_name(self, part: str) -> str:
+        """The name of the space that candidates of a part carry; it changes with the file."""
+        return f"{DECLARED}:{part}@{self.version}"
 
 
 @dataclass(frozen=True, slots=True)

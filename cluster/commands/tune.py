@@ -109,7 +109,7 @@ def _efforts() -> str:
 )
 @click.option(
     "--space",
-    metavar="FILE.py[:NAME]",
+    metavar="FILE.py[:NAME]|MODULE:NAME",
     type=TEXT,
     help="What to search: a space declared in a Python file. Default: everything known here.",
 )

@@ -25,6 +25,7 @@ from cluster.search.wiring import machines, new_session, quiet_lock
 from tuner.errors import TunerError
 from tuner.kernel_set import KernelSet
 from tuner.measure import MeasuredPrograms
+from tuner.report.spaces import fruitless
 from tuner.report.winners import winning_lines
 from tuner.runs.folder import RunFolder
 from tuner.runs.lock import RunLock
@@ -122,6 +123,7 @@ class SearchHost:
                     self._session.stop()
                 ended = self._session.run()
                 self._warnings += self._session.left_out
+                self._warnings += fruitless(store, job.tasks)
                 return ended
 
     @contextlib.contextmanager

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from spaces.design_space.declared.spaces import DECLARED, declared_named
+from spaces.design_space.declared.spaces import declared_named
 from spaces.design_space.knob_space import KnobSpace
 from spaces.design_space.schedule_rules import RULES
 from spaces.design_space.trace_space import TraceSpace
@@ -14,7 +15,7 @@ from spaces.ir.schedules import InvalidCandidate, new_schedule, replayed, task_m
 from spaces.templates.base import FAMILY as TEMPLATE
 from spaces.templates.registry import template_named
 from tuner.candidate import Candidate, CandidateKind, family, generic_of
-from tuner.task import Task
+from tuner.task import DECLARED, Task
 
 DEFAULT_SPACE = "default"
 """Name of the space of default schedules."""
@@ -76,6 +77,10 @@ _WRITERS: Mapping[str, Callable[[Task, Candidate], Any]] = {
 """What writes the points of a space, by its family; traces of any other are replayed."""
 
 
+_CONSTANT = re.compile(r"T\.float32\(([^()]*)\)")
+
+
 def trace_text(task: Task, candidate: Candidate) -> str:
-    """A candidate's scheduling instructions, as readable Python."""
-    return "\n".join(realize(task, candidate).trace.as_python())
+    """A candidate's scheduling instructions, as Python that schedules `sch` in the same way."""
+    lines = realize(task, candidate).trace.as_python()
+    return "\n".join(_CONSTANT.sub(r"\1", line) for line in lines)

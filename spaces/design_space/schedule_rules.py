@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -18,6 +18,8 @@ from tuner.errors import first_line
 RULES = "rules"
 """The family of these spaces, whose traces need the rules' post-processing."""
 
+_CHECKS = ("VerifyGPUCode",)
+"""Post-processors that change nothing."""
 _FIRST_TENSOR_CORES = 75
 _LOW_PRECISION = ("int8", "uint8", "float16", "bfloat16")
 
@@ -33,6 +35,8 @@ class RuleSet:
         postprocs: post-processors, applied in order after a trace; each may refuse it.
         mutators: mutators, each with its weight.
         redraws: whether a mutation may also draw one decision anew.
+        refused: numbers of a trace's sampling instructions to draw anew, as a constraint does not
+            hold; none where it does.
     """
 
     name: str
@@ -41,6 +45,7 @@ class RuleSet:
     postprocs: tuple[Any, ...]
     mutators: tuple[tuple[Any, float], ...]
     redraws: bool = False
+    refused: Callable[[Any], frozenset[int]] = field(default=lambda trace: frozenset())
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,14 +148,20 @@ def task_rules(module_json: str, target_json: str) -> RuleSet:
     return make_rules(task_module(module_json), target_json)
 
 
-def postprocess(schedule: Any, rules: RuleSet) -> None:
+def postprocess(schedule: Any, rules: RuleSet, *, checked: bool = False) -> None:
     """Apply a space's post-processors.
+
+    Args:
+        checked: its decisions are known to be within the device's limits, so that the check that
+            lowers the whole program can be left to whoever builds it.
 
     Raises:
         InvalidCandidate: a post-processor refused the schedule; the error names it.
     """
     schedule.enter_postproc()
     for postproc in rules.postprocs:
+        if checked and type(postproc).__name__ in _CHECKS:
+            continue
         try:
             accepted = postproc.apply(schedule)
         except Exception as error:  # TVM raises whatever its C++ side threw

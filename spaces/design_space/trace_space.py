@@ -8,9 +8,13 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
+from spaces.design_space.analysis.draws import drawn, draws, form
+from spaces.design_space.analysis.interpreter import Reading, read_sketch
+from spaces.design_space.analysis.launch import DeviceLimits
 from spaces.design_space.base import Predict
 from spaces.design_space.point import Point
 from spaces.design_space.schedule_rules import RuleSet, postprocess, task_rules
+from spaces.ir.guard import note
 from spaces.ir.schedules import (
     InvalidCandidate,
     canonical_payload,
@@ -25,6 +29,8 @@ from tuner.task import Task
 
 _MORE_MUTATIONS = 0.5
 _MAX_MUTATIONS = 5
+_MOST_DRAWS = 32
+_MOST_TRIES, _MOST_MUTANTS = 5000, 50
 _REDRAWN = 0.5
 """Share of mutations that draw a decision anew, where that is allowed."""
 
@@ -43,6 +49,7 @@ class TraceSpace:
     def __init__(self, task: Task, rules: RuleSet | None = None) -> None:
         self._module = task_module(task.module)
         self._rules = rules or task_rules(task.module, task.target)
+        self._limits = DeviceLimits.of(task.target)
 
     @property
     def name(self) -> str:
@@ -52,7 +59,27 @@ class TraceSpace:
     @cached_property
     def sketches(self) -> Sequence[Any]:
         """Traces that span the space."""
-        return [schedule.trace for schedule in self._rules.sketch()]
+        short = self._rules.redraws or self._readings
+        return [simple if short else trace for trace, simple in self._traces]
+
+    @cached_property
+    def _traces(self) -> Sequence[tuple[Any, Any]]:
+        """The traces of the rules' schedules, each also without its dead code."""
+        traces = [schedule.trace for schedule in self._rules.sketch()]
+        return [(trace, trace.simplified(True)) for trace in traces]
+
+    @cached_property
+    def _readings(self) -> dict[str, Reading]:
+        """What is known of each sketch's kernel before it is replayed, by form."""
+        found = {form(trace): self._read(trace) for _, trace in self._traces}
+        return {key: reading for key, reading in found.items() if reading is not None}
+
+    def _read(self, trace: Any) -> Reading | None:
+        try:
+            return read_sketch(self._module, trace, self._limits)
+        except Exception as error:  # whatever TVM throws at what it does not expect
+            note(error, f"a sketch of {self.name}")
+            return None
 
     @cached_property
     def points(self) -> int | None:
@@ -63,6 +90,9 @@ class TraceSpace:
     def realize_draft(self, draft: Draft, predict: Predict | None = None) -> Point:
         """Carry out a draft; a cost model has no say in it.
 
+        A kernel for a GPU whose sketch could be read is within the device's limits; the rest of
+        TVM's check of its code is left to whoever writes it to build it.
+
         Raises:
             InvalidCandidate: the random choices gave a schedule that is not valid.
         """
@@ -71,8 +101,9 @@ class TraceSpace:
             schedule = self._sample(rng)
         else:
             schedule = self._mutate(draft.parent, rng)
-        candidate = Candidate(CandidateKind.TRACE, canonical_payload(schedule.trace), self.name)
-        postprocess(schedule, self._rules)
+        trace = schedule.trace
+        candidate = Candidate(CandidateKind.TRACE, canonical_payload(trace), self.name)
+        postprocess(schedule, self._rules, checked=self._reading(trace) is not None)
         return Point(candidate, schedule, code_hash(schedule.mod))
 
     def write(self, candidate: Candidate) -> Any:
@@ -87,7 +118,9 @@ class TraceSpace:
         if not self.sketches:
             raise InvalidCandidate(f"{self.name}: no rule applies")
         sketch = rng.choice(self.sketches)
-        return self._replay(Trace(sketch.insts, {}), rng)
+        reading = self._reading(sketch)
+        decisions = {} if reading is None else _allowed(sketch, reading, rng)
+        return self._replay(Trace(sketch.insts, decisions), rng)
 
     def _mutate(self, parent: Candidate, rng: random.Random) -> Any:
         from tvm.s_tir.schedule import Trace
@@ -95,6 +128,18 @@ class TraceSpace:
         schedule = new_schedule(self._module)
         Trace.apply_json_to_schedule(json.loads(parent.payload), schedule)
         trace = schedule.trace
+        for _ in range(_MOST_MUTANTS):
+            mutant = self._changed(trace, rng)
+            if not self.why_not(mutant):
+                return self._replay(mutant, rng)
+        raise InvalidCandidate(f"{_MOST_MUTANTS} mutations in a row exceed the device")
+
+    def _changed(self, trace: Any, rng: random.Random) -> Any:
+        """The trace after one change or several.
+
+        Raises:
+            InvalidCandidate: there was nothing to change.
+        """
         changes = 1
         while changes < _MAX_MUTATIONS and rng.random() < _MORE_MUTATIONS:
             changes += 1
@@ -105,7 +150,17 @@ class TraceSpace:
                 trace, changed = mutant, True
         if not changed:
             raise InvalidCandidate("no mutator applies")
-        return self._replay(trace, rng)
+        return trace
+
+    def _reading(self, trace: Any) -> Reading | None:
+        return self._readings.get(form(trace)) if self._readings else None
+
+    def why_not(self, trace: Any) -> str:
+        """Why a device would not take a trace's kernel; empty where it may, or has open draws."""
+        reading = self._reading(trace)
+        if reading is None or any(trace.get_decision(i) is None for i in trace.insts if draws(i)):
+            return ""
+        return reading.launch.why_not(drawn(trace))
 
     def _mutant(self, trace: Any, rng: random.Random) -> Any:
         """The trace after one change; None where there was nothing to change."""
@@ -120,6 +175,19 @@ class TraceSpace:
         return _redrawn(trace, rng) if mutant is None and self._rules.redraws else mutant
 
     def _replay(self, trace: Any, rng: random.Random) -> Any:
+        """A schedule with a trace's instructions, its open decisions drawn until they are allowed.
+
+        Only those that a constraint is about are drawn again.
+        """
+        for _ in range(_MOST_DRAWS):
+            schedule = self._replayed_once(trace, rng)
+            again = self._rules.refused(schedule.trace)
+            if not again:
+                return schedule
+            trace = _opened(schedule.trace, again)
+        raise InvalidCandidate(f"its constraint refused {_MOST_DRAWS} draws in a row")
+
+    def _replayed_once(self, trace: Any, rng: random.Random) -> Any:
         schedule = new_schedule(self._module, rng.randrange(1, 2**31 - 1))
         try:
             trace.apply_to_schedule(schedule, True)
@@ -128,18 +196,32 @@ class TraceSpace:
         return schedule
 
 
-def draws(instruction: Any) -> bool:
-    """Whether an instruction of a trace draws a decision."""
-    return str(instruction.kind.name).startswith("Sample")
+def _allowed(sketch: Any, reading: Reading, rng: random.Random) -> dict[Any, Any]:
+    """Decisions of a sketch, by instruction, for which its kernel is within the device's limits.
+
+    Raises:
+        InvalidCandidate: none were found.
+    """
+    sampling = [instruction for instruction in sketch.insts if draws(instruction)]
+    for _ in range(_MOST_TRIES):
+        found = [draw.draw(rng) if draw is not None else None for draw in reading.draws]
+        given = [values[0] if values is not None else [1] for values in found]
+        if not reading.launch.why_not(given):
+            pairs = zip(sampling, found, strict=True)
+            return {i: values[1] for i, values in pairs if values is not None}
+    raise InvalidCandidate(f"{_MOST_TRIES} draws in a row exceed the device")
 
 
 def _redrawn(trace: Any, rng: random.Random) -> Any:
     """A trace with one of its decisions open; None where it has none."""
+    number = sum(map(draws, trace.insts))
+    return _opened(trace, frozenset([rng.randrange(number)])) if number else None
+
+
+def _opened(trace: Any, numbers: frozenset[int]) -> Any:
+    """A trace with these of its decisions open, by the number of their instruction."""
     from tvm.s_tir.schedule import Trace
 
     drawn = [instruction for instruction in trace.insts if draws(instruction)]
-    if not drawn:
-        return None
-    opened = rng.choice(drawn)
-    kept = {i: trace.get_decision(i) for i in drawn if not i.same_as(opened)}
-    return Trace(trace.insts, kept)
+    known = {i: trace.get_decision(i) for n, i in enumerate(drawn) if n not in numbers}
+    return Trace(trace.insts, {i: made for i, made in known.items() if made is not None})

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypedDict
 
 from tuner.storage.base import RecordStore, SpaceTally
+from tuner.task import Task
 
 
 class SpaceStatus(TypedDict):
@@ -50,3 +52,33 @@ def space_rows(store: RecordStore) -> list[SpaceStatus]:
         )
         for space in ordered
     ]
+
+
+def fruitless(store: RecordStore, tasks: Sequence[Task]) -> list[str]:
+    """A line for each declared space that gave not a single time, with its first reason.
+
+    Args:
+        tasks: with the spaces that apply to them.
+    """
+    wanted: dict[str, str] = {}
+    for task in tasks:
+        if task.space is not None:
+            wanted |= {task.space.space_name(part): part for part in task.space.parts}
+    found = {row["space"]: row for row in space_rows(store)}
+    lines = []
+    for space, part in wanted.items():
+        row = found.get(space)
+        if row is None:
+            lines.append(f"{part}: none of its drafts could be scheduled, or none was reached")
+        elif row["best_ms"] is None and row["failed"]:
+            lines.append(f"{part}: all {row['failed']} candidates failed: {_first(store, space)}")
+    return lines
+
+
+def _first(store: RecordStore, space: str) -> str:
+    """How the first failed trial of a space ended."""
+    for record in store.scan():
+        if record.trial.candidate.space == space and record.measurement.status.failed:
+            status = record.measurement.status.replace("_", " ")
+            return f"{status}, {record.measurement.error}" if record.measurement.error else status
+    return ""

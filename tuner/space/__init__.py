@@ -18,6 +18,6 @@ A space applies to the tasks whose names match its glob; the other tasks are tun
 runs on each machine that works for the run: it should do no more than define.
 """
 
-from tuner.space.declare import generator, manual, ours, rule, rules, template, union
+from tuner.space.declare import generator, manual, named, ours, rule, rules, template, union
 
-__all__ = ["generator", "manual", "ours", "rule", "rules", "template", "union"]
+__all__ = ["generator", "manual", "named", "ours", "rule", "rules", "template", "union"]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
 from typing import Any
 
 from tuner.errors import UsageError
 from tuner.space.parts import Ours, Part, Rule, Rules, Stock, Template, Union
+
+_NAMED: ContextVar[dict[str, Any] | None] = ContextVar("named", default=None)
 
 
 def manual(function: Any = None, *, tasks: str = "*", name: str = "") -> Any:
@@ -24,18 +28,49 @@ def template(
     name: str = "",
     opaque: bool = False,
     postprocs: Callable[[], list[Any]] = list,
+    where: Callable[..., bool] | None = None,
 ) -> Any:
     """Declare a template: a function on a `tvm.s_tir.Schedule` that draws its decisions.
 
     Args:
-        opaque: it looks at what it drew; see `tuner.space.parts.Template`.
+        opaque, postprocs, where: see `tuner.space.parts.Template`.
+
+    Raises:
+        UsageError: an opaque function with a predicate.
     """
+    if opaque and where is not None:
+        raise UsageError("where= is of a template that is not opaque: return [] in its place")
     return _declared(
         function,
         lambda f: Template(
-            name=name or f.__name__, tasks=tasks, function=f, opaque=opaque, postprocs=postprocs
+            name=name or f.__name__,
+            tasks=tasks,
+            function=f,
+            opaque=opaque,
+            postprocs=postprocs,
+            where=where,
         ),
     )
+
+
+def named(name: str, drawn: Any) -> Any:
+    """Name what was drawn, an integer or a list of them, for the predicate `where`; it is returned
+    as it is."""
+    noted = _NAMED.get()
+    if noted is not None:
+        noted[name] = drawn
+    return drawn
+
+
+@contextlib.contextmanager
+def names_noted() -> Iterator[dict[str, Any]]:
+    """What is named in the length of a block, by name."""
+    noted: dict[str, Any] = {}
+    token = _NAMED.set(noted)
+    try:
+        yield noted
+    finally:
+        _NAMED.reset(token)
 
 
 def rule(function: Any = None, *, blocks: str = "*", annotation: str = "", name: str = "") -> Any:

@@ -39,12 +39,15 @@ class Template(Part):
             functions), which costs Python's time.
         postprocs: TVM's post-processors, which change or refuse each point; a function that makes
             them, as they need TVM.
+        where: a predicate on draws that `named` has named, which are its parameters; only draws
+            for which it holds are points. None for an opaque function, which can refuse itself.
     """
 
     function: Callable[[Any], Schedules]
     manual: bool = False
     opaque: bool = False
     postprocs: Callable[[], list[Any]] = field(default=list)
+    where: Callable[..., bool] | None = None
 
     def __call__(self, schedule: Any) -> Schedules:
         """Schedule, as the function itself does."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import importlib.util
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,22 +16,42 @@ from tuner.space.declare import parts_of
 from tuner.space.parts import DEFAULT_NAME, Rules, Template
 from tuner.task import SpaceSource
 
+_RELATIVE = re.compile(r"^\s*from \.", re.MULTILINE)
+"""Imports that work within their package only."""
+
 
 def read_source(text: str) -> SpaceSource:
-    """The file that `FILE[:NAME]` names.
+    """What `FILE.py[:NAME]` or `package.module:NAME` names.
 
     Raises:
         UsageError: it is no such text.
-        TunerError: the file cannot be read.
+        TunerError: there is no such file or module.
     """
-    file, name = checks.space(text)
-    name = name or DEFAULT_NAME
+    where, name = checks.space(text)
+    if not where.endswith(".py"):
+        return _of_module(where, name)
     try:
-        return SpaceSource(file, Path(file).read_text(encoding="utf-8"), name)
+        return SpaceSource(where, Path(where).read_text(encoding="utf-8"), name or DEFAULT_NAME)
     except FileNotFoundError as error:
-        raise TunerError(f"{file}: no such file") from error
+        raise TunerError(f"{where}: no such file") from error
     except (OSError, UnicodeDecodeError) as error:
-        raise TunerError(f"{file} cannot be read: {error}") from error
+        raise TunerError(f"{where} cannot be read: {error}") from error
+
+
+def _of_module(module: str, name: str) -> SpaceSource:
+    """A space of an installed package: all machines import it, and its text is part of its version.
+
+    Raises:
+        TunerError: there is no such module here.
+    """
+    try:
+        found = importlib.util.find_spec(module)
+    except (ImportError, ValueError) as error:
+        raise TunerError(f"{module} cannot be imported: {error}") from error
+    if found is None or found.origin is None:
+        raise TunerError(f"there is no module {module}")
+    digest = hashlib.sha256(Path(found.origin).read_bytes()).hexdigest()
+    return SpaceSource(module, f"# {digest}\nfrom {module} import {name}\n", name)
 
 
 def source_of(value: Any) -> SpaceSource:
@@ -46,7 +69,9 @@ def source_of(value: Any) -> SpaceSource:
             continue
         for name, held in vars(module).items():
             if held is value:
-                return SpaceSource(file, Path(file).read_text(encoding="utf-8"), name)
+                text = Path(file).read_text(encoding="utf-8")
+                alone = not _RELATIVE.search(text)
+                return SpaceSource(file, text, name) if alone else _of_module(module_name, name)
     raise UsageError(
         "space: other processes must be able to find it: give it a name at the top of a Python "
         "file, SPACE = space.union(...)"

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from spaces.design_space.declared.load import complaint, declared
+from spaces.design_space.declared.rules import applications_noted
 from spaces.design_space.declared.spaces import space_of
+from spaces.intrinsics.registration import stub_intrinsics
 from tuner.errors import TunerError
-from tuner.space.parts import Ours, Part, Template
+from tuner.space.parts import Ours, Part, Rule, Template
 from tuner.task import SpaceSource, Task
 
 _NAMED = 3
@@ -38,15 +40,20 @@ def fit(source: SpaceSource, tasks: Sequence[Task]) -> Fit:
     """
     try:
         parts = declared(source)
-        found = [_fits(part, source, tasks) for part in parts]
+        with applications_noted() as applied:
+            found = [_fits(part, source, tasks) for part in parts]
     except TunerError as error:
         return Fit({}, error=str(error))
     fitting = [(part.name, keys) for part, (keys, _) in zip(parts, found, strict=True)]
     applying = {
         task.key: tuple(name for name, keys in fitting if task.key in keys) for task in tasks
     }
-    notes = tuple(note for _, note in found if note)
-    return Fit({key: names for key, names in applying.items() if names}, notes)
+    notes = [note for _, note in found if note]
+    for part in parts:
+        rules = [m for m in getattr(part, "members", ()) if isinstance(m, Rule)]
+        unused = [rule.name for rule in rules if rule.name not in applied]
+        notes += [f"{part.name}: no block is one of rule {name}'s" for name in unused]
+    return Fit({key: names for key, names in applying.items() if names}, tuple(notes))
 
 
 def _fits(part: Part, source: SpaceSource, tasks: Sequence[Task]) -> tuple[set[str], str]:
@@ -89,7 +96,10 @@ def _why_not(part: Part, source: SpaceSource, task: Task) -> str:
 
 
 class FitChild:
-    """`fit`, in a process of its own."""
+    """`fit`, in a process of its own, which registers no intrinsics that nobody asked for."""
+
+    def __init__(self) -> None:
+        stub_intrinsics()
 
     def fit(self, source: SpaceSource, tasks: Sequence[Task]) -> Fit:
         """See `fit`."""

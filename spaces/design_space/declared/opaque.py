@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
+from spaces.design_space.analysis.draws import draws
 from spaces.design_space.base import Predict
 from spaces.design_space.declared.drawing import drawing_schedule
 from spaces.design_space.declared.rules import schedules_of
 from spaces.design_space.point import Point
 from spaces.design_space.schedule_rules import RuleSet, postprocess
-from spaces.design_space.trace_space import draws
 from spaces.ir.schedules import (
     InvalidCandidate,
     code_hash,

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any
 
+from spaces.design_space.declared.constraint import Constraint
 from spaces.design_space.schedule_rules import RuleSet, rule_names, rule_set, tune_context
 from spaces.ir.schedules import new_schedule
 from tuner.errors import UsageError
+from tuner.space.declare import names_noted
 from tuner.space.parts import Part, Rule, Rules, Stock, Template
 
+_APPLIED: ContextVar[set[str] | None] = ContextVar("applied", default=None)
 _TILES, _UNROLLS = 0.9, 0.1
 """How often a mutation of a template changes tiles, and unrolling, by TVM's mutators."""
 
@@ -33,6 +39,17 @@ def rules_of(part: Part, name: str, module: Any, target: str) -> RuleSet:
     assert isinstance(part, Stock)
     context = tune_context(module, target, _generator(part))
     return rule_set(name, context, redraws=True)
+
+
+@contextlib.contextmanager
+def applications_noted() -> Iterator[set[str]]:
+    """The names of the rules that were applied to a block in the length of a block."""
+    noted: set[str] = set()
+    token = _APPLIED.set(noted)
+    try:
+        yield noted
+    finally:
+        _APPLIED.reset(token)
 
 
 def schedules_of(returned: Any, given: Any) -> list[Any]:
@@ -67,7 +84,12 @@ def _of_function(part: Template, name: str, module: Any, target: str) -> RuleSet
         postprocs=list(part.postprocs()),
         mutator_probs={mutator.MutateTileSize(): _TILES, mutator.MutateUnroll(): _UNROLLS},
     )
-    return rule_set(name, tune_context(module, target, generator), sketch, redraws=True)
+    rules = rule_set(name, tune_context(module, target, generator), sketch, redraws=True)
+    if part.where is None:
+        return rules
+    with names_noted() as named:
+        traces = [schedule.trace.simplified(True) for schedule in sketch()]
+    return replace(rules, refused=Constraint(part.where, [(t, named) for t in traces]).refused)
 
 
 def _post_order(part: Rules, module: Any, target: str) -> Any:
@@ -107,6 +129,8 @@ def _wrapped(rule: Rule) -> Any:
         def apply(self, sch: Any, block: Any) -> list[Any]:
             if not _applies(rule, sch.get(block)):
                 return [sch]
+            if (noted := _APPLIED.get()) is not None:
+                noted.add(rule.name)
             return schedules_of(rule.function(sch, block), sch)
 
         def clone(self) -> Any:

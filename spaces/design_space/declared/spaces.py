@@ -14,14 +14,6 @@ from spaces.ir.schedules import InvalidCandidate, task_module
 from tuner.space.parts import Ours, Part, Template
 from tuner.task import SpaceSource, Task
 
-DECLARED = "declared"
-"""The family of these spaces."""
-
-
-def space_name(part: Part, source: SpaceSource) -> str:
-    """The name of a declared space; it changes with the file."""
-    return f"{DECLARED}:{part.name}@{source.version}"
-
 
 class DeclaredSpace(Space, Protocol):
     """A space that its user declared."""
@@ -38,7 +30,7 @@ class DeclaredSpace(Space, Protocol):
 def space_of(task: Task, part: Part, source: SpaceSource) -> DeclaredSpace:
     """The space that a part of a file spans over a task."""
     module = task_module(task.module)
-    rules = rules_of(part, space_name(part, source), module, task.target)
+    rules = rules_of(part, source.space_name(part.name), module, task.target)
     if isinstance(part, Template) and part.opaque:
         return OpaqueSpace(task, part.function, rules)
     return TraceSpace(task, rules)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,9 +17,10 @@ from tuner.errors import TunerError
 from tuner.record import Measurement, Provenance, Record, Status, Trial, record_from_json
 from tuner.record_lines import record_line
 from tuner.report.report import best_report, export_records, status_report
+from tuner.report.spaces import fruitless
 from tuner.session.progress import fold
 from tuner.storage.memory import MemoryStore
-from tuner.task import Task
+from tuner.task import SpaceSource, Task
 
 
 def candidate(n: int) -> Candidate:
@@ -108,6 +110,33 @@ class TestStatus:
                 {"space": "space", "trials": 5, "failed": 3, "won": ["matmul"], "best_ms": 2.0}
             ],
         }
+
+
+class TestFruitless:
+    """Declared spaces that gave no time are told once, with why."""
+
+    SOURCE = SpaceSource("theirs.py", "", "SPACE", ("works", "fails", "missing"))
+    TASKS = (replace(MATMUL, space=SOURCE), SOFTMAX)
+
+    def of(self, part: str, n: int, *seconds: float, status: Status, error: str = "") -> Record:
+        space = self.SOURCE.space_name(part)
+        known = Candidate(CandidateKind.TRACE, f"[{n}]", space)
+        return Record(Trial("m", known), Measurement(status, seconds, error=error))
+
+    def test_each_has_a_line(self) -> None:
+        store = store_of(
+            self.of("works", 1, 0.5, status=Status.OK),
+            self.of("works", 2, status=Status.WRONG, error="off by 3"),
+            self.of("fails", 3, status=Status.BUILD_FAILED, error="no such intrinsic"),
+            self.of("fails", 4, status=Status.WRONG, error="off by 7"),
+        )
+        assert fruitless(store, self.TASKS) == [
+            "fails: all 2 candidates failed: build failed, no such intrinsic",
+            "missing: none of its drafts could be scheduled, or none was reached",
+        ]
+
+    def test_without_a_declared_space_nothing_is_said(self) -> None:
+        assert fruitless(store_of(), (MATMUL, SOFTMAX)) == []
 
 
 class TestBest:

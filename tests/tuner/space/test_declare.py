@@ -88,10 +88,42 @@ def test_a_file_is_read_with_the_name_that_is_meant(tmp_path: Path) -> None:
     assert len({source.version, other.version}) == 2
 
 
-@pytest.mark.parametrize("text", ["mine", "mine.txt:SPACE", "mine.py:", "mine.py:not a name"])
+@pytest.mark.parametrize("text", ["mine", "mine-txt:SPACE", "mine.py:", "mine.py:not a name"])
 def test_what_names_no_file_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match=r"FILE\.py:NAME"):
         read_source(text)
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file of a module in a package that can be imported."""
+    folder = tmp_path / "their_package"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("")
+    (folder / "more.py").write_text("from tuner import space\n")
+    file = folder / "spaces.py"
+    file.write_text("from .more import space\n\ndef f(sch): ...\n\nMINE = space.manual(f)\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return file
+
+
+def test_a_package_is_imported_where_it_is_searched(package: Path) -> None:
+    source = read_source("their_package.spaces:MINE")
+    assert source.text.splitlines()[1:] == ["from their_package.spaces import MINE"]
+    package.write_text(package.read_text() + "# changed\n")
+    assert read_source("their_package.spaces:MINE").version != source.version
+    with pytest.raises(TunerError, match=r"no module their_package\.nowhere"):
+        read_source("their_package.nowhere:MINE")
+    with pytest.raises(TunerError, match="nowhere"):
+        read_source("nowhere.spaces:MINE")
+
+
+def test_an_object_whose_file_needs_its_package_goes_along_as_an_import(package: Path) -> None:
+    import importlib
+
+    module = importlib.import_module("their_package.spaces")
+    source = source_of(module.MINE)
+    assert source.text.splitlines()[1:] == ["from their_package.spaces import MINE"]
 
 
 def test_a_missing_file_is_one_line(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import replace
 
@@ -213,6 +214,42 @@ def test_a_mutation_of_an_opaque_function_keeps_most_of_what_was_drawn(bare: Tas
     assert [c.key for c in again] == [c.key for c in children]
 
 
+CONSTRAINED = [
+    "@space.template(where=lambda rows, steps: rows[1] * steps <= 16)",
+    "def small(sch):",
+    "    i, j, k = sch.get_loops(sch.get_sblock('C'))",
+    "    rows = space.named('rows', sch.sample_perfect_tile(i, 2, 64))",
+    "    i0, i1 = sch.split(i, rows)",
+    "    steps = space.named('steps', sch.sample_categorical([1, 2, 4, 8], [0.25] * 4))",
+    "    sch.split(k, [None, steps])",
+    "    sch.split(j, sch.sample_perfect_tile(j, 2, 64))",
+    "SPACE = small",
+]
+
+
+def test_a_constraint_holds_for_all_that_is_drawn(bare: Task) -> None:
+    def product(candidate: Candidate) -> int:
+        instructions, decisions = json.loads(candidate.payload)
+        known = dict(decisions)
+        drawn = [(i, known[n]) for n, i in enumerate(instructions) if i[0].startswith("Sample")]
+        (_, rows), (steps, place), _ = drawn
+        return int(rows[1] * steps[2][0][place])
+
+    task = with_space(bare, *CONSTRAINED)
+    fresh = drawn(task, 60)
+    children = drawn(task, 60, fresh[0])
+    assert len(fresh) == len(children) == 60, "draws are repeated until they are allowed"
+    assert all(product(c) <= 16 for c in (*fresh, *children))
+    free = [line.replace("<= 16", "<= 512") for line in CONSTRAINED]
+    assert any(product(c) > 16 for c in drawn(with_space(bare, *free), 60))
+
+
+def test_a_constraint_that_nothing_satisfies_is_an_invalid_draft(bare: Task) -> None:
+    task = with_space(bare, *[line.replace("<= 16", "<= 0") for line in CONSTRAINED])
+    with pytest.raises(InvalidCandidate, match="refused 32 draws in a row"):
+        TaskSpace(task).realize_draft(Draft(task.key, 1, 1))
+
+
 def test_a_rule_applies_to_its_blocks_beside_tvms_own(bare: Task) -> None:
     def sketches(what: str) -> int:
         (space,) = declared_spaces(with_space(bare, f"SPACE = {what}"))
@@ -259,6 +296,10 @@ LINES = len(FILE.splitlines())
     [
         (["SPACE = (", "", ""], f"theirs.py:{LINES + 1}: '(' was never closed"),
         (["SPACE = nothing"], f"theirs.py:{LINES + 1}: NameError: name 'nothing' is not defined"),
+        (
+            ["SPACE = space.template(tiled.function, where=lambda rows: True)"],
+            "where: rows is named by nothing",
+        ),
         (["MINE = tiled"], "theirs.py has no SPACE: name another as theirs.py:NAME"),
         (["SPACE = None"], "theirs.py: SPACE: None is no space"),
         (
@@ -290,6 +331,12 @@ def test_a_rule_that_raises_is_named_with_its_line(bare: Task) -> None:
         "SPACE = wrong",
     )
     assert error.startswith(f"theirs.py:{LINES + 3}: IndexError")
+
+
+def test_a_rule_that_never_applies_is_told(bare: Task) -> None:
+    found = fit(source("SPACE = space.rules(two_ways, never)"), [bare])
+    assert found.error == ""
+    assert found.notes == ("rules: no block is one of rule never's",)
 
 
 def test_tasks_that_a_space_does_not_fit_are_told_and_tuned_as_ever(bare: Task) -> None:

@@ -1,0 +1,61 @@
+"""What the sampling instructions of a trace drew, and drawing it anew without a schedule."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Any
+
+from spaces.design_space.analysis.extents import Draws
+from spaces.design_space.analysis.tiles import perfect_tile
+
+
+@dataclass(frozen=True, slots=True)
+class TileDraw:
+    """A `SamplePerfectTile` over a loop of known extent."""
+
+    extent: int
+    parts: int
+    most_innermost: int
+
+    def draw(self, rng: random.Random) -> tuple[list[int], Any]:
+        """What it gives, and its decision."""
+        factors = perfect_tile(self.extent, self.parts, self.most_innermost, rng)
+        return factors, factors
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceDraw:
+    """A `SampleCategorical`."""
+
+    values: tuple[int, ...]
+    odds: tuple[float, ...]
+
+    def draw(self, rng: random.Random) -> tuple[list[int], Any]:
+        """What it gives, and its decision."""
+        place = rng.choices(range(len(self.values)), self.odds)[0]
+        return [self.values[place]], place
+
+
+Draw = TileDraw | ChoiceDraw
+
+
+def draws(instruction: Any) -> bool:
+    """Whether an instruction of a trace draws a decision."""
+    return str(instruction.kind.name).startswith("Sample")
+
+
+def drawn(trace: Any) -> Draws:
+    """The integers that each sampling instruction of a trace gave. All must be decided."""
+    return [_given(i, trace.get_decision(i)) for i in trace.insts if draws(i)]
+
+
+def form(trace: Any) -> str:
+    """What traces of one sketch have in common, whatever they drew: their instructions."""
+    return str(trace.as_json()[0])
+
+
+def _given(instruction: Any, decision: Any) -> list[int]:
+    if str(instruction.kind.name) == "SampleCategorical":
+        return [int(instruction.attrs[0][int(decision)])]
+    return [int(d) for d in decision] if hasattr(decision, "__len__") else [int(decision)]

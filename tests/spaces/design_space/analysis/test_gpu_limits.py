@@ -1,0 +1,151 @@
+"""What is read from a sketch's decisions is what the device is asked for."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spaces.design_space.analysis.draws import drawn, draws
+from spaces.design_space.analysis.extents import Alignment, Extent, Reach, Tile
+from spaces.design_space.analysis.interpreter import read_sketch
+from spaces.design_space.analysis.launch import DeviceLimits, Launch
+from spaces.design_space.analysis.tiles import perfect_tile
+from spaces.design_space.trace_space import TraceSpace
+from spaces.ir.schedules import InvalidCandidate, code_hash, new_schedule, task_module
+from spaces.lowering.extract_tasks import task_of
+from spaces.targets.target import resolve_target
+from tuner.candidate import Draft
+from tuner.task import Task
+
+GPU = (
+    '{"kind":"cuda","arch":"sm_80","max_threads_per_block":1024,'
+    '"max_shared_memory_per_block":49152,"thread_warp_size":32,"registers_per_block":65536}'
+)
+
+
+_ENOUGH = 5
+
+
+@given(
+    st.integers(1, 4096),
+    st.integers(1, 5),
+    st.sampled_from([0, 1, 4, 16, 64]),
+    st.integers(0, 2**31),
+)
+def test_a_perfect_tile_is_one(extent: int, parts: int, most: int, seed: int) -> None:
+    factors = perfect_tile(extent, parts, most, random.Random(seed))
+    product = 1
+    for factor in factors:
+        product *= factor
+    assert (len(factors), product) == (parts, extent)
+    assert most == 0 or parts == 1 or factors[-1] <= most
+
+
+def test_all_tiles_are_drawn() -> None:
+    rng = random.Random(0)
+    found = {tuple(perfect_tile(16, 2, 0, rng)) for _ in range(200)}
+    assert found == {(16, 1), (8, 2), (4, 4), (2, 8), (1, 16)}
+
+
+def test_the_size_of_a_tile_counts_its_padding() -> None:
+    rows, columns = Reach(1, ((1, Extent(4, ((0, 0),))),)), Reach(16, ((16, Extent(2)),))
+    draws_of = [[3]]
+    assert Tile((rows, columns), 2).bytes(draws_of) == 2 * 12 * 32
+    padded = Tile((rows, columns), 2, Alignment(-2, 32, 8))
+    assert padded.bytes(draws_of) == 2 * 12 * 40
+
+
+def test_a_launch_says_what_is_too_much() -> None:
+    tile = Tile((Reach(1, ((1, Extent(1, ((0, 0),))),)),), 4)
+    launch = Launch(
+        {"threadIdx.x": Extent(1, ((0, 1),))},
+        vthreads=(Extent(1, ((1, 0),)),),
+        tiles=(tile,),
+        versions=2,
+        vectors=((Extent(1, ((2, 0),)), 4),),
+        least=32,
+        limits=DeviceLimits(threads=512, shared_bytes=1024),
+    )
+    assert launch.why_not([[128, 64], [8], [4]]) == ""
+    assert launch.why_not([[128, 16], [8], [4]]) == "16 threads"
+    assert launch.why_not([[128, 1024], [8], [4]]) == "1024 threads"
+    assert launch.why_not([[128, 64], [9], [4]]) == "too many virtual threads"
+    assert launch.why_not([[129, 64], [8], [4]]) == "1032 bytes of shared memory"
+    assert launch.why_not([[128, 64], [8], [8]]) == "too long vectors"
+
+
+def program(kind: str) -> Any:
+    from tvm import te, topi
+
+    if kind == "conv2d":
+        x = te.placeholder((1, 28, 28, 64), name="x")
+        w = te.placeholder((3, 3, 64, 96), name="w")
+        return te.create_prim_func([x, w, topi.nn.conv2d_nhwc(x, w, 2, 1, 1)])
+    m, n, k, dtype = {
+        "float32": (1024, 1024, 1024, "float32"),
+        "odd": (1000, 333, 517, "float32"),
+        "float16": (1024, 1024, 1024, "float16"),
+    }[kind]
+    a, b = te.placeholder((m, k), dtype, name="a"), te.placeholder((k, n), dtype, name="b")
+    return te.create_prim_func([a, b, topi.nn.matmul(a, b)])
+
+
+@pytest.fixture(scope="module", params=["float32", "odd", "float16", "conv2d"])
+def gpu_task(request: pytest.FixtureRequest) -> Task:
+    return task_of(program(request.param), resolve_target(GPU), name=request.param)
+
+
+@pytest.mark.tvm
+def test_nine_in_ten_proposals_pass_all_checks_of_tvm(gpu_task: Task) -> None:
+    """Of random decisions one in twenty does."""
+    space, points, refused = TraceSpace(gpu_task), [], 0
+    for number in range(20):
+        parent = points[number % len(points)].candidate if number > 9 and points else None
+        try:
+            point = space.realize_draft(Draft(gpu_task.key, number, number, parent))
+            assert code_hash(space.write(point.candidate).mod) == point.code_hash
+        except InvalidCandidate:
+            refused += 1
+            continue
+        points.append(point)
+    assert refused <= 2
+    assert len({point.candidate.key for point in points}) >= 0.8 * len(points)
+
+
+@pytest.mark.tvm
+def test_what_tvm_takes_is_not_refused(gpu_task: Task) -> None:
+    """Random decisions of TVM's own that its post-processors take."""
+    from tvm.s_tir.schedule import Trace
+
+    from spaces.design_space.schedule_rules import postprocess, task_rules
+
+    space = TraceSpace(gpu_task)
+    rules = task_rules(gpu_task.module, gpu_task.target)
+    seen = 0
+    for seed in range(1, 150):
+        if seen == _ENOUGH:
+            break
+        sketch = space.sketches[seed % len(space.sketches)]
+        schedule = new_schedule(task_module(gpu_task.module), seed)
+        Trace(sketch.insts, {}).apply_to_schedule(schedule, True)
+        trace = schedule.trace
+        try:
+            postprocess(schedule, rules)
+        except InvalidCandidate:
+            continue
+        seen += 1
+        assert space.why_not(trace) == "", drawn(trace)
+    assert seen, "some of them pass"
+
+
+@pytest.mark.tvm
+def test_sketches_of_a_cpu_have_no_launch() -> None:
+    task = task_of(program("odd"), resolve_target("llvm", cores=2), name="cpu")
+    for sketch in TraceSpace(task).sketches:
+        simple = sketch.simplified(True)
+        assert any(map(draws, simple.insts))
+        assert read_sketch(task_module(task.module), simple, DeviceLimits()) is None
