@@ -20,6 +20,7 @@ from cluster.commands.attach import attach, stop
 from cluster.commands.bench import bench
 from cluster.commands.best import best
 from cluster.commands.doctor import doctor
+from cluster.commands.explain import explain
 from cluster.commands.export import export
 from cluster.commands.restore import restore
 from cluster.commands.status import status
@@ -40,7 +41,7 @@ def cli() -> None:
     """Tune a model's tensor programs and keep the fastest schedules."""
 
 
-for command in (tune, attach, stop, tasks, status, best, export, bench, restore):
+for command in (tune, attach, stop, tasks, status, best, explain, export, bench, restore):
     cli.add_command(command)
 for command in (train, models, doctor):
     cli.add_command(command)

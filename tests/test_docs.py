@@ -27,6 +27,7 @@ from cluster.console.doctor_checks import Finding
 from cluster.driver.best_schedules import best_with_traces
 from cluster.driver.kernel_sets import described
 from cluster.driver.tune_result import TuneResult
+from spaces.deploy.explain import CacheUse, Explanation, LoopOf
 from tuner.candidate import Candidate, CandidateKind, of_knobs
 from tuner.cost_models.base import FittedModel
 from tuner.dispatch_tree import Leaf
@@ -312,6 +313,16 @@ def test_what_workers_do_is_in_the_reference() -> None:
 
 def test_keys_of_best() -> None:
     assert keys({"tasks": best_with_traces(a_store(), None, 4)}) == rows("JSON of `best`")
+
+
+def test_keys_of_explain() -> None:
+    said = Explanation(
+        (LoopOf(4, "serial", False),), 1, 1, 1.0, 1, (CacheUse("L1", 1, 0, 0, 0),), None, ()
+    )
+    names = ("name", "weight", "default_ms", "latency_ms", "gflops", "space")
+    row = {**dict.fromkeys(names), **said.to_json()}
+    row = {k: list(v) if isinstance(v, tuple) else v for k, v in row.items()}
+    assert keys({"tasks": [row]}) == rows("JSON of `explain`")
 
 
 def test_keys_of_a_kernel_set() -> None:

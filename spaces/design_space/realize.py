@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -77,10 +76,10 @@ _WRITERS: Mapping[str, Callable[[Task, Candidate], Any]] = {
 """What writes the points of a space, by its family; traces of any other are replayed."""
 
 
-_CONSTANT = re.compile(r"T\.float32\(([^()]*)\)")
-
-
 def trace_text(task: Task, candidate: Candidate) -> str:
-    """A candidate's scheduling instructions, as Python that schedules `sch` in the same way."""
-    lines = realize(task, candidate).trace.as_python()
-    return "\n".join(_CONSTANT.sub(r"\1", line) for line in lines)
+    """A candidate's scheduling instructions, as readable Python on a schedule `sch`.
+
+    It runs where `T` is `tvm.script.tirx` and `tvm` is imported. TVM's text loses the types of
+    indices, so that layouts that are changed may be refused, or differ in them.
+    """
+    return "\n".join(realize(task, candidate).trace.as_python())

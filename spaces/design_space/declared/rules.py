@@ -11,6 +11,7 @@ from typing import Any
 
 from spaces.design_space.declared.constraint import Constraint
 from spaces.design_space.schedule_rules import RuleSet, rule_names, rule_set, tune_context
+from spaces.intrinsics.registration import stub_intrinsics
 from spaces.ir.schedules import new_schedule
 from tuner.errors import UsageError
 from tuner.space.declare import names_noted
@@ -31,6 +32,7 @@ def rules_of(part: Part, name: str, module: Any, target: str) -> RuleSet:
     Raises:
         UsageError: an object in it is none of TVM's.
     """
+    stub_intrinsics()
     if isinstance(part, Template):
         return _of_function(part, name, module, target)
     if isinstance(part, Rules):

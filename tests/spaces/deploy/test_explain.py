@@ -1,0 +1,90 @@
+"""What is said of a schedule is what its program does."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from spaces.deploy.explain import explain
+from spaces.ir.schedules import canonical_payload, new_schedule, task_module
+from tests.contracts.programs import gemm_task, setting_of
+from tuner.candidate import Candidate, CandidateKind
+from tuner.task import Task
+
+pytestmark = pytest.mark.tvm
+
+CPU = '{"kind":"llvm","mcpu":"znver4","num-cores":2,"model":"l1=32768 l2=1048576 l3=33554432"}'
+
+
+@pytest.fixture(scope="module")
+def task() -> Task:
+    return gemm_task(CPU, 64)
+
+
+def scheduled(task: Task, *, rows: int, lanes: int, parallel: bool) -> Candidate:
+    schedule = new_schedule(task_module(task.module))
+    block = schedule.get_sblock("C")
+    i, j, r = schedule.get_loops(block)
+    i0, i1 = schedule.split(i, [None, rows])
+    j0, j1 = schedule.split(j, [None, lanes])
+    schedule.reorder(i0, j0, r, i1, j1)
+    if parallel:
+        schedule.parallel(i0)
+    if lanes > 1:
+        schedule.vectorize(j1)
+    payload = canonical_payload(schedule.trace)
+    return Candidate(CandidateKind.TRACE, payload, "mine")
+
+
+def test_the_loops_are_those_of_the_heaviest_block(task: Task) -> None:
+    said = explain(task, scheduled(task, rows=4, lanes=16, parallel=True))
+    assert said is not None
+    loops = [(loop.extent, loop.kind, loop.reduces) for loop in said.loops]
+    assert loops == [
+        (16, "parallel", False),
+        (4, "serial", False),
+        (64, "serial", True),
+        (4, "serial", False),
+        (16, "vectorized", False),
+    ]
+    assert (said.parallel_steps, said.cores, said.busy, said.lanes) == (16, 2, 1.0, 16)
+    assert said.remarks == ()
+    assert json.loads(json.dumps(said.to_json()))["lanes"] == 16
+
+
+def test_what_speaks_against_it_is_said(task: Task) -> None:
+    said = explain(task, scheduled(task, rows=4, lanes=1, parallel=False))
+    assert said is not None
+    assert said.remarks == ("50% of the cores' time is idle", "nothing is computed in vectors")
+
+
+def test_caches_hold_what_fits(task: Task) -> None:
+    said = explain(task, scheduled(task, rows=4, lanes=16, parallel=True))
+    assert said is not None
+    nearest, *_, last = said.caches
+    tile = 4 * 16 * 4 + 4 * 64 * 4 + 64 * 16 * 4
+    assert nearest.cache_bytes == 32768
+    assert tile <= nearest.inside_bytes <= 32768
+    whole = 3 * 64 * 64 * 4
+    assert (last.loops_inside, last.moved_bytes) == (5, whole)
+    assert nearest.moved_bytes >= whole
+
+
+def test_a_template_says_what_it_predicted(task: Task) -> None:
+    said = explain(task, setting_of(task))
+    assert said is not None
+    assert said.predicted_ms is not None
+    assert said.predicted_ms > 0
+
+
+def test_a_program_without_loops_is_left_out() -> None:
+    from tvm import te
+
+    from spaces.lowering.extract_tasks import task_of
+
+    x = te.placeholder((), name="x")
+    one: Any = te.compute((), lambda: x() + 1.0, name="one")
+    alone = task_of(te.create_prim_func([x, one]), CPU, name="alone")
+    assert explain(alone, Candidate(CandidateKind.TRACE, "[[],[]]", "default")) is None
