@@ -27,6 +27,7 @@ SMALL = {
     "gemm_int8": {"m": 4, "n": 6, "k": 8, "constant": 1},
     "batch_gemm": {"b": 2, "m": 4, "n": 6, "k": 8, "transpose_a": 1, "transpose_b": 1},
     "grouped": {"c": 4, "h": 5, "w": 5, "f": 4, "groups": 2},
+    "operator": {"number": 5, "case": 0},
     "softmax": {"rows": 4, "cols": 6},
     "layer_norm": {"rows": 4, "cols": 6},
     "reduce_sum": {"rows": 4, "cols": 6},

@@ -2,12 +2,12 @@
 
 Parents are drawn from the fastest candidates measured so far and, to look further than one
 mutation, from the best that were only predicted. Valid and new children wait in a pool, ranked by
-the cost model; children of several spaces compete in it, the first of each ahead of all others. A
-proposal takes the top of the pool, or with probability epsilon any of it. How often each space is
-drawn from is learned (see `tuner.search.shares`). Neighbours of candidates in flight are held back,
-and their siblings a little, so that a batch is not ten variations of one bet. Ansor and
-MetaSchedule evolve a population between two batches of trials; here nothing waits for a generation
-to end: every answer and every record changes the next draft.
+the cost model; children of several spaces compete in it, the first of each space that the user
+declared ahead of all others. A proposal takes the top of the pool, or with probability epsilon any
+of it. How often each space is drawn from is learned (see `tuner.search.shares`). Neighbours of
+candidates in flight are held back, and their siblings a little, so that a batch is not ten
+variations of one bet. Ansor and MetaSchedule evolve a population between two batches of trials;
+here nothing waits for a generation to end: every answer and every record changes the next draft.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tuner.arrays import Features
-from tuner.candidate import Candidate, Draft
+from tuner.candidate import Candidate, Draft, family
 from tuner.measure import Evaluated
 from tuner.record import Record, Trial
 from tuner.search.base import Freshness, stream
 from tuner.search.diversity import crowding
 from tuner.search.shares import Shares
 from tuner.search.transfer import Seeds
-from tuner.task import Task
+from tuner.task import DECLARED, Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,10 +292,11 @@ class Evolution:
         return self._fresh.dry and not self._pool and not self._known and self._ordered <= 0
 
     def _rank(self, waiting: _Waiting) -> tuple[bool, float]:
-        """Whether its space was never tried, then the standardised score: raw scores of different
-        model versions cannot be compared."""
+        """Whether it is of a declared space that was never tried, then the standardised score: raw
+        scores of different model versions cannot be compared."""
+        space = waiting.candidate.space
         score = self._scales[waiting.model_version].standardise(waiting.score)
-        return waiting.candidate.space not in self._tried, score
+        return family(space) == DECLARED and space not in self._tried, score
 
     def _scaled(self, number: int) -> int:
         """A number of candidates of the pool, times `guided_share` once answers were chosen."""

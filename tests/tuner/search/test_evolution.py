@@ -131,7 +131,7 @@ def test_candidates_of_several_spaces_share_the_pool_and_the_archive() -> None:
     assert {d.parent.space for d in search.drafts(200) if d.parent} == set(spaces)
 
 
-def test_the_first_candidate_of_each_space_is_tried_whatever_its_score() -> None:
+def test_the_first_candidate_of_each_declared_space_is_tried_whatever_its_score() -> None:
     search = Evolution(TASK, 1, EvolutionSettings(epsilon=0.0, ready_size=1, pool_size=20))
     drafts = search.drafts(20)
     others = Candidate(CandidateKind.TRACE, "[99]", "declared:by_hand")

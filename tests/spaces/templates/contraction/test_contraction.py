@@ -207,7 +207,7 @@ PROGRAMS = st.one_of(products(), convolutions(), convolutions(), transposed())
 SLOW = {"deadline": None, "suppress_health_check": list(HealthCheck)}
 
 
-@settings(max_examples=40, **SLOW)
+@settings(max_examples=25, **SLOW)
 @given(PROGRAMS, st.sets(st.sampled_from([0, 1, 1, 1])), st.integers(0, 2**31), st.data())
 def test_any_setting_computes_what_the_program_computes(
     tensors: Tensors, constants: set[int], seed: int, data: Any

@@ -230,7 +230,7 @@ def test_the_best_setting_is_right_for_every_length(name: str) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_any_setting_is_right_for_any_length(data: Any) -> None:
     name = data.draw(st.sampled_from(sorted(CASES)))

@@ -201,7 +201,7 @@ def tolerance(dtype: str) -> float:
 
 
 @pytest.mark.slow
-@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_any_setting_computes_what_numpy_computes(data: Any) -> None:
     name = data.draw(st.sampled_from(sorted(CASES)))
