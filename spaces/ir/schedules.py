@@ -24,11 +24,16 @@ def task_module(module_json: str) -> Any:
     return tvm.ir.load_json(module_json)
 
 
-def new_schedule(module: Any, seed: int = 1) -> Any:
-    """An untouched schedule of a module, its random choices drawn from `seed`."""
+def new_schedule(module: Any, seed: int = 1, *, errors: str = "none") -> Any:
+    """An untouched schedule of a module, its random choices drawn from `seed`.
+
+    Args:
+        errors: how much TVM says where a primitive does not apply: `none`, `fast` (a line) or
+            `detail`, which takes long.
+    """
     from tvm.s_tir import Schedule
 
-    return Schedule(module, seed=1 + seed % (_MAX_TVM_SEED - 1), error_render_level="none")
+    return Schedule(module, seed=1 + seed % (_MAX_TVM_SEED - 1), error_render_level=errors)
 
 
 def replayed(module: Any, payload: str) -> Any:

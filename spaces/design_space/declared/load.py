@@ -47,5 +47,7 @@ def complaint(error: BaseException, file: str) -> str:
         return f"{file}:{error.lineno}: {error.msg}"
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if frame.filename == file]
-    said = first_line(error) if isinstance(error, TunerError) else named_line(error)
+    said = first_line(error)
+    if not isinstance(error, TunerError) and not said.startswith(type(error).__name__):
+        said = named_line(error)
     return f"{file}:{lines[-1]}: {said}" if lines else f"{file}: {said}"

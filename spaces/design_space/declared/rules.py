@@ -77,7 +77,7 @@ def _of_function(part: Template, name: str, module: Any, target: str) -> RuleSet
     from tvm.s_tir.meta_schedule.space_generator import ScheduleFn
 
     def sketch() -> Sequence[Any]:
-        schedule = new_schedule(module)
+        schedule = new_schedule(module, errors="fast")
         return schedules_of(part.function(schedule), schedule)
 
     generator = ScheduleFn(

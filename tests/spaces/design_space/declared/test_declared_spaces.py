@@ -304,7 +304,7 @@ LINES = len(FILE.splitlines())
         (["SPACE = None"], "theirs.py: SPACE: None is no space"),
         (
             ["@space.manual", "def SPACE(sch):", "    sch.get_sblock('nowhere')"],
-            f"theirs.py:{LINES + 3}: ",
+            f"theirs.py:{LINES + 3}: ScheduleError: Cannot find a block with the specified name",
         ),
         (["@space.manual", "def SPACE(sch):", "    return 3"], "returned int"),
         (
