@@ -1,7 +1,7 @@
 """What a bad space costs a search that is given it beside what is known.
 
     python -m benchmarks.joint_spaces --trials 64 --json
-    python -m benchmarks.joint_spaces --trials 64 --out benchmarks/results/joint_spaces.json
+    python -m benchmarks.joint_spaces --trials 64 --out benchmarks/results/spaces/joint.json
 
 Each program is tuned twice with equal trials, in turning order: as ever, and with the space of
 `benchmarks/bad_space.py` added to it. `race`: both winners in one process, in turns; `ratio` is the

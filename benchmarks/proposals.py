@@ -1,6 +1,6 @@
 """How many proposals of TVM's own rules for a GPU are valid, and what each valid one costs.
 
-    python -m benchmarks.proposals --out benchmarks/results/proposals.json
+    python -m benchmarks.proposals --out benchmarks/results/spaces/proposals.json
     python -m benchmarks.proposals --count 100 --binaries 10
 
 For each program: fresh samples and mutations of them, as a search drafts them, and as stock
