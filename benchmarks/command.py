@@ -148,6 +148,16 @@ def _kept(out: Path, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
     return rows
 
 
+def settings_of(options: argparse.Namespace, target: str, cores: int) -> dict[str, Any]:
+    """What a comparison is made with, which goes on only with rows that were made so."""
+    return {
+        "trials": options.trials,
+        "seed": options.seed,
+        "cores": cores,
+        "target": target,
+    }
+
+
 def cores_of(target: str) -> tuple[str, int]:
     """Canonical JSON of a CPU target, and the threads that kernels use."""
     from spaces.targets.backends import backend_of

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import our_side
-from benchmarks.command import Rows, common_flags, cores_of, run_main, workplace
+from benchmarks.command import Rows, common_flags, cores_of, run_main, settings_of, workplace
 from benchmarks.figures import ratio, spread, summed_up
 from benchmarks.our_side import OurRun, race_of_winner
 from benchmarks.race import OtherProgram, Ours, Race
@@ -35,12 +35,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     if any(shape.name != "gemm" for shape in shapes):
         raise UsageError("--shape: give m,n,k")
     target, cores = cores_of(options.target)
-    settings = {
-        "trials": options.trials,
-        "seed": options.seed,
-        "cores": cores,
-        "target": target,
-    }
+    settings = settings_of(options, target, cores)
     rows = Rows(options.out, settings)
     for _, floats in rows.missing(shapes):
         with workplace(options.run) as folder:

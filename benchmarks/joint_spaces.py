@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import our_side
-from benchmarks.command import Rows, common_flags, cores_of, fresh, run_main, workplace
-from benchmarks.figures import ratio, spread, summed_up
+from benchmarks.command import Rows, common_flags, cores_of, fresh, run_main, settings_of, workplace
+from benchmarks.figures import summed_up
 from benchmarks.our_side import OurRun, race_of_winner
 from benchmarks.race import Ours
 from benchmarks.suites import Workload, suite
@@ -36,12 +36,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Compare on each program."""
     chosen = tuple(suite("geomean")[place] for place in _PROGRAMS)
     target, cores = cores_of(options.target)
-    settings = {
-        "trials": options.trials,
-        "seed": options.seed,
-        "cores": cores,
-        "target": target,
-    }
+    settings = settings_of(options, target, cores)
     rows = Rows(options.out, settings)
     for number, workload in rows.missing(chosen):
         with workplace(options.keep) as folder:
@@ -78,25 +73,18 @@ def _compare(
     race = race_of_winner(
         runs["alone"], against, cores=int(settings["cores"]), rounds=options.rounds
     )
-    samples = race.samples_s
-    both = "bad" in samples and "ours" in samples
     return {
         **workload.to_json(),
         "alone": our_side.facts(runs["alone"]),
         "bad": our_side.facts(runs["bad"]),
         "spaces": _spaces(runs["bad"]),
-        "race": {
-            "failure": race.failure,
-            "failed": race.failed,
-            **{f"{name}_ms": spread(s, scale=1e3) for name, s in samples.items()},
-            "ratio": ratio(samples["bad"], samples["ours"]) if both else None,
-        },
+        "race": race.told("bad", "ours"),
     }
 
 
 def _spaces(run: OurRun) -> list[SpaceStatus]:
     with closing(SqliteStore(RunFolder(run.folder).store, read_only=True)) as store:
-        return space_rows(store)
+        return space_rows(store, store.tasks())
 
 
 def main() -> None:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import our_side
-from benchmarks.command import Rows, common_flags, cores_of, run_main, workplace
+from benchmarks.command import Rows, common_flags, cores_of, run_main, settings_of, workplace
 from benchmarks.copies import LARGE_BYTES, WAYS, Copy
 from benchmarks.figures import ratio, spread, summed_up
 from benchmarks.our_side import OurRun, race_of_winner
@@ -38,13 +38,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Compare each program."""
     chosen = _chosen(options)
     target, cores = cores_of(options.target)
-    settings = {
-        "trials": options.trials,
-        "seed": options.seed,
-        "cores": cores,
-        "target": target,
-        "large_bytes": LARGE_BYTES,
-    }
+    settings = {**settings_of(options, target, cores), "large_bytes": LARGE_BYTES}
     rows = Rows(options.out, settings)
     for _, workload in rows.missing(chosen):
         with workplace(options.run) as folder:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from benchmarks.figures import ratio, spread
 from spaces.targets.threads import thread_variables
 from tuner.candidate import Candidate
 from tuner.process.ask_once import ask_once
@@ -64,6 +65,18 @@ class Race:
     failure: str
     samples_s: dict[str, list[float]]
     failed: dict[str, str]
+
+    def told(self, over: str, under: str) -> dict[str, Any]:
+        """As plain data, in milliseconds; `ratio` is that of the times of these two contestants,
+        None where one of them did not take part."""
+        samples = self.samples_s
+        both = over in samples and under in samples
+        return {
+            "failure": self.failure,
+            "failed": self.failed,
+            **{f"{name}_ms": spread(s, scale=1e3) for name, s in samples.items()},
+            "ratio": ratio(samples[over], samples[under]) if both else None,
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,9 +47,10 @@ from benchmarks.command import (
     cores_of,
     fresh,
     run_main,
+    settings_of,
     workplace,
 )
-from benchmarks.figures import found, geometric_mean, quotient, ratio, reached_s, spread
+from benchmarks.figures import found, geometric_mean, quotient, reached_s
 from benchmarks.metaschedule_side import TheirRun
 from benchmarks.our_side import OurRun, race_of_winner
 from benchmarks.race import MetaSchedules, Race
@@ -71,10 +72,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     chosen = suite(options.suite) if options.suite else (parsed(options.workload, options.arg),)
     target, cores = cores_of(options.target)
     settings = {
-        "trials": options.trials,
-        "seed": options.seed,
-        "cores": cores,
-        "target": target,
+        **settings_of(options, target, cores),
         "metaschedule": "as shipped" if options.as_shipped else "best configuration",
     }
     rows = Rows(options.out, settings)
@@ -133,7 +131,7 @@ def row(workload: Workload, ours: OurRun, theirs: TheirRun, race: Race) -> dict[
         **workload.to_json(),
         "ours": our_facts,
         "metaschedule": their_facts,
-        "race": _raced(race),
+        "race": race.told("ours", "metaschedule"),
         "wall_ratio": quotient(our_facts["wall_s"], their_facts["wall_s"]),
         "rate_ratio": quotient(our_facts["trials_per_s"], their_facts["trials_per_s"]),
         "rate_ratio_from_33": quotient(
@@ -141,15 +139,6 @@ def row(workload: Workload, ours: OurRun, theirs: TheirRun, race: Race) -> dict[
         ),
         "time_to_their_best": time_to_their_best(ours, theirs, race.samples_s),
     }
-    return result
-
-
-def _raced(race: Race) -> dict[str, Any]:
-    samples = race.samples_s
-    result: dict[str, Any] = {"failure": race.failure, "failed": race.failed}
-    result |= {f"{name}_ms": spread(s, scale=1e3) for name, s in samples.items()}
-    both = "ours" in samples and "metaschedule" in samples
-    result["ratio"] = ratio(samples["ours"], samples["metaschedule"]) if both else None
     return result
 
 

@@ -26,13 +26,16 @@ def program(m: int = 256, n: int = 192, k: int = 256) -> Any:
     return te.create_prim_func([a, b, topi.nn.relu(product)])
 
 
-@space.manual
-def by_hand(sch: Any) -> None:
-    """A schedule that someone has thought out: tiles of 8 rows by 32 columns in registers."""
+def in_tiles(sch: Any, rows: Any, columns: Any) -> None:
+    """Schedule the program in tiles that stay in registers.
+
+    Args:
+        rows, columns: how each is split into steps of tiles and those within a tile.
+    """
     product, relu = sch.get_sblock("product"), sch.get_sblock("compute")
-    rows, columns = sch.get_loops(relu)
-    far_rows, near_rows = sch.split(rows, [None, 8])
-    far_columns, near_columns = sch.split(columns, [None, 32])
+    i, j = sch.get_loops(relu)
+    far_rows, near_rows = sch.split(i, rows)
+    far_columns, near_columns = sch.split(j, columns)
     sch.reorder(far_rows, far_columns, near_rows, near_columns)
     sch.parallel(sch.fuse(far_rows, far_columns))
     sch.vectorize(near_columns)
@@ -42,24 +45,19 @@ def by_hand(sch: Any) -> None:
     sch.unroll(i)
     sch.vectorize(j)
     sch.decompose_reduction(product, r)
+
+
+@space.manual
+def by_hand(sch: Any) -> None:
+    """A schedule that someone has thought out: tiles of 8 rows by 32 columns."""
+    in_tiles(sch, [None, 8], [None, 32])
 
 
 @space.template
 def tiles(sch: Any) -> None:
     """The same idea with its tile left open: its decisions are drawn."""
-    product, relu = sch.get_sblock("product"), sch.get_sblock("compute")
-    rows, columns = sch.get_loops(relu)
-    far_rows, near_rows = sch.split(rows, sch.sample_perfect_tile(rows, 2, 16))
-    far_columns, near_columns = sch.split(columns, sch.sample_perfect_tile(columns, 2, 64))
-    sch.reorder(far_rows, far_columns, near_rows, near_columns)
-    sch.parallel(sch.fuse(far_rows, far_columns))
-    sch.vectorize(near_columns)
-    sch.compute_at(product, sch.get_loops(relu)[0])
-    *_, i, j, r = sch.get_loops(product)
-    sch.reorder(r, i, j)
-    sch.unroll(i)
-    sch.vectorize(j)
-    sch.decompose_reduction(product, r)
+    rows, columns = sch.get_loops(sch.get_sblock("compute"))
+    in_tiles(sch, sch.sample_perfect_tile(rows, 2, 16), sch.sample_perfect_tile(columns, 2, 64))
 
 
 @space.rule(blocks="product")

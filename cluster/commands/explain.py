@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -11,9 +11,6 @@ from cluster.console.flags import TEXT, debug_flag, json_flag, run_argument
 from cluster.console.output import nothing_on_stdout, print_json
 from tuner.candidate import without_version
 from tuner.run_location import RunLocation
-
-if TYPE_CHECKING:
-    from tuner.storage.base import RecordStore
 
 
 @click.command(short_help="What the best schedules do, in words.")
@@ -28,37 +25,15 @@ def explain(run: RunLocation, task: str | None, as_json: bool) -> None:
     caches, and what speaks against it. Tasks with symbolic dimensions are left out: `tuner best`
     shows their kernels.
     """
+    from cluster.driver.best_schedules import best_explained
+
     with nothing_on_stdout(as_json), opened(run) as (_, store):
-        rows = explained(store, task)
+        rows = best_explained(store, task)
     if as_json:
         print_json({"tasks": rows})
     else:
         for row in rows:
             _print(row)
-
-
-def explained(store: RecordStore, task: str | None) -> list[dict[str, Any]]:
-    """What to say of each static task that has a winner.
-
-    Raises:
-        TunerError: there is no such task.
-    """
-    from spaces.deploy.explain import explain as explanation_of
-    from tuner.report.report import best_report
-    from tuner.report.winners import choose_best
-
-    known = {t.name: t for t in store.tasks()}
-    rows = []
-    for best in best_report(store, task)["tasks"]:
-        found = known[best["name"]]
-        winner = None if found.shapes else choose_best(store, found.key)
-        if winner is None:
-            continue
-        said = explanation_of(found, winner.trial.candidate)
-        if said is not None:
-            names = ("name", "weight", "default_ms", "latency_ms", "gflops", "space")
-            rows.append({**{name: best[name] for name in names}, **said.to_json()})  # type: ignore[literal-required]
-    return rows
 
 
 def _print(row: dict[str, Any]) -> None:

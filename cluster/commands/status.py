@@ -72,22 +72,18 @@ def _print(report: StatusReport) -> None:
 
 def print_spaces(spaces: list[SpaceStatus]) -> None:
     """What came of each design space, as a table."""
+    from cluster.console.terminal import listed
+
     rows = [
         (
             without_version(space["space"]),
             str(space["trials"]),
             str(space["failed"]),
-            _named(space["won"]),
+            listed(space["won"], _NAMED) or "-",
         )
         for space in spaces
     ]
     print_table("space", "trials", "failed", "fastest for", rows=rows)
-
-
-def _named(tasks: list[str]) -> str:
-    if len(tasks) <= _NAMED:
-        return ", ".join(tasks) or "-"
-    return f"{', '.join(tasks[:_NAMED])} and {len(tasks) - _NAMED} more"
 
 
 def by_kind(failures: dict[str, int]) -> str:

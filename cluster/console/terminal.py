@@ -44,10 +44,10 @@ def size(count: int) -> str:
     return f"{count} bytes"
 
 
-def listed(names: Sequence[str]) -> str:
-    """Names in one line: at most the first eight, and the number of the others."""
-    more = len(names) - _NAMES_SHOWN
-    return ", ".join(names[:_NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
+def listed(names: Sequence[str], most: int = _NAMES_SHOWN) -> str:
+    """Names in one line: at most the first few, and the number of the others."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def _three_digits(value: float) -> str:

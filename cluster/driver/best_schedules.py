@@ -43,3 +43,27 @@ def best_with_traces(
         told = described(found, sets[found.key]) if found.key in sets else None
         rows.append({**row, "trace": trace, "kernel_set": told})
     return rows
+
+
+def best_explained(store: RecordStore, task: str | None) -> list[dict[str, Any]]:
+    """What to say of each static task that has a winner.
+
+    Raises:
+        TunerError: there is no such task.
+    """
+    from spaces.deploy.explain import explain
+    from tuner.report.report import best_report
+    from tuner.report.winners import choose_best
+
+    known = {t.name: t for t in store.tasks()}
+    rows = []
+    for best in best_report(store, task)["tasks"]:
+        found = known[best["name"]]
+        winner = None if found.shapes else choose_best(store, found.key)
+        if winner is None:
+            continue
+        said = explain(found, winner.trial.candidate)
+        if said is not None:
+            names = ("name", "weight", "default_ms", "latency_ms", "gflops", "space")
+            rows.append({**{name: best[name] for name in names}, **said.to_json()})  # type: ignore[literal-required]
+    return rows

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
-from actors.warm_child import WarmChild
 from spaces.design_space.declared.fit import Fit
 from tuner.errors import TunerError
+from tuner.process.ask_once import ask_once
 from tuner.process.outcome import Returned
 from tuner.space.source import read_source
 from tuner.task import SpaceSource, Task
@@ -53,21 +51,17 @@ def with_space(
 
 
 def _tried(tasks: Sequence[Task], space: SpaceSource) -> Fit:
-    with tempfile.TemporaryDirectory() as folder:
-        child = WarmChild(
-            _CHILD,
-            env={"CUDA_VISIBLE_DEVICES": ""},
-            log=Path(folder) / "space.log",
-            quiet=None,
-            memory_limit_bytes=_MEMORY_LIMIT_BYTES,
-        )
-        try:
-            outcome = child.ready(_START_S)
-            if isinstance(outcome, Returned):
-                limit_s = _DEADLINE_S + _PER_TASK_S * len(tasks)
-                outcome = child.call("fit", space, list(tasks), deadline_s=limit_s)
-        finally:
-            child.close()
+    outcome = ask_once(
+        _CHILD,
+        (),
+        "fit",
+        space,
+        list(tasks),
+        ready_s=_START_S,
+        deadline_s=_DEADLINE_S + _PER_TASK_S * len(tasks),
+        env={"CUDA_VISIBLE_DEVICES": ""},
+        memory_limit_bytes=_MEMORY_LIMIT_BYTES,
+    )
     if not isinstance(outcome, Returned):
         raise TunerError(f"{space.file}: {outcome}")
     assert isinstance(outcome.value, Fit)

@@ -66,7 +66,7 @@ class TuneResult:
 
         folder, _ = read_run(self._folder())
         with closing(SqliteStore(folder.store, read_only=True)) as store:
-            return space_rows(store)
+            return space_rows(store, store.tasks())
 
     def library(self, path: Path | str) -> Path:
         """Write a library of the model with its best schedules, which TVM loads; return its path.

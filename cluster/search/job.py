@@ -16,7 +16,7 @@ from tuner.run_location import RunLocation
 from tuner.runs.folder import RunFolder
 from tuner.search.transfer import Seeds
 from tuner.session.progress import Snapshot
-from tuner.task import Task
+from tuner.task import SpaceSource, Task
 
 _OWNER_ONLY = 0o600
 """A tracking URI may hold a password."""
@@ -100,7 +100,7 @@ class SearchJob:
             "tasks": len(self.tasks),
             "seed": options.seed,
             "strategy": options.strategy,
-            "space": getattr(options.space, "name", options.space) or "ours",
+            "space": options.space.name if isinstance(options.space, SpaceSource) else "ours",
             "base_model": self.warm_start.name,
             "seeds": self.warm_start.count,
             **{f"effort_{name}": value for name, value in asdict(options.effort).items()},

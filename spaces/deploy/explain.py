@@ -95,7 +95,7 @@ def explain(task: Task, candidate: Candidate) -> Explanation | None:
     module = realize(task, candidate).mod
     nests = [heaviest_nest(function) for function in module.functions.values()]
     nest = next((found for found in nests if found is not None), None)
-    if nest is None:
+    if nest is None or not nest.loops:
         return None
     on_cpu = backend_of(task.target).everywhere
     cores = cpu_of(task.target).cores if on_cpu else 1

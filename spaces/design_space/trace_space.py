@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Sequence
 from functools import cached_property
@@ -98,12 +97,13 @@ class TraceSpace:
         """
         rng = random.Random(draft.seed)
         if draft.parent is None or draft.parent.space != self.name:
-            schedule = self._sample(rng)
+            trace, reading = self._sample(rng)
         else:
-            schedule = self._mutate(draft.parent, rng)
-        trace = schedule.trace
-        candidate = Candidate(CandidateKind.TRACE, canonical_payload(trace), self.name)
-        postprocess(schedule, self._rules, checked=self._reading(trace) is not None)
+            trace, reading = self._mutate(draft.parent, rng)
+        schedule = self._replay(trace, rng)
+        payload = canonical_payload(schedule.trace)
+        postprocess(schedule, self._rules, checked=reading is not None)
+        candidate = Candidate(CandidateKind.TRACE, payload, self.name)
         return Point(candidate, schedule, code_hash(schedule.mod))
 
     def write(self, candidate: Candidate) -> Any:
@@ -112,7 +112,8 @@ class TraceSpace:
         postprocess(schedule, self._rules)
         return schedule
 
-    def _sample(self, rng: random.Random) -> Any:
+    def _sample(self, rng: random.Random) -> tuple[Any, Reading | None]:
+        """A sketch, its decisions open or within the device's limits; and what is known of it."""
         from tvm.s_tir.schedule import Trace
 
         if not self.sketches:
@@ -120,18 +121,16 @@ class TraceSpace:
         sketch = rng.choice(self.sketches)
         reading = self._reading(sketch)
         decisions = {} if reading is None else _allowed(sketch, reading, rng)
-        return self._replay(Trace(sketch.insts, decisions), rng)
+        return Trace(sketch.insts, decisions), reading
 
-    def _mutate(self, parent: Candidate, rng: random.Random) -> Any:
-        from tvm.s_tir.schedule import Trace
-
-        schedule = new_schedule(self._module)
-        Trace.apply_json_to_schedule(json.loads(parent.payload), schedule)
-        trace = schedule.trace
+    def _mutate(self, parent: Candidate, rng: random.Random) -> tuple[Any, Reading | None]:
+        """A parent's trace with some decisions changed; and what is known of its sketch."""
+        trace = replayed(self._module, parent.payload).trace
+        reading = self._reading(trace)
         for _ in range(_MOST_MUTANTS):
             mutant = self._changed(trace, rng)
-            if not self.why_not(mutant):
-                return self._replay(mutant, rng)
+            if reading is None or not _exceeds(reading, mutant):
+                return mutant, reading
         raise InvalidCandidate(f"{_MOST_MUTANTS} mutations in a row exceed the device")
 
     def _changed(self, trace: Any, rng: random.Random) -> Any:
@@ -158,9 +157,7 @@ class TraceSpace:
     def why_not(self, trace: Any) -> str:
         """Why a device would not take a trace's kernel; empty where it may, or has open draws."""
         reading = self._reading(trace)
-        if reading is None or any(trace.get_decision(i) is None for i in trace.insts if draws(i)):
-            return ""
-        return reading.launch.why_not(drawn(trace))
+        return "" if reading is None else _exceeds(reading, trace)
 
     def _mutant(self, trace: Any, rng: random.Random) -> Any:
         """The trace after one change; None where there was nothing to change."""
@@ -194,6 +191,13 @@ class TraceSpace:
         except Exception as error:  # TVM raises whatever its C++ side threw
             raise InvalidCandidate(f"trace does not apply: {first_line(error)}") from error
         return schedule
+
+
+def _exceeds(reading: Reading, trace: Any) -> str:
+    """What a trace's kernel has too much of; empty for nothing, or where draws are open."""
+    if any(trace.get_decision(i) is None for i in trace.insts if draws(i)):
+        return ""
+    return reading.launch.why_not(drawn(trace))
 
 
 def _allowed(sketch: Any, reading: Reading, rng: random.Random) -> dict[Any, Any]:

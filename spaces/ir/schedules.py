@@ -33,7 +33,12 @@ def new_schedule(module: Any, seed: int = 1, *, errors: str = "none") -> Any:
     """
     from tvm.s_tir import Schedule
 
-    return Schedule(module, seed=1 + seed % (_MAX_TVM_SEED - 1), error_render_level=errors)
+    return Schedule(module, seed=tvm_seed(seed), error_render_level=errors)
+
+
+def tvm_seed(seed: int) -> int:
+    """A seed that TVM takes."""
+    return 1 + seed % (_MAX_TVM_SEED - 1)
 
 
 def replayed(module: Any, payload: str) -> Any:

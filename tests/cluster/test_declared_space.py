@@ -6,10 +6,13 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tuner.storage.sqlite_store import SqliteStore
 
 pytestmark = [pytest.mark.tvm, pytest.mark.ray, pytest.mark.slow]
 
@@ -59,7 +62,9 @@ def test_each_space_was_tried_under_one_budget(shown: tuple[Path, str]) -> None:
     spaces = {row["space"].partition("@")[0]: row for row in report["spaces"]}
     assert sum(row["trials"] for row in spaces.values()) == report["trials"] == TRIALS
     assert spaces["declared:by_hand"]["trials"] == 1
-    assert all(row["best_ms"] for row in spaces.values() if row["trials"] > row["failed"])
+    with closing(SqliteStore(shown[0] / "run" / "records.sqlite", read_only=True)) as store:
+        timed = {r.trial.candidate.space for r in store.scan() if r.latency_s and not r.trial.rung}
+    assert {row["space"] for row in spaces.values() if row["best_ms"]} == timed
     assert sorted(name for row in spaces.values() for name in row["won"]) == ["main"]
 
 
@@ -68,6 +73,9 @@ def test_the_run_is_of_use_without_the_file(shown: tuple[Path, str], tmp_path: P
     best = done("-m", "tuner", "best", "run", "--json", cwd=shown[0])
     (task,) = json.loads(best.stdout)["tasks"]
     assert task["space"] in {row["space"] for row in status(shown[0])["spaces"]}
+    said = done("-m", "tuner", "explain", "run", cwd=shown[0])
+    assert said.stdout.startswith("# main: "), said.stderr
+    assert "  loops    " in said.stdout
     library = tmp_path / "model.so"
     exported = done("-m", "tuner", "export", "run", "--lib", str(library), cwd=shown[0])
     assert (exported.returncode, library.exists()) == (0, True), exported.stderr

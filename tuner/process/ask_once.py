@@ -18,12 +18,13 @@ def ask_once(
     ready_s: float,
     deadline_s: float,
     env: Mapping[str, str] | None = None,
+    memory_limit_bytes: int | None = None,
     log: Path | None = None,
 ) -> Outcome:
     """Start a `Child`, call one method of its object, and end it.
 
     Args:
-        factory, args, env, log: see `Child`.
+        factory, args, env, memory_limit_bytes, log: see `Child`.
         arguments: arguments of the method.
         ready_s: seconds until the factory must be done.
         deadline_s: seconds for the call.
@@ -31,7 +32,7 @@ def ask_once(
     Returns:
         The outcome of the call; that of the start where it failed.
     """
-    with Child(factory, args, env=env, log=log) as child:
+    with Child(factory, args, env=env, memory_limit_bytes=memory_limit_bytes, log=log) as child:
         outcome = child.ready(ready_s)
         if isinstance(outcome, Returned):
             outcome = child.call(method, *arguments, deadline_s=deadline_s)

@@ -119,10 +119,10 @@ def status_report(store: RecordStore, chosen_s: Mapping[str, float] = _NOTHING) 
     Args:
         chosen_s: latencies of the kernel sets of tasks with symbolic dimensions, by task key.
     """
-    counts, defaults = store.counts(), store.defaults()
+    counts, defaults, tasks = store.counts(), store.defaults(), store.tasks()
     rows = []
     totals: dict[Status, int] = {}
-    for task in store.tasks():
+    for task in tasks:
         statuses = counts.get(task.key, {})
         for status, n in statuses.items():
             totals[status] = totals.get(status, 0) + n
@@ -152,7 +152,7 @@ def status_report(store: RecordStore, chosen_s: Mapping[str, float] = _NOTHING) 
         trials_per_s=trials / elapsed_s if elapsed_s > 0 else 0.0,
         utilisation=total(span.utilisation for span in store.sessions()),
         tasks=rows,
-        spaces=space_rows(store),
+        spaces=space_rows(store, tasks),
     )
 
 

@@ -29,12 +29,12 @@ class SpaceStatus(TypedDict):
     best_ms: float | None
 
 
-def space_rows(store: RecordStore) -> list[SpaceStatus]:
-    """The spaces of a run, the most tried first."""
+def space_rows(store: RecordStore, tasks: Sequence[Task]) -> list[SpaceStatus]:
+    """The spaces of a run's tasks, the most tried first."""
     totals: dict[str, SpaceTally] = {}
     won: dict[str, list[str]] = {}
     tallies = store.spaces()
-    for task in store.tasks():
+    for task in tasks:
         mine = tallies.get(task.key, {})
         for space, tally in mine.items():
             totals[space] = totals.get(space, SpaceTally()).plus(tally)
@@ -64,7 +64,9 @@ def fruitless(store: RecordStore, tasks: Sequence[Task]) -> list[str]:
     for task in tasks:
         if task.space is not None:
             wanted |= {task.space.space_name(part): part for part in task.space.parts}
-    found = {row["space"]: row for row in space_rows(store)}
+    if not wanted:
+        return []
+    found = {row["space"]: row for row in space_rows(store, tasks)}
     lines = []
     for space, part in wanted.items():
         row = found.get(space)

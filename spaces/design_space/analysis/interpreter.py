@@ -99,9 +99,9 @@ class _Reader:
             return _Reader(None, "", {})  # nothing to follow
         name, names = instructions[nest][1][0], instructions[nest][3]
         made = {
-            name: output
+            output_name: output
             for (*_, outputs), instruction in zip(instructions, schedule.trace.insts, strict=True)
-            for name, output in zip(outputs, instruction.outputs, strict=True)
+            for output_name, output in zip(outputs, instruction.outputs, strict=True)
         }
         block, found = made[name], [made[loop] for loop in names]
         strided = _strided(schedule, block)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
-_SEEDS = 2**31 - 1
+from spaces.ir.schedules import tvm_seed
 
 
 def drawing_schedule(module: Any, seed: int, given: Sequence[Any]) -> Any:
@@ -17,7 +17,7 @@ def drawing_schedule(module: Any, seed: int, given: Sequence[Any]) -> Any:
             does not fit where it stands is drawn as well: another draw before it may have led the
             function somewhere else.
     """
-    schedule = _class()(module, seed=1 + seed % (_SEEDS - 1), error_render_level="fast")
+    schedule = _class()(module, seed=tvm_seed(seed), error_render_level="fast")
     schedule.given = list(reversed(given))
     return schedule
 

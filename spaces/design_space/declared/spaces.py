@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import Protocol
 
@@ -70,4 +71,4 @@ def declared_named(task: Task, name: str) -> DeclaredSpace:
 
 def _whole(source: SpaceSource) -> SpaceSource:
     """A file as it is for all tasks."""
-    return SpaceSource(source.file, source.text, source.name)
+    return replace(source, parts=())

@@ -79,12 +79,13 @@ def test_a_template_says_what_it_predicted(task: Task) -> None:
     assert said.predicted_ms > 0
 
 
-def test_a_program_without_loops_is_left_out() -> None:
+@pytest.mark.parametrize("shape", [(), (1, 1)])
+def test_a_program_without_loops_is_left_out(shape: tuple[int, ...]) -> None:
     from tvm import te
 
     from spaces.lowering.extract_tasks import task_of
 
-    x = te.placeholder((), name="x")
-    one: Any = te.compute((), lambda: x() + 1.0, name="one")
+    x = te.placeholder(shape, name="x")
+    one: Any = te.compute(shape, lambda *at: x(*at) + 1.0, name="one")
     alone = task_of(te.create_prim_func([x, one]), CPU, name="alone")
     assert explain(alone, Candidate(CandidateKind.TRACE, "[[],[]]", "default")) is None

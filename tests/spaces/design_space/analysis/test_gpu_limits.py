@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.proposals import TARGET
 from spaces.design_space.analysis.draws import drawn, draws
 from spaces.design_space.analysis.extents import Alignment, Extent, Reach, Tile
 from spaces.design_space.analysis.interpreter import read_sketch
@@ -20,12 +21,6 @@ from spaces.lowering.extract_tasks import task_of
 from spaces.targets.target import resolve_target
 from tuner.candidate import Draft
 from tuner.task import Task
-
-GPU = (
-    '{"kind":"cuda","arch":"sm_80","max_threads_per_block":1024,'
-    '"max_shared_memory_per_block":49152,"thread_warp_size":32,"registers_per_block":65536}'
-)
-
 
 _ENOUGH = 5
 
@@ -96,7 +91,7 @@ def program(kind: str) -> Any:
 
 @pytest.fixture(scope="module", params=["float32", "odd", "float16", "conv2d"])
 def gpu_task(request: pytest.FixtureRequest) -> Task:
-    return task_of(program(request.param), resolve_target(GPU), name=request.param)
+    return task_of(program(request.param), resolve_target(TARGET), name=request.param)
 
 
 @pytest.mark.tvm
