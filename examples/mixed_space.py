@@ -83,8 +83,9 @@ def main() -> None:
     ranked = sorted(result.spaces, key=lambda s: s["best_ms"] or float("inf"))
     best_ms = ranked[0]["best_ms"]
     for row in ranked:
-        timed = row["best_ms"] is not None
-        behind = f"{row['best_ms']:.4f} ms, {row['best_ms'] / best_ms:.2f}" if timed else "no time"
+        behind = "no time"
+        if best_ms and row["best_ms"]:
+            behind = f"{row['best_ms']:.4f} ms, {row['best_ms'] / best_ms:.2f}"
         print(f"{row['space']:32} {row['trials']:4} trials  {behind}")
     print(f"{ranked[0]['space']} won.")
 

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from tuner.errors import UsageError
+from tuner.errors import UsageError, first_line
 
 TARGET_KINDS = ("llvm", "cuda")
 """Kinds of target that have a space: the rows of `spaces.targets.backends`."""
@@ -172,6 +172,21 @@ def space(text: object) -> tuple[str, str]:
             f"{short(text)} is no space: give FILE.py, FILE.py:NAME or package.module:NAME"
         )
     return where, name
+
+
+def space_arguments(given: object) -> str:
+    """The arguments of a space, a dictionary or the JSON of one, as canonical JSON; empty for
+    none."""
+    if given == "":
+        return ""
+    try:
+        known = json.loads(given) if isinstance(given, str) else given
+        text = json.dumps(known, sort_keys=True)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"{short(given)} is no JSON: {first_line(error)}") from error
+    if not isinstance(known, dict) or not all(str(name).isidentifier() for name in known):
+        raise UsageError(f'{short(given)} are no arguments: write for example {{"most": 64}}')
+    return text
 
 
 def each_once(named: Iterable[tuple[str, str]]) -> None:

@@ -73,6 +73,7 @@ class Evaluated:
         chosen_from: number of settings that the space compared, by estimate and cost model, before
             it answered with this one.
         on_shapes: predictions for each of the task's shapes; None for a static task.
+        space_points: the number of points of the candidate's space, where it is known.
     """
 
     draft: Draft
@@ -85,6 +86,7 @@ class Evaluated:
     estimate_s: float | None = None
     chosen_from: int = 1
     on_shapes: OnShapes | None = None
+    space_points: int | None = None
 
 
 class MeasuredPrograms:

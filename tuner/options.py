@@ -112,6 +112,8 @@ class TuneOptions:
         devices: most devices to measure on; None is all that the cluster has or can start.
         space: what to search: `FILE.py`, `FILE.py:NAME` or `package.module:NAME` (see
             `tuner.space`), or what such a file holds; None is everything that is known here.
+        space_arguments: JSON of the arguments with which the space that is named is called, where
+            it is a function that gives one; empty is none.
         device_wait_s: time to wait for a machine with a device; None is `DEVICE_WAIT_S` where the
             cluster can start one, else no wait.
 
@@ -135,6 +137,7 @@ class TuneOptions:
     devices: int | None = None
     device_wait_s: float | None = None
     space: SpaceSource | str | None = None
+    space_arguments: str = ""
 
     def __post_init__(self) -> None:
         _check("target", self.target, checks.target)
@@ -156,6 +159,9 @@ class TuneOptions:
         _check("devices", self.devices, _positive, optional=True)
         _check("device_wait_s", self.device_wait_s, _duration, optional=True)
         _check("space", self.space, _check_space, optional=True)
+        _check("space_arguments", self.space_arguments, checks.space_arguments)
+        if self.space_arguments and not isinstance(self.space, str):
+            raise UsageError("space_arguments: they are for a space that is named, not given")
 
     @property
     def limit_s(self) -> float:

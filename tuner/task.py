@@ -25,17 +25,21 @@ class SpaceSource:
         text: what it holds.
         name: of the space in it.
         parts: names of those of its spaces that apply to a task; empty is not known yet.
+        arguments: JSON of the arguments with which `name` is called to give the space; empty is
+            that it is the space.
     """
 
     file: str
     text: str
     name: str
     parts: tuple[str, ...] = ()
+    arguments: str = ""
 
     @property
     def version(self) -> str:
-        """Hash of the text and the name."""
-        return hashlib.sha256(f"{self.name}\n{self.text}".encode()).hexdigest()[:8]
+        """Hash of the text, the name and the arguments."""
+        whole = f"{self.name}{self.arguments}\n{self.text}"
+        return hashlib.sha256(whole.encode()).hexdigest()[:8]
 
     def space_name(self, part: str) -> str:
         """The name of the space that candidates of a part carry; it changes with the file."""

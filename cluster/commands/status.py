@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _NAMED = 3
 """Tasks that are named for each space."""
+_WRITTEN_OUT = 1_000_000
+"""Numbers of points from here on are given by their magnitude."""
 
 
 @click.command(short_help="How a run stands.")
@@ -77,13 +79,21 @@ def print_spaces(spaces: list[SpaceStatus]) -> None:
     rows = [
         (
             without_version(space["space"]),
+            _number(space["points"]),
+            str(space["explored"]),
             str(space["trials"]),
             str(space["failed"]),
             listed(space["won"], _NAMED) or "-",
         )
         for space in spaces
     ]
-    print_table("space", "trials", "failed", "fastest for", rows=rows)
+    print_table("space", "points", "explored", "trials", "failed", "fastest for", rows=rows)
+
+
+def _number(points: int | None) -> str:
+    if points is None:
+        return "-"
+    return str(points) if points < _WRITTEN_OUT else f"{float(points):.1e}"
 
 
 def by_kind(failures: dict[str, int]) -> str:

@@ -114,6 +114,13 @@ def _efforts() -> str:
     help="What to search: a space declared in a Python file. Default: everything known here.",
 )
 @click.option(
+    "--space-arguments",
+    metavar="JSON",
+    type=Parsed("space arguments", parse.space_arguments),
+    default="",
+    help="What the space that is named is called with, as '{\"most\": 64}'.",
+)
+@click.option(
     "--base-model",
     metavar="none|auto|NAME|FILE",
     default="none",

@@ -14,6 +14,7 @@ from tuner import checks
 from tuner.checks import DIMENSIONS, INPUTS, LARGEST, MOST_VALUES
 from tuner.checks import address as address
 from tuner.checks import nonempty as nonempty
+from tuner.checks import space_arguments as space_arguments
 from tuner.checks import target as target
 from tuner.effort import EFFORTS
 from tuner.errors import UsageError

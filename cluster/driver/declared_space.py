@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from spaces.design_space.declared.fit import Fit
 from tuner.errors import TunerError
+from tuner.options import TuneOptions
 from tuner.process.ask_once import ask_once
 from tuner.process.outcome import Returned
 from tuner.space.source import read_source
@@ -18,13 +19,14 @@ _DEADLINE_S, _PER_TASK_S = 60.0, 5.0
 _MEMORY_LIMIT_BYTES = 4 << 30
 
 
-def found_space(asked: SpaceSource | str | None) -> SpaceSource | None:
+def found_space(options: TuneOptions) -> SpaceSource | None:
     """The file of the space that a request names; None where it names none.
 
     Raises:
         TunerError: it cannot be read.
     """
-    return read_source(asked) if isinstance(asked, str) else asked
+    asked = options.space
+    return read_source(asked, options.space_arguments) if isinstance(asked, str) else asked
 
 
 def with_space(

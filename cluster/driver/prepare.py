@@ -44,7 +44,7 @@ def check_cheaply(options: TuneOptions) -> None:
     for other in options.seeds_from:
         if target_of(RunLocation.of(other)) is None:
             raise TunerError(f"--seeds-from {other}: there is no run")
-    found_space(options.space)
+    found_space(options)
 
 
 def prepare(
@@ -72,9 +72,10 @@ def prepare(
     from spaces.lowering.extract_tasks import extract, left_as_they_are
     from spaces.lowering.lower import lower
 
-    space = found_space(options.space)
+    space = found_space(options)
     model = load_model(options.model, on_found)
-    options = replace(options, target=target or target_here(run, options.target), space=space)
+    target = target or target_here(run, options.target)
+    options = replace(options, target=target, space=space, space_arguments="")
     base = base_for(options.base_model, options.target, tracking_uri)
     lowered = lower(model.module, options.target)
     tasks = tuple(extract(lowered, options.target, options.only, model.shapes))
@@ -135,7 +136,7 @@ def _keep_model(model: Model, options: TuneOptions, run: RunFolder) -> None:
 def _manifest(options: TuneOptions, model: Model) -> Manifest:
     import tuner
 
-    space = found_space(options.space)
+    space = found_space(options)
     return Manifest(
         model=options.model.source,
         model_hash=model.content_hash,
@@ -148,7 +149,7 @@ def _manifest(options: TuneOptions, model: Model) -> Manifest:
             "only": options.only,
             "base_model": options.base_model,
             "max_kernels": options.max_kernels,
-            "space": f"{space.file}:{space.name}" if space else None,
+            "space": f"{space.file}:{space.name}{space.arguments}" if space else None,
             "space_version": space.version if space else None,
         },
         created_s=time.time(),

@@ -25,7 +25,7 @@ from cluster.search.wiring import machines, new_session, quiet_lock
 from tuner.errors import TunerError
 from tuner.kernel_set import KernelSet
 from tuner.measure import MeasuredPrograms
-from tuner.report.spaces import fruitless
+from tuner.report.spaces import fruitless, space_rows
 from tuner.report.winners import winning_lines
 from tuner.runs.folder import RunFolder
 from tuner.runs.lock import RunLock
@@ -186,6 +186,7 @@ class _WithStore:
     def on_end(self, snapshot: Snapshot) -> None:
         """Keep the best of each task, and the last values."""
         self._spool.keep("best.jsonl", winning_lines(self._store, self._sets))
+        self._spool.tell_spaces(space_rows(self._store, self._store.tasks()), snapshot.trials)
         self._spool.on_end(snapshot)
 
 

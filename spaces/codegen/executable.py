@@ -15,6 +15,7 @@ import numpy as np
 from spaces.codegen.library_threads import bring_along, pipeline_with_threads, runs_in_parallel
 from spaces.codegen.prepack import pack_weights
 from spaces.ir import tvm_compat
+from spaces.passes.dlight import gpu_rules
 from spaces.passes.pipeline import tir_pipeline
 from spaces.targets.backends import backend_of
 from spaces.targets.config import target_cores
@@ -106,15 +107,7 @@ def _default_scheduled(lowered: Any, target: Any) -> Any:
         # Operators that the build pipeline would turn into programs must be programs already, and
         # reshapes that cost nothing must be recognised before a schedule hides what they are.
         passes = [relax.transform.LegalizeOps(), relax.transform.RewriteDataflowReshape()]
-    passes.append(
-        dlight.ApplyDefaultSchedule(
-            dlight.gpu.Matmul(),
-            dlight.gpu.GEMV(),
-            dlight.gpu.Reduction(),
-            dlight.gpu.GeneralReduction(),
-            dlight.gpu.Fallback(),
-        )
-    )
+    passes.append(dlight.ApplyDefaultSchedule(*gpu_rules()))
     with target:
         return Sequential(passes)(lowered)
 

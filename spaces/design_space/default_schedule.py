@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from spaces.design_space.realize import DEFAULT_SPACE
 from spaces.ir.schedules import canonical_payload, new_schedule, task_module
+from spaces.passes.dlight import schedules
 from spaces.targets.backends import backend_of
 from spaces.targets.target import parse_target
 from tuner.candidate import Candidate, CandidateKind
@@ -27,24 +26,6 @@ def default_candidate(task: Task) -> Candidate:
 
 
 def _dlight_trace(task: Task) -> str:
-    from tvm.s_tir import dlight
-
     module = task_module(task.module)
-    target = parse_target(task.target)
-    rules = (
-        dlight.gpu.Matmul(),
-        dlight.gpu.GEMV(),
-        dlight.gpu.Reduction(),
-        dlight.gpu.GeneralReduction(),
-        dlight.gpu.Fallback(),
-    )
-    with target:
-        for rule in rules:
-            schedule: Any = rule.apply(module["main"], target, False)
-            if schedule is not None:
-                return canonical_payload(_single(schedule).trace)
-    return canonical_payload(new_schedule(module).trace)
-
-
-def _single(schedules: Any) -> Any:
-    return schedules[0] if isinstance(schedules, list) else schedules
+    made = next((found for _, found in schedules(module, parse_target(task.target))), None)
+    return canonical_payload((made or new_schedule(module)).trace)

@@ -87,6 +87,7 @@ class Evaluator:
             estimate_s=point.estimate_s,
             chosen_from=point.chosen_from,
             on_shapes=point.on_shapes,
+            space_points=point.space_points,
         )
         return answer, point
 

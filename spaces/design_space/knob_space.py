@@ -103,12 +103,17 @@ class KnobSpace:
             shortlist = [shortlist[int(i)] for i in order]
         # The data of a point must not depend on the shape for which it was searched.
         point = self._whole.describe(shortlist[int(len(shortlist) * rng.random() ** _GREED)])
-        return replace(point, chosen_from=len(shortlist))
+        return replace(point, chosen_from=len(shortlist), space_points=self.size)
+
+    @cached_property
+    def size(self) -> int:
+        """The number of settings, those that are not feasible too."""
+        return math.prod(len(values) for values in self._template.choices.values())
 
     @cached_property
     def ranked(self) -> list[dict[str, int]]:
         """Feasible settings, the best estimate first."""
-        if math.prod(len(values) for values in self._template.choices.values()) <= _DRAWN:
+        if self.size <= _DRAWN:
             return self._rank(every(self._template))
         rng = np.random.default_rng(self._seed)
         found = self._rank(draw(self._template, _DRAWN, rng))

@@ -22,6 +22,7 @@ class Point:
         estimate_s: analytic latency, where its space has one.
         chosen_from: number of settings that it was chosen from.
         on_shapes: predictions on each shape of a program with symbolic dimensions.
+        space_points: the number of points of its space, about, where it is known.
     """
 
     candidate: Candidate
@@ -31,3 +32,4 @@ class Point:
     estimate_s: float | None = None
     chosen_from: int = 1
     on_shapes: OnShapes | None = None
+    space_points: int | None = None

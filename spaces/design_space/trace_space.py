@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
-from spaces.design_space.analysis.draws import drawn, draws, form
+from spaces.design_space.analysis.draws import drawn, draws, form, number_of_points
 from spaces.design_space.analysis.interpreter import Reading, read_sketch
 from spaces.design_space.analysis.launch import DeviceLimits
 from spaces.design_space.base import Predict
@@ -86,6 +86,12 @@ class TraceSpace:
         drawn = any(draws(instruction) for trace in self.sketches for instruction in trace.insts)
         return None if drawn else len(self.sketches)
 
+    @cached_property
+    def size(self) -> int:
+        """The number of points, with tiles of extents as in the rules' own schedules; where blocks
+        are computed is not counted."""
+        return sum(number_of_points(trace) for _, trace in self._traces)
+
     def realize_draft(self, draft: Draft, predict: Predict | None = None) -> Point:
         """Carry out a draft; a cost model has no say in it.
 
@@ -104,7 +110,7 @@ class TraceSpace:
         payload = canonical_payload(schedule.trace)
         postprocess(schedule, self._rules, checked=reading is not None)
         candidate = Candidate(CandidateKind.TRACE, payload, self.name)
-        return Point(candidate, schedule, code_hash(schedule.mod))
+        return Point(candidate, schedule, code_hash(schedule.mod), space_points=self.size)
 
     def write(self, candidate: Candidate) -> Any:
         """See `spaces.design_space.base.Space`."""

@@ -74,3 +74,21 @@ def test_a_run_that_says_nothing_of_kernels_has_the_usual_number() -> None:
 
 def test_what_a_run_says_of_kernels_is_not_replaced_by_something_else() -> None:
     assert Manifest("m", "hash", "{}", {"max_kernels": 0}).max_kernels == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("[1]", "are no arguments"),
+        ("{most: 64}", "is no JSON"),
+        ('{"no name": 1}', "are no arguments"),
+    ],
+)
+def test_arguments_of_a_space_are_a_dictionary(given: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        TuneOptions(MODEL, space="mine.py", space_arguments=given)
+
+
+def test_arguments_are_for_a_space_that_is_named() -> None:
+    with pytest.raises(UsageError, match="for a space that is named, not given"):
+        TuneOptions(MODEL, space_arguments='{"most": 64}')

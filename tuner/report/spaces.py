@@ -14,6 +14,11 @@ class SpaceStatus(TypedDict):
 
     Keys:
         space: its name, version included; `default` is that of the default schedules.
+        points: the number of its points, over the tasks that it was tried for; None where that is
+            not known. Extents of tiles within tiles are taken as in a sample, and where a block is
+            computed is not counted.
+        explored: the number of its points that the search has looked at, those refused or known as
+            another candidate too; with symbolic dimensions each point on each shape.
         trials: search trials of it that count against the budget.
         failed: search trials of it that gave no time.
         won: names of the tasks whose fastest trial in the search is one of it; of tasks with
@@ -23,6 +28,8 @@ class SpaceStatus(TypedDict):
     """
 
     space: str
+    points: int | None
+    explored: int
     trials: int
     failed: int
     won: list[str]
@@ -33,11 +40,14 @@ def space_rows(store: RecordStore, tasks: Sequence[Task]) -> list[SpaceStatus]:
     """The spaces of a run's tasks, the most tried first."""
     totals: dict[str, SpaceTally] = {}
     won: dict[str, list[str]] = {}
-    tallies = store.spaces()
+    tallies, sizes = store.spaces(), store.sizes()
+    points: dict[str, int] = {}
     for task in tasks:
         mine = tallies.get(task.key, {})
         for space, tally in mine.items():
             totals[space] = totals.get(space, SpaceTally()).plus(tally)
+            if (size := sizes.get(task.key, {}).get(space)) is not None:
+                points[space] = points.get(space, 0) + size
         timed = {space: tally.best_s for space, tally in mine.items() if tally.best_s is not None}
         if timed:
             won.setdefault(min(timed, key=lambda s: (timed[s], s)), []).append(task.name)
@@ -45,6 +55,8 @@ def space_rows(store: RecordStore, tasks: Sequence[Task]) -> list[SpaceStatus]:
     return [
         SpaceStatus(
             space=space,
+            points=points.get(space),
+            explored=totals[space].explored,
             trials=totals[space].trials,
             failed=totals[space].failed,
             won=won.get(space, []),

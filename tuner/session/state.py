@@ -67,6 +67,7 @@ class SessionState:
         self._sets: dict[str, KernelSet | None] = {}  # of tasks with no new record since
         self._answers: OrderedDict[tuple[str, str], Evaluated] = OrderedDict()
         self._estimates = EstimateQuality(tasks)
+        self._sizes = store.sizes()
         self._refusals: Counter[str] = Counter()
         self._errors: Counter[str] = Counter()
         self._resume()
@@ -127,8 +128,18 @@ class SessionState:
                     self._note_refusal(answer)
                 else:
                     self._answers[task_key, answer.candidate.key] = answer
+            self._note_sizes(task_key, answered)
         while len(self._answers) > _ANSWERS_KEPT:
             self._answers.popitem(last=False)  # most candidates are never measured
+
+    def _note_sizes(self, task_key: str, answered: Sequence[Evaluated]) -> None:
+        """Keep how many points spaces have, where that is news."""
+        known = self._sizes.setdefault(task_key, {})
+        told = {a.candidate.space: a.space_points for a in answered if a.candidate is not None}
+        news = {s: n for s, n in told.items() if n is not None and known.get(s) != n}
+        if news:
+            known.update(news)
+            self._store.put_sizes({task_key: news})
 
     def choose_kernels(self) -> None:
         """Choose the kernel set of each task with many shapes, and tell of it."""

@@ -18,6 +18,28 @@ A space applies to the tasks whose names match its glob; the other tasks are tun
 runs on each machine that works for the run: it should do no more than define.
 """
 
-from tuner.space.declare import generator, manual, named, ours, rule, rules, template, union
+from tuner.space.declare import (
+    dlight,
+    generator,
+    manual,
+    ours,
+    rule,
+    rules,
+    template,
+    union,
+)
+from tuner.space.sampling import named, peel, sample_tile
 
-__all__ = ["generator", "manual", "named", "ours", "rule", "rules", "template", "union"]
+__all__ = [
+    "dlight",
+    "generator",
+    "manual",
+    "named",
+    "ours",
+    "peel",
+    "rule",
+    "rules",
+    "sample_tile",
+    "template",
+    "union",
+]

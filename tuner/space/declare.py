@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
-from collections.abc import Callable, Iterator, Mapping
-from contextvars import ContextVar
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tuner.errors import UsageError
-from tuner.space.parts import Ours, Part, Rule, Rules, Stock, Template, Union
-
-_NAMED: ContextVar[dict[str, Any] | None] = ContextVar("named", default=None)
+from tuner.space.parts import Dlight, Ours, Part, Rule, Rules, Stock, Template, Union
 
 
 def manual(function: Any = None, *, tasks: str = "*", name: str = "") -> Any:
@@ -29,17 +25,20 @@ def template(
     opaque: bool = False,
     postprocs: Callable[[], list[Any]] = list,
     where: Callable[..., bool] | None = None,
+    constants: bool = False,
 ) -> Any:
     """Declare a template: a function on a `tvm.s_tir.Schedule` that draws its decisions.
 
     Args:
-        opaque, postprocs, where: see `tuner.space.parts.Template`.
+        opaque, postprocs, where, constants: see `tuner.space.parts.Template`.
 
     Raises:
-        UsageError: an opaque function with a predicate.
+        UsageError: of opaque, where and constants, more than one is given.
     """
     if opaque and where is not None:
         raise UsageError("where= is of a template that is not opaque: return [] in its place")
+    if constants and (opaque or where is not None):
+        raise UsageError("constants= is of a template without opaque= and where=")
     return _declared(
         function,
         lambda f: Template(
@@ -49,28 +48,9 @@ def template(
             opaque=opaque,
             postprocs=postprocs,
             where=where,
+            constants=constants,
         ),
     )
-
-
-def named(name: str, drawn: Any) -> Any:
-    """Name what was drawn, an integer or a list of them, for the predicate `where`; it is returned
-    as it is."""
-    noted = _NAMED.get()
-    if noted is not None:
-        noted[name] = drawn
-    return drawn
-
-
-@contextlib.contextmanager
-def names_noted() -> Iterator[dict[str, Any]]:
-    """What is named in the length of a block, by name."""
-    noted: dict[str, Any] = {}
-    token = _NAMED.set(noted)
-    try:
-        yield noted
-    finally:
-        _NAMED.reset(token)
 
 
 def rule(function: Any = None, *, blocks: str = "*", annotation: str = "", name: str = "") -> Any:
@@ -106,6 +86,11 @@ def rules(
 def generator(space_generator: Any, *, tasks: str = "*", name: str = "generator") -> Stock:
     """A `SpaceGenerator` of TVM's, or a function that makes one, as it is."""
     return Stock(name=name, tasks=tasks, generator=space_generator)
+
+
+def dlight(*, tasks: str = "*", name: str = "dlight") -> Dlight:
+    """TVM's dlight rules for the target, the constants in what they do being decisions."""
+    return Dlight(name=name, tasks=tasks)
 
 
 def ours() -> Ours:
@@ -145,8 +130,8 @@ def parts_of(value: Any) -> tuple[Part, ...]:
         return (generator(value, name=type(value).__name__),)
     raise UsageError(
         f"{_shown(value)} is no space: it should be a function, one declared with space.manual, "
-        "space.template or space.rule, or space.rules(), space.generator(), space.ours(), "
-        "space.union() of such"
+        "space.template or space.rule, or space.rules(), space.generator(), space.dlight(), "
+        "space.ours(), space.union() of such"
     )
 
 

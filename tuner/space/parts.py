@@ -41,6 +41,8 @@ class Template(Part):
             them, as they need TVM.
         where: a predicate on draws that `named` has named, which are its parameters; only draws
             for which it holds are points. None for an opaque function, which can refuse itself.
+        constants: its constants are decisions too: literal factors of splits and limits on
+            unrolling, each drawn from values around it.
     """
 
     function: Callable[[Any], Schedules]
@@ -48,6 +50,7 @@ class Template(Part):
     opaque: bool = False
     postprocs: Callable[[], list[Any]] = field(default=list)
     where: Callable[..., bool] | None = None
+    constants: bool = False
 
     def __call__(self, schedule: Any) -> Schedules:
         """Schedule, as the function itself does."""
@@ -95,6 +98,13 @@ class Stock(Part):
     """A space of TVM's own: a `SpaceGenerator`, or a function that makes one."""
 
     generator: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dlight(Part):
+    """TVM's dlight rules, whose constants are decisions."""
+
+    name: str = "dlight"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

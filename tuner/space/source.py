@@ -7,6 +7,7 @@ import importlib.util
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,20 @@ _RELATIVE = re.compile(r"^\s*from \.", re.MULTILINE)
 """Imports that work within their package only."""
 
 
-def read_source(text: str) -> SpaceSource:
+def read_source(text: str, arguments: str = "") -> SpaceSource:
     """What `FILE.py[:NAME]` or `package.module:NAME` names.
+
+    Args:
+        arguments: see `SpaceSource`.
 
     Raises:
         UsageError: it is no such text.
         TunerError: there is no such file or module.
     """
+    return replace(_source(text), arguments=arguments)
+
+
+def _source(text: str) -> SpaceSource:
     where, name = checks.space(text)
     if not where.endswith(".py"):
         return _of_module(where, name)

@@ -57,26 +57,32 @@ class SpaceTally:
         trials: those that count against the budget.
         failed: trials that gave no time, whether they count or not; those cut off are none.
         best_s: the lowest latency; None without a time.
+        explored: all trials, those that were refused, or known as another candidate, too.
     """
 
     trials: int = 0
     failed: int = 0
     best_s: float | None = None
+    explored: int = 0
 
     def plus(self, other: SpaceTally) -> SpaceTally:
         """Both together."""
         timed = (s for s in (self.best_s, other.best_s) if s is not None)
         trials, failed = self.trials + other.trials, self.failed + other.failed
-        return SpaceTally(trials, failed, min(timed, default=None))
+        explored = self.explored + other.explored
+        return SpaceTally(trials, failed, min(timed, default=None), explored)
 
 
 def tally(status: Status, number: int, best_s: float | None) -> SpaceTally:
     """So many trials that ended so."""
-    return SpaceTally(number * status.spends_budget, number * status.failed, best_s)
+    return SpaceTally(number * status.spends_budget, number * status.failed, best_s, number)
 
 
 SpaceTallies = dict[str, dict[str, SpaceTally]]
 """By task key and name of the space."""
+
+SpaceSizes = Mapping[str, Mapping[str, int]]
+"""The number of points that each space has, by task key and name of the space."""
 
 
 class RecordStore(Protocol):
@@ -121,6 +127,16 @@ class RecordStore(Protocol):
 
     def spaces(self) -> SpaceTallies:
         """What the search (rung 0) has had from each space of each task."""
+
+    def put_sizes(self, sizes: SpaceSizes) -> None:
+        """Note how many points spaces have; those of unknown tasks are left out.
+
+        It is known again from the next answer of a space: of all that is put, this alone may be
+        lost with its process.
+        """
+
+    def sizes(self) -> dict[str, dict[str, int]]:
+        """What was noted of the sizes of spaces, by task key and name of the space."""
 
     def features(self, task_key: str) -> dict[str, Features]:
         """Feature vectors of a task's candidates by candidate key: the first stored for each."""

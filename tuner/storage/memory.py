@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from tuner.arrays import Features
 from tuner.record import Record, Status, TrialKey
-from tuner.storage.base import SessionSpan, SpaceTallies, SpaceTally, as_vector, tally
+from tuner.storage.base import SessionSpan, SpaceSizes, SpaceTallies, SpaceTally, as_vector, tally
 from tuner.task import Task
 from tuner.utilisation import SlotSeconds, total
 
@@ -25,6 +25,7 @@ class MemoryStore:
         self._features: dict[str, dict[str, Features]] = {}
         self._tasks: dict[str, Task] = {}
         self._defaults: dict[str, str] = {}
+        self._sizes: dict[str, dict[str, int]] = {}
         self._sessions: list[SessionSpan] = []
 
     def append(self, record: Record, features: Features | None = None) -> bool:
@@ -92,6 +93,15 @@ class MemoryStore:
                 more = tally(record.measurement.status, 1, record.latency_s)
                 mine[trial.candidate.space] = known.plus(more)
         return tallies
+
+    def put_sizes(self, sizes: SpaceSizes) -> None:
+        """See `RecordStore.put_sizes`."""
+        for task_key in sizes.keys() & self._tasks.keys():
+            self._sizes.setdefault(task_key, {}).update(sizes[task_key])
+
+    def sizes(self) -> dict[str, dict[str, int]]:
+        """See `RecordStore.sizes`."""
+        return {task_key: dict(mine) for task_key, mine in self._sizes.items()}
 
     def features(self, task_key: str) -> dict[str, Features]:
         """See `RecordStore.features`."""

@@ -38,7 +38,7 @@ CREATE = (
     """CREATE TABLE task (
         place INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, name TEXT NOT NULL,
         module BLOB NOT NULL, target TEXT NOT NULL, weight REAL NOT NULL, flops REAL NOT NULL,
-        domain TEXT NOT NULL, default_key TEXT)""",
+        domain TEXT NOT NULL, default_key TEXT, sizes TEXT NOT NULL DEFAULT '')""",
     "CREATE INDEX task_by_target ON task (target)",
     """CREATE TABLE candidate (
         key TEXT PRIMARY KEY, kind TEXT NOT NULL, payload BLOB NOT NULL)""",
@@ -59,7 +59,7 @@ CREATE = (
 )
 CREATE_NOTE = "CREATE TABLE IF NOT EXISTS note (key TEXT PRIMARY KEY, value TEXT NOT NULL)"
 """Creates the table of notes, which only an index has: see `tuner.storage.segments.index`."""
-LATER = {"record": "code_hash", "session": "utilisation"}
+LATER = {"record": "code_hash", "session": "utilisation", "task": "sizes"}
 """Columns that the first files of this version lack, by table: text, empty by default."""
 
 INSERT_RECORD = f"""INSERT INTO record (task_key, candidate_key, instance, rung, space, status,

@@ -22,7 +22,7 @@ from tuner.arrays import Features
 from tuner.errors import TunerError
 from tuner.record import Record, Status, TrialKey
 from tuner.storage import sqlite_schema as schema
-from tuner.storage.base import SessionSpan, SpaceTallies, SpaceTally, as_vector, tally
+from tuner.storage.base import SessionSpan, SpaceSizes, SpaceTallies, SpaceTally, as_vector, tally
 from tuner.task import Task
 from tuner.utilisation import SlotSeconds
 
@@ -77,6 +77,7 @@ class SqliteStore:
         missing = self._missing()
         self._select = schema.select_record("record" not in missing, written=found > 1)
         self._says_utilisation = "session" not in missing
+        self._says_sizes = "task" not in missing
 
     def _create_or_extend(self) -> None:
         """Make the tables in a new file; add later columns to an older file."""
@@ -220,6 +221,22 @@ class SqliteStore:
             more = tally(Status(status), number, best_s)
             mine[space] = mine.get(space, SpaceTally()).plus(more)
         return tallies
+
+    def put_sizes(self, sizes: SpaceSizes) -> None:
+        """See `RecordStore.put_sizes`."""
+        with self._transaction() as db:
+            for task_key, mine in sizes.items():
+                rows = db.execute("SELECT sizes FROM task WHERE key = ?", [task_key]).fetchall()
+                for (known,) in rows:
+                    text = json.dumps({**json.loads(known or "{}"), **mine})
+                    db.execute("UPDATE task SET sizes = ? WHERE key = ?", (text, task_key))
+
+    def sizes(self) -> dict[str, dict[str, int]]:
+        """See `RecordStore.sizes`."""
+        if not self._says_sizes:
+            return {}
+        rows = self._rows("SELECT key, sizes FROM task WHERE sizes <> '' ORDER BY place")
+        return {task_key: json.loads(text) for task_key, text in rows}
 
     def features(self, task_key: str) -> dict[str, Features]:
         """See `RecordStore.features`."""

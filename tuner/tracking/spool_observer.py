@@ -12,8 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
+from tuner.candidate import without_version
 from tuner.cost_models.base import FittedModel
 from tuner.dispatch_tree import tree_text
 from tuner.files.atomic import write_bytes
@@ -190,6 +192,25 @@ class SpoolObserver:
         """Write a file beside the spool, to be kept with the run in MLflow."""
         self._file(name, data)
 
+    def tell_spaces(self, rows: Sequence[Mapping[str, Any]], step: int) -> None:
+        """Write how often each design space was tried and for how many tasks it was fastest, as
+        metrics of the run, and all that is known of them as a table.
+
+        Args:
+            rows: the spaces, see `tuner.report.spaces.SpaceStatus`.
+        """
+        if not rows:
+            return
+        values: dict[str, float] = {}
+        for row in rows:
+            group = "space." + re.sub(r"[^\w.-]", "_", without_version(row["space"]))
+            values[f"{group}/trials"] = float(row["trials"])
+            values[f"{group}/won"] = float(len(row["won"]))
+        self._say(Metrics(None, step, values, self._clock()))
+        # As MLflow keeps tables, so that its pages show one.
+        table = {"columns": [*rows[0]], "data": [list(map(_cell, r.values())) for r in rows]}
+        self._file("spaces.json", json.dumps(table, indent=1).encode())
+
     def close(self, status: RunStatus) -> None:
         """Write how the session ended, and close the files. Must be called however it ended."""
         if self._ended:
@@ -239,6 +260,10 @@ class SpoolObserver:
     def _say(self, *entries: Entry) -> None:
         if not self._spool.append(b"".join(encode(e) for e in entries)):
             self.lost += len(entries)
+
+
+def _cell(value: object) -> object:
+    return ", ".join(value) if isinstance(value, list) else value
 
 
 def _announced(task: Task) -> TaskEntry:

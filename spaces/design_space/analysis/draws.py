@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import dataclass
 from typing import Any
 
 from spaces.design_space.analysis.extents import Draws
-from spaces.design_space.analysis.tiles import perfect_tile
+from spaces.design_space.analysis.tiles import number_of_tiles, perfect_tile
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,23 @@ def draws(instruction: Any) -> bool:
 def drawn(trace: Any) -> Draws:
     """The integers that each sampling instruction of a trace gave. All must be decided."""
     return [_given(i, trace.get_decision(i)) for i in trace.insts if draws(i)]
+
+
+def number_of_points(trace: Any) -> int:
+    """The number of ways to decide a trace, its tiles being of extents as it decided them; where
+    blocks are computed is not counted.
+    """
+    return math.prod(_ways(i, trace.get_decision(i)) for i in trace.insts if draws(i))
+
+
+def _ways(instruction: Any, decision: Any) -> int:
+    kind = str(instruction.kind.name)
+    if kind == "SampleCategorical":
+        return len(instruction.attrs[0])
+    if kind != "SamplePerfectTile" or decision is None:
+        return 1
+    factors = [int(factor) for factor in decision]
+    return number_of_tiles(math.prod(factors), len(factors), int(instruction.attrs[1]))
 
 
 def form(trace: Any) -> str:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from spaces.design_space.analysis.draws import drawn, draws, form
+from spaces.design_space.analysis.extents import Draws
 from tuner.errors import UsageError
 
-Place = tuple[int, int | None]
-"""Of what was named: the number of its sampling instruction in a trace, and of its result among
-that instruction's; None is all of them."""
+Place = tuple[int, int]
+"""Of an integer that was drawn: the number of its sampling instruction in a trace, and of its
+result among that instruction's."""
+_Named = Place | list[Place | int | None]
+"""Where what was named comes from; a list may have integers that were not drawn, and open ones."""
 
 
 class Constraint:
@@ -29,7 +33,7 @@ class Constraint:
     ) -> None:
         self._predicate = predicate
         wanted = [*inspect.signature(predicate).parameters]
-        self._places: dict[str, dict[str, Place]] = {}
+        self._places: dict[str, dict[str, _Named]] = {}
         for trace, named in sketches:
             places = _places(trace, {name: named[name] for name in wanted if name in named})
             if missing := [name for name in wanted if name not in places]:
@@ -41,23 +45,37 @@ class Constraint:
         """The numbers of the sampling instructions to draw anew; none where the predicate holds."""
         places = self._places.get(form(trace), {})
         values = drawn(trace)
-        known = {
-            name: values[at] if result is None else values[at][result]
-            for name, (at, result) in places.items()
-        }
+        known = {name: _known(place, values) for name, place in places.items()}
         if not places or self._predicate(**known):
             return frozenset()
-        return frozenset(at for at, _ in places.values())
+        whole = chain.from_iterable(p if isinstance(p, list) else [p] for p in places.values())
+        return frozenset(place[0] for place in whole if isinstance(place, tuple))
 
 
-def _places(trace: Any, named: Mapping[str, Any]) -> dict[str, Place]:
+def _known(place: _Named, values: Draws) -> Any:
+    """What was drawn at a place, or at those of a list."""
+    if isinstance(place, list):
+        return [values[p[0]][p[1]] if isinstance(p, tuple) else p for p in place]
+    return values[place[0]][place[1]]
+
+
+def _places(trace: Any, named: Mapping[str, Any]) -> dict[str, _Named]:
+    """The places of what was named; without those that no primitive uses."""
     sampling = [instruction for instruction in trace.insts if draws(instruction)]
-    found: dict[str, Place] = {}
+    outputs = [
+        (output, (number, result))
+        for number, instruction in enumerate(sampling)
+        for result, output in enumerate(instruction.outputs)
+    ]
+
+    def place(value: Any) -> Any:
+        if value is None or isinstance(value, int):
+            return value
+        return next((at for output, at in outputs if output.same_as(value)), "")
+
+    found: dict[str, _Named] = {}
     for name, value in named.items():
-        whole = isinstance(value, list | tuple)
-        first = value[0] if whole else value
-        for number, instruction in enumerate(sampling):
-            for result, output in enumerate(instruction.outputs):
-                if output.same_as(first):
-                    found[name] = (number, None if whole else result)
+        at = [place(v) for v in value] if isinstance(value, list | tuple) else place(value)
+        if isinstance(at, tuple) or (isinstance(at, list) and "" not in at):
+            found[name] = at
     return found

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
+import json
 import linecache
 import sys
 import traceback
 import types
 from functools import lru_cache
+from typing import Any
 
 from tuner.errors import TunerError, UsageError, first_line, named_line
 from tuner.space.declare import parts_of
@@ -35,10 +38,29 @@ def declared(source: SpaceSource) -> tuple[Part, ...]:
     if not hasattr(module, source.name):
         hint = "" if source.name != DEFAULT_NAME else f": name another as {source.file}:NAME"
         raise TunerError(f"{source.file} has no {source.name}{hint}")
+    value = getattr(module, source.name)
+    if source.arguments:
+        value = _called(value, source)
     try:
-        return parts_of(getattr(module, source.name))
+        return parts_of(value)
     except UsageError as error:
         raise TunerError(f"{source.file}: {source.name}: {error}") from error
+
+
+def _called(function: Any, source: SpaceSource) -> Any:
+    """What a file's function makes of the arguments that were given.
+
+    Raises:
+        TunerError: it is no function, or it raises.
+    """
+    if not inspect.isfunction(function):
+        raise TunerError(
+            f"{source.file}: {source.name} is no function: arguments are for one that gives a space"
+        )
+    try:
+        return function(**json.loads(source.arguments))
+    except Exception as error:  # a user's code may raise anything
+        raise TunerError(complaint(error, source.file)) from error
 
 
 def complaint(error: BaseException, file: str) -> str:

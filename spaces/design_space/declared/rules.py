@@ -9,13 +9,20 @@ from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any
 
+from spaces.design_space.analysis.launch import DeviceLimits
+from spaces.design_space.declared.constants import opened
 from spaces.design_space.declared.constraint import Constraint
+from spaces.design_space.declared.contract import complete
+from spaces.design_space.declared.thread_limit import ThreadLimit
 from spaces.design_space.schedule_rules import RuleSet, rule_names, rule_set, tune_context
 from spaces.intrinsics.registration import stub_intrinsics
 from spaces.ir.schedules import new_schedule
+from spaces.passes.dlight import schedules
+from spaces.targets.backends import backend_of
+from spaces.targets.target import parse_target
 from tuner.errors import UsageError
-from tuner.space.declare import names_noted
-from tuner.space.parts import Part, Rule, Rules, Stock, Template
+from tuner.space.parts import Dlight, Part, Rule, Rules, Stock, Template
+from tuner.space.sampling import names_noted
 
 _APPLIED: ContextVar[set[str] | None] = ContextVar("applied", default=None)
 _TILES, _UNROLLS = 0.9, 0.1
@@ -38,6 +45,8 @@ def rules_of(part: Part, name: str, module: Any, target: str) -> RuleSet:
     if isinstance(part, Rules):
         context = tune_context(module, target, _post_order(part, module, target))
         return rule_set(name, context, redraws=True)
+    if isinstance(part, Dlight):
+        return _of_dlight(name, module, target)
     assert isinstance(part, Stock)
     context = tune_context(module, target, _generator(part))
     return rule_set(name, context, redraws=True)
@@ -78,12 +87,13 @@ def _of_function(part: Template, name: str, module: Any, target: str) -> RuleSet
 
     def sketch() -> Sequence[Any]:
         schedule = new_schedule(module, errors="fast")
-        return schedules_of(part.function(schedule), schedule)
+        found = schedules_of(part.function(schedule), schedule)
+        return [opened(one, module) for one in found] if part.constants else found
 
     generator = ScheduleFn(
         lambda _schedule: None,  # what it does is `sketch`, where exceptions stay as they are
         sch_rules=[],
-        postprocs=list(part.postprocs()),
+        postprocs=list(map(complete, part.postprocs())),
         mutator_probs={mutator.MutateTileSize(): _TILES, mutator.MutateUnroll(): _UNROLLS},
     )
     rules = rule_set(name, tune_context(module, target, generator), sketch, redraws=True)
@@ -94,6 +104,33 @@ def _of_function(part: Template, name: str, module: Any, target: str) -> RuleSet
     return replace(rules, refused=Constraint(part.where, [(t, named) for t in traces]).refused)
 
 
+def _of_dlight(name: str, module: Any, target: str) -> RuleSet:
+    from tvm.s_tir.meta_schedule import postproc
+    from tvm.s_tir.meta_schedule.space_generator import ScheduleFn
+
+    found = dict(schedules(module, parse_target(target)))
+    if len(found) > 1:
+        found.pop("Fallback", None)  # which fits everything
+    on_gpu = not backend_of(target).runs_unscheduled
+    generator = ScheduleFn(
+        lambda _schedule: None,
+        sch_rules=[],
+        postprocs=[postproc.VerifyGPUCode()] if on_gpu else [],
+        mutator_probs={},
+    )
+    rules = rule_set(
+        name,
+        tune_context(module, target, generator),
+        lambda: [opened(schedule, module) for schedule in found.values()],
+        redraws=True,
+    )
+    # It takes shared memory that is reserved at launch, as for tensor cores, for static.
+    fits = all(check.apply(made) for check in rules.postprocs for made in found.values())
+    return (
+        rules if fits else replace(rules, postprocs=(ThreadLimit(DeviceLimits.of(target).threads),))
+    )
+
+
 def _post_order(part: Rules, module: Any, target: str) -> Any:
     from tvm.s_tir import meta_schedule as ms
 
@@ -101,10 +138,12 @@ def _post_order(part: Rules, module: Any, target: str) -> Any:
     stock = ms.space_generator.PostOrderApply(sch_rules=kind, postprocs=kind, mutator_probs=kind)
     # What a kind stands for is known only once it is initialised for a target.
     stock = tune_context(module, target, stock).space_generator
+    postprocs = stock.postprocs if part.postprocs is None else part.postprocs()
+    mutators = stock.mutator_probs if part.mutators is None else part.mutators()
     return ms.space_generator.PostOrderApply(
         sch_rules=[*map(_schedule_rule, part.members), *(stock.sch_rules if part.stock else ())],
-        postprocs=list(stock.postprocs) if part.postprocs is None else list(part.postprocs()),
-        mutator_probs=dict(stock.mutator_probs if part.mutators is None else part.mutators()),
+        postprocs=list(map(complete, postprocs)),
+        mutator_probs={complete(mutator): weight for mutator, weight in mutators.items()},
     )
 
 
@@ -115,7 +154,7 @@ def _schedule_rule(member: Any) -> Any:
         return _wrapped(member)
     made = member() if callable(member) and not isinstance(member, ScheduleRule) else member
     if isinstance(made, ScheduleRule) or hasattr(made, "_outer"):  # the latter: derived in Python
-        return made
+        return complete(made)
     raise UsageError(f"{type(made).__name__} is no schedule rule: declare it with space.rule")
 
 
@@ -153,4 +192,4 @@ def _generator(part: Stock) -> Any:
     made = given.clone() if isinstance(given, SpaceGenerator) else given()
     if not isinstance(made, SpaceGenerator):
         raise UsageError(f"{part.name}: {type(made).__name__} is no SpaceGenerator")
-    return made
+    return complete(made)

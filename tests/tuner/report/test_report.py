@@ -69,6 +69,7 @@ class TestStatus:
             record(1, 0.0015, rung=1),
             record(1, task="s", status=Status.LOST),
         )
+        store.put_sizes({"m": {"space": 90}})
         for ends_s in (1.0, 1.0):
             session = store.begin_session(0.0)
             store.heartbeat(session, 0.5, {"runner": {"busy": 1.5, "no_builds": 0.5}})
@@ -107,7 +108,15 @@ class TestStatus:
             "utilisation": {"runner": {"busy": 3.0, "no_builds": 1.0}},
             "tasks": [matmul, softmax],
             "spaces": [
-                {"space": "space", "trials": 5, "failed": 3, "won": ["matmul"], "best_ms": 2.0}
+                {
+                    "space": "space",
+                    "points": 90,
+                    "explored": 6,
+                    "trials": 5,
+                    "failed": 3,
+                    "won": ["matmul"],
+                    "best_ms": 2.0,
+                }
             ],
         }
 

@@ -238,11 +238,13 @@ def test_columns_that_came_later_are_added_by_a_writer_and_missed_by_no_reader(
     with closing(SqliteStore(path, read_only=True)) as old:
         assert {r.code_hash for r in old.scan()} == {""}
         assert {len(s.utilisation) for s in old.sessions()} == {0}
+        assert old.sizes() == {}
         records = list(old.scan())
         assert {r.trial.candidate.trace for r in records} == {""}
     with closing(SqliteStore(path)) as store:
         session = store.begin_session(1.0)
         store.heartbeat(session, 2.0, {"runner": {"busy": 1.0}})
+        store.put_sizes({task.key: {"kernel:a": 12} for task in store.tasks()})
         assert store.append(replace(records[0], trial=record(1).trial, code_hash="ff"))
         setting = replace(of_knobs({"rows": 6}, "kernel:a"), trace="[[],[]]")
         assert store.append(replace(records[0], trial=replace(record(2).trial, candidate=setting)))
@@ -250,3 +252,4 @@ def test_columns_that_came_later_are_added_by_a_writer_and_missed_by_no_reader(
         assert [r.code_hash for r in new.scan()] == [*("" for _ in records), "ff", ""]
         assert list(new.scan())[-1].trial.candidate.trace == "[[],[]]"
         assert new.sessions()[-1].utilisation == {"runner": {"busy": 1.0}}
+        assert {tuple(mine.items()) for mine in new.sizes().values()} == {(("kernel:a", 12),)}

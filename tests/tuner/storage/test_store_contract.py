@@ -182,8 +182,18 @@ class TestBest:
         store.append(failed(3, Status.WRONG))
         store.append(Record(Trial("t", other), Measurement(Status.INVALID, error="no")))
         assert store.spaces() == {
-            "t": {mine: SpaceTally(3, 1, 1.0), "other": SpaceTally(0, 1, None)}
+            "t": {mine: SpaceTally(3, 1, 1.0, 3), "other": SpaceTally(0, 1, None, 1)}
         }
+
+    def test_sizes_of_spaces_are_noted_by_task(self, store: RecordStore) -> None:
+        store.put_tasks([task("t"), task("u")], {})
+        store.put_sizes({"t": {"mine": 3}, "unknown": {"mine": 9}})
+        store.put_sizes({"t": {"other": 1 << 80}, "u": {"mine": 4}})
+        store.put_sizes({"t": {"mine": 5}})
+        store.flush()
+        assert store.sizes() == {"t": {"mine": 5, "other": 1 << 80}, "u": {"mine": 4}}
+        store.put_tasks([task("t")], {})
+        assert store.sizes()["t"]["mine"] == 5, "a task that is put again keeps them"
 
 
 class TestFeatures:

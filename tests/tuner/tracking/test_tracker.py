@@ -169,6 +169,25 @@ class TestObserver:
         )
         assert json.loads((folder / files(tmp_path)[0]).read_text()) == KERNELS.to_json()
 
+    def test_what_came_of_each_space_is_told_in_numbers_and_as_a_table(
+        self, tmp_path: Path
+    ) -> None:
+        observer = open_observer(tmp_path, Clock())
+        mine = {"space": "declared:by_hand@1a2b", "trials": 1, "won": ["conv"], "points": 1}
+        ours = {"space": "kernel:contraction-1.0", "trials": 9, "won": [], "points": None}
+        observer.tell_spaces([mine, ours], 10)
+        assert metric(tmp_path, None, "space.declared_by_hand/trials") == [(10, 1.0)]
+        assert metric(tmp_path, None, "space.declared_by_hand/won") == [(10, 1.0)]
+        assert metric(tmp_path, None, "space.kernel_contraction-1.0/trials") == [(10, 9.0)]
+        assert files(tmp_path) == ["spaces.json"]
+        assert json.loads((TrackingPaths(tmp_path).folder / "spaces.json").read_text()) == {
+            "columns": ["space", "trials", "won", "points"],
+            "data": [
+                ["declared:by_hand@1a2b", 1, "conv", 1],
+                ["kernel:contraction-1.0", 9, "", None],
+            ],
+        }
+
     def test_values_that_did_not_change_are_not_said_again(self, tmp_path: Path) -> None:
         clock = Clock()
         observer = open_observer(tmp_path, clock)

@@ -6,6 +6,7 @@
         {"record": {...}, "features": "..."}         a line of exported records; little-endian
                                                      float32 as base64, where there are any
         {"tasks": [...], "defaults": {...}}
+        {"sizes": {TASK: {SPACE: POINTS}}}
         {"begin": SESSION, "time": S}
         {"alive": SESSION, "time": S, "utilisation": {...}}
         {"end": SESSION, "time": S, "reason": "..."}
@@ -36,6 +37,7 @@ from tuner.errors import TunerError
 from tuner.record import Record, record_from_plain
 from tuner.record_lines import strict
 from tuner.shapes import from_plain
+from tuner.storage.base import SpaceSizes
 from tuner.task import Task
 from tuner.utilisation import SlotSeconds
 
@@ -67,6 +69,13 @@ class TasksPut:
 
 
 @dataclass(frozen=True, slots=True)
+class SizesPut:
+    """Sizes of spaces were noted."""
+
+    sizes: SpaceSizes
+
+
+@dataclass(frozen=True, slots=True)
 class Begun:
     """A session began."""
 
@@ -92,7 +101,7 @@ class Ended:
     reason: str
 
 
-Entry = Measured | TasksPut | Begun | Alive | Ended
+Entry = Measured | TasksPut | SizesPut | Begun | Alive | Ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +199,8 @@ def _plain(entry: Entry) -> dict[str, Any]:
             return plain
         case TasksPut(tasks, defaults):
             return {"tasks": list(map(_plain_task, tasks)), "defaults": dict(defaults)}
+        case SizesPut(sizes):
+            return {"sizes": {key: dict(mine) for key, mine in sizes.items()}}
         case Begun(session, now_s):
             return {"begin": session, "time": now_s}
         case Alive(session, now_s, utilisation):
@@ -204,12 +215,18 @@ def _entry(raw: Mapping[str, Any]) -> Entry:
         return Measured(record_from_plain(raw["record"]), _vector(raw.get("features")))
     if "tasks" in raw:
         return TasksPut(tuple(map(_task, raw["tasks"])), dict(raw["defaults"]))
+    if "sizes" in raw:
+        return SizesPut({key: _points(mine) for key, mine in raw["sizes"].items()})
     now_s = float(raw["time"])
     if "begin" in raw:
         return Begun(int(raw["begin"]), now_s)
     if "alive" in raw:
         return Alive(int(raw["alive"]), now_s, _seconds(raw["utilisation"]))
     return Ended(int(raw["end"]), now_s, str(raw["reason"]))
+
+
+def _points(raw: Mapping[str, Any]) -> dict[str, int]:
+    return {space: int(points) for space, points in raw.items()}
 
 
 def _vector(text: str | None) -> Features | None:

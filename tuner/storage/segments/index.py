@@ -23,7 +23,16 @@ from tuner.files.atomic import sync_folder, write_bytes
 from tuner.files.folder_lock import locked
 from tuner.storage.base import RecordStore
 from tuner.storage.objects.base import ObjectStore
-from tuner.storage.segments.format import Alive, Begun, Ended, Entry, Measured, Segment, TasksPut
+from tuner.storage.segments.format import (
+    Alive,
+    Begun,
+    Ended,
+    Entry,
+    Measured,
+    Segment,
+    SizesPut,
+    TasksPut,
+)
 from tuner.storage.segments.log import Position, holds, read_on
 from tuner.storage.sqlite_store import SqliteStore
 
@@ -44,6 +53,8 @@ def replay(entries: Iterable[Entry], store: RecordStore) -> None:
         match entry:
             case TasksPut(tasks, defaults):
                 store.put_tasks(tasks, defaults)
+            case SizesPut(sizes):
+                store.put_sizes(sizes)
             case Begun(session, now_s):
                 if session > known:
                     known = store.begin_session(now_s)

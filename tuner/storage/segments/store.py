@@ -23,10 +23,19 @@ from pathlib import Path
 from tuner.arrays import Features
 from tuner.errors import TunerError
 from tuner.record import Record, Status, TrialKey
-from tuner.storage.base import SessionSpan, SpaceTallies, SpaceTally, as_vector
+from tuner.storage.base import SessionSpan, SpaceSizes, SpaceTallies, SpaceTally, as_vector
 from tuner.storage.memory import MemoryStore
 from tuner.storage.objects.base import ObjectStore
-from tuner.storage.segments.format import Alive, Begun, Ended, Entry, Measured, Segment, TasksPut
+from tuner.storage.segments.format import (
+    Alive,
+    Begun,
+    Ended,
+    Entry,
+    Measured,
+    Segment,
+    SizesPut,
+    TasksPut,
+)
 from tuner.storage.segments.index import advance, mark, open_index, replay
 from tuner.storage.segments.lease import Lease, lost
 from tuner.storage.segments.log import Position, add, put_aside
@@ -191,6 +200,16 @@ class SegmentStore:
         """See `RecordStore.features`."""
         with self._reading():
             return {**self._pending.features(task_key), **self._index.features(task_key)}
+
+    def put_sizes(self, sizes: SpaceSizes) -> None:
+        """See `RecordStore.put_sizes`; known here once it is durable, with the next segment."""
+        with self._reading():
+            self._writer.give(SizesPut(sizes), within_s=self._beat_s)
+
+    def sizes(self) -> dict[str, dict[str, int]]:
+        """See `RecordStore.sizes`."""
+        with self._reading():
+            return self._index.sizes()
 
     # Tasks and sessions: these are few, and durable when they return.
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from itertools import product
+from math import prod
 from typing import Any
 
 import pytest
@@ -14,7 +16,7 @@ from spaces.design_space.analysis.draws import drawn, draws
 from spaces.design_space.analysis.extents import Alignment, Extent, Reach, Tile
 from spaces.design_space.analysis.interpreter import read_sketch
 from spaces.design_space.analysis.launch import DeviceLimits, Launch
-from spaces.design_space.analysis.tiles import perfect_tile
+from spaces.design_space.analysis.tiles import number_of_tiles, perfect_tile
 from spaces.design_space.trace_space import TraceSpace
 from spaces.ir.schedules import InvalidCandidate, code_hash, new_schedule, task_module
 from spaces.lowering.extract_tasks import task_of
@@ -33,10 +35,7 @@ _ENOUGH = 5
 )
 def test_a_perfect_tile_is_one(extent: int, parts: int, most: int, seed: int) -> None:
     factors = perfect_tile(extent, parts, most, random.Random(seed))
-    product = 1
-    for factor in factors:
-        product *= factor
-    assert (len(factors), product) == (parts, extent)
+    assert (len(factors), prod(factors)) == (parts, extent)
     assert most == 0 or parts == 1 or factors[-1] <= most
 
 
@@ -44,6 +43,14 @@ def test_all_tiles_are_drawn() -> None:
     rng = random.Random(0)
     found = {tuple(perfect_tile(16, 2, 0, rng)) for _ in range(200)}
     assert found == {(16, 1), (8, 2), (4, 4), (2, 8), (1, 16)}
+
+
+@pytest.mark.parametrize("most", [0, 1, 2, 3, 8, 100])
+@pytest.mark.parametrize(("extent", "parts"), [(1, 3), (7, 2), (16, 2), (36, 3), (60, 4), (5, 1)])
+def test_tiles_are_counted_without_making_them(extent: int, parts: int, most: int) -> None:
+    sizes = product(range(1, extent + 1), repeat=parts)
+    found = [s for s in sizes if prod(s) == extent and (most == 0 or s[-1] <= most)]
+    assert number_of_tiles(extent, parts, most) == len(found)
 
 
 def test_the_size_of_a_tile_counts_its_padding() -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from spaces.design_space.declared.fit import fit
@@ -14,7 +16,9 @@ from spaces.design_space.realize import realize
 from spaces.design_space.task_space import TaskSpace
 from spaces.design_space.trace_space import TraceSpace
 from spaces.ir.schedules import InvalidCandidate, code_hash
+from spaces.targets.target import parse_target
 from tests.contracts.programs import gemm_task
+from tests.spaces.after_pass import modules_after
 from tuner.candidate import Candidate, Draft, family
 from tuner.task import SpaceSource, Task
 
@@ -356,3 +360,121 @@ def test_tasks_that_a_space_does_not_fit_are_told_and_tuned_as_ever(bare: Task) 
 def test_symbolic_programs_are_not_searched_by_declared_spaces(bare: Task) -> None:
     symbolic = replace(bare, shapes=(((("m", 4),), 1.0),))
     assert "has symbolic dimensions" in refused(symbolic, "SPACE = tiled")
+
+
+def test_constants_of_a_template_are_decisions(bare: Task) -> None:
+    lines = [
+        "@space.template(constants=True)",
+        "def opened(sch):",
+        "    by_hand.function(sch)",
+        "SPACE = opened",
+    ]
+    task = with_space(bare, *lines)
+    (mine,) = declared_spaces(task)
+    assert mine.points is None
+    found = drawn(task, 40)
+    assert len({c.key for c in found}) == 5, "a tile of 4 may be 1, 2, 4, 8 or 16"
+    for candidate in found[:5]:
+        realize(task, candidate)
+
+
+IMPERFECT = [
+    "@space.template(where=lambda tile: tile[0] is None and tile[1] > 2)",
+    "def odd(sch):",
+    "    i, j, k = sch.get_loops(sch.get_sblock('C'))",
+    "    tile = space.named('tile', space.sample_tile(sch, i, 2, 24))",
+    "    i0, i1 = sch.split(i, tile)",
+    "    sch.reorder(i0, k, i1, j)",
+    "    space.peel(sch, i0, i1)",
+    "    sch.vectorize(j)",
+    "SPACE = odd",
+]
+
+
+def inner_rows(task: Task, candidate: Candidate) -> int:
+    schedule = realize(task, candidate)
+    loop = schedule.get_loops(schedule.get_sblock("C"))[2]
+    return int(schedule.get(loop).extent)
+
+
+def guards(task: Task, candidate: Candidate) -> list[str]:
+    """The conditions, other than on the step of a sum, that a program is compiled with."""
+    *_, last = modules_after("StmtSimplify", realize(task, candidate).mod, task.target)
+    found = re.findall(r"^ *if (.*):$", last.script(), re.MULTILINE)
+    return [condition for condition in found if "<" in condition]
+
+
+def test_a_tile_need_not_divide_its_loop(bare: Task) -> None:
+    import tvm
+
+    task = with_space(bare, *IMPERFECT)
+    found = drawn(task, 60)
+    rows = {inner_rows(task, candidate): candidate for candidate in found}
+    assert min(rows) > 2, "its predicate sees what it named in a list"
+    odd = next(candidate for number, candidate in rows.items() if 64 % number)
+    a, b = np.random.default_rng(0).standard_normal((2, 64, 64), np.float32)
+    given = [tvm.runtime.tensor(array) for array in (a, b, np.zeros_like(a))]
+    tvm.compile(realize(task, odd).mod, target=parse_target(task.target))["main"](*given)
+    assert np.allclose(given[-1].numpy(), a @ b, atol=1e-4)
+
+
+def test_what_is_peeled_has_no_predicate_in_its_inner_loop(bare: Task) -> None:
+    task = with_space(bare, *IMPERFECT)
+    odd = next(c for c in drawn(task, 60) if 64 % inner_rows(task, c))
+    assert guards(task, odd) == []
+    plain = with_space(bare, *[line for line in IMPERFECT if "peel" not in line])
+    guarded = next(c for c in drawn(plain, 60) if 64 % inner_rows(plain, c))
+    assert len(guards(plain, guarded)) == 1
+
+
+def test_a_function_of_arguments_gives_a_space(bare: Task) -> None:
+    made = [
+        "def of_rows(rows):",
+        "    @space.manual(name=f'rows-of-{rows}')",
+        "    def one(sch):",
+        "        i, j, k = sch.get_loops(sch.get_sblock('C'))",
+        "        sch.split(i, [None, rows])",
+        "    return one",
+    ]
+    four = replace(source(*made, name="of_rows"), arguments='{"rows": 4}')
+    eight = replace(four, arguments='{"rows": 8}')
+    assert fit(four, [bare]).parts == {bare.key: ("rows-of-4",)}
+    assert fit(eight, [bare]).parts == {bare.key: ("rows-of-8",)}
+    assert four.version != eight.version
+    wrong = replace(four, arguments='{"columns": 4}')
+    assert "unexpected keyword argument 'columns'" in fit(wrong, [bare]).error
+    not_one = replace(source("SPACE = by_hand"), arguments="{}")
+    assert "is no function: arguments are for one that gives a space" in fit(not_one, [bare]).error
+
+
+LACKING = """
+from tvm.ir.utils import derived_object
+from tvm.s_tir import meta_schedule as ms
+
+@derived_object
+class Unable(ms.{kind}.{base}):
+    sch_rules, postprocs, mutator_probs = [], [], {{}}  # fields of generators
+
+    def _initialize_with_tune_context(self, context):
+        pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "base", "lacks", "space"),
+    [
+        ("schedule_rule", "PyScheduleRule", "apply", "space.rules(Unable)"),
+        ("postproc", "PyPostproc", "apply", "space.rules(postprocs=lambda: [Unable()])"),
+        ("postproc", "PyPostproc", "apply", "space.template(tiled, postprocs=lambda: [Unable()])"),
+        ("mutator", "PyMutator", "apply", "space.rules(mutators=lambda: {Unable(): 1.0})"),
+        ("space_generator", "PySpaceGenerator", "generate_design_space", "space.generator(Unable)"),
+    ],
+)
+def test_a_method_that_an_object_of_theirs_lacks_is_named(
+    bare: Task, kind: str, base: str, lacks: str, space: str
+) -> None:
+    text = LACKING.format(kind=kind, base=base)
+    if "tiled" in space:
+        space = space.replace("tiled", "tiled.function")
+    found = fit(source(*text.splitlines(), f"SPACE = {space}"), [bare])
+    assert f"Unable has no method {lacks}" in found.error

@@ -1,0 +1,99 @@
+"""TVM's dlight rules with their constants open: a space that holds what the rules make."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from benchmarks.proposals import TARGET
+from spaces.codegen.artifact import build_artifact
+from spaces.design_space.declared.fit import fit
+from spaces.design_space.declared.spaces import declared_spaces
+from spaces.design_space.default_schedule import default_candidate
+from spaces.design_space.realize import realize
+from spaces.design_space.trace_space import TraceSpace
+from spaces.ir.schedules import (
+    InvalidCandidate,
+    canonical_payload,
+    code_hash,
+    replayed,
+    task_module,
+)
+from spaces.lowering.extract_tasks import task_of
+from spaces.targets.target import resolve_target
+from tuner.candidate import Draft
+from tuner.task import SpaceSource, Task
+
+pytestmark = pytest.mark.tvm
+
+FILE = "from tuner import space\nSPACE = space.dlight()\n"
+
+
+def products(*, m: int, n: int, k: int, dtype: str = "float32") -> Any:
+    from tvm import te, topi
+
+    a, b = te.placeholder((m, k), dtype, name="a"), te.placeholder((k, n), dtype, name="b")
+    return te.create_prim_func([a, b, topi.nn.matmul(a, b)])
+
+
+def softmax() -> Any:
+    from tvm import te, topi
+
+    x = te.placeholder((64, 1000), name="x")
+    return te.create_prim_func([x, topi.nn.softmax(x)])
+
+
+PROGRAMS = {
+    "product": lambda: products(m=256, n=200, k=128),
+    "one row": lambda: products(m=1, n=512, k=512),
+    "halves": lambda: products(m=256, n=256, k=256, dtype="float16"),
+    "softmax": softmax,
+}
+
+
+@pytest.fixture(scope="module", params=[*PROGRAMS])
+def task(request: pytest.FixtureRequest) -> Task:
+    bare = task_of(PROGRAMS[request.param](), resolve_target(TARGET), name="t")
+    source = SpaceSource("theirs.py", FILE, "SPACE")
+    found = fit(source, [bare])
+    assert found.error == ""
+    return replace(bare, space=replace(source, parts=found.parts[bare.key]))
+
+
+def test_its_points_are_many_and_most_are_valid(task: Task) -> None:
+    (space,) = declared_spaces(task)
+    points, refused = [], 0
+    for number in range(24):
+        try:
+            points.append(space.realize_draft(Draft(task.key, number, 7 * number)))
+        except InvalidCandidate:
+            refused += 1
+    assert refused <= 12
+    assert len({point.code_hash for point in points}) >= 6
+    assert code_hash(realize(task, points[-1].candidate).mod) == points[-1].code_hash
+
+
+def test_what_the_rules_make_is_one_of_its_points(task: Task) -> None:
+    (space,) = declared_spaces(task)
+    assert isinstance(space, TraceSpace)
+    module = task_module(task.module)
+    undrawn = [replayed(module, canonical_payload(trace)) for trace in space.sketches]
+    made = realize(task, default_candidate(task))
+    assert code_hash(made.mod) in {code_hash(schedule.mod) for schedule in undrawn}
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs the CUDA compiler")
+@pytest.mark.slow
+def test_its_points_compile(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TVM_CUDA_COMPILE_MODE", "nvcc")
+    (space,) = declared_spaces(task)
+    points = []
+    for number in range(100, 120):
+        with suppress(InvalidCandidate):
+            points.append(space.realize_draft(Draft(task.key, number, number)))
+    for point in points[:3]:
+        build_artifact(realize(task, point.candidate).mod, task.target)
