@@ -28,7 +28,7 @@ _FILE = Path(__file__).with_name("tiled_space.py")
 _MODEL = [str(Path(__file__).parents[1] / "examples" / "mixed_space.py") + ":program"]
 _SIZES = {"m": 768, "n": 480, "k": 512}
 _KINDS = ("AS_TRACE", "AS_OPAQUE")
-_DRAFTS = 400
+_DRAFTS = 2000
 _NEAR = 1.05
 
 

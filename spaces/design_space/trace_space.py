@@ -7,7 +7,13 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
-from spaces.design_space.analysis.draws import drawn, draws, form, number_of_points
+from spaces.design_space.analysis.draws import (
+    drawn,
+    draws,
+    form,
+    form_and_decisions,
+    number_of_points,
+)
 from spaces.design_space.analysis.interpreter import Reading, read_sketch
 from spaces.design_space.analysis.launch import DeviceLimits
 from spaces.design_space.base import Predict
@@ -58,8 +64,12 @@ class TraceSpace:
     @cached_property
     def sketches(self) -> Sequence[Any]:
         """Traces that span the space."""
-        short = self._rules.redraws or self._readings
-        return [simple if short else trace for trace, simple in self._traces]
+        return [simple if self._short else trace for trace, simple in self._traces]
+
+    @cached_property
+    def _short(self) -> bool:
+        """Whether traces are drawn from without their dead code."""
+        return self._rules.redraws or any(self._readings)
 
     @cached_property
     def _traces(self) -> Sequence[tuple[Any, Any]]:
@@ -68,10 +78,14 @@ class TraceSpace:
         return [(trace, trace.simplified(True)) for trace in traces]
 
     @cached_property
-    def _readings(self) -> dict[str, Reading]:
-        """What is known of each sketch's kernel before it is replayed, by form."""
-        found = {form(trace): self._read(trace) for _, trace in self._traces}
-        return {key: reading for key, reading in found.items() if reading is not None}
+    def _readings(self) -> Sequence[Reading | None]:
+        """What is known of each sketch's kernel before it is replayed."""
+        return [self._read(trace) for _, trace in self._traces]
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        """The number of each sketch, by form."""
+        return {form(trace): number for number, (_, trace) in enumerate(self._traces)}
 
     def _read(self, trace: Any) -> Reading | None:
         try:
@@ -124,15 +138,14 @@ class TraceSpace:
 
         if not self.sketches:
             raise InvalidCandidate(f"{self.name}: no rule applies")
-        sketch = rng.choice(self.sketches)
-        reading = self._reading(sketch)
+        number = rng.choice(range(len(self.sketches)))
+        sketch, reading = self.sketches[number], self._readings[number]
         decisions = {} if reading is None else _allowed(sketch, reading, rng)
         return Trace(sketch.insts, decisions), reading
 
     def _mutate(self, parent: Candidate, rng: random.Random) -> tuple[Any, Reading | None]:
         """A parent's trace with some decisions changed; and what is known of its sketch."""
-        trace = replayed(self._module, parent.payload).trace
-        reading = self._reading(trace)
+        trace, reading = self._trace_of(parent)
         for _ in range(_MOST_MUTANTS):
             mutant = self._changed(trace, rng)
             if reading is None or not _exceeds(reading, mutant):
@@ -157,12 +170,23 @@ class TraceSpace:
             raise InvalidCandidate("no mutator applies")
         return trace
 
-    def _reading(self, trace: Any) -> Reading | None:
-        return self._readings.get(form(trace)) if self._readings else None
+    def _trace_of(self, candidate: Candidate) -> tuple[Any, Reading | None]:
+        """A candidate's trace, and what is known of its sketch. It is not scheduled where its
+        sketch is one of today's."""
+        from tvm.s_tir.schedule import Trace
+
+        found, decisions = form_and_decisions(candidate.payload)
+        number = self._numbers.get(found) if self._short else None
+        if number is None:
+            return replayed(self._module, candidate.payload).trace, None
+        instructions = self.sketches[number].insts
+        made = {instructions[at]: decided for at, decided in decisions.items()}
+        return Trace(instructions, made), self._readings[number]
 
     def why_not(self, trace: Any) -> str:
         """Why a device would not take a trace's kernel; empty where it may, or has open draws."""
-        reading = self._reading(trace)
+        number = self._numbers.get(form(trace))
+        reading = None if number is None else self._readings[number]
         return "" if reading is None else _exceeds(reading, trace)
 
     def _mutant(self, trace: Any, rng: random.Random) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import random
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from typing import Any
 
 from spaces.design_space.analysis.extents import Draws
 from spaces.design_space.analysis.tiles import number_of_tiles, perfect_tile
+from spaces.ir.schedules import whole_payload
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,13 @@ def _ways(instruction: Any, decision: Any) -> int:
 
 def form(trace: Any) -> str:
     """What traces of one sketch have in common, whatever they drew: their instructions."""
-    return str(trace.as_json()[0])
+    return form_and_decisions(whole_payload(trace))[0]
+
+
+def form_and_decisions(payload: str) -> tuple[str, dict[int, Any]]:
+    """The form of a candidate's trace, and its decisions by number of the instruction."""
+    instructions, decisions = json.loads(payload)
+    return json.dumps(instructions), {int(number): made for number, made in decisions}
 
 
 def _given(instruction: Any, decision: Any) -> list[int]:

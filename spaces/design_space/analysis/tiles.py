@@ -7,6 +7,12 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import accumulate
+
+_TABULATED = 8192
+"""The most tiles of one loop that are tabulated, to be drawn at once."""
+
+Tile = tuple[int, ...]
 
 
 def perfect_tile(extent: int, parts: int, most_innermost: int, rng: random.Random) -> list[int]:
@@ -14,13 +20,42 @@ def perfect_tile(extent: int, parts: int, most_innermost: int, rng: random.Rando
 
     Each prime goes to any part with equal odds; of the innermost's too many go elsewhere.
     """
-    factors = [1] * parts
+    if number_of_tiles(extent, parts, 0) <= _TABULATED:
+        tiles, odds = _table(extent, parts, most_innermost)
+        return list(rng.choices(tiles, cum_weights=odds)[0])
+    tile: Tile = (1,) * parts
     for prime in _primes(extent):
-        place = rng.randrange(parts)
-        if place == parts - 1 and 0 < most_innermost < factors[place] * prime:
-            place = rng.randrange(parts - 1) if parts > 1 else 0
-        factors[place] *= prime
-    return factors
+        place = rng.choice(_places(tile, prime, most_innermost, rng.randrange(parts)))
+        tile = _grown(tile, place, prime)
+    return list(tile)
+
+
+@lru_cache(maxsize=256)
+def _table(extent: int, parts: int, most_innermost: int) -> tuple[list[Tile], list[float]]:
+    """All tiles, and their odds added up."""
+    odds: dict[Tile, float] = {(1,) * parts: 1.0}
+    for prime in _primes(extent):
+        after: dict[Tile, float] = {}
+        for tile, share in odds.items():
+            for meant in range(parts):
+                places = _places(tile, prime, most_innermost, meant)
+                for place in places:
+                    grown = _grown(tile, place, prime)
+                    after[grown] = after.get(grown, 0.0) + share / parts / len(places)
+        odds = after
+    return list(odds), list(accumulate(odds.values()))
+
+
+def _places(tile: Tile, prime: int, most_innermost: int, meant: int) -> Sequence[int]:
+    """The parts to which a prime that is meant for one of them may go."""
+    last = len(tile) - 1
+    if meant < last or not 0 < most_innermost < tile[meant] * prime:
+        return (meant,)
+    return range(last) if last else (0,)
+
+
+def _grown(tile: Tile, place: int, prime: int) -> Tile:
+    return (*tile[:place], tile[place] * prime, *tile[place + 1 :])
 
 
 @lru_cache(maxsize=1024)
