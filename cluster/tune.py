@@ -10,6 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from cluster.driver.declared_space import refuse_pickled
 from cluster.driver.prepare import check_cheaply, new_run, prepare
 from cluster.driver.tune_result import TuneResult, result_of, together
 from tuner.errors import TunerError
@@ -61,6 +62,8 @@ def tune(
         refuse_network_disk(run.folder)
     on_ready = on_ready or (lambda: None)
     stop = stop or threading.Event()
+    if not is_embedded(options.address):
+        refuse_pickled(options)
     tune_on = _tune_here if is_embedded(options.address) else _tune_there
     ended = tune_on(options, run, tracking_uri or "", watch, stop, on_ready)
     results = [result_of(at, state, tracking_uri or "") for at, state in ended]

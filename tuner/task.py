@@ -27,6 +27,8 @@ class SpaceSource:
         parts: names of those of its spaces that apply to a task; empty is not known yet.
         arguments: JSON of the arguments with which `name` is called to give the space; empty is
             that it is the space.
+        pickled: there is no file: the text holds an object of the program, which processes on its
+            machine can read.
     """
 
     file: str
@@ -34,6 +36,7 @@ class SpaceSource:
     name: str
     parts: tuple[str, ...] = ()
     arguments: str = ""
+    pickled: bool = False
 
     @property
     def version(self) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from spaces.design_space.declared.fit import Fit
-from tuner.errors import TunerError
+from tuner.errors import TunerError, UsageError
 from tuner.options import TuneOptions
 from tuner.process.ask_once import ask_once
 from tuner.process.outcome import Returned
@@ -27,6 +27,19 @@ def found_space(options: TuneOptions) -> SpaceSource | None:
     """
     asked = options.space
     return read_source(asked, options.space_arguments) if isinstance(asked, str) else asked
+
+
+def refuse_pickled(options: TuneOptions) -> None:
+    """Refuse a space that no file has, which other machines could not read.
+
+    Raises:
+        UsageError: it is one.
+    """
+    if isinstance(options.space, SpaceSource) and options.space.pickled:
+        raise UsageError(
+            "space: on a cluster other machines must be able to find it: give it a name at the top "
+            "of a Python file, SPACE = space.union(...)"
+        )
 
 
 def with_space(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import importlib.util
 import re
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tuner import checks
-from tuner.errors import TunerError, UsageError
+from tuner.errors import TunerError, UsageError, first_line
 from tuner.space.declare import parts_of
 from tuner.space.parts import DEFAULT_NAME, Rules, Template
 from tuner.task import SpaceSource
@@ -63,11 +64,12 @@ def _of_module(module: str, name: str) -> SpaceSource:
 
 
 def source_of(value: Any) -> SpaceSource:
-    """The file that declares an object of the program that runs.
+    """The file that declares an object of the program that runs; the object itself, pickled, where
+    no file has it under a name.
 
     Raises:
-        UsageError: the object is no space, or no file has it under a name: other processes could
-            not find it.
+        UsageError: the object is no space, or has no name and cannot be pickled: other processes
+            could not find it.
     """
     parts_of(value)
     for module_name in _modules(value):
@@ -80,10 +82,26 @@ def source_of(value: Any) -> SpaceSource:
                 text = Path(file).read_text(encoding="utf-8")
                 alone = not _RELATIVE.search(text)
                 return SpaceSource(file, text, name) if alone else _of_module(module_name, name)
-    raise UsageError(
-        "space: other processes must be able to find it: give it a name at the top of a Python "
-        "file, SPACE = space.union(...)"
-    )
+    return _pickled(value)
+
+
+def _pickled(value: Any) -> SpaceSource:
+    """An object as text that gives it.
+
+    Raises:
+        UsageError: something in it cannot be pickled.
+    """
+    import cloudpickle
+
+    try:
+        data = base64.b64encode(cloudpickle.dumps(value)).decode()
+    except Exception as error:  # what a user's object holds may raise anything
+        raise UsageError(
+            f"space: other processes must be able to find it ({first_line(error)}): "
+            f"give it a name at the top of a Python file, SPACE = space.union(...)"
+        ) from error
+    text = f"import base64, pickle\n{DEFAULT_NAME} = pickle.loads(base64.b64decode({data!r}))\n"
+    return SpaceSource("<program>", text, DEFAULT_NAME, pickled=True)
 
 
 def _modules(value: Any) -> Iterator[str]:

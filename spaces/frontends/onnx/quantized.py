@@ -23,8 +23,6 @@ from spaces.ir import tvm_compat
 
 _BYTES = ("int8", "uint8")
 _WIDE, _REAL = "int32", "float32"
-_ROUNDER = np.float32(1.5 * 2**23)
-"""What is added to and taken off a float32 of less than 2**22 to round it, ties to even."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,10 +222,9 @@ def _requantized(node: Node, builder: Any, total: Any, scales: tuple[Any, Any], 
         raise node.refused("it does not say how its result is quantized")
     factor = _quotient(builder, *scales, scale.tensor(builder))
     exact = emit(emit(total.astype(_REAL)) * factor)
-    limits, rounder = np.iinfo(point.dtype), relax.const(_ROUNDER)
-    # Far out there is nothing to round, and every zero point moves it beyond the limits.
-    near = emit(relax.op.clip(exact, -1024.0, 1024.0))
-    rounded = emit(emit(near + rounder) - rounder)
+    limits = np.iinfo(point.dtype)
+    # Adding and taking off a large number would be left out by TVM where both meet in a schedule.
+    rounded = emit(relax.op.round(exact))
     moved = emit(rounded + _real(builder, point.tensor(builder)))
     clipped = emit(relax.op.clip(moved, float(limits.min), float(limits.max)))
     return emit(clipped.astype(point.dtype))

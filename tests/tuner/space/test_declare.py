@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import types
 from pathlib import Path
 from typing import Any
@@ -145,6 +146,25 @@ def test_an_object_goes_along_as_the_file_that_names_it(
     assert (source.file, source.text, source.name) == (str(file), text, "MINE")
 
 
-def test_an_object_without_a_name_is_refused() -> None:
-    with pytest.raises(UsageError, match="give it a name"):
-        source_of(space.union(by_hand))
+def test_an_object_without_a_name_goes_along_itself() -> None:
+    most = 7
+
+    def steps(sch: Any) -> int:
+        return most
+
+    source = source_of(space.union(space.template(steps, name="steps"), space.ours()))
+    assert source.pickled
+    found: dict[str, Any] = {}
+    exec(source.text, found)
+    (mine, _) = found[source.name].parts
+    assert (mine.name, mine.function(None)) == ("steps", 7)
+
+
+def test_an_object_that_cannot_be_pickled_needs_a_name() -> None:
+    lock = threading.Lock()
+
+    def locked(sch: Any) -> Any:
+        return lock
+
+    with pytest.raises(UsageError, match=r"cannot pickle .*: give it a name at the top of a"):
+        source_of(space.union(space.template(locked)))

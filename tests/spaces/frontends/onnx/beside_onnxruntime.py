@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -10,11 +11,16 @@ import numpy.typing as npt
 import onnx
 import pytest
 
-from spaces.codegen.executable import compile_plainly
+from spaces.codegen.executable import compile_module, compile_plainly
+from spaces.deploy.apply import apply_best
+from spaces.design_space.task_space import TaskSpace
 from spaces.frontends.declared import resolve
 from spaces.frontends.onnx.model import read_onnx_proto
 from spaces.ir import tvm_compat
+from spaces.ir.schedules import InvalidCandidate
+from spaces.lowering.extract_tasks import extract
 from spaces.lowering.lower import lower
+from tuner.candidate import Draft
 from tuner.errors import TunerError
 from tuner.shapes import Domain
 
@@ -104,3 +110,21 @@ def compare(
                 apart = np.abs(array.astype("int64") - want.astype("int64"))
                 assert apart.max(initial=0) <= steps, f"{said}: {array} for {want}"
     return module
+
+
+def run_scheduled(module: Any, feeds: Feeds, seed: int) -> Sequence[Array]:
+    """Run a lowered model with a random schedule in each of its programs that takes one."""
+    import tvm
+
+    best = {}
+    for task in extract(module, TARGET):
+        for number in range(20):
+            with contextlib.suppress(InvalidCandidate):
+                point = TaskSpace(task).realize_draft(Draft(task.key, number, 100 * seed + number))
+                best[task.key] = point.candidate
+                break
+    library = compile_module(apply_best(best, TARGET)(module), TARGET).library
+    result = tvm.relax.VirtualMachine(library, tvm.cpu())["main"](
+        *map(tvm.runtime.tensor, feeds.values())
+    )
+    return [t.numpy() for t in ([result] if hasattr(result, "numpy") else result)]

@@ -19,6 +19,7 @@ from tests.spaces.frontends.onnx.beside_onnxruntime import (
     compare,
     parsed,
     refusal,
+    run_scheduled,
 )
 from tuner.shapes import NO_DOMAIN
 from tuner.task import Task
@@ -166,6 +167,34 @@ def test_what_is_quantized_is_rounded_to_even(each: str, dtype: str) -> None:
         p=np.full(scale.shape, 3, dtype=dtype),
     )
     compare(proto, {"x": rows * scale.reshape(-1, 1)})
+
+
+@pytest.mark.parametrize("operator", ["QLinearConv", "QLinearMatMul"])
+def test_scheduled_programs_give_the_same_bytes(operator: str) -> None:
+    scales = {"s": np.array(0.1, dtype="float32"), "z": np.array(3, dtype="uint8")}
+    if operator == "QLinearConv":
+        proto = parsed(
+            f"""{HEAD} g (uint8[1,16,12,12] x) => (uint8[n,c,h,w] y) {{
+            y = QLinearConv<pads = [1, 1, 1, 1]>(x, s, z, w, s, wz, t, z, b) }}""",
+            w=numbers("int8", 32, 16, 3, 3), wz=np.array(0, dtype="int8"),
+            t=np.array(31.7, dtype="float32"),
+            b=RNG.integers(-500, 500, 32).astype("int32"), **scales,
+        )  # fmt: skip
+        fed = {"x": numbers("uint8", 1, 16, 12, 12)}
+    else:
+        proto = parsed(
+            f"""{HEAD} g (uint8[24,64] x) => (uint8[k,l] y) {{
+            y = QLinearMatMul(x, s, z, w, s, wz, t, z) }}""",
+            w=numbers("int8", 64, 48), wz=np.array(0, dtype="int8"),
+            t=np.array(31.7, dtype="float32"), **scales,
+        )  # fmt: skip
+        fed = {"x": numbers("uint8", 24, 64)}
+    module = compare(proto, fed)
+    (wanted,) = by_onnxruntime(proto, fed)
+    assert len(np.unique(wanted)) > 50, "most are not cut off"
+    for seed in range(3):
+        (found,) = run_scheduled(module, fed, seed)
+        np.testing.assert_array_equal(found, wanted)
 
 
 @pytest.mark.parametrize("operator", ["QLinearConv", "MatMulInteger"])

@@ -1,0 +1,56 @@
+"""A space worker outlives what a user's functions do in it."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from actors.space_worker import SpaceWorker
+from spaces.design_space.declared.fit import fit
+from tests.contracts.programs import gemm_task
+from tuner.candidate import Draft, without_version
+from tuner.task import SpaceSource
+
+pytestmark = [pytest.mark.tvm, pytest.mark.slow]
+
+FILE = """
+import os
+import time
+
+from tuner import space
+
+def rows(sch, most):
+    i, j, k = sch.get_loops(sch.get_sblock("C"))
+    sch.split(i, space.named("rows", sch.sample_perfect_tile(i, 2, most)))
+
+fine = space.template(lambda sch: rows(sch, 16), name="fine")
+hangs = space.template(
+    lambda sch: rows(sch, 8), name="hangs", where=lambda rows: time.sleep(3600)
+)
+crashes = space.template(
+    lambda sch: rows(sch, 4), name="crashes", where=lambda rows: os._exit(7)
+)
+SPACE = space.union(fine, hangs, crashes)
+"""
+
+
+def test_a_function_that_hangs_or_crashes_costs_its_own_draft(tmp_path: Path) -> None:
+    bare, source = gemm_task(), SpaceSource("theirs.py", FILE, "SPACE")
+    found = fit(source, [bare])
+    assert found.error == ""
+    task = replace(bare, space=replace(source, parts=found.parts[bare.key]))
+    with closing(SpaceWorker(log_dir=tmp_path)) as worker:
+        worker.put_tasks([task])
+        worker.ready()
+        drafts = [Draft(task.key, number, number) for number in (1, 2, 3)]
+        first, hung, crashed = worker.evaluate(drafts, deadline_s=8.0)
+        again = worker.evaluate([replace(drafts[0], seed=9)], deadline_s=30.0)[0]
+    for answer in (first, again):
+        assert answer.candidate is not None
+        assert without_version(answer.candidate.space) == "declared:fine"
+    assert (hung.candidate, crashed.candidate) == (None, None)
+    assert "no answer within 8 s" in hung.error
+    assert "exited with code 7" in crashed.error
