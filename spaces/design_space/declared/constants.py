@@ -24,7 +24,7 @@ _UNROLLS = (0, 16, 64, 256, 512, 1024)
 _KEPT = 0.7
 """The odds that a constant is drawn as it was."""
 _LANES = 4
-"""Vectors are not made longer than this, but for those that were."""
+"""A GPU's vectors are not made longer than this, but for those that were."""
 
 
 def opened(schedule: Any, module: Any) -> Any:
@@ -131,7 +131,8 @@ class _Opener:
             return value
         axis = self._threads.get(made, "")
         if not axis.startswith("threadIdx"):
-            return self._drawn(value, _around(value, _LANES if made in self._vectors else None))
+            short = made in self._vectors and bool(self._threads)
+            return self._drawn(value, _around(value, _LANES if short else None))
         if (axis, value) not in self._shared:
             self._shared[axis, value] = self._drawn(value, _around(value, None))
         return self._shared[axis, value]

@@ -62,9 +62,12 @@ def test_all_loops_of_one_axis_of_threads_share_a_draw() -> None:
     assert len(draws(instructions)) == 2
 
 
-def test_vectors_are_not_made_longer_than_they_may_be() -> None:
+def test_a_gpus_vectors_are_not_made_longer_than_they_may_be() -> None:
     given = [split("l0", OPEN, 4, outputs=["l2", "l3"]), ["Vectorize", ["l3"], [], []]]
     instructions, _ = open_constants([GET, *given], [])
+    assert [*draws(instructions).values()] == [[1, 2, 4, 8, 16]]
+    threads = ["Bind", ["l2"], ["threadIdx.x"], []]
+    instructions, _ = open_constants([GET, *given, threads], [])
     assert [*draws(instructions).values()] == [[1, 2, 4]]
 
 
