@@ -12,7 +12,11 @@ from typing import Any
 
 import pytest
 
+from cluster.tune import tune
+from tuner.errors import UsageError
+from tuner.options import ModelSpec, TuneOptions
 from tuner.storage.sqlite_store import SqliteStore
+from tuner.task import SpaceSource
 
 pytestmark = [pytest.mark.tvm, pytest.mark.ray, pytest.mark.slow]
 
@@ -79,3 +83,32 @@ def test_the_run_is_of_use_without_the_file(shown: tuple[Path, str], tmp_path: P
     library = tmp_path / "model.so"
     exported = done("-m", "tuner", "export", "run", "--lib", str(library), cwd=shown[0])
     assert (exported.returncode, library.exists()) == (0, True), exported.stderr
+
+
+IN_PLACE = """
+import tuner
+from examples.mixed_space import in_tiles, program
+from tuner import space
+
+
+def made(rows):
+    def tiles_of_rows(sch):
+        in_tiles(sch, [None, rows], [None, 32])
+    return space.manual(tiles_of_rows)
+
+
+result = tuner.tune(program(), space=made(4), target="llvm", trials=2, run="run")
+print(sorted(row["space"].partition("@")[0] for row in result.spaces))
+"""
+
+
+def test_a_space_that_no_file_has_is_searched_on_this_machine(tmp_path: Path) -> None:
+    found = done("-c", IN_PLACE, cwd=tmp_path)
+    assert found.returncode == 0, found.stderr[-2000:]
+    assert found.stdout.splitlines()[-1] == "['declared:tiles_of_rows', 'default']"
+
+
+def test_a_space_that_no_file_has_is_refused_on_a_cluster() -> None:
+    mine = SpaceSource("<program>", "", "SPACE", pickled=True)
+    with pytest.raises(UsageError, match="on a cluster other machines must be able to find it"):
+        tune(TuneOptions(ModelSpec("m.onnx"), space=mine, address="127.0.0.1:1"))
