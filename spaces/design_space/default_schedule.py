@@ -6,7 +6,6 @@ from spaces.design_space.realize import DEFAULT_SPACE
 from spaces.ir.schedules import canonical_payload, new_schedule, task_module
 from spaces.passes.dlight import schedules
 from spaces.targets.backends import backend_of
-from spaces.targets.target import parse_target
 from tuner.candidate import Candidate, CandidateKind
 from tuner.task import Task
 
@@ -27,5 +26,5 @@ def default_candidate(task: Task) -> Candidate:
 
 def _dlight_trace(task: Task) -> str:
     module = task_module(task.module)
-    made = next((found for _, found in schedules(module, parse_target(task.target))), None)
+    made = next((found for _, found in schedules(module, task.target)), None)
     return canonical_payload((made or new_schedule(module)).trace)

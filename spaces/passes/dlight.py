@@ -7,6 +7,8 @@ from typing import Any
 
 from spaces.intrinsics.registration import import_intrinsics
 from spaces.ir.element_types import is_low_precision
+from spaces.targets.backends import backend_of
+from spaces.targets.target import parse_target
 
 
 def gpu_rules() -> tuple[Any, ...]:
@@ -24,14 +26,14 @@ def cpu_rules() -> tuple[Any, ...]:
     return (cpu.GEMV(), cpu.Reduction())
 
 
-def schedules(module: Any, target: Any) -> Iterator[tuple[str, Any]]:
+def schedules(module: Any, target_json: str) -> Iterator[tuple[str, Any]]:
     """What the rules make of a program, each with the name of its rule, the first to apply first.
 
     Args:
         module: its one function is called "main".
-        target: a `tvm.target.Target`.
+        target_json: canonical JSON.
     """
-    on_cpu = target.kind.name == "llvm"
+    target, on_cpu = parse_target(target_json), backend_of(target_json).on_host
     rules = cpu_rules() if on_cpu else gpu_rules()
     if not on_cpu and is_low_precision(module):
         import_intrinsics("cuda")  # rules for tensor cores ask TVM's module for their names

@@ -19,7 +19,6 @@ from spaces.intrinsics.registration import stub_intrinsics
 from spaces.ir.schedules import new_schedule
 from spaces.passes.dlight import schedules
 from spaces.targets.backends import backend_of
-from spaces.targets.target import parse_target
 from tuner.errors import UsageError
 from tuner.space.parts import Dlight, Part, Rule, Rules, Stock, Template
 from tuner.space.sampling import names_noted
@@ -108,7 +107,7 @@ def _of_dlight(name: str, module: Any, target: str) -> RuleSet:
     from tvm.s_tir.meta_schedule import postproc
     from tvm.s_tir.meta_schedule.space_generator import ScheduleFn
 
-    found = dict(schedules(module, parse_target(target)))
+    found = dict(schedules(module, target))
     if len(found) > 1:
         found.pop("Fallback", None)  # which fits everything
     on_gpu = not backend_of(target).runs_unscheduled
