@@ -21,8 +21,8 @@ rounding is an independent error of at most eps/2 of the partial sum: a standard
 eps/2 * sqrt(K * (S**2 / 3 + Q / 6)) at most, and two thirds of that for a difference of two such
 sums, since roundings are spread evenly. Four times the former is allowed: more than five deviations
 of the difference. Rounded terms add their rounding times sqrt(K * Q), which is no less than the sum
-of their sizes. A sum in a small type may stagnate, always rounding the same way: for these types
-the terms are summed in a wide one too, and twice the distance counts.
+of their sizes. A sum in a small type may stagnate, always rounding the same way, and so may a sum
+of very many terms: these are summed in a wide type too, and twice the distance counts.
 
 That roundings are independent and of mean zero, and that sums err as sqrt(K) and not as K, is the
 model of Higham and Mary, "A New Approach to Probabilistic Rounding Error Analysis", SIAM J. Sci.
@@ -46,6 +46,7 @@ from spaces.ir import rewrite, tvm_compat
 from spaces.ir.element_types import is_float
 
 _MOST_PASSES = 20
+_WIDEST = "float64"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,22 @@ def with_bounds(function: Any, written: Sequence[int]) -> Bounded:
 
     tvm_compat.keep_error_kind(Unbounded)
     state = State(_wide(function))
+    body = _rewritten(function, state)
+    if state.has_long_sums and state.wide != _WIDEST:
+        state = State(_WIDEST)
+        body = _rewritten(function, state)
+    shadows = {i: s for i in sorted(written) if (s := state.of(function.params[i])) is not None}
+    extra = [tensor for shadow in shadows.values() for tensor in shadow.tensors]
+    made = PrimFunc([*function.params, *extra], body, function.ret_type, function.attrs)
+    return Bounded(made, shadows, state.wide)
+
+
+def _rewritten(function: Any, state: State) -> Any:
+    """The body of a function that computes bounds; the state learns what they are of.
+
+    Raises:
+        Unbounded: see `with_bounds`.
+    """
     for _ in range(_MOST_PASSES):
         state.changed = False
         rewriter = _Rewriter(state)
@@ -83,22 +100,18 @@ def with_bounds(function: Any, written: Sequence[int]) -> Bounded:
         if rewriter.integral != state.integral:
             state.integral, state.changed = rewriter.integral, True
         if not state.changed:
-            break
-    else:
-        raise Unbounded("errors that go round in circles")
-    shadows = {i: s for i in sorted(written) if (s := state.of(function.params[i])) is not None}
-    extra = [tensor for shadow in shadows.values() for tensor in shadow.tensors]
-    made = PrimFunc([*function.params, *extra], body, function.ret_type, function.attrs)
-    return Bounded(made, shadows, state.wide)
+            return body
+    raise Unbounded("errors that go round in circles")
 
 
 def _wide(function: Any) -> str:
-    """The type of bounds: float64 for programs with tensors of float64, else float32."""
+    """The type of bounds: float64 for programs with tensors of float64, else float32, which is
+    enough where no sum is very long."""
     tensors = [
         *function.params,
         *(b for s in tvm_compat.sblocks(function) for b in s.alloc_buffers),
     ]
-    return "float64" if any(tvm_compat.param_dtype(t) == "float64" for t in tensors) else "float32"
+    return _WIDEST if any(tvm_compat.param_dtype(t) == _WIDEST for t in tensors) else "float32"
 
 
 class _Rewriter:

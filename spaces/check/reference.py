@@ -38,7 +38,7 @@ from spaces.targets.target import parse_target, resolve_target
 from tuner.errors import first_line
 
 _log = logging.getLogger(__name__)
-_FORMAT = 2
+_FORMAT = 3
 """Part of a cached reference's file name: goes up when inputs, outputs or bounds change meaning."""
 _AT_ONCE = 1 << 20
 """Elements whose bounds are computed at once: that takes many times their own memory."""

@@ -14,6 +14,9 @@ _SUMS = 2.0
 _UNDERFLOWS = 2e-19
 """The size of terms below which their squares underflow in float32, or nearly do."""
 _SMALL = ("float16", "bfloat16", "float8")
+_LONG = 1 << 15
+"""The number of terms from which on a sum in float32, added up one by one, may lose more by always
+rounding the same way than by roundings that are independent."""
 
 
 class Unbounded(Exception):
@@ -27,7 +30,8 @@ class Shadow:
     Attributes:
         drift: the errors of its elements, except those from the order of a sum.
         squares: for a sum, the sum of its terms' squares; else None.
-        exact: for a sum in a small type, the same sum in a wide one; else None.
+        exact: for a sum in a small type, or of very many terms, the same sum in a wide one; else
+            None.
         terms: number of terms of the longest sum.
         roughness: rounding of one term, relative to its size.
         eps: eps of the type that sums are accumulated in.
@@ -90,12 +94,20 @@ class State:
         squares = known.squares if known.squares is not None else self._like(tensor, "squares")
         exact = known.exact
         dtype = tvm_compat.param_dtype(tensor)
-        if exact is None and dtype.startswith(_SMALL):
+        if exact is None and (dtype.startswith(_SMALL) or self._is_long(dtype, terms)):
             exact = self._like(tensor, "exact")
         most = max(terms, known.terms), max(roughness, known.roughness)
         if known.squares is not None and most == (known.terms, known.roughness):
             return known
         return self._put(tensor, Shadow(known.drift, squares, exact, *most, eps_of(dtype)))
+
+    @property
+    def has_long_sums(self) -> bool:
+        """Whether a sum has so many terms that it must be added up in a wide type as well."""
+        return any(shadow.terms >= _LONG for shadow in self.shadows.values())
+
+    def _is_long(self, dtype: str, terms: int) -> bool:
+        return terms >= _LONG and dtype != self.wide
 
     def _put(self, tensor: Any, shadow: Shadow) -> Shadow:
         self.shadows[hash(tensor)] = shadow

@@ -250,6 +250,29 @@ def test_tiny_terms_may_be_added_up_in_any_order() -> None:
         assert known.wrong(2, other) is None
 
 
+def test_very_long_sums_may_be_added_up_in_any_order() -> None:
+    """One by one, sums of squares lose more than independent roundings say: the rest is small."""
+    import tvm
+    from tvm import te
+
+    from spaces.check.reference import reference
+
+    length = 1 << 20
+    a = te.placeholder((1, length), name="A")
+    k = te.reduce_axis((0, length), name="k")
+    c = te.compute((1,), lambda i: te.sum(a[i, k] * a[i, k], axis=k), name="C")
+    module = tvm.IRModule({"main": te.create_prim_func([a, c])})
+    for known in reference(module, "squares").cases:
+        squares = np.square(known.fresh(0), dtype=np.float32)
+        exact = np.sum(squares, axis=1, dtype=np.float64)
+        in_pairs = np.sum(squares, axis=1, dtype=np.float32)
+        one_by_one = np.cumsum(squares, axis=1, dtype=np.float32)[:, -1]
+        for found in (exact.astype(np.float32), in_pairs, one_by_one):
+            assert known.wrong(1, found) is None
+        assert known.wrong(1, in_pairs * np.float32(0.995)) is not None
+        assert known.wrong(1, in_pairs * np.float32(1.005)) is not None
+
+
 def test_indices_stay_inside_what_they_index() -> None:
     import tvm
     from tvm.script import tirx as T
