@@ -91,9 +91,9 @@ def test_what_the_rules_make_is_one_of_its_points(task: Task) -> None:
 def test_its_points_compile(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TVM_CUDA_COMPILE_MODE", "nvcc")
     (space,) = declared_spaces(task)
-    points = []
     for number in range(100, 120):
         with suppress(InvalidCandidate):
-            points.append(space.realize_draft(Draft(task.key, number, number)))
-    for point in points[:3]:
-        build_artifact(realize(task, point.candidate).mod, task.target)
+            point = space.realize_draft(Draft(task.key, number, number))
+            build_artifact(realize(task, point.candidate).mod, task.target)
+            return
+    pytest.fail("no draft of twenty was valid")
