@@ -62,8 +62,6 @@ def tune(
         refuse_network_disk(run.folder)
     on_ready = on_ready or (lambda: None)
     stop = stop or threading.Event()
-    if not is_embedded(options.address):
-        refuse_pickled(options)
     tune_on = _tune_here if is_embedded(options.address) else _tune_there
     ended = tune_on(options, run, tracking_uri or "", watch, stop, on_ready)
     results = [result_of(at, state, tracking_uri or "") for at, state in ended]
@@ -127,6 +125,7 @@ def _tune_there(
     from cluster.ray_workers.ray_cluster import ray_cluster
     from cluster.search.client import search_at_work, start_search, watch_search
 
+    refuse_pickled(options)
     with ray_cluster(options.address):
         on_ready()
         if (actor := search_at_work(run)) is not None:

@@ -112,8 +112,8 @@ class TuneOptions:
         devices: most devices to measure on; None is all that the cluster has or can start.
         space: what to search: `FILE.py`, `FILE.py:NAME` or `package.module:NAME` (see
             `tuner.space`), or what such a file holds; None is everything that is known here.
-        space_arguments: JSON of the arguments with which the space that is named is called, where
-            it is a function that gives one; empty is none.
+        space_arguments: the arguments with which the space that is named is called, where it is a
+            function that gives one, as JSON (a dictionary is made that); empty is none.
         device_wait_s: time to wait for a machine with a device; None is `DEVICE_WAIT_S` where the
             cluster can start one, else no wait.
 
@@ -160,6 +160,8 @@ class TuneOptions:
         _check("device_wait_s", self.device_wait_s, _duration, optional=True)
         _check("space", self.space, _check_space, optional=True)
         _check("space_arguments", self.space_arguments, checks.space_arguments)
+        canonical = checks.space_arguments(self.space_arguments)
+        object.__setattr__(self, "space_arguments", canonical)
         if self.space_arguments and not isinstance(self.space, str):
             raise UsageError("space_arguments: they are for a space that is named, not given")
 

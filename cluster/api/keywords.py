@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster.console.parse import dimension, duration_s
-from tuner.checks import MOST_VALUES, one_of, short, space_arguments
+from tuner.checks import MOST_VALUES, one_of, short
 from tuner.effort import EFFORTS
 from tuner.errors import UsageError, first_line
 from tuner.options import InputArray, IntRange, ModelSpec, TuneOptions
@@ -69,8 +69,6 @@ def tune_options(model: ModelSpec, said: Mapping[str, Any]) -> TuneOptions:
         fields["seeds_from"] = tuple(listed)
     if "space" in fields:
         fields["space"] = _space(fields["space"])
-    if fields.get("space_arguments"):
-        fields["space_arguments"] = space_arguments(fields["space_arguments"])
     return TuneOptions(model, **fields)
 
 

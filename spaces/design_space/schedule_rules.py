@@ -9,7 +9,6 @@ from functools import lru_cache
 from typing import Any
 
 from spaces.intrinsics.registration import arm_family, register_intrinsics, stub_intrinsics
-from spaces.ir.element_types import is_low_precision
 from spaces.ir.schedules import InvalidCandidate, task_module
 from spaces.targets.backends import backend_of, load
 from spaces.targets.config import Config
@@ -22,6 +21,7 @@ RULES = "rules"
 _CHECKS = ("VerifyGPUCode",)
 """Post-processors that change nothing."""
 _FIRST_TENSOR_CORES = 75
+_LOW_PRECISION = ("int8", "uint8", "float16", "bfloat16")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +79,16 @@ def cuda_rules(target: Config, low_precision: bool) -> RuleNames:
     arch = str(target.get("arch", "sm_0")).removeprefix("sm_").rstrip("abcdef")
     tensor_cores = int(arch) >= _FIRST_TENSOR_CORES
     return RuleNames("cuda-tensorcore" if tensor_cores else "cuda", "cuda")
+
+
+def is_low_precision(module: Any) -> bool:
+    """Whether a parameter of the program has 8 or 16 bits."""
+    return any(
+        str(param.dtype) in _LOW_PRECISION
+        for function in module.functions.values()
+        for param in function.params
+        if hasattr(param, "dtype")
+    )
 
 
 def rule_names(module: Any, target_json: str) -> RuleNames:

@@ -53,14 +53,6 @@ def register_intrinsics(family: str, *, cache_dir: Path | None = None) -> None:
     _registered.add(family)
 
 
-def import_intrinsics(family: str) -> None:
-    """Import TVM's module of one family, whose functions name intrinsics for what is to be
-    computed; they may be registered already. CUDA's takes seconds, the first time in a process."""
-    stub_intrinsics()
-    _parse(family)
-    _registered.add(family)
-
-
 def default_cache_dir() -> Path:
     """The folder of parsed intrinsics for this user."""
     import platformdirs
@@ -76,24 +68,37 @@ def _register_cached(family: str, cache_dir: Path) -> None:
     try:
         saved = tvm.ir.load_json(path.read_text())
     except (OSError, ValueError, RuntimeError):
-        if parsed := _parse(family):
+        if parsed := _parse(family):  # nothing, where TVM's module was imported before
             _keep(path, tvm.ir.save_json(parsed))
         return
     for name, (description, implementation) in saved.items():
         TensorIntrin.register(str(name), description, implementation, override=True)
+    _may_come_again(frozenset(map(str, saved)))
+
+
+def _may_come_again(names: frozenset[str]) -> None:
+    """Let TVM's own module register intrinsics of these names a second time: it does once somebody
+    imports it, as dlight's rules for tensor cores do."""
+    from tvm.s_tir import TensorIntrin
+
+    register = TensorIntrin.register
+
+    def again(name: str, desc: Any, impl: Any, override: bool = False) -> Any:
+        return register(name, desc, impl, override or name in names)
+
+    TensorIntrin.register = staticmethod(again)
 
 
 def _parse(family: str) -> dict[str, Any]:
-    """Import a family the slow way, and record the intrinsics that it registers; none where that
-    was done before in this process."""
+    """Import a family the slow way, and record the intrinsics that it registers."""
     from tvm.s_tir import TensorIntrin
 
     noted: dict[str, Any] = {}
     register = TensorIntrin.register
 
-    def note(name: str, desc: Any, impl: Any, _override: bool = False) -> Any:
+    def note(name: str, desc: Any, impl: Any, override: bool = False) -> Any:
         noted[name] = [desc, impl]
-        return register(name, desc, impl, True)
+        return register(name, desc, impl, override)
 
     TensorIntrin.register = staticmethod(note)
     try:

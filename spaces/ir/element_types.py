@@ -8,7 +8,6 @@ import numpy as np
 
 NUMPY_FLOATS = ("float16", "float32", "float64")
 """The floating point types that NumPy has of its own."""
-_LOW_PRECISION = ("int8", "uint8", "float16", "bfloat16")
 
 
 def is_float(dtype: str) -> bool:
@@ -45,13 +44,3 @@ def eps_of(dtype: str) -> float:
 def smallest_of(dtype: str) -> float:
     """Smallest positive number of a float type that has all its digits."""
     return float(limits_of(dtype).smallest_normal)
-
-
-def is_low_precision(module: Any) -> bool:
-    """Whether a parameter of the program has 8 or 16 bits."""
-    return any(
-        str(param.dtype) in _LOW_PRECISION
-        for function in module.functions.values()
-        for param in function.params
-        if hasattr(param, "dtype")
-    )

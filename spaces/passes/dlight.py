@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from spaces.intrinsics.registration import import_intrinsics
-from spaces.ir.element_types import is_low_precision
 from spaces.targets.backends import backend_of
 from spaces.targets.target import parse_target
 
@@ -33,10 +31,8 @@ def schedules(module: Any, target_json: str) -> Iterator[tuple[str, Any]]:
         module: its one function is called "main".
         target_json: canonical JSON.
     """
-    target, on_cpu = parse_target(target_json), backend_of(target_json).on_host
-    rules = cpu_rules() if on_cpu else gpu_rules()
-    if not on_cpu and is_low_precision(module):
-        import_intrinsics("cuda")  # rules for tensor cores ask TVM's module for their names
+    target = parse_target(target_json)
+    rules = cpu_rules() if backend_of(target_json).on_host else gpu_rules()
     with target:
         for rule in rules:
             made = rule.apply(module["main"], target, False)

@@ -92,3 +92,9 @@ def test_arguments_of_a_space_are_a_dictionary(given: str, said: str) -> None:
 def test_arguments_are_for_a_space_that_is_named() -> None:
     with pytest.raises(UsageError, match="for a space that is named, not given"):
         TuneOptions(MODEL, space_arguments='{"most": 64}')
+
+
+@pytest.mark.parametrize("given", [{"rows": 4, "most": 64}, '{"rows":4,"most":64}'])
+def test_arguments_of_a_space_are_kept_as_one_text(given: object) -> None:
+    options = TuneOptions(MODEL, space="mine.py", space_arguments=given)  # type: ignore[arg-type]
+    assert options.space_arguments == '{"most": 64, "rows": 4}'

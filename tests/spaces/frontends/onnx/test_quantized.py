@@ -169,17 +169,22 @@ def test_what_is_quantized_is_rounded_to_even(each: str, dtype: str) -> None:
     compare(proto, {"x": rows * scale.reshape(-1, 1)})
 
 
+def quantized_convolution(scale: float) -> Any:
+    """One whose result has this scale."""
+    return parsed(
+        f"""{HEAD} g (uint8[1,16,12,12] x) => (uint8[n,c,h,w] y) {{
+        y = QLinearConv<pads = [1, 1, 1, 1]>(x, s, z, w, s, wz, t, z, b) }}""",
+        s=np.array(0.1, dtype="float32"), z=np.array(3, dtype="uint8"),
+        w=numbers("int8", 32, 16, 3, 3), wz=np.array(0, dtype="int8"),
+        t=np.array(scale, dtype="float32"), b=RNG.integers(-500, 500, 32).astype("int32"),
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize("operator", ["QLinearConv", "QLinearMatMul"])
 def test_scheduled_programs_give_the_same_bytes(operator: str) -> None:
     scales = {"s": np.array(0.1, dtype="float32"), "z": np.array(3, dtype="uint8")}
     if operator == "QLinearConv":
-        proto = parsed(
-            f"""{HEAD} g (uint8[1,16,12,12] x) => (uint8[n,c,h,w] y) {{
-            y = QLinearConv<pads = [1, 1, 1, 1]>(x, s, z, w, s, wz, t, z, b) }}""",
-            w=numbers("int8", 32, 16, 3, 3), wz=np.array(0, dtype="int8"),
-            t=np.array(31.7, dtype="float32"),
-            b=RNG.integers(-500, 500, 32).astype("int32"), **scales,
-        )  # fmt: skip
+        proto = quantized_convolution(31.7)
         fed = {"x": numbers("uint8", 1, 16, 12, 12)}
     else:
         proto = parsed(
@@ -201,12 +206,7 @@ def test_scheduled_programs_give_the_same_bytes(operator: str) -> None:
 def test_bytes_reach_the_template_of_int8_products(operator: str) -> None:
     scales = {"s": np.array(0.1, dtype="float32"), "z": np.array(3, dtype="uint8")}
     if operator == "QLinearConv":
-        proto = parsed(
-            f"""{HEAD} g (uint8[1,16,12,12] x) => (uint8[n,c,h,w] y) {{
-            y = QLinearConv<pads = [1, 1, 1, 1]>(x, s, z, w, s, wz, s, z, b) }}""",
-            w=numbers("int8", 32, 16, 3, 3), wz=np.array(0, dtype="int8"),
-            b=RNG.integers(-500, 500, 32).astype("int32"), **scales,
-        )  # fmt: skip
+        proto = quantized_convolution(0.1)
     else:
         proto = parsed(
             f"{HEAD} g (uint8[16,64] x) => (int32[k,l] y) {{ y = MatMulInteger(x, w, z) }}",
