@@ -62,15 +62,24 @@ class BuildChild:
         import spaces.design_space.realize  # noqa: F401
 
         self._tasks: OrderedDict[str, Task] = OrderedDict()
+        self._texts: dict[str, str] = {}
 
-    def knows(self, task_key: str) -> bool:
-        """Whether the child has this task; if not, `learn` sends it."""
+    def knows(self, task_key: str, text_hash: str = "") -> tuple[bool, bool]:
+        """Whether the child has this task, and the text of its user's file; if not, `learn` sends
+        them."""
         if task_key in self._tasks:
             self._tasks.move_to_end(task_key)
-        return task_key in self._tasks
+        return task_key in self._tasks, text_hash in self._texts
 
-    def learn(self, task: Task) -> None:
-        """Remember a task; the one unused for longest is forgotten."""
+    def learn(self, task: Task, text_hash: str = "") -> None:
+        """Remember a task; the one unused for longest is forgotten.
+
+        Args:
+            text_hash: of the text of its user's file, which it lacks where the child has that.
+        """
+        if task.space is not None:
+            text = self._texts.setdefault(text_hash, task.space.text)
+            task = replace(task, space=replace(task.space, text=text))
         self._tasks[task.key] = task
         while len(self._tasks) > _TASKS_KEPT:
             self._tasks.popitem(last=False)

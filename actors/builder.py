@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from actors.build_child import NOTHING, BuildAnswer, Written
@@ -14,6 +14,7 @@ from actors.warm_child import HOARDING, WarmChild, killed
 from tuner.candidate import Candidate
 from tuner.process.outcome import Died, MemoryExceeded, Outcome, Returned
 from tuner.record import Measurement, Status
+from tuner.source import text_hash
 from tuner.task import Task
 
 _RECYCLE_RSS_BYTES = 700 << 20
@@ -125,12 +126,22 @@ class Builder:
         self._child.leave()
 
     def _ask(self, task: Task, candidate: Candidate, deadline_s: float) -> Outcome:
-        outcome = self._child.call("knows", task.key, deadline_s=deadline_s)
-        if outcome == Returned(False):
-            outcome = self._child.call("learn", task, deadline_s=deadline_s)
+        digest = text_hash(task.space.text) if task.space is not None else ""
+        outcome = self._child.call("knows", task.key, digest, deadline_s=deadline_s)
+        if not isinstance(outcome, Returned):
+            return outcome
+        has_task, has_text = outcome.value
+        if not has_task:
+            sent = _without_text(task) if has_text else task
+            outcome = self._child.call("learn", sent, digest, deadline_s=deadline_s)
         if not isinstance(outcome, Returned):
             return outcome
         return self._child.call("build", task.key, candidate, deadline_s=deadline_s)
+
+
+def _without_text(task: Task) -> Task:
+    """A task without the text of its user's file, which is sent to each child once."""
+    return task if task.space is None else replace(task, space=replace(task.space, text=""))
 
 
 def _environment() -> dict[str, str]:

@@ -39,13 +39,13 @@ from cluster.console import parse
 from cluster.driver.export import export_library
 from cluster.driver.kernel_sets import kernel_set
 from spaces.targets.threads import thread_variables
+from tuner.dynamic.kernel_set import KernelSet
+from tuner.dynamic.shapes import joint, measured_shapes, sampled
 from tuner.errors import TunerError
-from tuner.kernel_set import KernelSet
 from tuner.process.child import Child
 from tuner.process.outcome import Returned
 from tuner.report.winners import choose_best
 from tuner.runs.folder import RunFolder
-from tuner.shapes import joint, measured_shapes, sampled
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Instance, Task
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks.dynamic_programs import DEPTH, HEADS, HIDDEN, WIDTH
 from benchmarks.race import aligned
-from tuner.dispatch_tree import Tree
+from tuner.dynamic.dispatch_tree import Tree
 
 _RED_ZONE = 1024
 _PATTERN = 12345.0

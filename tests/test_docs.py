@@ -30,9 +30,9 @@ from cluster.driver.tune_result import TuneResult
 from spaces.deploy.explain import CacheUse, Explanation, LoopOf
 from tuner.candidate import Candidate, CandidateKind, of_knobs
 from tuner.cost_models.base import FittedModel
-from tuner.dispatch_tree import Leaf
+from tuner.dynamic.dispatch_tree import Leaf
+from tuner.dynamic.kernel_set import KernelSet, ShapeTimes
 from tuner.effort import EFFORTS, Timing
-from tuner.kernel_set import KernelSet, ShapeTimes
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.report.report import status_report
 from tuner.runs.folder import RunFolder
@@ -436,7 +436,13 @@ PLACES = {"reference": REFERENCE, "fleet": ROOT / "docs" / "fleet.md"}
         ("reference", "default 4", "tuner.options", "MAX_KERNELS", 4),
         ("fleet", "waits ten minutes", "tuner.options", "DEVICE_WAIT_S", 600.0),
         ("reference", "Every task gets eight trials", "tuner.session.session", "_FIRST_TRIALS", 8),
-        ("reference", "At most 16 of a task's shapes", "tuner.shapes", "MEASURED_SHAPES", 16),
+        (
+            "reference",
+            "At most 16 of a task's shapes",
+            "tuner.dynamic.shapes",
+            "MEASURED_SHAPES",
+            16,
+        ),
         ("reference", "within 1.2 times of its best", "tuner.session.finalists", "_CONTENDER", 1.2),
         ("reference", "within 1.05 to 1.2 times", "tuner.session.finalists", "_LEAST", 1.05),
         (

@@ -55,8 +55,8 @@ HEAVY = {
 ROOMS = {
     "tuner": (
         "nouns",
-        ("process", "files", "space"),
-        "storage",
+        ("process", "files", "dynamic", "user_code"),
+        ("storage", "space"),
         ("search", "cost_models", "runs"),
         ("session", "replay"),
         ("report", "tracking"),

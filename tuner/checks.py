@@ -160,16 +160,20 @@ def argument(name: str, shown: str) -> str:
     return name.strip()
 
 
-def space(text: object) -> tuple[str, str]:
-    """Check what names a declared space: a Python file with a name in it or none, or a module with
-    a name in it."""
+def code_name(text: object, what: str) -> tuple[str, str]:
+    """Check what names an object of a user's code: a Python file with a name in it or none, or a
+    module with a name in it.
+
+    Args:
+        what: it should be, for the message.
+    """
     where, colon, name = str(text).rpartition(":")
     where, name = (where, name) if colon else (name, "")
     in_file = where.endswith(".py") and (name.isidentifier() or not colon)
     in_module = name.isidentifier() and all(part.isidentifier() for part in where.split("."))
     if not (in_file or in_module):
         raise UsageError(
-            f"{short(text)} is no space: give FILE.py, FILE.py:NAME or package.module:NAME"
+            f"{short(text)} is no {what}: give FILE.py, FILE.py:NAME or package.module:NAME"
         )
     return where, name
 

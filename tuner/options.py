@@ -263,7 +263,7 @@ def _check_effort(effort: Any) -> None:
 
 def _check_space(value: Any) -> None:
     if not isinstance(value, SpaceSource):
-        checks.space(value)
+        checks.code_name(value, "space")
 
 
 def _positive(number: Any) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+
+from tuner.source import Source
 
 Instance = tuple[tuple[str, int], ...]
 """Values of the symbolic dimensions, sorted by name; empty when static."""
@@ -17,32 +19,19 @@ DECLARED = "declared"
 
 
 @dataclass(frozen=True, slots=True)
-class SpaceSource:
-    """A user's file that says what to search, as the machines at work get it.
+class SpaceSource(Source):
+    """A user's file that says what to search.
 
     Attributes:
-        file: its name, for messages.
-        text: what it holds.
-        name: of the space in it.
         parts: names of those of its spaces that apply to a task; empty is not known yet.
-        arguments: JSON of the arguments with which `name` is called to give the space; empty is
-            that it is the space.
-        pickled: there is no file: the text holds an object of the program, which processes on its
-            machine can read.
     """
 
-    file: str
-    text: str
-    name: str
     parts: tuple[str, ...] = ()
-    arguments: str = ""
-    pickled: bool = False
 
-    @property
-    def version(self) -> str:
-        """Hash of the text, the name and the arguments."""
-        whole = f"{self.name}{self.arguments}\n{self.text}"
-        return hashlib.sha256(whole.encode()).hexdigest()[:8]
+    @staticmethod
+    def of(source: Source) -> SpaceSource:
+        """The space that a source names."""
+        return SpaceSource(**{each.name: getattr(source, each.name) for each in fields(source)})
 
     def space_name(self, part: str) -> str:
         """The name of the space that candidates of a part carry; it changes with the file."""

@@ -16,8 +16,8 @@ from tuner.candidate import Candidate, CandidateKind, Draft
 from tuner.cost_models.base import FittedModel
 from tuner.cost_models.dataset import Dataset
 from tuner.cost_models.learner import Learner
+from tuner.dynamic.kernel_set import KernelSet
 from tuner.effort import EFFORTS
-from tuner.kernel_set import KernelSet
 from tuner.measure import Evaluated, Measurer, SpacePool
 from tuner.record import Record, Trial
 from tuner.runs.folder import RunFolder

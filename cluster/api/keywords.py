@@ -15,10 +15,10 @@ from typing import Any
 
 from cluster.console.parse import dimension, duration_s
 from tuner.checks import MOST_VALUES, one_of, short
+from tuner.dynamic.shapes import weights_of
 from tuner.effort import EFFORTS
 from tuner.errors import UsageError, first_line
 from tuner.options import InputArray, IntRange, ModelSpec, TuneOptions
-from tuner.shapes import weights_of
 from tuner.space.source import source_of
 
 _DURATIONS = ("time_budget", "device_wait")

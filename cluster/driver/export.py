@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cluster.driver.kernel_sets import kernel_set
+from tuner.dynamic.shapes import Dims, joint, sampled
 from tuner.errors import TunerError
 from tuner.options import ModelSpec
 from tuner.report.winners import choose_best
 from tuner.runs.folder import RunFolder, read_run
-from tuner.shapes import Dims, joint, sampled
 from tuner.storage.sqlite_store import SqliteStore
 
 if TYPE_CHECKING:
     from spaces.frontends.model import Model
-    from tuner.kernel_set import KernelSet
+    from tuner.dynamic.kernel_set import KernelSet
     from tuner.record import Record
     from tuner.task import Instance, Task
 

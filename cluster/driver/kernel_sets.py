@@ -8,7 +8,7 @@ from tuner.storage.base import RecordStore
 from tuner.task import Task
 
 if TYPE_CHECKING:
-    from tuner.kernel_set import KernelSet
+    from tuner.dynamic.kernel_set import KernelSet
 
 
 def kernel_set(store: RecordStore, task: Task, most: int) -> KernelSet | None:

@@ -22,8 +22,8 @@ import ray
 from cluster.ray_workers.metrics import RunMetrics
 from cluster.search.job import SearchJob, SearchState, load
 from cluster.search.wiring import machines, new_session, quiet_lock
+from tuner.dynamic.kernel_set import KernelSet
 from tuner.errors import TunerError
-from tuner.kernel_set import KernelSet
 from tuner.measure import MeasuredPrograms
 from tuner.report.spaces import fruitless, space_rows
 from tuner.report.winners import winning_lines

@@ -12,8 +12,8 @@ from spaces.ir import tvm_compat
 from spaces.ir.schedules import InvalidCandidate
 from spaces.lowering.extract_tasks import is_scheduled, key_of, task_of
 from tuner.candidate import Candidate
+from tuner.dynamic.kernel_set import KernelSet
 from tuner.errors import TunerError
-from tuner.kernel_set import KernelSet
 from tuner.task import Task
 
 NO_SETS: Mapping[str, tuple[Task, KernelSet]] = MappingProxyType({})

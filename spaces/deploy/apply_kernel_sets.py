@@ -14,8 +14,8 @@ from spaces.ir import tvm_compat
 from spaces.ir.schedules import InvalidCandidate, new_schedule, task_module
 from spaces.lowering.relax_rewrite import builder_without, with_tir_calls
 from spaces.targets.backends import backend_of
+from tuner.dynamic.kernel_set import KernelSet
 from tuner.errors import TunerError
-from tuner.kernel_set import KernelSet
 from tuner.task import Task
 
 

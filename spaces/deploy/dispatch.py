@@ -14,7 +14,7 @@ from typing import Any
 
 from spaces.ir import tvm_compat
 from spaces.ir.symbolic import symbols
-from tuner.dispatch_tree import Leaf, Tree
+from tuner.dynamic.dispatch_tree import Leaf, Tree
 
 
 def dispatched(

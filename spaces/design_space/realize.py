@@ -9,7 +9,7 @@ from spaces.design_space.declared.spaces import declared_named
 from spaces.design_space.knob_space import KnobSpace
 from spaces.design_space.schedule_rules import RULES
 from spaces.design_space.trace_space import TraceSpace
-from spaces.intrinsics.vnni_registry import register_named
+from spaces.intrinsics.named import register_named
 from spaces.ir.schedules import InvalidCandidate, new_schedule, replayed, task_module
 from spaces.templates.base import FAMILY as TEMPLATE
 from spaces.templates.registry import template_named
@@ -65,6 +65,7 @@ def _by_template(task: Task, candidate: Candidate) -> Any:
 
 
 def _by_declaration(task: Task, candidate: Candidate) -> Any:
+    register_named(candidate.payload)
     return declared_named(task, candidate.space).write(candidate)
 
 

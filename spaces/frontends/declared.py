@@ -13,8 +13,8 @@ from typing import Any, Literal, Protocol
 
 from spaces.frontends.inputs import InputSpec, Shape, check_names
 from spaces.ir.derived_dims import base_of, derived
+from tuner.dynamic.shapes import NO_DOMAIN, Domain
 from tuner.errors import TunerError
-from tuner.shapes import NO_DOMAIN, Domain
 
 UNNAMED = "?"
 """A dimension of which nothing is known."""

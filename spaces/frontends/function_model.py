@@ -15,8 +15,8 @@ from typing import Any
 from spaces.frontends.module_source import ModuleSource, read_module
 from spaces.frontends.shape_var import DynamicProgram, ShapeVar
 from spaces.ir import tvm_compat
+from tuner.dynamic.shapes import NO_DOMAIN, Domain
 from tuner.errors import TunerError, first_line, named_line
-from tuner.shapes import NO_DOMAIN, Domain
 
 Args = Sequence[tuple[str, "str | int | float | ShapeVar"]]
 _BOOLS = {"true": True, "1": True, "false": False, "0": False}

@@ -9,9 +9,9 @@ from typing import Any
 
 from spaces.frontends.declared import ModelKind, ModelSource, resolve
 from spaces.frontends.inputs import InputSpec, check_values
+from tuner.dynamic.shapes import Domain, read_weights
 from tuner.errors import TunerError, UsageError
 from tuner.options import ModelSpec
-from tuner.shapes import Domain, read_weights
 from tuner.task import Instance, Shapes
 
 

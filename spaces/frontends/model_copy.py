@@ -23,10 +23,10 @@ from spaces.frontends.declared import ModelKind
 from spaces.frontends.inputs import InputSpec
 from spaces.frontends.model import Model
 from spaces.frontends.module_copy import load_module, save_module
+from tuner.dynamic.shapes import domain_of, from_plain
 from tuner.errors import TunerError
 from tuner.options import InputArray, InputValue, IntRange
 from tuner.runs.model_files import DESCRIPTION, check_copy, checksums
-from tuner.shapes import domain_of, from_plain
 
 InputValues = tuple[tuple[str, InputValue], ...]
 _FILES: dict[ModelKind, str] = {

@@ -14,8 +14,8 @@ from spaces.ir import tvm_compat
 from spaces.ir.symbolic import symbols
 from spaces.lowering.plain_shapes import declared_shape, with_plain_inputs
 from tuner.checks import LARGEST
+from tuner.dynamic.shapes import NO_DOMAIN, Domain
 from tuner.errors import TunerError
-from tuner.shapes import NO_DOMAIN, Domain
 
 LEAST_EXPORTED = 2
 """The least size that exporters write of any dimension that is not fixed. They run models with 1

@@ -10,8 +10,8 @@ from spaces.ir.derived_dims import name_of
 from spaces.ir.symbolic import alone, is_symbolic, text_of, variables
 from spaces.lowering.index_dtype import with_wide_indices
 from spaces.lowering.plain_shapes import with_plain_shapes
+from tuner.dynamic.shapes import Domain
 from tuner.errors import TunerError
-from tuner.shapes import Domain
 
 
 def declared_programs(module: Any, domain: Domain) -> tuple[Any, Declared]:

@@ -9,8 +9,8 @@ from numbers import Integral
 from typing import Any
 
 from tuner.checks import LARGEST
+from tuner.dynamic.shapes import Domain, shape_text
 from tuner.errors import TunerError
-from tuner.shapes import Domain, shape_text
 from tuner.task import Instance
 
 

@@ -1,14 +1,8 @@
-"""The VNNI intrinsics, registered with TVM where a program or a trace needs them.
-
-A trace that uses them can only be applied in a process in which they are registered. So TVM's own
-`MetaScheduleApplyDatabase`, on an exported database with such traces, raises an error that names
-the missing intrinsic, unless `register_named` was called before with the text of the database's
-records.
-"""
+"""The VNNI intrinsics, registered with TVM where a program needs them."""
 
 from __future__ import annotations
 
-from spaces.intrinsics.vnni import Dot, Mix, named
+from spaces.intrinsics.vnni import Dot, Mix
 from spaces.intrinsics.vnni_code import description, implementation
 
 _registered: set[Dot | Mix] = set()
@@ -24,9 +18,3 @@ def register(intrinsic: Dot | Mix) -> None:
         intrinsic.name, description(intrinsic), implementation(intrinsic), override=True
     )
     _registered.add(intrinsic)
-
-
-def register_named(text: str) -> None:
-    """Register each of our intrinsics that a text names, such as a trace or a database."""
-    for intrinsic in named(text):
-        register(intrinsic)

@@ -11,8 +11,8 @@ from typing import Any
 from spaces.ir import tvm_compat
 from spaces.ir.symbolic import specialised, symbols
 from spaces.lowering.task_shapes import depending_on_data, shapes_of
+from tuner.dynamic.shapes import merged, sampled
 from tuner.errors import TunerError
-from tuner.shapes import merged, sampled
 from tuner.task import Shapes, Task, task_key
 
 _NAMES_SHOWN = 8

@@ -9,8 +9,8 @@ from spaces.ir import tvm_compat
 from spaces.ir.derived_dims import base_of, derived
 from spaces.ir.symbolic import is_symbolic, symbols, value_of, variables
 from spaces.lowering.relax_rewrite import tir_calls
+from tuner.dynamic.shapes import MOST_SHAPES, merged, sampled
 from tuner.errors import TunerError
-from tuner.shapes import MOST_SHAPES, merged, sampled
 from tuner.task import Instance, Shapes
 
 
@@ -25,7 +25,7 @@ def shapes_of(lowered: Any, name: str, shapes: Shapes) -> Shapes:
         shapes: instances of the model's dimensions.
 
     Returns:
-        At most `tuner.shapes.MOST_SHAPES`; empty where the program has no symbols.
+        At most `tuner.dynamic.shapes.MOST_SHAPES`; empty where the program has no symbols.
 
     Raises:
         TunerError: a symbol has no value, or one that no shape can have.

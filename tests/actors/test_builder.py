@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import json
 import os
@@ -9,16 +10,18 @@ import shutil
 import threading
 import zipfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from actors.build_child import BuildChild
 from actors.builder import Builder, Built
 from actors.quiet_lock import Quiet
 from tuner.candidate import Candidate, CandidateKind
 from tuner.record import Measurement, Status
-from tuner.task import Task
+from tuner.task import SpaceSource, Task
 
 WAIT_S = 120.0
 TASK = Task("0" * 16, "matmul", "no module", '{"kind":"llvm"}')
@@ -30,9 +33,11 @@ from tuner.record import Status
 
 class Fake:
     """Does what the payload says."""
-    def __init__(self): self.tasks, self.built, self.kept = set(), 0, None
-    def knows(self, key): return key in self.tasks
-    def learn(self, task): self.tasks.add(task.key)
+    def __init__(self): self.tasks, self.built, self.kept = {}, 0, None
+    def knows(self, key, text_hash):
+        return key in self.tasks, text_hash in {at for at, _ in self.tasks.values()}
+    def learn(self, task, text_hash):
+        self.tasks[task.key] = text_hash, task.space.text if task.space else ""
     def build(self, key, candidate):
         assert key in self.tasks
         self.built += 1
@@ -49,6 +54,7 @@ class Fake:
             while True: kept.append(bytearray(os.urandom(1) * (8 << 20)))
         if word == "grow a little": self.kept = bytearray(os.urandom(1) * (200 << 20))
         if word == "raise": raise RuntimeError("a bug of ours")
+        if word == "texts": return BuildAnswer(repr([t for _, t in self.tasks.values()]).encode())
         if word == "invalid": return BuildAnswer(status=Status.INVALID, error="refused")
         return BuildAnswer(f"{os.getpid()} {self.built}".encode())
 
@@ -93,6 +99,32 @@ def test_one_child_builds_many(fake: Callable[..., Builder]) -> None:
     first = built(builder.build(TASK, candidate("a"), WAIT_S))
     second = built(builder.build(TASK, candidate("b"), WAIT_S))
     assert (first[0], second[1]) == (second[0], 2)
+
+
+def test_the_text_of_a_users_file_is_sent_to_each_child_once(fake: Callable[..., Builder]) -> None:
+    builder = fake()
+    space = SpaceSource("theirs.py", "SPACE = 1", "SPACE")
+    for name in "abc":
+        builder.build(replace(TASK, key=name, space=space), candidate("ok"), WAIT_S)
+    texts = builder.build(TASK, candidate("texts"), WAIT_S)
+    assert isinstance(texts, Built)
+    assert ast.literal_eval(texts.artifact.decode()) == ["SPACE = 1", "", "", ""]
+    builder.build(TASK, candidate("crash"), WAIT_S)
+    builder.build(replace(TASK, key="b", space=space), candidate("ok"), WAIT_S)
+    texts = builder.build(TASK, candidate("texts"), WAIT_S)
+    assert isinstance(texts, Built)
+    assert ast.literal_eval(texts.artifact.decode()) == ["SPACE = 1", ""]
+
+
+@pytest.mark.tvm
+def test_what_a_child_knows_is_whole() -> None:
+    child = BuildChild()
+    space = SpaceSource("theirs.py", "SPACE = 1", "SPACE", parts=("one",))
+    first, second = (replace(TASK, key=key, space=space) for key in "ab")
+    child.learn(first, "hash")
+    assert child.knows("b", "hash") == (False, True)
+    child.learn(replace(second, space=replace(space, text="")), "hash")
+    assert child._tasks["b"].space == space
 
 
 def test_a_refused_schedule_is_invalid(fake: Callable[..., Builder]) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.dynamic import mean_error, predicted, predicted_error, sizes_alone
-from tuner.dispatch_tree import Leaf
-from tuner.kernel_set import KernelSet, ShapeTimes
-from tuner.shapes import joint, measured_shapes
+from tuner.dynamic.dispatch_tree import Leaf
+from tuner.dynamic.kernel_set import KernelSet, ShapeTimes
+from tuner.dynamic.shapes import joint, measured_shapes
 
 
 def test_few_sizes_are_all_tuned_alone() -> None:

@@ -14,8 +14,8 @@ import pytest
 from cluster.cli import run
 from cluster.commands.best import loss_curve, shapes_to_show
 from tuner.candidate import Candidate, CandidateKind
-from tuner.dispatch_tree import Leaf
-from tuner.kernel_set import KernelSet, ShapeTimes
+from tuner.dynamic.dispatch_tree import Leaf
+from tuner.dynamic.kernel_set import KernelSet, ShapeTimes
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.run_location import RunLocation
 from tuner.runs.folder import Manifest, RunFolder, open_run

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from tuner.candidate import Candidate
+from tuner.dynamic.kernel_set import KernelSet
 from tuner.generations import first_rung, of_newest
-from tuner.kernel_set import KernelSet
 from tuner.record import Record, Status
 from tuner.record_lines import record_line
 from tuner.storage.base import RecordStore

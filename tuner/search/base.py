@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, runtime_checkable
 
 from tuner.candidate import Candidate, Draft
-from tuner.kernel_set import KernelSet
+from tuner.dynamic.kernel_set import KernelSet
 from tuner.measure import Evaluated
 from tuner.record import Record, Status, Trial
 from tuner.task import Instance, Task

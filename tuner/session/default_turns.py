@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tuner.candidate import Candidate
+from tuner.dynamic.shapes import measured_shapes
 from tuner.record import Trial
-from tuner.shapes import measured_shapes
 from tuner.task import Task
 
 BEFORE_DEFAULT = 2

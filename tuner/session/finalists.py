@@ -7,11 +7,11 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from tuner.candidate import Candidate
+from tuner.dynamic.shapes import MEASURED_SHAPES
 from tuner.effort import Effort
 from tuner.generations import round_of, rung_of
 from tuner.record import Record, Trial
 from tuner.session.progress import TaskProgress
-from tuner.shapes import MEASURED_SHAPES
 from tuner.task import Instance, Task
 
 _CONTENDER = 1.2

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from tuner.cost_models.base import FittedModel
-from tuner.kernel_set import KernelSet
+from tuner.dynamic.kernel_set import KernelSet
 from tuner.record import Record
 from tuner.session.progress import Snapshot
 from tuner.task import Task

@@ -106,7 +106,7 @@ class TaskProgress:
 def _measured(task: Task) -> Shapes:
     if not task.shapes:
         return (((), 1.0),)
-    from tuner.shapes import measured_shapes  # NumPy is too much for `tuner --help`
+    from tuner.dynamic.shapes import measured_shapes  # NumPy is too much for `tuner --help`
 
     return measured_shapes(task.shapes)
 

@@ -10,7 +10,8 @@ from dataclasses import replace
 from tuner.arrays import Features
 from tuner.candidate import Candidate
 from tuner.cost_models.dataset import Dataset
-from tuner.kernel_set import KernelSet
+from tuner.dynamic.kernel_set import KernelSet
+from tuner.dynamic.shapes import measured_shapes
 from tuner.measure import Evaluated
 from tuner.record import Record, Trial, TrialKey
 from tuner.search.base import ChoosesKernels, Doubts, Search, by_task
@@ -18,7 +19,6 @@ from tuner.search.dynamic.specialization import specializations
 from tuner.session.estimate_accuracy import EstimateQuality
 from tuner.session.observer import Observer
 from tuner.session.progress import TaskProgress, fold
-from tuner.shapes import measured_shapes
 from tuner.storage.base import RecordStore
 from tuner.task import Instance, Task
 

@@ -23,8 +23,8 @@ from typing import Any
 
 from tuner.arrays import Features, vector_bytes, vector_of
 from tuner.candidate import Candidate, CandidateKind
+from tuner.dynamic.shapes import from_plain
 from tuner.record import Measurement, Provenance, Record, Status, Trial, TrialKey
-from tuner.shapes import from_plain
 from tuner.task import Shapes, Task
 
 VERSION = 2

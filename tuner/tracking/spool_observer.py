@@ -17,9 +17,9 @@ from uuid import uuid4
 
 from tuner.candidate import without_version
 from tuner.cost_models.base import FittedModel
-from tuner.dispatch_tree import tree_text
+from tuner.dynamic.dispatch_tree import tree_text
+from tuner.dynamic.kernel_set import KernelSet
 from tuner.files.atomic import write_bytes
-from tuner.kernel_set import KernelSet
 from tuner.record import Record, Status
 from tuner.session.progress import Snapshot
 from tuner.task import Task

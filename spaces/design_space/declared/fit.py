@@ -6,13 +6,14 @@ import fnmatch
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spaces.design_space.declared.load import complaint, declared
+from spaces.design_space.declared.load import declared
 from spaces.design_space.declared.rules import applications_noted
 from spaces.design_space.declared.spaces import space_of
 from spaces.intrinsics.registration import stub_intrinsics
 from tuner.errors import TunerError
 from tuner.space.parts import Ours, Part, Rule, Template
 from tuner.task import SpaceSource, Task
+from tuner.user_code.load import complaint
 
 _NAMED = 3
 """The number of tasks that a message names."""

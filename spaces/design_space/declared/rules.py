@@ -13,7 +13,7 @@ from spaces.design_space.analysis.launch import DeviceLimits
 from spaces.design_space.declared.constants import opened
 from spaces.design_space.declared.constraint import Constraint
 from spaces.design_space.declared.contract import complete
-from spaces.design_space.declared.thread_limit import ThreadLimit
+from spaces.design_space.declared.launch_check import LaunchCheck
 from spaces.design_space.schedule_rules import RuleSet, rule_names, rule_set, tune_context
 from spaces.intrinsics.registration import stub_intrinsics
 from spaces.ir.schedules import new_schedule
@@ -104,30 +104,19 @@ def _of_function(part: Template, name: str, module: Any, target: str) -> RuleSet
 
 
 def _of_dlight(name: str, module: Any, target: str) -> RuleSet:
-    from tvm.s_tir.meta_schedule import postproc
     from tvm.s_tir.meta_schedule.space_generator import ScheduleFn
 
-    found = dict(schedules(module, target))
-    if len(found) > 1:
-        found.pop("Fallback", None)  # which fits everything
-    on_gpu = not backend_of(target).runs_unscheduled
-    generator = ScheduleFn(
-        lambda _schedule: None,
-        sch_rules=[],
-        postprocs=[postproc.VerifyGPUCode()] if on_gpu else [],
-        mutator_probs={},
-    )
-    rules = rule_set(
-        name,
-        tune_context(module, target, generator),
-        lambda: [opened(schedule, module) for schedule in found.values()],
-        redraws=True,
-    )
-    # It takes shared memory that is reserved at launch, as for tensor cores, for static.
-    fits = all(check.apply(made) for check in rules.postprocs for made in found.values())
-    return (
-        rules if fits else replace(rules, postprocs=(ThreadLimit(DeviceLimits.of(target).threads),))
-    )
+    def sketch() -> Sequence[Any]:  # imported and applied where points are drawn only
+        found = dict(schedules(module, target))
+        if len(found) > 1:
+            found.pop("Fallback", None)  # which fits everything
+        return [opened(schedule, module) for schedule in found.values()]
+
+    generator = ScheduleFn(lambda _schedule: None, sch_rules=[], postprocs=[], mutator_probs={})
+    rules = rule_set(name, tune_context(module, target, generator), sketch, redraws=True)
+    if backend_of(target).runs_unscheduled:
+        return rules
+    return replace(rules, postprocs=(LaunchCheck(rules.context, DeviceLimits.of(target).threads),))
 
 
 def _post_order(part: Rules, module: Any, target: str) -> Any:

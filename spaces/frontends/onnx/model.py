@@ -21,8 +21,8 @@ from spaces.ir import tvm_compat
 from spaces.ir.derived_dims import base_of
 from spaces.ir.symbolic import NO_VALUES, value_of
 from spaces.lowering.plain_shapes import with_plain_inputs
+from tuner.dynamic.shapes import NO_DOMAIN, Domain
 from tuner.errors import TunerError, first_line
-from tuner.shapes import NO_DOMAIN, Domain
 
 MOST_BYTES = (1 << 31) - 1
 """Of one protobuf."""

@@ -9,8 +9,8 @@ import urllib.request
 import pytest
 
 from tuner.candidate import Candidate, CandidateKind
-from tuner.dispatch_tree import Leaf
-from tuner.kernel_set import KernelSet, ShapeTimes
+from tuner.dynamic.dispatch_tree import Leaf
+from tuner.dynamic.kernel_set import KernelSet, ShapeTimes
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.session.phase import Phase
 from tuner.session.progress import Snapshot

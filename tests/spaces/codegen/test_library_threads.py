@@ -28,8 +28,8 @@ from spaces.templates.contraction.match import matched
 from spaces.templates.contraction.template import contraction_templates
 from tests.contracts.programs import write_down
 from tuner.candidate import Candidate
-from tuner.dispatch_tree import Leaf
-from tuner.kernel_set import KernelSet
+from tuner.dynamic.dispatch_tree import Leaf
+from tuner.dynamic.kernel_set import KernelSet
 from tuner.options import ModelSpec
 from tuner.task import Task
 

@@ -24,9 +24,9 @@ from spaces.templates.contraction.match import matched
 from spaces.templates.contraction.template import contraction_templates
 from tests.contracts.programs import write_down
 from tuner.candidate import Candidate, CandidateKind, specialised_for
-from tuner.dispatch_tree import Leaf, Split, Tree, pick
+from tuner.dynamic.dispatch_tree import Leaf, Split, Tree, pick
+from tuner.dynamic.kernel_set import KernelSet, ShapeTimes
 from tuner.errors import TunerError
-from tuner.kernel_set import KernelSet, ShapeTimes
 from tuner.options import ModelSpec
 from tuner.task import Task
 

@@ -10,7 +10,7 @@ import pytest
 from spaces.deploy.dispatch import dispatched
 from spaces.ir import tvm_compat
 from spaces.ir.symbolic import symbols
-from tuner.dispatch_tree import Leaf, Split, Tree, pick
+from tuner.dynamic.dispatch_tree import Leaf, Split, Tree, pick
 
 pytestmark = pytest.mark.tvm
 

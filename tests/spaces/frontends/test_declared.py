@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from spaces.frontends.declared import Declared, DeclaredInput, Dims, resolve
+from tuner.dynamic.shapes import NO_DOMAIN, Domain
 from tuner.errors import TunerError
-from tuner.shapes import NO_DOMAIN, Domain
 
 T = Domain((("T", (2, 8)),))
 

@@ -10,8 +10,8 @@ from spaces.frontends.declared import resolve
 from spaces.frontends.inputs import InputSpec
 from spaces.frontends.module_source import read_module
 from spaces.ir.symbolic import value_of
+from tuner.dynamic.shapes import NO_DOMAIN, Domain
 from tuner.errors import TunerError
-from tuner.shapes import NO_DOMAIN, Domain
 
 pytestmark = pytest.mark.tvm
 

@@ -8,8 +8,8 @@ import pytest
 
 from spaces.frontends.shape_var import DynamicProgram, ShapeVar
 from spaces.ir.symbolic import value_of
+from tuner.dynamic.shapes import Domain
 from tuner.errors import TunerError
-from tuner.shapes import Domain
 
 pytestmark = pytest.mark.tvm
 

@@ -13,9 +13,9 @@ from spaces.ir.symbolic import symbols
 from spaces.lowering.extract_tasks import extract
 from spaces.lowering.lower import lower
 from spaces.lowering.task_shapes import shapes_of
+from tuner.dynamic.shapes import MOST_SHAPES, joint
 from tuner.errors import TunerError
 from tuner.options import ModelSpec
-from tuner.shapes import MOST_SHAPES, joint
 from tuner.task import Instance, Shapes
 
 pytestmark = pytest.mark.tvm

@@ -124,7 +124,7 @@ class TestStatus:
 class TestFruitless:
     """Declared spaces that gave no time are told once, with why."""
 
-    SOURCE = SpaceSource("theirs.py", "", "SPACE", ("works", "fails", "missing"))
+    SOURCE = SpaceSource("theirs.py", "", "SPACE", parts=("works", "fails", "missing"))
     TASKS = (replace(MATMUL, space=SOURCE), SOFTMAX)
 
     def of(self, part: str, n: int, *seconds: float, status: Status, error: str = "") -> Record:

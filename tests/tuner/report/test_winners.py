@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.tuner.report.test_report import MATMUL, candidate, record
-from tuner.dispatch_tree import Leaf
-from tuner.kernel_set import KernelSet
+from tuner.dynamic.dispatch_tree import Leaf
+from tuner.dynamic.kernel_set import KernelSet
 from tuner.record import Measurement, Record, Status, Trial, record_from_json
 from tuner.report.winners import winning_lines, winning_records
 from tuner.storage.memory import MemoryStore

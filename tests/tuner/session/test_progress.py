@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tuner.candidate import Candidate, CandidateKind
+from tuner.dynamic.shapes import MEASURED_SHAPES, measured_shapes
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.session.phase import Phase
 from tuner.session.progress import Snapshot, TaskProgress, fold, gain, rows, side_by_side
-from tuner.shapes import MEASURED_SHAPES, measured_shapes
 from tuner.storage.memory import MemoryStore
 from tuner.task import Instance, Task
 

@@ -27,8 +27,8 @@ from tests.tuner.search.dynamic.kernel_world import (
 from tuner.arrays import Features
 from tuner.candidate import Candidate, CandidateKind, Draft, generic_of
 from tuner.cost_models.learner import InlineLearner
+from tuner.dynamic.kernel_set import KernelSet
 from tuner.effort import Effort
-from tuner.kernel_set import KernelSet
 from tuner.measure import Evaluated
 from tuner.record import Measurement, Provenance, Record, Status, Trial, TrialKey
 from tuner.replay.replay import (

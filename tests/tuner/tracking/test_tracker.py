@@ -18,8 +18,8 @@ import pytest
 
 from tuner.candidate import Candidate, CandidateKind
 from tuner.cost_models.base import FittedModel
-from tuner.dispatch_tree import Leaf, Split
-from tuner.kernel_set import KernelSet, ShapeTimes
+from tuner.dynamic.dispatch_tree import Leaf, Split
+from tuner.dynamic.kernel_set import KernelSet, ShapeTimes
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.session.observer import Observer
 from tuner.session.phase import Phase

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tuner.candidate import Candidate, CandidateKind, Draft, generic_of
-from tuner.kernel_set import KernelSet
+from tuner.dynamic.kernel_set import KernelSet
+from tuner.dynamic.shapes import measured_shapes
 from tuner.measure import Evaluated
 from tuner.record import Record, Trial
 from tuner.search.base import Freshness, stream
@@ -24,7 +25,6 @@ from tuner.search.dynamic.kernel_table import Kernel, Kernels, kernel_of
 from tuner.search.dynamic.retiming import rivals
 from tuner.search.dynamic.small_shape_fallback import smallest
 from tuner.search.dynamic.subset_selection import select
-from tuner.shapes import measured_shapes
 from tuner.task import Instance, Task
 
 _ENOUGH, _DOUBTED, _LEAST_DOUBTED = 8, 2.5, 0.2

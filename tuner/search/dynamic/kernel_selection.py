@@ -13,9 +13,9 @@ import numpy as np
 
 from tuner.arrays import Floats
 from tuner.candidate import Candidate, CandidateKind
-from tuner.dispatch_tree import Tree, grow, leaves, pick, renumbered
+from tuner.dynamic.dispatch_tree import Tree, grow, leaves, pick, renumbered
+from tuner.dynamic.kernel_set import KernelSet, ShapeTimes
 from tuner.generations import of_newest
-from tuner.kernel_set import KernelSet, ShapeTimes
 from tuner.record import Record
 from tuner.search.dynamic.guard_cost import guard_s
 from tuner.search.dynamic.kernel_table import Kernel, Kernels

@@ -17,7 +17,7 @@ from math import prod
 import numpy as np
 
 from tuner.arrays import Flags, Floats, Ints
-from tuner.dispatch_tree import Leaf, Split, Tree, leaves, pick
+from tuner.dynamic.dispatch_tree import Leaf, Split, Tree, leaves, pick
 from tuner.task import Instance
 
 SLOWER = 0.1

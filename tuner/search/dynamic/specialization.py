@@ -13,8 +13,8 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 
 from tuner.candidate import Candidate, CandidateKind, generic_of, specialised_for
+from tuner.dynamic.kernel_set import KernelSet
 from tuner.generations import rung_of
-from tuner.kernel_set import KernelSet
 from tuner.record import Record, Status, Trial
 from tuner.task import Instance, Task
 

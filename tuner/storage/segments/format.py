@@ -33,10 +33,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tuner.arrays import Features, vector_bytes, vector_of
+from tuner.dynamic.shapes import from_plain
 from tuner.errors import TunerError
 from tuner.record import Record, record_from_plain
 from tuner.record_lines import strict
-from tuner.shapes import from_plain
 from tuner.storage.base import SpaceSizes
 from tuner.task import Task
 from tuner.utilisation import SlotSeconds

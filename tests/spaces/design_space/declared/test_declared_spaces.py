@@ -444,7 +444,7 @@ def test_a_function_of_arguments_gives_a_space(bare: Task) -> None:
     wrong = replace(four, arguments='{"columns": 4}')
     assert "unexpected keyword argument 'columns'" in fit(wrong, [bare]).error
     not_one = replace(source("SPACE = by_hand"), arguments="{}")
-    assert "is no function: arguments are for one that gives a space" in fit(not_one, [bare]).error
+    assert "is no function: arguments are for one that makes it" in fit(not_one, [bare]).error
 
 
 LACKING = """

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
 import shutil
+import subprocess
+import sys
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -100,3 +103,36 @@ def test_its_points_compile(task: Task, monkeypatch: pytest.MonkeyPatch) -> None
             build_artifact(realize(task, point.candidate).mod, task.target)
             return
     pytest.fail("no draft of twenty was valid")
+
+
+FRESH = """
+import pickle, sys
+from spaces.design_space.realize import realize
+from spaces.ir.schedules import code_hash
+task, candidate = pickle.load(sys.stdin.buffer)
+print(code_hash(realize(task, candidate).mod))
+print([name for name in sys.modules if name == "tvm.s_tir.tensor_intrin.cuda"])
+"""
+
+
+def test_another_process_writes_its_points_without_parsing_intrinsics(task: Task) -> None:
+    (space,) = declared_spaces(task)
+    point = next(filter(None, (drafted(space, task, number) for number in range(30))))
+    written = replace(
+        point.candidate, trace=canonical_payload(point.schedule.trace, postprocessed=True)
+    )
+    for candidate in (point.candidate, written):
+        said = subprocess.run(
+            [sys.executable, "-c", FRESH],
+            input=pickle.dumps((task, candidate)),
+            capture_output=True,
+            timeout=120,
+            check=True,
+        )
+        assert said.stdout.decode().split() == [point.code_hash, "[]"]
+
+
+def drafted(space: Any, task: Task, number: int) -> Any:
+    with suppress(InvalidCandidate):
+        return space.realize_draft(Draft(task.key, number, number))
+    return None

@@ -21,8 +21,8 @@ from spaces.ir.schedules import InvalidCandidate
 from spaces.lowering.extract_tasks import extract
 from spaces.lowering.lower import lower
 from tuner.candidate import Draft
+from tuner.dynamic.shapes import Domain
 from tuner.errors import TunerError
-from tuner.shapes import Domain
 
 TARGET = '{"kind":"llvm","num-cores":1}'
 Array = npt.NDArray[Any]

@@ -21,7 +21,7 @@ from tests.spaces.frontends.onnx.beside_onnxruntime import (
     refusal,
     run_scheduled,
 )
-from tuner.shapes import NO_DOMAIN
+from tuner.dynamic.shapes import NO_DOMAIN
 from tuner.task import Task
 
 pytestmark = pytest.mark.tvm

@@ -29,7 +29,7 @@ from spaces.templates.registry import templates_of
 from tests.contracts.programs import write_down
 from tests.spaces.red_zones import Array, check_shapes, feasible
 from tuner.candidate import Candidate, CandidateKind, Draft, knobs_of
-from tuner.shapes import joint
+from tuner.dynamic.shapes import joint
 from tuner.task import Instance, Task
 
 pytestmark = pytest.mark.tvm

@@ -17,7 +17,7 @@ from spaces.templates.contraction.match import matched
 from spaces.templates.contraction.template import ContractionTemplate, contraction_templates
 from tests.contracts.programs import write_down
 from tests.spaces.red_zones import Array, check_shapes, feasible
-from tuner.shapes import joint
+from tuner.dynamic.shapes import joint
 from tuner.task import Task
 
 pytestmark = pytest.mark.tvm

@@ -33,7 +33,7 @@ from spaces.templates.gpu import knob_model
 from spaces.templates.gpu.template import GpuContractionTemplate
 from spaces.templates.registry import templates_of
 from tests.contracts.programs import write_down
-from tuner.dispatch_tree import Leaf, Split
+from tuner.dynamic.dispatch_tree import Leaf, Split
 from tuner.task import Task
 
 pytestmark = pytest.mark.tvm

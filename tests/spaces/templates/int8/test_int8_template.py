@@ -332,7 +332,7 @@ _STOCK = """
 import sys
 import tvm
 from spaces.targets.target import parse_target
-from spaces.intrinsics.vnni_registry import register_named
+from spaces.intrinsics.named import register_named
 from tvm import relax
 module, target, folder = sys.stdin.read().split(chr(0))
 function = tvm.ir.load_json(module)["main"]

@@ -22,7 +22,7 @@ from tests.contracts.programs import write_down
 from tests.spaces.after_pass import modules_after
 from tests.spaces.templates.memory.test_memory_template import CPU, layer_norm, softmax
 from tuner.candidate import Draft, knobs_of
-from tuner.shapes import joint
+from tuner.dynamic.shapes import joint
 from tuner.task import Shapes, Task
 
 pytestmark = pytest.mark.tvm

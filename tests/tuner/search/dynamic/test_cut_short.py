@@ -19,7 +19,7 @@ from tests.tuner.search.dynamic.kernel_world import (
     world_kernel,
     world_task,
 )
-from tuner.kernel_set import KernelSet
+from tuner.dynamic.kernel_set import KernelSet
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.search.dynamic.kernel_search import KernelSearch
 from tuner.search.dynamic.kernel_selection import choose_kernels

@@ -28,12 +28,12 @@ from tests.tuner.search.dynamic.kernel_world import (
     world_task,
 )
 from tuner.candidate import Candidate
+from tuner.dynamic.shapes import MEASURED_SHAPES
 from tuner.measure import Evaluated, OnShapes
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.search.base import ChoosesFinalists
 from tuner.search.dynamic.kernel_search import KernelSearch, KernelSearchSettings
 from tuner.search.registry import search_maker
-from tuner.shapes import MEASURED_SHAPES
 from tuner.task import Task
 
 TASK = world_task()

@@ -10,8 +10,8 @@ import pytest
 
 from tests.tuner.search.dynamic.kernel_world import shape
 from tuner.candidate import Candidate, CandidateKind
-from tuner.dispatch_tree import Leaf, Split, leaves, pick
-from tuner.kernel_set import KernelSet
+from tuner.dynamic.dispatch_tree import Leaf, Split, leaves, pick
+from tuner.dynamic.kernel_set import KernelSet
 from tuner.measure import OnShapes
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.search.dynamic.kernel_selection import Describe, choose_kernels

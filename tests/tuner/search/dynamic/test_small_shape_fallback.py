@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from tuner.dispatch_tree import Leaf, Split, Tree, grow, leaves, pick
+from tuner.dynamic.dispatch_tree import Leaf, Split, Tree, grow, leaves, pick
 from tuner.search.dynamic.small_shape_fallback import SLOWER, smallest, with_fallback
 from tuner.task import Instance
 

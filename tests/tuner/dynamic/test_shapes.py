@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tuner.dynamic.shapes import NO_DOMAIN, Domain, joint, merged, read_weights, sampled, shape_text
 from tuner.errors import UsageError
-from tuner.shapes import NO_DOMAIN, Domain, joint, merged, read_weights, sampled, shape_text
 from tuner.task import Instance, Shapes
 
 DIMS = (("T", (5, 24)), ("B", (1, 8)))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tuner.candidate import Candidate
-from tuner.dispatch_tree import Tree, tree_text
+from tuner.dynamic.dispatch_tree import Tree, tree_text
 from tuner.task import Instance
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuner.dispatch_tree import Leaf, Split, Tree, grow, leaves, pick, renumbered, tree_text
+from tuner.dynamic.dispatch_tree import Leaf, Split, Tree, grow, leaves, pick, renumbered, tree_text
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
