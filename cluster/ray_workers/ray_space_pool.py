@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -42,7 +43,8 @@ class RaySpacePool:
         utilisation: Utilisation | None = None,
     ) -> None:
         self._model: tuple[int, bytes] = (0, b"")
-        self._out = 0
+        self._queue: deque[Draft] = deque()
+        self._out = self._batches = 0  # drafts not answered, and batches given to workers
         self._pool: RayPool[Batch] = RayPool(
             # After a crash a batch is evaluated draft by draft: the lease covers that too.
             Pool(
@@ -79,8 +81,8 @@ class RaySpacePool:
     def submit(self, drafts: Sequence[Draft]) -> None:
         """Take drafts."""
         self._out += len(drafts)
-        for batch in _batches(drafts):
-            self._pool.submit(batch)
+        self._queue += drafts
+        self._give()
 
     def collect(self, timeout_s: float) -> list[Evaluated]:
         """Answers that are ready, waiting at most `timeout_s` for the first.
@@ -92,6 +94,7 @@ class RaySpacePool:
             ray.wait(refs, num_returns=1, timeout=timeout_s, fetch_local=False)
         answers: list[Evaluated] = []
         for done in self._pool.step():
+            self._batches -= 1
             self._out -= len(done.job)
             if done.lost:
                 answers += [Evaluated(draft, error=f"lost: {done.lost}") for draft in done.job]
@@ -99,7 +102,16 @@ class RaySpacePool:
                 answers += done.value[0]
         if self._pool.state.broken:
             raise TunerError(self._pool.state.broken)
+        self._give()
         return answers
+
+    def _give(self) -> None:
+        """Give workers without a batch one, of all tasks that have drafts: a worker is heard of a
+        few times a second only, and should have enough to do until then."""
+        while self._queue and self._batches < max(1, self._pool.state.ready):
+            first = [self._queue.popleft() for _ in range(min(BATCH_SIZE, len(self._queue)))]
+            self._pool.submit(tuple(first))
+            self._batches += 1
 
     def use_model(self, version: int, model: bytes) -> None:
         """Score from now on with this cost model; workers that start later get it too."""
@@ -117,6 +129,3 @@ class RaySpacePool:
         """Stop the workers."""
         self._pool.close()
 
-
-def _batches(drafts: Sequence[Draft]) -> list[Batch]:
-    return [tuple(drafts[i : i + BATCH_SIZE]) for i in range(0, len(drafts), BATCH_SIZE)]
