@@ -128,4 +128,3 @@ class RaySpacePool:
     def close(self) -> None:
         """Stop the workers."""
         self._pool.close()
-
