@@ -8,8 +8,10 @@ from typing import Any
 
 from tuner.candidate import Candidate, CandidateKind, family
 from tuner.errors import named_line
+from tuner.layers import OURS, Layers
 from tuner.record import Status
 from tuner.task import DECLARED, Task
+from tuner.user_code.faults import LayerFailed
 
 _TASKS_KEPT = 64
 
@@ -53,14 +55,19 @@ class BuildAnswer:
 
 
 class BuildChild:
-    """Keeps TVM and the tasks it has seen warm. Made in a process of its own."""
+    """Keeps TVM and the tasks it has seen warm. Made in a process of its own.
 
-    def __init__(self) -> None:
+    Args:
+        layers: of the user's: the builder, and the post-processors.
+    """
+
+    def __init__(self, layers: Layers = OURS) -> None:
         import tvm  # noqa: F401
 
         import spaces.codegen.artifact
         import spaces.design_space.realize  # noqa: F401
 
+        self._layers = layers
         self._tasks: OrderedDict[str, Task] = OrderedDict()
         self._texts: dict[str, str] = {}
 
@@ -85,30 +92,39 @@ class BuildChild:
             self._tasks.popitem(last=False)
 
     def build(self, task_key: str, candidate: Candidate) -> BuildAnswer:
-        """Realise and compile one candidate of a known task."""
+        """Realise and compile one candidate of a known task.
+
+        Raises:
+            LayerFailed: the user's builder, or one of their post-processors, is at fault.
+        """
         from spaces.codegen.artifact import build_artifact
+        from spaces.codegen.theirs import compiler_of
         from spaces.design_space.realize import realize
 
         task = self._tasks[task_key]
         try:
-            schedule = realize(task, candidate)
+            schedule = realize(task, candidate, self._layers.postprocs)
+        except LayerFailed:
+            raise
         except Exception as error:  # TVM raises whatever its C++ side threw
             return BuildAnswer(status=Status.INVALID, error=_complaint(error))
         try:
-            artifact = build_artifact(schedule.mod, task.target)
-            return BuildAnswer(artifact, _written(candidate, schedule))
+            artifact = build_artifact(schedule.mod, task.target, compiler_of(self._layers.builder))
+            return BuildAnswer(artifact, _written(candidate, schedule, self._layers))
+        except LayerFailed:
+            raise
         except Exception as error:  # TVM raises whatever its C++ side threw
             return BuildAnswer(status=Status.BUILD_FAILED, error=_complaint(error))
 
 
-def _written(candidate: Candidate, schedule: Any) -> Written:
+def _written(candidate: Candidate, schedule: Any, layers: Layers) -> Written:
     """What later builds replay: the traces of rules are post-processed anew each time, all others
     are kept as they were written, whatever becomes of the template or of a user's file."""
     from spaces.ir.schedules import canonical_payload, code_hash
 
-    declared = family(candidate.space) == DECLARED
-    new = (candidate.kind is CandidateKind.KNOBS or declared) and not candidate.trace
-    trace = canonical_payload(schedule.trace, postprocessed=declared) if new else ""
+    theirs = family(candidate.space) == DECLARED or bool(layers.postprocs)
+    new = (candidate.kind is CandidateKind.KNOBS or theirs) and not candidate.trace
+    trace = canonical_payload(schedule.trace, postprocessed=theirs) if new else ""
     return Written(code_hash(schedule.mod), trace)
 
 

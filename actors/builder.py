@@ -12,7 +12,8 @@ from actors.build_child import NOTHING, BuildAnswer, Written
 from actors.quiet_lock import Quiet
 from actors.warm_child import HOARDING, WarmChild, killed
 from tuner.candidate import Candidate
-from tuner.process.outcome import Died, MemoryExceeded, Outcome, Returned
+from tuner.layers import OURS, Layers
+from tuner.process.outcome import Died, MemoryExceeded, Outcome, Raised, Returned
 from tuner.record import Measurement, Status
 from tuner.source import text_hash
 from tuner.task import Task
@@ -53,6 +54,7 @@ class Builder:
         name: name of the log file.
         recycle_rss_bytes: a child that has grown past this is replaced after its build.
         memory_limit_bytes: a child that reaches this during a build is killed.
+        layers: of the user's, see `BuildChild`.
         child: factory of the child's object; a parameter for tests.
     """
 
@@ -64,11 +66,13 @@ class Builder:
         name: str = "builder",
         recycle_rss_bytes: int = _RECYCLE_RSS_BYTES,
         memory_limit_bytes: int = _MEMORY_LIMIT_BYTES,
+        layers: Layers = OURS,
         child: str = _CHILD,
     ) -> None:
         self._recycle_rss_bytes = recycle_rss_bytes
         self._child = WarmChild(
             child,
+            (layers,) if layers else (),
             env=_environment(),
             log=log_dir / f"{name}.log",
             quiet=quiet,
@@ -160,6 +164,8 @@ def _environment() -> dict[str, str]:
 
 
 def _result(outcome: Outcome, build_s: float) -> Built | Measurement:
+    if isinstance(outcome, Raised) and outcome.fault:
+        return Measurement(Status.BUILD_FAILED, error=outcome.fault, fault=outcome.fault)
     if not isinstance(outcome, Returned):
         return Measurement(Status.BUILD_FAILED, error=f"build: {outcome}", build_s=build_s)
     answer: BuildAnswer = outcome.value

@@ -25,6 +25,7 @@ from actors.space_worker import SpaceWorker
 from tuner.candidate import Candidate, Draft
 from tuner.effort import Timing
 from tuner.files.own_folder import own_folder
+from tuner.layers import OURS, Layers
 from tuner.measure import Evaluated
 from tuner.record import Measurement
 from tuner.task import Instance, Task
@@ -44,12 +45,14 @@ class WorkerPlace:
         away: replaces the folder of these two where a node does not have that one; removed with the
             last worker of the run there. If not absolute, this and `quiet` are relative to the
             user's own folder on the node (`tuner.files.own_folder`).
+        layers: of the user's, whose files need not be on the node.
     """
 
     quiet: Path | None
     logs: Path
     scratch: Path
     away: Path | None = None
+    layers: Layers = OURS
 
     def on_this_node(self) -> tuple[WorkerPlace, SharedFolder | None]:
         """The folders to use on this node, which may not see the run folder, and the hold on them.
@@ -142,7 +145,9 @@ class SpaceActor(_Alive):
     def __init__(self, name: str, place: WorkerPlace, *tasks: bytes) -> None:
         super().__init__(place)
         place, self._away = place.on_this_node()
-        self._worker = SpaceWorker(log_dir=place.logs, quiet=self._quiet, name=name)
+        self._worker = SpaceWorker(
+            log_dir=place.logs, quiet=self._quiet, name=name, layers=place.layers
+        )
         self._worker.put_tasks(joined(tasks))
 
     def ready(self) -> About:
@@ -170,7 +175,9 @@ class BuilderActor(_Alive):
         super().__init__(place)
         self._tasks: dict[str, Task] = {task.key: task for task in joined(tasks)}
         place, self._away = place.on_this_node()
-        self._worker = Builder(log_dir=place.logs, quiet=self._quiet, name=name)
+        self._worker = Builder(
+            log_dir=place.logs, quiet=self._quiet, name=name, layers=place.layers
+        )
 
     def ready(self) -> About:
         """Wait for the child to be warm."""
@@ -204,6 +211,7 @@ class RunnerActor(_Alive):
             scratch=place.scratch,
             quiet=self._quiet,
             name=name,
+            timer=place.layers.runner,
         )
 
     def ready(self) -> About:

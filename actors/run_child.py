@@ -11,7 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tuner.effort import Timing
+from tuner.source import Source
 from tuner.task import Instance, Task
+from tuner.user_code.faults import blamed
+from tuner.user_code.load import load
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -68,13 +71,16 @@ class RunChild:
         target: canonical JSON of the target, which names the device.
         threads: number of threads that TVM must use on a CPU; None requires nothing.
         scratch: folder that caches references.
+        timer: a user's class that times kernels in the place of ours.
 
     Raises:
         RuntimeError: TVM uses another number of threads.
         TunerError: this machine has no such device.
     """
 
-    def __init__(self, target: str, threads: int | None, scratch: Path) -> None:
+    def __init__(
+        self, target: str, threads: int | None, scratch: Path, timer: Source | None = None
+    ) -> None:
         import tvm
 
         import spaces.check.reference
@@ -87,6 +93,7 @@ class RunChild:
         self._target = target
         self._device = device_of(target)
         self._scratch = scratch
+        self._timer = timer
         self._references: OrderedDict[tuple[str, Instance], Reference] = OrderedDict()
         self._passed: OrderedDict[tuple[str, Instance, bytes], int] = OrderedDict()
         self._loaded: Any = None
@@ -174,7 +181,12 @@ class RunChild:
         """Time the artifact that `prepare` loaded. Nothing else should run on the device meanwhile.
 
         Each step up to full timing (see `Timing`) costs more, and fewer kernels take it.
+
+        Raises:
+            LayerFailed: a user's runner is at fault.
         """
+        if self._timer is not None:
+            return self._time_theirs(self._timer, timing, cutoff_s)
         first_s = self._run_once()
         if cutoff_s is not None and first_s > max(_HOPELESS * cutoff_s, _HOPELESS_FLOOR_S):
             return Timed((first_s,), censored=True)
@@ -204,6 +216,13 @@ class RunChild:
             return Timed(samples)
         wanted = min(max(int(timing.total_s / (runs * estimate_s)), 1), timing.max_samples)
         return Timed(samples + self._samples(runs, wanted - len(samples)))
+
+    def _time_theirs(self, source: Source, timing: Timing, cutoff_s: float | None) -> Timed:
+        with blamed(source, "runner, time", always=False):
+            theirs = load(source)()
+            found = theirs.time(self._loaded, self._arguments, self._device, timing, cutoff_s)
+            samples = tuple(float(sample) for sample in found)
+        return Timed(samples, censored=cutoff_s is not None and min(samples) > cutoff_s)
 
     def _time_singly(self, timing: Timing, cutoff_s: float | None, first_s: float) -> Timed:
         """Take samples of one run each. The run before them was the warm-up; it counts as a sample

@@ -19,6 +19,7 @@ from spaces.targets.threads import thread_variables
 from tuner.effort import Timing
 from tuner.process.outcome import DeadlinePassed, Died, MemoryExceeded, Outcome, Raised, Returned
 from tuner.record import Measurement, Status
+from tuner.source import Source
 from tuner.task import Instance, Task
 
 _START_DEADLINE_S = 120.0
@@ -73,6 +74,7 @@ class Runner:
         name: name of the log file.
         memory_limit_bytes: a child that reaches this is killed; None is half of all memory.
         recycle_growth_bytes: a child that grew by this since its first trial is replaced.
+        timer: a user's class that times kernels in the place of ours.
         child: factory of the child's object; a parameter for tests.
     """
 
@@ -86,6 +88,7 @@ class Runner:
         name: str = "runner",
         memory_limit_bytes: int | None = None,
         recycle_growth_bytes: int = _RECYCLE_GROWTH_BYTES,
+        timer: Source | None = None,
         child: str = _CHILD,
     ) -> None:
         self._quiet = quiet
@@ -95,7 +98,7 @@ class Runner:
         threads = target_cores(target) if backend_of(target).on_host else None
         self._child = WarmChild(
             child,
-            (target, threads, scratch),
+            (target, threads, scratch, *(() if timer is None else (timer,))),
             env=_environment(threads),
             log=log_dir / f"{name}.log",
             quiet=quiet,
@@ -300,6 +303,8 @@ def _judged(result: Outcome | Measurement) -> Measurement:
             return result
         case DeadlinePassed():
             return Measurement(Status.TIMEOUT, error=str(result))
+        case Raised() if result.fault:
+            return replace(_failed(result.fault), fault=result.fault)
         case _:
             return _failed(str(result))
 

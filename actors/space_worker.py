@@ -8,6 +8,7 @@ from pathlib import Path
 from actors.quiet_lock import Quiet
 from actors.warm_child import HOARDING, WarmChild
 from tuner.candidate import Draft
+from tuner.layers import OURS, Layers
 from tuner.measure import Evaluated
 from tuner.process.outcome import Outcome, Raised, Returned
 from tuner.task import Task
@@ -28,6 +29,7 @@ class SpaceWorker:
         log_dir: folder for the child's output.
         quiet: the node's quiet lock where kernels are timed on its CPU, else None.
         name: name of the log file.
+        layers: of the user's, see `spaces.design_space.evaluate.Evaluator`.
         child: factory of the child's object; a parameter for tests.
     """
 
@@ -37,12 +39,14 @@ class SpaceWorker:
         log_dir: Path,
         quiet: Quiet | None = None,
         name: str = "space",
+        layers: Layers = OURS,
         child: str = _CHILD,
     ) -> None:
         self._tasks: dict[str, Task] = {}
         self._model: tuple[int, bytes] | None = None
         self._child = WarmChild(
             child,
+            (0, layers) if layers else (),
             env={
                 "CUDA_VISIBLE_DEVICES": "",
                 "OMP_NUM_THREADS": "1",
@@ -94,7 +98,9 @@ class SpaceWorker:
             answers: list[Evaluated] = outcome.value
             return answers
         if len(drafts) == 1 or isinstance(outcome, Raised):
-            return [Evaluated(draft, error=f"evaluation: {outcome}") for draft in drafts]
+            fault = outcome.fault if isinstance(outcome, Raised) else ""
+            said = f"evaluation: {outcome}"
+            return [Evaluated(draft, error=said, fault=fault) for draft in drafts]
         return [self.evaluate([draft], deadline_s)[0] for draft in drafts]
 
     def stopwatch(self) -> Callable[[], float]:

@@ -38,7 +38,8 @@ from tuner.candidate import Candidate
 from tuner.cost_models import pretrained
 from tuner.cost_models.base import CostModel
 from tuner.cost_models.dataset import Examples
-from tuner.cost_models.learner import XGB_MODEL, InlineLearner
+from tuner.cost_models.learner import InlineLearner
+from tuner.cost_models.named import XGB_MODEL
 from tuner.cost_models.random_model import RandomModel
 from tuner.effort import EFFORTS
 from tuner.errors import TunerError
@@ -47,8 +48,9 @@ from tuner.replay.recording import Recording, fingerprint, load, stand_in
 from tuner.replay.replay import Recorded, ReplayMeasurer, ReplaySpacePool, VirtualClock
 from tuner.search.registry import no_seeds, search_maker
 from tuner.search.transfer import Entry, Known, Seeds, signature
+from tuner.session.limits import Limits
 from tuner.session.machines import Machines
-from tuner.session.session import Limits, Session
+from tuner.session.session import Session
 from tuner.storage.memory import MemoryStore
 from tuner.task import Task
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from cluster.driver.declared_space import refuse_pickled
+from cluster.driver.layers import refuse_pickled_layers
 from cluster.driver.prepare import check_cheaply, new_run, prepare
 from cluster.driver.tune_result import TuneResult, result_of, together
 from tuner.errors import TunerError
@@ -126,6 +127,7 @@ def _tune_there(
     from cluster.search.client import search_at_work, start_search, watch_search
 
     refuse_pickled(options)
+    refuse_pickled_layers(options)
     with ray_cluster(options.address):
         on_ready()
         if (actor := search_at_work(run)) is not None:

@@ -59,7 +59,7 @@ ROOMS = {
         ("storage", "space"),
         ("search", "cost_models", "runs"),
         ("session", "replay"),
-        ("report", "tracking"),
+        ("report", "tracking", "contracts"),
     ),
     "spaces": (
         ("ir", "intrinsics"),

@@ -11,6 +11,7 @@ import math
 import operator
 import re
 from collections.abc import Collection, Iterable, Sequence
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -27,6 +28,8 @@ DIMENSIONS = "write for example T=1..128, M=16..2048:16 or T=5,24,43"
 INPUTS = "write NAME=FILE.npy or NAME=int:LO..HI"
 _KINDS = " or ".join(TARGET_KINDS)
 _LONGEST_S = 366 * 86400.0
+_ENTRY_POINTS = "elastic_tuner"
+_ENTRY_POINT = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _HOST_PORT = re.compile(r"(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):(?P<port>[0-9]{1,5})")
 
 
@@ -176,6 +179,34 @@ def code_name(text: object, what: str) -> tuple[str, str]:
             f"{short(text)} is no {what}: give FILE.py, FILE.py:NAME or package.module:NAME"
         )
     return where, name
+
+
+def layer_name(text: object, name: str) -> str:
+    """Check what names a layer of a user's, and return it: as `code_name`, or the name of an entry
+    point of an installed package, which stands for one.
+
+    Args:
+        name: of the layer, as in `tuner.layers.Layers`.
+    """
+    word = text if isinstance(text, str) else ""
+    if not _ENTRY_POINT.fullmatch(word):
+        code_name(text, name)
+        return word
+    group = f"{_ENTRY_POINTS}.{name}"
+    for entry in entry_points(group=group, name=word):
+        return entry.value
+    raise UsageError(
+        f"unknown {name} {short(text)}: no installed package has it as an entry point of "
+        f"{group}; a file's is named as FILE.py:NAME"
+    )
+
+
+def strategy(text: object) -> str:
+    """Check the name of a search strategy: one of `STRATEGIES`, or what names a user's own."""
+    try:
+        return str(text) if text in STRATEGIES else layer_name(text, "strategy")
+    except UsageError as error:
+        raise UsageError(f"{error}; ours are {', '.join(STRATEGIES)}") from error
 
 
 def space_arguments(given: object) -> str:

@@ -64,6 +64,7 @@ class Evaluated:
         draft: the draft that this answers.
         candidate: the point that the draft gave; None if it gave none.
         error: why there is no candidate.
+        fault: what a user's object did wrong, which ends the run.
         code_hash: hash of the realised program, where the space has written it; equal programs
             need only one timing.
         score: predicted merit, higher is better, comparable within one task and model version.
@@ -79,6 +80,7 @@ class Evaluated:
     draft: Draft
     candidate: Candidate | None = None
     error: str = ""
+    fault: str = ""
     code_hash: str = ""
     score: float = 0.0
     model_version: int = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from tuner import checks
 from tuner.effort import EFFORTS, Effort
 from tuner.errors import UsageError
 from tuner.run_location import RunLocation
+from tuner.source import Source
 from tuner.task import Shapes, SpaceSource
 
 MAX_KERNELS = 4
@@ -104,7 +106,8 @@ class TuneOptions:
         run: the run folder, or the URL of a run that several machines see (see
             `tuner.runs.remote`); None is a new folder under `runs/`.
         address: `auto`, `local` or `HOST:PORT` of a Ray cluster.
-        strategy: `evolutionary`, or `random` for replaying traces with random decisions.
+        strategy: `evolutionary`, or `random` for replaying traces with random decisions; or what
+            names a user's own, as in `layers`.
         base_model: start of the cost model: `none`, `auto` (the registered model of the
             target's family), a registered name, `NAME:VERSION`, or the path of a file.
         seeds_from: other runs whose best schedules of equal and similar tasks are tried first.
@@ -114,6 +117,9 @@ class TuneOptions:
             `tuner.space`), or what such a file holds; None is everything that is known here.
         space_arguments: the arguments with which the space that is named is called, where it is a
             function that gives one, as JSON (a dictionary is made that); empty is none.
+        layers: what is put in the place of a layer of ours, or beside it: the name of the layer, as
+            in `tuner.layers.Layers`, and `FILE.py:NAME`, `package.module:NAME`, the name of an
+            entry point, or the source of an object.
         device_wait_s: time to wait for a machine with a device; None is `DEVICE_WAIT_S` where the
             cluster can start one, else no wait.
 
@@ -130,7 +136,7 @@ class TuneOptions:
     run: RunLocation | Path | str | None = None
     seed: int = 0
     address: str = "auto"
-    strategy: str = "evolutionary"
+    strategy: Source | str = "evolutionary"
     base_model: str = "none"
     seeds_from: tuple[RunLocation | Path | str, ...] = ()
     max_kernels: int = MAX_KERNELS
@@ -138,6 +144,7 @@ class TuneOptions:
     device_wait_s: float | None = None
     space: SpaceSource | str | None = None
     space_arguments: str = ""
+    layers: tuple[tuple[str, Source | str], ...] = ()
 
     def __post_init__(self) -> None:
         _check("target", self.target, checks.target)
@@ -150,8 +157,10 @@ class TuneOptions:
         _check("seed", self.seed, lambda seed: checks.whole(seed, at_least=0))
         _check("address", self.address, checks.address)
         object.__setattr__(self, "address", self.address.strip())
-        known = checks.STRATEGIES
-        _check("strategy", self.strategy, lambda name: checks.one_of("strategy", name, known))
+        _check("strategy", self.strategy, _check_strategy)
+        for name, given in self.layers:
+            if not isinstance(given, Source):
+                _check(name, given, partial(checks.layer_name, name=name))
         _check("base_model", self.base_model, checks.nonempty)
         for other in self.seeds_from:
             _check("seeds_from", other, RunLocation.of)
@@ -164,6 +173,13 @@ class TuneOptions:
         object.__setattr__(self, "space_arguments", canonical)
         if self.space_arguments and not isinstance(self.space, str):
             raise UsageError("space_arguments: they are for a space that is named, not given")
+
+    @property
+    def replaced(self) -> tuple[tuple[str, Source | str], ...]:
+        """`layers`, and the strategy if it is a user's own."""
+        if self.strategy in checks.STRATEGIES:
+            return self.layers
+        return (("strategy", self.strategy), *self.layers)
 
     @property
     def limit_s(self) -> float:
@@ -264,6 +280,11 @@ def _check_effort(effort: Any) -> None:
 def _check_space(value: Any) -> None:
     if not isinstance(value, SpaceSource):
         checks.code_name(value, "space")
+
+
+def _check_strategy(value: Any) -> None:
+    if not isinstance(value, Source):
+        checks.strategy(value)
 
 
 def _positive(number: Any) -> None:

@@ -96,6 +96,8 @@ class Measurement:
         error: the reason where it did not end well; its first line is a summary.
         build_s: seconds spent building.
         run_s: seconds spent loading, checking and timing.
+        fault: what a user's object did wrong, which ends the run. It says nothing of the candidate,
+            so the record is not kept.
     """
 
     status: Status
@@ -103,6 +105,7 @@ class Measurement:
     error: str = ""
     build_s: float = 0.0
     run_s: float = 0.0
+    fault: str = ""
 
     @property
     def latency_s(self) -> float | None:

@@ -22,9 +22,10 @@ from tuner.measure import Evaluated, Measurer, SpacePool
 from tuner.record import Record, Trial
 from tuner.runs.folder import RunFolder
 from tuner.search.base import SearchMaker
+from tuner.session.limits import Limits
 from tuner.session.machines import Machines
 from tuner.session.progress import Snapshot
-from tuner.session.session import Limits, Session
+from tuner.session.session import Session
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task
 from tuner.tracking.tracker import RunStatus, SpoolObserver

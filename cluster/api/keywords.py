@@ -5,6 +5,7 @@ Values are only converted here; these two classes check them.
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import operator
@@ -18,9 +19,13 @@ from tuner.checks import MOST_VALUES, one_of, short
 from tuner.dynamic.shapes import weights_of
 from tuner.effort import EFFORTS
 from tuner.errors import UsageError, first_line
+from tuner.layers import Layers
 from tuner.options import InputArray, IntRange, ModelSpec, TuneOptions
 from tuner.space.source import source_of
+from tuner.user_code import find
 
+LAYERS = tuple(field.name for field in dataclasses.fields(Layers) if field.name != "strategy")
+"""The layers that have a keyword of their own; a strategy of ours is named by the same."""
 _DURATIONS = ("time_budget", "device_wait")
 Sizes = tuple[tuple[str, Any], ...]
 
@@ -69,11 +74,27 @@ def tune_options(model: ModelSpec, said: Mapping[str, Any]) -> TuneOptions:
         fields["seeds_from"] = tuple(listed)
     if "space" in fields:
         fields["space"] = _space(fields["space"])
+    if "strategy" in fields:
+        fields["strategy"] = _layer("strategy", fields["strategy"])
+    given = ((name, fields.pop(name)) for name in LAYERS if name in fields)
+    fields["layers"] = tuple((name, _layer(name, each)) for name, v in given for each in _all(v))
     return TuneOptions(model, **fields)
 
 
 def _space(value: Any) -> Any:
     return str(value) if isinstance(value, str | Path) else source_of(value)
+
+
+def _all(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple) else [value]
+
+
+def _layer(name: str, value: Any) -> Any:
+    """What names a layer, as text, or the file that has its class."""
+    if isinstance(value, str | Path):
+        return str(value)
+    modules = (getattr(value, "__module__", ""), "__main__")
+    return find.source_of(value, modules, what=name, usual_name=name.upper())
 
 
 def _seconds(value: Any) -> Any:

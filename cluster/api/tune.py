@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cluster.api.keywords import model_spec, tune_options
+from cluster.api.keywords import LAYERS, model_spec, tune_options
 from cluster.driver.kept_model import check_kept, kept_model
 from cluster.driver.tune_result import TuneResult
 from tuner.errors import UsageError
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 _OF_THE_MODEL = ("args", "shapes", "inputs", "dims", "weights", "example_inputs")
 _RENAMED = {"time_budget_s": "time_budget", "device_wait_s": "device_wait"}
-_OPTIONS = {_RENAMED.get(f.name, f.name) for f in fields(TuneOptions)} - {"model"}
+_OPTIONS = {_RENAMED.get(f.name, f.name) for f in fields(TuneOptions)} - {"model", "layers"}
+_OPTIONS |= set(LAYERS)
 
 
 def tune(
@@ -62,7 +63,9 @@ def tune(
         watch: called with the run's progress about twice a second, on the calling thread.
         stop: set it to end the run in order.
         tracking_uri: URI of an MLflow server; None keeps a database in the run folder.
-        more: any other field of `TuneOptions`, such as `effort="quick"` or `device_wait="10m"`.
+        more: any other field of `TuneOptions`, such as `effort="quick"` or `device_wait="10m"`; any
+            layer of `tuner.layers.Layers`, by its name or as a class: `cost_model="mine.py:Trees"`,
+            `strategy=Mine`, `observers=[Mine]`.
 
     Raises:
         UsageError: a value is invalid.

@@ -25,6 +25,7 @@ from cluster.console.flags import (
     model_flags,
     model_spec,
 )
+from cluster.console.layer_flags import layer_flags, layers_named
 from cluster.console.output import nothing_on_stdout, print_json
 from cluster.driver.kept_model import check_kept, kept_model
 from tuner.checks import STRATEGIES
@@ -101,12 +102,13 @@ def _efforts() -> str:
 )
 @click.option(
     "--strategy",
-    metavar="|".join(STRATEGIES),
+    metavar="|".join((*STRATEGIES, "FILE.py:CLASS")),
     type=Parsed("strategy", parse.strategy),
     default="evolutionary",
     show_default=True,
-    help="How candidates are found.",
+    help="How candidates are found; or a class of yours that does.",
 )
+@layer_flags
 @click.option(
     "--space",
     metavar="FILE.py[:NAME]|MODULE:NAME",
@@ -186,7 +188,8 @@ def tune(
         check_kept(rest["run"], [flag for flag, value in said if value])
     spec = model_spec(model or _KEPT, shapes, inputs, arguments, dims, weights)
     chosen = EFFORTS[effort].uncut if no_cut else EFFORTS[effort]
-    options = TuneOptions(model=spec, effort=chosen, **rest)
+    layers = layers_named(rest)
+    options = TuneOptions(model=spec, effort=chosen, layers=layers, **rest)
 
     def work(watch: Watch, stop: threading.Event, on_ready: Callable[[], None]) -> TuneResult:
         from cluster.tune import tune as tune_model

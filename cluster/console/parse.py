@@ -53,8 +53,8 @@ def seed(text: str) -> int:
 
 
 def strategy(text: str) -> str:
-    """The name of a search strategy."""
-    return checks.one_of("strategy", text, checks.STRATEGIES)
+    """The name of a search strategy, or what names a user's own."""
+    return checks.strategy(text)
 
 
 def effort(text: str) -> str:

@@ -5,21 +5,24 @@ from __future__ import annotations
 import logging
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cluster.driver.declared_space import found_space, with_space
+from cluster.driver.layers import found_layers, tried_layers
 from cluster.search.job import SearchJob
-from tuner.errors import TunerError
+from tuner.errors import TunerError, UsageError
 from tuner.files.atomic import put_folder
+from tuner.layers import Layers, versions
 from tuner.options import TuneOptions
 from tuner.run_location import RunLocation
-from tuner.runs.folder import Manifest, RunFolder, open_run
+from tuner.runs.folder import LAYER, Manifest, RunFolder, open_run, other_layers
 from tuner.runs.lock import RunLock
 from tuner.runs.model_files import DamagedCopy, check_copy
 from tuner.runs.remote import begin, local, put_model, remote_run, target_of, working_folder
+from tuner.task import Task
 
 if TYPE_CHECKING:
     from spaces.frontends.model import Model
@@ -45,6 +48,7 @@ def check_cheaply(options: TuneOptions) -> None:
         if target_of(RunLocation.of(other)) is None:
             raise TunerError(f"--seeds-from {other}: there is no run")
     found_space(options)
+    found_layers(options)
 
 
 def prepare(
@@ -72,7 +76,9 @@ def prepare(
     from spaces.lowering.extract_tasks import extract, left_as_they_are
     from spaces.lowering.lower import lower
 
-    space = found_space(options)
+    space, layers = found_space(options), tried_layers(options)
+    if layers.cost_model is not None and options.base_model != "none":
+        raise UsageError("base_model: it is for our cost model, and another is named")
     model = load_model(options.model, on_found)
     target = target or target_here(run, options.target)
     options = replace(options, target=target, space=space, space_arguments="")
@@ -81,7 +87,8 @@ def prepare(
     tasks = tuple(extract(lowered, options.target, options.only, model.shapes))
     others = [local(RunLocation.of(other)) for other in options.seeds_from]
     tasks, notes = with_space(tasks, space)
-    folder = _opened(options, run, model)
+    _refuse_symbolic(tasks, layers)
+    folder, goes_on = _opened(options, run, model, layers)
     return SearchJob(
         # A model from memory stays in this process.
         options=replace(options, model=replace(options.model, program=None)),
@@ -94,22 +101,40 @@ def prepare(
         driver_pid=driver_pid,
         device=device,
         tracking_uri=tracking_uri,
-        note="; ".join(filter(None, (left_as_they_are(lowered, model.shapes), *notes))),
+        note="; ".join(filter(None, (left_as_they_are(lowered, model.shapes), *notes, *goes_on))),
+        layers=layers,
     )
 
 
-def _opened(options: TuneOptions, run: RunLocation, model: Model) -> RunFolder:
-    """Open the run folder, and put the model into it."""
-    wanted = _manifest(options, model)
+def _refuse_symbolic(tasks: Sequence[Task], layers: Layers) -> None:
+    """Refuse features of a user's where kernels for many shapes are told apart by ours.
+
+    Raises:
+        UsageError: a task has symbolic dimensions.
+    """
+    symbolic = next((task.name for task in tasks if task.shapes), "")
+    if layers.features is not None and symbolic:
+        raise UsageError(
+            f"features: {symbolic} has symbolic dimensions, and its kernels have features of their "
+            "own: name tasks without any with --only"
+        )
+
+
+def _opened(
+    options: TuneOptions, run: RunLocation, model: Model, layers: Layers
+) -> tuple[RunFolder, list[str]]:
+    """Open the run folder, and put the model into it. Return it, and lines for the user on layers
+    that are not those which it was begun with."""
+    wanted = _manifest(options, model, layers)
     remote = remote_run(run) if run.is_url else None
     if remote is not None:
         begin(remote, wanted)
-    folder, _ = open_run(working_folder(run).root, wanted)
+    folder, found = open_run(working_folder(run).root, wanted)
     with RunLock(folder.lock):  # to be refused early; the search takes it again, and keeps it
         _keep_model(model, options, folder)
     if remote is not None:
         put_model(remote)
-    return folder
+    return folder, other_layers(found, wanted)
 
 
 def _keep_model(model: Model, options: TuneOptions, run: RunFolder) -> None:
@@ -133,7 +158,7 @@ def _keep_model(model: Model, options: TuneOptions, run: RunFolder) -> None:
         raise TunerError(f"cannot copy the model to {run.model_dir}: {error.strerror}") from error
 
 
-def _manifest(options: TuneOptions, model: Model) -> Manifest:
+def _manifest(options: TuneOptions, model: Model, layers: Layers) -> Manifest:
     import tuner
 
     space = found_space(options)
@@ -144,13 +169,14 @@ def _manifest(options: TuneOptions, model: Model) -> Manifest:
         options={
             "seed": options.seed,
             "effort": options.effort.name,
-            "strategy": options.strategy,
+            "strategy": versions(layers).get("strategy", str(options.strategy)),
             "trials": options.trials,
             "only": options.only,
             "base_model": options.base_model,
             "max_kernels": options.max_kernels,
             "space": f"{space.file}:{space.name}{space.arguments}" if space else None,
             "space_version": space.version if space else None,
+            **{f"{LAYER}{name}": said for name, said in versions(layers).items()},
         },
         created_s=time.time(),
         tuner_version=tuner.__version__,

@@ -29,7 +29,7 @@ class ElasticPools:
     """The pools of a run, sized to the cluster and to the work that is left.
 
     Args:
-        measurer: pools of builders and runners.
+        measurer: pools of builders and runners; None where a user's own measures.
         space_pool: pool of space workers.
         look: gives the cluster as it is now.
         demand: gives the resources that the run would use now.
@@ -38,7 +38,7 @@ class ElasticPools:
 
     def __init__(
         self,
-        measurer: RayMeasurer,
+        measurer: RayMeasurer | None,
         space_pool: RaySpacePool,
         *,
         look: Callable[[], Cluster],
@@ -64,7 +64,8 @@ class ElasticPools:
         if self._counts is not None:
             self._growth.observe(devices, self._counts.runners, now_s)
         cluster = replace(cluster, full=not self._growth.goes_on(now_s))
-        self._measurer.on_nodes(cluster.nodes)
+        if self._measurer is not None:
+            self._measurer.on_nodes(cluster.nodes)
         self._space_pool.on_nodes(cluster.nodes)
         fits = worker_counts(replace(cluster, grows=False), demand)
         wanted = self._reserve.keep(worker_counts(cluster, demand), fits, now_s)
@@ -72,6 +73,7 @@ class ElasticPools:
             _log.info("%d machines: %s", len(cluster.nodes), wanted)
             self._counts = wanted
         order = keeping_order(cluster.nodes, demand, wanted.runners) if cluster.grows else ()
-        self._measurer.resize(wanted, order)
+        if self._measurer is not None:
+            self._measurer.resize(wanted, order)
         self._space_pool.resize(wanted.space_workers, order)
         self._each_look()

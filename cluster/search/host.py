@@ -21,6 +21,7 @@ import ray
 
 from cluster.ray_workers.metrics import RunMetrics
 from cluster.search.job import SearchJob, SearchState, load
+from cluster.search.theirs import observers_of
 from cluster.search.wiring import machines, new_session, quiet_lock
 from tuner.dynamic.kernel_set import KernelSet
 from tuner.errors import TunerError
@@ -114,10 +115,11 @@ class SearchHost:
             with (
                 self._tracked(run, store) as observer,
                 machines(job, run, self._trials_left, self._metrics, programs) as at_work,
+                observers_of(job, store) as theirs,
             ):
                 for record in store.scan():
                     programs.add(record)
-                observers = [observer, self._metrics]
+                observers = [observer, self._metrics, *theirs]
                 self._session = new_session(job, store, at_work, observers)
                 if self._stop.is_set():
                     self._session.stop()

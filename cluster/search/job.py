@@ -11,6 +11,7 @@ from cluster.search.naming import search_name
 from spaces.targets.backends import Backend, backend_of
 from tuner.candidate import Candidate
 from tuner.files.atomic import write_bytes
+from tuner.layers import OURS, Layers, versions
 from tuner.options import DEVICE_WAIT_S, TuneOptions
 from tuner.run_location import RunLocation
 from tuner.runs.folder import RunFolder
@@ -58,6 +59,7 @@ class SearchJob:
         device: fingerprint of the devices to measure on; empty is that of the first runner.
         tracking_uri: URI of MLflow; empty is a database inside the run folder.
         note: line for users on functions of the model that are not tuned.
+        layers: what the user replaces.
     """
 
     options: TuneOptions
@@ -71,6 +73,7 @@ class SearchJob:
     device: str = ""
     tracking_uri: str = ""
     note: str = ""
+    layers: Layers = OURS
 
     @property
     def trials(self) -> int:
@@ -99,11 +102,12 @@ class SearchJob:
             "time_budget_s": options.limit_s,
             "tasks": len(self.tasks),
             "seed": options.seed,
-            "strategy": options.strategy,
+            "strategy": str(options.strategy),
             "space": options.space.name if isinstance(options.space, SpaceSource) else "ours",
             "base_model": self.warm_start.name,
             "seeds": self.warm_start.count,
             **{f"effort_{name}": value for name, value in asdict(options.effort).items()},
+            **versions(self.layers),
         }
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +19,19 @@ from cluster.ray_workers.ray_space_pool import RaySpacePool
 from cluster.scaling.scaling_policy import Cluster, Demand, amount
 from cluster.search.job import SearchJob
 from cluster.search.naming import run_name, searches, share_of_cpus, share_of_devices
+from cluster.search.theirs import made, strategy
 from spaces.targets.backends import Backend
 from tuner.cost_models.learner import ProcessLearner
+from tuner.cost_models.named import XGB_MODEL
 from tuner.files.own_folder import own_folder
-from tuner.measure import MeasuredPrograms
+from tuner.measure import MeasuredPrograms, Measurer
 from tuner.runs.folder import RunFolder
 from tuner.search.registry import search_maker
 from tuner.search.transfer import Seeds
+from tuner.session.limits import Limits
 from tuner.session.machines import Machines
 from tuner.session.observer import Observer
-from tuner.session.session import Limits, Session
+from tuner.session.session import Session
 from tuner.storage.base import RecordStore
 from tuner.utilisation import SPACE, Utilisation
 
@@ -55,15 +59,20 @@ def machines(
     utilisation = Utilisation()
     with contextlib.ExitStack() as stack:
         learner = stack.enter_context(contextlib.closing(_learner(job, run)))
-        builders_and_runners = RayMeasurer(
-            starters,
-            effort=job.options.effort,
-            device=job.device,
-            device_wait_s=job.device_wait_s,
-            utilisation=utilisation,
-            programs=programs,
-        )
-        stack.callback(builders_and_runners.close)
+        builders_and_runners: RayMeasurer | None = None
+        if (theirs := job.layers.measurer) is not None:
+            measurer: Measurer = made(theirs, "measurer", job.tasks)
+        else:
+            builders_and_runners = RayMeasurer(
+                starters,
+                effort=job.options.effort,
+                device=job.device,
+                device_wait_s=job.device_wait_s,
+                utilisation=utilisation,
+                programs=programs,
+            )
+            measurer = builders_and_runners
+        stack.callback(measurer.close)
         space_pool = RaySpacePool(
             start_space_worker,
             device_wait_s=job.device_wait_s,
@@ -76,13 +85,21 @@ def machines(
             space_pool,
             look=watch.look,
             demand=lambda: _demand(job, trials_left()),
-            each_look=lambda: metrics.on_pools(
-                {**builders_and_runners.ready, SPACE: space_pool.ready},
-                builders_and_runners.queues,
-            ),
+            each_look=lambda: _show(metrics, builders_and_runners, space_pool),
         )
         pools.adapt()  # workers start while the session reads its store
-        yield Machines(builders_and_runners, space_pool, learner, utilisation, pools.adapt)
+        yield Machines(measurer, space_pool, learner, utilisation, pools.adapt)
+
+
+def _show(
+    metrics: RunMetrics, builders_and_runners: RayMeasurer | None, space_pool: RaySpacePool
+) -> None:
+    """Tell of the workers."""
+    spaces = {SPACE: space_pool.ready}
+    if builders_and_runners is None:
+        metrics.on_pools(spaces, {})
+    else:
+        metrics.on_pools({**builders_and_runners.ready, **spaces}, builders_and_runners.queues)
 
 
 def new_session(
@@ -90,6 +107,7 @@ def new_session(
 ) -> Session:
     """The session that carries out the job."""
     options, seeds = job.options, job.warm_start.seeds
+    allocator = job.layers.allocator
     return Session(
         job.tasks,
         job.defaults,
@@ -98,10 +116,11 @@ def new_session(
         limits=Limits(job.trials, job.deadline_s, options.finalists_s),
         effort=options.effort,
         make_search=search_maker(
-            options.strategy,
+            strategy(job.layers.strategy, str(options.strategy)),
             lambda task: seeds.get(task.key, Seeds()),
             max_kernels=options.max_kernels,
         ),
+        allocator=None if allocator is None else made(allocator, "allocator"),
         seed=options.seed,
         observers=observers,
     )
@@ -135,7 +154,7 @@ def _starters(
 def _worker_place(job: SearchJob, run: RunFolder) -> WorkerPlace:
     quiet = _QUIET if job.backend.quiet else None
     away = Path("runs") / run_name(job.location)
-    return WorkerPlace(quiet=quiet, logs=run.logs, scratch=run.scratch, away=away)
+    return WorkerPlace(quiet, run.logs, run.scratch, away, job.layers)
 
 
 def _runner_needs(backend: Backend, cluster: Cluster) -> dict[str, Any]:
@@ -160,9 +179,13 @@ def _demand(job: SearchJob, trials_left: int) -> Demand:
 
 
 def _learner(job: SearchJob, run: RunFolder) -> ProcessLearner:
-    seed, base, log = job.options.seed, job.warm_start.model, run.logs / "learner.log"
-    if (quiet := quiet_lock(job)) is None:
-        return ProcessLearner(seed=seed, base=base, log=log)
-    return ProcessLearner(
-        seed=seed, base=base, log=log, frozen_s=quiet.watch(), on_start=quiet.register
+    start = partial(
+        ProcessLearner,
+        job.options.seed,
+        model=job.layers.cost_model or XGB_MODEL,
+        base=job.warm_start.model,
+        log=run.logs / "learner.log",
     )
+    if (quiet := quiet_lock(job)) is None:
+        return start()
+    return start(frozen_s=quiet.watch(), on_start=quiet.register)

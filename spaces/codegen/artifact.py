@@ -30,6 +30,7 @@ from typing import Any
 
 from spaces.codegen.cuda_code import precompiled
 from spaces.codegen.prepack import COMPUTE, PREPACK, Packing, split
+from spaces.codegen.theirs import Compiler
 from spaces.passes.pipeline import tir_pipeline
 from spaces.targets.backends import backend_of, load
 from spaces.targets.target import parse_target
@@ -42,13 +43,14 @@ _TRUSTING = {"tirx.disable_assert": True}
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
-def build_artifact(module: Any, target: Any) -> bytes:
+def build_artifact(module: Any, target: Any, compiler: Compiler | None = None) -> bytes:
     """Compile a scheduled IRModule.
 
     Args:
         module: its functions keep their names in the artifact. One that holds "main" alone may
             pack constant operands.
         target: a `tvm.target.Target`, or its JSON.
+        compiler: a user's own, in the place of TVM's with our passes.
 
     Raises:
         ValueError: the program packs an operand ahead that is no constant, or a kernel needs more
@@ -56,7 +58,7 @@ def build_artifact(module: Any, target: Any) -> bytes:
         Exception: whatever the compiler threw; TVM does not document its kinds.
     """
     target = parse_target(target) if isinstance(target, str) else target
-    library, packing = compile_kernel(module, target)
+    library, packing = compile_kernel(module, target, compiler)
     with tempfile.TemporaryDirectory(prefix="build-") as folder:
         members = {_HOST: _host_library(library, Path(folder))}
     device_code = backend_of(target).device_code
@@ -67,18 +69,24 @@ def build_artifact(module: Any, target: Any) -> bytes:
     return _pack(members)
 
 
-def compile_kernel(module: Any, target: Any) -> tuple[Any, Packing | None]:
+def compile_kernel(
+    module: Any, target: Any, compiler: Compiler | None = None
+) -> tuple[Any, Packing | None]:
     """Compile for `build_artifact`: a `tvm.runtime.Module`, and its packing, if any.
 
     Args:
         target: a `tvm.target.Target`.
+        compiler: as for `build_artifact`.
     """
     import tvm
 
     parts = split(module) if [gv.name_hint for gv in module.functions] == [COMPUTE] else None
     module = module if parts is None else parts.module
-    with tvm.transform.PassContext(config=_TRUSTING):
-        library = tvm.compile(module, target=target, tir_pipeline=tir_pipeline(target)).mod
+    if compiler is not None:
+        library = compiler(module, target)
+    else:
+        with tvm.transform.PassContext(config=_TRUSTING):
+            library = tvm.compile(module, target=target, tir_pipeline=tir_pipeline(target)).mod
     return library, None if parts is None else parts.packing
 
 

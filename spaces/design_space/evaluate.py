@@ -9,15 +9,22 @@ from dataclasses import replace
 import numpy as np
 
 from spaces.design_space.point import Point
+from spaces.design_space.realize import realize
 from spaces.design_space.task_space import TaskSpace
-from spaces.features.vectors import FeatureExtractor, Vector
+from spaces.features.vectors import FeatureExtractor, Matrix, Vector
 from spaces.ir.guard import note
 from spaces.ir.schedules import InvalidCandidate
 from tuner.candidate import Candidate, Draft
+from tuner.contracts.seams import Extracts
 from tuner.cost_models.base import CostModel
+from tuner.cost_models.named import XGB_MODEL, new_model
 from tuner.errors import named_line
+from tuner.layers import OURS, Layers
 from tuner.measure import Evaluated
+from tuner.source import Source
 from tuner.task import Task
+from tuner.user_code.faults import LayerFailed, blamed
+from tuner.user_code.load import load
 
 _SPACES_KEPT = 64
 
@@ -27,13 +34,15 @@ class Evaluator:
 
     Args:
         seed: seed of the cost model's loader; scores do not depend on it.
+        layers: of the user's: cost model, features, mutators, and post-processors.
     """
 
-    def __init__(self, seed: int = 0) -> None:
+    def __init__(self, seed: int = 0, layers: Layers = OURS) -> None:
         self._seed = seed
+        self._layers = layers
         self._tasks: dict[str, Task] = {}
         self._spaces: OrderedDict[str, TaskSpace] = OrderedDict()
-        self._extractors: dict[str, FeatureExtractor] = {}
+        self._extractors: dict[str, Extracts] = {}
         self._model: CostModel | None = None
         self._version = 0
 
@@ -46,16 +55,18 @@ class Evaluator:
 
         The first model imports its libraries here, so that a search without one need not wait.
         """
-        from tuner.cost_models.xgb import XgbModel
-        from tuner.process.lean_import import HEAVY_EXTRAS, without
-
-        with without(*HEAVY_EXTRAS):
-            loaded = XgbModel(self._seed)
-        loaded.load(model)
-        self._model, self._version = loaded, version
+        source = self._layers.cost_model
+        self._model = new_model(source or XGB_MODEL, self._seed)
+        with blamed(source, "cost model, load"):
+            self._model.load(model)
+        self._version = version
 
     def evaluate(self, drafts: Sequence[Draft]) -> list[Evaluated]:
-        """One answer for each draft, in order."""
+        """One answer for each draft, in order.
+
+        Raises:
+            LayerFailed: an object of the user's is at fault.
+        """
         answers: list[Evaluated] = []
         points: list[tuple[int, Point]] = []
         for draft in drafts:
@@ -73,10 +84,14 @@ class Evaluator:
         if draft.describe and draft.parent is not None:
             return self._told(draft, draft.parent), None
         try:
-            predict = self._model.predict if self._model is not None else None
+            # A user's features are of written programs, and our spaces know none of their points'.
+            guided = self._model is not None and self._layers.features is None
+            predict = self._predict if guided else None
             point = self._space(draft.task_key).realize_draft(draft, predict)
         except InvalidCandidate as error:
             return Evaluated(draft, error=str(error)), None
+        except LayerFailed:
+            raise
         except Exception as error:  # whatever TVM's C++ side throws on an odd schedule
             note(error, f"a draft for {draft.task_key}")
             return Evaluated(draft, error=named_line(error)), None
@@ -108,7 +123,7 @@ class Evaluator:
         rows = self._features(task, [point for _, point in points])
         scores = np.zeros(len(rows), dtype=np.float32)
         if self._model is not None:
-            scores = self._model.predict(np.asarray(rows, dtype=np.float32))
+            scores = self._predict(np.asarray(rows, dtype=np.float32))
         for (index, _), row, score in zip(points, rows, scores, strict=True):
             answers[index] = replace(
                 answers[index],
@@ -117,28 +132,55 @@ class Evaluator:
                 model_version=self._version,
             )
 
+    def _predict(self, rows: Matrix) -> Vector:
+        """The cost model's scores."""
+        assert self._model is not None
+        with blamed(self._layers.cost_model, "cost model, predict"):
+            scores = np.asarray(self._model.predict(rows), dtype=np.float32)
+            if scores.shape != (len(rows),):
+                raise ValueError(f"{scores.shape} scores for {len(rows)} candidates")
+        return scores
+
     def _features(self, task: Task, points: Sequence[Point]) -> list[Vector]:
-        """The points' feature vectors, extracted from programs only for points without any."""
+        """The points' feature vectors, extracted from programs only for points without any, or
+        where a user's class extracts them."""
+        if self._layers.features is not None:
+            return self._their_features(task, points, self._layers.features)
         bare = [point.schedule for point in points if point.features is None]
         found = iter(self._extractor(task.target).extract(task.module, bare) if bare else ())
         return [next(found) if p.features is None else p.features for p in points]
 
+    def _their_features(self, task: Task, points: Sequence[Point], source: Source) -> list[Vector]:
+        written = [
+            realize(task, p.candidate, self._layers.postprocs) if p.schedule is None else p.schedule
+            for p in points
+        ]
+        with blamed(source, "feature extractor, extract"):
+            if task.target not in self._extractors:
+                self._extractors[task.target] = load(source)(task.target)
+            rows = list(self._extractors[task.target].extract(task.module, written))
+            found = [np.asarray(row, dtype=np.float32) for row in rows]
+            if [row.ndim for row in found] != [1] * len(points):
+                shapes = [row.shape for row in found]
+                raise ValueError(f"{shapes} are no vectors of {len(points)} programs")
+        return found
+
     def _space(self, task_key: str) -> TaskSpace:
         """The space of a task, kept while it is in use, so that its rules are applied only once."""
         if task_key not in self._spaces:
-            self._spaces[task_key] = TaskSpace(self._tasks[task_key])
+            self._spaces[task_key] = TaskSpace(self._tasks[task_key], self._layers)
             if len(self._spaces) > _SPACES_KEPT:
                 self._spaces.popitem(last=False)
         self._spaces.move_to_end(task_key)
         return self._spaces[task_key]
 
-    def _extractor(self, target: str) -> FeatureExtractor:
+    def _extractor(self, target: str) -> Extracts:
         if target not in self._extractors:
             self._extractors[target] = FeatureExtractor(target)
         return self._extractors[target]
 
 
-def make_evaluator(seed: int = 0) -> Evaluator:
+def make_evaluator(seed: int = 0, layers: Layers = OURS) -> Evaluator:
     """Make the object that a space worker's child process serves. TVM is imported here, so that a
     child that reports ready is ready for the first draft."""
     import tvm  # noqa: F401
@@ -146,4 +188,4 @@ def make_evaluator(seed: int = 0) -> Evaluator:
     from spaces.intrinsics.registration import stub_intrinsics
 
     stub_intrinsics()
-    return Evaluator(seed)
+    return Evaluator(seed, layers)

@@ -8,20 +8,25 @@ from typing import Any
 from spaces.design_space.declared.spaces import declared_named
 from spaces.design_space.knob_space import KnobSpace
 from spaces.design_space.schedule_rules import RULES
+from spaces.design_space.theirs import postprocess_theirs
 from spaces.design_space.trace_space import TraceSpace
 from spaces.intrinsics.named import register_named
 from spaces.ir.schedules import InvalidCandidate, new_schedule, replayed, task_module
 from spaces.templates.base import FAMILY as TEMPLATE
 from spaces.templates.registry import template_named
 from tuner.candidate import Candidate, CandidateKind, family, generic_of
+from tuner.source import Source
 from tuner.task import DECLARED, Task
 
 DEFAULT_SPACE = "default"
 """Name of the space of default schedules."""
 
 
-def realize(task: Task, candidate: Candidate) -> Any:
+def realize(task: Task, candidate: Candidate, postprocs: tuple[Source, ...] = ()) -> Any:
     """Schedule a task's program as a candidate says, post-processing included.
+
+    Args:
+        postprocs: a user's own, for candidates that are not written yet.
 
     Returns:
         A `tvm.s_tir.Schedule`: its `mod` is the scheduled module, its `trace` the instructions, in
@@ -29,14 +34,21 @@ def realize(task: Task, candidate: Candidate) -> Any:
 
     Raises:
         InvalidCandidate: the candidate cannot be scheduled.
+        LayerFailed: a user's post-processor is at fault.
     """
     if candidate.kind is CandidateKind.SPECIALISED:
         from spaces.ir.symbolic import specialised
 
         kernel, shape = generic_of(candidate)
-        return new_schedule(specialised(realize(task, kernel).mod, dict(shape)))
+        return new_schedule(specialised(realize(task, kernel, postprocs).mod, dict(shape)))
     if candidate.trace:
         return _replayed(task, candidate.trace)
+    schedule = _written(task, candidate)
+    postprocess_theirs(schedule, postprocs)
+    return schedule
+
+
+def _written(task: Task, candidate: Candidate) -> Any:
     write = _WRITERS.get(family(candidate.space))
     if write is not None:
         return write(task, candidate)

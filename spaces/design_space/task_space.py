@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 
 from spaces.design_space.base import Predict, Space
@@ -13,11 +14,13 @@ from spaces.design_space.declared.spaces import DeclaredSpace, declared_spaces, 
 from spaces.design_space.knob_space import KnobSpace
 from spaces.design_space.point import Point
 from spaces.design_space.schedule_rules import RULES
+from spaces.design_space.theirs import postprocess_theirs
 from spaces.design_space.trace_space import TraceSpace
-from spaces.ir.schedules import InvalidCandidate
+from spaces.ir.schedules import InvalidCandidate, code_hash
 from spaces.templates.base import FAMILY as TEMPLATE
 from spaces.templates.registry import templates_of
 from tuner.candidate import Candidate, Draft, family
+from tuner.layers import OURS, Layers
 from tuner.search.dynamic.kernel_table import Kernel
 from tuner.task import Task
 
@@ -41,11 +44,15 @@ class TaskSpace:
     which is worth more. Of what is known here a fresh sample comes from a template where one fits,
     and now and then from the rules: a template is a bet, and the rules are the hedge. Where the
     templates have few settings, most drafts go to the rules once these must all have been seen.
+
+    Args:
+        layers: of the user's: mutators, and post-processors.
     """
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, layers: Layers = OURS) -> None:
         self._task = task
-        self._declared = declared_spaces(task)
+        self._layers = layers
+        self._declared = declared_spaces(task, layers.mutators)
         self._ours = not self._declared or with_ours(task)
         templates = templates_of(task) if self._ours else []
         self._templates = [KnobSpace(task, template) for template in templates]
@@ -55,11 +62,16 @@ class TaskSpace:
 
         Raises:
             InvalidCandidate: the random choices gave a schedule that is not valid.
+            LayerFailed: a user's mutator or post-processor is at fault.
         """
         space = self._space_of(draft)
         if isinstance(space, KnobSpace):
             space = space.at(draft.instance)
-        return space.realize_draft(draft, predict)
+        point = space.realize_draft(draft, predict)
+        if self._layers.postprocs and point.schedule is not None:
+            postprocess_theirs(point.schedule, self._layers.postprocs)
+            return replace(point, code_hash=code_hash(point.schedule.mod))
+        return point
 
     def kernel(self, candidate: Candidate) -> Kernel | None:
         """The data of a kernel for many shapes, without scheduling it; None for any other one."""
@@ -140,7 +152,7 @@ class TaskSpace:
     @cached_property
     def _rules(self) -> TraceSpace:
         """The rules' space: to make it takes a while, and may never be needed."""
-        return TraceSpace(self._task)
+        return TraceSpace(self._task, mutators=self._layers.mutators)
 
 
 def _factor(weights: _Weights, of: str) -> float:

@@ -19,6 +19,7 @@ from spaces.design_space.analysis.launch import DeviceLimits
 from spaces.design_space.base import Predict
 from spaces.design_space.point import Point
 from spaces.design_space.schedule_rules import RuleSet, postprocess, task_rules
+from spaces.design_space.theirs import with_mutators
 from spaces.ir.guard import note
 from spaces.ir.schedules import (
     InvalidCandidate,
@@ -30,6 +31,7 @@ from spaces.ir.schedules import (
 )
 from tuner.candidate import Candidate, CandidateKind, Draft
 from tuner.errors import first_line
+from tuner.source import Source
 from tuner.task import Task
 
 _MORE_MUTATIONS = 0.5
@@ -49,11 +51,14 @@ class TraceSpace:
 
     Args:
         rules: None is those that TVM's own tuner would use.
+        mutators: a user's own, beside those of the rules.
     """
 
-    def __init__(self, task: Task, rules: RuleSet | None = None) -> None:
+    def __init__(
+        self, task: Task, rules: RuleSet | None = None, mutators: tuple[Source, ...] = ()
+    ) -> None:
         self._module = task_module(task.module)
-        self._rules = rules or task_rules(task.module, task.target)
+        self._rules = with_mutators(rules or task_rules(task.module, task.target), mutators)
         self._limits = DeviceLimits.of(task.target)
 
     @property
@@ -197,6 +202,8 @@ class TraceSpace:
         if self._rules.mutators and not (self._rules.redraws and rng.random() < _REDRAWN):
             mutators, weights = zip(*self._rules.mutators, strict=True)
             mutator = rng.choices(mutators, weights)[0]
+            if callable(mutator):  # a user's
+                return mutator(trace, rng)
             # The public `apply` draws its own seed; a draft must give the same point anywhere.
             mutant = _ffi_api.MutatorApply(mutator, trace, rng.randrange(1, 2**31 - 1))
         return _redrawn(trace, rng) if mutant is None and self._rules.redraws else mutant

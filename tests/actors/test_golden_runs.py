@@ -28,8 +28,9 @@ from tuner.record import Record
 from tuner.search.dynamic.kernel_selection import choose_kernels
 from tuner.search.registry import search_maker
 from tuner.search.transfer import gather
+from tuner.session.limits import Limits
 from tuner.session.machines import Machines
-from tuner.session.session import Limits, Session
+from tuner.session.session import Session
 from tuner.storage.base import RecordStore
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,8 +11,10 @@ import numpy as np
 
 from tuner.cost_models.base import CostModel, ordered_pairs
 from tuner.cost_models.dataset import Examples
+from tuner.cost_models.named import Named, model_class, theirs
 from tuner.cost_models.sample_rows import sample_rows
 from tuner.process.lean_import import HEAVY_EXTRAS, without
+from tuner.user_code.faults import blamed
 
 MOST_ROWS = 30_000
 """The most rows that a model is fitted on. A row takes some 0.15 ms of a core, and more rows teach
@@ -45,17 +46,18 @@ class Fitter:
     """Holds the rows so far and the last model, in the process that fits.
 
     Args:
-        model: `module:class` of the cost model, made with the seed.
+        model: names the class of the cost model, made with the seed.
         base: a model as bytes that every fit starts from; the class must take it as `base`. None
             starts from nothing.
 
     Raises:
         ValueError: the base is not of this class.
+        LayerFailed: a user's file does not run.
     """
 
-    def __init__(self, model: str, seed: int, base: bytes | None = None) -> None:
-        module, _, name = model.partition(":")
-        make: Callable[..., CostModel] = getattr(importlib.import_module(module), name)
+    def __init__(self, model: Named, seed: int, base: bytes | None = None) -> None:
+        make = model_class(model)
+        self._theirs = theirs(model)
         self._make: Callable[[int], CostModel] = partial(make, base=base) if base else make
         self._seed = seed
         self._examples: Examples | None = None
@@ -71,6 +73,7 @@ class Fitter:
 
         Raises:
             ValueError: there is another number of rows.
+            LayerFailed: a user's cost model is at fault.
         """
         held = len(self._examples) if self._examples is not None else 0
         if held != start:
@@ -79,19 +82,22 @@ class Fitter:
         rng = np.random.default_rng(self._seed % 2**32)
         if self._previous is not None and len(new):
             asked = new.only(np.sort(rng.permutation(len(new))[:_JUDGED_ROWS]))
-            scores = self._previous.predict(asked.features)
+            with blamed(self._theirs, "cost model, predict"):
+                scores = np.asarray(self._previous.predict(asked.features), dtype=np.float32)
             right, pairs = ordered_pairs(scores, asked.latencies_s, asked.groups, asked.censored)
         rows = new if self._examples is None else self._examples.with_more(new)
         learned = rows.only(sample_rows(rows, most, rng))
         begin = time.perf_counter()
-        model = self._make(self._seed)
-        model.fit(learned.features, learned.latencies_s, learned.groups, learned.censored)
+        with blamed(self._theirs, "cost model, fit"):
+            model = self._make(self._seed)
+            model.fit(learned.features, learned.latencies_s, learned.groups, learned.censored)
+            dumped = bytes(model.dump())
         fit_s = time.perf_counter() - begin
         self._examples, self._previous = rows, model
-        return Fit(model.dump(), len(rows), right, pairs, fit_s)
+        return Fit(dumped, len(rows), right, pairs, fit_s)
 
 
-def make_fitter(model: str, seed: int, base: bytes | None = None) -> Fitter:
+def make_fitter(model: Named, seed: int, base: bytes | None = None) -> Fitter:
     """Make the `Fitter` of a `ProcessLearner`'s child. A tiny first fit does the slow imports."""
     with without(*HEAVY_EXTRAS):
         fitter = Fitter(model, seed, base)

@@ -12,13 +12,12 @@ from typing import Protocol
 from tuner.cost_models.base import FittedModel
 from tuner.cost_models.dataset import Dataset
 from tuner.cost_models.fitter import MOST_ROWS, Fit, Fitter
+from tuner.cost_models.named import XGB_MODEL, Named
 from tuner.process.child import Child
-from tuner.process.outcome import DeadlinePassed, MemoryExceeded, Outcome, Returned
+from tuner.process.outcome import DeadlinePassed, MemoryExceeded, Outcome, Raised, Returned
+from tuner.user_code.faults import LayerFailed
 
 _log = logging.getLogger(__name__)
-
-XGB_MODEL = "tuner.cost_models.xgb:XgbModel"
-"""The default cost model of a learner: `module:class`, made with a seed."""
 
 _MIN_PAIRS = 28
 """The pairs behind one published accuracy: as many as eight unseen candidates of a task have."""
@@ -153,7 +152,7 @@ class InlineLearner:
         self,
         seed: int = 0,
         *,
-        model: str = XGB_MODEL,
+        model: Named = XGB_MODEL,
         base: bytes | None = None,
         policy: FitPolicy = FitPolicy(),
         last_version: int = 0,
@@ -198,7 +197,8 @@ class ProcessLearner:
 
     Args:
         seed: of every fit.
-        model: `module:class` of the cost model, made with the seed.
+        model: names the class of the cost model, made with the seed; where a user's raises, so
+            does `poll`, with `LayerFailed`.
         base: a model to begin with, the first that `poll` gives, which every fit starts from. The
             class must take it as `base`.
         last_version: version of the newest model of earlier sessions.
@@ -214,7 +214,7 @@ class ProcessLearner:
         self,
         seed: int = 0,
         *,
-        model: str = XGB_MODEL,
+        model: Named = XGB_MODEL,
         base: bytes | None = None,
         policy: FitPolicy = FitPolicy(),
         last_version: int = 0,
@@ -332,6 +332,9 @@ class ProcessLearner:
 
     def _drop_child(self, outcome: Outcome) -> None:
         _log.warning("learner: %s", outcome)
+        if isinstance(outcome, Raised) and outcome.fault:
+            self.close()
+            raise LayerFailed(outcome.fault)
         if self.fitting and isinstance(outcome, DeadlinePassed | MemoryExceeded):
             self._take_fewer_rows()
         if self._child is not None:

@@ -28,6 +28,11 @@ class Raised:
     text: str
     traceback: str = ""
 
+    @property
+    def fault(self) -> str:
+        """What a user's object did wrong (`tuner.user_code.faults`); empty if it was none."""
+        return self.text if self.kind == "LayerFailed" else ""
+
     def __str__(self) -> str:
         lines = self.text.strip().splitlines()
         return f"{self.kind}: {lines[0][:300]}" if lines else self.kind

@@ -36,6 +36,11 @@ from tuner.options import MAX_KERNELS
 _MANIFEST = "run.json"
 MANIFEST_VERSION = 1
 
+LAYER = "layer:"
+"""Begins the names of options that say which layers were a user's, and of what version."""
+_OF_MEASUREMENTS = ("features", "builder", "runner", "measurer", "postprocs")
+"""Layers without which what a run has measured means something else."""
+
 Option = str | int | float | bool | None
 
 
@@ -297,6 +302,28 @@ def refuse_other_run(name: Path | str, found: Manifest, wanted: Manifest) -> Non
             f"{name} was begun with another {found.options['space']}, whose points are not those "
             f"of {wanted.options['space']} as it is now: name another run folder"
         )
+    for layer in _OF_MEASUREMENTS:
+        begun, now = (m.options.get(f"{LAYER}{layer}") for m in (found, wanted))
+        if begun != now:
+            raise TunerError(
+                f"{name} was begun with {_shown(layer, begun)}, not with {_shown(layer, now)}: its "
+                "measurements are not comparable: name another run folder"
+            )
+
+
+def other_layers(found: Manifest, wanted: Manifest) -> list[str]:
+    """Lines on the layers that a run goes on with, where they are not those that it began with."""
+    names = {n for m in (found, wanted) for n in m.options if n.startswith(LAYER)}
+    return [
+        f"it goes on with {_shown(layer, now)} instead of {_shown(layer, begun)}"
+        for name in sorted(names)
+        if (layer := name.removeprefix(LAYER)) not in _OF_MEASUREMENTS
+        and (begun := found.options.get(name)) != (now := wanted.options.get(name))
+    ]
+
+
+def _shown(layer: str, version: object) -> str:
+    return f"the {layer} {version}" if version else f"our {layer}"
 
 
 def _unwritable(folder: Path, error: OSError) -> TunerError:

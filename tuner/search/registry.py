@@ -19,12 +19,12 @@ def no_seeds(task: Task) -> Seeds:
 
 
 def search_maker(
-    strategy: str,
+    strategy: str | SearchMaker,
     seeds: Callable[[Task], Seeds] = no_seeds,
     *,
     max_kernels: int = MAX_KERNELS,
 ) -> SearchMaker:
-    """The maker of a strategy by its name: `evolutionary` or `random`.
+    """The maker of a strategy by its name: `evolutionary` or `random`; or a user's own.
 
     Tasks with symbolic dimensions have a search of their own.
 
@@ -36,7 +36,7 @@ def search_maker(
         "evolutionary": lambda task, seed: Evolution(task, seed, seeds=seeds(task)),
         "random": lambda task, seed: RandomSearch(task, seed),
     }
-    static = makers[strategy]
+    static = makers[strategy] if isinstance(strategy, str) else strategy
 
     def make(task: Task, seed: int) -> Search:
         return KernelSearch(task, seed, max_kernels) if task.shapes else static(task, seed)

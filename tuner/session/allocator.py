@@ -19,6 +19,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from tuner.session.progress import TaskProgress
 
@@ -60,8 +61,19 @@ def view(progress: TaskProgress, *, in_flight: int, is_open: bool) -> TaskView:
     )
 
 
-ObjectStore = tuple[int, float, float]
+Place = tuple[int, float, float]
 """Sort key of a task: the task with the smallest is served next."""
+
+
+class Allocator(Protocol):
+    """Chooses the task that gets the next trials."""
+
+    def order(self, views: Sequence[TaskView]) -> Sequence[str]:
+        """Keys of the tasks that may be served now, the first to be served first; a task that is
+        left out gets nothing for the moment. Tasks that are not open have nothing to propose.
+
+        Asked several times a second.
+        """
 
 
 def priorities(views: Iterable[TaskView], *, first_trials: int, gain_floor: float) -> list[str]:
@@ -103,6 +115,36 @@ class Turns:
         heapq.heappop(self._heap)
 
 
+class AskedTurns:
+    """Turns as a user's allocator gives them, asked anew after each trial that is given out."""
+
+    def __init__(self, allocator: Allocator, views: Iterable[TaskView]) -> None:
+        self._allocator = allocator
+        self._views = {v.key: v for v in views if v.open}
+        self._passed: set[str] = set()
+        self._ask()
+
+    def _ask(self) -> None:
+        order = self._allocator.order(list(self._views.values()))
+        self._order = [key for key in order if key in self._views]
+
+    @property
+    def first(self) -> str | None:
+        """See `Turns`."""
+        return next((key for key in self._order if key not in self._passed), None)
+
+    def served(self) -> None:
+        """See `Turns`."""
+        if (key := self.first) is not None:
+            self._views[key] = replace(self._views[key], trials=self._views[key].trials + 1)
+            self._ask()
+
+    def passed(self) -> None:
+        """See `Turns`."""
+        if (key := self.first) is not None:
+            self._passed.add(key)
+
+
 class _Rule:
     """The rule, with the figures that depend on all tasks together."""
 
@@ -113,7 +155,7 @@ class _Rule:
         self._best_rate = max((v.flops / v.best_s for v in known if v.best_s), default=0.0)
         self._first_trials, self._gain_floor = first_trials, gain_floor
 
-    def place(self, v: TaskView) -> ObjectStore:
+    def place(self, v: TaskView) -> Place:
         total_s = self._total_s
         share = v.weight * self._expected_s(v) / (total_s or 1.0)
         if v.best_s is not None and share < self._gain_floor:

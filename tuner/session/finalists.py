@@ -1,4 +1,4 @@
-"""The candidates that are timed again at the end, and their order. Pure."""
+"""The candidates that are timed again at the end, and their order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from tuner.dynamic.shapes import MEASURED_SHAPES
 from tuner.effort import Effort
 from tuner.generations import round_of, rung_of
 from tuner.record import Record, Trial
+from tuner.search.base import ChoosesFinalists, Search
 from tuner.session.progress import TaskProgress
+from tuner.storage.base import RecordStore
 from tuner.task import Instance, Task
 
 _CONTENDER = 1.2
@@ -21,6 +23,24 @@ _LEAST, _ENOUGH = 1.05, 16
 on noise is estimated."""
 _TO_DEVIATION = 1.4826
 """The standard deviation of normal noise over the median of its absolute values."""
+
+
+def finalists_of(
+    search: Search,
+    progress: TaskProgress,
+    store: RecordStore,
+    default: Candidate | None,
+    count: int,
+) -> list[tuple[Candidate, Instance]]:
+    """The finalists of one task, each with a shape that it is timed again on.
+
+    Args:
+        count: of finalists, where the search does not choose them itself.
+    """
+    if isinstance(search, ChoosesFinalists):
+        return search.finalists()
+    best = store.best(progress.task.key, count + 1)
+    return [(candidate, ()) for candidate in finalists(progress, best, default, count)]
 
 
 class Contention:

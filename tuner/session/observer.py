@@ -34,3 +34,25 @@ class Observer(Protocol):
 
     def on_end(self, snapshot: Snapshot) -> None:
         """The session is over, and all that the store was given is durable."""
+
+
+class Silent:
+    """An observer that does nothing, for others to inherit."""
+
+    def on_start(self, tasks: Sequence[Task]) -> None:
+        """See `Observer`."""
+
+    def on_record(self, record: Record, best_s: float | None) -> None:
+        """See `Observer`."""
+
+    def on_model(self, fitted: FittedModel) -> None:
+        """See `Observer`."""
+
+    def on_snapshot(self, snapshot: Snapshot) -> None:
+        """See `Observer`."""
+
+    def on_kernels(self, task_key: str, chosen: KernelSet) -> None:
+        """See `Observer`."""
+
+    def on_end(self, snapshot: Snapshot) -> None:
+        """See `Observer`."""

@@ -8,22 +8,22 @@ record is in the store before anyone hears of it. Machines come and go in one pl
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tuner.candidate import Candidate
 from tuner.cost_models.base import FittedModel
 from tuner.effort import Effort
 from tuner.generations import generation_for, is_of
 from tuner.record import Record, Status, Trial, TrialKey
-from tuner.search.base import ChoosesFinalists, SearchMaker
-from tuner.session.allocator import TaskView, Turns, priorities, view
-from tuner.session.default_turns import BEFORE_DEFAULT, default_trial
-from tuner.session.finalists import Contention, finalists, most_retimings, schedule
+from tuner.search.base import SearchMaker
+from tuner.session.allocation import Allocation
+from tuner.session.allocator import Allocator, AskedTurns, Turns
+from tuner.session.finalists import Contention, finalists_of, most_retimings, schedule
+from tuner.session.limits import Ended, Limits
 from tuner.session.machines import Machines
 from tuner.session.observer import Observer
 from tuner.session.phase import Phase, idle_reasons
@@ -32,32 +32,15 @@ from tuner.session.remeasure import Remeasurements
 from tuner.session.state import SessionState
 from tuner.storage.base import RecordStore
 from tuner.task import Instance, Task
+from tuner.user_code.faults import LayerFailed
 from tuner.utilisation import Utilisation
-
-Ended = Literal["trials", "time", "signal", "done"]
 
 _WAIT_S = 0.05
 _SNAPSHOT_S = 0.25
 _TELL_S = 2.0
 _DRAIN_S = 15.0
-_FIRST_TRIALS = 8
 _FIRST_DRAFTS = 8
 _DRAFTED_TASKS = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """The budget of a session.
-
-    Attributes:
-        trials: most trials of the run, earlier sessions included.
-        deadline_s: end of the session on its clock, finalists included.
-        finalists_s: the most of that time for re-timing finalists.
-    """
-
-    trials: int
-    deadline_s: float
-    finalists_s: float
 
 
 class Session:
@@ -67,6 +50,7 @@ class Session:
         tasks: the tasks to tune.
         defaults: the default candidate of each task, which is measured as well.
         store: holds earlier sessions' records, and gets each new one before anyone hears of it.
+        allocator: a user's own, in the place of `tuner.session.allocator.priorities`.
         clock: seconds that never go back, for deadlines; `wall` is for people.
     """
 
@@ -82,6 +66,7 @@ class Session:
         make_search: SearchMaker,
         seed: int,
         observers: Sequence[Observer] = (),
+        allocator: Allocator | None = None,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
@@ -107,8 +92,14 @@ class Session:
         self._session_id = store.begin_session(wall())
         self._searches = {t.key: make_search(t, seed + self._session_id) for t in self._tasks}
         self._known = SessionState(self._tasks, self._defaults, self._searches, store, observers)
-        of_defaults = (default_trial(task, defaults[task.key]) for task in tasks)
-        self._of_defaults = {t.task_key: t for t in of_defaults if not self._known.has(t)}
+        self._allocation = Allocation(
+            self._tasks,
+            self._defaults,
+            self._known,
+            self._in_flight.keys(),
+            gain_floor=effort.gain_floor,
+            allocator=allocator,
+        )
         self._snapshot = self._draw()
 
     # Calls from other threads.
@@ -129,7 +120,20 @@ class Session:
     # The loop.
 
     def run(self) -> Ended:
-        """Tune until a budget is spent, nothing is left to try, or `stop` is called."""
+        """Tune until a budget is spent, nothing is left to try, or `stop` is called.
+
+        Raises:
+            LayerFailed: an object of the user's failed. What was measured is kept.
+        """
+        try:
+            return self._run()
+        except LayerFailed:
+            with contextlib.suppress(LayerFailed):
+                self._rescue()
+            self._store.end_session(self._session_id, self._wall(), "failed")
+            raise
+
+    def _run(self) -> Ended:
         for observer in self._observers:
             observer.on_start(self._tasks)
         while (ended := self._ended()) is None:
@@ -162,15 +166,14 @@ class Session:
             return None
         if self._known.spent >= self._limits.trials:
             return "trials"
-        if not any(map(self._is_open, self._searches)):
+        if not any(map(self._allocation.is_open, self._searches)):
             return "done"
         return None
 
     def _give_trials(self) -> None:
         """Fill free slots where most is to be gained."""
         measurer = self._machines.measurer
-        views, floor = self._views(), self._effort.gain_floor
-        turns = Turns(views, first_trials=_FIRST_TRIALS, gain_floor=floor)
+        turns = self._allocation.turns()
         while measurer.free() > 0 and self._budget_left() > 0:
             if (trial := self._next(turns)) is None:
                 return
@@ -178,12 +181,12 @@ class Session:
             of_default = trial.candidate.key == self._defaults[trial.task_key].key
             self._submit(trial, cutoff_s=None if of_default else self._cutoff_s(trial))
 
-    def _next(self, turns: Turns) -> Trial | None:
+    def _next(self, turns: Turns | AskedTurns) -> Trial | None:
         """The trial to measure next; None where no task has one."""
         while (task_key := turns.first) is not None:
-            if self._default_is_due(task_key):
+            if (of_default := self._allocation.default_of(task_key)) is not None:
                 turns.served()
-                return self._of_defaults.pop(task_key)
+                return of_default
             proposed = self._searches[task_key].propose(1)
             if not proposed:
                 turns.passed()
@@ -192,24 +195,11 @@ class Session:
                 return proposed[0]
         return None
 
-    def _default_is_due(self, task_key: str) -> bool:
-        """Whether it is the turn of a task's default schedule."""
-        if task_key not in self._of_defaults or task_key in self._known.left_out:
-            return False
-        begun = sum(self._known.progress[task_key].statuses.values())
-        begun += sum(key.task_key == task_key for key in self._in_flight)
-        return begun >= BEFORE_DEFAULT or not self._known.is_open(task_key)
-
-    def _is_open(self, task_key: str) -> bool:
-        """Whether more trials of a task may come."""
-        return self._known.is_open(task_key) or self._default_is_due(task_key)
-
     def _give_drafts(self) -> None:
         """Send drafts for the tasks that come next."""
         pool = self._machines.space_pool
         served = 0
-        views, floor = self._views(), self._effort.gain_floor
-        for task_key in priorities(views, first_trials=_FIRST_TRIALS, gain_floor=floor):
+        for task_key in self._allocation.order():
             if served >= _DRAFTED_TASKS or pool.free() <= 0:
                 return
             if task_key in self._known.answered:
@@ -223,11 +213,6 @@ class Session:
             if drafts:
                 pool.submit(drafts)
                 served += 1
-
-    def _views(self) -> Iterator[TaskView]:
-        flying = Counter(key.task_key for key in self._in_flight)
-        for key, p in self._known.progress.items():
-            yield view(p, in_flight=flying[key], is_open=self._is_open(key))
 
     def _cutoff_s(self, trial: Trial) -> float | None:
         best_s = self._known.progress[trial.task_key].bests.get(trial.instance)
@@ -243,6 +228,8 @@ class Session:
         settled = []
         for record in self._machines.measurer.collect(_WAIT_S):
             self._in_flight.pop(record.trial.key, None)
+            if record.measurement.fault:
+                raise LayerFailed(record.measurement.fault)
             if record.measurement.status is Status.UNCHECKED:
                 self._known.leave_out(record)
             elif self._is_doubtful(record) and self._remeasured.begin(record):
@@ -285,6 +272,16 @@ class Session:
             self._take_records()
             self._tell()
         self._known.keep(self._remeasured.left())
+
+    def _rescue(self) -> None:
+        """Keep what still comes in, and tell nobody: whoever is told may be what failed."""
+        until_s = min(self._clock() + _DRAIN_S / 3, self._limits.deadline_s)
+        while self._in_flight and self._clock() < until_s:
+            for record in self._machines.measurer.collect(_WAIT_S):
+                self._in_flight.pop(record.trial.key, None)
+                if not record.measurement.fault:
+                    self._known.keep_untold(self._remeasured.settle(record))
+        self._store.flush()
 
     def _retime_finalists(self) -> None:
         """Time each task's best candidates again, interleaved, while time is left."""
@@ -334,17 +331,13 @@ class Session:
             contention.observe(record)
 
     def _finalists(self, task_key: str) -> list[tuple[Candidate, Instance]]:
-        """The finalists of one task, each with a shape that it is timed again on."""
-        search = self._searches[task_key]
-        if isinstance(search, ChoosesFinalists):
-            return search.finalists()
-        found = finalists(
+        return finalists_of(
+            self._searches[task_key],
             self._known.progress[task_key],
-            self._store.best(task_key, self._effort.finalists + 1),
+            self._store,
             self._defaults.get(task_key),
             self._effort.finalists,
         )
-        return [(candidate, ()) for candidate in found]
 
     def _budget_left(self) -> int:
         return self._limits.trials - self._known.spent - len(self._in_flight)

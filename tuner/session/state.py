@@ -13,7 +13,7 @@ from tuner.cost_models.dataset import Dataset
 from tuner.dynamic.kernel_set import KernelSet
 from tuner.dynamic.shapes import measured_shapes
 from tuner.measure import Evaluated
-from tuner.record import Record, Trial, TrialKey
+from tuner.record import Record, Status, Trial, TrialKey
 from tuner.search.base import ChoosesKernels, Doubts, Search, by_task
 from tuner.search.dynamic.specialization import specializations
 from tuner.session.estimate_accuracy import EstimateQuality
@@ -21,6 +21,7 @@ from tuner.session.observer import Observer
 from tuner.session.progress import TaskProgress, fold
 from tuner.storage.base import RecordStore
 from tuner.task import Instance, Task
+from tuner.user_code.faults import LayerFailed
 
 _log = logging.getLogger(__name__)
 
@@ -118,8 +119,19 @@ class SessionState:
                 new.append(record)
         return new
 
+    def keep_untold(self, record: Record) -> None:
+        """Store a record that nobody will hear of."""
+        if record.measurement.status is not Status.UNCHECKED:
+            self._store.append_many([self._with_features(record)])
+
     def absorb(self, answers: Sequence[Evaluated]) -> None:
-        """Take in the answers to drafts."""
+        """Take in the answers to drafts.
+
+        Raises:
+            LayerFailed: an object of the user's is at fault.
+        """
+        if fault := next((answer.fault for answer in answers if answer.fault), ""):
+            raise LayerFailed(fault)
         for task_key, answered in by_task(answers).items():
             self.searches[task_key].absorb(answered)
             self.answered.add(task_key)

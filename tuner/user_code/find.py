@@ -43,6 +43,20 @@ def find(text: str, arguments: str = "", *, what: str, usual_name: str) -> Sourc
     return Source(where, content, name or usual_name, arguments)
 
 
+def find_layer(text: str, name: str) -> Source:
+    """What `FILE.py[:NAME]`, `package.module:NAME` or the name of an entry point names.
+
+    Args:
+        name: of the layer, as in `tuner.layers.Layers`; in capitals it is the name in a file where
+            none is given.
+
+    Raises:
+        UsageError: it is no such text, or no installed package has such an entry point.
+        TunerError: there is no such file or module.
+    """
+    return find(checks.layer_name(text, name), what=name, usual_name=name.upper())
+
+
 def _of_module(module: str, name: str, arguments: str = "") -> Source:
     """An object of an installed package: all machines import it, and its text is part of its
     version.

@@ -12,6 +12,7 @@ from spaces.design_space.declared.opaque import OpaqueSpace
 from spaces.design_space.declared.rules import rules_of
 from spaces.design_space.trace_space import TraceSpace
 from spaces.ir.schedules import InvalidCandidate, task_module
+from tuner.source import Source
 from tuner.space.parts import Ours, Part, Template
 from tuner.task import SpaceSource, Task
 
@@ -28,24 +29,32 @@ class DeclaredSpace(Space, Protocol):
         """
 
 
-def space_of(task: Task, part: Part, source: SpaceSource) -> DeclaredSpace:
-    """The space that a part of a file spans over a task."""
+def space_of(
+    task: Task, part: Part, source: SpaceSource, mutators: tuple[Source, ...] = ()
+) -> DeclaredSpace:
+    """The space that a part of a file spans over a task.
+
+    Args:
+        mutators: a user's own, for spaces of traces.
+    """
     module = task_module(task.module)
     rules = rules_of(part, source.space_name(part.name), module, task.target)
     if isinstance(part, Template) and part.opaque:
         return OpaqueSpace(task, part.function, rules)
-    return TraceSpace(task, rules)
+    return TraceSpace(task, rules, mutators)
 
 
-def declared_spaces(task: Task) -> tuple[DeclaredSpace, ...]:
-    """The declared spaces that apply to a task, made once."""
-    return _spaces(task, task.space) if task.space is not None else ()
+def declared_spaces(task: Task, mutators: tuple[Source, ...] = ()) -> tuple[DeclaredSpace, ...]:
+    """The declared spaces that apply to a task, made once; see `space_of`."""
+    return _spaces(task, task.space, mutators) if task.space is not None else ()
 
 
 @lru_cache(maxsize=64)
-def _spaces(task: Task, source: SpaceSource) -> tuple[DeclaredSpace, ...]:
+def _spaces(
+    task: Task, source: SpaceSource, mutators: tuple[Source, ...]
+) -> tuple[DeclaredSpace, ...]:
     return tuple(
-        space_of(task, part, source)
+        space_of(task, part, source, mutators)
         for part in declared(_whole(source))
         if part.name in source.parts and not isinstance(part, Ours)
     )

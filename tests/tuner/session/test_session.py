@@ -43,10 +43,11 @@ from tuner.search.base import SearchMaker
 from tuner.search.dynamic.kernel_search import KernelSearchSettings
 from tuner.search.dynamic.kernel_selection import choose_kernels
 from tuner.search.registry import search_maker
+from tuner.session.limits import Ended, Limits
 from tuner.session.machines import Machines
 from tuner.session.phase import Phase
 from tuner.session.progress import Snapshot
-from tuner.session.session import Ended, Limits, Session
+from tuner.session.session import Session
 from tuner.storage.base import RecordStore
 from tuner.storage.memory import MemoryStore
 from tuner.task import Task

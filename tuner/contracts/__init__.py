@@ -1,0 +1,1 @@
+"""What each layer that a user may replace must be able to do."""
