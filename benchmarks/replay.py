@@ -13,6 +13,7 @@ recorded as their mutations. Trials count as in a budget; the default schedule i
     evolution+base      the same, boosted on top of a base model
     evolution+seeds     learned from scratch, begun with children of similar tasks' best
     evolution+base+seeds
+    FILE.py:CLASS       a strategy of one's own
 
 The first two depend on whole numbers alone: `--golden FILE` writes their curves, which a test
 compares exactly.
@@ -46,6 +47,7 @@ from tuner.errors import TunerError
 from tuner.record import Measurement, Status
 from tuner.replay.recording import Recording, fingerprint, load, stand_in
 from tuner.replay.replay import Recorded, ReplayMeasurer, ReplaySpacePool, VirtualClock
+from tuner.search.base import SearchMaker
 from tuner.search.registry import no_seeds, search_maker
 from tuner.search.transfer import Entry, Known, Seeds, signature
 from tuner.session.limits import Limits
@@ -53,6 +55,8 @@ from tuner.session.machines import Machines
 from tuner.session.session import Session
 from tuner.storage.memory import MemoryStore
 from tuner.task import Task
+from tuner.user_code.find import find_layer
+from tuner.user_code.load import load as load_layer
 
 ROOT = Path(__file__).parents[1]
 RECORDINGS = Path(__file__).parent / "recordings"
@@ -77,7 +81,7 @@ class Policy:
         base: whether it begins with a base model; `seeds` likewise.
     """
 
-    strategy: str = "evolutionary"
+    strategy: str | SearchMaker = "evolutionary"
     learns: bool = True
     base: bool = False
     seeds: bool = False
@@ -163,6 +167,14 @@ def _together(recordings: Sequence[Recording]) -> Examples:
     return pretrained.together(parts)
 
 
+def policy_of(name: str) -> Policy:
+    """A policy by its name; one's own strategy, with a model that knows nothing."""
+    if name in POLICIES:
+        return POLICIES[name]
+    made: SearchMaker = load_layer(find_layer(name, "strategy"))
+    return Policy(made, learns=False)
+
+
 def run(
     recording: Recording, policy: Policy, warm_start: WarmStart, *, trials: int, seed: int
 ) -> Curve:
@@ -243,7 +255,7 @@ def compare(
         shown["best_known_ms"] = recording.best_s * 1e3
         for policy in policies:
             curves = [
-                run(recording, POLICIES[policy], warm_start, trials=trials, seed=s)
+                run(recording, policy_of(policy), warm_start, trials=trials, seed=s)
                 for s in range(seeds)
             ]
             shown[policy] = _summary(curves, points, trials)
@@ -317,7 +329,7 @@ def found_in(folder: Path) -> dict[str, Path]:
 
 def _named(text: str) -> list[str]:
     names = [name.strip() for name in text.split(",")]
-    if unknown := [name for name in names if name not in POLICIES]:
+    if unknown := [name for name in names if name not in POLICIES and ".py" not in name]:
         known = ", ".join(POLICIES)
         raise argparse.ArgumentTypeError(f"{unknown[0]!r} is no policy: there are {known}")
     return names

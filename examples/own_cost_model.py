@@ -26,6 +26,8 @@ class Ridge:
         censored: Flags | None = None,
     ) -> None:
         timed = np.isfinite(latencies_s)
+        if timed.sum() < 2:
+            return
         rows, merits = features[timed], -np.log(latencies_s[timed])
         for group in np.unique(groups[timed]):  # only the order within a task matters
             merits[groups[timed] == group] -= merits[groups[timed] == group].mean()

@@ -435,7 +435,13 @@ PLACES = {"reference": REFERENCE, "fleet": ROOT / "docs" / "fleet.md"}
     [
         ("reference", "default 4", "tuner.options", "MAX_KERNELS", 4),
         ("fleet", "waits ten minutes", "tuner.options", "DEVICE_WAIT_S", 600.0),
-        ("reference", "Every task gets eight trials", "tuner.session.session", "_FIRST_TRIALS", 8),
+        (
+            "reference",
+            "Every task gets eight trials",
+            "tuner.session.allocation",
+            "_FIRST_TRIALS",
+            8,
+        ),
         (
             "reference",
             "At most 16 of a task's shapes",

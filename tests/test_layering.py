@@ -33,6 +33,7 @@ DOORS = {
         "spaces.frontends.shape_var.ShapeVar",
     },
     "tuner/__main__.py": {"cluster.cli"},
+    "tuner/testing/__init__.py": {"spaces.testing.scheduled"},
 }
 """Where a user comes in from the left: the only exceptions, each with what it opens on."""
 
@@ -60,6 +61,7 @@ ROOMS = {
         ("search", "cost_models", "runs"),
         ("session", "replay"),
         ("report", "tracking", "contracts"),
+        "testing",
     ),
     "spaces": (
         ("ir", "intrinsics"),
@@ -68,7 +70,7 @@ ROOMS = {
         ("templates", "codegen", "frontends"),
         "features",
         "design_space",
-        "deploy",
+        ("deploy", "testing"),
     ),
     "actors": ("nouns",),
     "cluster": (

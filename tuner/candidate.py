@@ -121,6 +121,7 @@ class Draft:
         describe: answer with `parent` itself and what the space knows of it.
         weights: factors on the odds of spaces, by their names, that the search has learned; 1 for
             any other (see `tuner.search.shares`).
+        anew: run what makes a space's schedules anew for this sample, where that can be run.
     """
 
     task_key: str
@@ -130,3 +131,4 @@ class Draft:
     instance: Instance = ()
     describe: bool = False
     weights: tuple[tuple[str, float], ...] = ()
+    anew: bool = False

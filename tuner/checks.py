@@ -19,7 +19,7 @@ from tuner.errors import UsageError, first_line
 
 TARGET_KINDS = ("llvm", "cuda")
 """Kinds of target that have a space: the rows of `spaces.targets.backends`."""
-STRATEGIES = ("evolutionary", "random")
+STRATEGIES = ("evolutionary", "random", "replay-function")
 """Names of the search strategies, see `tuner.search.registry`."""
 LARGEST = 2**31 - 1
 MOST_VALUES = 1 << 16

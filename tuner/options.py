@@ -106,8 +106,9 @@ class TuneOptions:
         run: the run folder, or the URL of a run that several machines see (see
             `tuner.runs.remote`); None is a new folder under `runs/`.
         address: `auto`, `local` or `HOST:PORT` of a Ray cluster.
-        strategy: `evolutionary`, or `random` for replaying traces with random decisions; or what
-            names a user's own, as in `layers`.
+        strategy: `evolutionary`; `random` for replaying traces with random decisions, or
+            `replay-function` for running anew what makes them; or what names a user's own, as in
+            `layers`.
         base_model: start of the cost model: `none`, `auto` (the registered model of the
             target's family), a registered name, `NAME:VERSION`, or the path of a file.
         seeds_from: other runs whose best schedules of equal and similar tasks are tried first.

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from spaces.intrinsics.registration import arm_family, register_intrinsics, stub_intrinsics
-from spaces.ir.schedules import InvalidCandidate, task_module
+from spaces.ir.schedules import InvalidCandidate, task_module, tvm_seed
 from spaces.targets.backends import backend_of, load
 from spaces.targets.config import Config
 from spaces.targets.target import parse_target
@@ -34,6 +34,8 @@ class RuleSet:
         sketch: gives schedules whose traces, with their decisions open, span the space.
         postprocs: post-processors, applied in order after a trace; each may refuse it.
         mutators: mutators, each with its weight.
+        anew: runs what makes the schedules with another seed, their decisions drawn on the way;
+            None where there is nothing to run.
         redraws: whether a mutation may also draw one decision anew.
         refused: numbers of a trace's sampling instructions to draw anew, as a constraint does not
             hold; none where it does.
@@ -44,6 +46,7 @@ class RuleSet:
     sketch: Callable[[], Sequence[Any]]
     postprocs: tuple[Any, ...]
     mutators: tuple[tuple[Any, float], ...]
+    anew: Callable[[int], Sequence[Any]] | None = None
     redraws: bool = False
     refused: Callable[[Any], frozenset[int]] = field(default=lambda trace: frozenset())
 
@@ -101,7 +104,7 @@ def rule_names(module: Any, target_json: str) -> RuleNames:
     return names
 
 
-def tune_context(module: Any, target_json: str, generator: Any) -> Any:
+def tune_context(module: Any, target_json: str, generator: Any, seed: int = 1) -> Any:
     """TVM's tune context for a program, with a space generator initialised for it."""
     from tvm.s_tir import meta_schedule as ms
 
@@ -109,16 +112,24 @@ def tune_context(module: Any, target_json: str, generator: Any) -> Any:
         mod=module,
         target=parse_target(target_json),
         space_generator=generator,
-        rand_state=1,
+        rand_state=tvm_seed(seed),
         num_threads=1,
     )
 
 
-def rule_set(name: str, context: Any, sketch: Any = None, *, redraws: bool = False) -> RuleSet:
+def rule_set(
+    name: str,
+    context: Any,
+    sketch: Any = None,
+    *,
+    anew: Callable[[int], Sequence[Any]] | None = None,
+    redraws: bool = False,
+) -> RuleSet:
     """The rules of an initialised space generator.
 
     Args:
         sketch: see `RuleSet`; None is what the generator itself gives.
+        anew: see `RuleSet`.
     """
     generator = context.space_generator
     return RuleSet(
@@ -127,8 +138,19 @@ def rule_set(name: str, context: Any, sketch: Any = None, *, redraws: bool = Fal
         sketch=sketch or context.generate_design_space,
         postprocs=tuple(generator.postprocs or ()),
         mutators=tuple((m, float(w)) for m, w in (generator.mutator_probs or {}).items()),
+        anew=anew,
         redraws=redraws,
     )
+
+
+def generated(context: Any, target_json: str) -> Callable[[int], Sequence[Any]]:
+    """What a tune context's generator gives with a seed."""
+
+    def anew(seed: int) -> Sequence[Any]:
+        generator = context.space_generator.clone()
+        return list(tune_context(context.mod, target_json, generator, seed).generate_design_space())
+
+    return anew
 
 
 def make_rules(module: Any, target_json: str) -> RuleSet:
@@ -139,7 +161,8 @@ def make_rules(module: Any, target_json: str) -> RuleSet:
     generator = ms.space_generator.PostOrderApply(
         sch_rules=kind, postprocs=kind, mutator_probs=kind
     )
-    return rule_set(f"{RULES}:{kind}", tune_context(module, target_json, generator))
+    context = tune_context(module, target_json, generator)
+    return rule_set(f"{RULES}:{kind}", context, anew=generated(context, target_json))
 
 
 @lru_cache(maxsize=128)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -121,13 +121,31 @@ class TraceSpace:
             InvalidCandidate: the random choices gave a schedule that is not valid.
         """
         rng = random.Random(draft.seed)
+        if draft.anew and self._rules.anew is not None:
+            return self._point(self._run_anew(self._rules.anew, rng), checked=False)
         if draft.parent is None or draft.parent.space != self.name:
             trace, reading = self._sample(rng)
         else:
             trace, reading = self._mutate(draft.parent, rng)
-        schedule = self._replay(trace, rng)
+        return self._point(self._replay(trace, rng), checked=reading is not None)
+
+    def _run_anew(self, run: Callable[[int], Sequence[Any]], rng: random.Random) -> Any:
+        """One of the schedules that the rules make with another seed."""
+        try:
+            found = run(rng.randrange(1, 2**31 - 1))
+        except Exception as error:  # a user's code, or TVM, may raise anything
+            raise InvalidCandidate(f"{self.name}: {first_line(error)}") from error
+        if not found:
+            raise InvalidCandidate(f"{self.name}: no schedule")
+        schedule = rng.choice(found)
+        if self._rules.refused(schedule.trace):
+            raise InvalidCandidate("its constraint refused what was drawn")
+        return schedule
+
+    def _point(self, schedule: Any, *, checked: bool) -> Point:
+        """The point of a schedule that is not post-processed yet; see `postprocess`."""
         payload = canonical_payload(schedule.trace)
-        postprocess(schedule, self._rules, checked=reading is not None)
+        postprocess(schedule, self._rules, checked=checked)
         candidate = Candidate(CandidateKind.TRACE, payload, self.name)
         return Point(candidate, schedule, code_hash(schedule.mod), space_points=self.size)
 

@@ -8,18 +8,9 @@ database's records.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-
-from spaces.intrinsics.registration import register_intrinsics
+from spaces.intrinsics.registration import families_named, register_intrinsics
 from spaces.intrinsics.vnni import named
 from spaces.intrinsics.vnni_registry import register
-
-_STOCK: Mapping[str, re.Pattern[str]] = {
-    "cuda": re.compile(r'"(?:wmma|mma)_\w+"'),
-    "arm_cpu": re.compile(r'"(?:dot_4x4_\w+_(?:neon|sdot|hdot|udot)|sme_\w+)"'),
-}
-"""What the names of each of TVM's families look like in JSON."""
 
 
 def register_named(text: str) -> None:
@@ -27,6 +18,5 @@ def register_named(text: str) -> None:
     nothing."""
     for intrinsic in named(text):
         register(intrinsic)
-    for family, pattern in _STOCK.items():
-        if pattern.search(text):
-            register_intrinsics(family)
+    for family in families_named(text):
+        register_intrinsics(family)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import re
 import sys
 import types
 from collections.abc import Mapping
@@ -22,6 +23,11 @@ from tuner.files.atomic import atomic_file
 
 _PACKAGE = "tvm.s_tir.tensor_intrin"
 _SLOW_TO_PARSE = frozenset({"cuda"})
+_NAMES: Mapping[str, re.Pattern[str]] = {
+    "cuda": re.compile(r'"(?:wmma|mma)_\w+"'),
+    "arm_cpu": re.compile(r'"(?:dot_4x4_\w+_(?:neon|sdot|hdot|udot)|sme_\w+)"'),
+}
+"""What the names of a family's intrinsics look like in JSON."""
 _registered: set[str] = set()
 
 
@@ -51,6 +57,11 @@ def register_intrinsics(family: str, *, cache_dir: Path | None = None) -> None:
     else:
         importlib.import_module(f"{_PACKAGE}.{family}")
     _registered.add(family)
+
+
+def families_named(text: str) -> list[str]:
+    """The families of the intrinsics that a trace's JSON names."""
+    return [family for family, pattern in _NAMES.items() if pattern.search(text)]
 
 
 def default_cache_dir() -> Path:

@@ -1,4 +1,4 @@
-"""Random samples of the space, in the order they come."""
+"""Random samples of the space, in the order they come: the replay of traces, and of functions."""
 
 from __future__ import annotations
 
@@ -13,10 +13,24 @@ from tuner.task import Task
 
 
 class RandomSearch:
-    """Replays the space's sketches with random decisions; proposes them in the order they come."""
+    """Replays the space's sketches with random decisions; proposes them in the order they come.
 
-    def __init__(self, task: Task, seed: int, *, pool_size: int = 16, patience: int = 200) -> None:
+    Args:
+        anew: what makes the sketches runs anew for each sample, so that what it does may depend on
+            what it draws (MetaSchedule's replay of functions).
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        seed: int,
+        *,
+        anew: bool = False,
+        pool_size: int = 16,
+        patience: int = 200,
+    ) -> None:
         self._task = task
+        self._anew = anew
         self._seed = seed
         self._pool_size = pool_size
         self._number = 0
@@ -33,7 +47,9 @@ class RandomSearch:
         for _ in range(n):
             self._number += 1
             rng = stream(self._seed, self._task.key, self._number)
-            orders.append(Draft(self._task.key, self._number, rng.randrange(2**31)))
+            orders.append(
+                Draft(self._task.key, self._number, rng.randrange(2**31), anew=self._anew)
+            )
         self._ordered += n
         return orders
 

@@ -24,17 +24,18 @@ def search_maker(
     *,
     max_kernels: int = MAX_KERNELS,
 ) -> SearchMaker:
-    """The maker of a strategy by its name: `evolutionary` or `random`; or a user's own.
+    """The maker of a strategy by its name, one of `tuner.checks.STRATEGIES`; or a user's own.
 
     Tasks with symbolic dimensions have a search of their own.
 
     Args:
-        seeds: the seeds of a task's search; `random` takes none.
+        seeds: the seeds of a task's search; those that draw at random take none.
         max_kernels: most kernels in the set for a task with symbolic dimensions.
     """
     makers: dict[str, SearchMaker] = {
         "evolutionary": lambda task, seed: Evolution(task, seed, seeds=seeds(task)),
         "random": lambda task, seed: RandomSearch(task, seed),
+        "replay-function": lambda task, seed: RandomSearch(task, seed, anew=True),
     }
     static = makers[strategy] if isinstance(strategy, str) else strategy
 

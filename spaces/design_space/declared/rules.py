@@ -14,7 +14,13 @@ from spaces.design_space.declared.constants import opened
 from spaces.design_space.declared.constraint import Constraint
 from spaces.design_space.declared.contract import complete
 from spaces.design_space.declared.launch_check import LaunchCheck
-from spaces.design_space.schedule_rules import RuleSet, rule_names, rule_set, tune_context
+from spaces.design_space.schedule_rules import (
+    RuleSet,
+    generated,
+    rule_names,
+    rule_set,
+    tune_context,
+)
 from spaces.intrinsics.registration import stub_intrinsics
 from spaces.ir.schedules import new_schedule
 from spaces.passes.dlight import schedules
@@ -43,12 +49,12 @@ def rules_of(part: Part, name: str, module: Any, target: str) -> RuleSet:
         return _of_function(part, name, module, target)
     if isinstance(part, Rules):
         context = tune_context(module, target, _post_order(part, module, target))
-        return rule_set(name, context, redraws=True)
+        return rule_set(name, context, anew=generated(context, target), redraws=True)
     if isinstance(part, Dlight):
         return _of_dlight(name, module, target)
     assert isinstance(part, Stock)
     context = tune_context(module, target, _generator(part))
-    return rule_set(name, context, redraws=True)
+    return rule_set(name, context, anew=generated(context, target), redraws=True)
 
 
 @contextlib.contextmanager
@@ -84,9 +90,12 @@ def _of_function(part: Template, name: str, module: Any, target: str) -> RuleSet
     from tvm.s_tir.meta_schedule import mutator
     from tvm.s_tir.meta_schedule.space_generator import ScheduleFn
 
+    def anew(seed: int) -> Sequence[Any]:
+        schedule = new_schedule(module, seed, errors="fast")
+        return schedules_of(part.function(schedule), schedule)
+
     def sketch() -> Sequence[Any]:
-        schedule = new_schedule(module, errors="fast")
-        found = schedules_of(part.function(schedule), schedule)
+        found = anew(1)
         return [opened(one, module) for one in found] if part.constants else found
 
     generator = ScheduleFn(
@@ -95,7 +104,8 @@ def _of_function(part: Template, name: str, module: Any, target: str) -> RuleSet
         postprocs=list(map(complete, part.postprocs())),
         mutator_probs={mutator.MutateTileSize(): _TILES, mutator.MutateUnroll(): _UNROLLS},
     )
-    rules = rule_set(name, tune_context(module, target, generator), sketch, redraws=True)
+    context = tune_context(module, target, generator)
+    rules = rule_set(name, context, sketch, anew=None if part.constants else anew, redraws=True)
     if part.where is None:
         return rules
     with names_noted() as named:

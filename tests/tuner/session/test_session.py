@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -24,22 +23,22 @@ from tests.tuner.search.dynamic.kernel_world import (
     world_kernel,
     world_task,
 )
-from tuner.arrays import Features
-from tuner.candidate import Candidate, CandidateKind, Draft, generic_of
+from tests.tuner.session.replayed import (
+    EFFORT,
+    candidate,
+    make_session,
+    recorded_space,
+)
+from tuner.candidate import CandidateKind, Draft, generic_of
 from tuner.cost_models.learner import InlineLearner
 from tuner.dynamic.kernel_set import KernelSet
-from tuner.effort import Effort
 from tuner.measure import Evaluated
-from tuner.record import Measurement, Provenance, Record, Status, Trial, TrialKey
+from tuner.record import Measurement, Record, Status, Trial, TrialKey
 from tuner.replay.replay import (
     Recorded,
-    RecordedSpace,
-    ReplayMeasurer,
-    ReplaySpacePool,
     VirtualClock,
 )
 from tuner.report.winners import choose_best
-from tuner.search.base import SearchMaker
 from tuner.search.dynamic.kernel_search import KernelSearchSettings
 from tuner.search.dynamic.kernel_selection import choose_kernels
 from tuner.search.registry import search_maker
@@ -51,85 +50,6 @@ from tuner.session.session import Session
 from tuner.storage.base import RecordStore
 from tuner.storage.memory import MemoryStore
 from tuner.task import Task
-
-EFFORT = Effort("test", trials_per_task=10, time_budget_s=100.0, finalists=2, finalist_rounds=2)
-
-
-def candidate(task: str, number: int) -> Candidate:
-    return Candidate(CandidateKind.TRACE, json.dumps([task, number]), "test")
-
-
-def recorded_space(tasks: Sequence[str], size: int) -> RecordedSpace:
-    """Candidates on a line: the nearer to number 70, the faster; every ninth one fails."""
-
-    def measured(number: int) -> Measurement:
-        if number % 9 == 4:
-            return Measurement(Status.RUN_FAILED, error="crash", build_s=0.1, run_s=0.1)
-        latency_s = 1e-3 * (1 + abs(number - 70) / 50)
-        return Measurement(Status.OK, (latency_s,) * 3, build_s=0.1, run_s=0.2)
-
-    def features(number: int) -> Features:
-        return np.array([number, 1.0], dtype=np.float32)
-
-    return {
-        task: [Recorded(candidate(task, n), features(n), measured(n)) for n in range(size)]
-        for task in tasks
-    }
-
-
-class CompiledWith(ReplayMeasurer):
-    """Says in each record which toolchain it is of."""
-
-    def __init__(
-        self, toolchain: str, spaces: RecordedSpace, *, slots: int, clock: VirtualClock
-    ) -> None:
-        super().__init__(spaces, slots=slots, clock=clock)
-        self._provenance = Provenance("worker", "device", toolchain)
-
-    def toolchain(self) -> str:
-        return self._provenance.toolchain
-
-    def collect(self, timeout_s: float) -> list[Record]:
-        return [replace(r, provenance=self._provenance) for r in super().collect(timeout_s)]
-
-
-def make_session(
-    spaces: RecordedSpace,
-    store: RecordStore,
-    *,
-    trials: int,
-    time_s: float = 1000.0,
-    weights: dict[str, float] | None = None,
-    observers: Sequence[Watcher] = (),
-    strategy: str = "evolutionary",
-    toolchain: str = "",
-    make_search: SearchMaker | None = None,
-    adapt: Callable[[], None] = lambda: None,
-) -> Session:
-    clock = VirtualClock()
-    tasks = [
-        Task(key, f"name-{key}", "module", "target", weight=(weights or {}).get(key, 1.0))
-        for key in spaces
-    ]
-    store.put_tasks(tasks, {t.key: candidate(t.key, 0).key for t in tasks})
-    return Session(
-        tasks,
-        {t.key: candidate(t.key, 0) for t in tasks},
-        machines=Machines(
-            CompiledWith(toolchain, spaces, slots=4, clock=clock),
-            ReplaySpacePool(spaces),
-            InlineLearner(model="tuner.cost_models.random_model:RandomModel", clock=clock),
-            adapt=adapt,
-        ),
-        store=store,
-        limits=Limits(trials, time_s, 0.1 * time_s),
-        effort=EFFORT,
-        make_search=make_search or search_maker(strategy),
-        seed=7,
-        observers=observers,
-        clock=clock,
-        wall=clock,
-    )
 
 
 class Watcher:

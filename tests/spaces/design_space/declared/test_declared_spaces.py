@@ -205,6 +205,33 @@ def test_an_opaque_function_may_look_at_what_it_drew(bare: Task) -> None:
         assert code_hash(realize(task, point.candidate).mod) == point.code_hash
 
 
+BRANCHING = [
+    "@space.template",
+    "def branches(sch):",
+    "    i, j, k = sch.get_loops(sch.get_sblock('C'))",
+    "    tiles = sch.sample_perfect_tile(i, 2, 16)",
+    "    outer, inner = sch.split(i, tiles)",
+    "    if int(sch.get(tiles[1])) > 2:",  # what a template's one run decides once for all
+    "        sch.unroll(inner)",
+    "SPACE = branches",
+]
+
+
+def test_a_template_may_be_run_anew_for_each_sample(bare: Task) -> None:
+    """The strategy replay-function: control flow depends on what was drawn."""
+    task = with_space(bare, *BRANCHING)
+    (space,) = declared_spaces(task)
+    drafts = [Draft(bare.key, number, number, anew=True) for number in range(24)]
+    points = [space.realize_draft(draft) for draft in drafts]
+    unrolled = ["unroll" in str(point.schedule.mod) for point in points]
+    tiles = [loops_of(task, point.candidate)[1] for point in points]
+    assert len(set(unrolled)) == 2
+    assert unrolled == [rows > 2 for rows in tiles]
+    again = space.realize_draft(drafts[5])
+    assert again.candidate == points[5].candidate
+    assert code_hash(realize(task, again.candidate).mod) == again.code_hash
+
+
 def test_a_mutation_of_an_opaque_function_keeps_most_of_what_was_drawn(bare: Task) -> None:
     task = with_space(bare, *OPAQUE)
     parent = drawn(task, 1)[0]
@@ -392,9 +419,13 @@ IMPERFECT = [
 
 
 def inner_rows(task: Task, candidate: Candidate) -> int:
+    return loops_of(task, candidate)[2]
+
+
+def loops_of(task: Task, candidate: Candidate) -> list[int]:
     schedule = realize(task, candidate)
-    loop = schedule.get_loops(schedule.get_sblock("C"))[2]
-    return int(schedule.get(loop).extent)
+    loops = schedule.get_loops(schedule.get_sblock("C"))
+    return [int(schedule.get(loop).extent) for loop in loops]
 
 
 def guards(task: Task, candidate: Candidate) -> list[str]:

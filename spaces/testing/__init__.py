@@ -1,0 +1,1 @@
+"""Suites for layers that work on scheduled programs; users take them from `tuner.testing`."""
