@@ -182,6 +182,7 @@ def test_each_layer_is_a_users_class_whose_file_no_machine_has(
     assert tracked["cost_model"].startswith("only/here.py:CostModel@")
 
 
+@pytest.mark.long
 def test_a_users_measurer_stands_for_all_machines(fleet: LocalFleet, tmp_path: Path) -> None:
     from cluster.tune import tune
 
@@ -191,6 +192,7 @@ def test_a_users_measurer_stands_for_all_machines(fleet: LocalFleet, tmp_path: P
         assert {record.provenance.device for record in store.scan()} == {"a slide rule"}
 
 
+@pytest.mark.long
 def test_a_layer_that_raises_ends_the_run_with_its_line_and_loses_nothing(
     fleet: LocalFleet, tmp_path: Path
 ) -> None:
