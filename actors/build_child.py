@@ -116,6 +116,22 @@ class BuildChild:
         except Exception as error:  # TVM raises whatever its C++ side threw
             return BuildAnswer(status=Status.BUILD_FAILED, error=_complaint(error))
 
+    def build_module(self, module: str, target: str) -> BuildAnswer:
+        """Compile a scheduled module as it is.
+
+        Args:
+            module: TVM's JSON, with one function called "main".
+            target: canonical JSON.
+        """
+        import tvm
+
+        from spaces.codegen.artifact import build_artifact
+
+        try:
+            return BuildAnswer(build_artifact(tvm.ir.load_json(module), target))
+        except Exception as error:  # TVM raises whatever its C++ side threw
+            return BuildAnswer(status=Status.BUILD_FAILED, error=_complaint(error))
+
 
 def _written(candidate: Candidate, schedule: Any, layers: Layers) -> Written:
     """What later builds replay: the traces of rules are post-processed anew each time, all others

@@ -89,6 +89,15 @@ class Builder:
         if not isinstance(outcome, Returned):
             raise RuntimeError(f"builder did not start: {outcome}")
 
+    def build_module(self, module: str, target: str, deadline_s: float) -> Built | Measurement:
+        """Compile a scheduled module as it is, see `BuildChild.build_module` and `build`."""
+        self.ready()
+        elapsed_s = self._child.stopwatch()
+        outcome = self._child.call("build_module", module, target, deadline_s=deadline_s)
+        if not isinstance(outcome, Returned):
+            self._child.replace()
+        return _result(outcome, elapsed_s())
+
     def build(self, task: Task, candidate: Candidate, deadline_s: float) -> Built | Measurement:
         """Realise and compile a candidate.
 

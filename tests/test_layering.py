@@ -26,6 +26,7 @@ ORDER = ("tuner", "spaces", "actors", "cluster")
 DOORS = {
     "tuner/__init__.py": {
         "cluster.api.tune",
+        "cluster.passes",
         "cluster.driver.tune_result.TuneResult",
         "spaces.lowering.lower",
         "spaces.passes.pipeline",
@@ -78,7 +79,7 @@ ROOMS = {
         "ray_workers",
         "search",
         ("driver", "console"),
-        "tune",
+        ("tune", "passes"),
         ("api", "commands"),
         "cli",
     ),

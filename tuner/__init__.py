@@ -17,11 +17,13 @@ __all__ = [
     "UsageError",
     "__version__",
     "lower",
+    "passes",
     "tir_pipeline",
     "tune",
 ]
 
 if TYPE_CHECKING:
+    from cluster import passes
     from cluster.api.tune import tune
     from cluster.driver.tune_result import TuneResult
     from spaces.frontends.shape_var import DynamicProgram, ShapeVar
@@ -50,8 +52,10 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib
 
+    if name == "passes":
+        return importlib.import_module("cluster.passes")
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(_LAZY[name]), name)

@@ -1,0 +1,11 @@
+"""Passes from IRModule to IRModule, which put schedules into a lowered module: `tuner.passes`."""
+
+from __future__ import annotations
+
+from cluster.passes.apply_best import ApplyBest
+from cluster.passes.defaults import Defaults
+from cluster.passes.extract import Extract
+from cluster.passes.pinned import Pinned
+from cluster.passes.provenance import Origin, origins
+
+__all__ = ["ApplyBest", "Defaults", "Extract", "Origin", "Pinned", "origins"]

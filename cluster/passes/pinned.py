@@ -1,0 +1,66 @@
+"""Kernels written by hand, in the place of the programs that they are of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from tvm.ir.transform import module_pass
+
+from cluster.passes.gate import gate
+from cluster.passes.provenance import Origin, open_functions, put
+from spaces.ir import tvm_compat
+from spaces.lowering.extract_tasks import key_of, task_of
+from spaces.targets.target import resolve_target
+from tuner.errors import TunerError
+from tuner.record import Status
+
+
+@module_pass(opt_level=0, name="Pinned")
+class Pinned:
+    """Puts in hand-written TensorIR wherever the program that it computes is found.
+
+    A program is known by its structure, whatever it is called. What a kernel gives is compared with
+    what the program gives before it is used, unless its name is trusted.
+
+    Args:
+        kernels: pairs of a program and the kernel in its place, both PrimFuncs with the same
+            parameters; what a kernel is called is its global symbol.
+        target: a TVM target, a kind, or JSON.
+        trusted: names of kernels that are not checked.
+
+    Raises:
+        TunerError: when the pass runs, if a kernel is wrong, or cannot be checked on this machine.
+    """
+
+    def __init__(
+        self, kernels: Iterable[tuple[Any, Any]], target: Any, *, trusted: Sequence[str] = ()
+    ) -> None:
+        tvm_compat.keep_error_kind(TunerError)
+        self.target = resolve_target(str(target))
+        self._kernels = {key_of(program, self.target): kernel for program, kernel in kernels}
+        self._trusted = frozenset(trusted)
+
+    def transform_module(self, module: Any, _context: Any) -> Any:
+        """See `tvm.ir.transform.module_pass`."""
+        found: dict[str, tuple[Any, Origin]] = {}
+        for name, function in open_functions(module):
+            kernel = self._kernels.get(key_of(function, self.target))
+            if kernel is not None:
+                found[name] = kernel, self._origin(name, function, kernel)
+        return put(module, found)
+
+    def _origin(self, name: str, function: Any, kernel: Any) -> Origin:
+        called = str(kernel.attrs["global_symbol"])
+        if called in self._trusted:
+            return Origin("pinned", called, "trusted by name")
+        with gate(self.target) as checked:
+            if checked is None:
+                raise TunerError(
+                    f"{called} cannot be checked on this machine, which does not run the target's "
+                    "kernels: name it in trusted="
+                )
+            measured = checked.measured(task_of(function, self.target, name=name), kernel)
+        if measured.status is not Status.OK:
+            raise TunerError(f"the pinned kernel {called} of {name} is not used: {measured.error}")
+        return Origin("pinned", called, "its output was found right", measured.latency_s)

@@ -1,0 +1,158 @@
+"""What runs and databases know of programs."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from cluster.driver.kernel_sets import kernel_set
+from spaces.deploy.database import RECORDS
+from spaces.design_space.realize import realize
+from spaces.intrinsics.named import register_named
+from spaces.intrinsics.registration import stub_intrinsics
+from spaces.ir import tvm_compat
+from spaces.ir.schedules import task_module
+from spaces.lowering.extract_tasks import program_hash
+from spaces.targets.target import parse_target, takes_the_same
+from tuner.candidate import Candidate
+from tuner.dynamic.kernel_set import KernelSet
+from tuner.errors import TunerError
+from tuner.report.winners import choose_best
+from tuner.run_location import RunLocation
+from tuner.runs.folder import read_run
+from tuner.runs.remote import local
+from tuner.storage.sqlite_store import SqliteStore
+from tuner.task import Task
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A schedule of a program.
+
+    Attributes:
+        function: the scheduled PrimFunc.
+        latency_s: as it was measured; None where it was not.
+    """
+
+    function: Any
+    latency_s: float | None
+
+
+class Schedules(Protocol):
+    """A source of schedules."""
+
+    name: str
+
+    def exact(self, task: Task) -> Found | None:
+        """A schedule of this very program, for a target that takes it."""
+
+    def kernel_set(self, task: Task) -> tuple[Task, KernelSet] | None:
+        """The kernels that serve the shapes of a program with symbolic dimensions."""
+
+    def others(self, target: str) -> list[tuple[Task, Candidate]]:
+        """Tasks whose schedules may be tried on others of the target, the newest source first."""
+
+
+class RunSchedules:
+    """The winners of a run.
+
+    Args:
+        where: its folder or URL.
+
+    Raises:
+        TunerError: it is missing, or has no results.
+    """
+
+    def __init__(self, where: Path | str) -> None:
+        self.name = str(where)
+        folder, manifest = read_run(local(RunLocation.of(where)))
+        self._most = manifest.max_kernels
+        with closing(SqliteStore(folder.store, read_only=True)) as store:
+            tasks = store.tasks()
+            winners = {task.key: choose_best(store, task.key) for task in tasks if not task.shapes}
+            self._sets = {
+                program_hash(task): (task, chosen)
+                for task in tasks
+                if (chosen := kernel_set(store, task, self._most)) is not None
+            }
+        self._won = [(t, record) for t in tasks if (record := winners.get(t.key)) is not None]
+        self._by_program = {program_hash(task): (task, record) for task, record in self._won}
+        if not (self._won or self._sets):
+            raise TunerError(f"{where} has no results yet: nothing was measured")
+
+    def exact(self, task: Task) -> Found | None:
+        """See `Schedules`."""
+        known = self._by_program.get(program_hash(task))
+        if known is None or not takes_the_same(known[0].target, task.target):
+            return None
+        schedule = realize(task, known[1].trial.candidate)
+        # On another machine of the kind it would take another time.
+        same = known[0].target == task.target
+        return Found(schedule.mod["main"], known[1].latency_s if same else None)
+
+    def kernel_set(self, task: Task) -> tuple[Task, KernelSet] | None:
+        """See `Schedules`."""
+        known = self._sets.get(program_hash(task))
+        return known if known and takes_the_same(known[0].target, task.target) else None
+
+    def others(self, target: str) -> list[tuple[Task, Candidate]]:
+        """See `Schedules`."""
+        return [
+            (task, record.trial.candidate)
+            for task, record in self._won
+            if takes_the_same(task.target, target)
+        ]
+
+
+class DatabaseSchedules:
+    """A database of MetaSchedule's.
+
+    Args:
+        database: an object, or the folder of a `JSONDatabase`.
+    """
+
+    def __init__(self, database: Any) -> None:
+        stub_intrinsics()
+        self.name = str(database) if isinstance(database, Path | str) else "a database"
+        if isinstance(database, Path | str):
+            from tvm.s_tir.meta_schedule.database import JSONDatabase
+
+            register_named((Path(database) / RECORDS).read_text())
+            database = JSONDatabase(work_dir=str(database), allow_missing=False)
+        self._database = database
+
+    def exact(self, task: Task) -> Found | None:
+        """See `Schedules`."""
+        target, function = parse_target(task.target), task_module(task.module)["main"]
+        for symbol in ("main", task.name):  # TVM tells functions of different symbols apart
+            module = tvm_compat.normalized(function, symbol=symbol)
+            record = self._database.query_tuning_record(module, target, task.name)
+            if record is not None:
+                scheduled = self._database.query_ir_module(module, target, task.name)
+                seconds = sorted(float(s) for s in record.run_secs or ())
+                return Found(scheduled["main"], seconds[len(seconds) // 2] if seconds else None)
+        return None
+
+    def kernel_set(self, task: Task) -> tuple[Task, KernelSet] | None:
+        """See `Schedules`; a database has none."""
+        return None
+
+    def others(self, target: str) -> list[tuple[Task, Candidate]]:
+        """See `Schedules`."""
+        return []
+
+
+def schedules_of(where: Any) -> Schedules:
+    """What a folder, a URL, or a database object holds.
+
+    Raises:
+        TunerError: it holds no schedules.
+    """
+    if not isinstance(where, Path | str):
+        named = getattr(where, "run", None)  # a `TuneResult`
+        return RunSchedules(named) if named is not None else DatabaseSchedules(where)
+    if "://" not in str(where) and (Path(where) / RECORDS).exists():
+        return DatabaseSchedules(where)
+    return RunSchedules(where)
