@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -16,6 +20,7 @@ from tuner.errors import TunerError, UsageError
 
 pytestmark = [pytest.mark.tvm, pytest.mark.ray, pytest.mark.slow]
 
+ROOT = Path(__file__).resolve().parents[3]
 TARGET = '{"kind":"llvm","num-cores":1}'
 
 
@@ -208,6 +213,22 @@ def test_tasks_are_chosen_by_name_operator_and_share(module: Any) -> None:
     of_rule = tuner.passes.Extract(TARGET, operators=["by_rule", "pinned"])
     of_rule(module)
     assert {task.name for task in of_rule.tasks} == {"by_rule", "pinned"}
+
+
+@pytest.mark.long
+def test_what_the_page_shows_runs(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "passes.md").read_text()
+    (shown,) = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    done = subprocess.run(
+        [sys.executable, "-c", shown],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert re.search(r"^\w+ tuned runs/gemm ", done.stdout, re.MULTILINE)
 
 
 def test_a_pass_of_no_source_is_refused() -> None:
