@@ -20,6 +20,7 @@ import pytest
 
 from cluster.cli import run
 from tuner.candidate import Candidate, CandidateKind
+from tuner.layers import OURS
 from tuner.options import ModelSpec, TuneOptions
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.run_location import RunLocation
@@ -163,7 +164,7 @@ def test_a_run_that_goes_on_replaces_the_archive(make: Make, tmp_path: Path, ran
     model = replace(load_model(DENSE), kind="torch", path=Path("net.pt2"), content_hash="hash")
     options, place = TuneOptions(DENSE, target=LLVM), RunLocation.of(where)
     for _ in range(2):
-        _opened(options, place, model)
+        _opened(options, place, model, OURS)
     found = remote_run(place, tmp_path / "elsewhere") if place.is_url else None
     folder = RunFolder(Path(where)) if found is None else RunFolder(fetch(found, model=True))
     assert load_model_copy(folder.model_dir).kind == "torch"

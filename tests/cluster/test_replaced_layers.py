@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
+import pickle
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -148,11 +152,43 @@ def options(fleet: LocalFleet, run: Path, layers: list[tuple[str, Source]]) -> T
     )
 
 
+TUNE = """
+import json, pickle, sys
+from cluster.tune import tune
+from tuner.errors import TunerError
+try:
+    result = tune(pickle.load(sys.stdin.buffer))
+except TunerError as error:
+    sys.exit(f"said: {error}")
+print("said:", json.dumps([result.snapshot.trials, result.warnings]))
+"""
+
+
+def tuned(options: TuneOptions) -> tuple[int, list[str]]:
+    """The trials of a run and its warnings, by a driver of its own.
+
+    Raises:
+        TunerError: it said so.
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", TUNE],
+        input=pickle.dumps(options),
+        capture_output=True,
+        timeout=240,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    for line in (done.stdout + done.stderr).decode().splitlines():
+        if line.startswith("said: "):
+            if done.returncode:
+                raise TunerError(line.removeprefix("said: "))
+            trials, warnings = json.loads(line.removeprefix("said: "))
+            return trials, warnings
+    raise AssertionError(done.stderr.decode()[-2000:])
+
+
 def test_each_layer_is_a_users_class_whose_file_no_machine_has(
     fleet: LocalFleet, tmp_path: Path
 ) -> None:
-    from cluster.tune import tune
-
     names = {
         "strategy": "Strategy",
         "cost_model": "CostModel",
@@ -168,8 +204,8 @@ def test_each_layer_is_a_users_class_whose_file_no_machine_has(
     evidence = tmp_path / "evidence"
     evidence.mkdir()
     layers = [(layer, theirs(evidence, name)) for layer, name in names.items()]
-    result = tune(options(fleet, tmp_path / "run", layers))
-    assert result.snapshot.trials == TRIALS
+    trials, _ = tuned(options(fleet, tmp_path / "run", layers))
+    assert trials == TRIALS
     assert {file.name for file in evidence.iterdir()} >= {
         *("strategy", "allocator", "store.made", "store.append", "observer"),
         *("features", "cost_model.fit", "postproc", "builder", "runner"),
@@ -184,10 +220,8 @@ def test_each_layer_is_a_users_class_whose_file_no_machine_has(
 
 @pytest.mark.long
 def test_a_users_measurer_stands_for_all_machines(fleet: LocalFleet, tmp_path: Path) -> None:
-    from cluster.tune import tune
-
-    result = tune(options(fleet, tmp_path / "run", [("measurer", theirs(tmp_path, "Measurer"))]))
-    assert result.snapshot.trials == TRIALS
+    layers = [("measurer", theirs(tmp_path, "Measurer"))]
+    assert tuned(options(fleet, tmp_path / "run", layers))[0] == TRIALS
     with closing(SqliteStore(tmp_path / "run" / "records.sqlite", read_only=True)) as store:
         assert {record.provenance.device for record in store.scan()} == {"a slide rule"}
 
@@ -196,16 +230,15 @@ def test_a_users_measurer_stands_for_all_machines(fleet: LocalFleet, tmp_path: P
 def test_a_layer_that_raises_ends_the_run_with_its_line_and_loses_nothing(
     fleet: LocalFleet, tmp_path: Path
 ) -> None:
-    from cluster.tune import tune
-
     asked = options(fleet, tmp_path / "run", [("cost_model", theirs(tmp_path, "Fails"))])
     with pytest.raises(TunerError, match=r"^only/here\.py:\d+: NameError: .*cost model, fit"):
-        tune(asked)
+        tuned(asked)
     with closing(SqliteStore(tmp_path / "run" / "records.sqlite", read_only=True)) as store:
         measured = len(list(store.scan()))
         assert store.sessions()[-1].reason == "failed"
     with pytest.raises(TunerError, match="begun with"):
-        tune(options(fleet, tmp_path / "run", [("runner", theirs(tmp_path, "Runner"))]))
-    found = tune(options(fleet, tmp_path / "run", [("cost_model", theirs(tmp_path, "CostModel"))]))
-    assert found.snapshot.trials == TRIALS >= measured
-    assert any("goes on with the cost_model only/here.py:CostModel" in w for w in found.warnings)
+        tuned(options(fleet, tmp_path / "run", [("runner", theirs(tmp_path, "Runner"))]))
+    goes_on = options(fleet, tmp_path / "run", [("cost_model", theirs(tmp_path, "CostModel"))])
+    trials, warnings = tuned(goes_on)
+    assert trials == TRIALS >= measured
+    assert any("goes on with the cost_model only/here.py:CostModel" in said for said in warnings)
