@@ -7,6 +7,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,6 +63,13 @@ class Timed:
 
     samples_s: tuple[float, ...]
     censored: bool = False
+
+
+@lru_cache(maxsize=1)
+def _timer_of(source: Source) -> Any:
+    """A user's runner, made once in a process."""
+    with blamed(source, "runner"):
+        return load(source)()
 
 
 class RunChild:
@@ -140,6 +148,8 @@ class RunChild:
         """
         from spaces.codegen.artifact import load_kernel
 
+        if self._timer is not None:
+            _timer_of(self._timer)  # its file may import much, and `time` must not wait for that
         known = self._references[task_key, instance]
         self.drop()
         loaded = load_kernel(artifact)
@@ -218,8 +228,8 @@ class RunChild:
         return Timed(samples + self._samples(runs, wanted - len(samples)))
 
     def _time_theirs(self, source: Source, timing: Timing, cutoff_s: float | None) -> Timed:
+        theirs = _timer_of(source)
         with blamed(source, "runner, time", always=False):
-            theirs = load(source)()
             found = theirs.time(self._loaded, self._arguments, self._device, timing, cutoff_s)
             samples = tuple(float(sample) for sample in found)
         return Timed(samples, censored=cutoff_s is not None and min(samples) > cutoff_s)

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import os
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cluster.driver.kernel_sets import kernel_set
+from cluster.driver.results import results_of
 from tuner.dynamic.shapes import Dims, joint, sampled
 from tuner.errors import TunerError
 from tuner.options import ModelSpec
-from tuner.report.winners import choose_best
 from tuner.runs.folder import RunFolder, read_run
-from tuner.storage.sqlite_store import SqliteStore
 
 if TYPE_CHECKING:
     from spaces.frontends.model import Model
@@ -205,19 +202,7 @@ def _open(run: Path) -> _Finished:
     from spaces.lowering.lower import lower
 
     folder, manifest = read_run(run)
-    with closing(SqliteStore(folder.store, read_only=True)) as store:
-        winners = tuple(
-            (task, record)
-            for task in store.tasks()
-            if not task.shapes and (record := choose_best(store, task.key)) is not None
-        )
-        sets = tuple(
-            (task, chosen)
-            for task in store.tasks()
-            if (chosen := kernel_set(store, task, manifest.max_kernels)) is not None
-        )
-    if not (winners or sets):
-        raise TunerError(f"{run} has no results yet: nothing was measured")
+    results = results_of(folder, manifest, run)
     model = load_model_copy(folder.model_dir, manifest.model_hash)
     lowered = lower(model.module, manifest.target)
-    return _Finished(folder, model, manifest.target, lowered, winners, sets)
+    return _Finished(folder, model, manifest.target, lowered, results.winners, results.sets)

@@ -12,7 +12,9 @@ from actors.builder import Builder
 from actors.runner import Runner
 from spaces.ir import tvm_compat
 from spaces.targets.backends import backend_of
+from spaces.targets.target import refuse_other_features
 from tuner.effort import EFFORTS, Effort
+from tuner.errors import TunerError
 from tuner.record import Measurement, Status
 from tuner.task import Task
 
@@ -74,9 +76,6 @@ def gate(target: str, effort: Effort = EFFORTS["normal"]) -> Iterator[Gate | Non
 
 
 def _runs_here(target: str) -> bool:
-    from spaces.targets.target import refuse_other_features
-    from tuner.errors import TunerError
-
     if not backend_of(target).on_host:
         import tvm
 

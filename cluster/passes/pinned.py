@@ -7,7 +7,7 @@ from typing import Any
 
 from tvm.ir.transform import module_pass
 
-from cluster.passes.gate import gate
+from cluster.passes.gate import Gate, gate
 from cluster.passes.provenance import Origin, open_functions, put
 from spaces.ir import tvm_compat
 from spaces.lowering.extract_tasks import key_of, task_of
@@ -43,24 +43,24 @@ class Pinned:
 
     def transform_module(self, module: Any, _context: Any) -> Any:
         """See `tvm.ir.transform.module_pass`."""
-        found: dict[str, tuple[Any, Origin]] = {}
-        for name, function in open_functions(module):
-            kernel = self._kernels.get(key_of(function, self.target))
-            if kernel is not None:
-                found[name] = kernel, self._origin(name, function, kernel)
+        with gate(self.target) as checked:
+            found = {
+                name: (kernel, self._origin(name, function, kernel, checked))
+                for name, function in open_functions(module)
+                if (kernel := self._kernels.get(key_of(function, self.target))) is not None
+            }
         return put(module, found)
 
-    def _origin(self, name: str, function: Any, kernel: Any) -> Origin:
+    def _origin(self, name: str, function: Any, kernel: Any, checked: Gate | None) -> Origin:
         called = str(kernel.attrs["global_symbol"])
         if called in self._trusted:
             return Origin("pinned", called, "trusted by name")
-        with gate(self.target) as checked:
-            if checked is None:
-                raise TunerError(
-                    f"{called} cannot be checked on this machine, which does not run the target's "
-                    "kernels: name it in trusted="
-                )
-            measured = checked.measured(task_of(function, self.target, name=name), kernel)
+        if checked is None:
+            raise TunerError(
+                f"{called} cannot be checked on this machine, which does not run the target's "
+                "kernels: name it in trusted="
+            )
+        measured = checked.measured(task_of(function, self.target, name=name), kernel)
         if measured.status is not Status.OK:
             raise TunerError(f"the pinned kernel {called} of {name} is not used: {measured.error}")
         return Origin("pinned", called, "its output was found right", measured.latency_s)

@@ -20,8 +20,8 @@ class Origin:
     Attributes:
         how: `tuned` (a schedule of this very program), `anchor` (one of a program that differs in
             what is fused to its largest block), `pinned` (written by hand), `default` (by rule),
-            `library` (a call of a packed function), `scheduled` (by another's pass), or `none`.
-        source: the run, database, rule or library; empty where there is none.
+            `scheduled` (by another's pass), or `none`.
+        source: the run, database, rule or kernel; empty where there is none.
         why: in words, what spoke for it; where there is none, why nothing was found.
         latency_s: as it was measured; None where it was not.
     """

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from cluster.driver.kernel_sets import kernel_set
+from cluster.driver.results import results_of
 from spaces.deploy.database import RECORDS
 from spaces.design_space.realize import realize
 from spaces.intrinsics.named import register_named
@@ -18,12 +17,9 @@ from spaces.lowering.extract_tasks import program_hash
 from spaces.targets.target import parse_target, takes_the_same
 from tuner.candidate import Candidate
 from tuner.dynamic.kernel_set import KernelSet
-from tuner.errors import TunerError
-from tuner.report.winners import choose_best
 from tuner.run_location import RunLocation
 from tuner.runs.folder import read_run
 from tuner.runs.remote import local
-from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task
 
 
@@ -68,19 +64,10 @@ class RunSchedules:
     def __init__(self, where: Path | str) -> None:
         self.name = str(where)
         folder, manifest = read_run(local(RunLocation.of(where)))
-        self._most = manifest.max_kernels
-        with closing(SqliteStore(folder.store, read_only=True)) as store:
-            tasks = store.tasks()
-            winners = {task.key: choose_best(store, task.key) for task in tasks if not task.shapes}
-            self._sets = {
-                program_hash(task): (task, chosen)
-                for task in tasks
-                if (chosen := kernel_set(store, task, self._most)) is not None
-            }
-        self._won = [(t, record) for t in tasks if (record := winners.get(t.key)) is not None]
+        results = results_of(folder, manifest, where)
+        self._won = results.winners
         self._by_program = {program_hash(task): (task, record) for task, record in self._won}
-        if not (self._won or self._sets):
-            raise TunerError(f"{where} has no results yet: nothing was measured")
+        self._sets = {program_hash(task): (task, chosen) for task, chosen in results.sets}
 
     def exact(self, task: Task) -> Found | None:
         """See `Schedules`."""

@@ -156,9 +156,7 @@ class Evaluator:
             for p in points
         ]
         with blamed(source, "feature extractor, extract"):
-            if task.target not in self._extractors:
-                self._extractors[task.target] = load(source)(task.target)
-            rows = list(self._extractors[task.target].extract(task.module, written))
+            rows = list(self._extractor(task.target).extract(task.module, written))
             found = [np.asarray(row, dtype=np.float32) for row in rows]
             if [row.ndim for row in found] != [1] * len(points):
                 shapes = [row.shape for row in found]
@@ -176,7 +174,9 @@ class Evaluator:
 
     def _extractor(self, target: str) -> Extracts:
         if target not in self._extractors:
-            self._extractors[target] = FeatureExtractor(target)
+            source = self._layers.features
+            make = FeatureExtractor if source is None else load(source)
+            self._extractors[target] = make(target)
         return self._extractors[target]
 
 

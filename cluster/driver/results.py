@@ -1,0 +1,52 @@
+"""The results of a run: the winners of its tasks, and the kernel sets of symbolic ones."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cluster.driver.kernel_sets import kernel_set
+from tuner.errors import TunerError
+from tuner.report.winners import choose_best
+from tuner.runs.folder import Manifest, RunFolder
+from tuner.storage.sqlite_store import SqliteStore
+
+if TYPE_CHECKING:
+    from tuner.dynamic.kernel_set import KernelSet
+    from tuner.record import Record
+    from tuner.task import Task
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """What a run has found, in the order of its tasks."""
+
+    winners: tuple[tuple[Task, Record], ...]
+    sets: tuple[tuple[Task, KernelSet], ...]
+
+
+def results_of(folder: RunFolder, manifest: Manifest, name: object) -> Results:
+    """The results of a run.
+
+    Args:
+        name: the user's name of the run.
+
+    Raises:
+        TunerError: there are none.
+    """
+    with closing(SqliteStore(folder.store, read_only=True)) as store:
+        tasks = store.tasks()
+        winners = tuple(
+            (task, record)
+            for task in tasks
+            if not task.shapes and (record := choose_best(store, task.key)) is not None
+        )
+        sets = tuple(
+            (task, chosen)
+            for task in tasks
+            if (chosen := kernel_set(store, task, manifest.max_kernels)) is not None
+        )
+    if not (winners or sets):
+        raise TunerError(f"{name} has no results yet: nothing was measured")
+    return Results(winners, sets)
