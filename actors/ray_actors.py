@@ -211,7 +211,7 @@ class RunnerActor(_Alive):
             scratch=place.scratch,
             quiet=self._quiet,
             name=name,
-            timer=place.layers.runner,
+            layers=place.layers,
         )
 
     def ready(self) -> About:
@@ -232,8 +232,10 @@ class RunnerActor(_Alive):
         cutoff_s: float | None,
         deadline_s: float,
         instance: Instance = (),
+        library: bool = False,
     ) -> Measurement | None:
-        """Check and time an artifact, on one shape if its task has several; after `learn`.
+        """Check and time an artifact, on one shape if its task has several; after `learn`. See
+        `Runner.run`.
 
         Returns None if the artifact's checksum is wrong: it was not loaded then.
         """
@@ -246,6 +248,7 @@ class RunnerActor(_Alive):
             cutoff_s=cutoff_s,
             deadline_s=deadline_s,
             instance=instance,
+            library=library,
         )
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tuner.effort import Timing
+from tuner.layers import OURS, Layers
 from tuner.source import Source
 from tuner.task import Instance, Task
 from tuner.user_code.faults import blamed
@@ -31,6 +32,9 @@ an output may be right by luck of the threads once. After that, an artifact that
 timed."""
 _PASSED_KEPT = 10_000
 _MAX_RUNS = 1_000_000
+_SPIN_S = 0.15
+"""A library's threads look for work for up to 0.1 s after a call, on the cores that the next kernel
+is timed on."""
 _BOTH_S = 0.5
 """A kernel with a longer run is checked with one draw at a time: an unscheduled program must not
 hold up all others."""
@@ -79,7 +83,7 @@ class RunChild:
         target: canonical JSON of the target, which names the device.
         threads: number of threads that TVM must use on a CPU; None requires nothing.
         scratch: folder that caches references.
-        timer: a user's class that times kernels in the place of ours.
+        layers: of the user's: what times kernels in the place of ours, and libraries.
 
     Raises:
         RuntimeError: TVM uses another number of threads.
@@ -87,7 +91,7 @@ class RunChild:
     """
 
     def __init__(
-        self, target: str, threads: int | None, scratch: Path, timer: Source | None = None
+        self, target: str, threads: int | None, scratch: Path, layers: Layers = OURS
     ) -> None:
         import tvm
 
@@ -101,7 +105,8 @@ class RunChild:
         self._target = target
         self._device = device_of(target)
         self._scratch = scratch
-        self._timer = timer
+        self._timer, self._libraries = layers.runner, layers.libraries
+        self._spins_s = 0.0
         self._references: OrderedDict[tuple[str, Instance], Reference] = OrderedDict()
         self._passed: OrderedDict[tuple[str, Instance, bytes], int] = OrderedDict()
         self._loaded: Any = None
@@ -137,6 +142,19 @@ class RunChild:
         while len(self._references) > 1 and kept_bytes > _REFERENCES_BYTES:
             _, dropped = self._references.popitem(last=False)
             kept_bytes -= dropped.size_bytes
+
+    def use_libraries(self) -> None:
+        """Register the functions of all libraries, whose threads outlive a call of theirs: use a
+        child for nothing else from then on.
+
+        Raises:
+            LayerFailed: a library is at fault.
+        """
+        from spaces.libraries.registration import register_source
+
+        for library in self._libraries:
+            register_source(library)
+        self._spins_s = _SPIN_S
 
     def prepare(self, task_key: str, instance: Instance, artifact: bytes) -> Checked:
         """Load an artifact, run it on each draw, and compare its output. It stays loaded for
@@ -188,7 +206,21 @@ class RunChild:
             self._passed.popitem(last=False)
 
     def time(self, timing: Timing, cutoff_s: float | None) -> Timed:
-        """Time the artifact that `prepare` loaded. Nothing else should run on the device meanwhile.
+        """Time the artifact that `prepare` loaded. Nothing else should run on the device meanwhile;
+        nor does it while threads of a library may still look for work.
+
+        Raises:
+            LayerFailed: a user's runner is at fault.
+        """
+        import time
+
+        try:
+            return self._timed(timing, cutoff_s)
+        finally:
+            time.sleep(self._spins_s)
+
+    def _timed(self, timing: Timing, cutoff_s: float | None) -> Timed:
+        """Time the artifact that `prepare` loaded.
 
         Each step up to full timing (see `Timing`) costs more, and fewer kernels take it.
 

@@ -17,9 +17,9 @@ from spaces.targets.config import target_cores
 from spaces.targets.cores import usable_cores
 from spaces.targets.threads import thread_variables
 from tuner.effort import Timing
+from tuner.layers import OURS, Layers
 from tuner.process.outcome import DeadlinePassed, Died, MemoryExceeded, Outcome, Raised, Returned
 from tuner.record import Measurement, Status
-from tuner.source import Source
 from tuner.task import Instance, Task
 
 _START_DEADLINE_S = 120.0
@@ -74,7 +74,7 @@ class Runner:
         name: name of the log file.
         memory_limit_bytes: a child that reaches this is killed; None is half of all memory.
         recycle_growth_bytes: a child that grew by this since its first trial is replaced.
-        timer: a user's class that times kernels in the place of ours.
+        layers: of the user's, see `RunChild`.
         child: factory of the child's object; a parameter for tests.
     """
 
@@ -88,7 +88,7 @@ class Runner:
         name: str = "runner",
         memory_limit_bytes: int | None = None,
         recycle_growth_bytes: int = _RECYCLE_GROWTH_BYTES,
-        timer: Source | None = None,
+        layers: Layers = OURS,
         child: str = _CHILD,
     ) -> None:
         self._quiet = quiet
@@ -98,7 +98,7 @@ class Runner:
         threads = target_cores(target) if backend_of(target).on_host else None
         self._child = WarmChild(
             child,
-            (target, threads, scratch, *(() if timer is None else (timer,))),
+            (target, threads, scratch, *((layers,) if layers else ())),
             env=_environment(threads),
             log=log_dir / f"{name}.log",
             quiet=quiet,
@@ -165,6 +165,7 @@ class Runner:
         cutoff_s: float | None,
         deadline_s: float,
         instance: Instance = (),
+        library: bool = False,
     ) -> Measurement:
         """Check an artifact's output and time it.
 
@@ -178,11 +179,15 @@ class Runner:
             deadline_s: for loading, checking and timing, without time spent frozen; the same again
                 for finding the reference that `learn` made.
             instance: the shape to measure, for a task with symbolic dimensions.
+            library: whether the artifact calls a library of the user's. It gets a child of its own,
+                and nothing is timed while the library's threads may still look for work.
 
         Returns:
             OK, CENSORED, RUN_FAILED, WRONG or TIMEOUT; UNCHECKED where there is no reference.
         """
         tries = 0
+        if library and not self._child.fresh:
+            self._child.replace()
         while True:
             tries += 1
             started = self._child.ready(_START_DEADLINE_S)
@@ -192,10 +197,14 @@ class Runner:
                 return _failed(f"runner did not start: {started}")
             fresh, self._child.fresh = self._child.fresh, False
             elapsed_s, self._section_s = self._child.stopwatch(), 0.0
-            result = self._measure(task, instance, artifact, timing, cutoff_s, deadline_s)
+            result: Outcome | Measurement = Returned(None)
+            if library:
+                result = self._child.call("use_libraries", deadline_s=deadline_s)
+            if isinstance(result, Returned):
+                result = self._measure(task, instance, artifact, timing, cutoff_s, deadline_s)
             measured = _judged(result)
             good = measured.status in (Status.OK, Status.CENSORED)
-            if not good or self._has_grown(fresh):
+            if not good or library or self._has_grown(fresh):
                 self._child.replace()
             if killed(result, tries):
                 continue

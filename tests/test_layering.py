@@ -68,7 +68,7 @@ ROOMS = {
         ("ir", "intrinsics"),
         "targets",
         ("check", "passes", "lowering"),
-        ("templates", "codegen", "frontends"),
+        ("templates", "codegen", "frontends", "libraries"),
         "features",
         "design_space",
         ("deploy", "testing"),

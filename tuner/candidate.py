@@ -19,7 +19,7 @@ class CandidateKind(StrEnum):
     KNOBS = "knobs"
     """Settings of a template's knobs, as canonical JSON; the template is named by the space."""
     LIBRARY = "library"
-    """A symbol and the library that provides it."""
+    """The name of a packed function, of the library that the space names."""
     PINNED = "pinned"
     """The hash of a hand-written function."""
     SPECIALISED = "closed"
@@ -34,8 +34,8 @@ KNOBS_KEY = "tuner.knobs"
 class Candidate:
     """A schedule of a task: a tagged, canonical payload and the space it came from.
 
-    Two traces are the same when their payloads are: the space only says who made them. Settings
-    mean something to their own space only, which is part of their identity.
+    Two traces are the same when their payloads are: the space only says who made them. Settings,
+    and names of functions, mean something to their own space only, which is part of their identity.
 
     Attributes:
         trace: the trace that settings were written as; empty before a builder has written them, and
@@ -51,7 +51,7 @@ class Candidate:
     def key(self) -> str:
         """Hash of the canonical payload, and of the space where that is part of the identity."""
         of = f"{self.kind}\n{self.payload}"
-        if self.kind is CandidateKind.KNOBS:
+        if self.kind in (CandidateKind.KNOBS, CandidateKind.LIBRARY):
             of += f"\n{self.space}"
         return hashlib.sha256(of.encode()).hexdigest()[:16]
 

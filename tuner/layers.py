@@ -25,6 +25,7 @@ class Layers:
         mutators: change the traces of candidates, beside those of their space.
         postprocs: change or refuse each schedule once it is written.
         observers: are told of everything, beside our own.
+        libraries: have functions for some programs, which are timed beside kernels.
     """
 
     strategy: Source | None = None
@@ -38,6 +39,7 @@ class Layers:
     mutators: tuple[Source, ...] = ()
     postprocs: tuple[Source, ...] = ()
     observers: tuple[Source, ...] = ()
+    libraries: tuple[Source, ...] = ()
 
     def __iter__(self) -> Iterator[tuple[str, Source]]:
         """Each replaced layer, with its name as of the fields."""

@@ -22,6 +22,7 @@ _FLAGS = {
     "measurer": ("--measurer", "builds and times trials, in the place of all machines"),
     "store": ("--store", "keeps records, beside the run's own store"),
     "observers": ("--observer", "is told of everything; may be repeated"),
+    "libraries": ("--library", "has functions for some programs; may be repeated"),
 }
 
 

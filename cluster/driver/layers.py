@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields
+from typing import Any
 
+from spaces.libraries.offers import Offers
 from tuner.contracts.contracts import CONTRACTS
 from tuner.errors import TunerError, UsageError
 from tuner.layers import OURS, Layers
@@ -11,9 +14,11 @@ from tuner.options import TuneOptions
 from tuner.process.ask_once import ask_once
 from tuner.process.outcome import Returned
 from tuner.source import Source
+from tuner.task import Task
 from tuner.user_code.find import find_layer
 
 _CHILD = "tuner.contracts.contracts:LayersChild"
+_OFFERS_CHILD = "spaces.libraries.offers:OffersChild"
 _START_S = _DEADLINE_S = 120.0
 _MEMORY_LIMIT_BYTES = 4 << 30
 _MANY = frozenset(f.name for f in fields(Layers) if f.default == ())
@@ -48,22 +53,46 @@ def tried_layers(options: TuneOptions) -> Layers:
     layers = found_layers(options)
     if not layers:
         return OURS
+    if error := _asked(_CHILD, "why_not", layers, layers):
+        raise TunerError(error)
+    return layers
+
+
+def offered(layers: Layers, tasks: Sequence[Task]) -> Offers:
+    """What a user's libraries have for the tasks of a model.
+
+    Raises:
+        TunerError: one cannot be used.
+    """
+    if not layers.libraries:
+        return Offers({})
+    found = _asked(_OFFERS_CHILD, "offers", layers, layers.libraries, tasks)
+    assert isinstance(found, Offers)
+    if found.error:
+        raise TunerError(found.error)
+    return found
+
+
+def _asked(child: str, method: str, layers: Layers, *arguments: Any) -> Any:
+    """Ask a process of its own, which runs the files of layers.
+
+    Raises:
+        TunerError: it did not answer.
+    """
     outcome = ask_once(
-        _CHILD,
+        child,
         (),
-        "why_not",
-        layers,
+        method,
+        *arguments,
         ready_s=_START_S,
         deadline_s=_DEADLINE_S,
         env={"CUDA_VISIBLE_DEVICES": ""},
         memory_limit_bytes=_MEMORY_LIMIT_BYTES,
     )
-    files = ", ".join(sorted({source.file for _, source in layers}))
     if not isinstance(outcome, Returned):
+        files = ", ".join(sorted({source.file for _, source in layers}))
         raise TunerError(f"{files}: {outcome}")
-    if outcome.value:
-        raise TunerError(outcome.value)
-    return layers
+    return outcome.value
 
 
 def refuse_pickled_layers(options: TuneOptions) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cluster.driver.declared_space import found_space, with_space
-from cluster.driver.layers import found_layers, tried_layers
+from cluster.driver.layers import found_layers, offered, tried_layers
 from cluster.search.job import SearchJob
 from tuner.errors import TunerError, UsageError
 from tuner.files.atomic import put_folder
@@ -88,6 +88,8 @@ def prepare(
     others = [local(RunLocation.of(other)) for other in options.seeds_from]
     tasks, notes = with_space(tasks, space)
     _refuse_symbolic(tasks, layers)
+    libraries = offered(layers, tasks)
+    left = left_as_they_are(lowered, model.shapes)
     folder, goes_on = _opened(options, run, model, layers)
     return SearchJob(
         # A model from memory stays in this process.
@@ -101,8 +103,9 @@ def prepare(
         driver_pid=driver_pid,
         device=device,
         tracking_uri=tracking_uri,
-        note="; ".join(filter(None, (left_as_they_are(lowered, model.shapes), *notes, *goes_on))),
+        note="; ".join(filter(None, (left, *notes, *libraries.notes, *goes_on))),
         layers=layers,
+        libraries=libraries.candidates,
     )
 
 

@@ -53,6 +53,7 @@ class SearchJob:
         run: the run's folder on this machine.
         tasks: the tasks, all for that target.
         defaults: the default candidate of each task.
+        libraries: the candidates that call functions of libraries, by task key.
         started_s: start of the run's time, on this machine's monotonic clock.
         driver_pid: process on this machine that the search ends with; None where the search
             outlives its driver.
@@ -74,6 +75,7 @@ class SearchJob:
     tracking_uri: str = ""
     note: str = ""
     layers: Layers = OURS
+    libraries: Mapping[str, tuple[Candidate, ...]] = field(default_factory=dict)
 
     @property
     def trials(self) -> int:

@@ -111,6 +111,7 @@ def new_session(
     return Session(
         job.tasks,
         job.defaults,
+        libraries=job.libraries,
         machines=machines,
         store=store,
         limits=Limits(job.trials, job.deadline_s, options.finalists_s),

@@ -12,6 +12,7 @@ from spaces.design_space.theirs import postprocess_theirs
 from spaces.design_space.trace_space import TraceSpace
 from spaces.intrinsics.named import register_named
 from spaces.ir.schedules import InvalidCandidate, new_schedule, replayed, task_module
+from spaces.libraries.calls import called
 from spaces.templates.base import FAMILY as TEMPLATE
 from spaces.templates.registry import template_named
 from tuner.candidate import Candidate, CandidateKind, family, generic_of
@@ -30,7 +31,8 @@ def realize(task: Task, candidate: Candidate, postprocs: tuple[Source, ...] = ()
 
     Returns:
         A `tvm.s_tir.Schedule`: its `mod` is the scheduled module, its `trace` the instructions, in
-        the form that TVM's databases keep; the trace of a kernel specialised for a shape is empty.
+        the form that TVM's databases keep; the trace of a kernel specialised for a shape is empty,
+        and so is that of a library's function.
 
     Raises:
         InvalidCandidate: the candidate cannot be scheduled.
@@ -41,11 +43,20 @@ def realize(task: Task, candidate: Candidate, postprocs: tuple[Source, ...] = ()
 
         kernel, shape = generic_of(candidate)
         return new_schedule(specialised(realize(task, kernel, postprocs).mod, dict(shape)))
+    if candidate.kind is CandidateKind.LIBRARY:
+        return _calling(task, candidate)
     if candidate.trace:
         return _replayed(task, candidate.trace)
     schedule = _written(task, candidate)
     postprocess_theirs(schedule, postprocs)
     return schedule
+
+
+def _calling(task: Task, candidate: Candidate) -> Any:
+    from tvm.ir import IRModule
+
+    program = task_module(task.module)["main"]
+    return new_schedule(IRModule({"main": called(program, candidate)}))
 
 
 def _written(task: Task, candidate: Candidate) -> Any:

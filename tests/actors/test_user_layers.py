@@ -161,7 +161,7 @@ def build(task: Task, tmp_path: Path) -> Iterator[Any]:
 
 
 def timed(task: Task, artifact: bytes, timer: Source | None, folder: Path) -> Measurement:
-    runner = Runner(target=task.target, log_dir=folder, scratch=folder, timer=timer)
+    runner = Runner(target=task.target, log_dir=folder, scratch=folder, layers=Layers(runner=timer))
     with closing(runner):
         assert runner.learn(task, (), 60.0).error == ""
         timing = EFFORTS["quick"].timing

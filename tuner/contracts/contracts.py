@@ -11,6 +11,7 @@ from tuner.contracts.seams import (
     KeepsRecords,
     Mutates,
     PostProcesses,
+    Provides,
     Times,
 )
 from tuner.cost_models.base import CostModel
@@ -51,6 +52,7 @@ CONTRACTS: Mapping[str, Contract] = {
     "mutators": Contract("mutator", Mutates),
     "postprocs": Contract("post-processor", PostProcesses),
     "observers": Contract("observer", Observer, "a folder"),
+    "libraries": Contract("library", Provides),
 }
 """By the names of the fields of `Layers`."""
 

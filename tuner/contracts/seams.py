@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from tuner.arrays import Features
@@ -87,3 +87,18 @@ class Times(Protocol):
             timing: the effort's rules, to be kept to as far as they fit.
             cutoff_s: a kernel that is slower need not be timed further; None is no such time.
         """
+
+
+class Provides(Protocol):
+    """A library whose functions stand in for kernels. Made with nothing."""
+
+    def symbol(self, program: Any) -> str | None:
+        """The name of the function that computes a PrimFunc; None where there is none.
+
+        It is called with the program's parameters in their order, and must leave alone those that
+        the program only reads.
+        """
+
+    def functions(self) -> Mapping[str, Callable[..., object]]:
+        """The functions by name. One of Python is called with numpy arrays on a CPU, and with
+        TVM's tensors elsewhere; a `tvm_ffi.Function` is called as it is."""

@@ -41,6 +41,9 @@ LAYER = "layer:"
 _OF_MEASUREMENTS = ("features", "builder", "runner", "measurer", "postprocs")
 """Layers without which what a run has measured means something else."""
 
+_BESIDE = ("observers", "libraries")
+"""Layers of which there are none but a user's."""
+
 Option = str | int | float | bool | None
 
 
@@ -323,7 +326,8 @@ def other_layers(found: Manifest, wanted: Manifest) -> list[str]:
 
 
 def _shown(layer: str, version: object) -> str:
-    return f"the {layer} {version}" if version else f"our {layer}"
+    ours = "no" if layer in _BESIDE else "our"
+    return f"the {layer} {version}" if version else f"{ours} {layer}"
 
 
 def _unwritable(folder: Path, error: OSError) -> TunerError:

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tuner.candidate import Candidate
+from tuner.candidate import Candidate, CandidateKind
 from tuner.storage.base import RecordStore
 from tuner.task import Task
 
@@ -119,7 +119,9 @@ def gather(tasks: Iterable[Task], own: RecordStore | None, others: Sequence[Reco
         for task in store.tasks():
             fastest = [r.trial.candidate for r in store.best(task.key, _EACH + 1)]
             # The default schedule is every run's first trial anyway.
-            best = tuple(c for c in fastest if c.key != defaults.get(task.key))[:_EACH]
+            # A library's function is no parent, and a run that names the library tries it anyway.
+            kernels = [c for c in fastest if c.kind is not CandidateKind.LIBRARY]
+            best = tuple(c for c in kernels if c.key != defaults.get(task.key))[:_EACH]
             if best and (store is not own or task.key in wanted):
                 entries.append(
                     Entry(task, signature(task.module), best, elsewhere=store is not own)

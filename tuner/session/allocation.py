@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from tuner.candidate import Candidate
 from tuner.record import Trial, TrialKey
 from tuner.session.allocator import Allocator, AskedTurns, TaskView, Turns, priorities, view
-from tuner.session.default_turns import BEFORE_DEFAULT, default_trial
+from tuner.session.given_trials import BEFORE_DEFAULT, given_trial
 from tuner.session.state import SessionState
 from tuner.task import Task
 
@@ -20,6 +20,7 @@ class Allocation:
 
     Args:
         defaults: the default candidate of each task; each has a turn.
+        libraries: candidates of some tasks that call libraries; each has a turn after the default.
         in_flight: keys of the trials that are measured now; changes as they come and go.
         allocator: a user's own; None is `tuner.session.allocator.priorities`.
     """
@@ -28,6 +29,7 @@ class Allocation:
         self,
         tasks: Sequence[Task],
         defaults: Mapping[str, Candidate],
+        libraries: Mapping[str, Sequence[Candidate]],
         known: SessionState,
         in_flight: Collection[TrialKey],
         *,
@@ -36,8 +38,14 @@ class Allocation:
     ) -> None:
         self._known, self._in_flight = known, in_flight
         self._gain_floor, self._allocator = gain_floor, allocator
-        of_defaults = (default_trial(task, defaults[task.key]) for task in tasks)
-        self._of_defaults = {t.task_key: t for t in of_defaults if not known.has(t)}
+        self._given = {
+            task.key: [
+                trial
+                for candidate in (defaults[task.key], *libraries.get(task.key, ()))
+                if not known.has(trial := given_trial(task, candidate))
+            ]
+            for task in tasks
+        }
 
     def turns(self) -> Turns | AskedTurns:
         """The tasks, to be given trials one by one."""
@@ -53,16 +61,17 @@ class Allocation:
         order = self._allocator.order(list(self._views()))
         return [key for key in order if key in self._known.progress]
 
-    def default_of(self, task_key: str) -> Trial | None:
-        """The trial of a task's default schedule, where it has its turn; only once."""
-        return self._of_defaults.pop(task_key) if self._default_is_due(task_key) else None
+    def given(self, task_key: str) -> Trial | None:
+        """The trial of a task's default schedule, or of a library, where it has its turn; each only
+        once."""
+        return self._given[task_key].pop(0) if self._given_is_due(task_key) else None
 
     def is_open(self, task_key: str) -> bool:
         """Whether more trials of a task may come."""
-        return self._known.is_open(task_key) or self._default_is_due(task_key)
+        return self._known.is_open(task_key) or self._given_is_due(task_key)
 
-    def _default_is_due(self, task_key: str) -> bool:
-        if task_key not in self._of_defaults or task_key in self._known.left_out:
+    def _given_is_due(self, task_key: str) -> bool:
+        if not self._given[task_key] or task_key in self._known.left_out:
             return False
         begun = sum(self._known.progress[task_key].statuses.values())
         begun += sum(key.task_key == task_key for key in self._in_flight)

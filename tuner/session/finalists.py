@@ -6,7 +6,7 @@ import bisect
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from tuner.candidate import Candidate
+from tuner.candidate import Candidate, CandidateKind
 from tuner.dynamic.shapes import MEASURED_SHAPES
 from tuner.effort import Effort
 from tuner.generations import round_of, rung_of
@@ -21,6 +21,8 @@ _CONTENDER = 1.2
 _LEAST, _ENOUGH = 1.05, 16
 """The least factor that noise is assumed to reach, and the number of pairs timed twice from which
 on noise is estimated."""
+_LIBRARIES = 4
+"""Candidates of libraries that a session may lack, which another session of its run had."""
 _TO_DEVIATION = 1.4826
 """The standard deviation of normal noise over the median of its absolute values."""
 
@@ -31,16 +33,23 @@ def finalists_of(
     store: RecordStore,
     default: Candidate | None,
     count: int,
+    libraries: Sequence[Candidate] = (),
 ) -> list[tuple[Candidate, Instance]]:
     """The finalists of one task, each with a shape that it is timed again on.
 
     Args:
         count: of finalists, where the search does not choose them itself.
+        libraries: candidates that call libraries which this session has.
     """
     if isinstance(search, ChoosesFinalists):
         return search.finalists()
-    best = store.best(progress.task.key, count + 1)
+    found = store.best(progress.task.key, count + 1 + _LIBRARIES)
+    best = [r for r in found if r.trial.candidate in libraries or not _calls(r.trial.candidate)]
     return [(candidate, ()) for candidate in finalists(progress, best, default, count)]
+
+
+def _calls(candidate: Candidate) -> bool:
+    return candidate.kind is CandidateKind.LIBRARY
 
 
 class Contention:

@@ -200,6 +200,14 @@ def side_by_side(parts: Mapping[str, Snapshot]) -> Snapshot:
     )
 
 
+def counted(progress: Iterable[TaskProgress]) -> dict[str, int]:
+    """The number of trials by status, of all tasks together."""
+    counts: Counter[str] = Counter()
+    for p in progress:
+        counts.update({str(s): n for s, n in p.statuses.items()})
+    return dict(counts)
+
+
 def rows(
     progress: Iterable[TaskProgress], chosen_s: Mapping[str, float] = MappingProxyType({})
 ) -> tuple[TaskRow, ...]:

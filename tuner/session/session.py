@@ -11,8 +11,9 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from tuner.candidate import Candidate
 from tuner.cost_models.base import FittedModel
@@ -27,7 +28,7 @@ from tuner.session.limits import Ended, Limits
 from tuner.session.machines import Machines
 from tuner.session.observer import Observer
 from tuner.session.phase import Phase, idle_reasons
-from tuner.session.progress import Snapshot, gain, rows
+from tuner.session.progress import Snapshot, counted, gain, rows
 from tuner.session.remeasure import Remeasurements
 from tuner.session.state import SessionState
 from tuner.storage.base import RecordStore
@@ -49,6 +50,7 @@ class Session:
     Args:
         tasks: the tasks to tune.
         defaults: the default candidate of each task, which is measured as well.
+        libraries: candidates that no search makes, by task key, which are measured as well.
         store: holds earlier sessions' records, and gets each new one before anyone hears of it.
         allocator: a user's own, in the place of `tuner.session.allocator.priorities`.
         clock: seconds that never go back, for deadlines; `wall` is for people.
@@ -59,6 +61,7 @@ class Session:
         tasks: Sequence[Task],
         defaults: Mapping[str, Candidate],
         *,
+        libraries: Mapping[str, Sequence[Candidate]] = MappingProxyType({}),
         machines: Machines,
         store: RecordStore,
         limits: Limits,
@@ -79,6 +82,7 @@ class Session:
         self._wall = wall
         self._tasks = tuple(tasks)
         self._defaults = dict(defaults)
+        self._libraries = libraries
         self._stop = threading.Event()
         self._started_s = clock()
         self._told_s = self._drawn_s = -1e9
@@ -95,6 +99,7 @@ class Session:
         self._allocation = Allocation(
             self._tasks,
             self._defaults,
+            libraries,
             self._known,
             self._in_flight.keys(),
             gain_floor=effort.gain_floor,
@@ -184,9 +189,9 @@ class Session:
     def _next(self, turns: Turns | AskedTurns) -> Trial | None:
         """The trial to measure next; None where no task has one."""
         while (task_key := turns.first) is not None:
-            if (of_default := self._allocation.default_of(task_key)) is not None:
+            if (given := self._allocation.given(task_key)) is not None:
                 turns.served()
-                return of_default
+                return given
             proposed = self._searches[task_key].propose(1)
             if not proposed:
                 turns.passed()
@@ -337,6 +342,7 @@ class Session:
             self._store,
             self._defaults.get(task_key),
             self._effort.finalists,
+            self._libraries.get(task_key, ()),
         )
 
     def _budget_left(self) -> int:
@@ -371,10 +377,7 @@ class Session:
 
     def _draw(self) -> Snapshot:
         elapsed_s = self._clock() - self._started_s
-        statuses: Counter[str] = Counter()
         tasks = rows(self._known.progress.values(), self._known.chosen_s)
-        for p in self._known.progress.values():
-            statuses.update({str(s): n for s, n in p.statuses.items()})
         return Snapshot(
             phase=self._phase,
             elapsed_s=elapsed_s,
@@ -382,7 +385,7 @@ class Session:
             trials=self._known.spent,
             trials_budget=self._limits.trials,
             trials_per_s=self._known.new_records / elapsed_s if elapsed_s > 0 else 0.0,
-            statuses=dict(statuses),
+            statuses=counted(self._known.progress.values()),
             tasks=tasks,
             gain=gain(tasks),
             pairwise_accuracy=self._accuracy,

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tuner.arrays import Features
-from tuner.candidate import Candidate
+from tuner.candidate import Candidate, CandidateKind
 from tuner.cost_models.dataset import Dataset
 from tuner.dynamic.kernel_set import KernelSet
 from tuner.dynamic.shapes import measured_shapes
@@ -251,7 +251,8 @@ class SessionState:
         self.spent -= progress.spent
         progress.observe(record)
         self.spent += progress.spent
-        self.searches[record.trial.task_key].observe([record])
+        if record.trial.candidate.kind is not CandidateKind.LIBRARY:  # it is no point of a space
+            self.searches[record.trial.task_key].observe([record])
         if features is not None and not record.trial.instance:
             self.dataset.add(record, features)  # kernels of many shapes have a model of their own
 

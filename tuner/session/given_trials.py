@@ -1,4 +1,4 @@
-"""The trial of a default schedule, and when it has its turn."""
+"""The trials of a default schedule and of libraries, and when they have their turn."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ BEFORE_DEFAULT = 2
 to run, and where time is short every task should have a good kernel first."""
 
 
-def default_trial(task: Task, default: Candidate) -> Trial:
-    """The trial of a task's default schedule; where there are many shapes, on the middle one of
-    those that are measured (the lower of two)."""
+def given_trial(task: Task, candidate: Candidate) -> Trial:
+    """The trial of a candidate that no search makes; where there are many shapes, on the middle one
+    of those that are measured (the lower of two)."""
     measured = measured_shapes(task.shapes)
     instance = measured[(len(measured) - 1) // 2][0] if measured else ()
-    return Trial(task.key, default, instance)
+    return Trial(task.key, candidate, instance)

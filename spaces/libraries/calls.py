@@ -1,0 +1,77 @@
+"""Calls of a library's functions: PrimFuncs with the parameters of the programs they stand for."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from spaces.check.draws import arguments
+from spaces.ir import tvm_compat
+from spaces.ir.schedules import InvalidCandidate
+from tuner.candidate import Candidate, CandidateKind, without_version
+
+FAMILY = "library"
+_CALLS = "tuner.calls"
+"""Attribute of a function that calls a packed function: the symbol, and the library's name."""
+
+
+def candidate_of(symbol: str, name: str, version: str) -> Candidate:
+    """The candidate that calls a function of a library, which has a name and a version."""
+    return Candidate(CandidateKind.LIBRARY, symbol, f"{FAMILY}:{name}@{version}")
+
+
+def library_name(space: str) -> str:
+    """The name of the library that a candidate's space is of."""
+    return without_version(space).partition(":")[2]
+
+
+def called(program: Any, candidate: Candidate) -> Any:
+    """A PrimFunc with a program's parameters and attributes that hands them, in their order, to a
+    packed function.
+
+    Raises:
+        InvalidCandidate: the program changes a parameter that it reads, so that it cannot be said
+            what the function must leave as it is.
+    """
+    from tvm import te, tirx
+
+    args = arguments(program)
+    if not any(arg.written for arg in args) or all(arg.written for arg in args):
+        raise InvalidCandidate(f"{candidate.payload}: not every program can be a call")
+    inputs = [
+        te.placeholder(arg.shape, arg.dtype, name=_letters(arg.name, i))
+        for i, arg in enumerate(args)
+        if not arg.written
+    ]
+    outputs = [arg for arg in args if arg.written]
+
+    def body(ins: Any, outs: Any) -> Any:
+        given, made = iter(ins), iter(outs)
+        ordered = [next(made) if arg.written else next(given) for arg in args]
+        return tirx.call_packed(candidate.payload, *ordered)
+
+    made = te.extern(
+        [arg.shape for arg in outputs],
+        inputs,
+        body,
+        name="call",
+        dtype=[arg.dtype for arg in outputs],
+    )
+    results = iter(made if len(outputs) > 1 else [made])
+    given = iter(inputs)
+    function = te.create_prim_func([next(results) if a.written else next(given) for a in args])
+    said = json.dumps([candidate.payload, candidate.space])
+    return tvm_compat.with_attrs_of(function, program).with_attr(_CALLS, said)
+
+
+def _letters(name: str, number: int) -> str:
+    return name if name.isidentifier() else f"p{number}"
+
+
+def calls_of(function: Any) -> tuple[str, str] | None:
+    """The symbol that a function made by `called` calls, and the name of its library; else None."""
+    said = tvm_compat.attribute(function, _CALLS)
+    if said is None:
+        return None
+    symbol, space = json.loads(str(said))
+    return symbol, library_name(space)
