@@ -74,6 +74,11 @@ def without_version(space: str) -> str:
     return space.partition("@")[0]
 
 
+def library_name(space: str) -> str:
+    """The name of the library that a candidate's space is of."""
+    return without_version(space).partition(":")[2]
+
+
 def of_knobs(knobs: Mapping[str, int], space: str) -> Candidate:
     """The candidate that the template named by `space` makes with these settings."""
     payload = json.dumps({name: int(knobs[name]) for name in sorted(knobs)}, separators=(",", ":"))

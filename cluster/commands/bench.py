@@ -10,7 +10,7 @@ import click
 
 from cluster.commands.runs import folder_of
 from cluster.console import parse
-from cluster.console.flags import debug_flag, json_flag, run_argument
+from cluster.console.flags import TEXT, debug_flag, json_flag, run_argument
 from cluster.console.output import nothing_on_stdout, print_json, print_table
 from tuner.run_location import RunLocation
 
@@ -26,15 +26,26 @@ _PROGRAMS = ("untuned", "tuned", "onnxruntime")
     multiple=True,
     help="Sizes of a symbolic dimension. Default: some of those it was tuned for.",
 )
+@click.option(
+    "--library",
+    "libraries",
+    metavar="FILE.py:CLASS|MODULE:CLASS",
+    multiple=True,
+    type=TEXT,
+    help="A library that it was tuned with; may be repeated.",
+)
 @json_flag
 @debug_flag
-def bench(run: RunLocation, dims: tuple[str, ...], as_json: bool) -> None:
+def bench(
+    run: RunLocation, dims: tuple[str, ...], libraries: tuple[str, ...], as_json: bool
+) -> None:
     """Time the model of DIR untuned, tuned and in onnxruntime, and compare the outputs."""
     with nothing_on_stdout(as_json):
         from cluster.driver.export import bench as measure
 
         folder = folder_of(run, model=True)
-        report = measure(folder, dims=parse.distinct(dims, parse.dimension))
+        sizes = parse.distinct(dims, parse.dimension)
+        report = measure(folder, dims=sizes, libraries=libraries)
     if as_json:
         print_json(report)
         return

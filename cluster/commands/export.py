@@ -23,30 +23,49 @@ from tuner.run_location import RunLocation
     type=PATH,
     help="A MetaSchedule database: database_workload.json and database_tuning_record.json.",
 )
+@click.option(
+    "--allow-external", is_flag=True, help="With --lib: it may call functions of --library."
+)
 @click.option("--records", metavar="FILE.jsonl", type=PATH, help="One JSON object for each trial.")
 @debug_flag
 def export(
-    run: RunLocation, library: Path | None, database: Path | None, records: Path | None
+    run: RunLocation,
+    library: Path | None,
+    database: Path | None,
+    allow_external: bool,
+    records: Path | None,
 ) -> None:
     """Write what the run in DIR found: one of --lib, --database and --records."""
     if sum(out is not None for out in (library, database, records)) != 1:
         raise UsageError("tuner export needs exactly one of --lib, --database and --records")
     if library is not None:
         from cluster.console.terminal import size
-        from cluster.driver.export import export_library
+        from cluster.driver.export import ExternalSymbols, export_library
 
-        export_library(folder_of(run, model=True), library)
+        try:
+            calls = export_library(
+                folder_of(run, model=True), library, allow_external=allow_external
+            )
+        except ExternalSymbols as error:
+            raise UsageError(f"{error} with --allow-external") from error
         click.echo(f"wrote {library}: {size(library.stat().st_size)}")
+        for symbol, provider in calls.items():
+            click.echo(f"it calls {symbol}, which {provider} must register wherever it runs")
     elif database is not None:
         from cluster.console.terminal import listed
         from cluster.driver.export import export_database
 
         left_out = export_database(folder_of(run, model=True), database)
         click.echo(f"wrote {database}/database_workload.json and database_tuning_record.json")
-        if left_out:
+        if left_out.symbolic:
             click.echo(
-                f"left out {listed(left_out)}: a database holds one schedule for a "
+                f"left out {listed(left_out.symbolic)}: a database holds one schedule for a "
                 "program, not the kernels of one with symbolic dimensions; --lib has them all"
+            )
+        if left_out.calls:
+            click.echo(
+                f"left out {listed(left_out.calls)}: a library's function is faster there than any "
+                "schedule; --lib with --allow-external has it"
             )
     elif records is not None:
         from tuner.report.report import export_records

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cluster.driver.results import results_of
+from cluster.driver.results import Results, results_of
 from tuner.dynamic.shapes import Dims, joint, sampled
 from tuner.errors import TunerError
 from tuner.options import ModelSpec
@@ -15,9 +16,7 @@ from tuner.runs.folder import RunFolder, read_run
 
 if TYPE_CHECKING:
     from spaces.frontends.model import Model
-    from tuner.dynamic.kernel_set import KernelSet
-    from tuner.record import Record
-    from tuner.task import Instance, Task
+    from tuner.task import Instance
 
 _BENCHED = 6
 """The number of shapes to bench of a model with symbolic dimensions, where the user names none."""
@@ -33,8 +32,7 @@ class _Finished:
     model: Model
     target: str
     lowered: Any
-    winners: tuple[tuple[Task, Record], ...]
-    sets: tuple[tuple[Task, KernelSet], ...]
+    results: Results
 
     def tuned(self) -> Any:
         """The lowered module with the winners swapped in."""
@@ -44,22 +42,46 @@ class _Finished:
         """Any lowered module with the winners swapped in."""
         from spaces.deploy.apply import apply_best
 
-        best = {task.key: record.trial.candidate for task, record in self.winners}
-        sets = {task.key: (task, chosen) for task, chosen in self.sets}
+        best = {task.key: record.trial.candidate for task, record in self.results.winners}
+        sets = {task.key: (task, chosen) for task, chosen in self.results.sets}
         return apply_best(best, self.target, sets)(lowered)
 
 
-def export_library(run: Path, out: Path) -> None:
+class ExternalSymbols(TunerError):
+    """A library would call functions that it does not hold."""
+
+    def __init__(self, calls: Mapping[str, tuple[str, str]]) -> None:
+        task, (symbol, library) = next(iter(calls.items()))
+        more = f", and {len(calls) - 1} more tasks call others" if len(calls) > 1 else ""
+        super().__init__(
+            f"the best of {task} calls {symbol} of {library}{more}: such functions must be "
+            "registered wherever the exported library runs; say that this is wanted"
+        )
+
+
+def export_library(run: Path, out: Path, *, allow_external: bool = False) -> dict[str, str]:
     """Compile the model with its best schedules into a library that TVM loads.
 
+    Args:
+        allow_external: whether it may call functions that it does not hold.
+
+    Returns:
+        The functions that it calls, with their libraries, which must be registered wherever it
+        runs.
+
     Raises:
+        ExternalSymbols: it calls some, and must not.
         TunerError: the run is missing or has no results, or the file cannot be written.
     """
     from spaces.codegen.executable import compile_module
     from spaces.codegen.executable import export_library as write
 
     finished = _open(run)
+    calls = finished.results.calls
+    if calls and not allow_external:
+        raise ExternalSymbols(calls)
     write(compile_module(finished.tuned(), finished.target), out)
+    return dict(calls.values())
 
 
 def apply_to(run: Path, module: Any = None) -> Any:
@@ -112,12 +134,21 @@ def _shaped_as(model: Model) -> ModelSpec:
     return ModelSpec(model.name, shapes=shapes if has_relax(model.module) else (), dims=dims)
 
 
-def export_database(run: Path, out_dir: Path) -> list[str]:
-    """Write the best schedules as a MetaSchedule database.
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Names of the tasks that a database lacks, which holds one schedule for each.
 
-    Returns:
-        Names of the tasks that are left out: those with symbolic dimensions, which have a set of
-        kernels, while a database holds one schedule for each.
+    Attributes:
+        symbolic: those with symbolic dimensions, which have a set of kernels.
+        calls: those that are fastest with a library's function.
+    """
+
+    symbolic: tuple[str, ...]
+    calls: tuple[str, ...]
+
+
+def export_database(run: Path, out_dir: Path) -> LeftOut:
+    """Write the best schedules as a MetaSchedule database; return what is left out.
 
     Raises:
         TunerError: the run is missing or has no results that a database can hold, or the folder
@@ -126,25 +157,29 @@ def export_database(run: Path, out_dir: Path) -> list[str]:
     from spaces.deploy.database import export_database as write
 
     finished = _open(run)
-    if not finished.winners:
+    calls = finished.results.calls
+    kernels = [(task, won) for task, won in finished.results.winners if task.name not in calls]
+    if not kernels:
         raise TunerError(
-            "--database: all programs have symbolic dimensions, and a database holds one schedule "
-            "for each, not a set of kernels; write a library with --lib"
+            "--database: it holds one schedule for each program; all of these have symbolic "
+            "dimensions, and so a set of kernels, or call a library: write a library with --lib"
         )
     entries = [
-        (task, record.trial.candidate, record.measurement.samples_s)
-        for task, record in finished.winners
+        (task, record.trial.candidate, record.measurement.samples_s) for task, record in kernels
     ]
     write(out_dir, entries, lowered=finished.lowered)
-    return [task.name for task, _ in finished.sets]
+    return LeftOut(tuple(task.name for task, _ in finished.results.sets), tuple(calls))
 
 
-def bench(run: Path, *, rounds: int = 0, dims: Dims = ()) -> dict[str, Any]:
+def bench(
+    run: Path, *, rounds: int = 0, dims: Dims = (), libraries: Sequence[str] = ()
+) -> dict[str, Any]:
     """Time the untuned and the tuned model, and onnxruntime where it can run it.
 
     Args:
         rounds: number of rounds, unless the minimum of `spaces.deploy.bench` is larger.
         dims: sizes of symbolic dimensions to bench; empty is some of those the run is tuned for.
+        libraries: as `--library` names them, whose functions the best kernels call.
 
     Returns:
         The keys of `spaces.deploy.bench.BenchResult`, and `shape`, the sizes of symbolic
@@ -170,6 +205,7 @@ def bench(run: Path, *, rounds: int = 0, dims: Dims = ()) -> dict[str, Any]:
     from spaces.frontends.model_copy import load_input_values
 
     finished = _open(run)
+    _register(libraries, finished.results)
     model, values = finished.model, load_input_values(folder.model_dir)
     untuned = compile_plainly(finished.lowered, finished.target)
     tuned = compile_module(finished.tuned(), finished.target)
@@ -181,6 +217,26 @@ def bench(run: Path, *, rounds: int = 0, dims: Dims = ()) -> dict[str, Any]:
         result = measure(model, untuned, tuned, inputs, rounds=rounds, budget_s=budget_s)
         reports.append({**result.to_json(), "shape": dict(instance)})
     return {**reports[-1], "shapes": reports if model.shapes else []}
+
+
+def _register(libraries: Sequence[str], results: Results) -> None:
+    """Register the functions that a run's best kernels call.
+
+    Raises:
+        TunerError: a library is not named, or cannot be used.
+    """
+    from spaces.libraries.registration import name_of, register_source
+    from tuner.user_code.find import find_layer
+
+    sources = [find_layer(said, "libraries") for said in libraries]
+    for source in sources:
+        register_source(source)
+    known = {name_of(source) for source in sources}
+    for task, (symbol, library) in results.calls.items():
+        if library not in known:
+            raise TunerError(
+                f"the best of {task} calls {symbol} of {library}: name its file with --library"
+            )
 
 
 def _benched(model: Model, dims: Dims) -> list[Instance]:
@@ -205,4 +261,4 @@ def _open(run: Path) -> _Finished:
     results = results_of(folder, manifest, run)
     model = load_model_copy(folder.model_dir, manifest.model_hash)
     lowered = lower(model.module, manifest.target)
-    return _Finished(folder, model, manifest.target, lowered, results.winners, results.sets)
+    return _Finished(folder, model, manifest.target, lowered, results)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cluster.driver.kernel_sets import kernel_set
+from tuner.candidate import CandidateKind, library_name
 from tuner.errors import TunerError
 from tuner.report.winners import choose_best
 from tuner.runs.folder import Manifest, RunFolder
@@ -24,6 +25,16 @@ class Results:
 
     winners: tuple[tuple[Task, Record], ...]
     sets: tuple[tuple[Task, KernelSet], ...]
+
+    @property
+    def calls(self) -> dict[str, tuple[str, str]]:
+        """The function that the winner of a task calls, and its library, by the task's name; only
+        where it is no kernel."""
+        return {
+            task.name: (won.payload, library_name(won.space))
+            for task, record in self.winners
+            if (won := record.trial.candidate).kind is CandidateKind.LIBRARY
+        }
 
 
 def results_of(folder: RunFolder, manifest: Manifest, name: object) -> Results:

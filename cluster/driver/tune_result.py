@@ -68,15 +68,18 @@ class TuneResult:
         with closing(SqliteStore(folder.store, read_only=True)) as store:
             return space_rows(store, store.tasks())
 
-    def library(self, path: Path | str) -> Path:
+    def library(self, path: Path | str, *, allow_external: bool = False) -> Path:
         """Write a library of the model with its best schedules, which TVM loads; return its path.
+
+        Args:
+            allow_external: whether it may call functions that it does not hold.
 
         Raises:
             TunerError: as for `best`, or it cannot be written.
         """
         from cluster.driver.export import export_library
 
-        export_library(self._folder(model=True), Path(path))
+        export_library(self._folder(model=True), Path(path), allow_external=allow_external)
         return Path(path)
 
     def apply(self, module: Any = None) -> Any:
@@ -97,7 +100,8 @@ class TuneResult:
         """
         from cluster.driver.export import export_database
 
-        return export_database(self._folder(model=True), Path(path))
+        left_out = export_database(self._folder(model=True), Path(path))
+        return [*left_out.symbolic, *left_out.calls]
 
     def _folder(self, *, model: bool = False) -> Path:
         if self.parts:

@@ -5,7 +5,18 @@ from __future__ import annotations
 from cluster.passes.apply_best import ApplyBest
 from cluster.passes.defaults import Defaults
 from cluster.passes.extract import Extract
+from cluster.passes.library_dispatch import LibraryDispatch
 from cluster.passes.pinned import Pinned
 from cluster.passes.provenance import Origin, origins
+from spaces.libraries.registration import register
 
-__all__ = ["ApplyBest", "Defaults", "Extract", "Origin", "Pinned", "origins"]
+__all__ = [
+    "ApplyBest",
+    "Defaults",
+    "Extract",
+    "LibraryDispatch",
+    "Origin",
+    "Pinned",
+    "origins",
+    "register",
+]

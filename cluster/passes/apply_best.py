@@ -74,7 +74,10 @@ class ApplyBest:
         for source in self._sources:
             if (known := source.exact(task)) is not None:
                 why = "the fastest that was measured of this program"
-                origin = Origin("tuned", source.name, why, known.latency_s)
+                how = "library" if known.calls else "tuned"
+                if known.calls:
+                    why = f"{known.calls} was faster than all that were measured of this program"
+                origin = Origin(how, source.name, why, known.latency_s)
                 found[name] = known.function, origin
                 return True
         return False

@@ -15,6 +15,7 @@ from spaces.targets.backends import backend_of
 from spaces.targets.target import refuse_other_features
 from tuner.effort import EFFORTS, Effort
 from tuner.errors import TunerError
+from tuner.layers import OURS, Layers
 from tuner.record import Measurement, Status
 from tuner.task import Task
 
@@ -33,9 +34,13 @@ class Gate:
         self._builder, self._runner, self._effort = builder, runner, effort
         self._learned: dict[str, str] = {}
 
-    def measured(self, task: Task, function: Any) -> Measurement:
+    def measured(self, task: Task, function: Any, *, library: bool = False) -> Measurement:
         """The measurement of a scheduled PrimFunc that should compute what a task does: `OK` if its
-        output is right on all draws."""
+        output is right on all draws.
+
+        Args:
+            library: whether it calls one of the gate's libraries.
+        """
         import tvm
 
         module = tvm.ir.save_json(tvm_compat.normalized(function))
@@ -53,16 +58,20 @@ class Gate:
             timing=self._effort.timing,
             cutoff_s=None,
             deadline_s=self._effort.run_deadline_s,
+            library=library,
         )
 
 
 @contextmanager
-def gate(target: str, effort: Effort = EFFORTS["normal"]) -> Iterator[Gate | None]:
+def gate(
+    target: str, effort: Effort = EFFORTS["normal"], *, layers: Layers = OURS
+) -> Iterator[Gate | None]:
     """A gate for a target, for the length of a block; None where kernels of the target do not run
     on this machine.
 
     Args:
         target: canonical JSON.
+        layers: the libraries that kernels may call.
     """
     if not _runs_here(target):
         yield None
@@ -70,7 +79,9 @@ def gate(target: str, effort: Effort = EFFORTS["normal"]) -> Iterator[Gate | Non
     with (
         tempfile.TemporaryDirectory(prefix=_LOGS) as folder,
         closing(Builder(log_dir=Path(folder))) as builder,
-        closing(Runner(target=target, log_dir=Path(folder), scratch=Path(folder))) as runner,
+        closing(
+            Runner(target=target, log_dir=Path(folder), scratch=Path(folder), layers=layers)
+        ) as runner,
     ):
         yield Gate(builder, runner, effort)
 

@@ -19,9 +19,9 @@ class Origin:
 
     Attributes:
         how: `tuned` (a schedule of this very program), `anchor` (one of a program that differs in
-            what is fused to its largest block), `pinned` (written by hand), `default` (by rule),
-            `scheduled` (by another's pass), or `none`.
-        source: the run, database, rule or kernel; empty where there is none.
+            what is fused to its largest block), `library` (it calls a function of one), `pinned`
+            (written by hand), `default` (by rule), `scheduled` (by another's pass), or `none`.
+        source: the run, database, library, rule or kernel; empty where there is none.
         why: in words, what spoke for it; where there is none, why nothing was found.
         latency_s: as it was measured; None where it was not.
     """

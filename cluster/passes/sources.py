@@ -15,7 +15,7 @@ from spaces.ir import tvm_compat
 from spaces.ir.schedules import task_module
 from spaces.lowering.extract_tasks import program_hash
 from spaces.targets.target import parse_target, takes_the_same
-from tuner.candidate import Candidate
+from tuner.candidate import Candidate, CandidateKind, library_name
 from tuner.dynamic.kernel_set import KernelSet
 from tuner.run_location import RunLocation
 from tuner.runs.folder import read_run
@@ -30,10 +30,12 @@ class Found:
     Attributes:
         function: the scheduled PrimFunc.
         latency_s: as it was measured; None where it was not.
+        calls: the library that it calls; empty where it is a kernel.
     """
 
     function: Any
     latency_s: float | None
+    calls: str = ""
 
 
 class Schedules(Protocol):
@@ -74,10 +76,12 @@ class RunSchedules:
         known = self._by_program.get(program_hash(task))
         if known is None or not takes_the_same(known[0].target, task.target):
             return None
-        schedule = realize(task, known[1].trial.candidate)
+        candidate = known[1].trial.candidate
+        schedule = realize(task, candidate)
+        calls = library_name(candidate.space) if candidate.kind is CandidateKind.LIBRARY else ""
         # On another machine of the kind it would take another time.
         same = known[0].target == task.target
-        return Found(schedule.mod["main"], known[1].latency_s if same else None)
+        return Found(schedule.mod["main"], known[1].latency_s if same else None, calls)
 
     def kernel_set(self, task: Task) -> tuple[Task, KernelSet] | None:
         """See `Schedules`."""
@@ -90,6 +94,7 @@ class RunSchedules:
             (task, record.trial.candidate)
             for task, record in self._won
             if takes_the_same(task.target, target)
+            and record.trial.candidate.kind is not CandidateKind.LIBRARY
         ]
 
 

@@ -15,7 +15,7 @@ from spaces.ir.schedules import InvalidCandidate, new_schedule, replayed, task_m
 from spaces.libraries.calls import called
 from spaces.templates.base import FAMILY as TEMPLATE
 from spaces.templates.registry import template_named
-from tuner.candidate import Candidate, CandidateKind, family, generic_of
+from tuner.candidate import Candidate, CandidateKind, family, generic_of, library_name
 from tuner.source import Source
 from tuner.task import DECLARED, Task
 
@@ -106,4 +106,6 @@ def trace_text(task: Task, candidate: Candidate) -> str:
     It runs where `T` is `tvm.script.tirx` and `tvm` is imported. TVM's text loses the types of
     indices, so that layouts that are changed may be refused, or differ in them.
     """
+    if candidate.kind is CandidateKind.LIBRARY:
+        return f"# no schedule: it calls {candidate.payload} of {library_name(candidate.space)}"
     return "\n".join(realize(task, candidate).trace.as_python())

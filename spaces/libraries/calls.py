@@ -8,7 +8,7 @@ from typing import Any
 from spaces.check.draws import arguments
 from spaces.ir import tvm_compat
 from spaces.ir.schedules import InvalidCandidate
-from tuner.candidate import Candidate, CandidateKind, without_version
+from tuner.candidate import Candidate, CandidateKind, library_name
 
 FAMILY = "library"
 _CALLS = "tuner.calls"
@@ -18,11 +18,6 @@ _CALLS = "tuner.calls"
 def candidate_of(symbol: str, name: str, version: str) -> Candidate:
     """The candidate that calls a function of a library, which has a name and a version."""
     return Candidate(CandidateKind.LIBRARY, symbol, f"{FAMILY}:{name}@{version}")
-
-
-def library_name(space: str) -> str:
-    """The name of the library that a candidate's space is of."""
-    return without_version(space).partition(":")[2]
 
 
 def called(program: Any, candidate: Candidate) -> Any:

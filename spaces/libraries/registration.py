@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import inspect
 import math
 from collections.abc import Callable
 from functools import lru_cache
@@ -41,17 +42,22 @@ def register_source(library: Source) -> None:
 
 
 def register(library: Any) -> None:
-    """Register a library's functions under their names, in the place of any others.
+    """Register a library's functions under their names, in the place of any others, in a process
+    that runs a module which calls them.
 
     A function of Python gets arrays of numpy on a CPU, which share the kernel's memory, and tensors
     of TVM anywhere else.
+
+    Args:
+        library: an object of its class, or the class.
 
     Raises:
         UsageError: what it gives is no function.
     """
     import tvm_ffi
 
-    for name, function in library.functions().items():
+    theirs: Any = library() if inspect.isclass(library) else library
+    for name, function in theirs.functions().items():
         if isinstance(function, tvm_ffi.Function):
             tvm_ffi.register_global_func(name, function, override=True)
         elif callable(function):
