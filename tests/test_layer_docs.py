@@ -49,7 +49,7 @@ def test_what_is_shown_is_taken_before_a_run() -> None:
         for name in NAMES:
             if re.search(rf"^(\w+, )?{name.upper()}\b", text, re.MULTILINE):
                 source = Source("shown.py", text, name.upper())
-                many = name in ("mutators", "postprocs", "observers")
+                many = name in ("mutators", "postprocs", "observers", "libraries")
                 layers = Layers(**{name: (source,) if many else source})  # type: ignore[arg-type]
                 assert why_not(layers) == ""
 

@@ -34,7 +34,7 @@ DOORS = {
         "spaces.frontends.shape_var.ShapeVar",
     },
     "tuner/__main__.py": {"cluster.cli"},
-    "tuner/testing/__init__.py": {"spaces.testing.scheduled"},
+    "tuner/testing/__init__.py": {"spaces.testing.library", "spaces.testing.scheduled"},
 }
 """Where a user comes in from the left: the only exceptions, each with what it opens on."""
 

@@ -14,13 +14,14 @@ from cluster.driver.layers import offered
 from cluster.passes.defaults import Defaults
 from cluster.passes.gate import Gate, gate
 from cluster.passes.provenance import Origin, open_functions, origins, put
+from spaces.ir import tvm_compat
 from spaces.ir.schedules import task_module
 from spaces.ir.symbolic import symbols
 from spaces.libraries.calls import called
 from spaces.lowering.extract_tasks import task_of
 from spaces.targets.target import resolve_target
 from tuner.candidate import Candidate, library_name
-from tuner.errors import UsageError, first_line
+from tuner.errors import TunerError, UsageError, first_line
 from tuner.layers import Layers
 from tuner.record import Measurement, Status
 from tuner.source import Source
@@ -70,6 +71,7 @@ class LibraryDispatch:
     def __init__(self, *libraries: Any, target: Any, against: Sequence[Any] = ()) -> None:
         if not libraries:
             raise UsageError("LibraryDispatch: name a library")
+        tvm_compat.keep_error_kind(TunerError)
         self.target = resolve_target(str(target))
         self.missed: dict[str, str] = {}
         self._layers = Layers(libraries=tuple(map(_source, libraries)))

@@ -26,6 +26,11 @@ def numpy_dtype(dtype: str) -> np.dtype[Any]:
         return kind
 
 
+def is_small_float(dtype: str) -> bool:
+    """Whether it is a float type that NumPy itself lacks."""
+    return numpy_dtype(dtype).isbuiltin != 1
+
+
 def limits_of(dtype: str) -> Any:
     """The `numpy.finfo` of a float type, also of the small ones."""
     kind = numpy_dtype(dtype)

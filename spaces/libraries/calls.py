@@ -7,6 +7,7 @@ from typing import Any
 
 from spaces.check.draws import arguments
 from spaces.ir import tvm_compat
+from spaces.ir.element_types import is_small_float
 from spaces.ir.schedules import InvalidCandidate
 from tuner.candidate import Candidate, CandidateKind, library_name
 
@@ -25,14 +26,19 @@ def called(program: Any, candidate: Candidate) -> Any:
     packed function.
 
     Raises:
-        InvalidCandidate: the program changes a parameter that it reads, so that it cannot be said
-            what the function must leave as it is.
+        InvalidCandidate: the program only writes or only reads, or it has parameters of a type that
+            TVM hands over as another.
     """
     from tvm import te, tirx
 
     args = arguments(program)
-    if not any(arg.written for arg in args) or all(arg.written for arg in args):
-        raise InvalidCandidate(f"{candidate.payload}: not every program can be a call")
+    if len({arg.written for arg in args}) != 2:
+        raise InvalidCandidate(f"{candidate.payload}: a program that only writes is no call")
+    if widened := [arg.dtype for arg in args if is_small_float(arg.dtype)]:
+        # TVM's passes say that the tensor of a call is float32, and leave its memory as it was.
+        raise InvalidCandidate(
+            f"{candidate.payload}: tensors of {widened[0]} cannot be handed over"
+        )
     inputs = [
         te.placeholder(arg.shape, arg.dtype, name=_letters(arg.name, i))
         for i, arg in enumerate(args)

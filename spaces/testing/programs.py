@@ -66,3 +66,25 @@ def arguments(seed: int = 0) -> tuple[Any, list[Any], Any]:
     device = tvm.cpu()
     tensors = [tvm.runtime.tensor(array, device) for array in inputs]
     return device, tensors, np.maximum(inputs[0] @ inputs[1], 0)
+
+
+def usual() -> list[Any]:
+    """Programs that libraries have functions for: products of matrices in several forms, an
+    activation, a sum of two tensors."""
+    from tvm import te, topi
+
+    m, n, k = SIZES
+    found = []
+    for dtype in ("float32", "float64"):
+        a, b = te.placeholder((m, k), dtype, "a"), te.placeholder((k, n), dtype, "b")
+        w, t = te.placeholder((n, k), dtype, "w"), te.placeholder((k, m), dtype, "t")
+        x, y = te.placeholder((m, n), dtype, "x"), te.placeholder((m, n), dtype, "y")
+        found += [
+            te.create_prim_func([a, b, topi.nn.matmul(a, b)]),
+            te.create_prim_func([a, w, topi.nn.matmul(a, w, transpose_b=True)]),
+            te.create_prim_func([t, b, topi.nn.matmul(t, b, transpose_a=True)]),
+            te.create_prim_func([a, b, topi.nn.relu(topi.nn.matmul(a, b))]),
+            te.create_prim_func([x, topi.tanh(x)]),
+            te.create_prim_func([x, y, topi.add(x, y)]),
+        ]
+    return found

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.fleet.local import LocalFleet, local_fleet
+from tuner.candidate import CandidateKind
 from tuner.errors import TunerError
 from tuner.options import ModelSpec, TuneOptions
 from tuner.source import Source
@@ -99,6 +100,14 @@ class Observer(Silent):
         assert (folder / "run.json").exists()
     def on_end(self, snapshot):
         used("observer")
+
+class Library:
+    def symbol(self, program): return "theirs.mm"
+    def functions(self):
+        def product(a, b, out):
+            used("library")
+            np.matmul(a, b, out=out)
+        return {"theirs.mm": product}
 
 class Measurer:
     """Finds a candidate the faster the longer it is."""
@@ -200,6 +209,7 @@ def test_each_layer_is_a_users_class_whose_file_no_machine_has(
         "runner": "Runner",
         "store": "Store",
         "observers": "Observer",
+        "libraries": "Library",
     }
     evidence = tmp_path / "evidence"
     evidence.mkdir()
@@ -208,11 +218,13 @@ def test_each_layer_is_a_users_class_whose_file_no_machine_has(
     assert trials == TRIALS
     assert {file.name for file in evidence.iterdir()} >= {
         *("strategy", "allocator", "store.made", "store.append", "observer"),
-        *("features", "cost_model.fit", "postproc", "builder", "runner"),
+        *("features", "cost_model.fit", "postproc", "builder", "runner", "library"),
     }
     with closing(SqliteStore(tmp_path / "run" / "records.sqlite", read_only=True)) as store:
+        (called,) = (r for r in store.scan() if r.trial.candidate.kind is CandidateKind.LIBRARY)
         features = [v for task in store.tasks() for v in store.features(task.key).values()]
     assert {len(vector) for vector in features} == {2}
+    assert (called.trial.candidate.payload, called.measurement.error) == ("theirs.mm", "")
     with closing(sqlite3.connect(tmp_path / "run" / "mlflow.db")) as db:
         tracked = dict(db.execute("select key, value from params"))
     assert tracked["cost_model"].startswith("only/here.py:CostModel@")

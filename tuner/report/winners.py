@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from tuner.candidate import Candidate
+from tuner.candidate import Candidate, CandidateKind, library_name
 from tuner.dynamic.kernel_set import KernelSet
 from tuner.generations import first_rung, of_newest
 from tuner.record import Record, Status
@@ -55,10 +55,13 @@ def choose_best(store: RecordStore, task_key: str) -> Record | None:
 
     The default wins over any candidate that is not faster: re-timings are compared where both have
     them, times of the search otherwise. A candidate that ever failed when it was timed again, by a
-    wrong output or a crash, never wins.
+    wrong output or a crash, never wins; nor does a library's function once another text of the
+    library was tried.
     """
     first = first_rung(store.scan(task_key, min_rung=1))
-    keys = dict.fromkeys(r.trial.candidate.key for r in store.scan(task_key, min_rung=first))
+    timed_again = {r.trial.candidate.key: r for r in store.scan(task_key, min_rung=first)}
+    old = _superseded(store, task_key, timed_again.values())
+    keys = [key for key in timed_again if key not in old]
     # A candidate whose re-timings were all lost with their workers counts as not timed again.
     retimed = {
         key: timings
@@ -74,7 +77,7 @@ def choose_best(store: RecordStore, task_key: str) -> Record | None:
         for r in store.scan(task_key, min_rung=1)
         if r.measurement.status not in _INNOCENT
     }
-    out = {*retimed, *failed}
+    out = {*retimed, *failed, *old}
     # Any candidate that is not out shows among one record more than are out.
     for record in store.best(task_key, len(out) + 1):
         if record.trial.candidate.key not in out:
@@ -85,6 +88,25 @@ def choose_best(store: RecordStore, task_key: str) -> Record | None:
     if winner is None or not winner.beats(default):
         winner = default if default.last is not None else winner
     return winner.last if winner else None
+
+
+def _superseded(store: RecordStore, task_key: str, timed_again: Collection[Record]) -> set[str]:
+    """Keys of candidates that call a library whose text was another when it was tried last: under
+    their names another function is called by now."""
+    fastest = store.best(task_key, len(timed_again) + 1)
+    if not any(_calls_library(record) for record in (*timed_again, *fastest)):
+        return set()
+    found: dict[tuple[str, str], list[str]] = {}
+    for record in store.scan(task_key):
+        if _calls_library(record):
+            candidate = record.trial.candidate
+            name = (candidate.payload, library_name(candidate.space))
+            found.setdefault(name, []).append(candidate.key)
+    return {key for keys in found.values() for key in keys if key != keys[-1]}
+
+
+def _calls_library(record: Record) -> bool:
+    return record.trial.candidate.kind is CandidateKind.LIBRARY
 
 
 @dataclass(slots=True)

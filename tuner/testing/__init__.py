@@ -12,8 +12,9 @@ import pytest
 
 _SUITES = ("cost_model", "loop", "strategy")
 pytest.register_assert_rewrite(*(f"{__name__}.{suite}" for suite in _SUITES))
-pytest.register_assert_rewrite("spaces.testing.scheduled")
+pytest.register_assert_rewrite("spaces.testing.library", "spaces.testing.scheduled")
 
+from spaces.testing.library import LibraryContract  # noqa: E402
 from spaces.testing.scheduled import (  # noqa: E402
     BuilderContract,
     FeaturesContract,
@@ -30,6 +31,7 @@ __all__ = [
     "BuilderContract",
     "CostModelContract",
     "FeaturesContract",
+    "LibraryContract",
     "MutatorContract",
     "ObserverContract",
     "PostprocContract",

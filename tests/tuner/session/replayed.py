@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 import numpy as np
 
@@ -102,8 +103,10 @@ def make_session(
     adapt: Callable[[], None] = lambda: None,
     allocator: Allocator | None = None,
     fault: str = "",
+    libraries: RecordedSpace = MappingProxyType({}),
 ) -> Session:
     clock = VirtualClock()
+    measured = {key: [*rows, *libraries.get(key, ())] for key, rows in spaces.items()}
     tasks = [
         Task(key, f"name-{key}", "module", "target", weight=(weights or {}).get(key, 1.0))
         for key in spaces
@@ -112,8 +115,9 @@ def make_session(
     return Session(
         tasks,
         {t.key: candidate(t.key, 0) for t in tasks},
+        libraries={key: [row.candidate for row in rows] for key, rows in libraries.items()},
         machines=Machines(
-            CompiledWith(toolchain, spaces, slots=4, clock=clock, fault=fault),
+            CompiledWith(toolchain, measured, slots=4, clock=clock, fault=fault),
             ReplaySpacePool(spaces),
             InlineLearner(model="tuner.cost_models.random_model:RandomModel", clock=clock),
             adapt=adapt,
@@ -128,3 +132,8 @@ def make_session(
         clock=clock,
         wall=clock,
     )
+
+
+def searched(store: RecordStore) -> list[Record]:
+    """The records of the search, without re-timings."""
+    return [record for record in store.scan() if not record.trial.rung]

@@ -1,0 +1,131 @@
+"""A runner with functions of libraries: judged like kernels, each in a process of its own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from actors.builder import Builder, Built
+from actors.run_child import RunChild
+from actors.runner import Runner
+from spaces.libraries.offers import offer
+from spaces.lowering.extract_tasks import task_of
+from tests.spaces.libraries.cumsum import cumsum
+from tuner.candidate import Candidate
+from tuner.effort import EFFORTS
+from tuner.layers import Layers
+from tuner.record import Measurement, Status
+from tuner.source import Source
+from tuner.task import Task
+
+pytestmark = [pytest.mark.tvm, pytest.mark.slow]
+
+TEXT = (Path(__file__).parents[1] / "spaces" / "libraries" / "cumsum.py").read_text()
+NOTES = """
+import os
+class Notes(Sums):
+    def functions(self):
+        (function,) = super().functions().values()
+        def summed(x, y):
+            with open(NOTES, "a") as file:
+                print(os.getpid(), file=file)
+            function(x, y)
+        return {"sums.cumsum": summed}
+"""
+
+
+@pytest.fixture(scope="module")
+def task() -> Task:
+    return task_of(cumsum(8, 256), '{"kind":"llvm","num-cores":1}', name="cumsum")
+
+
+class Bench:
+    """A builder and a runner with one library."""
+
+    def __init__(self, task: Task, library: Source, folder: Path) -> None:
+        layers = Layers(libraries=(library,))
+        self.task, self.library = task, library
+        self.builder = Builder(log_dir=folder, layers=layers)
+        self.runner = Runner(target=task.target, log_dir=folder, scratch=folder, layers=layers)
+        assert self.runner.learn(task, (), 60.0).error == ""
+
+    def measured(self, candidate: Candidate | None = None) -> Measurement:
+        """The measurement of a candidate; None is the library's."""
+        calls = candidate is None
+        candidate = candidate or offer(self.library, self.task)
+        assert candidate is not None
+        built = self.builder.build(self.task, candidate, 60.0)
+        assert isinstance(built, Built), built
+        timing = EFFORTS["quick"].timing
+        return self.runner.run(
+            self.task,
+            built.artifact,
+            timing=timing,
+            cutoff_s=None,
+            deadline_s=60.0,
+            library=calls,
+        )
+
+
+@pytest.fixture
+def bench(task: Task, tmp_path: Path) -> Iterator[Any]:
+    made = []
+
+    def start(name: str, text: str = TEXT) -> Bench:
+        made.append(Bench(task, Source("cumsum.py", text, name), tmp_path))
+        return made[-1]
+
+    yield start
+    for each in made:
+        with closing(each.builder), closing(each.runner):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "said"),
+    [
+        ("Sums", Status.OK, ""),
+        ("Wrong", Status.WRONG, "output sums"),
+        ("Greedy", Status.WRONG, "it overwrote its input x"),
+        ("Raises", Status.RUN_FAILED, "out of sums"),
+    ],
+)
+def test_a_function_is_judged_as_a_kernel_is(
+    bench: Any, name: str, status: Status, said: str
+) -> None:
+    measured = bench(name).measured()
+    assert (measured.status, said in measured.error) == (status, True), measured
+    assert (measured.latency_s is not None) == (status is Status.OK)
+
+
+def test_it_has_a_process_of_its_own(bench: Any, tmp_path: Path) -> None:
+    from spaces.design_space.default_schedule import default_candidate
+
+    notes = tmp_path / "notes"
+    sums = bench("Notes", f"{TEXT}\nNOTES = {str(notes)!r}\n{NOTES}")
+    for candidate in (default_candidate(sums.task), None, default_candidate(sums.task), None):
+        before = set(psutil.Process().children(recursive=True))
+        assert sums.measured(candidate).status is Status.OK
+        after = set(psutil.Process().children(recursive=True))
+        if candidate is None:
+            called_in = {int(pid) for pid in notes.read_text().split()}
+            assert len(called_in) == 1
+            assert not called_in & {p.pid for p in after}, "it ended with its one measurement"
+            assert not called_in & {p.pid for p in before}, "it had timed nothing else"
+            notes.unlink()
+
+
+def test_nothing_else_is_timed_while_its_threads_look_for_work(task: Task, tmp_path: Path) -> None:
+    layers = Layers(libraries=(Source("cumsum.py", TEXT, "Sums"),))
+    child = RunChild(task.target, None, tmp_path, layers)
+    child.use_libraries()
+    ended_s = []
+    child._timed = lambda *_: ended_s.append(time.perf_counter())  # type: ignore[method-assign, assignment, return-value, func-returns-value]
+    child.time(EFFORTS["quick"].timing, None)
+    assert time.perf_counter() - ended_s[0] >= 0.15
