@@ -22,6 +22,9 @@ PART_OF = "tuner.part_of"
 NO_ALIAS = "tirx.noalias"
 """Attribute that promises that no two parameters share memory."""
 
+CODEGEN = "Codegen"
+"""Attribute of a graph that a code generator of this name is to compile."""
+
 LAYOUT_FREE = "layout_free_buffers"
 """Attribute with the positions of a program's parameters that are constants."""
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from spaces.ir import tvm_compat
 from spaces.ir.guard import note
+from spaces.lowering.byoc import left_to_codegens, put_back
 from spaces.lowering.channels_last import channels_last
 from spaces.lowering.concats import put_off_concats
 from spaces.lowering.constants import mark_constants
@@ -26,6 +27,11 @@ from spaces.lowering.relax_passes import (
 )
 from spaces.lowering.transposed import without_transposed
 from spaces.targets.backends import backend_of
+from spaces.targets.target import resolve_target
+from tuner.checks import TARGET_KINDS
+
+_LOWERED = "tuner.lowered"
+"""Attribute of a graph that was lowered."""
 
 
 def lower(module: Any, target: Any) -> Any:
@@ -45,7 +51,9 @@ def lower(module: Any, target: Any) -> Any:
     Args:
         module: an IRModule with a Relax function "main". One with tensor programs only comes
             back as it is, each function with its name as global symbol. All promise `noalias`.
-        target: a TVM target, or canonical JSON of one.
+            A graph that was lowered before stays as it is; so do its functions that are
+            partitioned off for a code generator (BYOC).
+        target: a TVM target, canonical JSON of one, or a kind, for this machine's device.
 
     Raises:
         UsageError: the target is of an unknown kind.
@@ -53,21 +61,44 @@ def lower(module: Any, target: Any) -> Any:
     row = backend_of(target)
     if not tvm_compat.has_relax(module):
         return _with_symbols(module)
+    if _was_lowered(module):
+        return module
     from tvm.ir.transform import PassContext
     from tvm.target import Target
 
     if isinstance(target, str):
-        target = Target(json.loads(target))
+        target = Target(json.loads(resolve_target(target) if target in TARGET_KINDS else target))
     with target, PassContext(opt_level=3):
-        prepared = _prepared(module)
-        if not row.packs_weights:
-            return _without_aliases(with_plain_shapes(_programs(prepared)))
-        try:
-            lowered = _programs(_tidied(channels_last(put_off_concats(prepared))))
-        except Exception as error:  # TVM raises whatever its C++ side threw
-            note(error, "layouts stay as they are", level=logging.WARNING)
-            lowered = _programs(prepared)
-        return mark_constants(_without_aliases(with_plain_shapes(lowered)))
+        lowered = _lowered(_prepared(module), packs_weights=row.packs_weights)
+    return _marked(put_back(lowered, left_to_codegens(module)))
+
+
+def _lowered(prepared: Any, *, packs_weights: bool) -> Any:
+    if not packs_weights:
+        return _without_aliases(with_plain_shapes(_programs(prepared)))
+    try:
+        lowered = _programs(_tidied(channels_last(put_off_concats(prepared))))
+    except Exception as error:  # TVM raises whatever its C++ side threw
+        note(error, "layouts stay as they are", level=logging.WARNING)
+        lowered = _programs(prepared)
+    return mark_constants(_without_aliases(with_plain_shapes(lowered)))
+
+
+def _was_lowered(module: Any) -> bool:
+    """Whether a graph was lowered before: fusing once more would change its programs, and put
+    scheduled ones into others."""
+    return any(tvm_compat.attribute(f, _LOWERED) for f in module.functions.values())
+
+
+def _marked(lowered: Any) -> Any:
+    """A lowered graph that is known as such."""
+    from tvm.ir import IRModule
+
+    result = IRModule(lowered.functions, attrs=lowered.attrs, global_infos=lowered.global_infos)
+    for variable, function in lowered.functions.items():
+        if tvm_compat.is_relax_function(function):
+            result.update_func(variable, function.with_attr(_LOWERED, True))
+    return result
 
 
 def _prepared(module: Any) -> Any:

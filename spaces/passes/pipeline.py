@@ -26,7 +26,7 @@ def tir_pipeline(target: Any) -> str:
     TVM's own pipeline.
 
     Args:
-        target: a TVM target, or canonical JSON of one.
+        target: a TVM target, canonical JSON of one, or a kind.
 
     Raises:
         UsageError: the target is of an unknown kind.

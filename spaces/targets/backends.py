@@ -168,13 +168,15 @@ def backend_of(target: Any) -> Backend:
     """The row of a target.
 
     Args:
-        target: the target as JSON, or TVM's own.
+        target: the target as JSON, a kind, or TVM's own.
 
     Raises:
-        UsageError: it is neither of these, or of an unknown kind.
+        UsageError: it is none of these, or of an unknown kind.
     """
     if not isinstance(target, str):
         return backend(str(target.kind))
+    if target in checks.TARGET_KINDS:
+        return backend(target)
     try:
         kind = json.loads(target)["kind"]
     except (ValueError, KeyError, TypeError) as error:
