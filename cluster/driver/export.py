@@ -33,6 +33,7 @@ class _Finished:
     target: str
     lowered: Any
     results: Results
+    name: str
 
     def tuned(self) -> Any:
         """The lowered module with the winners swapped in."""
@@ -44,7 +45,7 @@ class _Finished:
 
         best = {task.key: record.trial.candidate for task, record in self.results.winners}
         sets = {task.key: (task, chosen) for task, chosen in self.results.sets}
-        return apply_best(best, self.target, sets)(lowered)
+        return apply_best(best, self.target, sets, source=self.name)(lowered)
 
 
 class ExternalSymbols(TunerError):
@@ -261,4 +262,4 @@ def _open(run: Path) -> _Finished:
     results = results_of(folder, manifest, run)
     model = load_model_copy(folder.model_dir, manifest.model_hash)
     lowered = lower(model.module, manifest.target)
-    return _Finished(folder, model, manifest.target, lowered, results)
+    return _Finished(folder, model, manifest.target, lowered, results, str(run))

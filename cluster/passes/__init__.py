@@ -5,17 +5,20 @@ from __future__ import annotations
 from cluster.passes.apply_best import ApplyBest
 from cluster.passes.defaults import Defaults
 from cluster.passes.extract import Extract
+from cluster.passes.layouts import ChannelsLast, PackWeights
 from cluster.passes.library_dispatch import LibraryDispatch
 from cluster.passes.pinned import Pinned
-from cluster.passes.provenance import Origin, origins
+from spaces.deploy.provenance import Origin, origins
 from spaces.libraries.registration import register
 
 __all__ = [
     "ApplyBest",
+    "ChannelsLast",
     "Defaults",
     "Extract",
     "LibraryDispatch",
     "Origin",
+    "PackWeights",
     "Pinned",
     "origins",
     "register",

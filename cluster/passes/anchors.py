@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from cluster.passes.provenance import Origin
 from cluster.passes.sources import Schedules
+from spaces.deploy.provenance import Origin
 from spaces.design_space.realize import realize
 from spaces.ir.schedules import InvalidCandidate, new_schedule, task_module
 from spaces.targets.target import parse_target

@@ -10,9 +10,9 @@ from tvm.ir.transform import module_pass
 
 from cluster.passes.anchors import Anchors
 from cluster.passes.gate import Gate, gate
-from cluster.passes.provenance import Origin, open_functions, put
 from cluster.passes.sources import Schedules, schedules_of
-from spaces.deploy.apply_kernel_sets import apply_sets
+from spaces.deploy.apply import with_sets
+from spaces.deploy.provenance import Origin, open_functions, put
 from spaces.ir.symbolic import symbols
 from spaces.lowering.extract_tasks import task_of
 from spaces.targets.target import resolve_target
@@ -54,7 +54,7 @@ class ApplyBest:
     def transform_module(self, module: Any, _context: Any) -> Any:
         """See `tvm.ir.transform.module_pass`."""
         found: dict[str, tuple[Any, Origin]] = {}
-        sets: _Chosen = {}
+        sets: dict[str, _Chosen] = {}
         left: list[tuple[str, Task]] = []
         self.missed = {}
         for name, function in open_functions(module):
@@ -68,26 +68,23 @@ class ApplyBest:
         else:
             self.missed |= {name: "no source has this program" for name, _ in left}
         result = put(module, found)
-        return apply_sets(result, sets) if sets else result
+        for source, chosen in sets.items():
+            result = with_sets(result, chosen, source)
+        return result
 
     def _find_exact(self, name: str, task: Task, found: dict[str, tuple[Any, Origin]]) -> bool:
         for source in self._sources:
             if (known := source.exact(task)) is not None:
-                why = "the fastest that was measured of this program"
-                how = "library" if known.calls else "tuned"
-                if known.calls:
-                    why = f"{known.calls} was faster than all that were measured of this program"
-                origin = Origin(how, source.name, why, known.latency_s)
-                found[name] = known.function, origin
+                found[name] = known.function, known.origin
                 return True
         return False
 
-    def _find_set(self, name: str, task: Task, sets: _Chosen) -> None:
-        chosen = next((s for source in self._sources if (s := source.kernel_set(task))), None)
-        if chosen is None:
-            self.missed[name] = "no source has kernels for its shapes"
-        else:
-            sets[name] = chosen
+    def _find_set(self, name: str, task: Task, sets: dict[str, _Chosen]) -> None:
+        for source in self._sources:
+            if (chosen := source.kernel_set(task)) is not None:
+                sets.setdefault(source.name, {})[name] = chosen
+                return
+        self.missed[name] = "no source has kernels for its shapes"
 
     def _find_anchors(
         self, left: Sequence[tuple[str, Task]], found: dict[str, tuple[Any, Origin]]

@@ -9,8 +9,8 @@ from typing import Any
 from tvm.ir.transform import module_pass
 
 from cluster.passes.gate import Gate, gate
-from cluster.passes.provenance import Origin, open_functions, put
 from cluster.passes.roofline import Roofline
+from spaces.deploy.provenance import Origin, open_functions, put
 from spaces.design_space.knob_space import KnobSpace
 from spaces.ir import tvm_compat
 from spaces.ir.schedules import InvalidCandidate, task_module

@@ -13,7 +13,7 @@ from tvm.ir.transform import module_pass
 from cluster.driver.layers import offered
 from cluster.passes.defaults import Defaults
 from cluster.passes.gate import Gate, gate
-from cluster.passes.provenance import Origin, open_functions, origins, put
+from spaces.deploy.provenance import Origin, open_functions, origins, put
 from spaces.ir import tvm_compat
 from spaces.ir.schedules import task_module
 from spaces.ir.symbolic import symbols

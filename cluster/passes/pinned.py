@@ -8,7 +8,7 @@ from typing import Any
 from tvm.ir.transform import module_pass
 
 from cluster.passes.gate import Gate, gate
-from cluster.passes.provenance import Origin, open_functions, put
+from spaces.deploy.provenance import Origin, open_functions, put
 from spaces.ir import tvm_compat
 from spaces.lowering.extract_tasks import key_of, task_of
 from spaces.targets.target import resolve_target

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from cluster.driver.results import results_of
+from spaces.deploy.apply import origin_of
 from spaces.deploy.database import RECORDS
+from spaces.deploy.provenance import Origin
 from spaces.design_space.realize import realize
 from spaces.intrinsics.named import register_named
 from spaces.intrinsics.registration import stub_intrinsics
@@ -15,7 +17,7 @@ from spaces.ir import tvm_compat
 from spaces.ir.schedules import task_module
 from spaces.lowering.extract_tasks import program_hash
 from spaces.targets.target import parse_target, takes_the_same
-from tuner.candidate import Candidate, CandidateKind, library_name
+from tuner.candidate import Candidate, CandidateKind
 from tuner.dynamic.kernel_set import KernelSet
 from tuner.run_location import RunLocation
 from tuner.runs.folder import read_run
@@ -29,13 +31,10 @@ class Found:
 
     Attributes:
         function: the scheduled PrimFunc.
-        latency_s: as it was measured; None where it was not.
-        calls: the library that it calls; empty where it is a kernel.
     """
 
     function: Any
-    latency_s: float | None
-    calls: str = ""
+    origin: Origin
 
 
 class Schedules(Protocol):
@@ -77,11 +76,10 @@ class RunSchedules:
         if known is None or not takes_the_same(known[0].target, task.target):
             return None
         candidate = known[1].trial.candidate
-        schedule = realize(task, candidate)
-        calls = library_name(candidate.space) if candidate.kind is CandidateKind.LIBRARY else ""
         # On another machine of the kind it would take another time.
-        same = known[0].target == task.target
-        return Found(schedule.mod["main"], known[1].latency_s if same else None, calls)
+        latency_s = known[1].latency_s if known[0].target == task.target else None
+        function = realize(task, candidate).mod["main"]
+        return Found(function, origin_of(candidate, self.name, latency_s))
 
     def kernel_set(self, task: Task) -> tuple[Task, KernelSet] | None:
         """See `Schedules`."""
@@ -124,7 +122,10 @@ class DatabaseSchedules:
             if record is not None:
                 scheduled = self._database.query_ir_module(module, target, task.name)
                 seconds = sorted(float(s) for s in record.run_secs or ())
-                return Found(scheduled["main"], seconds[len(seconds) // 2] if seconds else None)
+                latency_s = seconds[len(seconds) // 2] if seconds else None
+                return Found(
+                    scheduled["main"], Origin("tuned", self.name, "as it has it", latency_s)
+                )
         return None
 
     def kernel_set(self, task: Task) -> tuple[Task, KernelSet] | None:

@@ -7,11 +7,12 @@ from types import MappingProxyType
 from typing import Any
 
 from spaces.deploy.apply_kernel_sets import apply_sets
+from spaces.deploy.provenance import Origin, open_functions, put
 from spaces.design_space.realize import realize
 from spaces.ir import tvm_compat
 from spaces.ir.schedules import InvalidCandidate
-from spaces.lowering.extract_tasks import is_scheduled, key_of, task_of
-from tuner.candidate import Candidate
+from spaces.lowering.extract_tasks import key_of, task_of
+from tuner.candidate import Candidate, CandidateKind, library_name
 from tuner.dynamic.kernel_set import KernelSet
 from tuner.errors import TunerError
 from tuner.task import Task
@@ -24,43 +25,57 @@ def apply_best(
     best: Mapping[str, Candidate],
     target_json: str,
     sets: Mapping[str, tuple[Task, KernelSet]] = NO_SETS,
+    *,
+    source: str = "",
 ) -> Any:
     """A TVM pass, IRModule to IRModule, that swaps in a schedule for each program that has one.
 
-    Such a function keeps its name and attributes and is marked as scheduled. All other functions,
-    including those that are scheduled already, stay as they are.
+    Such a function keeps its name and attributes, and is marked as scheduled, with its origin. All
+    other functions, including those that are scheduled already, stay as they are.
 
     Args:
         best: candidates by the key of their task.
         target_json: canonical JSON of the target that the tasks were extracted for.
         sets: for programs with symbolic dimensions, by the key of their task, the task and the
             kernels that serve its shapes.
+        source: where these come from, for `spaces.deploy.provenance.origins`.
 
     Raises:
         TunerError: when the pass runs, if a candidate does not apply to its task any more.
     """
-    from tvm.ir import IRModule
     from tvm.ir.transform import module_pass
 
     tvm_compat.keep_error_kind(TunerError)
 
     def apply(module: Any, _context: Any) -> Any:
-        scheduled = {}
-        chosen = {}
-        for name, function in tvm_compat.prim_funcs(module):
-            key = None if is_scheduled(function) else key_of(function, target_json)
-            candidate = best.get(key) if key is not None else None
-            if key is not None and key in sets:
+        scheduled, chosen = {}, {}
+        for name, function in open_functions(module):
+            key = key_of(function, target_json)
+            if key in sets:
                 chosen[name] = sets[key]
-            elif candidate is not None:
-                scheduled[name] = _scheduled(name, function, candidate, target_json)
-        # A copy: passes must leave the module they are given as it was.
-        result = IRModule(module.functions, attrs=module.attrs)
-        for name, function in scheduled.items():
-            result.update_func(result.get_global_var(name), function)
-        return apply_sets(result, chosen) if chosen else result
+            elif (candidate := best.get(key)) is not None:
+                made = _scheduled(name, function, candidate, target_json)
+                scheduled[name] = made, origin_of(candidate, source)
+        result = put(module, scheduled)
+        return with_sets(result, chosen, source) if chosen else result
 
     return module_pass(apply, opt_level=0, name="ApplyBest")
+
+
+def origin_of(candidate: Candidate, source: str, latency_s: float | None = None) -> Origin:
+    """The origin of a program's own winner."""
+    if candidate.kind is CandidateKind.LIBRARY:
+        library = library_name(candidate.space)
+        why = f"{library} was faster than all that were measured of this program"
+        return Origin("library", source, why, latency_s)
+    return Origin("tuned", source, "the fastest that was measured of this program", latency_s)
+
+
+def with_sets(module: Any, chosen: Mapping[str, tuple[Task, KernelSet]], source: str) -> Any:
+    """A module with the kernel sets of some of its functions, and their origin."""
+    result = apply_sets(module, chosen)
+    why = "the kernels that serve its shapes"
+    return put(result, {n: (result[n], Origin("tuned", source, why)) for n in chosen})
 
 
 def _scheduled(name: str, function: Any, candidate: Candidate, target_json: str) -> Any:
@@ -68,5 +83,4 @@ def _scheduled(name: str, function: Any, candidate: Candidate, target_json: str)
         schedule = realize(task_of(function, target_json, name=name), candidate)
     except InvalidCandidate as error:
         raise TunerError(f"the stored schedule of {name} does not apply: {error}") from error
-    body = tvm_compat.with_attrs_of(schedule.mod["main"], function)
-    return body.with_attr(tvm_compat.IS_SCHEDULED, True)
+    return schedule.mod["main"]

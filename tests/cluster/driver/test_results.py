@@ -10,6 +10,7 @@ import pytest
 
 from cluster.cli import run
 from cluster.driver import export
+from cluster.driver.results import Results
 from spaces.deploy import database
 from tuner.candidate import Candidate, CandidateKind
 from tuner.record import Measurement, Record, Status, Trial
@@ -26,7 +27,8 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     candidate = Candidate(CandidateKind.TRACE, "[]", "default")
     record = Record(Trial("fixed", candidate), Measurement(Status.OK, (1e-3,)))
     finished = SimpleNamespace(
-        winners=((task("fixed"), record),), sets=((task("symbolic"), None),), lowered=None
+        results=Results(((task("fixed"), record),), ((task("symbolic"), None),)),  # type: ignore[arg-type]
+        lowered=None,
     )
     monkeypatch.setattr(export, "_open", lambda folder: finished)
     names: list[str] = []
@@ -69,7 +71,9 @@ def test_a_comparison_has_20_seconds_and_all_shapes_60_but_10_each(
         return SimpleNamespace(to_json=dict)
 
     model = SimpleNamespace(shapes=(), inputs=())
-    finished = SimpleNamespace(model=model, lowered=None, target="{}", tuned=lambda: None)
+    finished = SimpleNamespace(
+        model=model, lowered=None, target="{}", tuned=lambda: None, results=Results((), ())
+    )
     folder, manifest = SimpleNamespace(model_dir=tmp_path), SimpleNamespace(target="{}")
     monkeypatch.setattr(export, "read_run", lambda _: (folder, manifest))
     monkeypatch.setattr(export, "_open", lambda _: finished)

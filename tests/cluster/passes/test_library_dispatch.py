@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +14,12 @@ from benchmarks.proposals import TARGET as ON_GPU
 from cluster.cli import run as command
 from cluster.driver.export import ExternalSymbols, bench, export_library
 from spaces.libraries.offers import offers
+from tests.cluster.passes.made_run import made_run
 from tests.spaces.libraries import cumsum as libraries
 from tests.spaces.libraries.cumsum import Raises, Sums, Wrong, cumsum
+from tuner.candidate import Candidate
 from tuner.errors import TunerError, UsageError
-from tuner.options import ModelSpec
-from tuner.record import Measurement, Record, Status, Trial
-from tuner.run_location import RunLocation
-from tuner.runs.folder import Manifest, open_run
-from tuner.runs.remote import open_store
+from tuner.task import Task
 from tuner.user_code.find import find_layer
 
 pytestmark = [pytest.mark.tvm, pytest.mark.slow]
@@ -127,35 +124,20 @@ def test_a_library_at_fault_is_an_error_that_names_its_line(module: Any, tmp_pat
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of two programs; a library's function is the fastest of one."""
-    from spaces.design_space.default_schedule import default_candidate
-    from spaces.frontends.model import load_model
-    from spaces.frontends.model_copy import save_model_copy
-    from spaces.lowering.extract_tasks import extract
-    from spaces.lowering.lower import lower
-
     made = tmp_path_factory.mktemp("library")
-    (made / "network.py").write_text(
-        "def network():\n"
-        "    import tvm\n"
-        "    from tests.cluster.passes.test_library_dispatch import cumsum, small\n"
-        "    return tvm.IRModule({'sums': cumsum(4, 64, 'sums'), 'small': small('small')})\n"
-    )
-    model = load_model(ModelSpec(f"{made}/network.py:network"))
-    tasks = extract(lower(model.module, TARGET), TARGET)
-    folder, _ = open_run(made / "run", Manifest("network", model.content_hash, TARGET))
-    save_model_copy(model, folder.model_dir)
-    offered = offers([find_layer(FILE, "libraries")], tasks)
-    with closing(open_store(RunLocation.of(folder.root), folder)) as store:
-        defaults = {task.key: default_candidate(task) for task in tasks}
-        store.put_tasks(tasks, {key: c.key for key, c in defaults.items()})
-        session = store.begin_session(100.0)
-        for task in tasks:
-            default = Record(Trial(task.key, defaults[task.key]), Measurement(Status.OK, (0.004,)))
-            store.append(default)
-            for candidate in offered.candidates.get(task.key, ()):
-                store.append(Record(Trial(task.key, candidate), Measurement(Status.OK, (0.001,))))
-        store.end_session(session, 104.0, "trials")
-    return folder.root
+    text = """
+def network():
+    import tvm
+    from tests.cluster.passes.test_library_dispatch import cumsum, small
+    return tvm.IRModule({"sums": cumsum(4, 64, "sums"), "small": small("small")})
+"""
+
+    def faster(task: Task) -> Candidate | None:
+        return next(
+            iter(offers([find_layer(FILE, "libraries")], [task]).candidates.values()), [None]
+        )[0]
+
+    return made_run(made, text, TARGET, faster)
 
 
 def test_a_library_with_outside_symbols_is_written_only_where_that_is_allowed(
