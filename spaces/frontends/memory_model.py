@@ -127,8 +127,11 @@ def _of_torch(program: Any, name: str) -> ModuleSource | OnnxSource:
             torch.export.save(program, archive)
         except Exception as error:  # what is in a program may be anything
             raise TunerError(f"torch.export cannot save it: {first_line(error)}") from error
-        # Two archives of one program may differ.
-        return replace(read_torch(archive), name=name, file=None)
+        try:
+            # Two archives of one program may differ.
+            return replace(read_torch(archive), name=name, file=None)
+        except TunerError as error:
+            raise TunerError(str(error).replace(str(archive), "the program")) from error
 
 
 def _plain(name: str) -> str:
