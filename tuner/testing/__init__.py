@@ -12,9 +12,12 @@ import pytest
 
 _SUITES = ("cost_model", "loop", "strategy")
 pytest.register_assert_rewrite(*(f"{__name__}.{suite}" for suite in _SUITES))
-pytest.register_assert_rewrite("spaces.testing.library", "spaces.testing.scheduled")
+pytest.register_assert_rewrite(
+    *(f"spaces.testing.{suite}" for suite in ("library", "measurer", "scheduled"))
+)
 
 from spaces.testing.library import LibraryContract  # noqa: E402
+from spaces.testing.measurer import MeasurerContract  # noqa: E402
 from spaces.testing.scheduled import (  # noqa: E402
     BuilderContract,
     FeaturesContract,
@@ -32,6 +35,7 @@ __all__ = [
     "CostModelContract",
     "FeaturesContract",
     "LibraryContract",
+    "MeasurerContract",
     "MutatorContract",
     "ObserverContract",
     "PostprocContract",
