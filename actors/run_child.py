@@ -15,7 +15,7 @@ from tuner.effort import Timing
 from tuner.layers import OURS, Layers
 from tuner.source import Source
 from tuner.task import Instance, Task
-from tuner.user_code.faults import blamed
+from tuner.user_code.faults import LayerFailed, blamed
 from tuner.user_code.load import load
 
 if TYPE_CHECKING:
@@ -263,7 +263,12 @@ class RunChild:
         theirs = _timer_of(source)
         with blamed(source, "runner, time", always=False):
             found = theirs.time(self._loaded, self._arguments, self._device, timing, cutoff_s)
+        try:
             samples = tuple(float(sample) for sample in found)
+        except (TypeError, ValueError) as error:
+            raise LayerFailed(f"{source.file}: time gave {found!r}, no samples (runner)") from error
+        if not samples:
+            raise LayerFailed(f"{source.file}: time gave no samples (runner)")
         return Timed(samples, censored=cutoff_s is not None and min(samples) > cutoff_s)
 
     def _time_singly(self, timing: Timing, cutoff_s: float | None, first_s: float) -> Timed:

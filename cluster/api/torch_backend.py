@@ -133,22 +133,18 @@ class Graph:
         model = imported(kept.program)
         module = lower(model.module, target)
         if known := (*wishes.stores, *self._results):
-            module = _through(ApplyBest(*known, target=target), module)
+            module = ApplyBest(*known, target=target)(module)
         if wishes.run is not None and open_functions(module):
             run = wishes.run / model.content_hash[:12]
             result = tune(module, target=target, run=run, **wishes.of_run)
             self._results.append(result)
-            module = _through(ApplyBest(result, target=target), module)
-        return callable_of(_through(Defaults(target), module), target, kept.places)
+            module = ApplyBest(result, target=target)(module)
+        return callable_of(Defaults(target)(module), target, kept.places)
 
     def _note(self, about: Any, why: str) -> None:
         if about not in _noted:
             _noted.add(about)
             warnings.warn(f"elastic_tuner: a graph runs in PyTorch: {why}", stacklevel=3)
-
-
-def _through(one: Any, module: Any) -> Any:
-    return one(module)
 
 
 _noted: set[Any] = set()

@@ -67,6 +67,12 @@ def export(
                 f"left out {listed(left_out.calls)}: a library's function is faster there than any "
                 "schedule; --lib with --allow-external has it"
             )
+        if left_out.intrinsics:
+            click.echo(
+                f"{listed(left_out.intrinsics)}: these schedules name intrinsics of ours, which "
+                "must be registered before TVM opens the database: "
+                "spaces.intrinsics.named.register_named"
+            )
     elif records is not None:
         from tuner.report.report import export_records
 

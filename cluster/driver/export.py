@@ -45,7 +45,8 @@ class _Finished:
 
         best = {task.key: record.trial.candidate for task, record in self.results.winners}
         sets = {task.key: (task, chosen) for task, chosen in self.results.sets}
-        return apply_best(best, self.target, sets, source=self.name)(lowered)
+        tasks = {task.key: task for task, _ in self.results.winners}
+        return apply_best(best, self.target, sets, tasks=tasks, source=self.name)(lowered)
 
 
 class ExternalSymbols(TunerError):
@@ -137,15 +138,18 @@ def _shaped_as(model: Model) -> ModelSpec:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """Names of the tasks that a database lacks, which holds one schedule for each.
+    """Names of tasks that a database lacks, which holds one schedule for each, or not TVM alone can
+    apply.
 
     Attributes:
         symbolic: those with symbolic dimensions, which have a set of kernels.
         calls: those that are fastest with a library's function.
+        intrinsics: those that it has, but that need intrinsics of ours to be registered.
     """
 
     symbolic: tuple[str, ...]
     calls: tuple[str, ...]
+    intrinsics: tuple[str, ...] = ()
 
 
 def export_database(run: Path, out_dir: Path) -> LeftOut:
@@ -168,8 +172,9 @@ def export_database(run: Path, out_dir: Path) -> LeftOut:
     entries = [
         (task, record.trial.candidate, record.measurement.samples_s) for task, record in kernels
     ]
-    write(out_dir, entries, lowered=finished.lowered)
-    return LeftOut(tuple(task.name for task, _ in finished.results.sets), tuple(calls))
+    needy = write(out_dir, entries, lowered=finished.lowered)
+    symbolic = tuple(task.name for task, _ in finished.results.sets)
+    return LeftOut(symbolic, tuple(calls), tuple(needy))
 
 
 def bench(

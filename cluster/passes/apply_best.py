@@ -9,6 +9,7 @@ from typing import Any
 from tvm.ir.transform import module_pass
 
 from cluster.passes.anchors import Anchors
+from cluster.passes.base import ModulePass
 from cluster.passes.gate import Gate, gate
 from cluster.passes.sources import Schedules, schedules_of
 from spaces.deploy.apply import with_sets
@@ -25,7 +26,7 @@ _Chosen = dict[str, tuple[Task, KernelSet]]
 
 
 @module_pass(opt_level=0, name="ApplyBest")
-class ApplyBest:
+class ApplyBest(ModulePass):
     """Schedules the tensor programs of a lowered module that nobody has scheduled.
 
     For each program the sources are asked in the order given, for a schedule of this very program

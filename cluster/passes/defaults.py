@@ -8,6 +8,7 @@ from typing import Any
 
 from tvm.ir.transform import module_pass
 
+from cluster.passes.base import ModulePass
 from cluster.passes.gate import Gate, gate
 from cluster.passes.roofline import Roofline
 from spaces.deploy.provenance import Origin, open_functions, put
@@ -26,7 +27,7 @@ from tuner.task import Task
 
 
 @module_pass(opt_level=0, name="Defaults")
-class Defaults:
+class Defaults(ModulePass):
     """Schedules without a search whatever nobody has scheduled.
 
     On a CPU a program gets the setting of our templates that is estimated to be the fastest, on a

@@ -8,6 +8,7 @@ from typing import Any
 
 from tvm.ir.transform import module_pass
 
+from cluster.passes.base import ModulePass
 from spaces.lowering.extract_tasks import extract
 from spaces.targets.target import resolve_target
 from tuner.errors import TunerError
@@ -15,7 +16,7 @@ from tuner.task import Task
 
 
 @module_pass(opt_level=0, name="Extract")
-class Extract:
+class Extract(ModulePass):
     """Notes the tasks of a module in `tasks`, the heaviest first; the module stays as it is.
 
     Args:

@@ -6,12 +6,13 @@ from typing import Any
 
 from tvm.ir.transform import module_pass
 
+from cluster.passes.base import ModulePass
 from spaces.codegen.prepack import pack_weights
 from spaces.lowering.channels_last import channels_last
 
 
 @module_pass(opt_level=0, name="ChannelsLast")
-class ChannelsLast:
+class ChannelsLast(ModulePass):
     """Runs convolutions and the operators between them channels-last (NHWC) where that pays, in a
     graph of operators. `tuner.lower` has it among its passes, for a CPU."""
 
@@ -21,7 +22,7 @@ class ChannelsLast:
 
 
 @module_pass(opt_level=0, name="PackWeights")
-class PackWeights:
+class PackWeights(ModulePass):
     """Packs constant weights as the schedules of a lowered graph ask for it: once, not in each run.
     The last pass before the module is compiled."""
 

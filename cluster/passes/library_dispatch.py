@@ -11,6 +11,7 @@ from typing import Any
 from tvm.ir.transform import module_pass
 
 from cluster.driver.layers import offered
+from cluster.passes.base import ModulePass
 from cluster.passes.defaults import Defaults
 from cluster.passes.gate import Gate, gate
 from spaces.deploy.provenance import Origin, open_functions, origins, put
@@ -47,7 +48,7 @@ class _Side:
 
 
 @module_pass(opt_level=0, name="LibraryDispatch")
-class LibraryDispatch:
+class LibraryDispatch(ModulePass):
     """Calls a library where its function is faster than what other passes put in.
 
     Each function that nobody has scheduled and that a library can compute is timed twice, in

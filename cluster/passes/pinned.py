@@ -7,6 +7,7 @@ from typing import Any
 
 from tvm.ir.transform import module_pass
 
+from cluster.passes.base import ModulePass
 from cluster.passes.gate import Gate, gate
 from spaces.deploy.provenance import Origin, open_functions, put
 from spaces.ir import tvm_compat
@@ -17,7 +18,7 @@ from tuner.record import Status
 
 
 @module_pass(opt_level=0, name="Pinned")
-class Pinned:
+class Pinned(ModulePass):
     """Puts in hand-written TensorIR wherever the program that it computes is found.
 
     A program is known by its structure, whatever it is called. What a kernel gives is compared with

@@ -14,8 +14,10 @@ from spaces.design_space.realize import realize
 from spaces.intrinsics.named import register_named
 from spaces.intrinsics.registration import stub_intrinsics
 from spaces.ir import tvm_compat
-from spaces.ir.schedules import task_module
-from spaces.lowering.extract_tasks import program_hash
+from spaces.ir.guard import note
+from spaces.ir.schedules import task_module, whole_payload
+from spaces.lowering.extract_tasks import program_hash, task_of
+from spaces.targets.backends import backend_of
 from spaces.targets.target import parse_target, takes_the_same
 from tuner.candidate import Candidate, CandidateKind
 from tuner.dynamic.kernel_set import KernelSet
@@ -23,6 +25,9 @@ from tuner.run_location import RunLocation
 from tuner.runs.folder import read_run
 from tuner.runs.remote import local
 from tuner.task import Task
+
+_STOCK = "stock"
+"""The name of the space of what a database has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +83,7 @@ class RunSchedules:
         candidate = known[1].trial.candidate
         # On another machine of the kind it would take another time.
         latency_s = known[1].latency_s if known[0].target == task.target else None
-        function = realize(task, candidate).mod["main"]
+        function = realize(known[0], candidate).mod["main"]  # a trace knows blocks by their names
         return Found(function, origin_of(candidate, self.name, latency_s))
 
     def kernel_set(self, task: Task) -> tuple[Task, KernelSet] | None:
@@ -119,13 +124,13 @@ class DatabaseSchedules:
         for symbol in ("main", task.name):  # TVM tells functions of different symbols apart
             module = tvm_compat.normalized(function, symbol=symbol)
             record = self._database.query_tuning_record(module, target, task.name)
-            if record is not None:
-                scheduled = self._database.query_ir_module(module, target, task.name)
-                seconds = sorted(float(s) for s in record.run_secs or ())
-                latency_s = seconds[len(seconds) // 2] if seconds else None
-                return Found(
-                    scheduled["main"], Origin("tuned", self.name, "as it has it", latency_s)
-                )
+            if record is None or not _is_of(record, module, task.target):
+                continue
+            scheduled = self._database.query_ir_module(module, target, task.name)
+            seconds = sorted(float(s) for s in record.run_secs or ())
+            latency_s = seconds[len(seconds) // 2] if seconds else None
+            origin = Origin("tuned", self.name, "the fastest that it has of it", latency_s)
+            return Found(scheduled["main"], origin)
         return None
 
     def kernel_set(self, task: Task) -> tuple[Task, KernelSet] | None:
@@ -133,8 +138,44 @@ class DatabaseSchedules:
         return None
 
     def others(self, target: str) -> list[tuple[Task, Candidate]]:
-        """See `Schedules`."""
-        return []
+        """See `Schedules`; a database that runs a function for each program has none."""
+        found = []
+        for record in self._all_records():
+            if _kind_of(record) in (None, backend_of(target).kind) and record.trace.insts:
+                task = task_of(record.workload.mod["main"], target, name="a program of it")
+                payload = whole_payload(record.trace)
+                found.append((task, Candidate(CandidateKind.TRACE, payload, _STOCK)))
+        return found
+
+    def _all_records(self) -> list[Any]:
+        """Its records of programs with one function, the fastest first."""
+        try:
+            records = list(self._database.get_all_tuning_records())
+        except Exception as error:  # not every database can list what it has
+            note(error, f"{self.name} lists no records")
+            return []
+        timed = [r for r in records if len(r.workload.mod.functions) == 1 and r.run_secs]
+        return sorted(timed, key=lambda r: sum(map(float, r.run_secs)) / len(r.run_secs))
+
+
+def _is_of(record: Any, module: Any, target: str) -> bool:
+    """Whether a record is of this very program, on a target of this kind: a database may compare
+    programs by their largest block alone, and looks at no target."""
+    import tvm_ffi
+
+    same = tvm_ffi.structural_equal(_bare(record.workload.mod), _bare(module))
+    return bool(same) and _kind_of(record) in (None, backend_of(target).kind)
+
+
+def _bare(module: Any) -> Any:
+    """The one function of a module, whatever it is called."""
+    (function,) = module.functions.values()
+    return tvm_compat.normalized(function)
+
+
+def _kind_of(record: Any) -> str | None:
+    """The kind of a record's target; None where it has none."""
+    return None if record.target is None else str(record.target.kind)
 
 
 def schedules_of(where: Any) -> Schedules:

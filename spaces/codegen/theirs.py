@@ -6,8 +6,9 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+from spaces.ir import tvm_compat
 from tuner.source import Source
-from tuner.user_code.faults import blamed
+from tuner.user_code.faults import LayerFailed, blamed
 from tuner.user_code.load import load
 
 Compiler = Callable[[Any, Any], Any]
@@ -28,6 +29,10 @@ def compiler_of(source: Source | None) -> Compiler | None:
 
     def compiled(module: Any, target: Any) -> Any:
         with blamed(source, "builder, build", always=False):
-            return theirs.build(module, target)
+            built = theirs.build(module, target)
+        if not tvm_compat.is_compiled(built):
+            given = type(built).__name__
+            raise LayerFailed(f"{source.file}: build gave {given}, no tvm.runtime.Module (builder)")
+        return built
 
     return compiled

@@ -19,6 +19,8 @@ from tuner.task import Task
 
 NO_SETS: Mapping[str, tuple[Task, KernelSet]] = MappingProxyType({})
 """The kernel sets of a model without symbolic dimensions."""
+NO_TASKS: Mapping[str, Task] = MappingProxyType({})
+"""No tasks, by key."""
 
 
 def apply_best(
@@ -26,6 +28,7 @@ def apply_best(
     target_json: str,
     sets: Mapping[str, tuple[Task, KernelSet]] = NO_SETS,
     *,
+    tasks: Mapping[str, Task] = NO_TASKS,
     source: str = "",
 ) -> Any:
     """A TVM pass, IRModule to IRModule, that swaps in a schedule for each program that has one.
@@ -38,6 +41,8 @@ def apply_best(
         target_json: canonical JSON of the target that the tasks were extracted for.
         sets: for programs with symbolic dimensions, by the key of their task, the task and the
             kernels that serve its shapes.
+        tasks: as candidates were found for them, by key: a trace knows blocks by their names, which
+            another module may have changed.
         source: where these come from, for `spaces.deploy.provenance.origins`.
 
     Raises:
@@ -54,7 +59,8 @@ def apply_best(
             if key in sets:
                 chosen[name] = sets[key]
             elif (candidate := best.get(key)) is not None:
-                made = _scheduled(name, function, candidate, target_json)
+                task = tasks.get(key) or task_of(function, target_json, name=name)
+                made = _scheduled(name, task, candidate)
                 scheduled[name] = made, origin_of(candidate, source)
         result = put(module, scheduled)
         return with_sets(result, chosen, source) if chosen else result
@@ -78,9 +84,9 @@ def with_sets(module: Any, chosen: Mapping[str, tuple[Task, KernelSet]], source:
     return put(result, {n: (result[n], Origin("tuned", source, why)) for n in chosen})
 
 
-def _scheduled(name: str, function: Any, candidate: Candidate, target_json: str) -> Any:
+def _scheduled(name: str, task: Task, candidate: Candidate) -> Any:
     try:
-        schedule = realize(task_of(function, target_json, name=name), candidate)
+        schedule = realize(task, candidate)
     except InvalidCandidate as error:
         raise TunerError(f"the stored schedule of {name} does not apply: {error}") from error
     return schedule.mod["main"]

@@ -11,8 +11,9 @@ from typing import Any
 
 from spaces.design_space.realize import realize
 from spaces.intrinsics.registration import stub_intrinsics
+from spaces.intrinsics.vnni import named
 from spaces.ir import tvm_compat
-from spaces.ir.schedules import InvalidCandidate, task_module
+from spaces.ir.schedules import InvalidCandidate, task_module, whole_payload
 from spaces.lowering.extract_tasks import is_scheduled, key_of
 from spaces.targets.target import parse_target
 from tuner.candidate import Candidate
@@ -29,7 +30,7 @@ Entry = tuple[Task, Candidate, Sequence[float]]
 
 def export_database(
     directory: Path, entries: Sequence[Entry], *, lowered: Any | None = None
-) -> None:
+) -> list[str]:
     """Write TVM's two database files, replacing any that exist.
 
     After `tuner.lower`, TVM's own `relax.transform.MetaScheduleApplyDatabase(directory)` applies
@@ -41,6 +42,10 @@ def export_database(
             symbols apart, tasks do not; with it, each function of a task is written under its
             own symbol. Needed for tensor programs that are no part of a graph.
 
+    Returns:
+        Names of the tasks whose schedules need intrinsics of ours: TVM opens the database only once
+        these are registered, by `spaces.intrinsics.named.register_named`.
+
     Raises:
         TunerError: the directory cannot be written, or a schedule does not apply any more.
     """
@@ -51,14 +56,18 @@ def export_database(
         directory.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=directory) as scratch:
             database = JSONDatabase(work_dir=scratch)
-            count = 0
+            count, needy = 0, []
             for entry in entries:
+                trace = _trace(entry)
+                if named(whole_payload(trace)):
+                    needy.append(entry[0].name)
                 for workload in _workloads(entry[0], lowered):
-                    _commit(database, workload, entry)
+                    _commit(database, workload, entry, trace)
                     count += 1
             _check_written(Path(scratch), count)
             for name in (WORKLOADS, RECORDS):
                 put_file(Path(scratch) / name, directory / name)
+        return needy
     except OSError as error:
         raise TunerError(
             f"cannot write the database to {directory}: {error.strerror or error}"
@@ -102,15 +111,21 @@ def _own_symbols(task: Task, lowered: Any | None) -> Iterator[Any]:
             yield tvm_compat.normalized(function, symbol=None)
 
 
-def _commit(database: Any, module: Any, entry: Entry) -> None:
+def _trace(entry: Entry) -> Any:
+    """The trace of a schedule, without questions that change nothing: TVM's own anchor schedules
+    refuse them."""
+    task, candidate, _ = entry
+    try:
+        return realize(task, candidate).trace.simplified(remove_postproc=False)
+    except InvalidCandidate as error:
+        raise TunerError(f"the stored schedule of {task.name} does not apply: {error}") from error
+
+
+def _commit(database: Any, module: Any, entry: Entry, trace: Any) -> None:
     from tvm.s_tir.meta_schedule.arg_info import ArgInfo
     from tvm.s_tir.meta_schedule.database import TuningRecord
 
-    task, candidate, samples_s = entry
-    try:
-        trace = realize(task, candidate).trace
-    except InvalidCandidate as error:
-        raise TunerError(f"the stored schedule of {task.name} does not apply: {error}") from error
+    task, _, samples_s = entry
     record = TuningRecord(
         trace,
         database.commit_workload(module),

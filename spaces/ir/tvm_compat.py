@@ -56,6 +56,13 @@ BUILD_PIPELINE = "default_build"
 """Relax pipeline that builds a lowered module as it is; TVM's default one fuses it once more."""
 
 
+def is_compiled(built: Any) -> bool:
+    """Whether it is a compiled module."""
+    from tvm.runtime import Module
+
+    return isinstance(built, Module)
+
+
 def is_prim_func(function: Any) -> bool:
     """Whether a function of a module is a tensor program."""
     from tvm.tirx import PrimFunc

@@ -239,3 +239,16 @@ def examples(count: int) -> Any:
     rng = np.random.default_rng(0)
     features = rng.normal(size=(count, 4)).astype(np.float32)
     return Examples(features, np.ones(count, np.float32), np.zeros(count, np.int32))
+
+
+def test_a_builder_or_a_runner_that_returns_nothing_is_at_fault(
+    task: Task, build: Any, tmp_path: Path
+) -> None:
+    methods = ("def build(self, module, target): pass", "def time(self, *all): pass")
+    nothing = Source("nothing.py", "\n    ".join(["class Nothing:", *methods]), "Nothing")
+    built = build(Layers(builder=nothing))
+    assert isinstance(built, Measurement)
+    assert built.fault.startswith("nothing.py: build gave NoneType")
+    built = build(Layers())
+    assert isinstance(built, Built)
+    assert timed(task, built.artifact, nothing, tmp_path).fault.startswith("nothing.py: time gave")
