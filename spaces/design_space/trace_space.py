@@ -114,8 +114,8 @@ class TraceSpace:
     def realize_draft(self, draft: Draft, predict: Predict | None = None) -> Point:
         """Carry out a draft; a cost model has no say in it.
 
-        A kernel for a GPU whose sketch could be read is within the device's limits; the rest of
-        TVM's check of its code is left to whoever writes it to build it.
+        A kernel for a GPU whose sketch could be read as a whole is within the device's limits; the
+        rest of TVM's check of its code is left to whoever writes it to build it.
 
         Raises:
             InvalidCandidate: the random choices gave a schedule that is not valid.
@@ -127,7 +127,7 @@ class TraceSpace:
             trace, reading = self._sample(rng)
         else:
             trace, reading = self._mutate(draft.parent, rng)
-        return self._point(self._replay(trace, rng), checked=reading is not None)
+        return self._point(self._replay(trace, rng), checked=reading is not None and reading.whole)
 
     def _run_anew(self, run: Callable[[int], Sequence[Any]], rng: random.Random) -> Any:
         """One of the schedules that the rules make with another seed."""

@@ -26,8 +26,11 @@ _SLOW_TO_PARSE = frozenset({"cuda"})
 _NAMES: Mapping[str, re.Pattern[str]] = {
     "cuda": re.compile(r'"(?:wmma|mma)_\w+"'),
     "arm_cpu": re.compile(r'"(?:dot_4x4_\w+_(?:neon|sdot|hdot|udot)|sme_\w+)"'),
+    "x86": re.compile(r'"dot_16x4_(?:vnni|avx512)"'),
+    "dot_product_common": re.compile(r'"dp4a_\w+"'),
 }
 """What the names of a family's intrinsics look like in JSON."""
+_MISSING = re.compile(r"TensorIntrin '(\w+)' is not registered")
 _registered: set[str] = set()
 
 
@@ -62,6 +65,17 @@ def register_intrinsics(family: str, *, cache_dir: Path | None = None) -> None:
 def families_named(text: str) -> list[str]:
     """The families of the intrinsics that a trace's JSON names."""
     return [family for family, pattern in _NAMES.items() if pattern.search(text)]
+
+
+def register_missing(error: str) -> bool:
+    """Register the family of an intrinsic that TVM says it lacks, so that the same can be tried
+    again; False where that is not what it says, or was done before."""
+    lacks = _MISSING.search(error)
+    families = families_named(f'"{lacks[1]}"') if lacks else []
+    missing = [family for family in families if family not in _registered]
+    for family in missing:
+        register_intrinsics(family)
+    return bool(missing)
 
 
 def default_cache_dir() -> Path:

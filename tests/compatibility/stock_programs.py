@@ -31,14 +31,9 @@ VNNI = '{"kind":"llvm","mcpu":"cascadelake","mtriple":"x86_64-linux-gnu","num-co
 
 def cuda(arch: str) -> str:
     """A GPU."""
-    limits = {
-        "max_num_threads": 1024,
-        "max_threads_per_block": 1024,
-        "max_shared_memory_per_block": 49152,
-        "registers_per_block": 65536,
-        "thread_warp_size": 32,
-    }
-    return json.dumps({"kind": "cuda", "arch": arch, **limits})
+    limits = {"max_num_threads": 1024, "max_threads_per_block": 1024, "thread_warp_size": 32}
+    memory = {"max_shared_memory_per_block": 49152, "registers_per_block": 65536}
+    return json.dumps({"kind": "cuda", "arch": arch, **limits, **memory})
 
 
 CUDA = cuda("sm_80")
@@ -85,8 +80,7 @@ def stock_context(of: Task, generator: Any, seed: int = 7) -> Any:
 
 def stock_sketches(of: Task, generator: Any, seed: int = 7) -> list[Any]:
     """The traces of the schedules that MetaSchedule's own generator gives for a task."""
-    found = stock_context(of, generator, seed).generate_design_space()
-    return [schedule.trace for schedule in found]
+    return [each.trace for each in stock_context(of, generator, seed).generate_design_space()]
 
 
 def post_order(
@@ -182,42 +176,31 @@ def _function(name: str) -> Any:
     return te.create_prim_func(_PROGRAMS[name]())
 
 
-def _contraction(left: str, right: str, out: str, size: int = 128) -> list[Any]:
+def _bytes(size: int = 128) -> list[Any]:
     from tvm import te
 
-    a, b = (te.placeholder((size, size), t, name=n) for t, n in ((left, "a"), (right, "b")))
+    a, b = (te.placeholder((size, size), "int8", name=name) for name in "ab")
     k = te.reduce_axis((0, size), name="k")
-    return [
-        a,
-        b,
-        te.compute(
-            (size, size),
-            lambda i, j: te.sum(a[i, k].astype(out) * b[j, k].astype(out), axis=k),
-            name="product",
-        ),
-    ]
+
+    def product(i: Any, j: Any) -> Any:
+        return te.sum(a[i, k].astype("int32") * b[j, k].astype("int32"), axis=k)
+
+    return [a, b, te.compute((size, size), product, name="product")]
 
 
 def _packed(left: str, right: str, out: str, lanes: int, depth: int) -> list[Any]:
     """A product whose right side is laid out as an instruction of dot products wants it."""
     from tvm import te
 
-    n = 64
-    a = te.placeholder((n, n), left, name="a")
-    b = te.placeholder((n // lanes, n // depth, lanes, depth), right, name="b")
-    k = te.reduce_axis((0, n), name="k")
-    return [
-        a,
-        b,
-        te.compute(
-            (n, n),
-            lambda i, j: te.sum(
-                a[i, k].astype(out) * b[j // lanes, k // depth, j % lanes, k % depth].astype(out),
-                axis=k,
-            ),
-            name="product",
-        ),
-    ]
+    a = te.placeholder((64, 64), left, name="a")
+    b = te.placeholder((64 // lanes, 64 // depth, lanes, depth), right, name="b")
+    k = te.reduce_axis((0, 64), name="k")
+
+    def product(i: Any, j: Any) -> Any:
+        packed = b[j // lanes, k // depth, j % lanes, k % depth]
+        return te.sum(a[i, k].astype(out) * packed.astype(out), axis=k)
+
+    return [a, b, te.compute((64, 64), product, name="product")]
 
 
 def _named_rule() -> list[Any]:
@@ -228,23 +211,20 @@ def _named_rule() -> list[Any]:
     return [x, te.compute((64, 64), lambda i, j: x[i, j] * 2.0, name="twice", attrs=attrs)]
 
 
-def _free_layout(rows: int = 16, columns: int = 16, index: str = "int32") -> list[Any]:
+def _free_layout(columns: int = 16, index: str = "int32") -> list[Any]:
+    """A product whose right side may be laid out in another way."""
     from tvm import te
     from tvm.tirx import IntImm
 
-    m, n, depth = (IntImm(index, size) for size in (rows, columns, 16))
-    a, b = te.placeholder((m, depth), name="a"), te.placeholder((depth, n), name="b")
-    k = te.reduce_axis((IntImm(index, 0), depth), name="k")
-    return [
-        a,
-        b,
-        te.compute(
-            (m, n),
-            lambda i, j: te.sum(a[i, k] * b[k, j], axis=k),
-            name="product",
-            attrs={"layout_free_placeholders": [b]},
-        ),
-    ]
+    m, n = IntImm(index, 16), IntImm(index, columns)
+    a, b = te.placeholder((m, m), name="a"), te.placeholder((m, n), name="b")
+    k = te.reduce_axis((IntImm(index, 0), m), name="k")
+
+    def product(i: Any, j: Any) -> Any:
+        return te.sum(a[i, k] * b[k, j], axis=k)
+
+    attrs = {"layout_free_placeholders": [b]}
+    return [a, b, te.compute((m, n), product, name="product", attrs=attrs)]
 
 
 def _chain() -> list[Any]:
@@ -266,6 +246,12 @@ def _scalars() -> list[Any]:
     return [x, te.compute((64, 64), lambda i, j: x[i, j] - zero(), name="minus")]
 
 
+def _constant() -> list[Any]:
+    from tvm import te
+
+    return [te.compute((1,), lambda i: te.const(7, "int32"), name="seven")]
+
+
 def _elementwise(*shape: int) -> list[Any]:
     from tvm import te
 
@@ -273,11 +259,11 @@ def _elementwise(*shape: int) -> list[Any]:
     return [x, te.compute(shape, lambda *i: x(*i) + 1.0, name="plus")]
 
 
-def _argmax() -> list[Any]:
+def _over_rows(operator: str, *shape: int, **more: Any) -> list[Any]:
     from tvm import te, topi
 
-    x = te.placeholder((8, 1024), name="x")
-    return [x, topi.argmax(x, axis=1)]
+    x = te.placeholder(shape, name="x")
+    return [x, getattr(topi, operator)(x, axis=len(shape) - 1, **more)]
 
 
 def _pool() -> list[Any]:
@@ -322,20 +308,10 @@ def _read_twice() -> list[Any]:
     return [a, b, topi.add(product, a)]
 
 
-def _sum_of_rows() -> list[Any]:
-    from tvm import te, topi
-
-    x = te.placeholder((1, 64, 768), name="x")
-    return [x, topi.sum(x, axis=2, keepdims=True)]
-
-
 def _te(name: str, *arguments: Any) -> Callable[[], list[Any]]:
-    def made() -> list[Any]:
-        from tvm.s_tir.meta_schedule.testing import te_workload
-
-        return list(getattr(te_workload, name)(*arguments))
-
-    return made
+    """What makes one of TVM's own workloads."""
+    module = "tvm.s_tir.meta_schedule.testing.te_workload"
+    return lambda: list(getattr(importlib.import_module(module), name)(*arguments))
 
 
 _PROGRAMS: dict[str, Callable[[], list[Any]]] = {
@@ -351,7 +327,8 @@ _PROGRAMS: dict[str, Callable[[], list[Any]]] = {
     "matmul_ragged_depth": _te("matmul", 128, 128, 127, "float16", "float32"),
     "matmul_ragged_rows": _te("matmul", 127, 128, 128, "float16", "float32"),
     "conv_bn_relu": _te("conv2d_nchw_bias_bn_relu", 1, 14, 14, 16, 16, 3, 1, 1, 1),
-    "bytes": lambda: _contraction("int8", "int8", "int32"),
+    "bytes": _bytes,
+    "bytes_odd": lambda: _bytes(127),
     "bytes_vnni": lambda: _packed("uint8", "int8", "int32", 16, 4),
     "bytes_i8i8": lambda: _packed("int8", "int8", "int32", 4, 4),
     "bytes_u8u8u32": lambda: _packed("uint8", "uint8", "uint32", 4, 4),
@@ -362,15 +339,18 @@ _PROGRAMS: dict[str, Callable[[], list[Any]]] = {
     "free_layout_int64": lambda: _free_layout(index="int64"),
     "chain": _chain,
     "scalars": _scalars,
+    "constant": _constant,
     "elementwise": lambda: _elementwise(512, 512),
     "elementwise_large": lambda: _elementwise(1024, 1024, 4),
     "zero_dimensions": lambda: _elementwise(),
-    "argmax": _argmax,
+    "total": lambda: _over_rows("sum", 4096),
+    "argmax_small": lambda: _over_rows("argmax", 8, 32),
+    "argmax": lambda: _over_rows("argmax", 8, 1024),
     "pool": _pool,
     "three_steps": _three_steps,
     "two_steps": _two_steps,
     "read_twice": _read_twice,
-    "sum_of_rows": _sum_of_rows,
+    "sum_of_rows": lambda: _over_rows("sum", 1, 64, 768, keepdims=True),
     "softmax": _te("softmax_mn", 256, 256),
     "norm": _te("norm_bmn", 1, 256, 256),
 }

@@ -25,6 +25,7 @@ _FETCH = "meta_schedule.cooperative_fetch"
 _VECTOR_BYTES, _INDEX_BYTES = 16, 4
 """TVM's limit on vectors, those of indices included, which a gather needs."""
 _STAGES = "software_pipeline_stage"
+_ASYNC = "software_pipeline_async_stages"
 _WARP = "warp_execution"
 _WARP_THREADS = 32
 
@@ -35,10 +36,12 @@ class Reading:
 
     Attributes:
         draws: what each of its sampling instructions draws; None for one that is not understood.
+        whole: all that its kernel asks a device for was followed. Else it may ask for more.
     """
 
     launch: Launch
     draws: tuple[Draw | None, ...]
+    whole: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +87,9 @@ class _Reader:
         self._vectors: list[tuple[Extent, int]] = []
         self._notes: dict[str, int] = {}
         self._versions = 1
+        self._pipelined: list[Extent] = []
+        self._lost_threads = False  # some loop is bound whose extent is not known
+        self._lost_tiles = False  # something is in shared memory that is not in `_tiles`
 
     @staticmethod
     def at(module: Any, instructions: Sequence[Any]) -> _Reader:
@@ -121,11 +127,13 @@ class _Reader:
             self._reorder(inputs)
         elif kind == "Fuse":
             self._fuse(inputs, outputs[0])
-        elif kind == "Bind" and inputs[0] in self._loops:
+        elif kind == "Bind":
             self._bind(inputs[0], attributes[0])
         elif kind == "CacheRead" and inputs[0] == self._name:
             if str(attributes[1]).startswith("shared"):
                 self._cached[outputs[0]] = int(attributes[0])
+        elif kind == "ReadAt":
+            self._lost_tiles = True
         elif kind == "ComputeAt" and inputs[0] in self._cached:
             self._place(inputs[0], inputs[1])
         elif kind == "StorageAlign" and inputs[0] in self._tiles:
@@ -145,6 +153,8 @@ class _Reader:
             values, odds = attributes[0], attributes[1]
             draw = ChoiceDraw(tuple(map(int, values)), tuple(float(_plain(o)) for o in odds))
         self._draws.append(draw)
+        if draw is None:
+            return  # loops that are split by what it gives are lost
         for result, name in enumerate(outputs):
             self._numbers[name] = Extent(1, ((number, result),))
 
@@ -178,7 +188,9 @@ class _Reader:
         self._replace(loops, {output: _Loop(parts)})
 
     def _bind(self, loop: str, thread: str) -> None:
-        if thread.startswith("threadIdx"):
+        if loop not in self._loops:
+            self._lost_threads |= not thread.startswith("blockIdx")
+        elif thread.startswith("threadIdx"):
             self._bound[thread] = loop
         elif thread.startswith("vthread"):
             self._vthreads.append(loop)
@@ -194,6 +206,8 @@ class _Reader:
         elif key == _STAGES and isinstance(value, list):
             stages = [int(_plain(stage)) for stage in value]
             self._versions = max(self._versions, max(stages) - min(stages) + 1)
+        elif key == _ASYNC and what in self._loops:
+            self._pipelined.append(self._loops[what].extent)
 
     def _replace(self, old: Sequence[str], new: dict[str, _Loop]) -> None:
         at = self._order.index(old[0])
@@ -216,15 +230,16 @@ class _Reader:
         launch = Launch(
             threads={thread: self._loops[loop].extent for thread, loop in self._bound.items()},
             warp=_WARP_THREADS if _WARP in self._notes and "threadIdx.x" not in self._bound else 1,
-            vthreads=tuple(self._loops[loop].extent for loop in self._vthreads),
             tiles=tuple(self._tiles.values()),
             versions=self._versions,
+            pipelined=tuple(self._pipelined),
             vectors=tuple(self._vectors),
-            least=self._notes.get(_LEAST, 1),
+            least=1 if self._lost_threads else self._notes.get(_LEAST, 1),
             most=self._notes.get(_MOST, limits.threads),
             limits=limits,
         )
-        return Reading(launch, tuple(self._draws))
+        followed = self._cached.keys() == self._tiles.keys() and not self._lost_tiles
+        return Reading(launch, tuple(self._draws), followed and not self._lost_threads)
 
     def _place(self, block: str, loop: str) -> None:
         """Note what all threads of a block reach of an operand within a loop."""

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 
 from spaces.design_space.analysis.extents import Draws, Extent, Tile
 
-_MOST_VTHREADS = 8
-"""TVM's own limit on virtual threads along one axis."""
 _SHARED_BYTES, _THREADS = 48 << 10, 1024
 
 
@@ -37,9 +35,9 @@ class Launch:
     Attributes:
         threads: steps of the loops bound to threads, by axis; the last to be bound counts.
         warp: threads of the x axis where an intrinsic runs on a whole warp; else 1.
-        vthreads: steps of each loop bound to virtual threads.
         tiles: in shared memory, that operands are read to. Results staged there come after these.
         versions: of each tile, by which a pipeline reads ahead.
+        pipelined: steps of each loop that copies ahead, of which TVM wants more than one.
         vectors: draws of how many elements a thread copies to a tile at once, each with the most
             that TVM takes.
         least, most: threads that the rules want.
@@ -47,9 +45,9 @@ class Launch:
 
     threads: dict[str, Extent]
     warp: int = 1
-    vthreads: tuple[Extent, ...] = ()
     tiles: tuple[Tile, ...] = ()
     versions: int = 1
+    pipelined: tuple[Extent, ...] = ()
     vectors: tuple[tuple[Extent, int], ...] = ()
     least: int = 1
     most: int = _THREADS
@@ -60,9 +58,9 @@ class Launch:
         threads = self.warp * math.prod(extent.of(draws) for extent in self.threads.values())
         if not self.least <= threads <= min(self.most, self.limits.threads):
             return f"{threads} threads"
-        if any(extent.of(draws) > _MOST_VTHREADS for extent in self.vthreads):
-            return "too many virtual threads"
         if any(lanes.of(draws) > most for lanes, most in self.vectors):
             return "too long vectors"
+        if any(steps.of(draws) < 2 for steps in self.pipelined):
+            return "nothing to copy ahead for"
         size = self.versions * sum(tile.bytes(draws) for tile in self.tiles)
         return f"{size} bytes of shared memory" if size > self.limits.shared_bytes else ""

@@ -21,7 +21,7 @@ from spaces.design_space.schedule_rules import (
     rule_set,
     tune_context,
 )
-from spaces.intrinsics.registration import stub_intrinsics
+from spaces.intrinsics.registration import register_missing, stub_intrinsics
 from spaces.ir.schedules import new_schedule
 from spaces.passes.dlight import schedules
 from spaces.targets.backends import backend_of
@@ -45,6 +45,15 @@ def rules_of(part: Part, name: str, module: Any, target: str) -> RuleSet:
         UsageError: an object in it is none of TVM's.
     """
     stub_intrinsics()
+    while True:
+        try:
+            return _rules_of(part, name, module, target)
+        except ValueError as error:  # TVM's own rules may name intrinsics
+            if not register_missing(str(error)):
+                raise
+
+
+def _rules_of(part: Part, name: str, module: Any, target: str) -> RuleSet:
     if isinstance(part, Template):
         return _of_function(part, name, module, target)
     if isinstance(part, Rules):

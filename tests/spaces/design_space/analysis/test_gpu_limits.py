@@ -65,7 +65,6 @@ def test_a_launch_says_what_is_too_much() -> None:
     tile = Tile((Reach(1, ((1, Extent(1, ((0, 0),))),)),), 4)
     launch = Launch(
         {"threadIdx.x": Extent(1, ((0, 1),))},
-        vthreads=(Extent(1, ((1, 0),)),),
         tiles=(tile,),
         versions=2,
         vectors=((Extent(1, ((2, 0),)), 4),),
@@ -75,7 +74,6 @@ def test_a_launch_says_what_is_too_much() -> None:
     assert launch.why_not([[128, 64], [8], [4]]) == ""
     assert launch.why_not([[128, 16], [8], [4]]) == "16 threads"
     assert launch.why_not([[128, 1024], [8], [4]]) == "1024 threads"
-    assert launch.why_not([[128, 64], [9], [4]]) == "too many virtual threads"
     assert launch.why_not([[129, 64], [8], [4]]) == "1032 bytes of shared memory"
     assert launch.why_not([[128, 64], [8], [8]]) == "too long vectors"
 
