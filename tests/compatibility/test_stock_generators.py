@@ -396,3 +396,21 @@ def test_a_default_generator_finds_its_intrinsics_in_a_new_process() -> None:
         timeout=120,
     )
     assert answer.stdout.split() == ["3", "3"], answer.stderr[-200:]
+
+
+AT_THE_TOP = """
+from spaces.design_space.declared.load import declared
+from tuner.task import SpaceSource
+declared(SpaceSource("theirs.py", '''
+from tvm.s_tir.meta_schedule.schedule_rule import MultiLevelTilingWithIntrin
+from tuner import space
+SPACE = space.rules(MultiLevelTilingWithIntrin("dp4a_s8s8s32", structure="SSSRRSRS"), stock=False)
+''', "SPACE"))
+"""
+
+
+def test_a_file_may_name_intrinsics_where_it_is_read() -> None:
+    made = subprocess.run(
+        [sys.executable, "-c", AT_THE_TOP], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert made.returncode == 0, made.stderr[-200:]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
+from spaces.intrinsics.registration import register_missing
 from tuner.errors import TunerError, UsageError
 from tuner.source import Source
 from tuner.space.declare import parts_of
@@ -18,8 +20,19 @@ def declared(source: Source) -> tuple[Part, ...]:
     Raises:
         TunerError: it does not run, or declares none; the text names file and line.
     """
-    value = load(source)
+    value = _loaded(source)
     try:
         return parts_of(value)
     except UsageError as error:
         raise TunerError(f"{source.file}: {source.name}: {error}") from error
+
+
+def _loaded(source: Source) -> Any:
+    """What a file holds. One that makes TVM's rules may name intrinsics, which are registered when
+    they are asked for."""
+    while True:
+        try:
+            return load(source)
+        except TunerError as error:
+            if not register_missing(str(error)):
+                raise
