@@ -15,7 +15,7 @@ from typing import TypeVar
 from actors.build_child import NOTHING, Written
 from actors.builder import Builder, Built
 from actors.runner import Learned, Runner
-from tuner.candidate import CandidateKind
+from tuner.candidate import library_space
 from tuner.effort import EFFORTS, Effort
 from tuner.measure import BuildDeadlines, MeasuredPrograms
 from tuner.record import Measurement, Provenance, Record, Status, Trial
@@ -180,7 +180,7 @@ class InlineMeasurer:
             cutoff_s=ready.job.cutoff_s,
             deadline_s=effort.run_deadline_s,
             instance=trial.instance,
-            library=trial.candidate.kind is CandidateKind.LIBRARY,
+            library=library_space(trial.candidate),
         )
 
     def _answer(self, trial: Trial, measurement: Measurement, written: Written = NOTHING) -> None:

@@ -232,7 +232,7 @@ class RunnerActor(_Alive):
         cutoff_s: float | None,
         deadline_s: float,
         instance: Instance = (),
-        library: bool = False,
+        library: str = "",
     ) -> Measurement | None:
         """Check and time an artifact, on one shape if its task has several; after `learn`. See
         `Runner.run`.

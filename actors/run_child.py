@@ -143,17 +143,23 @@ class RunChild:
             _, dropped = self._references.popitem(last=False)
             kept_bytes -= dropped.size_bytes
 
-    def use_libraries(self) -> None:
-        """Register the functions of all libraries, whose threads outlive a call of theirs: use a
-        child for nothing else from then on.
+    def use_library(self, space: str) -> None:
+        """Register the functions of a library, whose threads outlive a call of theirs: use a child
+        for nothing else from then on.
+
+        Args:
+            space: of the candidates that call it, with the version of its text.
 
         Raises:
-            LayerFailed: a library is at fault.
+            LayerFailed: the library is at fault.
+            ValueError: it was not named with the run.
         """
-        from spaces.libraries.registration import register_source
+        from spaces.libraries.registration import register_source, space_of
 
-        for library in self._libraries:
-            register_source(library)
+        named = next((each for each in self._libraries if space_of(each) == space), None)
+        if named is None:
+            raise ValueError(f"{space} is not named with --library")
+        register_source(named)
         self._spins_s = _SPIN_S
 
     def prepare(self, task_key: str, instance: Instance, artifact: bytes) -> Checked:

@@ -165,7 +165,7 @@ class Runner:
         cutoff_s: float | None,
         deadline_s: float,
         instance: Instance = (),
-        library: bool = False,
+        library: str = "",
     ) -> Measurement:
         """Check an artifact's output and time it.
 
@@ -179,8 +179,9 @@ class Runner:
             deadline_s: for loading, checking and timing, without time spent frozen; the same again
                 for finding the reference that `learn` made.
             instance: the shape to measure, for a task with symbolic dimensions.
-            library: whether the artifact calls a library of the user's. It gets a child of its own,
-                and nothing is timed while the library's threads may still look for work.
+            library: the space of a library of the user's that the artifact calls; empty is none. It
+                gets a child of its own, and nothing is timed while the library's threads may still
+                look for work.
 
         Returns:
             OK, CENSORED, RUN_FAILED, WRONG or TIMEOUT; UNCHECKED where there is no reference.
@@ -199,12 +200,12 @@ class Runner:
             elapsed_s, self._section_s = self._child.stopwatch(), 0.0
             result: Outcome | Measurement = Returned(None)
             if library:
-                result = self._child.call("use_libraries", deadline_s=deadline_s)
+                result = self._child.call("use_library", library, deadline_s=deadline_s)
             if isinstance(result, Returned):
                 result = self._measure(task, instance, artifact, timing, cutoff_s, deadline_s)
             measured = _judged(result)
             good = measured.status in (Status.OK, Status.CENSORED)
-            if not good or library or self._has_grown(fresh):
+            if not good or bool(library) or self._has_grown(fresh):
                 self._child.replace()
             if killed(result, tries):
                 continue

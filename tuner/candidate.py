@@ -26,6 +26,8 @@ class CandidateKind(StrEnum):
     """A shape and a candidate: the kernel that it stands for, compiled for this shape alone."""
 
 
+LIBRARIES = "library"
+"""The family of the spaces whose candidates call libraries."""
 KNOBS_KEY = "tuner.knobs"
 """The annotation that keeps a template's settings in the traces that it writes."""
 
@@ -77,6 +79,11 @@ def without_version(space: str) -> str:
 def library_name(space: str) -> str:
     """The name of the library that a candidate's space is of."""
     return without_version(space).partition(":")[2]
+
+
+def library_space(candidate: Candidate) -> str:
+    """The space of the library that a candidate calls; empty of a kernel."""
+    return candidate.space if candidate.kind is CandidateKind.LIBRARY else ""
 
 
 def of_knobs(knobs: Mapping[str, int], space: str) -> Candidate:

@@ -11,7 +11,9 @@ from typing import Any
 from cluster.api.tune import options_of, tune
 from cluster.passes.apply_best import ApplyBest
 from cluster.passes.defaults import Defaults
+from cluster.passes.library_dispatch import library_source
 from spaces.deploy.provenance import open_functions
+from spaces.libraries.registration import register_source
 from spaces.lowering.lower import lower
 from spaces.targets.target import resolve_target
 from tuner.errors import TunerError, UsageError, first_line
@@ -84,13 +86,14 @@ class Graph:
         self._graph, self._wishes = graph, wishes
         self._made: dict[Any, tuple[Callable[..., Any], Any] | None] = {}
         self._results: list[Any] = []  # schedules outlive a change of weights
+        self._noted: set[str] = set()
 
     def __call__(self, *arguments: Any) -> Any:
         """Run it."""
         import torch
 
         if torch.is_grad_enabled() and any(getattr(a, "requires_grad", False) for a in arguments):
-            self._note("grad", "it is called with gradients: use torch.no_grad()")
+            self._note("it is called with gradients: use torch.no_grad()")
             return self._graph(*arguments)
         key = tuple(_shape(argument) for argument in arguments)
         if key in self._made and (made := self._made[key]) is not None:
@@ -100,27 +103,30 @@ class Graph:
             del self._made[key]  # weights were changed in place, or exchanged
         if key not in self._made:
             if len(self._made) >= _MOST_SHAPES:
-                self._note("shapes", f"it was compiled for {_MOST_SHAPES} shapes already")
+                self._note(f"it was compiled for {_MOST_SHAPES} shapes already")
                 return self._graph(*arguments)
             return self._first(key, arguments)
         return self._graph(*arguments)
 
     def _first(self, key: Any, arguments: Sequence[Any]) -> Any:
         """Run it in PyTorch, and compile it for the next time."""
-        from cluster.api.torch_graph import difference, frozen
+        from cluster.api.torch_graph import difference, frozen, refuse_views
 
         self._made[key] = None
         try:
             kept = frozen(self._graph, arguments)
             wanted = self._graph(*arguments)
+            refuse_views(wanted, arguments)
             run = self._compiled(kept, arguments)
-            if wrong := difference(run(*arguments), list(wanted)):
+            first, again = run(*arguments), run(*arguments)
+            if wrong := difference(first, list(wanted)):
                 raise TunerError(wrong)
+            refuse_views(first, again)
             self._made[key] = run, kept
         except UsageError:
             raise
         except Exception as error:  # TVM and PyTorch raise whatever their C++ sides threw
-            self._note(key, first_line(error))
+            self._note(first_line(error))
             return self._graph(*arguments)
         return wanted
 
@@ -135,20 +141,28 @@ class Graph:
         if known := (*wishes.stores, *self._results):
             module = ApplyBest(*known, target=target)(module)
         if wishes.run is not None and open_functions(module):
-            run = wishes.run / model.content_hash[:12]
-            result = tune(module, target=target, run=run, **wishes.of_run)
-            self._results.append(result)
-            module = ApplyBest(result, target=target)(module)
+            module = self._tuned(module, target, wishes.run / model.content_hash[:12])
+        for library in wishes.of_run.get("libraries", ()):
+            register_source(library_source(library))
         return callable_of(Defaults(target)(module), target, kept.places)
 
-    def _note(self, about: Any, why: str) -> None:
-        if about not in _noted:
-            _noted.add(about)
-            warnings.warn(f"elastic_tuner: a graph runs in PyTorch: {why}", stacklevel=3)
+    def _tuned(self, module: Any, target: str, run: Path) -> Any:
+        """A module with what tuning finds; as it is where there is nothing to tune or no time."""
+        try:
+            result = tune(module, target=target, run=run, **self._wishes.of_run)
+            done = ApplyBest(result, target=target)(module)
+        except UsageError:
+            raise
+        except TunerError as error:
+            self._note(f"it has default schedules: {error}", "a graph is not tuned")
+            return module
+        self._results.append(result)
+        return done
 
-
-_noted: set[Any] = set()
-"""What was warned of already in this process."""
+    def _note(self, why: str, what: str = "a graph runs in PyTorch") -> None:
+        if why not in self._noted:
+            self._noted.add(why)
+            warnings.warn(f"elastic_tuner: {what}: {why}", stacklevel=3)
 
 
 def _shape(argument: Any) -> Any:

@@ -155,6 +155,23 @@ def _flat(results: Any) -> list[Any]:
     return [results] if hasattr(results, "numpy") else [t for part in results for t in _flat(part)]
 
 
+def refuse_views(results: Sequence[Any], others: Sequence[Any]) -> None:
+    """Refuse results on the memory of other tensors: a library gives tensors of their own, or hands
+    out its constants, which callers may change.
+
+    Raises:
+        TunerError: there is one.
+    """
+    import torch
+
+    places = {t.untyped_storage().data_ptr() for t in others if torch.is_tensor(t)}
+    for result in results:
+        if not torch.is_tensor(result):
+            raise TunerError("it gives something that is no tensor")
+        if result.numel() and result.untyped_storage().data_ptr() in places:
+            raise TunerError("it gives a view of an input, or a constant")
+
+
 def difference(got: Sequence[Any], wanted: Sequence[Any]) -> str:
     """How outputs differ from PyTorch's own by more than rounding; empty if they do not."""
     if len(got) != len(wanted):

@@ -47,7 +47,7 @@ def export(
                 folder_of(run, model=True), library, allow_external=allow_external
             )
         except ExternalSymbols as error:
-            raise UsageError(f"{error} with --allow-external") from error
+            raise UsageError(f"--allow-external is missing: {error}") from error
         click.echo(f"wrote {library}: {size(library.stat().st_size)}")
         for symbol, provider in calls.items():
             click.echo(f"it calls {symbol}, which {provider} must register wherever it runs")
@@ -64,8 +64,8 @@ def export(
             )
         if left_out.calls:
             click.echo(
-                f"left out {listed(left_out.calls)}: a library's function is faster there than any "
-                "schedule; --lib with --allow-external has it"
+                f"{listed(left_out.calls)}: a library's function is faster there than the schedule "
+                "that the database has; --lib with --allow-external has it"
             )
         if left_out.intrinsics:
             click.echo(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cluster.driver.results import Results, results_of
+from tuner.candidate import library_name
 from tuner.dynamic.shapes import Dims, joint, sampled
 from tuner.errors import TunerError
 from tuner.options import ModelSpec
@@ -53,11 +54,11 @@ class ExternalSymbols(TunerError):
     """A library would call functions that it does not hold."""
 
     def __init__(self, calls: Mapping[str, tuple[str, str]]) -> None:
-        task, (symbol, library) = next(iter(calls.items()))
+        task, (symbol, space) = next(iter(calls.items()))
         more = f", and {len(calls) - 1} more tasks call others" if len(calls) > 1 else ""
         super().__init__(
-            f"the best of {task} calls {symbol} of {library}{more}: such functions must be "
-            "registered wherever the exported library runs; say that this is wanted"
+            f"the best of {task} calls {symbol} of {library_name(space)}{more}: such functions "
+            "must be registered wherever the library runs; if that is wanted, say allow_external"
         )
 
 
@@ -83,7 +84,7 @@ def export_library(run: Path, out: Path, *, allow_external: bool = False) -> dic
     if calls and not allow_external:
         raise ExternalSymbols(calls)
     write(compile_module(finished.tuned(), finished.target), out)
-    return dict(calls.values())
+    return {symbol: library_name(space) for symbol, space in calls.values()}
 
 
 def apply_to(run: Path, module: Any = None) -> Any:
@@ -143,7 +144,7 @@ class LeftOut:
 
     Attributes:
         symbolic: those with symbolic dimensions, which have a set of kernels.
-        calls: those that are fastest with a library's function.
+        calls: those that are fastest with a library's function: it has their best kernel.
         intrinsics: those that it has, but that need intrinsics of ours to be registered.
     """
 
@@ -163,11 +164,11 @@ def export_database(run: Path, out_dir: Path) -> LeftOut:
 
     finished = _open(run)
     calls = finished.results.calls
-    kernels = [(task, won) for task, won in finished.results.winners if task.name not in calls]
+    kernels = finished.results.kernels
     if not kernels:
         raise TunerError(
             "--database: it holds one schedule for each program; all of these have symbolic "
-            "dimensions, and so a set of kernels, or call a library: write a library with --lib"
+            "dimensions, and so a set of kernels: write a library with --lib"
         )
     entries = [
         (task, record.trial.candidate, record.measurement.samples_s) for task, record in kernels
@@ -231,17 +232,19 @@ def _register(libraries: Sequence[str], results: Results) -> None:
     Raises:
         TunerError: a library is not named, or cannot be used.
     """
-    from spaces.libraries.registration import name_of, register_source
+    from spaces.libraries.registration import register_source, space_of
     from tuner.user_code.find import find_layer
 
     sources = [find_layer(said, "libraries") for said in libraries]
     for source in sources:
         register_source(source)
-    known = {name_of(source) for source in sources}
-    for task, (symbol, library) in results.calls.items():
-        if library not in known:
+    known = {space_of(source) for source in sources}
+    for task, (symbol, space) in results.calls.items():
+        if space not in known:
+            library = library_name(space)
             raise TunerError(
-                f"the best of {task} calls {symbol} of {library}: name its file with --library"
+                f"the best of {task} calls {symbol} of {library}: name its file with --library, "
+                "with the text that it was tuned with"
             )
 
 

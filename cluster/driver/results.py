@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cluster.driver.kernel_sets import kernel_set
-from tuner.candidate import CandidateKind, library_name
+from tuner.candidate import CandidateKind
 from tuner.errors import TunerError
 from tuner.report.winners import choose_best
 from tuner.runs.folder import Manifest, RunFolder
@@ -21,17 +21,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """What a run has found, in the order of its tasks."""
+    """What a run has found, in the order of its tasks.
+
+    Attributes:
+        kernels: as `winners`, with the best kernel where a library's function won.
+    """
 
     winners: tuple[tuple[Task, Record], ...]
     sets: tuple[tuple[Task, KernelSet], ...]
+    kernels: tuple[tuple[Task, Record], ...] = ()
 
     @property
     def calls(self) -> dict[str, tuple[str, str]]:
-        """The function that the winner of a task calls, and its library, by the task's name; only
-        where it is no kernel."""
+        """The function that the winner of a task calls, and the space of its library, by the task's
+        name; only where it is no kernel."""
         return {
-            task.name: (won.payload, library_name(won.space))
+            task.name: (won.payload, won.space)
             for task, record in self.winners
             if (won := record.trial.candidate).kind is CandidateKind.LIBRARY
         }
@@ -53,6 +58,12 @@ def results_of(folder: RunFolder, manifest: Manifest, name: object) -> Results:
             for task in tasks
             if not task.shapes and (record := choose_best(store, task.key)) is not None
         )
+        kernels = tuple(
+            (task, record)
+            for task in tasks
+            if not task.shapes
+            and (record := choose_best(store, task.key, libraries=False)) is not None
+        )
         sets = tuple(
             (task, chosen)
             for task in tasks
@@ -60,4 +71,4 @@ def results_of(folder: RunFolder, manifest: Manifest, name: object) -> Results:
         )
     if not (winners or sets):
         raise TunerError(f"{name} has no results yet: nothing was measured")
-    return Results(winners, sets)
+    return Results(winners, sets, kernels)

@@ -101,7 +101,7 @@ class TuneResult:
         from cluster.driver.export import export_database
 
         left_out = export_database(self._folder(model=True), Path(path))
-        return [*left_out.symbolic, *left_out.calls]
+        return list(left_out.symbolic)
 
     def _folder(self, *, model: bool = False) -> Path:
         if self.parts:

@@ -34,12 +34,12 @@ class Gate:
         self._builder, self._runner, self._effort = builder, runner, effort
         self._learned: dict[str, str] = {}
 
-    def measured(self, task: Task, function: Any, *, library: bool = False) -> Measurement:
+    def measured(self, task: Task, function: Any, *, library: str = "") -> Measurement:
         """The measurement of a scheduled PrimFunc that should compute what a task does: `OK` if its
         output is right on all draws.
 
         Args:
-            library: whether it calls one of the gate's libraries.
+            library: the space of the gate's library that it calls; empty of a kernel.
         """
         import tvm
 

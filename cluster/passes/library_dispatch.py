@@ -39,11 +39,12 @@ class _Side:
     """A function in a contest.
 
     Attributes:
+        library: the space of the library that it calls; empty of a kernel.
         said: what it is, for people.
     """
 
     function: Any
-    library: bool
+    library: str
     said: str
 
 
@@ -75,7 +76,7 @@ class LibraryDispatch(ModulePass):
         tvm_compat.keep_error_kind(TunerError)
         self.target = resolve_target(str(target))
         self.missed: dict[str, str] = {}
-        self._layers = Layers(libraries=tuple(map(_source, libraries)))
+        self._layers = Layers(libraries=tuple(map(library_source, libraries)))
         self._against = tuple(against) or (Defaults(self.target),)
 
     def transform_module(self, module: Any, _context: Any) -> Any:
@@ -96,7 +97,7 @@ class LibraryDispatch(ModulePass):
         of_rivals, found = origins(rivals), {}
         with gate(self.target, layers=self._layers) as checked:
             for name, task in wanted.items():
-                rival = _Side(rivals[name], False, _said(of_rivals[name]))
+                rival = _Side(rivals[name], "", _said(of_rivals[name]))
                 calls = [_call(task, candidate) for candidate in offers.candidates[task.key]]
                 won = self._contest(name, task, rival, calls, checked)
                 if won is None:
@@ -118,7 +119,8 @@ class LibraryDispatch(ModulePass):
             return None
         timed = _timed(task, [rival, *calls], checked)
         for side, measured in timed.failed:
-            self.missed[name] = f"{side.said}: {first_line(ValueError(measured.error))}"
+            if side.library:
+                self.missed[name] = f"{side.said}: {first_line(ValueError(measured.error))}"
         if not timed.medians_s:
             return None
         number = min(timed.medians_s, key=lambda i: timed.medians_s[i])
@@ -130,6 +132,8 @@ class LibraryDispatch(ModulePass):
         ]
         if not best.library:
             self.missed[name] = "; ".join(others) or self.missed.get(name, "")
+        else:
+            self.missed.pop(name, None)
         return best, seconds, "; ".join(others) or "nothing else gave the right output"
 
 
@@ -164,14 +168,15 @@ def _timed(task: Task, sides: Sequence[_Side], checked: Gate) -> _Times:
 
 def _call(task: Task, candidate: Candidate) -> _Side:
     program = task_module(task.module)["main"]
-    return _Side(called(program, candidate), True, library_name(candidate.space))
+    return _Side(called(program, candidate), candidate.space, library_name(candidate.space))
 
 
 def _said(origin: Origin) -> str:
     return f"{origin.source} ({origin.how})" if origin.source else "the program as it is"
 
 
-def _source(library: Any) -> Source:
+def library_source(library: Any) -> Source:
+    """The file of a library's class, or of what names one."""
     if isinstance(library, Source):
         return library
     if isinstance(library, str | Path):

@@ -12,11 +12,12 @@ from cluster.passes.gate import Gate
 from spaces.ir import tvm_compat
 from spaces.ir.schedules import task_module
 from spaces.lowering.extract_tasks import task_of
+from spaces.targets.backends import backend_of
 from tuner.errors import TunerError
 from tuner.record import Status
 from tuner.task import Task
 
-_SIDES = (128, 256, 384)
+_SIDES, _SIDES_OF_GPU = (128, 256, 384), (512, 1024, 2048, 4096)
 """Of the matrices that are multiplied; the fastest product counts."""
 _LEAST_BYTES, _MOST_BYTES = 1 << 12, 1 << 28
 _FLOAT_BITS = 32
@@ -65,7 +66,8 @@ class Roofline:
 
     @cached_property
     def _flops_per_s(self) -> float:
-        rates = [2.0 * side**3 / self._seconds(_product(side)) for side in _SIDES]
+        sides = _SIDES if backend_of(self._target).on_host else _SIDES_OF_GPU
+        rates = [2.0 * side**3 / self._seconds(_product(side)) for side in sides]
         return max(rates)
 
     def _rate_of(self, size_bytes: int) -> float:

@@ -71,7 +71,7 @@ class RunSchedules:
         self.name = str(where)
         folder, manifest = read_run(local(RunLocation.of(where)))
         results = results_of(folder, manifest, where)
-        self._won = results.winners
+        self._won, self._kernels = results.winners, results.kernels
         self._by_program = {program_hash(task): (task, record) for task, record in self._won}
         self._sets = {program_hash(task): (task, chosen) for task, chosen in results.sets}
 
@@ -95,9 +95,8 @@ class RunSchedules:
         """See `Schedules`."""
         return [
             (task, record.trial.candidate)
-            for task, record in self._won
+            for task, record in self._kernels
             if takes_the_same(task.target, target)
-            and record.trial.candidate.kind is not CandidateKind.LIBRARY
         ]
 
 
@@ -142,7 +141,7 @@ class DatabaseSchedules:
         found = []
         for record in self._all_records():
             if _kind_of(record) in (None, backend_of(target).kind) and record.trace.insts:
-                task = task_of(record.workload.mod["main"], target, name="a program of it")
+                task = task_of(_bare(record.workload.mod)["main"], target, name="a program of it")
                 payload = whole_payload(record.trace)
                 found.append((task, Candidate(CandidateKind.TRACE, payload, _STOCK)))
         return found

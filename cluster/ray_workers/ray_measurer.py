@@ -17,7 +17,7 @@ from actors.runner import Learned, longest_learn_s, longest_run_s
 from cluster.ray_workers.ray_pool import Done, RayPool, policy
 from cluster.scaling.pool import Pool
 from cluster.scaling.scaling_policy import Node, WorkerCounts
-from tuner.candidate import CandidateKind
+from tuner.candidate import library_space
 from tuner.effort import Effort
 from tuner.errors import TunerError
 from tuner.measure import BuildDeadlines, MeasuredPrograms
@@ -261,7 +261,7 @@ class RayMeasurer:
             job.cutoff_s,
             self._effort.run_deadline_s,
             job.trial.instance,
-            job.trial.candidate.kind is CandidateKind.LIBRARY,
+            library_space(job.trial.candidate),
         )
 
     def _call_learn(self, actor: Any, job: RunJob) -> Any:

@@ -10,8 +10,6 @@ from typing import Any
 from spaces.ir import tvm_compat
 from spaces.lowering.extract_tasks import is_scheduled
 
-_ATTRIBUTE = "tuner.origin"
-
 
 @dataclass(frozen=True, slots=True)
 class Origin:
@@ -47,7 +45,7 @@ def put(module: Any, functions: Mapping[str, tuple[Any, Origin]]) -> Any:
         made = tvm_compat.with_attrs_of(function, module[name])
         made = made.with_attr(tvm_compat.IS_SCHEDULED, True)
         told = json.dumps({k: v for k, v in asdict(origin).items() if v not in ("", None)})
-        result.update_func(result.get_global_var(name), made.with_attr(_ATTRIBUTE, told))
+        result.update_func(result.get_global_var(name), made.with_attr(tvm_compat.ORIGIN, told))
     return result
 
 
@@ -62,7 +60,7 @@ def origins(module: Any) -> dict[str, Origin]:
 
 
 def _origin(function: Any) -> Origin:
-    told = tvm_compat.attribute(function, _ATTRIBUTE)
+    told = tvm_compat.attribute(function, tvm_compat.ORIGIN)
     if told is not None:
         return Origin(**json.loads(str(told)))
     return Origin("scheduled") if is_scheduled(function) else UNSCHEDULED

@@ -47,7 +47,7 @@ class ModuleSource:
     def content_hash(self, module: Any, inputs: Sequence[InputSpec]) -> str:
         """Of the file and the inputs; of a module from elsewhere its structural hash."""
         if self.file is None:
-            return tvm_compat.structural_hash_hex(module)
+            return tvm_compat.structural_hash_hex(tvm_compat.without_origins(module))
         digest = self.file.copy()
         digest.update(repr([(i.name, i.dims or i.shape, i.dtype) for i in inputs]).encode())
         return str(digest.hexdigest()[:16])

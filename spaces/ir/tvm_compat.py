@@ -25,6 +25,9 @@ NO_ALIAS = "tirx.noalias"
 CODEGEN = "Codegen"
 """Attribute of a graph that a code generator of this name is to compile."""
 
+ORIGIN = "tuner.origin"
+"""Attribute of a scheduled function: where its schedule came from."""
+
 LAYOUT_FREE = "layout_free_buffers"
 """Attribute with the positions of a program's parameters that are constants."""
 
@@ -54,6 +57,17 @@ SPATIAL, REDUCED = 0, 2
 
 BUILD_PIPELINE = "default_build"
 """Relax pipeline that builds a lowered module as it is; TVM's default one fuses it once more."""
+
+
+def without_origins(module: Any) -> Any:
+    """A module without notes on where its schedules came from, which hold times."""
+    from tvm.ir import IRModule
+
+    result = IRModule(module.functions, attrs=module.attrs, global_infos=module.global_infos)
+    for variable, function in module.functions.items():
+        if attribute(function, ORIGIN) is not None:
+            result.update_func(variable, function.without_attr(ORIGIN))
+    return result
 
 
 def is_compiled(built: Any) -> bool:

@@ -11,14 +11,13 @@ from spaces.ir.element_types import is_small_float
 from spaces.ir.schedules import InvalidCandidate
 from tuner.candidate import Candidate, CandidateKind, library_name
 
-FAMILY = "library"
 _CALLS = "tuner.calls"
 """Attribute of a function that calls a packed function: the symbol, and the library's name."""
 
 
-def candidate_of(symbol: str, name: str, version: str) -> Candidate:
-    """The candidate that calls a function of a library, which has a name and a version."""
-    return Candidate(CandidateKind.LIBRARY, symbol, f"{FAMILY}:{name}@{version}")
+def candidate_of(symbol: str, space: str) -> Candidate:
+    """The candidate that calls a function of the library of a space."""
+    return Candidate(CandidateKind.LIBRARY, symbol, space)
 
 
 def called(program: Any, candidate: Candidate) -> Any:
@@ -31,7 +30,10 @@ def called(program: Any, candidate: Candidate) -> Any:
     """
     from tvm import te, tirx
 
-    args = arguments(program)
+    try:
+        args = arguments(program)
+    except ValueError as error:  # a number among its parameters
+        raise InvalidCandidate(f"{candidate.payload}: {error}") from error
     if len({arg.written for arg in args}) != 2:
         raise InvalidCandidate(f"{candidate.payload}: a program that only writes is no call")
     if widened := [arg.dtype for arg in args if is_small_float(arg.dtype)]:

@@ -50,6 +50,8 @@ def einsum_of(program: Any) -> Einsum | None:
     places = [_place(b, program) for b in (loads[0].source, loads[1].source, block.body.buffer)]
     if None in words or None in places or not _is_whole(loads, block):
         return None
+    if {*names.values()} != {*f"{words[0]}{words[1]}"}:
+        return None  # a sum over what neither operand has is a factor
     first, second, result = (int(place) for place in places if place is not None)
     dtypes = tuple(tvm_compat.param_dtype(program.params[i]) for i in (first, second, result))
     equation = f"{words[0]},{words[1]}->{words[2]}"

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from spaces.ir.schedules import task_module
+from spaces.ir.schedules import InvalidCandidate, task_module
 from spaces.libraries.calls import called, candidate_of
-from spaces.libraries.registration import made, name_of
+from spaces.libraries.registration import made, name_of, space_of
 from tuner.candidate import Candidate
 from tuner.errors import TunerError
 from tuner.source import Source
@@ -34,18 +34,26 @@ class Offers:
 def offers(libraries: Sequence[Source], tasks: Sequence[Task]) -> Offers:
     """Ask each library for each program; those with symbolic dimensions are left out, as their
     kernels are judged on many shapes."""
-    found: dict[str, list[Candidate]] = {}
+    found: dict[str, dict[str, Candidate]] = {}
     notes = []
     try:
         for library in libraries:
-            of_it = {t.key: c for t in tasks if not t.shapes and (c := offer(library, t))}
-            for key, candidate in of_it.items():
-                found.setdefault(key, []).append(candidate)
-            if not of_it:
+            some = False
+            for task in tasks:
+                try:
+                    candidate = None if task.shapes else offer(library, task)
+                except InvalidCandidate as error:
+                    notes.append(f"{name_of(library)} is not called for {task.name}: {error}")
+                    some = True
+                    continue
+                if candidate is not None:
+                    found.setdefault(task.key, {})[candidate.key] = candidate
+                    some = True
+            if not some:
                 notes.append(f"{name_of(library)} has none of these programs")
     except TunerError as error:
         return Offers({}, error=str(error))
-    return Offers({key: tuple(mine) for key, mine in found.items()}, tuple(notes))
+    return Offers({key: tuple(mine.values()) for key, mine in found.items()}, tuple(notes))
 
 
 def offer(library: Source, task: Task) -> Candidate | None:
@@ -59,7 +67,7 @@ def offer(library: Source, task: Task) -> Candidate | None:
     symbol = symbol_for(library, program)
     if symbol is None:
         return None
-    candidate = candidate_of(symbol, name_of(library), library.version)
+    candidate = candidate_of(symbol, space_of(library))
     called(program, candidate)
     return candidate
 

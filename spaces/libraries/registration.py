@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from spaces.ir.element_types import numpy_dtype
+from tuner.candidate import LIBRARIES as FAMILY
 from tuner.errors import UsageError
 from tuner.source import Source
 from tuner.user_code.faults import blamed
@@ -28,6 +29,11 @@ def made(library: Source) -> Any:
 def name_of(library: Source) -> str:
     """What a library is called: the name of its class."""
     return type(made(library)).__name__
+
+
+def space_of(library: Source) -> str:
+    """The space of the candidates that call a library's functions."""
+    return f"{FAMILY}:{name_of(library)}@{library.version}"
 
 
 def register_source(library: Source) -> None:

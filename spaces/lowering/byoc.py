@@ -26,6 +26,8 @@ def put_back(lowered: Any, functions: dict[str, Any]) -> Any:
     from tvm.relax.transform import DeadCodeElimination
 
     result = IRModule(lowered.functions, attrs=lowered.attrs, global_infos=lowered.global_infos)
+    kept = {variable.name_hint: variable for variable in lowered.functions}
     for name, function in functions.items():
-        result.update_func(result.get_global_var(name), function)
+        if name in kept:  # else nobody calls it
+            result.update_func(kept[name], function)
     return DeadCodeElimination()(result)

@@ -29,9 +29,10 @@ from spaces.lowering.transposed import without_transposed
 from spaces.targets.backends import backend_of
 from spaces.targets.target import resolve_target
 from tuner.checks import TARGET_KINDS
+from tuner.errors import UsageError
 
 _LOWERED = "tuner.lowered"
-"""Attribute of a graph that was lowered."""
+"""Attribute of a graph that was lowered: the kind of its target."""
 
 
 def lower(module: Any, target: Any) -> Any:
@@ -56,12 +57,15 @@ def lower(module: Any, target: Any) -> Any:
         target: a TVM target, canonical JSON of one, or a kind, for this machine's device.
 
     Raises:
-        UsageError: the target is of an unknown kind.
+        UsageError: the target is of an unknown kind, or not of the kind that the graph was lowered
+            for before.
     """
     row = backend_of(target)
     if not tvm_compat.has_relax(module):
         return _with_symbols(module)
-    if _was_lowered(module):
+    if (before := _lowered_for(module)) is not None:
+        if before != row.kind:
+            raise UsageError(f"the graph was lowered for {before}, and is wanted for {row.kind}")
         return module
     from tvm.ir.transform import PassContext
     from tvm.target import Target
@@ -70,7 +74,7 @@ def lower(module: Any, target: Any) -> Any:
         target = Target(json.loads(resolve_target(target) if target in TARGET_KINDS else target))
     with target, PassContext(opt_level=3):
         lowered = _lowered(_prepared(module), packs_weights=row.packs_weights)
-    return _marked(put_back(lowered, left_to_codegens(module)))
+    return _marked(put_back(lowered, left_to_codegens(module)), row.kind)
 
 
 def _lowered(prepared: Any, *, packs_weights: bool) -> Any:
@@ -84,20 +88,21 @@ def _lowered(prepared: Any, *, packs_weights: bool) -> Any:
     return mark_constants(_without_aliases(with_plain_shapes(lowered)))
 
 
-def _was_lowered(module: Any) -> bool:
-    """Whether a graph was lowered before: fusing once more would change its programs, and put
-    scheduled ones into others."""
-    return any(tvm_compat.attribute(f, _LOWERED) for f in module.functions.values())
+def _lowered_for(module: Any) -> str | None:
+    """The kind of target that a graph was lowered for before; None where it was not. Fusing once
+    more would change its programs, and put scheduled ones into others."""
+    said = (tvm_compat.attribute(f, _LOWERED) for f in module.functions.values())
+    return next((str(kind) for kind in said if kind is not None), None)
 
 
-def _marked(lowered: Any) -> Any:
+def _marked(lowered: Any, kind: str) -> Any:
     """A lowered graph that is known as such."""
     from tvm.ir import IRModule
 
     result = IRModule(lowered.functions, attrs=lowered.attrs, global_infos=lowered.global_infos)
     for variable, function in lowered.functions.items():
         if tvm_compat.is_relax_function(function):
-            result.update_func(variable, function.with_attr(_LOWERED, True))
+            result.update_func(variable, function.with_attr(_LOWERED, kind))
     return result
 
 

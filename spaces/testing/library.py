@@ -48,7 +48,7 @@ class LibraryContract:
         register(type(self).made())
         for program, symbol in self._served():
             module = tvm_compat.normalized(program)
-            call = called(module["main"], candidate_of(symbol, "library", ""))
+            call = called(module["main"], candidate_of(symbol, "library:theirs"))
             artifact = build_artifact(tvm_compat.normalized(call), programs.TARGET)
             kernel = load_artifact(artifact)["main"]
             for case in reference(module, symbol).cases:

@@ -19,7 +19,7 @@ class Steady(RunChild):
         self._run_s = run_s
         self.spent_s = 0.0
         self._loaded = self
-        self._timer = None
+        self._timer, self._spins_s = None, 0.0
 
     def get_function(self, name: str, query_imports: bool) -> None:
         """Nothing: the runs below are counted, not made."""

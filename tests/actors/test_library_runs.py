@@ -15,6 +15,7 @@ from actors.builder import Builder, Built
 from actors.run_child import RunChild
 from actors.runner import Runner
 from spaces.libraries.offers import offer
+from spaces.libraries.registration import space_of
 from spaces.lowering.extract_tasks import task_of
 from tests.spaces.libraries.cumsum import cumsum
 from tuner.candidate import Candidate
@@ -69,7 +70,7 @@ class Bench:
             timing=timing,
             cutoff_s=None,
             deadline_s=60.0,
-            library=calls,
+            library=candidate.space if calls else "",
         )
 
 
@@ -124,7 +125,7 @@ def test_it_has_a_process_of_its_own(bench: Any, tmp_path: Path) -> None:
 def test_nothing_else_is_timed_while_its_threads_look_for_work(task: Task, tmp_path: Path) -> None:
     layers = Layers(libraries=(Source("cumsum.py", TEXT, "Sums"),))
     child = RunChild(task.target, None, tmp_path, layers)
-    child.use_libraries()
+    child.use_library(space_of(layers.libraries[0]))
     ended_s = []
     child._timed = lambda *_: ended_s.append(time.perf_counter())  # type: ignore[method-assign, assignment, return-value, func-returns-value]
     child.time(EFFORTS["quick"].timing, None)

@@ -405,7 +405,7 @@ def test_bench_as_json_and_for_people(
         "shapes": [],
     }
     fake = types.ModuleType("cluster.driver.export")
-    fake.bench = lambda folder, dims=(): report  # type: ignore[attr-defined]
+    fake.bench = lambda folder, dims=(), libraries=(): report  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "cluster.driver.export", fake)
     assert run(["bench", str(tmp_path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {**report, "max_rel_err": None}

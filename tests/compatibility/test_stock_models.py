@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from spaces.testing import programs
-from spaces.testing.scheduled import FeaturesContract
 from tests.compatibility.worker_programs import stock
 from tuner.arrays import Floats32
 from tuner.cost_models.base import pairwise_accuracy
 from tuner.cost_models.random_model import RandomModel
 from tuner.cost_models.xgb import XgbModel
+from tuner.testing import FeaturesContract
 
 pytestmark = [pytest.mark.tvm]
 

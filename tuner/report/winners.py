@@ -45,7 +45,7 @@ def winning_lines(store: RecordStore, sets: Mapping[str, KernelSet] = NO_SETS) -
     return "".join(record_line(record) + "\n" for record in winning_records(store, sets)).encode()
 
 
-def choose_best(store: RecordStore, task_key: str) -> Record | None:
+def choose_best(store: RecordStore, task_key: str, *, libraries: bool = True) -> Record | None:
     """The last valid record of a task's winning candidate; None without results.
 
     Re-timings decide where there are any: the lowest median over all re-timings of a candidate
@@ -57,10 +57,13 @@ def choose_best(store: RecordStore, task_key: str) -> Record | None:
     them, times of the search otherwise. A candidate that ever failed when it was timed again, by a
     wrong output or a crash, never wins; nor does a library's function once another text of the
     library was tried.
+
+    Args:
+        libraries: whether functions of libraries may win; else the best kernel does.
     """
     first = first_rung(store.scan(task_key, min_rung=1))
     timed_again = {r.trial.candidate.key: r for r in store.scan(task_key, min_rung=first)}
-    old = _superseded(store, task_key, timed_again.values())
+    old = _superseded(store, task_key, timed_again.values(), libraries=libraries)
     keys = [key for key in timed_again if key not in old]
     # A candidate whose re-timings were all lost with their workers counts as not timed again.
     retimed = {
@@ -90,9 +93,11 @@ def choose_best(store: RecordStore, task_key: str) -> Record | None:
     return winner.last if winner else None
 
 
-def _superseded(store: RecordStore, task_key: str, timed_again: Collection[Record]) -> set[str]:
+def _superseded(
+    store: RecordStore, task_key: str, timed_again: Collection[Record], *, libraries: bool
+) -> set[str]:
     """Keys of candidates that call a library whose text was another when it was tried last: under
-    their names another function is called by now."""
+    their names another function is called by now. All that call one, unless `libraries`."""
     fastest = store.best(task_key, len(timed_again) + 1)
     if not any(_calls_library(record) for record in (*timed_again, *fastest)):
         return set()
@@ -102,7 +107,7 @@ def _superseded(store: RecordStore, task_key: str, timed_again: Collection[Recor
             candidate = record.trial.candidate
             name = (candidate.payload, library_name(candidate.space))
             found.setdefault(name, []).append(candidate.key)
-    return {key for keys in found.values() for key in keys if key != keys[-1]}
+    return {key for keys in found.values() for key in keys if not libraries or key != keys[-1]}
 
 
 def _calls_library(record: Record) -> bool:

@@ -117,7 +117,7 @@ def gather(tasks: Iterable[Task], own: RecordStore | None, others: Sequence[Reco
             continue
         defaults = store.defaults()
         for task in store.tasks():
-            fastest = [r.trial.candidate for r in store.best(task.key, _EACH + 1)]
+            fastest = [r.trial.candidate for r in store.best(task.key, 2 * _EACH + 1)]
             # The default schedule is every run's first trial anyway.
             # A library's function is no parent, and a run that names the library tries it anyway.
             kernels = [c for c in fastest if c.kind is not CandidateKind.LIBRARY]

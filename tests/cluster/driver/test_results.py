@@ -27,14 +27,15 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     candidate = Candidate(CandidateKind.TRACE, "[]", "default")
     record = Record(Trial("fixed", candidate), Measurement(Status.OK, (1e-3,)))
     finished = SimpleNamespace(
-        results=Results(((task("fixed"), record),), ((task("symbolic"), None),)),  # type: ignore[arg-type]
+        results=Results((), ((task("symbolic"), None),), ((task("fixed"), record),)),  # type: ignore[arg-type]
         lowered=None,
     )
     monkeypatch.setattr(export, "_open", lambda folder: finished)
     names: list[str] = []
 
-    def write(directory: Path, entries: Any, *, lowered: Any) -> None:
+    def write(directory: Path, entries: Any, *, lowered: Any) -> list[str]:
         names.extend(task.name for task, _, _ in entries)
+        return []
 
     monkeypatch.setattr(database, "export_database", write)
     return names

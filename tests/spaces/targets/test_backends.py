@@ -159,7 +159,7 @@ def test_the_command_line_refuses_it_in_the_same_words(kind: str) -> None:
     assert f"the target's kind is '{kind}'; it must be llvm or cuda" in said.getvalue()
 
 
-@pytest.mark.parametrize("text", ["llvm", "", "{", "[]", "{}", "3", '{"kind":["llvm"]}'])
+@pytest.mark.parametrize("text", ["vulkan", "", "{", "[]", "{}", "3", '{"kind":["llvm"]}'])
 def test_what_is_no_target_as_json_has_no_row(text: str) -> None:
     with pytest.raises(UsageError) as refused:
         backend_of(text)
