@@ -103,3 +103,13 @@ def test_a_sum_that_starts_elsewhere_than_at_zero_is_none() -> None:
         *((4, 5), (5, 6)),
     )
     assert einsum_of(odd) is None
+
+
+def test_a_sum_over_what_neither_operand_has_is_none() -> None:
+    from tvm import te
+
+    r = te.reduce_axis((0, 7), "r")
+    outer = program(
+        lambda a, b: te.compute((4, 6), lambda i, j: te.sum(a[i] * b[j], r), "c"), *((4,), (6,))
+    )
+    assert einsum_of(outer) is None

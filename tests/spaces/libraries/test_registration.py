@@ -140,3 +140,16 @@ def test_what_is_no_function_is_refused() -> None:
 
     with pytest.raises(UsageError, match=r"test\.odd: 3 is no function"):
         register(Odd)
+
+
+def test_a_program_that_a_library_cannot_be_called_for_is_left_to_kernels() -> None:
+    text = "class All:\n    def symbol(self, program): return 'all.f'\n"
+    tasks = [task_of(added(dtype), TARGET, name=dtype) for dtype in ("bfloat16", "float32")]
+    found = offers([Source("all.py", text, "All")] * 2, tasks)
+    assert found.error == ""
+    assert (
+        found.notes[0]
+        == "All is not called for bfloat16: all.f: tensors of bfloat16 cannot be handed over"
+    )
+    assert found.candidates.keys() == {tasks[1].key}
+    assert len(found.candidates[tasks[1].key]) == 1, "named twice, it is tried once"
