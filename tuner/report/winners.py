@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from tuner.candidate import Candidate, CandidateKind, library_name
+from tuner.candidate import Candidate, CandidateKind
 from tuner.dynamic.kernel_set import KernelSet
 from tuner.generations import first_rung, of_newest
 from tuner.record import Record, Status
@@ -56,7 +56,7 @@ def choose_best(store: RecordStore, task_key: str, *, libraries: bool = True) ->
     The default wins over any candidate that is not faster: re-timings are compared where both have
     them, times of the search otherwise. A candidate that ever failed when it was timed again, by a
     wrong output or a crash, never wins; nor does a library's function once another text of the
-    library was tried.
+    library is named (see `tuner.session.given_trials.note_libraries`).
 
     Args:
         libraries: whether functions of libraries may win; else the best kernel does.
@@ -96,18 +96,18 @@ def choose_best(store: RecordStore, task_key: str, *, libraries: bool = True) ->
 def _superseded(
     store: RecordStore, task_key: str, timed_again: Collection[Record], *, libraries: bool
 ) -> set[str]:
-    """Keys of candidates that call a library whose text was another when it was tried last: under
-    their names another function is called by now. All that call one, unless `libraries`."""
+    """Keys of candidates that call a library whose text is another by now, so that under its name
+    another function is called; all that call one, unless `libraries`."""
     fastest = store.best(task_key, len(timed_again) + 1)
     if not any(_calls_library(record) for record in (*timed_again, *fastest)):
         return set()
-    found: dict[tuple[str, str], list[str]] = {}
-    for record in store.scan(task_key):
-        if _calls_library(record):
-            candidate = record.trial.candidate
-            name = (candidate.payload, library_name(candidate.space))
-            found.setdefault(name, []).append(candidate.key)
-    return {key for keys in found.values() for key in keys if not libraries or key != keys[-1]}
+    sizes = store.sizes().get(task_key, {})
+    return {
+        record.trial.candidate.key
+        for record in store.scan(task_key)
+        if _calls_library(record)
+        and not (libraries and sizes.get(record.trial.candidate.space) != 0)
+    }
 
 
 def _calls_library(record: Record) -> bool:

@@ -1,10 +1,13 @@
-"""The trials of a default schedule and of libraries, and when they have their turn."""
+"""The trials of a default schedule and of libraries, when they have their turn, and which count."""
 
 from __future__ import annotations
 
-from tuner.candidate import Candidate
+from collections.abc import Mapping, Sequence
+
+from tuner.candidate import LIBRARIES, Candidate, family, library_name
 from tuner.dynamic.shapes import measured_shapes
 from tuner.record import Trial
+from tuner.storage.base import RecordStore
 from tuner.task import Task
 
 BEFORE_DEFAULT = 2
@@ -18,3 +21,21 @@ def given_trial(task: Task, candidate: Candidate) -> Trial:
     measured = measured_shapes(task.shapes)
     instance = measured[(len(measured) - 1) // 2][0] if measured else ()
     return Trial(task.key, candidate, instance)
+
+
+def note_libraries(store: RecordStore, libraries: Mapping[str, Sequence[Candidate]]) -> None:
+    """Note which texts of libraries count from now on: their spaces have a point, those of other
+    texts none, as under their names another function is called by now.
+
+    Args:
+        libraries: candidates that call them, by task key.
+    """
+    known, sizes = store.spaces(), {}
+    for task_key, candidates in libraries.items():
+        named = {candidate.space for candidate in candidates}
+        names = {library_name(space) for space in named}
+        tried = (space for space in known.get(task_key, {}) if family(space) == LIBRARIES)
+        old = [space for space in tried if space not in named and library_name(space) in names]
+        sizes[task_key] = {**dict.fromkeys(old, 0), **dict.fromkeys(named, 1)}
+    if sizes:
+        store.put_sizes(sizes)

@@ -24,6 +24,7 @@ from tuner.search.base import SearchMaker
 from tuner.session.allocation import Allocation
 from tuner.session.allocator import Allocator, AskedTurns, Turns
 from tuner.session.finalists import Contention, finalists_of, most_retimings, schedule
+from tuner.session.given_trials import note_libraries
 from tuner.session.limits import Ended, Limits
 from tuner.session.machines import Machines
 from tuner.session.observer import Observer
@@ -94,6 +95,7 @@ class Session:
         self._remeasured = Remeasurements()
         self._to_retime = most_retimings(self._tasks, effort)
         self._session_id = store.begin_session(wall())
+        note_libraries(store, libraries)
         self._searches = {t.key: make_search(t, seed + self._session_id) for t in self._tasks}
         self._known = SessionState(self._tasks, self._defaults, self._searches, store, observers)
         self._allocation = Allocation(

@@ -93,6 +93,20 @@ def test_one_that_a_session_lacks_is_not_timed_again_and_loses_to_what_is() -> N
     assert best.trial.candidate == now["a"][0].candidate
 
 
+def test_one_that_is_named_again_counts_again_without_another_trial() -> None:
+    store = MemoryStore()
+    slow, fast = library("slow", 0.8e-3), library("fast", 0.5e-3)
+    for trials, named in ((30, fast), (40, slow), (50, fast)):
+        make_session(recorded_space("a", 100), store, trials=trials, libraries={"a": [named]}).run()
+        best = choose_best(store, "a")
+        assert best is not None
+        assert best.trial.candidate == named.candidate
+    assert len([r for r in libraries_in(store) if not r.trial.rung]) == 2
+    kernel = choose_best(store, "a", libraries=False)
+    assert kernel is not None
+    assert kernel.trial.candidate.kind is not CandidateKind.LIBRARY
+
+
 def test_it_is_no_seed_for_another_run() -> None:
     store = MemoryStore()
     offered = {"a": [library("1", 0.5e-3)]}
