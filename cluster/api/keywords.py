@@ -93,8 +93,7 @@ def _layer(name: str, value: Any) -> Any:
     """What names a layer, as text, or the file that has its class."""
     if isinstance(value, str | Path):
         return str(value)
-    modules = (getattr(value, "__module__", ""), "__main__")
-    return find.source_of(value, modules, what=name, usual_name=name.upper())
+    return find.given_layer(value, name)
 
 
 def _seconds(value: Any) -> Any:

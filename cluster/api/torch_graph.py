@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from spaces.codegen.executable import compile_module
+from spaces.codegen.executable import compile_module, flat
 from spaces.deploy.bench import errors
 from spaces.frontends.memory_model import model_in_memory
 from spaces.frontends.model import Model
@@ -137,7 +137,7 @@ def callable_of(scheduled: Any, target: str, places: Sequence[int]) -> Callable[
         results = main(*given)
         if not on_host:
             tvm.cuda().sync()
-        return [torch.from_dlpack(tensor) for tensor in _flat(results)]
+        return [torch.from_dlpack(tensor) for tensor in flat(results)]
 
     return run
 
@@ -149,10 +149,6 @@ def _handed_over(tensor: Any) -> Any:
 
     whole = tensor.detach().contiguous()
     return from_dlpack(whole if whole.data_ptr() % 64 == 0 else whole.clone())
-
-
-def _flat(results: Any) -> list[Any]:
-    return [results] if hasattr(results, "numpy") else [t for part in results for t in _flat(part)]
 
 
 def refuse_views(results: Sequence[Any], others: Sequence[Any]) -> None:

@@ -59,10 +59,9 @@ def results_of(folder: RunFolder, manifest: Manifest, name: object) -> Results:
             if not task.shapes and (record := choose_best(store, task.key)) is not None
         )
         kernels = tuple(
-            (task, record)
-            for task in tasks
-            if not task.shapes
-            and (record := choose_best(store, task.key, libraries=False)) is not None
+            (task, kernel)
+            for task, record in winners
+            if (kernel := _kernel(store, task, record)) is not None
         )
         sets = tuple(
             (task, chosen)
@@ -72,3 +71,10 @@ def results_of(folder: RunFolder, manifest: Manifest, name: object) -> Results:
     if not (winners or sets):
         raise TunerError(f"{name} has no results yet: nothing was measured")
     return Results(winners, sets, kernels)
+
+
+def _kernel(store: SqliteStore, task: Task, winner: Record) -> Record | None:
+    """The best kernel of a task, which is its winner unless that calls a library."""
+    if winner.trial.candidate.kind is not CandidateKind.LIBRARY:
+        return winner
+    return choose_best(store, task.key, libraries=False)

@@ -27,7 +27,7 @@ from tuner.layers import Layers
 from tuner.record import Measurement, Status
 from tuner.source import Source
 from tuner.task import Task
-from tuner.user_code.find import find_layer, source_of
+from tuner.user_code.find import find_layer, given_layer
 
 _NEAR = 1.25
 """Times that differ by more than this are not taken again."""
@@ -181,5 +181,4 @@ def library_source(library: Any) -> Source:
         return library
     if isinstance(library, str | Path):
         return find_layer(str(library), "libraries")
-    modules = (getattr(library, "__module__", ""), "__main__")
-    return source_of(library, modules, what="library", usual_name="LIBRARIES")
+    return given_layer(library, "libraries")

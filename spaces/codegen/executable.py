@@ -171,7 +171,7 @@ class LoadedModel:
         arguments = self._fresh()
         results = _called(self._calls, arguments)
         self._device.sync()
-        return [a.numpy() for a in (arguments if results is None else _flat(results))]
+        return [a.numpy() for a in (arguments if results is None else flat(results))]
 
     def _fresh(self) -> list[Any]:
         import tvm
@@ -203,8 +203,8 @@ def _called(calls: Sequence[tuple[Callable[..., Any], int]], arguments: Sequence
     return result
 
 
-def _flat(results: Any) -> list[Any]:
+def flat(results: Any) -> list[Any]:
     """Tensors of a result that may be a tuple of tuples."""
     if hasattr(results, "numpy"):
         return [results]
-    return [tensor for part in results for tensor in _flat(part)]
+    return [tensor for part in results for tensor in flat(part)]

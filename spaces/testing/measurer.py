@@ -11,10 +11,8 @@ from dataclasses import replace
 import pytest
 
 from spaces.design_space.default_schedule import default_candidate
-from spaces.design_space.trace_space import TraceSpace
-from spaces.ir.schedules import InvalidCandidate
 from spaces.testing import programs
-from tuner.candidate import Candidate, CandidateKind, Draft
+from tuner.candidate import Candidate, CandidateKind
 from tuner.measure import Measurer
 from tuner.record import Record, Status, Trial
 from tuner.task import Task
@@ -77,15 +75,8 @@ _NONSENSE = Candidate(CandidateKind.TRACE, "[[0],[]]", "rules:test")
 
 
 def _candidates(count: int) -> list[Candidate]:
-    space, found = TraceSpace(programs.task()), [default_candidate(programs.task())]
-    for number in range(50):
-        try:
-            found.append(space.realize_draft(Draft(programs.task().key, number, number)).candidate)
-        except InvalidCandidate:
-            continue
-        if len(found) == count:
-            break
-    return found
+    drawn = [point.candidate for point in programs.points(count - 1)]
+    return [default_candidate(programs.task()), *drawn]
 
 
 def _trial(candidate: Candidate) -> Trial:

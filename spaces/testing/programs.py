@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from spaces.codegen.artifact import build_artifact, load_artifact
+from spaces.design_space.point import Point
 from spaces.design_space.trace_space import TraceSpace
 from spaces.ir.schedules import InvalidCandidate, task_module
 from spaces.lowering.extract_tasks import task_of
@@ -29,17 +30,22 @@ def task() -> Task:
     return task_of(function, TARGET, name="product")
 
 
-def schedules(count: int) -> Sequence[Any]:
-    """Fresh schedules of the program, by TVM's rules; equal calls give equal ones."""
+def points(count: int) -> Sequence[Point]:
+    """Fresh points of the space of TVM's rules; equal calls give equal ones."""
     space, found = TraceSpace(task()), []
     for number in range(20 * count):
         try:
-            found.append(space.realize_draft(Draft(task().key, number, number)).schedule)
+            found.append(space.realize_draft(Draft(task().key, number, number)))
         except InvalidCandidate:
             continue
         if len(found) == count:
             break
     return found
+
+
+def schedules(count: int) -> Sequence[Any]:
+    """Fresh schedules of the program, by TVM's rules; equal calls give equal ones."""
+    return [point.schedule for point in points(count)]
 
 
 def built(compile_kernel: Any) -> Any:

@@ -12,13 +12,12 @@ from typing import Any
 
 from tuner.candidate import Candidate, CandidateKind, knobs_of, without_version
 from tuner.report.winners import Timings, choose_best
+from tuner.session.finalists import LEAST_NOISE, noise_factor
 from tuner.storage.base import RecordStore
 from tuner.task import Task
 
-_LEAST, _MOST = 1.05, 1.5
-"""The least factor that noise is assumed to reach, and the most that is put down to it."""
-_TO_DEVIATION = 1.4826
-"""The standard deviation of normal noise over the median of its absolute values."""
+_MOST = 1.5
+"""The largest factor that is put down to noise."""
 _NOTHING: Mapping[str, float] = MappingProxyType({})
 
 
@@ -180,9 +179,7 @@ def _decisions(was: str, now: str) -> str:
 
 def _noise(ratios: Iterable[float]) -> float:
     logs = [abs(math.log(ratio)) for ratio in ratios if ratio > 0]
-    if not logs:
-        return _LEAST
-    return min(max(math.exp(2 * _TO_DEVIATION * statistics.median(logs)), _LEAST), _MOST)
+    return noise_factor(statistics.median(logs), _MOST) if logs else LEAST_NOISE
 
 
 def _notes(one: _Side, other: _Side) -> Iterator[str]:

@@ -18,7 +18,7 @@ from tuner.task import Instance, Task
 
 _CONTENDER = 1.2
 """A candidate slower than this times the best is out of contention: noise does not reach it."""
-_LEAST, _ENOUGH = 1.05, 16
+LEAST_NOISE, _ENOUGH = 1.05, 16
 """The least factor that noise is assumed to reach, and the number of pairs timed twice from which
 on noise is estimated."""
 _LIBRARIES = 4
@@ -50,6 +50,17 @@ def finalists_of(
 
 def _calls(candidate: Candidate) -> bool:
     return candidate.kind is CandidateKind.LIBRARY
+
+
+def noise_factor(middle: float, most: float) -> float:
+    """The factor that two times of one kernel may be apart by: two standard deviations of normal
+    noise.
+
+    Args:
+        middle: median of the sizes of logarithms of the ratios between two such times.
+        most: the largest factor that is put down to noise.
+    """
+    return min(max(math.exp(2 * _TO_DEVIATION * middle), LEAST_NOISE), most)
 
 
 class Contention:
@@ -98,7 +109,7 @@ class Contention:
         if len(self._differences) < _ENOUGH:
             return _CONTENDER
         middle = self._differences[len(self._differences) // 2]
-        return min(max(math.exp(2 * _TO_DEVIATION * middle), _LEAST), _CONTENDER)
+        return noise_factor(middle, _CONTENDER)
 
 
 def finalists(

@@ -57,6 +57,19 @@ def find_layer(text: str, name: str) -> Source:
     return find(checks.layer_name(text, name), what=name, usual_name=name.upper())
 
 
+def given_layer(value: Any, name: str) -> Source:
+    """The file that declares a layer's class, or the class itself, see `source_of`.
+
+    Args:
+        name: as for `find_layer`.
+
+    Raises:
+        UsageError: other processes could not find it.
+    """
+    modules = (getattr(value, "__module__", ""), "__main__")
+    return source_of(value, modules, what=name, usual_name=name.upper())
+
+
 def _of_module(module: str, name: str, arguments: str = "") -> Source:
     """An object of an installed package: all machines import it, and its text is part of its
     version.

@@ -58,6 +58,14 @@ def classifier() -> Any:
     return Classifier().eval()
 
 
+def agree(fast: Any, model: Any, *rows: int) -> None:
+    """Whether outputs are PyTorch's, the first time and from the library, for so many rows each."""
+    for count in rows:
+        x = torch.randn(count, 64)
+        for _ in range(2):
+            torch.testing.assert_close(fast(x), model(x))
+
+
 def compiled(graphs: list[Graph]) -> int:
     """The number of libraries that are used."""
     return sum(made is not None for graph in graphs for made in graph._made.values())
@@ -87,14 +95,10 @@ def test_each_shape_is_compiled_and_other_weights_are_seen(
 ) -> None:
     model = classifier()
     fast = torch.compile(model, backend="elastic_tuner", options={"store": no_runs}, dynamic=False)
-    for rows in (16, 5, 16):
-        x = torch.randn(rows, 64)
-        for _ in range(2):
-            torch.testing.assert_close(fast(x), model(x))
+    agree(fast, model, 16, 5, 16)
     assert compiled(graphs) == 2
     model.out.weight.mul_(2.0)
-    for _ in range(2):
-        torch.testing.assert_close(fast(x), model(x))
+    agree(fast, model, 16)
     assert compiled(graphs) == 2
 
 
@@ -103,10 +107,7 @@ def test_one_graph_of_any_length_is_compiled_for_the_lengths_that_come(
 ) -> None:
     model = classifier()
     fast = torch.compile(model, backend="elastic_tuner", options={"store": no_runs}, dynamic=True)
-    for rows in (3, 7, 3):
-        x = torch.randn(rows, 64)
-        for _ in range(2):
-            torch.testing.assert_close(fast(x), model(x))
+    agree(fast, model, 3, 7, 3)
     assert compiled(graphs) == 2
 
 

@@ -15,6 +15,7 @@ from cluster.cli import run as command
 from cluster.driver.export import ExternalSymbols, bench, export_library
 from spaces.libraries.offers import offers
 from tests.cluster.passes.made_run import made_run
+from tests.cluster.passes.network import left_alone
 from tests.spaces.libraries import cumsum as libraries
 from tests.spaces.libraries.cumsum import Raises, Sums, Wrong, cumsum
 from tuner.candidate import Candidate
@@ -40,12 +41,6 @@ def module() -> Any:
     import tvm
 
     return tvm.IRModule({"sums": cumsum(name="sums"), "small": small("small")})
-
-
-def left_alone() -> Any:
-    from tvm.ir.transform import module_pass
-
-    return module_pass(lambda module, _: module, opt_level=0, name="LeftAlone")
 
 
 def test_the_faster_of_both_is_put_in_and_it_says_by_how_much(module: Any) -> None:

@@ -44,12 +44,6 @@ def by_hand(program: Any) -> Any:
     return schedule.mod["main"].with_attr("global_symbol", "softmax_by_hand")
 
 
-def left_alone() -> Any:
-    from tvm.ir.transform import module_pass
-
-    return module_pass(lambda module, _: module, opt_level=0, name="LeftAlone")
-
-
 def best_estimate(task: Task) -> Candidate | None:
     from spaces.design_space.knob_space import KnobSpace
     from spaces.templates.registry import templates_of
@@ -71,7 +65,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def stages(module: Any, run: Path) -> dict[str, Any]:
     passes, program = tuner.passes, module["fused_softmax_multiply"]
-    blas = passes.LibraryDispatch(LargeProducts, target=TARGET, against=[left_alone()])
+    blas = passes.LibraryDispatch(LargeProducts, target=TARGET, against=[net.left_alone()])
     return {
         "best": passes.ApplyBest(run, target=TARGET),
         "blas": blas,
