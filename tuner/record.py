@@ -136,6 +136,21 @@ class Provenance:
 
 
 @dataclass(frozen=True, slots=True)
+class Predicted:
+    """The merit that a candidate was thought to have before it was measured.
+
+    Attributes:
+        score: of the cost model, higher is better; comparable within one task and model version.
+        model_version: of the cost model, counted from 1 in each session; 0 is none.
+        estimate_s: analytic latency on the trial's instance, where the space has such an estimate.
+    """
+
+    score: float = 0.0
+    model_version: int = 0
+    estimate_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Record:
     """Everything known of one trial. Exactly one exists for each submitted trial."""
 
@@ -147,6 +162,8 @@ class Record:
     """Seconds since the epoch when the result arrived."""
     code_hash: str = ""
     """Hash of the candidate's program, so that none is measured twice; empty where not known."""
+    predicted: Predicted | None = None
+    """None where nothing was predicted, as of default schedules."""
 
     @property
     def latency_s(self) -> float | None:
@@ -155,6 +172,7 @@ class Record:
 
     def to_json(self) -> dict[str, Any]:
         """The line of an exported records file, as plain data."""
+        predicted = {} if self.predicted is None else {"predicted": asdict(self.predicted)}
         return {
             "task": self.trial.task_key,
             "candidate": _plain(self.trial.candidate),
@@ -169,6 +187,7 @@ class Record:
             **asdict(self.provenance),
             "time": self.time_s,
             "code_hash": self.code_hash,
+            **predicted,
         }
 
 
@@ -225,6 +244,7 @@ def record_from_plain(raw: Any) -> Record:
             attempt=int(raw["attempt"]),
             time_s=float(raw["time"]),
             code_hash=str(raw.get("code_hash", "")),
+            predicted=Predicted(**raw["predicted"]) if "predicted" in raw else None,
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"not a record: {error!r}") from error

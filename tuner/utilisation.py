@@ -14,6 +14,7 @@ the lifetimes of its slots:
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -42,10 +43,34 @@ class Idle(StrEnum):
     """The budget is spent or in flight: nothing more is begun."""
 
 
+_SPANS_KEPT = 100_000
+"""Spans that nobody takes are forgotten, the oldest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlotSpan:
+    """A stretch of one slot's time in one category.
+
+    Attributes:
+        kind, slot: the slot.
+        category: as above.
+        started_s, ended_s: by the clock of whoever tells of it.
+        task_key: of the task that the job was of; empty where it was of several, or there was none.
+    """
+
+    kind: str
+    slot: str
+    category: str
+    started_s: float
+    ended_s: float
+    task_key: str = ""
+
+
 @dataclass(slots=True)
 class _Slot:
     state: str
     since_s: float
+    task_key: str = ""
 
 
 class Utilisation:
@@ -63,6 +88,7 @@ class Utilisation:
         self._slots: dict[tuple[str, str], _Slot] = {}
         self._spent: dict[str, dict[str, float]] = {}
         self._reasons: Mapping[str, Idle] = {}
+        self._spans: deque[SlotSpan] = deque(maxlen=_SPANS_KEPT)
 
     def started(self, kind: str, slot: str) -> None:
         """A slot begins to exist; it is not ready yet."""
@@ -72,9 +98,9 @@ class Utilisation:
         """The slot can take jobs, and has none."""
         self._move(kind, slot, _IDLE)
 
-    def given(self, kind: str, slot: str) -> None:
-        """The slot was given a job."""
-        self._move(kind, slot, BUSY)
+    def given(self, kind: str, slot: str, task_key: str = "") -> None:
+        """The slot was given a job, of one task or of several."""
+        self._move(kind, slot, BUSY, task_key)
 
     def answered(self, kind: str, slot: str, worked_s: float | None = None) -> None:
         """The slot's job is done.
@@ -85,11 +111,13 @@ class Utilisation:
         held = self._slots.get((kind, slot))
         if held is None or held.state != BUSY:
             return
-        held_s = self._clock() - held.since_s
+        now_s = self._clock()
+        held_s = now_s - held.since_s
         waited_s = 0.0 if worked_s is None else min(held_s, max(0.0, held_s - worked_s))
-        self._spend(kind, BUSY, held_s - waited_s)
-        self._spend(kind, WAITING, waited_s)
-        held.state, held.since_s = _IDLE, self._clock()
+        # How its waits were spread is not known: they are shown before its work.
+        self._spend(kind, slot, WAITING, held.since_s, held.since_s + waited_s, held.task_key)
+        self._spend(kind, slot, BUSY, held.since_s + waited_s, now_s, held.task_key)
+        held.state, held.since_s, held.task_key = _IDLE, now_s, ""
 
     def gone(self, kind: str, slot: str) -> None:
         """The slot is gone."""
@@ -100,10 +128,19 @@ class Utilisation:
         """Set the reason why slots without a job have none, from now on, by kind."""
         if reasons == self._reasons:
             return
-        for (kind, _), slot in self._slots.items():
+        for (kind, name), slot in self._slots.items():
             if slot.state == _IDLE:
-                self._close(kind, slot)
+                self._close(kind, name, slot)
         self._reasons = reasons
+
+    def take_spans(self) -> list[SlotSpan]:
+        """The spans since the last call, in the order of their ends; a job's when it is done."""
+        for (kind, name), slot in self._slots.items():
+            if slot.state != BUSY:
+                self._close(kind, name, slot)
+        taken = list(self._spans)
+        self._spans.clear()
+        return taken
 
     def seconds(self) -> dict[str, dict[str, float]]:
         """All seconds so far, by kind and category. A job in progress counts as busy."""
@@ -115,26 +152,29 @@ class Utilisation:
             categories[category] = categories.get(category, 0.0) + now_s - slot.since_s
         return spent
 
-    def _move(self, kind: str, name: str, state: str) -> None:
+    def _move(self, kind: str, name: str, state: str, task_key: str = "") -> None:
         slot = self._slots.get((kind, name))
         if slot is not None:
-            self._close(kind, slot)
-            slot.state = state
+            self._close(kind, name, slot)
+            slot.state, slot.task_key = state, task_key
 
-    def _close(self, kind: str, slot: _Slot) -> None:
+    def _close(self, kind: str, name: str, slot: _Slot) -> None:
         """Count a slot's time up to now."""
-        now_s = self._clock()
-        self._spend(kind, self._category(kind, slot.state), now_s - slot.since_s)
+        now_s, category = self._clock(), self._category(kind, slot.state)
+        self._spend(kind, name, category, slot.since_s, now_s, slot.task_key)
         slot.since_s = now_s
 
     def _category(self, kind: str, state: str) -> str:
         return str(self._reasons.get(kind, Idle.NOT_NEEDED)) if state == _IDLE else state
 
-    def _spend(self, kind: str, category: str, seconds: float) -> None:
-        if seconds <= 0:
+    def _spend(
+        self, kind: str, name: str, category: str, since_s: float, until_s: float, task_key: str
+    ) -> None:
+        if until_s <= since_s:
             return
+        self._spans.append(SlotSpan(kind, name, category, since_s, until_s, task_key))
         categories = self._spent.setdefault(kind, {})
-        categories[category] = categories.get(category, 0.0) + seconds
+        categories[category] = categories.get(category, 0.0) + until_s - since_s
 
 
 def total(parts: Iterable[SlotSeconds]) -> dict[str, dict[str, float]]:

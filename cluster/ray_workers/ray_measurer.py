@@ -140,6 +140,7 @@ class RayMeasurer:
             suspect=starters.suspect,
             call=self._call_build,
             worked_s=_build_s,
+            task_of=_task_of,
             utilisation=utilisation,
         )
         self._runners: RayPool[RunJob] = RayPool(
@@ -154,6 +155,7 @@ class RayMeasurer:
             prepare=self._call_learn,
             unprepared=_no_reference,
             worked_s=_run_s,
+            task_of=_task_of,
             utilisation=utilisation,
         )
 
@@ -362,3 +364,7 @@ def _run_s(answer: Learned | Measurement | None) -> float | None:
     if isinstance(answer, Learned):
         return answer.learn_s
     return answer.run_s if answer is not None else None
+
+
+def _task_of(job: BuildJob | RunJob) -> str:
+    return job.trial.task_key

@@ -114,6 +114,7 @@ class RayPool(Generic[Job]):
         unprepared: why a worker lacks a job's need, from its answer to either call; empty if it
             has it.
         worked_s: seconds of a worker's own work, from its answer; None where not told.
+        task_of: key of a job's task; empty where it is of several.
         refuses: why a worker that is ready cannot be used, from its description; empty if it can.
             It must see to it that the next worker is started elsewhere.
         beat: asks an actor for a sign of life; None where the pool waits for none.
@@ -133,6 +134,7 @@ class RayPool(Generic[Job]):
         prepare: Callable[[Any, Job], Any] | None = None,
         unprepared: Callable[[Any], str] = lambda value: "",
         worked_s: Callable[[Any], float | None] = lambda value: None,
+        task_of: Callable[[Job], str] = lambda job: "",
         refuses: Callable[[Any], str] = lambda about: "",
         beat: Callable[[Any], Any] | None = None,
         leave: Callable[[Any], Any] | None = None,
@@ -144,7 +146,7 @@ class RayPool(Generic[Job]):
         self._pool = pool
         self._start = start
         self._call, self._prepare, self._unprepared = call, prepare, unprepared
-        self._worked_s = worked_s
+        self._worked_s, self._task_of = worked_s, task_of
         self._refuses = refuses
         self._beat = beat
         self._leave = leave
@@ -351,7 +353,8 @@ class RayPool(Generic[Job]):
         assert call is not None, "a pool with needs has a call that meets them"
         ref = call(worker.actor, command.job)
         self._calls[ref] = _Call(command.worker, _Asked.LEASE, command.lease)
-        self._utilisation.given(self._pool.kind, command.worker)
+        task_key = self._task_of(command.job)
+        self._utilisation.given(self._pool.kind, command.worker, task_key)
 
     def _forget(self, name: str) -> None:
         worker = self._workers.pop(name, None)

@@ -58,6 +58,7 @@ class RaySpacePool:
             leave=lambda actor: actor.leave.remote(),
             suspect=suspect,
             worked_s=lambda answer: float(answer[1]),
+            task_of=_task_of,
             utilisation=utilisation,
         )
 
@@ -128,3 +129,8 @@ class RaySpacePool:
     def close(self) -> None:
         """Stop the workers."""
         self._pool.close()
+
+
+def _task_of(batch: Batch) -> str:
+    keys = {draft.task_key for draft in batch}
+    return keys.pop() if len(keys) == 1 else ""

@@ -31,12 +31,14 @@ from tuner.report.winners import winning_lines
 from tuner.runs.folder import RunFolder
 from tuner.runs.lock import RunLock
 from tuner.runs.remote import open_store, remote_run, run_uuid
+from tuner.session.history_keeper import HistoryKeeper
 from tuner.session.observer import Observer
 from tuner.session.progress import Snapshot
 from tuner.session.session import Session
 from tuner.storage.base import RecordStore
 from tuner.task import Task
 from tuner.tracking.tracker import RunStatus, SpoolObserver, TrackerProcess
+from tuner.utilisation import Utilisation
 
 _TRACKING_S = 15.0
 _TRACKING_LOCAL_S = 60.0
@@ -119,7 +121,9 @@ class SearchHost:
             ):
                 for record in store.scan():
                     programs.add(record)
-                observers = [observer, self._metrics, *theirs]
+                keeper = HistoryKeeper(store, at_work.utilisation or Utilisation())
+                # The history is kept first: the report, which tracking takes along, shows it.
+                observers = [keeper, observer, self._metrics, *theirs]
                 self._session = new_session(job, store, at_work, observers)
                 if self._stop.is_set():
                     self._session.stop()

@@ -29,14 +29,17 @@ class EstimateQuality:
 
     def judge(self, answer: Evaluated, instance: Instance, latency_s: float) -> None:
         """Take in the measured time of an answer's candidate; `instance` is empty if static."""
-        task_key, estimate_s = answer.draft.task_key, answer.estimate_s
-        if instance:
-            place = self._places[task_key].get(instance)
-            told = answer.on_shapes
-            estimate_s = told.costs_s[place] if told and place is not None else None
-            task_key = f"{task_key} {instance}"
+        estimate_s, task_key = self.estimate_s(answer, instance), answer.draft.task_key
         if estimate_s is not None:
-            self.add(task_key, estimate_s, latency_s)
+            self.add(f"{task_key} {instance}" if instance else task_key, estimate_s, latency_s)
+
+    def estimate_s(self, answer: Evaluated, instance: Instance) -> float | None:
+        """The analytic latency of an answer's candidate on one shape; None where there is none."""
+        if not instance:
+            return answer.estimate_s
+        place = self._places[answer.draft.task_key].get(instance)
+        told = answer.on_shapes
+        return told.costs_s[place] if told and place is not None else None
 
     def add(self, task_key: str, estimate_s: float, latency_s: float) -> None:
         """Take in one candidate that was estimated and timed."""

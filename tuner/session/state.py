@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,7 +14,7 @@ from tuner.cost_models.dataset import Dataset
 from tuner.dynamic.kernel_set import KernelSet
 from tuner.dynamic.shapes import measured_shapes
 from tuner.measure import Evaluated
-from tuner.record import Record, Status, Trial, TrialKey
+from tuner.record import Predicted, Record, Status, Trial, TrialKey
 from tuner.search.base import ChoosesKernels, Doubts, Search, by_task
 from tuner.search.dynamic.specialization import specializations
 from tuner.session.estimate_accuracy import EstimateQuality
@@ -223,14 +224,27 @@ class SessionState:
         return ""
 
     def _with_features(self, record: Record) -> tuple[Record, Features | None]:
-        """A new record, with its program's hash and its features from the answer to its draft."""
+        """A new record, with its program's hash, what was predicted of it, and its features, from
+        the answer to its draft."""
         trial = record.trial
         answer = self._answer_for(trial)
         if answer and answer.code_hash and not record.code_hash:
             record = replace(record, code_hash=answer.code_hash)
-        if answer and record.latency_s is not None:
-            self._estimates.judge(answer, trial.instance, record.latency_s)
+        if answer:
+            record = replace(record, predicted=self._predicted(answer, trial.instance))
+            if record.latency_s is not None:
+                self._estimates.judge(answer, trial.instance, record.latency_s)
         return record, answer.features if answer else None
+
+    def _predicted(self, answer: Evaluated, instance: Instance) -> Predicted | None:
+        """The merit that an answer's candidate was thought to have; None where nothing was."""
+        estimate_s = self._estimates.estimate_s(answer, instance)
+        if estimate_s is not None and not math.isfinite(estimate_s):
+            estimate_s = None
+        scored = answer.model_version > 0 and math.isfinite(answer.score)
+        if scored:
+            return Predicted(float(answer.score), answer.model_version, estimate_s)
+        return None if estimate_s is None else Predicted(estimate_s=estimate_s)
 
     def _answer_for(self, trial: Trial) -> Evaluated | None:
         key = (trial.task_key, trial.candidate.key)

@@ -18,6 +18,7 @@ import numpy as np
 
 from tuner.arrays import Features
 from tuner.record import Record, Status, TrialKey
+from tuner.storage.history import History
 from tuner.task import Task
 from tuner.utilisation import SlotSeconds
 
@@ -131,12 +132,18 @@ class RecordStore(Protocol):
     def put_sizes(self, sizes: SpaceSizes) -> None:
         """Note how many points spaces have; those of unknown tasks are left out.
 
-        It is known again from the next answer of a space: of all that is put, this alone may be
-        lost with its process.
+        It is known again from the next answer of a space: of all that is put, this and the history
+        alone may be lost with their process.
         """
 
     def sizes(self) -> dict[str, dict[str, int]]:
         """What was noted of the sizes of spaces, by task key and name of the space."""
+
+    def put_history(self, history: History) -> None:
+        """Note a stretch of the run's history; it too may be lost with its process."""
+
+    def history(self) -> History:
+        """All of the history that was noted."""
 
     def features(self, task_key: str) -> dict[str, Features]:
         """Feature vectors of a task's candidates by candidate key: the first stored for each."""

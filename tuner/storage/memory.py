@@ -10,6 +10,7 @@ from dataclasses import replace
 from tuner.arrays import Features
 from tuner.record import Record, Status, TrialKey
 from tuner.storage.base import SessionSpan, SpaceSizes, SpaceTallies, SpaceTally, as_vector, tally
+from tuner.storage.history import History, joined
 from tuner.task import Task
 from tuner.utilisation import SlotSeconds, total
 
@@ -26,6 +27,7 @@ class MemoryStore:
         self._tasks: dict[str, Task] = {}
         self._defaults: dict[str, str] = {}
         self._sizes: dict[str, dict[str, int]] = {}
+        self._history: list[History] = []
         self._sessions: list[SessionSpan] = []
 
     def append(self, record: Record, features: Features | None = None) -> bool:
@@ -102,6 +104,14 @@ class MemoryStore:
     def sizes(self) -> dict[str, dict[str, int]]:
         """See `RecordStore.sizes`."""
         return {task_key: dict(mine) for task_key, mine in self._sizes.items()}
+
+    def put_history(self, history: History) -> None:
+        """See `RecordStore.put_history`."""
+        self._history.append(history)
+
+    def history(self) -> History:
+        """See `RecordStore.history`."""
+        return joined(self._history)
 
     def features(self, task_key: str) -> dict[str, Features]:
         """See `RecordStore.features`."""

@@ -14,17 +14,21 @@ up to it, and a reader reads it as it is.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import struct
 import zlib
+from collections.abc import Collection
+from dataclasses import asdict
 from itertools import product
 from typing import Any
 
 from tuner.arrays import Features, vector_bytes, vector_of
 from tuner.candidate import Candidate, CandidateKind
 from tuner.dynamic.shapes import from_plain
-from tuner.record import Measurement, Provenance, Record, Status, Trial, TrialKey
+from tuner.record import Measurement, Predicted, Provenance, Record, Status, Trial, TrialKey
+from tuner.storage.history import History, from_text, to_text
 from tuner.task import Shapes, Task
 
 VERSION = 2
@@ -48,6 +52,7 @@ CREATE = (
         latency_s REAL, samples_s BLOB NOT NULL, error TEXT NOT NULL, build_s REAL, run_s REAL,
         worker TEXT NOT NULL, device TEXT NOT NULL, toolchain TEXT NOT NULL,
         attempt INTEGER NOT NULL, time_s REAL, code_hash TEXT NOT NULL DEFAULT '',
+        predicted TEXT NOT NULL DEFAULT '',
         UNIQUE (task_key, candidate_key, instance, rung))""",
     "CREATE INDEX record_ranking ON record (task_key, rung, status, latency_s)",
     """CREATE TABLE feature (
@@ -57,14 +62,24 @@ CREATE = (
         number INTEGER PRIMARY KEY, started_s REAL NOT NULL, heartbeat_s REAL NOT NULL,
         ended_s REAL, reason TEXT NOT NULL DEFAULT '', utilisation TEXT NOT NULL DEFAULT '')""",
 )
+CREATE_HISTORY = """CREATE TABLE IF NOT EXISTS history (
+    seq INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, part BLOB NOT NULL)"""
+"""Creates the table of the run's history, which files of older versions of the tuner lack."""
+INSERT_HISTORY = "INSERT INTO history (key, part) VALUES (?, ?) ON CONFLICT DO NOTHING"
 CREATE_NOTE = "CREATE TABLE IF NOT EXISTS note (key TEXT PRIMARY KEY, value TEXT NOT NULL)"
 """Creates the table of notes, which only an index has: see `tuner.storage.segments.index`."""
-LATER = {"record": "code_hash", "session": "utilisation", "task": "sizes"}
-"""Columns that the first files of this version lack, by table: text, empty by default."""
+LATER = (
+    ("record", "code_hash"),
+    ("session", "utilisation"),
+    ("task", "sizes"),
+    ("record", "predicted"),
+)
+"""Columns that the first files of this version lack, each with its table: text, empty by
+default."""
 
 INSERT_RECORD = f"""INSERT INTO record (task_key, candidate_key, instance, rung, space, status,
     latency_s, samples_s, error, build_s, run_s, worker, device, toolchain, attempt, time_s,
-    code_hash) VALUES ({",".join("?" * 17)}) ON CONFLICT DO NOTHING"""
+    code_hash, predicted) VALUES ({",".join("?" * 18)}) ON CONFLICT DO NOTHING"""
 INSERT_CANDIDATE = (
     "INSERT INTO candidate (key, kind, payload) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
 )
@@ -86,17 +101,20 @@ def add_column(table: str, column: str) -> str:
     return f"ALTER TABLE {table} ADD COLUMN {column} TEXT NOT NULL DEFAULT ''"
 
 
-def select_record(code_hashes: bool, written: bool) -> str:
+def select_record(missing: Collection[tuple[str, str]], written: bool) -> str:
     """A query of whole records.
 
     Args:
-        code_hashes: whether the file has code hashes; an old file opened read-only has none.
+        missing: those of `LATER` that the file lacks, as an old one does that is opened read-only.
         written: whether it has the table of traces; a file of version 1 has none.
     """
-    code_hash = "code_hash" if code_hashes else "''"
+    code_hash, predicted = (
+        "''" if ("record", column) in missing else column for column in ("code_hash", "predicted")
+    )
     trace = _WRITTEN if written else "NULL"
     return f"""SELECT task_key, kind, payload, space, instance, rung, status, samples_s, error,
-        build_s, run_s, worker, device, toolchain, attempt, time_s, {code_hash}, {trace}
+        build_s, run_s, worker, device, toolchain, attempt, time_s, {code_hash}, {trace},
+        {predicted}
         FROM record JOIN candidate ON candidate.key = candidate_key"""
 
 
@@ -128,6 +146,7 @@ def record_row(record: Record) -> tuple[object, ...]:
         record.attempt,
         record.time_s,
         record.code_hash,
+        "" if record.predicted is None else json.dumps(asdict(record.predicted)),
     )
 
 
@@ -147,7 +166,7 @@ def written_row(trial: Trial) -> tuple[object, ...] | None:
 def record_of(row: tuple[Any, ...]) -> Record:
     """The record that a row of `select_record` stands for."""
     task_key, kind, payload, space, instance, rung, status, samples, error = row[:9]
-    build_s, run_s, worker, device, toolchain, attempt, time_s, code_hash, trace = row[9:]
+    build_s, run_s, worker, device, toolchain, attempt, time_s, code_hash, trace = row[9:18]
     return Record(
         trial=Trial(
             task_key=task_key,
@@ -171,6 +190,7 @@ def record_of(row: tuple[Any, ...]) -> Record:
         attempt=attempt,
         time_s=_real(time_s),
         code_hash=code_hash,
+        predicted=Predicted(**json.loads(row[18])) if row[18] else None,
     )
 
 
@@ -201,6 +221,17 @@ def _shapes(stored: Any) -> Shapes:
         return from_plain(stored["shapes"])
     dims = [[(name, value) for value in values] for name, values in stored]
     return tuple((instance, 1.0) for instance in product(*dims)) if dims else ()
+
+
+def history_row(history: History) -> tuple[object, ...]:
+    """Values for `INSERT_HISTORY`."""
+    text = to_text(history).encode()
+    return hashlib.sha256(text).hexdigest(), zlib.compress(text)
+
+
+def history_of(part: bytes) -> History:
+    """The stretch of history that `history_row` packed."""
+    return from_text(zlib.decompress(part).decode())
 
 
 def pack_vector(vector: Features) -> bytes:

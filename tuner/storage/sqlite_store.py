@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import sqlite3
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +22,8 @@ from tuner.errors import TunerError
 from tuner.record import Record, Status, TrialKey
 from tuner.storage import sqlite_schema as schema
 from tuner.storage.base import SessionSpan, SpaceSizes, SpaceTallies, SpaceTally, as_vector, tally
+from tuner.storage.history import History, joined
+from tuner.storage.sqlite_file import advice, uri
 from tuner.task import Task
 from tuner.utilisation import SlotSeconds
 
@@ -51,7 +52,7 @@ class SqliteStore:
         self._lock = threading.RLock()
         with self._as_tuner_error():
             self._db = sqlite3.connect(
-                _uri(path, read_only),
+                uri(path, read_only),
                 uri=True,
                 timeout=busy_timeout_s,
                 isolation_level=None,
@@ -75,9 +76,9 @@ class SqliteStore:
                 f"{schema.VERSION}: use the tuner that wrote it, or a new run folder"
             )
         missing = self._missing()
-        self._select = schema.select_record("record" not in missing, written=found > 1)
-        self._says_utilisation = "session" not in missing
-        self._says_sizes = "task" not in missing
+        self._select = schema.select_record(missing, written=found > 1)
+        self._says_utilisation = ("session", "utilisation") not in missing
+        self._says_sizes = ("task", "sizes") not in missing
 
     def _create_or_extend(self) -> None:
         """Make the tables in a new file; add later columns to an older file."""
@@ -95,16 +96,18 @@ class SqliteStore:
                 db.execute(schema.CREATE_WRITTEN)
                 db.execute(f"PRAGMA user_version={schema.VERSION}")
             if _version(db) == schema.VERSION:
-                for table, column in self._missing().items():
+                for table, column in self._missing():
                     db.execute(schema.add_column(table, column))
 
-    def _missing(self) -> dict[str, str]:
-        """The later columns of the schema that this file lacks, by table."""
-        return {
-            table: column
-            for table, column in schema.LATER.items()
-            if column not in {row[1] for row in self._db.execute(f"PRAGMA table_info({table})")}
+    def _missing(self) -> list[tuple[str, str]]:
+        """The later columns of the schema that this file lacks, each with its table."""
+        tables = {table for table, _ in schema.LATER}
+        known = {
+            (table, row[1])
+            for table in tables
+            for row in self._db.execute(f"PRAGMA table_info({table})")
         }
+        return [later for later in schema.LATER if later not in known]
 
     @contextmanager
     def _as_tuner_error(self) -> Iterator[None]:
@@ -114,7 +117,7 @@ class SqliteStore:
         except sqlite3.ProgrammingError:
             raise
         except sqlite3.DatabaseError as error:
-            raise TunerError(f"{self._path}: {error}; {_advice(str(error))}") from error
+            raise TunerError(f"{self._path}: {error}; {advice(str(error))}") from error
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -238,6 +241,19 @@ class SqliteStore:
         rows = self._rows("SELECT key, sizes FROM task WHERE sizes <> '' ORDER BY place")
         return {task_key: json.loads(text) for task_key, text in rows}
 
+    def put_history(self, history: History) -> None:
+        """See `RecordStore.put_history`. A stretch that is there already changes nothing."""
+        with self._transaction() as db:
+            db.execute(schema.CREATE_HISTORY)
+            db.execute(schema.INSERT_HISTORY, schema.history_row(history))
+
+    def history(self) -> History:
+        """See `RecordStore.history`."""
+        if not self._rows("SELECT 1 FROM sqlite_master WHERE name = 'history'"):
+            return History()
+        rows = self._rows("SELECT part FROM history ORDER BY seq")
+        return joined(schema.history_of(part) for (part,) in rows)
+
     def features(self, task_key: str) -> dict[str, Features]:
         """See `RecordStore.features`."""
         rows = self._rows(
@@ -352,40 +368,9 @@ def _insert(
     return True
 
 
-def _uri(path: Path, read_only: bool) -> str:
-    uri = path.absolute().as_uri()
-    if not read_only:
-        return f"{uri}?mode=rwc"
-    if not os.access(path.parent, os.W_OK) and not journal(path).exists():
-        # A reader of a live store maps a file next to it, which it cannot make in a folder that it
-        # may not write to; a store that nobody has open needs no such file.
-        return f"{uri}?mode=ro&immutable=1"
-    return f"{uri}?mode=ro"
-
-
-def journal(path: Path) -> Path:
-    """The write-ahead log of the store at `path`: it exists while the store is being written."""
-    return path.with_name(f"{path.name}-wal")
-
-
 def _version(db: sqlite3.Connection) -> int:
     return int(db.execute("PRAGMA user_version").fetchone()[0])
 
 
 def _has_tables(db: sqlite3.Connection) -> bool:
     return bool(db.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0])
-
-
-def _advice(error: str) -> str:
-    """Advice for users about an error of SQLite, by the words in it."""
-    for words, advice in (
-        ("full", "free some space and run the same command again"),
-        ("readonly", "make the run folder writable, or use another"),
-        ("locked", "another process is writing to it: end that one first"),
-        ("unable to open", "see that the folder is there and that you may write to it"),
-        ("not a database", "it is no record store: use another run folder"),
-        ("malformed", "the file is damaged: use another run folder"),
-    ):
-        if words in error:
-            return advice
-    return "check the disk, then run the same command again"

@@ -18,8 +18,9 @@ import pytest
 
 from tuner.candidate import Candidate, CandidateKind, of_knobs
 from tuner.errors import TunerError
-from tuner.record import Measurement, Record, Status, Trial, record_from_json
+from tuner.record import Measurement, Predicted, Record, Status, Trial, record_from_json
 from tuner.record_lines import record_line
+from tuner.storage.history import Fit, History
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task
 
@@ -239,6 +240,7 @@ def test_columns_that_came_later_are_added_by_a_writer_and_missed_by_no_reader(
         assert {r.code_hash for r in old.scan()} == {""}
         assert {len(s.utilisation) for s in old.sessions()} == {0}
         assert old.sizes() == {}
+        assert not old.history()
         records = list(old.scan())
         assert {r.trial.candidate.trace for r in records} == {""}
     with closing(SqliteStore(path)) as store:
@@ -246,10 +248,16 @@ def test_columns_that_came_later_are_added_by_a_writer_and_missed_by_no_reader(
         store.heartbeat(session, 2.0, {"runner": {"busy": 1.0}})
         store.put_sizes({task.key: {"kernel:a": 12} for task in store.tasks()})
         assert store.append(replace(records[0], trial=record(1).trial, code_hash="ff"))
+        guess = Predicted(0.5, 3, 0.001)
+        known = replace(records[0], trial=record(3).trial, predicted=guess)
+        assert store.append(known)
+        store.put_history(History(fits=(Fit(1.0, 1, 64, None, 0.5),)))
         setting = replace(of_knobs({"rows": 6}, "kernel:a"), trace="[[],[]]")
         assert store.append(replace(records[0], trial=replace(record(2).trial, candidate=setting)))
     with closing(SqliteStore(path, read_only=True)) as new:
-        assert [r.code_hash for r in new.scan()] == [*("" for _ in records), "ff", ""]
+        assert [r.code_hash for r in new.scan()] == [*("" for _ in records), "ff", "", ""]
+        assert [r.predicted for r in new.scan()] == [None] * (len(records) + 1) + [guess, None]
+        assert len(new.history().fits) == 1
         assert list(new.scan())[-1].trial.candidate.trace == "[[],[]]"
         assert new.sessions()[-1].utilisation == {"runner": {"busy": 1.0}}
         assert {tuple(mine.items()) for mine in new.sizes().values()} == {(("kernel:a", 12),)}

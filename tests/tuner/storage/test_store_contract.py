@@ -17,13 +17,15 @@ from hypothesis import strategies as st
 
 from tuner.arrays import Features
 from tuner.candidate import Candidate, CandidateKind, of_knobs
-from tuner.record import Measurement, Provenance, Record, Status, Trial
+from tuner.record import Measurement, Predicted, Provenance, Record, Status, Trial
 from tuner.storage.base import RecordStore, SpaceTally
+from tuner.storage.history import Fit, History
 from tuner.storage.memory import MemoryStore
 from tuner.storage.objects.base import MemoryObjectStore
 from tuner.storage.segments.store import SegmentStore
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task
+from tuner.utilisation import SlotSpan
 
 
 class AlwaysWritten(SegmentStore):
@@ -196,6 +198,20 @@ class TestBest:
         assert store.sizes()["t"]["mine"] == 5, "a task that is put again keeps them"
 
 
+class TestHistory:
+    def test_is_joined_from_what_was_noted(self, store: RecordStore) -> None:
+        assert store.history() == History()
+        busy = SlotSpan("runner", "r", "busy", 10.0, 11.5, "t")
+        goes_on = replace(busy, started_s=11.5, ended_s=12.0)
+        fit = Fit(11.0, 1, 64, 0.75, 0.2)
+        store.put_history(History((busy,), (fit,)))
+        store.put_history(History((goes_on,), (replace(fit, version=2, accuracy=None),)))
+        store.flush()
+        told = store.history()
+        assert told.spans == (replace(busy, ended_s=12.0),)
+        assert [f.accuracy for f in told.fits] == [0.75, None]
+
+
 class TestFeatures:
     def test_come_back_by_task_and_candidate(self, store: RecordStore) -> None:
         vector = np.array([0.1, -2.0, np.inf], np.float32)
@@ -308,6 +324,8 @@ records = st.builds(
         run_s=durations,
     ),
     provenance=st.builds(Provenance, words, words, words),
+    predicted=st.none()
+    | st.builds(Predicted, st.floats(-9, 9), st.integers(0, 9), st.none() | st.floats(0, 9)),
     attempt=st.integers(1, 9),
     time_s=durations,
 )

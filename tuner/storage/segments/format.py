@@ -1,12 +1,13 @@
 """The format of a segment: a numbered, immutable, checksummed file with a stretch of a run.
 
-    tuner segment 2 SHA256                           format version; checksum of all that follows
+    tuner segment 3 SHA256                           format version; checksum of all that follows
     {"number": 7, "epoch": 2, "previous": SHA256, "entries": 3}
     gzip of one JSON object a line, an entry each:
         {"record": {...}, "features": "..."}         a line of exported records; little-endian
                                                      float32 as base64, where there are any
         {"tasks": [...], "defaults": {...}}
         {"sizes": {TASK: {SPACE: POINTS}}}
+        {"history": {...}}                           see `tuner.storage.history`
         {"begin": SESSION, "time": S}
         {"alive": SESSION, "time": S, "utilisation": {...}}
         {"end": SESSION, "time": S, "reason": "..."}
@@ -38,12 +39,13 @@ from tuner.errors import TunerError
 from tuner.record import Record, record_from_plain
 from tuner.record_lines import strict
 from tuner.storage.base import SpaceSizes
+from tuner.storage.history import History, from_text, to_text
 from tuner.task import Task
 from tuner.utilisation import SlotSeconds
 
-VERSION = 2
-"""2: candidates may be settings of knobs, with the trace that they were written as. A reader of
-version 2 reads version 1, whose entries are all among its own."""
+VERSION = 3
+"""2: candidates may be settings of knobs, with the trace that they were written as. 3: the run's
+history. A reader of one version reads those before it, whose entries are all among its own."""
 MOST_RECORDS = 64
 """The most records in one segment."""
 
@@ -76,6 +78,13 @@ class SizesPut:
 
 
 @dataclass(frozen=True, slots=True)
+class HistoryPut:
+    """A stretch of the run's history was noted."""
+
+    history: History
+
+
+@dataclass(frozen=True, slots=True)
 class Begun:
     """A session began."""
 
@@ -101,7 +110,7 @@ class Ended:
     reason: str
 
 
-Entry = Measured | TasksPut | SizesPut | Begun | Alive | Ended
+Entry = Measured | TasksPut | SizesPut | HistoryPut | Begun | Alive | Ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +210,8 @@ def _plain(entry: Entry) -> dict[str, Any]:
             return {"tasks": list(map(_plain_task, tasks)), "defaults": dict(defaults)}
         case SizesPut(sizes):
             return {"sizes": {key: dict(mine) for key, mine in sizes.items()}}
+        case HistoryPut(history):
+            return {"history": to_text(history)}
         case Begun(session, now_s):
             return {"begin": session, "time": now_s}
         case Alive(session, now_s, utilisation):
@@ -217,6 +228,8 @@ def _entry(raw: Mapping[str, Any]) -> Entry:
         return TasksPut(tuple(map(_task, raw["tasks"])), dict(raw["defaults"]))
     if "sizes" in raw:
         return SizesPut({key: _points(mine) for key, mine in raw["sizes"].items()})
+    if "history" in raw:
+        return HistoryPut(from_text(raw["history"]))
     now_s = float(raw["time"])
     if "begin" in raw:
         return Begun(int(raw["begin"]), now_s)

@@ -28,6 +28,7 @@ from tuner.storage.segments.format import (
     Begun,
     Ended,
     Entry,
+    HistoryPut,
     Measured,
     Segment,
     SizesPut,
@@ -55,6 +56,8 @@ def replay(entries: Iterable[Entry], store: RecordStore) -> None:
                 store.put_tasks(tasks, defaults)
             case SizesPut(sizes):
                 store.put_sizes(sizes)
+            case HistoryPut(history):
+                store.put_history(history)
             case Begun(session, now_s):
                 if session > known:
                     known = store.begin_session(now_s)

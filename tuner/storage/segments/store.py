@@ -24,6 +24,7 @@ from tuner.arrays import Features
 from tuner.errors import TunerError
 from tuner.record import Record, Status, TrialKey
 from tuner.storage.base import SessionSpan, SpaceSizes, SpaceTallies, SpaceTally, as_vector
+from tuner.storage.history import History
 from tuner.storage.memory import MemoryStore
 from tuner.storage.objects.base import ObjectStore
 from tuner.storage.segments.format import (
@@ -31,6 +32,7 @@ from tuner.storage.segments.format import (
     Begun,
     Ended,
     Entry,
+    HistoryPut,
     Measured,
     Segment,
     SizesPut,
@@ -210,6 +212,16 @@ class SegmentStore:
         """See `RecordStore.sizes`."""
         with self._reading():
             return self._index.sizes()
+
+    def put_history(self, history: History) -> None:
+        """See `RecordStore.put_history`; known here once it is durable, with the next segment."""
+        with self._reading():
+            self._writer.give(HistoryPut(history), within_s=self._beat_s)
+
+    def history(self) -> History:
+        """See `RecordStore.history`."""
+        with self._reading():
+            return self._index.history()
 
     # Tasks and sessions: these are few, and durable when they return.
 

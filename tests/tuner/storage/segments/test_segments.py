@@ -17,6 +17,7 @@ from tuner.candidate import Candidate, CandidateKind
 from tuner.errors import TunerError
 from tuner.record import Measurement, Record, Status, Trial, record_from_json
 from tuner.record_lines import record_line
+from tuner.storage.history import History
 from tuner.storage.memory import MemoryStore
 from tuner.storage.objects.base import MemoryObjectStore
 from tuner.storage.objects.url import open_object_store
@@ -25,6 +26,7 @@ from tuner.storage.segments.format import (
     Begun,
     Ended,
     Entry,
+    HistoryPut,
     Measured,
     Segment,
     TasksPut,
@@ -36,6 +38,7 @@ from tuner.storage.segments.format import (
 from tuner.storage.segments.index import replay
 from tuner.storage.segments.log import Position, add, holds, path_of, put_aside, read_on
 from tuner.task import Task
+from tuner.utilisation import SlotSpan
 
 GOLDEN = Path(__file__).parents[3] / "golden"
 
@@ -52,6 +55,7 @@ ENTRIES: tuple[Entry, ...] = (
     Begun(1, 5.0),
     Alive(1, 6.0, {"runner": {"busy": 0.5}}),
     Alive(1, 7.0),
+    HistoryPut(History((SlotSpan("runner", "r", "busy", 5.0, 6.5, "t"),))),
     Ended(1, 8.0, "done"),
 )
 SEGMENT = Segment(1, 3, "", ENTRIES)
@@ -75,12 +79,12 @@ class TestFile:
         data = encode(SEGMENT)
         first, _, content = data.partition(b"\n")
         checksum = hashlib.sha256(content).hexdigest()
-        assert first.decode() == f"tuner segment 2 {checksum}"
+        assert first.decode() == f"tuner segment 3 {checksum}"
         assert checksum_of(data) == checksum
 
     def test_is_readable_with_ordinary_programs(self) -> None:
         _, header, body = encode(SEGMENT).split(b"\n", 2)
-        assert header == b'{"number":1,"epoch":3,"previous":"","entries":5}'
+        assert header == b'{"number":1,"epoch":3,"previous":"","entries":6}'
         assert gzip.decompress(body).splitlines()[1] == b'{"begin":1,"time":5.0}'
 
     @given(st.data())
@@ -93,8 +97,8 @@ class TestFile:
                 decode(broken)
 
     def test_of_another_version_is_refused_by_name(self) -> None:
-        data = encode(SEGMENT).replace(b"tuner segment 2 ", b"tuner segment 7 ", 1)
-        with pytest.raises(TunerError, match=r"format version 7.*up to 2"):
+        data = encode(SEGMENT).replace(b"tuner segment 3 ", b"tuner segment 7 ", 1)
+        with pytest.raises(TunerError, match=r"format version 7.*up to 3"):
             decode(data)
 
     @pytest.mark.parametrize(

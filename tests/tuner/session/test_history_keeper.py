@@ -1,0 +1,76 @@
+"""What happened reaches the store in pieces, on the wall's clock, and never holds a run up."""
+
+from __future__ import annotations
+
+from tuner.cost_models.base import FittedModel
+from tuner.errors import TunerError
+from tuner.replay.replay import VirtualClock
+from tuner.session.history_keeper import HistoryKeeper
+from tuner.session.phase import Phase
+from tuner.session.progress import Snapshot
+from tuner.storage.history import History
+from tuner.storage.memory import MemoryStore
+from tuner.utilisation import RUNNER, Utilisation
+
+SNAPSHOT = Snapshot(Phase.SEARCH, 1.0, 2.0, 3, 4, 5.0, {}, ())
+EPOCH_S = 1_000_000.0
+
+
+def keeper_at_work(store: MemoryStore) -> tuple[HistoryKeeper, Utilisation, VirtualClock]:
+    clock = VirtualClock()
+    used = Utilisation(clock)
+    keeper = HistoryKeeper(store, used, clock=clock, wall=lambda: EPOCH_S + clock())
+    used.started(RUNNER, "r")
+    used.ready(RUNNER, "r")
+    return keeper, used, clock
+
+
+def test_spans_are_on_the_clock_of_the_wall_and_a_job_is_told_when_it_is_done() -> None:
+    store = MemoryStore()
+    keeper, used, clock = keeper_at_work(store)
+    clock.now_s = 4.0
+    used.given(RUNNER, "r", "task")
+    clock.now_s = 11.0
+    keeper.on_snapshot(SNAPSHOT)
+    assert [(s.category, s.ended_s) for s in store.history().spans] == [
+        ("not_needed", EPOCH_S + 4.0)
+    ]
+    clock.now_s = 12.0
+    used.answered(RUNNER, "r", worked_s=6.0)
+    keeper.on_snapshot(SNAPSHOT)
+    assert len(store.history().spans) == 1, "ten seconds have not passed"
+    keeper.on_end(SNAPSHOT)
+    waited, worked = store.history().spans[1:]
+    assert (waited.category, waited.started_s, waited.ended_s) == (
+        "waiting",
+        EPOCH_S + 4.0,
+        EPOCH_S + 6.0,
+    )
+    assert (worked.category, worked.ended_s, worked.task_key) == ("busy", EPOCH_S + 12.0, "task")
+
+
+def test_fits_are_kept_with_their_time() -> None:
+    store = MemoryStore()
+    keeper, _, clock = keeper_at_work(store)
+    clock.now_s = 2.0
+    keeper.on_model(FittedModel(version=1, model=b"", records=64, pairwise_accuracy=0.8, fit_s=0.1))
+    keeper.on_end(SNAPSHOT)
+    (fit,) = store.history().fits
+    assert (fit.time_s, fit.version, fit.accuracy) == (EPOCH_S + 2.0, 1, 0.8)
+
+
+def test_a_store_that_refuses_is_asked_once() -> None:
+    class Full(MemoryStore):
+        asked = 0
+
+        def put_history(self, history: History) -> None:
+            self.asked += 1
+            raise TunerError("the disk is full")
+
+    store = Full()
+    keeper, _, clock = keeper_at_work(store)
+    for now_s in (11.0, 22.0, 33.0):
+        clock.now_s = now_s
+        keeper.on_snapshot(SNAPSHOT)
+    keeper.on_end(SNAPSHOT)
+    assert store.asked == 1

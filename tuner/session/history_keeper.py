@@ -1,0 +1,83 @@
+"""Keeps the history of a run in its store, for whoever looks at it later."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from tuner.cost_models.base import FittedModel
+from tuner.errors import TunerError
+from tuner.session.observer import Silent
+from tuner.session.progress import Snapshot
+from tuner.storage.base import RecordStore
+from tuner.storage.history import Fit, History, coalesced
+from tuner.utilisation import Utilisation
+
+_log = logging.getLogger(__name__)
+
+_EVERY_S = 10.0
+
+
+class HistoryKeeper(Silent):
+    """Takes spans of worker slots and fits of the cost model to the store, every ten seconds and at
+    the end. A store that refuses them is not asked again: the run goes on without a history.
+
+    Args:
+        clock: the clock of `utilisation`.
+        wall: seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        store: RecordStore,
+        utilisation: Utilisation,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._store = store
+        self._utilisation = utilisation
+        self._clock, self._wall = clock, wall
+        self._fits: list[Fit] = []
+        self._kept_s = clock()
+        self._refused = False
+
+    def on_model(self, fitted: FittedModel) -> None:
+        """Remember how good a model is."""
+        self._fits.append(
+            Fit(
+                self._wall(),
+                fitted.version,
+                fitted.records,
+                fitted.pairwise_accuracy,
+                fitted.fit_s,
+            )
+        )
+
+    def on_snapshot(self, snapshot: Snapshot) -> None:
+        """Keep what happened, now and then."""
+        if self._clock() - self._kept_s >= _EVERY_S:
+            self.keep()
+
+    def on_end(self, snapshot: Snapshot) -> None:
+        """Keep the rest."""
+        self.keep()
+
+    def keep(self) -> None:
+        """Keep what happened so far."""
+        self._kept_s = self._clock()
+        ahead_s = self._wall() - self._clock()
+        spans = coalesced(
+            replace(span, started_s=span.started_s + ahead_s, ended_s=span.ended_s + ahead_s)
+            for span in self._utilisation.take_spans()
+        )
+        history, self._fits = History(tuple(spans), tuple(self._fits)), []
+        if self._refused or not history:
+            return
+        try:
+            self._store.put_history(history)
+        except TunerError as error:
+            self._refused = True
+            _log.warning("the history of the run is not kept any more: %s", error)
