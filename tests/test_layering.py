@@ -52,6 +52,7 @@ ONE_FILE = {("tuner", "xgboost"), ("tuner", "mlflow"), ("tuner", "fsspec"), ("ac
 HEAVY = {
     *{"tvm", "tvm_ffi", "ray", "mlflow", "xgboost", "onnx", "onnxruntime", "torch"},
     *{"numpy", "scipy", "pandas", "sqlalchemy", "rich", "psutil", "fsspec"},
+    *{"altair", "vl_convert", "jinja2"},
 }
 """What must not be paid for by `tuner --help`."""
 
@@ -64,6 +65,7 @@ ROOMS = {
         ("search", "cost_models", "runs"),
         ("session", "replay"),
         ("report", "tracking", "contracts"),
+        "pages",
         "testing",
     ),
     "spaces": (

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import click
@@ -11,7 +14,7 @@ import click
 from cluster.commands.runs import folder_of
 from cluster.console import parse
 from cluster.console.flags import TEXT, debug_flag, json_flag, run_argument
-from cluster.console.output import nothing_on_stdout, print_json, print_table
+from cluster.console.output import nothing_on_stdout, plain, print_json, print_table
 from tuner.run_location import RunLocation
 
 _PROGRAMS = ("untuned", "tuned", "onnxruntime")
@@ -46,6 +49,7 @@ def bench(
         folder = folder_of(run, model=True)
         sizes = parse.distinct(dims, parse.dimension)
         report = measure(folder, dims=sizes, libraries=libraries)
+        _keep(folder, report)
     if as_json:
         print_json(report)
         return
@@ -57,6 +61,16 @@ def bench(
 
     command = open_command(folder, os.environ.get("MLFLOW_TRACKING_URI", ""))
     click.echo(f"The record of the search: {command}")
+
+
+def _keep(folder: Path, report: Mapping[str, Any]) -> None:
+    """Keep the result for the page that shows the run; a folder that refuses it keeps none."""
+    from tuner.files.atomic import write_bytes
+    from tuner.runs.folder import RunFolder
+
+    shapes = [*report["shapes"]] or [{**report, "shapes": []}]
+    with contextlib.suppress(OSError):
+        write_bytes(RunFolder(folder).bench, json.dumps(plain(shapes), indent=1).encode())
 
 
 def _print(report: Mapping[str, Any]) -> None:

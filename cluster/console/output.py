@@ -34,14 +34,15 @@ def nothing_on_stdout(wanted: bool) -> Iterator[None]:
 
 def print_json(report: Mapping[str, Any]) -> None:
     """Print one object on one line. NaN and the infinities, which JSON lacks, become null."""
-    click.echo(json.dumps(_plain(report), allow_nan=False))
+    click.echo(json.dumps(plain(report), allow_nan=False))
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """A value as JSON can hold it."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, Path):

@@ -25,11 +25,15 @@ def kernel_set(store: RecordStore, task: Task, most: int) -> KernelSet | None:
     return choose_kernels(task, tuple(store.scan(task.key)), TaskSpace(task).kernel, most)
 
 
-def chosen_s(store: RecordStore, most: int) -> dict[str, float]:
-    """The latency of the kernel set of each task with symbolic dimensions, weighted over its
-    shapes, by task key."""
+def kernel_sets(store: RecordStore, most: int) -> dict[str, KernelSet]:
+    """The kernel set of each task with symbolic dimensions that has results, by task key."""
     sets = ((task.key, kernel_set(store, task, most)) for task in store.tasks())
-    return {key: chosen.latency_s for key, chosen in sets if chosen is not None}
+    return {key: chosen for key, chosen in sets if chosen is not None}
+
+
+def chosen_s(store: RecordStore, most: int) -> dict[str, float]:
+    """The latency of each of `kernel_sets`, weighted over its shapes."""
+    return {key: chosen.latency_s for key, chosen in kernel_sets(store, most).items()}
 
 
 def described(task: Task, chosen: KernelSet) -> dict[str, Any]:

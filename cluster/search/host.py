@@ -24,7 +24,7 @@ from cluster.search.job import SearchJob, SearchState, load
 from cluster.search.theirs import observers_of
 from cluster.search.wiring import machines, new_session, quiet_lock
 from tuner.dynamic.kernel_set import KernelSet
-from tuner.errors import TunerError
+from tuner.errors import TunerError, named_line
 from tuner.measure import MeasuredPrograms
 from tuner.report.spaces import fruitless, space_rows
 from tuner.report.winners import winning_lines
@@ -39,6 +39,8 @@ from tuner.storage.base import RecordStore
 from tuner.task import Task
 from tuner.tracking.tracker import RunStatus, SpoolObserver, TrackerProcess
 from tuner.utilisation import Utilisation
+
+_log = logging.getLogger(__name__)
 
 _TRACKING_S = 15.0
 _TRACKING_LOCAL_S = 60.0
@@ -123,17 +125,37 @@ class SearchHost:
                     programs.add(record)
                 keeper = HistoryKeeper(store, at_work.utilisation or Utilisation())
                 # The history is kept first: the report, which tracking takes along, shows it.
-                observers = [keeper, observer, self._metrics, *theirs]
+                observers: list[Observer] = [keeper, observer, self._metrics, *theirs]
                 self._session = new_session(job, store, at_work, observers)
                 if self._stop.is_set():
                     self._session.stop()
                 ended = self._session.run()
                 self._warnings += self._session.left_out
                 self._warnings += fruitless(store, job.tasks)
+                self._show(run, store, observer)
                 return ended
 
+    def _show(self, run: RunFolder, store: RecordStore, observer: _WithStore) -> None:
+        """Write the page that shows the run; what goes wrong is a warning."""
+        place = self._job.location
+        try:
+            from tuner.pages.write import read_report, write_page
+
+            told = read_report(
+                store,
+                run,
+                run.read_manifest(),
+                place=str(place),
+                kernel_sets=observer.sets,
+                name=place.name,
+            )
+            observer.keep_report(write_page(run.report, [told], time.time()))
+        except Exception as error:  # a page is not worth a run
+            _log.exception("the report")
+            self._warnings.append(f"report.html was not written: {named_line(error)}")
+
     @contextlib.contextmanager
-    def _tracked(self, run: RunFolder, store: RecordStore) -> Iterator[Observer]:
+    def _tracked(self, run: RunFolder, store: RecordStore) -> Iterator[_WithStore]:
         """Track a session: however it ends, MLflow is told so."""
         job = self._job
         try:
@@ -175,7 +197,7 @@ class _WithStore:
     def __init__(self, spool: SpoolObserver, store: RecordStore) -> None:
         self._spool = spool
         self._store = store
-        self._sets: dict[str, KernelSet] = {}
+        self.sets: dict[str, KernelSet] = {}
         self.on_record = spool.on_record
         self.on_model = spool.on_model
         self.on_snapshot = spool.on_snapshot
@@ -186,14 +208,18 @@ class _WithStore:
 
     def on_kernels(self, task_key: str, chosen: KernelSet) -> None:
         """Remember the kernels, whose records are among the winners."""
-        self._sets[task_key] = chosen
+        self.sets[task_key] = chosen
         self._spool.on_kernels(task_key, chosen)
 
     def on_end(self, snapshot: Snapshot) -> None:
         """Keep the best of each task, and the last values."""
-        self._spool.keep("best.jsonl", winning_lines(self._store, self._sets))
+        self._spool.keep("best.jsonl", winning_lines(self._store, self.sets))
         self._spool.tell_spaces(space_rows(self._store, self._store.tasks()), snapshot.trials)
         self._spool.on_end(snapshot)
+
+    def keep_report(self, page: bytes) -> None:
+        """Keep the page that shows the run as an artifact."""
+        self._spool.keep("report.html", page)
 
 
 SearchActor = ray.remote(num_cpus=0, max_restarts=-1)(SearchHost)

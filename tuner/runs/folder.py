@@ -10,6 +10,8 @@
                             records in numbered files, cost models
       mlflow.db             MLflow's own database, unless MLFLOW_TRACKING_URI says otherwise
       mlartifacts/          MLflow's own files, unless that variable says otherwise
+      report.html           a page that shows the run, written at its end
+      bench.json            what `tuner bench` measured last
       scratch/              reference outputs, the job of the search at work; may be deleted
                             between sessions
       logs/                 output of workers and compilers, a file for each worker
@@ -92,6 +94,16 @@ class RunFolder:
     def artifacts(self) -> Path:
         """MLflow's artifacts, if no server was named."""
         return self.root / "mlartifacts"
+
+    @property
+    def report(self) -> Path:
+        """The page that shows the run."""
+        return self.root / "report.html"
+
+    @property
+    def bench(self) -> Path:
+        """The whole model's latencies, as they were measured last."""
+        return self.root / "bench.json"
 
     @property
     def scratch(self) -> Path:

@@ -10,6 +10,7 @@ disk, `tuner.storage.segments.store` on a shared path or object storage.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -48,6 +49,19 @@ class SessionSpan:
         """Seconds that the session is known to have run; never negative, whatever the clock did."""
         until_s = self.heartbeat_s if self.ended_s is None else self.ended_s
         return max(0.0, until_s - self.started_s)
+
+
+def worked_s(sessions: Sequence[SessionSpan], time_s: float) -> float:
+    """Seconds of work on a run up to a moment; time between its sessions does not count.
+
+    The last session may be alive: a record of it can be younger than its heartbeat.
+    """
+    total_s = 0.0
+    for number, span in enumerate(sessions, start=1):
+        lives = number == len(sessions) and span.ended_s is None
+        most_s = math.inf if lives else span.elapsed_s
+        total_s += min(most_s, max(0.0, time_s - span.started_s))
+    return total_s
 
 
 @dataclass(frozen=True, slots=True)

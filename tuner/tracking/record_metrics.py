@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from tuner.errors import TunerError
 from tuner.record import Record
 from tuner.session.progress import TaskProgress, fold
-from tuner.storage.base import SessionSpan
+from tuner.storage.base import SessionSpan, worked_s
 from tuner.task import Task
 from tuner.tracking.spool import LOSS, SHAPE, Entry, Metrics
 
@@ -31,19 +31,6 @@ def said_steps(spool: Iterable[Entry | None]) -> dict[str, set[int]]:
         if isinstance(entry, Metrics) and entry.task and _NOT_BY_RECORD.isdisjoint(entry.values):
             said.setdefault(entry.task, set()).add(entry.step)
     return said
-
-
-def worked_s(sessions: Sequence[SessionSpan], time_s: float) -> float:
-    """Seconds of work on a run up to a moment; time between its sessions does not count.
-
-    The last session may be alive: a record of it can be younger than its heartbeat.
-    """
-    total_s = 0.0
-    for number, span in enumerate(sessions, start=1):
-        lives = number == len(sessions) and span.ended_s is None
-        most_s = math.inf if lives else span.elapsed_s
-        total_s += min(most_s, max(0.0, time_s - span.started_s))
-    return total_s
 
 
 @dataclass(slots=True)

@@ -1,0 +1,92 @@
+"""`tuner report DIR...`: a page that shows a run, or several beside each other."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cluster.commands.runs import folder_of
+from cluster.console.flags import PATH, RUN, debug_flag
+from tuner.errors import TunerError
+from tuner.run_location import RunLocation
+
+if TYPE_CHECKING:
+    from tuner.report.run_report import RunReport
+
+_COMPARISON = "comparison.html"
+
+
+@click.command(short_help="Write a page that shows runs.")
+@click.argument("runs", metavar="DIR|URL...", type=RUN, nargs=-1, required=True)
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE.html",
+    type=PATH,
+    help="Default: report.html in DIR; of several runs comparison.html in the first, "
+    "of URLs in the current folder.",
+)
+@debug_flag
+def report(runs: tuple[RunLocation, ...], output: Path | None) -> None:
+    """Write a page that shows a run: latency over time, tasks, failures, workers, cost model.
+
+    Several runs are compared on one page. It is one file, which needs no network.
+    """
+    from tuner.pages.write import write_page
+
+    places = [below for run in runs for below in _with_parts(run)]
+    file = output or _default(places)
+    names = _names(places)
+    told = [_told(place, name) for place, name in zip(places, names, strict=True)]
+    write_page(file, told, time.time())
+    click.echo(str(file))
+
+
+def _with_parts(run: RunLocation) -> list[RunLocation]:
+    """The run, or the runs for each device that its folder holds."""
+    from tuner.runs.folder import RunFolder, runs_below
+
+    if run.is_url or RunFolder(run.folder).manifest.exists():
+        return [run]
+    return [RunLocation.of(below) for below in runs_below(run.folder)] or [run]
+
+
+def _default(places: list[RunLocation]) -> Path:
+    from tuner.runs.folder import RunFolder
+
+    named = RunFolder(Path()).report.name if len(places) == 1 else _COMPARISON
+    return Path(named) if places[0].is_url else places[0].folder / named
+
+
+def _names(places: list[RunLocation]) -> list[str]:
+    """A short name for each run, none of them twice: longer, or numbered, where need be."""
+    short = [place.name for place in places]
+    long = [
+        name if short.count(name) == 1 else str(place)
+        for name, place in zip(short, places, strict=True)
+    ]
+    return [name if name not in long[:at] else f"{name} ({at + 1})" for at, name in enumerate(long)]
+
+
+def _told(place: RunLocation, name: str) -> RunReport:
+    """All that the page shows of one run.
+
+    Raises:
+        TunerError: the run is missing, damaged, of another schema version or without records.
+    """
+    import contextlib
+
+    from cluster.driver.kernel_sets import kernel_sets
+    from tuner.pages.write import read_report
+    from tuner.runs.folder import read_run
+    from tuner.storage.sqlite_store import SqliteStore
+
+    folder, manifest = read_run(folder_of(place))
+    if not folder.store.exists():
+        raise TunerError(f"{place} holds no records yet: the run has not begun")
+    with contextlib.closing(SqliteStore(folder.store, read_only=True)) as store:
+        sets = kernel_sets(store, manifest.max_kernels)
+        return read_report(store, folder, manifest, place=str(place), kernel_sets=sets, name=name)

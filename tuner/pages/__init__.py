@@ -1,0 +1,1 @@
+"""Runs as pages that a browser shows by itself, without a network."""

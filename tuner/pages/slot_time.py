@@ -1,0 +1,139 @@
+"""Charts of the workers' time: what it went to, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import altair as alt
+
+from tuner.pages.theme import data, specification
+from tuner.report.slots import lanes
+from tuner.utilisation import BUSY, SPACE, STARTING, WAITING, Idle, SlotSeconds, SlotSpan
+
+_JOBS = {SPACE: "draft", "builder": "build", "runner": "measure"}
+_COLOURS = {
+    "draft": "#8a8f2d",
+    "build": "#d1662a",
+    "measure": "#2a7fbf",
+    "waiting": "#9a8fc0",
+    "starting": "#b7b7b7",
+    "idle": "#8883",
+}
+"""Work in strong colours, the rest in weak ones."""
+_WORDS = {
+    STARTING: "starting",
+    WAITING: "waiting",
+    str(Idle.NO_CANDIDATES): "idle: the search has no candidates",
+    str(Idle.NO_BUILDS): "idle: everything is still being built",
+    str(Idle.NOT_NEEDED): "idle: there is plenty of its product",
+    str(Idle.FINALISTS): "idle: finalists are timed again",
+    str(Idle.DRAINING): "idle: the budget is spent",
+}
+
+
+def _use(kind: str, category: str) -> str:
+    """What a stretch of a slot's time is shown as."""
+    if category == BUSY:
+        return _JOBS.get(kind, kind)
+    return category if category in (STARTING, WAITING) else "idle"
+
+
+def _color() -> Any:
+    scale = alt.Scale(domain=[*_COLOURS], range=[*_COLOURS.values()])
+    return alt.Color("use:N", title=None, scale=scale, legend=alt.Legend(columns=6))
+
+
+def time_chart(seconds: SlotSeconds) -> dict[str, Any]:
+    """What the time of each kind of worker went to, as shares of it."""
+    rows = [
+        {
+            "kind": kind,
+            "use": _use(kind, category),
+            "what": _WORDS.get(category, _use(kind, category)),
+            "seconds": spent_s,
+            "share": spent_s / (sum(categories.values()) or 1.0),
+        }
+        for kind, categories in sorted(seconds.items())
+        for category, spent_s in sorted(categories.items())
+    ]
+    chart = (
+        alt.Chart(data(rows))
+        .mark_bar()
+        .encode(
+            alt.X(
+                "share:Q",
+                title="share of the workers' time",
+                axis=alt.Axis(format="%"),
+                scale=alt.Scale(domain=[0, 1], nice=False),
+            ),
+            alt.Y("kind:N", title=None),
+            _color(),
+            alt.Detail("what:N"),
+            alt.Order("order:Q"),
+            tooltip=[
+                "kind:N",
+                "what:N",
+                alt.Tooltip("seconds:Q", format=",.0f"),
+                alt.Tooltip("share:Q", format=".1%"),
+            ],
+        )
+        .transform_calculate(order=f"indexof({[*_COLOURS]}, datum.use)")
+    )
+    return specification(chart, height=40 * max(1, len(seconds)))
+
+
+def timeline_chart(
+    spans: Sequence[SlotSpan], names: Mapping[str, str], *, row: int = 18
+) -> dict[str, Any]:
+    """What each slot did when. Drag to move along, turn the wheel to look closer.
+
+    Args:
+        names: of tasks, by their keys.
+        row: height of a slot's lane, pixels; less where there are many slots.
+    """
+    slots = lanes(spans)
+    start_s = min((span.started_s for span in spans), default=0.0)
+    rows = [
+        {
+            "slot": span.slot,
+            "use": _use(span.kind, span.category),
+            "what": _WORDS.get(span.category, _use(span.kind, span.category)),
+            "task": names.get(span.task_key, ""),
+            "from": round(span.started_s - start_s, 3),
+            "to": round(span.ended_s - start_s, 3),
+            "at": _clock(span.started_s),
+        }
+        for span in spans
+    ]
+    order = [slot for _, slot in slots]
+    chart = (
+        alt.Chart(data(rows))
+        .mark_bar(height=alt.RelativeBandSize(band=0.86))
+        .encode(
+            alt.X(
+                "from:Q",
+                title="seconds since the first worker started",
+                scale=alt.Scale(nice=False),
+            ),
+            alt.X2("to:Q"),
+            alt.Y("slot:N", sort=order, title=None, axis=alt.Axis(ticks=False, domain=False)),
+            _color(),
+            tooltip=[
+                "slot:N",
+                "what:N",
+                "task:N",
+                alt.Tooltip("from:Q", title="from, s"),
+                alt.Tooltip("to:Q", title="to, s"),
+                alt.Tooltip("at:N", title="began (UTC)"),
+            ],
+        )
+        .interactive(bind_y=False)
+    )
+    row = row if len(slots) <= 40 else max(5, 720 // len(slots))
+    return specification(chart, height=max(80, row * len(slots)))
+
+
+def _clock(epoch_s: float) -> str:
+    return datetime.fromtimestamp(epoch_s, UTC).strftime("%H:%M:%S")

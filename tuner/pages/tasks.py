@@ -1,0 +1,52 @@
+"""Charts of the tasks: where the model's time went before tuning, and where it goes now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import altair as alt
+
+from tuner.pages.theme import TUNED, UNTUNED, data, specification
+from tuner.report.report import BestOfTask
+
+_SHOWN = 20
+_ROW = 30
+
+
+def shares_chart(tasks: Sequence[BestOfTask]) -> dict[str, Any]:
+    """Each task's share of the model's time before and after, those with the largest first; the
+    tasks beyond the first twenty are one row."""
+    known = [task for task in tasks if task["latency_ms"]]
+    before, after = (
+        [task["weight"] * (task[key] or task["latency_ms"] or 0.0) for task in known]
+        for key in ("default_ms", "latency_ms")
+    )
+    shares = [
+        (task["name"], was / (sum(before) or 1.0), now / (sum(after) or 1.0))
+        for task, was, now in zip(known, before, after, strict=True)
+    ]
+    shares.sort(key=lambda row: -max(row[1:]))
+    shown, rest = shares[:_SHOWN], shares[_SHOWN:]
+    if rest:
+        others = f"{len(rest)} others"
+        shown.append((others, sum(r[1] for r in rest), sum(r[2] for r in rest)))
+    rows = [
+        {"task": name, "when": when, "share": share}
+        for name, was, now in shown
+        for when, share in (("untuned", was), ("tuned", now))
+    ]
+    order = [name for name, _, _ in shown]
+    colors = alt.Scale(domain=["untuned", "tuned"], range=[UNTUNED, TUNED])
+    chart = (
+        alt.Chart(data(rows))
+        .mark_bar(cornerRadiusEnd=2)
+        .encode(
+            alt.X("share:Q", title="share of the model's time", axis=alt.Axis(format="%")),
+            alt.Y("task:N", sort=order, title=None),
+            alt.YOffset("when:N", sort=["untuned", "tuned"]),
+            alt.Color("when:N", title=None, scale=colors),
+            tooltip=["task:N", "when:N", alt.Tooltip("share:Q", format=".1%")],
+        )
+    )
+    return specification(chart, height=max(60, _ROW * len(shown)))

@@ -1,0 +1,234 @@
+"""The words and tables of a page: numbers for people."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from tuner.candidate import without_version
+from tuner.report.run_report import RunReport
+from tuner.report.words import latency, ratio
+
+
+def duration(seconds: float) -> str:
+    """Seconds as hours, minutes and seconds, those that matter."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes:02} min"
+    return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
+
+
+def share(value: float | None) -> str:
+    """A share in percent; a dash where unknown."""
+    return "-" if value is None else f"{value:.1%}"
+
+
+def words(text: str) -> str:
+    """A name of ours as words."""
+    return text.replace("_", " ")
+
+
+FILTERS: dict[str, Callable[..., str]] = {
+    "latency": latency,
+    "ratio": ratio,
+    "duration": duration,
+    "share": share,
+    "words": words,
+    "space": without_version,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A number of the headline, and what it is."""
+
+    value: str
+    what: str
+
+
+def headline(run: RunReport) -> list[Figure]:
+    """The numbers that one wants first."""
+    status, known = run.status, run.tuned_s is not None
+    figures = [
+        Figure(ratio(run.gain), "as fast as untuned"),
+        Figure(f"{latency(run.untuned_s)} → {latency(run.tuned_s)}", "the model's kernels"),
+    ]
+    return [
+        *(figures if known else [Figure("-", "no kernel has a time yet")]),
+        Figure(f"{status['trials']:,}", f"trials on {len(status['tasks'])} tasks"),
+        Figure(duration(status["elapsed_s"]), f"of work, {status['trials_per_s']:.1f} trials/s"),
+        Figure(f"{sum(status['failures'].values()):,}", "candidates failed"),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskLine:
+    """A line of the table of tasks; times are seconds, shares are of the model's time."""
+
+    name: str
+    weight: float
+    trials: int
+    default_s: float | None
+    best_s: float | None
+    gain: float | None
+    share_before: float | None
+    share_after: float | None
+    gflops: float | None
+    space: str
+
+
+def task_rows(run: RunReport) -> list[TaskLine]:
+    """The tasks, those that take most of the tuned model's time first."""
+    lines = []
+    for task in run.best:
+        default_s, best_s = _seconds(task["default_ms"]), _seconds(task["latency_ms"])
+        weight, tuned_s, untuned_s = task["weight"], run.tuned_s, run.untuned_s
+        before_s = default_s or best_s
+        lines.append(
+            TaskLine(
+                task["name"],
+                weight,
+                task["trials"],
+                default_s,
+                best_s,
+                default_s / best_s if default_s and best_s else None,
+                weight * before_s / untuned_s if before_s and best_s and untuned_s else None,
+                weight * best_s / tuned_s if best_s and tuned_s else None,
+                task["gflops"],
+                without_version(task["space"] or "") or ("kernel set" if best_s else ""),
+            )
+        )
+    return sorted(lines, key=lambda line: -(line.share_after or 0.0))
+
+
+def _seconds(ms: float | None) -> float | None:
+    return None if ms is None else ms / 1e3
+
+
+def facts(run: RunReport) -> list[tuple[str, str]]:
+    """What the run was, line by line."""
+    manifest = run.manifest
+    options = {k: v for k, v in manifest.options.items() if v not in (None, "")}
+    ends = [
+        f"{_moment(span.started_s)}, {duration(span.elapsed_s)}"
+        f", {span.reason or 'cut off, or still at work'}"
+        for span in run.sessions
+    ]
+    told = [
+        ("model", manifest.model),
+        ("run", run.place),
+        ("target", _target(manifest.target)),
+        ("measured on", "; ".join(run.devices)),
+        ("compiled with", "; ".join(run.toolchains)),
+        ("options", ", ".join(f"{key} {value}" for key, value in sorted(options.items()))),
+        ("tuner", manifest.tuner_version),
+        ("sessions", "; ".join(ends)),
+    ]
+    return [(name, value) for name, value in told if value]
+
+
+def _target(text: str) -> str:
+    """A target as its kind and attributes, without braces."""
+    try:
+        told = json.loads(text)
+    except ValueError:
+        return text
+    return ", ".join(f"{key} {value}" for key, value in told.items() if key not in ("tag", "keys"))
+
+
+def _moment(epoch_s: float) -> str:
+    return datetime.fromtimestamp(epoch_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+_PROGRAMS = ("untuned", "tuned", "onnxruntime")
+
+
+def peers_s(run: RunReport) -> dict[str, float]:
+    """Latencies of other programs that ran the whole model, where it was timed as a whole."""
+    first = bench_rows(run)[:1]
+    return {
+        f"{name}, whole model": seconds
+        for line in first
+        for name, seconds, _, _ in line.programs
+        if name == "onnxruntime"
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class BenchLine:
+    """The whole model on one shape.
+
+    Attributes:
+        shape: sizes of symbolic dimensions as text; empty where there are none.
+        programs: name, latency in seconds, spread of its times, and how many times the tuned
+            model's latency it is.
+    """
+
+    shape: str
+    programs: list[tuple[str, float, float | None, float]]
+
+
+def bench_rows(run: RunReport) -> list[BenchLine]:
+    """The results of timing the whole model; none where it was not."""
+    lines = []
+    for bench in run.benches:
+        shape = ", ".join(f"{name}={size}" for name, size in (bench.get("shape") or {}).items())
+        tuned_ms, spread = bench["tuned_ms"], bench.get("spread") or {}
+        programs = [
+            (name, ms / 1e3, spread.get(name), ms / tuned_ms)
+            for name in _PROGRAMS
+            if (ms := bench.get(f"{name}_ms")) and tuned_ms
+        ]
+        lines.append(BenchLine(shape, programs))
+    return lines
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Several runs in tables.
+
+    Attributes:
+        names: of the runs.
+        rows: what is compared, and its value in each run.
+        tasks: of tasks that several runs have: the latency in each, and the place of the best.
+    """
+
+    names: list[str]
+    rows: list[tuple[str, list[str]]]
+    tasks: list[tuple[str, list[str], int]]
+
+
+def comparison(runs: Sequence[RunReport]) -> Comparison:
+    """The tables that compare runs."""
+    rows: list[tuple[str, list[str]]] = [
+        ("model", [run.manifest.model for run in runs]),
+        ("measured on", ["; ".join(run.devices) or "-" for run in runs]),
+        ("strategy", [str(run.manifest.options.get("strategy") or "-") for run in runs]),
+        ("effort", [str(run.manifest.options.get("effort") or "-") for run in runs]),
+        ("seed", [str(run.manifest.options.get("seed", "-")) for run in runs]),
+        ("trials", [f"{run.status['trials']:,}" for run in runs]),
+        ("work", [duration(run.status["elapsed_s"]) for run in runs]),
+        ("untuned", [latency(run.untuned_s) for run in runs]),
+        ("tuned", [latency(run.tuned_s) for run in runs]),
+        ("gain", [ratio(run.gain) for run in runs]),
+    ]
+    found: dict[str, list[float | None]] = {}
+    for place, run in enumerate(runs):
+        for task in run.best:
+            mine = found.setdefault(task["name"], [None] * len(runs))
+            mine[place] = _seconds(task["latency_ms"])
+    tasks = [
+        (name, [latency(s) for s in mine], _least(mine))
+        for name, mine in found.items()
+        if sum(s is not None for s in mine) > 1
+    ]
+    return Comparison([run.name for run in runs], rows, tasks)
+
+
+def _least(values: Sequence[Any]) -> int:
+    known = [(value, place) for place, value in enumerate(values) if value is not None]
+    return min(known)[1]

@@ -1,0 +1,76 @@
+"""Writes pages to files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from tuner.dynamic.kernel_set import KernelSet
+from tuner.errors import TunerError
+from tuner.files.atomic import write_bytes
+from tuner.pages.page import page
+from tuner.report.run_report import RunReport, run_report
+from tuner.runs.folder import Manifest, RunFolder
+from tuner.storage.base import RecordStore
+
+
+def read_report(
+    store: RecordStore,
+    folder: RunFolder,
+    manifest: Manifest,
+    *,
+    place: str,
+    kernel_sets: Mapping[str, KernelSet],
+    name: str = "",
+) -> RunReport:
+    """All that a page shows of a run.
+
+    Args:
+        place: its folder or URL, as a user types it.
+        kernel_sets: of tasks with symbolic dimensions, by task key.
+        name: another than its folder's.
+    """
+    return run_report(
+        store,
+        manifest,
+        name=name or folder.root.resolve().name,
+        place=place,
+        kernel_sets=kernel_sets,
+        benches=_benches(folder.bench),
+    )
+
+
+def write_page(file: Path, runs: Sequence[RunReport], now_s: float) -> bytes:
+    """Write a page on these runs; return its text.
+
+    Args:
+        now_s: seconds since the epoch.
+
+    Raises:
+        TunerError: the file cannot be written.
+    """
+    import platformdirs
+
+    moment = datetime.fromtimestamp(now_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    version = runs[0].manifest.tuner_version
+    cache = Path(platformdirs.user_cache_dir("elastic-tuner")) / "pages"
+    text = page(runs, made=f"written by tuner {version}, {moment}", cache=cache).encode()
+    try:
+        if file.is_dir():
+            raise IsADirectoryError(21, "Is a directory")
+        write_bytes(file, text)
+    except OSError as error:
+        raise TunerError(f"cannot write {file}: {error.strerror or error}") from error
+    return text
+
+
+def _benches(file: Path) -> list[dict[str, Any]]:
+    """The results of the last bench; none where there was none, or its file is damaged."""
+    try:
+        told = json.loads(file.read_text(encoding="utf-8"))
+        return [bench for bench in told if bench["tuned_ms"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []

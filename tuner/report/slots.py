@@ -1,0 +1,68 @@
+"""The time of worker slots as a picture can show it: at most so many stretches."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from tuner.storage.history import coalesced
+from tuner.utilisation import SlotSpan
+
+Slot = tuple[str, str]
+_STEPS = 1600
+"""The most steps in time: more cannot be told apart on a screen."""
+_LEAST_STEPS = 60
+
+
+def drawable(spans: Sequence[SlotSpan], most: int) -> list[SlotSpan]:
+    """The spans, or where there are more than `most` a coarser picture of them: time is cut into
+    steps, and each step of a slot shows what took the most of it.
+
+    The picture has no more than `most` spans unless there are more slots than `most` has room for.
+    """
+    if len(spans) <= most:
+        return list(spans)
+    start_s = min(span.started_s for span in spans)
+    end_s = max(span.ended_s for span in spans)
+    steps = _STEPS
+    while True:
+        drawn = _rasterised(spans, start_s, (end_s - start_s) / steps)
+        if len(drawn) <= most or steps <= _LEAST_STEPS:
+            return drawn
+        steps = max(_LEAST_STEPS, steps // 2)
+
+
+def _rasterised(spans: Iterable[SlotSpan], start_s: float, step_s: float) -> list[SlotSpan]:
+    """One span for each step of each slot, those alike in a row merged."""
+    parts: dict[Slot, dict[int, dict[SlotSpan, float]]] = defaultdict(lambda: defaultdict(dict))
+    for span in spans:
+        what = replace(span, started_s=0.0, ended_s=0.0)
+        mine = parts[span.kind, span.slot]
+        first = math.floor((span.started_s - start_s) / step_s)
+        last = math.ceil((span.ended_s - start_s) / step_s)
+        for step in range(first, last):
+            lower_s, upper_s = start_s + step * step_s, start_s + (step + 1) * step_s
+            inside_s = min(span.ended_s, upper_s) - max(span.started_s, lower_s)
+            mine[step][what] = mine[step].get(what, 0.0) + inside_s
+    drawn = (
+        replace(
+            max(shares, key=lambda what: (shares[what], what.category)),
+            started_s=start_s + step * step_s,
+            ended_s=start_s + (step + 1) * step_s,
+        )
+        for mine in parts.values()
+        for step, shares in sorted(mine.items())
+    )
+    return coalesced(drawn)
+
+
+def lanes(spans: Iterable[SlotSpan]) -> Mapping[Slot, int]:
+    """Slots in the order of a picture, each with its place: by kind, then by its first moment."""
+    first: dict[Slot, float] = {}
+    for span in spans:
+        slot = span.kind, span.slot
+        first[slot] = min(span.started_s, first.get(slot, math.inf))
+    ordered = sorted(first, key=lambda slot: (slot[0], first[slot], slot[1]))
+    return {slot: place for place, slot in enumerate(ordered)}

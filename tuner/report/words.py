@@ -1,0 +1,25 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+
+def latency(seconds: float | None) -> str:
+    """Seconds for people, three significant digits; a dash where unknown."""
+    if seconds is None:
+        return "-"
+    for size, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
+        if seconds >= size:
+            return f"{three_digits(seconds / size)} {unit}"
+    return f"{three_digits(seconds * 1e9)} ns"
+
+
+def ratio(value: float | None) -> str:
+    """A speed-up for people; a dash where unknown."""
+    return "-" if value is None else f"{three_digits(value)}x"
+
+
+def three_digits(value: float) -> str:
+    """A number above zero with three significant digits, or all of those before its point."""
+    return (
+        f"{value:.0f}" if value >= 99.95 else f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
+    )
