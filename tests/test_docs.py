@@ -33,7 +33,7 @@ from tuner.cost_models.base import FittedModel
 from tuner.dynamic.dispatch_tree import Leaf
 from tuner.dynamic.kernel_set import KernelSet, ShapeTimes
 from tuner.effort import EFFORTS, Timing
-from tuner.record import Measurement, Record, Status, Trial
+from tuner.record import Measurement, Predicted, Record, Status, Trial
 from tuner.report.report import status_report
 from tuner.runs.folder import RunFolder
 from tuner.search.dynamic.small_shape_fallback import SLOWER
@@ -227,7 +227,7 @@ def test_every_command_and_flag_is_in_the_reference(name: str) -> None:
     arguments = [p.make_metavar(click.Context(command)) for p in command.params if is_argument(p)]
     text = section(" ".join([f"`tuner {name}", *arguments]) + "`")
     flags = {opt for p in command.params if not is_argument(p) for opt in p.opts}
-    assert flags <= set(re.findall(r"`(--[a-z-]+)`", text))
+    assert flags <= set(re.findall(r"`(--?[a-z-]+)`", text))
     table = set(rows(" ".join([f"`tuner {name}", *arguments]) + "`"))
     assert table <= flags
     for parameter in command.params:
@@ -351,7 +351,7 @@ def test_keys_of_doctor(
 
 def test_keys_of_a_record_and_its_statuses() -> None:
     written = replace(of_knobs({"rows": 6}, "kernel:a"), trace="[[],[]]")
-    record = Record(Trial("key", written), Measurement(Status.OK, (1.0,)))
+    record = Record(Trial("key", written), Measurement(Status.OK, (1.0,)), predicted=Predicted())
     named = rows("JSON of a record")
     split = len(keys(record.to_json()))
     assert keys(record.to_json()) == named[:split]
@@ -588,7 +588,7 @@ def test_metrics_of_a_fleet() -> None:
     assert {f"ray_tuner_{name}" for name in made} == set(re.findall(r"`(ray_tuner_\w+)`", fleet))
 
 
-WRITES_FILES = {"export", "restore"}
+WRITES_FILES = {"export", "restore", "report"}
 
 
 def test_commands_whose_answer_a_program_will_read_take_json() -> None:

@@ -27,6 +27,12 @@ from tuner.run_location import RunLocation
     "--allow-external", is_flag=True, help="With --lib: it may call functions of --library."
 )
 @click.option("--records", metavar="FILE.jsonl", type=PATH, help="One JSON object for each trial.")
+@click.option(
+    "--timeline",
+    metavar="FILE.pftrace",
+    type=PATH,
+    help="What each worker did when, for Perfetto (ui.perfetto.dev).",
+)
 @debug_flag
 def export(
     run: RunLocation,
@@ -34,10 +40,13 @@ def export(
     database: Path | None,
     allow_external: bool,
     records: Path | None,
+    timeline: Path | None,
 ) -> None:
-    """Write what the run in DIR found: one of --lib, --database and --records."""
-    if sum(out is not None for out in (library, database, records)) != 1:
-        raise UsageError("tuner export needs exactly one of --lib, --database and --records")
+    """Write what the run in DIR found: one of --lib, --database, --records and --timeline."""
+    if sum(out is not None for out in (library, database, records, timeline)) != 1:
+        raise UsageError(
+            "tuner export needs exactly one of --lib, --database, --records and --timeline"
+        )
     if library is not None:
         from cluster.console.terminal import size
         from cluster.driver.export import ExternalSymbols, export_library
@@ -79,3 +88,9 @@ def export(
         with opened(run) as (_, store):
             count = export_records(store, records)
         click.echo(f"wrote {count} records to {records}")
+    elif timeline is not None:
+        from tuner.report.timeline import export_timeline
+
+        with opened(run) as (_, store):
+            count = export_timeline(store, timeline, run.name)
+        click.echo(f"wrote {count} stretches of workers' time to {timeline}")

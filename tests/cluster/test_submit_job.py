@@ -50,6 +50,12 @@ def submit(environment: dict[str, str], folder: Path, *words: str) -> subprocess
     )
 
 
+def artifact_of(run: Path, name: str) -> Path:
+    """A file that MLflow has of a run."""
+    (found,) = (run / "mlartifacts").rglob(name)
+    return found
+
+
 def in_mlflow(run: Path) -> tuple[set[str], str]:
     """How the run and its tasks ended as MLflow knows them, and the winners that are with it."""
     from mlflow.tracking import MlflowClient
@@ -80,6 +86,9 @@ def test_a_job_is_submitted_followed_and_ends(
     assert said.count("The trial budget is spent") == 1
     assert "first: succeeded" in said.splitlines()[-1]
     assert trials(run) >= 12  # finalists are timed again
+    page = (run / "report.html").read_text()
+    assert all(f'aria-label="{chart}"' in page for chart in ("Over time", "Timeline"))
+    assert artifact_of(run, "report.html").read_text() == page
 
 
 def test_a_request_that_cannot_be_met_fails_with_the_commands_own_code(

@@ -7,7 +7,7 @@ from typing import Any
 
 import altair as alt
 
-from tuner.pages.theme import INK, TUNED, UNTUNED, data, specification
+from tuner.pages.theme import INK, TUNED, UNTUNED, Rows, specification
 from tuner.report.noise import Retiming
 from tuner.report.predictions import Pair
 from tuner.report.run_report import FitPoint
@@ -30,7 +30,7 @@ def score_chart(pairs: Sequence[Pair]) -> dict[str, Any]:
         if pair.score is not None
     ]
     chart = (
-        alt.Chart(data(rows))
+        alt.Chart(alt.NamedData("rows"))
         .mark_circle(size=26, opacity=0.55)
         .encode(
             alt.X("score:Q", title="predicted (the model's score)", scale=alt.Scale(zero=False)),
@@ -50,7 +50,7 @@ def score_chart(pairs: Sequence[Pair]) -> dict[str, Any]:
         )
         .interactive()
     )
-    return specification(chart)
+    return specification(chart, {"rows": rows})
 
 
 def estimate_chart(pairs: Sequence[Pair]) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def estimate_chart(pairs: Sequence[Pair]) -> dict[str, Any]:
     rows = [{"estimate": guess, "time": time, "task": task} for guess, time, task in known]
     log = alt.Scale(type="log")
     points = (
-        alt.Chart(data(rows))
+        alt.Chart(alt.NamedData("rows"))
         .mark_circle(size=26, opacity=0.5, color=TUNED)
         .encode(
             alt.X("estimate:Q", title="estimated, µs", scale=log),
@@ -67,13 +67,18 @@ def estimate_chart(pairs: Sequence[Pair]) -> dict[str, Any]:
             tooltip=["task:N", alt.Tooltip("estimate:Q"), alt.Tooltip("time:Q")],
         )
     )
-    ends = [f(us for guess, time, _ in known for us in (guess, time)) for f in (min, max)]
+    ends = [{"estimate": us, "time": us} for us in _range(known)]
     same = (
-        alt.Chart(data([{"estimate": end, "time": end} for end in ends]))
+        alt.Chart(alt.NamedData("ends"))
         .mark_line(color=INK, opacity=0.5, strokeDash=[4, 4])
         .encode(x="estimate:Q", y="time:Q")
     )
-    return specification(alt.layer(same, points))
+    return specification(alt.layer(same, points), {"rows": rows, "ends": ends})
+
+
+def _range(known: Sequence[tuple[float, float, str]]) -> tuple[float, float]:
+    both = [us for guess, time, _ in known for us in (guess, time)]
+    return min(both), max(both)
 
 
 def ranking_chart(fits: Mapping[str, Sequence[FitPoint]]) -> dict[str, Any]:
@@ -90,18 +95,19 @@ def ranking_chart(fits: Mapping[str, Sequence[FitPoint]]) -> dict[str, Any]:
         scale=alt.Scale(domain=[0.3, 1.0], clamp=True),
     )
     tooltip = ["run:N", "records:Q", alt.Tooltip("accuracy:Q", format=".1%")]
-    lines = alt.Chart(data(rows)).mark_line(point=True)
+    lines = alt.Chart(alt.NamedData("rows")).mark_line(point=True)
     x = alt.X("x:Q", title="seconds of work")
     if len(fits) > 1:
         lines = lines.encode(x, y, alt.Color("run:N", title=None, sort=[*fits]), tooltip=tooltip)
     else:
         lines = lines.encode(x, y, color=alt.value(TUNED), tooltip=tooltip)
     chance = (
-        alt.Chart(data([{"accuracy": _CHANCE}]))
+        alt.Chart(alt.NamedData("chance"))
         .mark_rule(strokeDash=[4, 4], color=INK, opacity=0.5)
         .encode(y="accuracy:Q")
     )
-    return specification(alt.layer(lines, chance))
+    datasets: dict[str, Rows] = {"rows": rows, "chance": [{"accuracy": _CHANCE}]}
+    return specification(alt.layer(lines, chance), datasets)
 
 
 def noise_chart(told: Sequence[Retiming]) -> dict[str, Any]:
@@ -119,7 +125,7 @@ def noise_chart(told: Sequence[Retiming]) -> dict[str, Any]:
     ]
     colors = alt.Scale(domain=["winner", "other finalists"], range=[TUNED, UNTUNED])
     chart = (
-        alt.Chart(data(rows))
+        alt.Chart(alt.NamedData("rows"))
         .mark_tick(thickness=2, opacity=0.75)
         .encode(
             alt.X(
@@ -132,4 +138,4 @@ def noise_chart(told: Sequence[Retiming]) -> dict[str, Any]:
             tooltip=["task:N", "who:N", "round:Q", alt.Tooltip("relative:Q", format="+.1%")],
         )
     )
-    return specification(chart, height=max(70, 24 * len(tasks)))
+    return specification(chart, {"rows": rows}, height=max(70, 24 * len(tasks)))

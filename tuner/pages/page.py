@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
+from altair.utils.schemapi import debug_mode
 
 from tuner.pages.bundle import bundle
 from tuner.pages.model_quality import estimate_chart, noise_chart, ranking_chart, score_chart
@@ -75,25 +76,29 @@ def page(runs: Sequence[RunReport], *, made: str, cache: Path) -> str:
         undefined=jinja2.StrictUndefined,
     )
     environment.filters |= FILTERS
-    told = [
-        {
-            "run": run,
-            "headline": headline(run),
-            "sections": list(sections(run)),
-            "tasks": task_rows(run),
-            "benches": bench_rows(run),
-            "facts": facts(run),
-        }
-        for run in runs
-    ]
+    with debug_mode(False):
+        told = [_told(run) for run in runs]
+        together = list(compared(runs)) if len(runs) > 1 else []
     return environment.get_template("page.html").render(
         title=" · ".join(run.name for run in runs),
         runs=told,
-        compared=list(compared(runs)) if len(runs) > 1 else [],
+        compared=together,
         comparison=comparison(runs) if len(runs) > 1 else None,
         script=bundle(cache),
         made=made,
     )
+
+
+def _told(run: RunReport) -> dict[str, Any]:
+    """What the template shows of one run."""
+    return {
+        "run": run,
+        "headline": headline(run),
+        "sections": list(sections(run)),
+        "tasks": task_rows(run),
+        "benches": bench_rows(run),
+        "facts": facts(run),
+    }
 
 
 def compared(runs: Sequence[RunReport]) -> Iterator[Section]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import altair as alt
 
-from tuner.pages.theme import INK, TUNED, data, specification, unit_of
+from tuner.pages.theme import INK, TUNED, specification, unit_of
 from tuner.report.model_curve import ModelCurve
 
 _X_AXIS, _FROM_ZERO = alt.Axis(grid=False, tickCount=6), alt.Scale(domainMin=0, nice=False)
@@ -40,20 +40,20 @@ def latency_chart(
         alt.Tooltip("x:Q", title=title, format=".4~g"),
         alt.Tooltip("latency:Q", title=unit, format=".4~g"),
     ]
-    lines = alt.Chart(data(rows)).mark_line(interpolate="step-after", strokeWidth=2.2)
+    lines = alt.Chart(alt.NamedData("rows")).mark_line(interpolate="step-after", strokeWidth=2.2)
     if len(known) > 1:
         lines = lines.encode(x, y, alt.Color("run:N", title=None, sort=[*known]), tooltip=tooltip)
     else:
         lines = lines.encode(x, y, color=alt.value(TUNED), tooltip=tooltip)
     if not marks_s:
-        return specification(lines)
+        return specification(lines, {"rows": rows})
     marks = [{"what": what, "latency": s * in_s} for what, s in marks_s.items()]
-    base = alt.Chart(data(marks))
+    base = alt.Chart(alt.NamedData("marks"))
     rules = base.mark_rule(strokeDash=[5, 4], color=INK, opacity=0.7).encode(y="latency:Q")
     names = base.mark_text(align="right", dy=-7, color=INK).encode(
         x=alt.value("width"), y="latency:Q", text="what:N"
     )
-    return specification(alt.layer(lines, rules, names))
+    return specification(alt.layer(lines, rules, names), {"rows": rows, "marks": marks})
 
 
 def _thinned(points: Sequence[Any]) -> list[Any]:

@@ -9,7 +9,7 @@ import altair as alt
 
 from tuner.dynamic.dispatch_tree import Leaf, Tree
 from tuner.dynamic.kernel_set import KernelSet
-from tuner.pages.theme import INK, QUIET, TUNED, data, specification, unit_of
+from tuner.pages.theme import INK, QUIET, TUNED, specification, unit_of
 
 _LEVEL = 64
 
@@ -22,7 +22,7 @@ def loss_chart(chosen: KernelSet) -> dict[str, Any]:
     ]
     x = alt.X("kernels:O", title="number of kernels", axis=alt.Axis(labelAngle=0))
     y = alt.Y("loss:Q", title="latency over the best", scale=alt.Scale(zero=False))
-    base = alt.Chart(data(rows)).encode(x, y, tooltip=["kernels:O", "loss:Q"])
+    base = alt.Chart(alt.NamedData("rows")).encode(x, y, tooltip=["kernels:O", "loss:Q"])
     taken = base.transform_filter("datum.taken")
     return specification(
         alt.layer(
@@ -30,6 +30,7 @@ def loss_chart(chosen: KernelSet) -> dict[str, Any]:
             base.mark_point(color=TUNED, filled=True, size=40),
             taken.mark_point(color=INK, size=160, strokeWidth=2),
         ),
+        {"rows": rows},
         height=200,
     )
 
@@ -52,22 +53,27 @@ def latency_charts(chosen: KernelSet) -> Iterator[tuple[str, dict[str, Any]]]:
             }
             for shape in chosen.shapes
         ]
-        base = alt.Chart(data(rows)).encode(
+        base = alt.Chart(alt.NamedData("rows")).encode(
             alt.X("size:Q", title=dim, scale=alt.Scale(zero=False, nice=False, padding=8)),
             tooltip=["shape:N", "kernel:N", "how:N", "latency:Q", "best:Q"],
         )
         y = alt.Y("latency:Q", title=f"latency, {unit}", scale=alt.Scale(type="log"))
         best = alt.Y("best:Q")
-        opacity = alt.Opacity(
-            "how:N", title=None, scale=alt.Scale(domain=["measured", "predicted"], range=[1, 0.35])
+        shape = alt.Shape(
+            "how:N",
+            title=None,
+            scale=alt.Scale(domain=["measured", "predicted"], range=["circle", "diamond"]),
         )
         yield (
             dim,
             specification(
                 alt.layer(
                     base.mark_tick(color=INK, opacity=0.55, width=9).encode(best),
-                    base.mark_circle(size=38).encode(y, alt.Color("kernel:N", title=None), opacity),
-                )
+                    base.mark_point(size=42, filled=True).encode(
+                        y, alt.Color("kernel:N", title=None), shape
+                    ),
+                ),
+                {"rows": rows},
             ),
         )
 
@@ -78,11 +84,11 @@ def tree_chart(tree: Tree) -> dict[str, Any]:
     x = alt.X("x:Q", axis=None, scale=alt.Scale(padding=40))
     y = alt.Y("y:Q", axis=None, scale=alt.Scale(reverse=True, padding=18))
     lines = (
-        alt.Chart(data(edges))
+        alt.Chart(alt.NamedData("edges"))
         .mark_rule(color=QUIET, strokeWidth=1.5)
         .encode(x, y, alt.X2("x2:Q"), alt.Y2("y2:Q"))
     )
-    base = alt.Chart(data(nodes)).encode(x, y)
+    base = alt.Chart(alt.NamedData("nodes")).encode(x, y)
     splits = base.transform_filter("!datum.leaf")
     ends = base.transform_filter("datum.leaf")
     return specification(
@@ -93,6 +99,7 @@ def tree_chart(tree: Tree) -> dict[str, Any]:
             ends.mark_circle(size=420, opacity=1).encode(alt.Color("kernel:N", legend=None)),
             ends.mark_text(color="white", fontWeight="bold").encode(text="text:N"),
         ),
+        {"nodes": nodes, "edges": edges},
         height=_LEVEL * (1 + max(node["y"] for node in nodes)),
     )
 

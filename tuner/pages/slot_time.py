@@ -8,11 +8,10 @@ from typing import Any
 
 import altair as alt
 
-from tuner.pages.theme import data, specification
-from tuner.report.slots import lanes
-from tuner.utilisation import BUSY, SPACE, STARTING, WAITING, Idle, SlotSeconds, SlotSpan
+from tuner.pages.theme import specification
+from tuner.report.slots import lanes, use_of, words_of
+from tuner.utilisation import SlotSeconds, SlotSpan
 
-_JOBS = {SPACE: "draft", "builder": "build", "runner": "measure"}
 _COLOURS = {
     "draft": "#8a8f2d",
     "build": "#d1662a",
@@ -22,22 +21,6 @@ _COLOURS = {
     "idle": "#8883",
 }
 """Work in strong colours, the rest in weak ones."""
-_WORDS = {
-    STARTING: "starting",
-    WAITING: "waiting",
-    str(Idle.NO_CANDIDATES): "idle: the search has no candidates",
-    str(Idle.NO_BUILDS): "idle: everything is still being built",
-    str(Idle.NOT_NEEDED): "idle: there is plenty of its product",
-    str(Idle.FINALISTS): "idle: finalists are timed again",
-    str(Idle.DRAINING): "idle: the budget is spent",
-}
-
-
-def _use(kind: str, category: str) -> str:
-    """What a stretch of a slot's time is shown as."""
-    if category == BUSY:
-        return _JOBS.get(kind, kind)
-    return category if category in (STARTING, WAITING) else "idle"
 
 
 def _color() -> Any:
@@ -50,8 +33,8 @@ def time_chart(seconds: SlotSeconds) -> dict[str, Any]:
     rows = [
         {
             "kind": kind,
-            "use": _use(kind, category),
-            "what": _WORDS.get(category, _use(kind, category)),
+            "use": use_of(kind, category),
+            "what": words_of(kind, category),
             "seconds": spent_s,
             "share": spent_s / (sum(categories.values()) or 1.0),
         }
@@ -59,7 +42,7 @@ def time_chart(seconds: SlotSeconds) -> dict[str, Any]:
         for category, spent_s in sorted(categories.items())
     ]
     chart = (
-        alt.Chart(data(rows))
+        alt.Chart(alt.NamedData("rows"))
         .mark_bar()
         .encode(
             alt.X(
@@ -81,7 +64,7 @@ def time_chart(seconds: SlotSeconds) -> dict[str, Any]:
         )
         .transform_calculate(order=f"indexof({[*_COLOURS]}, datum.use)")
     )
-    return specification(chart, height=40 * max(1, len(seconds)))
+    return specification(chart, {"rows": rows}, height=40 * max(1, len(seconds)))
 
 
 def timeline_chart(
@@ -98,8 +81,8 @@ def timeline_chart(
     rows = [
         {
             "slot": span.slot,
-            "use": _use(span.kind, span.category),
-            "what": _WORDS.get(span.category, _use(span.kind, span.category)),
+            "use": use_of(span.kind, span.category),
+            "what": words_of(span.kind, span.category),
             "task": names.get(span.task_key, ""),
             "from": round(span.started_s - start_s, 3),
             "to": round(span.ended_s - start_s, 3),
@@ -109,7 +92,7 @@ def timeline_chart(
     ]
     order = [slot for _, slot in slots]
     chart = (
-        alt.Chart(data(rows))
+        alt.Chart(alt.NamedData("rows"))
         .mark_bar(height=alt.RelativeBandSize(band=0.86))
         .encode(
             alt.X(
@@ -132,7 +115,7 @@ def timeline_chart(
         .interactive(bind_y=False)
     )
     row = row if len(slots) <= 40 else max(5, 720 // len(slots))
-    return specification(chart, height=max(80, row * len(slots)))
+    return specification(chart, {"rows": rows}, height=max(80, row * len(slots)))
 
 
 def _clock(epoch_s: float) -> str:

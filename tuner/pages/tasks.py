@@ -7,7 +7,7 @@ from typing import Any
 
 import altair as alt
 
-from tuner.pages.theme import TUNED, UNTUNED, data, specification
+from tuner.pages.theme import TUNED, UNTUNED, specification
 from tuner.report.report import BestOfTask
 
 _SHOWN = 20
@@ -39,7 +39,7 @@ def shares_chart(tasks: Sequence[BestOfTask]) -> dict[str, Any]:
     order = [name for name, _, _ in shown]
     colors = alt.Scale(domain=["untuned", "tuned"], range=[UNTUNED, TUNED])
     chart = (
-        alt.Chart(data(rows))
+        alt.Chart(alt.NamedData("rows"))
         .mark_bar(cornerRadiusEnd=2)
         .encode(
             alt.X("share:Q", title="share of the model's time", axis=alt.Axis(format="%")),
@@ -49,4 +49,4 @@ def shares_chart(tasks: Sequence[BestOfTask]) -> dict[str, Any]:
             tooltip=["task:N", "when:N", alt.Tooltip("share:Q", format=".1%")],
         )
     )
-    return specification(chart, height=max(60, _ROW * len(shown)))
+    return specification(chart, {"rows": rows}, height=max(60, _ROW * len(shown)))

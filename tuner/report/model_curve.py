@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tuner.record import Record
 from tuner.session.progress import fold
@@ -19,11 +19,13 @@ class CurvePoint:
         elapsed_s: seconds of work on the run; time between its sessions does not count.
         trials: of the search that were counted against the budget until then.
         latency_s: weighted sum of the tasks' best latencies so far.
+        time_s: seconds since the epoch.
     """
 
     elapsed_s: float
     trials: int
     latency_s: float
+    time_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +81,8 @@ def model_curve(
             if len(best_s) == len(counted):
                 latency_s = sum(p.task.weight * best_s[k] for k, p in counted.items())
                 at_s = worked_s(sessions, record.time_s)
-                points.append(CurvePoint(at_s, trials, latency_s))
+                points.append(CurvePoint(at_s, trials, latency_s, record.time_s))
     last_s = max(sum(span.elapsed_s for span in sessions), points[-1].elapsed_s)
-    points.append(CurvePoint(last_s, trials, points[-1].latency_s))
+    points.append(replace(points[-1], elapsed_s=last_s, trials=trials))
     default_s = sum(p.task.weight * (p.default_s or p.best_s or 0.0) for p in counted.values())
     return ModelCurve(tuple(points), default_s, len(counted))

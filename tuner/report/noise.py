@@ -21,7 +21,7 @@ class Retiming:
         task: name of its task.
         round: counts up from 1.
         relative: its time over the median of all re-timings of the candidate on that shape.
-        winner: whether it is the fastest of its task, by these medians.
+        winner: whether it is the fastest of its task on that shape, by these medians.
     """
 
     task: str
@@ -46,14 +46,14 @@ def retimings(records: Iterable[Record], names: Mapping[str, str]) -> tuple[Reti
     told: list[Retiming] = []
     for task_key, pairs in found.items():
         medians = {pair: _median_s(mine) for pair, mine in pairs.items()}
-        best = min(medians, key=lambda pair: medians[pair])
+        best = {pair[1]: pair for pair in sorted(medians, key=lambda p: medians[p], reverse=True)}
         for pair, mine in pairs.items():
             told += [
                 Retiming(
                     names.get(task_key, task_key),
                     round_of(record.trial.rung),
                     (record.latency_s or math.nan) / medians[pair],
-                    pair == best,
+                    pair == best[pair[1]],
                 )
                 for record in mine
                 if len(mine) > 1

@@ -1,4 +1,4 @@
-"""The time of worker slots as a picture can show it: at most so many stretches."""
+"""The time of worker slots in words, and as a picture can show it: at most so many stretches."""
 
 from __future__ import annotations
 
@@ -8,12 +8,38 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from tuner.storage.history import coalesced
-from tuner.utilisation import SlotSpan
+from tuner.utilisation import BUILDER, BUSY, RUNNER, SPACE, STARTING, WAITING, Idle, SlotSpan
 
 Slot = tuple[str, str]
 _STEPS = 1600
 """The most steps in time: more cannot be told apart on a screen."""
 _LEAST_STEPS = 60
+
+
+_JOBS = {SPACE: "draft", BUILDER: "build", RUNNER: "measure"}
+
+_WORDS = {
+    STARTING: "starting",
+    WAITING: "waiting",
+    str(Idle.NO_CANDIDATES): "idle: the search has no candidates",
+    str(Idle.NO_BUILDS): "idle: everything is still being built",
+    str(Idle.NOT_NEEDED): "idle: there is plenty of its product",
+    str(Idle.FINALISTS): "idle: finalists are timed again",
+    str(Idle.DRAINING): "idle: the budget is spent",
+}
+
+
+def use_of(kind: str, category: str) -> str:
+    """What a stretch of a slot's time went to: `draft`, `build`, `measure`, `waiting`, `starting`
+    or `idle`."""
+    if category == BUSY:
+        return _JOBS.get(kind, kind)
+    return category if category in (STARTING, WAITING) else "idle"
+
+
+def words_of(kind: str, category: str) -> str:
+    """The same with the reason why a slot was idle."""
+    return _WORDS.get(category, use_of(kind, category))
 
 
 def drawable(spans: Sequence[SlotSpan], most: int) -> list[SlotSpan]:

@@ -1,0 +1,145 @@
+"""A page shows what a run found, needs nothing beside itself, and takes no text for markup."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from tests.tuner.pages.sample_run import MANIFEST, sample
+from tuner.pages.page import page
+from tuner.report.run_report import run_report
+from tuner.storage.memory import MemoryStore
+
+CACHE = Path(__file__).parents[3] / ".pytest_cache" / "pages"
+MOST_BYTES = 5_000_000
+
+
+class Parsed(HTMLParser):
+    """The charts, the texts and the tags of a page."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.charts: list[dict[str, Any]] = []
+        self.texts: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self._within: tuple[str, dict[str, str | None]] = ("", {})
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._within = (tag, dict(attrs))
+        self.tags.append(self._within)
+
+    def handle_data(self, data: str) -> None:
+        tag, attributes = self._within
+        if tag == "script" and attributes.get("type") == "application/json" and data.strip():
+            self.charts.append(json.loads(data))
+        elif tag not in ("script", "style") and data.strip():
+            self.texts.append(data.strip())
+
+    @property
+    def text(self) -> str:
+        return " ".join(self.texts)
+
+
+def parsed(*runs: Any) -> Parsed:
+    return Parsed(page(runs, made="a test", cache=CACHE))
+
+
+def titles(found: Parsed) -> set[str]:
+    return {label for _, a in found.tags if (label := a.get("aria-label")) is not None}
+
+
+def rows(chart: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """All rows of data that a chart has."""
+    for data in chart.get("datasets", {}).values():
+        yield from data
+    for part in (chart, *chart.get("layer", ())):
+        yield from part.get("data", {}).get("values", ())
+
+
+def test_everything_that_the_run_has_is_shown() -> None:
+    found = parsed(sample(symbolic=True, bench=True))
+    assert titles(found) == {
+        "Over time",
+        "Over trials",
+        "Each task's share of the model's time",
+        "What fewer kernels would cost",
+        "Latency over n",
+        "Which shape takes which kernel",
+        "All sessions together",
+        "Timeline",
+        "The model's ranking",
+        "Predicted and measured",
+        "Estimated and measured",
+        "Re-timings of the finalists",
+    }
+    assert len(found.charts) == 12
+    for said in ("no registers left", "build failed", "onnxruntime", "a desk", "kernel:product"):
+        assert said in found.text
+    assert "at line 3" not in found.text, "only first lines"
+
+
+def test_the_curve_falls_to_what_the_status_says() -> None:
+    run = sample()
+    chart = parsed(run).charts[0]
+    drawn = [row["latency"] for row in rows(chart) if "x" in row]
+    assert drawn == sorted(drawn, reverse=True)
+    best_ms = sum(task["weight"] * (task["best_ms"] or 0) for task in run.status["tasks"])
+    assert drawn[-1] == pytest.approx(best_ms, rel=1e-6)
+
+
+def test_charts_are_vega_lite_by_its_own_schema() -> None:
+    import altair
+
+    schema = json.loads(
+        (Path(altair.__file__).parent / "vegalite/v6/schema/vega-lite-schema.json").read_text()
+    )
+    validator = jsonschema.Draft7Validator(schema)
+    for chart in parsed(sample(symbolic=True, bench=True)).charts:
+        validator.validate(chart)
+
+
+def test_a_run_without_results_says_so_and_draws_nothing_empty() -> None:
+    store = MemoryStore()
+    told = run_report(store, MANIFEST, name="new", place="runs/new", kernel_sets={})
+    found = parsed(told)
+    assert found.charts == []
+    assert "no kernel has a time yet" in found.text
+
+
+def test_runs_are_compared_on_one_page() -> None:
+    one, other = sample(name="one"), sample(("conv", "pool"), name="other", seed=1)
+    found = parsed(one, other)
+    assert {"Latency over time", "Latency over trials"} <= titles(found)
+    both = next(c for c in found.charts if {r.get("run") for r in rows(c)} >= {"one", "other"})
+    assert both["layer" if "layer" in both else "mark"]
+    assert "2 runs compared" in found.text
+    assert found.text.count("Design spaces") == 2
+
+
+def test_names_that_look_like_markup_stay_text() -> None:
+    evil = "</script><img src=x onerror=alert(1)>"
+    found = parsed(sample((evil, "dense"), name=evil))
+    assert not any(tag == "img" for tag, _ in found.tags)
+    assert evil in found.text
+    assert any(row.get("task") == evil for chart in found.charts for row in rows(chart))
+
+
+def test_nothing_is_fetched_from_elsewhere() -> None:
+    found = parsed(sample(symbolic=True))
+    links = [a[key] for _, a in found.tags for key in ("src", "href", "action") if a.get(key)]
+    assert links == ["data:,"]
+
+
+@pytest.mark.slow
+def test_a_long_run_with_many_tasks_stays_below_five_megabytes() -> None:
+    run = sample([f"fused_conv2d_add_relu_{n}" for n in range(300)], 40)
+    assert run.status["trials"] > 9000
+    html = page([run], made="a test", cache=CACHE)
+    assert len(html.encode()) < MOST_BYTES

@@ -1,0 +1,80 @@
+"""`tuner report`: where the page is written, what it is called, what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cluster.cli import run as command
+from tests.tuner.pages.sample_run import BENCH, MANIFEST, fill
+from tuner.report.model_curve import model_curve
+from tuner.run_location import RunLocation
+from tuner.runs.folder import open_run
+from tuner.runs.remote import open_store
+
+
+def run_at(path: Path, seed: int = 0) -> str:
+    folder, _ = open_run(path, MANIFEST)
+    store = open_store(RunLocation.of(folder.root), folder)
+    fill(store, ["conv", "dense"], 20, seed)
+    assert model_curve(store.tasks(), store.defaults(), list(store.scan()), store.sessions()).points
+    store.close()
+    return str(path)
+
+
+def test_a_run_has_its_page_in_its_folder_and_the_path_is_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = run_at(tmp_path / "mine")
+    (tmp_path / "mine" / "bench.json").write_text(json.dumps([BENCH]))
+    assert command(["report", run]) == 0
+    printed = capsys.readouterr().out.strip()
+    assert printed == f"{run}/report.html"
+    html = Path(printed).read_text()
+    assert "<h1>mine</h1>" in html
+    assert "onnxruntime, whole model" in html
+
+
+def test_a_broken_bench_is_as_none(tmp_path: Path) -> None:
+    run = run_at(tmp_path / "mine")
+    (tmp_path / "mine" / "bench.json").write_text('[{"tuned')
+    assert command(["report", run]) == 0
+    assert "onnxruntime" not in (tmp_path / "mine" / "report.html").read_text().split("<script")[0]
+
+
+def test_runs_of_one_name_are_told_apart(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = [run_at(tmp_path / place / "run", seed) for seed, place in enumerate(("a", "b"))]
+    assert command(["report", *runs]) == 0
+    page = Path(capsys.readouterr().out.strip())
+    assert page == tmp_path / "a" / "run" / "comparison.html"
+    html = page.read_text()
+    assert all(f"<h2>{run}</h2>" in html for run in runs)
+
+
+def test_a_folder_of_runs_for_several_devices_is_compared(tmp_path: Path) -> None:
+    for seed, device in enumerate(("one-cpu", "other-cpu")):
+        run_at(tmp_path / "fleet" / device, seed)
+    file = tmp_path / "out.html"
+    assert command(["report", str(tmp_path / "fleet"), "-o", str(file)]) == 0
+    assert "2 runs compared" in file.read_text()
+
+
+def test_a_timeline_is_exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = run_at(tmp_path / "mine")
+    monkeypatch.chdir(tmp_path)
+    assert command(["export", run, "--timeline", "mine.pftrace"]) == 0
+    assert (tmp_path / "mine.pftrace").stat().st_size > 1000
+
+
+def test_what_cannot_be_met_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(["report", str(tmp_path / "nowhere")]) == 1
+    assert command(["report"]) == 2
+    run = run_at(tmp_path / "mine")
+    assert command(["report", run, "-o", str(tmp_path)]) == 1
+    told = capsys.readouterr().err.splitlines()
+    assert told[0].startswith("tuner: there is no run folder")
+    assert told[-1] == f"tuner: cannot write {tmp_path}: Is a directory"
