@@ -61,6 +61,12 @@ def _seconds(title: str, about: str, metric: str) -> Panel:
     return Panel(title, about, queries, unit="s")
 
 
+def _failed_share() -> str:
+    failed = _of_run("results", "kind", where=', kind!~"ok|censored|duplicate"')
+    trials = f"sum by (run) ({_of_run('results', 'kind')})"
+    return f"(sum by (run) ({failed}) or 0 * {trials}) / {trials}"
+
+
 _PROGRESS = Row(
     "Progress",
     [
@@ -198,14 +204,7 @@ _SEARCH = Row(
             "Wrong, crashed, timed out, did not build, or lost with their workers. Where a run has "
             "more than a quarter of them, look at its records.",
             [
-                Query(
-                    "sum by (run) ("
-                    + _of_run("results", "kind", where=', kind!~"ok|censored|duplicate"')
-                    + ") / sum by (run) ("
-                    + _of_run("results", "kind")
-                    + ")",
-                    "{{run}}",
-                )
+                Query(_failed_share(), "{{run}}"),
             ],
             unit="percentunit",
             steps=[Step(None, "green"), Step(0.25, "red")],

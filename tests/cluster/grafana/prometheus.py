@@ -27,10 +27,12 @@ class Prometheus:
     """One that answers.
 
     Attributes:
+        pid: of its process.
         url: of its interface.
         since_s: seconds since the epoch when it was ready.
     """
 
+    pid: int
     url: str
     since_s: float
 
@@ -89,7 +91,7 @@ def _ready(server: subprocess.Popen[bytes], url: str, log: Path) -> Prometheus:
         assert server.poll() is None, log.read_text()
         try:
             urllib.request.urlopen(f"{url}/-/ready", timeout=5.0).close()
-            return Prometheus(url, time.time())
+            return Prometheus(server.pid, url, time.time())
         except OSError:
             assert time.monotonic() < until_s, log.read_text()
             time.sleep(0.2)
