@@ -40,7 +40,9 @@ BUILDER = "ray::BuilderActor"
 def environment() -> Iterator[dict[str, str]]:
     """A head that exports what it knows every second, like the one that scrapes it asks."""
     needed("prometheus")  # before anything is started
-    with ray_head(RAY_metrics_report_interval_ms="1000") as found:
+    often = {"RAY_metrics_report_interval_ms": "1000"}
+    at_once = {"RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "1"}  # nobody waits for the run's end
+    with ray_head(**often, **at_once) as found:
         yield found
 
 
