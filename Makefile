@@ -1,6 +1,7 @@
 # make env    make or mend .venv, with everything that development and the demo need
 # make demo   tune a real network for at most ten minutes and print what it gained
 # make test   lint, types and all tests that need no GPU
+# make debian the tests that need a program of Debian's, and that `make test` leaves out
 # make slow   the tests that take minutes: the README followed to the letter, long fleets
 # make check  lint and types only; make fast: the tests that need neither TVM nor Ray
 # make fuzz   the property tests, on inputs that nobody saw before; FUZZ=tests/spaces to choose
@@ -15,7 +16,7 @@ DEMO_RUN := runs/demo
 DEMO_BUDGET ?= 10m
 FUZZ ?= tests
 
-.PHONY: env demo test slow check fast fuzz clean again
+.PHONY: env demo test debian slow check fast fuzz clean again
 .DELETE_ON_ERROR:
 
 # An environment is made anew where its Python is missing, does not start or is too old, and where
@@ -46,6 +47,9 @@ check: env
 
 test: check
 	$(RUN) -m pytest -m "not gpu and not long" --numprocesses=2 --dist=loadgroup
+
+debian: env
+	$(RUN) -m pytest -m "debian and long and not gpu"
 
 slow: check
 	$(RUN) -m pytest -m "long and not gpu"

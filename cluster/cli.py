@@ -23,6 +23,7 @@ from cluster.commands.diff import diff
 from cluster.commands.doctor import doctor
 from cluster.commands.explain import explain
 from cluster.commands.export import export
+from cluster.commands.grafana import grafana
 from cluster.commands.report import report
 from cluster.commands.restore import restore
 from cluster.commands.status import status
@@ -45,7 +46,7 @@ def cli() -> None:
 
 for command in (tune, attach, stop, tasks, status, best, explain, export, bench, restore):
     cli.add_command(command)
-for command in (report, diff, train, models, doctor):
+for command in (report, diff, train, models, grafana, doctor):
     cli.add_command(command)
 
 

@@ -51,7 +51,10 @@ ROOT = Path(__file__).resolve().parents[1]
 REFERENCE = ROOT / "docs" / "reference.md"
 DOCS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 NAMES = [str(doc.relative_to(ROOT)) for doc in DOCS]
-OTHERS = {"pip", "mlflow", "ray", "export", "make", "python", "docker", "kubectl"}
+OTHERS = {
+    *("pip", "mlflow", "ray", "export", "make", "python", "docker", "kubectl"),
+    *("prometheus", "grafana"),
+}
 """What a reader may be told to run besides `tuner`."""
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -582,13 +585,13 @@ def test_a_run_ends_as_the_readme_shows(capsys: pytest.CaptureFixture[str]) -> N
 
 def test_metrics_of_a_fleet() -> None:
     source = (ROOT / "cluster" / "ray_workers" / "metrics.py").read_text()
-    made = set(re.findall(r'_gauge\("(\w+)"', source))
+    made = set(re.findall(r'_(?:gauge|histogram)\(\s*"(\w+)"', source))
     fleet = (ROOT / "docs" / "fleet.md").read_text()
     assert made
     assert {f"ray_tuner_{name}" for name in made} == set(re.findall(r"`(ray_tuner_\w+)`", fleet))
 
 
-WRITES_FILES = {"export", "restore", "report"}
+WRITES_FILES = {"export", "restore", "report", "grafana"}
 
 
 def test_commands_whose_answer_a_program_will_read_take_json() -> None:

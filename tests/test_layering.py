@@ -80,7 +80,7 @@ ROOMS = {
     "actors": ("nouns",),
     "cluster": (
         "scaling",
-        "ray_workers",
+        ("ray_workers", "grafana"),
         "search",
         ("driver", "console"),
         ("tune", "passes"),

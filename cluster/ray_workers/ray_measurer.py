@@ -16,6 +16,7 @@ from actors.ray_actors import Compiled
 from actors.runner import Learned, longest_learn_s, longest_run_s
 from cluster.ray_workers.ray_pool import Done, RayPool, policy
 from cluster.scaling.pool import Pool
+from cluster.scaling.pool_counts import PoolCounts
 from cluster.scaling.scaling_policy import Node, WorkerCounts
 from tuner.candidate import library_space
 from tuner.effort import Effort
@@ -170,14 +171,9 @@ class RayMeasurer:
         self._runners.on_nodes(nodes)
 
     @property
-    def queues(self) -> Mapping[str, int]:
-        """Number of jobs that wait for a worker, by kind of worker."""
-        return {BUILDER: self._builders.state.waiting, RUNNER: self._runners.state.waiting}
-
-    @property
-    def ready(self) -> Mapping[str, int]:
-        """Number of workers that can take jobs, by kind."""
-        return {BUILDER: self._builders.state.ready, RUNNER: self._runners.state.ready}
+    def counts(self) -> Mapping[str, PoolCounts]:
+        """The numbers of workers and of trials that wait for one, by kind of worker."""
+        return {BUILDER: self._builders.state.counts, RUNNER: self._runners.state.counts}
 
     def free(self) -> int:
         """Number of trials that would keep builders busy and a few built programs waiting."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import ray
 
 from cluster.ray_workers.ray_pool import RayPool, policy
 from cluster.scaling.pool import Pool
+from cluster.scaling.pool_counts import PoolCounts
 from cluster.scaling.scaling_policy import Node
 from tuner.candidate import Draft
 from tuner.errors import TunerError
@@ -71,9 +73,9 @@ class RaySpacePool:
         self._pool.on_nodes(nodes)
 
     @property
-    def ready(self) -> int:
-        """Number of workers that can take drafts."""
-        return self._pool.state.ready
+    def counts(self) -> PoolCounts:
+        """The numbers of workers, and of drafts that wait for one."""
+        return replace(self._pool.state.counts, waiting=len(self._queue))
 
     def free(self) -> int:
         """Number of drafts that would keep the workers busy for a little while ahead."""

@@ -36,6 +36,7 @@ from typing import Generic, TypeVar
 
 from cluster.scaling.needs import Needs
 from cluster.scaling.pool_commands import Assign, Command, GiveUp, KillWorker, Prepare, StartWorker
+from cluster.scaling.pool_counts import PoolCounts
 from cluster.scaling.pool_policy import NORMAL, PoolPolicy
 from cluster.scaling.worker_life import TRANSITIONS, Lease, Worker, WorkerEvent, WorkerState
 
@@ -76,6 +77,7 @@ class Pool(Generic[Job]):
     """Workers lost in their start since the last became ready; each makes the next start later."""
     _no_start_before_s: float = field(init=False, default=0.0)
     _last_loss: str = field(init=False, default="")
+    _losses: int = field(init=False, default=0)
     _ticked_s: float | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
@@ -95,6 +97,11 @@ class Pool(Generic[Job]):
     def load(self) -> int:
         """Number of jobs that wait or are held by a worker."""
         return len(self._queue) + len(self._leases)
+
+    @property
+    def counts(self) -> PoolCounts:
+        """The numbers of the pool now."""
+        return PoolCounts(self.ready, self._wanted, self.waiting, self._losses)
 
     @property
     def broken(self) -> str:
@@ -253,7 +260,7 @@ class Pool(Generic[Job]):
         if worker.state is WorkerState.STARTING:
             waited = now_s - worker.since_s >= self.policy.start_deadline_s
             self._note_failed_start(now_s, hopeless=waited)
-        self._last_loss = reason
+        self._last_loss, self._losses = reason, self._losses + 1
         self._move(name, WorkerEvent.LOST, now_s)
         del self._workers[name]
         if worker.lease is None:

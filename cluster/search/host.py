@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import threading
 import time
 import traceback
@@ -19,6 +20,7 @@ from uuid import uuid4
 
 import ray
 
+from cluster.grafana.provision import offer_dashboard
 from cluster.ray_workers.metrics import RunMetrics
 from cluster.search.job import SearchJob, SearchState, load
 from cluster.search.theirs import observers_of
@@ -69,7 +71,8 @@ class SearchHost:
         self._ended = self._error = self._trace = ""
         self._warnings: list[str] = []
         self._told = threading.Event()
-        self._metrics = RunMetrics(job.run.name)
+        self._metrics = RunMetrics(str(job.location))
+        offer_dashboard(os.environ)
         self._thread = threading.Thread(target=self._work, name="session", daemon=True)
         self._thread.start()
 

@@ -95,11 +95,8 @@ def _show(
     metrics: RunMetrics, builders_and_runners: RayMeasurer | None, space_pool: RaySpacePool
 ) -> None:
     """Tell of the workers."""
-    spaces = {SPACE: space_pool.ready}
-    if builders_and_runners is None:
-        metrics.on_pools(spaces, {})
-    else:
-        metrics.on_pools({**builders_and_runners.ready, **spaces}, builders_and_runners.queues)
+    others = {} if builders_and_runners is None else builders_and_runners.counts
+    metrics.on_pools({**others, SPACE: space_pool.counts})
 
 
 def new_session(

@@ -32,9 +32,17 @@ def free_ports(count: int) -> list[int]:
         return [listening.getsockname()[1] for listening in held]
 
 
+FOLDER = "TUNER_TEST_RAY_FOLDER"
+"""Variable with the folder of the head's own files."""
+
+
 @contextlib.contextmanager
-def ray_head() -> Iterator[dict[str, str]]:
-    """The environment of a head, of its jobs and of whoever speaks to it, while it runs."""
+def ray_head(**settings: str) -> Iterator[dict[str, str]]:
+    """The environment of a head, of its jobs and of whoever speaks to it, while it runs.
+
+    Args:
+        settings: further variables of it.
+    """
     mark = uuid.uuid4().hex
     # Sockets want short paths.
     with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder:
@@ -50,6 +58,8 @@ def ray_head() -> Iterator[dict[str, str]]:
             "RAY_ADDRESS": f"127.0.0.1:{port}",
             "RAY_API_SERVER_ADDRESS": f"http://127.0.0.1:{dashboard}",
             MARK: mark,
+            FOLDER: folder,
+            **settings,
         }
         # `ray start` does not start what the environment says is there already.
         without_address = {k: v for k, v in environment.items() if k != "RAY_ADDRESS"}

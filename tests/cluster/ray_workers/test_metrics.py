@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 import time
 import urllib.request
+from dataclasses import replace
 
 import pytest
 
+from cluster.scaling.pool_counts import PoolCounts
 from tuner.candidate import Candidate, CandidateKind
 from tuner.dynamic.dispatch_tree import Leaf
 from tuner.dynamic.kernel_set import KernelSet, ShapeTimes
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.session.phase import Phase
-from tuner.session.progress import Snapshot
+from tuner.session.progress import Snapshot, TaskRow
 from tuner.task import Task
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.usefixtures("embedded_ray")]
@@ -27,9 +29,15 @@ SNAPSHOT = Snapshot(
     trials_budget=100,
     trials_per_s=4.2,
     statuses={Status.OK: 40, Status.TIMEOUT: 2},
-    tasks=(),
+    tasks=(
+        TaskRow("t", "dense", 2.0, 40, 4e-6, 3e-6, 0),
+        TaskRow("u", "no better than before", 1.0, 2, 2e-6, 3e-6, 0),
+        TaskRow("v", "not measured", 1.0, 0, None, None, 0),
+    ),
     gain=3.5,
+    pairwise_accuracy=0.8,
     utilisation={"runner": {"busy": 3.0, "starting": 1.0}},
+    trials_left=58,
 )
 TIMES = ShapeTimes((("T", 5),), 1.0, 0, 3e-6, 3e-6, True)
 KERNELS = KernelSet((), Leaf(0), (1.0,), 1.0, (TIMES,), None, 0)
@@ -50,17 +58,28 @@ def test_a_scrape_finds_where_a_run_is() -> None:
     metrics = RunMetrics("run-of-a-test")
     metrics.on_start([Task("t", "dense", "{}", "{}")])
     trial = Trial("t", Candidate(CandidateKind.TRACE, "[]", "s"))
-    metrics.on_record(Record(trial, Measurement(Status.OK, (2e-6,))), 2e-6)
+    good = Measurement(Status.OK, (2e-6,), build_s=0.3, run_s=0.03)
+    metrics.on_record(Record(trial, good), 2e-6)
+    metrics.on_record(Record(replace(trial, rung=1), good), 2e-6)  # of the same build
     metrics.on_kernels("t", KERNELS)
     metrics.on_snapshot(SNAPSHOT)
-    metrics.on_pools({"runner": 3}, {"builder": 7})
+    metrics.on_pools({"builder": PoolCounts(ready=3, wanted=5, waiting=7, lost=1)})
     wanted = {
         "ray_tuner_trials": "42",
         "ray_tuner_gain": "3.5",
         "ray_tuner_best_us": "3.0",
+        "ray_tuner_model_us": "8.0",
+        "ray_tuner_budget_share": "0.42",
+        "ray_tuner_trials_left": "58",
+        "ray_tuner_pairwise_accuracy": "0.8",
         "ray_tuner_workers": "3",
+        "ray_tuner_workers_wanted": "5",
+        "ray_tuner_workers_lost": "1",
         "ray_tuner_queued": "7",
         "ray_tuner_busy_share": "0.75",
+        "ray_tuner_slot_s": "1.0",
+        "ray_tuner_build_s_count": "1",
+        "ray_tuner_run_s_count": "2",
     }
     until_s = time.monotonic() + _PATIENCE_S
     missing = set(wanted)

@@ -35,7 +35,7 @@ def pool(embedded_ray: Any) -> Iterator[RaySpacePool]:
 
     with closing(RaySpacePool(lambda name: Worker.remote())) as made:
         made.resize(1)
-        while not made.ready:
+        while not made.counts.ready:
             made.collect(0.1)
         yield made
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.scaling.pool import Assign, GiveUp, KillWorker, Pool, StartWorker
+from cluster.scaling.pool_counts import PoolCounts
 from cluster.scaling.pool_policy import PoolPolicy
 
 
@@ -48,6 +49,19 @@ def test_a_lost_worker_costs_its_lease_and_is_replaced() -> None:
     p.submit("a", 0.0)
     assert p.on_lost("builder-1", "node died", 1.0) == [StartWorker("builder-2")]
     assert p.on_ready("builder-2", 2.0) == [Assign(2, "builder-2", "a", 2)]
+
+
+def test_its_numbers_count_what_was_lost_and_not_what_was_dismissed() -> None:
+    p = pool()
+    p.resize(2, 0.0)
+    p.on_ready("builder-1", 0.0)
+    p.on_ready("builder-2", 0.0)
+    for job in "abc":
+        p.submit(job, 0.0)
+    assert p.counts == PoolCounts(ready=2, wanted=2, waiting=1, lost=0)
+    assert p.on_lost("builder-1", "node died", 1.0) == [StartWorker("builder-3")]
+    assert p.resize(1, 1.0) == [KillWorker("builder-3")]
+    assert p.counts == PoolCounts(ready=1, wanted=1, waiting=2, lost=1)
 
 
 def test_one_that_is_unfit_is_replaced_and_does_not_speak_against_the_others() -> None:

@@ -1,0 +1,1 @@
+"""The dashboard of runs in Grafana."""
