@@ -132,10 +132,13 @@ class SearchHost:
                 self._session = new_session(job, store, at_work, observers)
                 if self._stop.is_set():
                     self._session.stop()
-                ended = self._session.run()
+                try:
+                    ended = self._session.run()
+                finally:
+                    keeper.keep()
+                    self._show(run, store, observer)
                 self._warnings += self._session.left_out
                 self._warnings += fruitless(store, job.tasks)
-                self._show(run, store, observer)
                 return ended
 
     def _show(self, run: RunFolder, store: RecordStore, observer: _WithStore) -> None:
