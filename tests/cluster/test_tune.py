@@ -12,6 +12,7 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ import pytest
 from benchmarks.fleet.guard import MARK, marked
 from tests.cluster.outside import seen_outside
 from tests.cluster.sockets import Seen, watched
+from tuner.storage.sqlite_store import SqliteStore
+from tuner.utilisation import BUSY, WAITING
 
 pytestmark = [pytest.mark.tvm, pytest.mark.ray, pytest.mark.slow]
 
@@ -173,9 +176,43 @@ def test_mlflow_has_the_run_the_task_and_every_latency(run: Path) -> None:
     assert client.list_artifacts(parent.info.run_id)
 
 
-def test_going_on_measures_nothing_twice(run: Path) -> None:
+def test_the_history_accounts_for_the_workers_time(run: Path) -> None:
+    with closing(SqliteStore(run / "records.sqlite", read_only=True)) as store:
+        told, (session,) = store.history(), store.sessions()
+        assert sum(record.predicted is not None for record in store.scan()) > 5
+        (task,) = store.tasks()
+    for kind, seconds in session.utilisation.items():
+        for use in (BUSY, WAITING):
+            spans = [s for s in told.spans if (s.kind, s.category) == (kind, use)]
+            shown_s = sum(span.ended_s - span.started_s for span in spans)
+            assert shown_s == pytest.approx(seconds.get(use, 0.0), abs=2.0)
+            assert {span.task_key for span in spans} <= {task.key}
+            assert all(
+                session.started_s - 60 < s.started_s < s.ended_s < session.heartbeat_s + 60
+                for s in spans
+            )
+
+
+def test_the_run_ends_with_a_page_that_shows_it(run: Path) -> None:
+    page = (run / "report.html").read_text()
+    assert "as fast as untuned" in page
+    assert all(f'aria-label="{chart}"' in page for chart in ("Over time", "Timeline"))
+    assert "still at work" not in page
+    (kept,) = (run / "mlartifacts").rglob("report.html")
+    assert kept.read_text() == page
+
+
+def test_going_on_measures_nothing_twice_and_a_page_that_cannot_be_written_is_a_warning(
+    run: Path,
+) -> None:
     before = trial_keys(run)
-    assert tune(run, "--trials", "40")["trials"] == 40
+    (run / "report.html").unlink()
+    (run / "report.html").mkdir()
+    result = tune(run, "--trials", "40")
+    assert result["trials"] == 40
+    (warning,) = result["warnings"]
+    assert warning.startswith("report.html was not written: ")
+    assert "Is a directory" in warning
     after = trial_keys(run)
     assert set(before) <= set(after)
     assert len(set(after)) == len(after)
