@@ -28,6 +28,7 @@ from cluster.commands.status import status
 from cluster.commands.tasks import tasks
 from cluster.commands.train import models, train
 from cluster.commands.tune import tune
+from cluster.commands.verify import verify
 from cluster.console.flags import Border, debug_flag
 from tuner import __version__
 from tuner.errors import TunerError, named_line
@@ -44,7 +45,7 @@ def cli() -> None:
 
 for command in (tune, attach, stop, tasks, status, best, explain, export, bench, restore):
     cli.add_command(command)
-for command in (diff, train, models, doctor):
+for command in (diff, verify, train, models, doctor):
     cli.add_command(command)
 
 

@@ -34,7 +34,9 @@ from tuner.dynamic.dispatch_tree import Leaf
 from tuner.dynamic.kernel_set import KernelSet, ShapeTimes
 from tuner.effort import EFFORTS, Timing
 from tuner.record import Measurement, Record, Status, Trial
+from tuner.report.claims import Claim
 from tuner.report.report import status_report
+from tuner.report.verify import Seen, Verdict, verified
 from tuner.runs.folder import RunFolder
 from tuner.search.dynamic.small_shape_fallback import SLOWER
 from tuner.session.progress import Snapshot, TaskRow
@@ -313,6 +315,14 @@ def test_what_workers_do_is_in_the_reference() -> None:
 
 def test_keys_of_best() -> None:
     assert keys({"tasks": best_with_traces(a_store(), None, 4)}) == rows("JSON of `best`")
+
+
+def test_keys_of_verify() -> None:
+    claim = Claim(TASK, DEFAULT, (("T", 5),), "", 1.0, (), None, None, "", "")
+    told = {"run": "run", "seed": 1, **verified([claim], [Seen()]).to_json()}
+    assert keys(told) == rows("JSON of `verify`")
+    for verdict in Verdict:
+        assert f"`{verdict}`" in section("JSON of `verify`")
 
 
 def test_keys_of_explain() -> None:
