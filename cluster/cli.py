@@ -23,6 +23,7 @@ from cluster.commands.diff import diff
 from cluster.commands.doctor import doctor
 from cluster.commands.explain import explain
 from cluster.commands.export import export
+from cluster.commands.reproduce import reproduce
 from cluster.commands.restore import restore
 from cluster.commands.status import status
 from cluster.commands.tasks import tasks
@@ -45,7 +46,7 @@ def cli() -> None:
 
 for command in (tune, attach, stop, tasks, status, best, explain, export, bench, restore):
     cli.add_command(command)
-for command in (diff, verify, train, models, doctor):
+for command in (diff, verify, reproduce, train, models, doctor):
     cli.add_command(command)
 
 

@@ -220,7 +220,8 @@ def test_commands_and_flags_in_the_text_exist(name: str) -> None:
     for module in re.findall(r"`python -m ([a-z_.]+)", text):
         assert importlib.util.find_spec(module.rstrip(".")), module
     known = {o for c in (cli, *cli.commands.values()) for p in c.params for o in p.opts}
-    assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", text)) <= known | {"--help"}
+    known |= {"--help", "--compile-only", "--show"}  # of the files that are written
+    assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", text)) <= known
 
 
 @pytest.mark.parametrize("name", sorted(cli.commands))
@@ -228,7 +229,8 @@ def test_every_command_and_flag_is_in_the_reference(name: str) -> None:
     command = cli.commands[name]
     arguments = [p.make_metavar(click.Context(command)) for p in command.params if is_argument(p)]
     text = section(" ".join([f"`tuner {name}", *arguments]) + "`")
-    flags = {opt for p in command.params if not is_argument(p) for opt in p.opts}
+    options = (opt for p in command.params if not is_argument(p) for opt in p.opts)
+    flags = {opt for opt in options if opt.startswith("--")}
     assert flags <= set(re.findall(r"`(--[a-z-]+)`", text))
     table = set(rows(" ".join([f"`tuner {name}", *arguments]) + "`"))
     assert table <= flags
@@ -598,7 +600,7 @@ def test_metrics_of_a_fleet() -> None:
     assert {f"ray_tuner_{name}" for name in made} == set(re.findall(r"`(ray_tuner_\w+)`", fleet))
 
 
-WRITES_FILES = {"export", "restore"}
+WRITES_FILES = {"export", "reproduce", "restore"}
 
 
 def test_commands_whose_answer_a_program_will_read_take_json() -> None:

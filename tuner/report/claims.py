@@ -16,7 +16,7 @@ from tuner.storage.base import RecordStore
 from tuner.task import Instance, Task
 
 _SHAPES = 3
-"""Of a kernel for many shapes, those that it is looked at on."""
+"""The shapes that a kernel for many is looked at on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +46,17 @@ class Claim:
 
 
 def claims(
-    store: RecordStore, sets: Mapping[str, KernelSet] = NO_SETS, only: Collection[str] = ()
+    store: RecordStore,
+    sets: Mapping[str, KernelSet] = NO_SETS,
+    only: Collection[str] = (),
+    most: int = _SHAPES,
 ) -> list[Claim]:
     """What a run claims of the winners of its tasks, in the order of the model.
 
     Args:
         sets: kernel sets of tasks with symbolic dimensions, by task key.
         only: keys of tasks; empty is all.
+        most: shapes of each kernel of a set.
     """
     defaults = store.defaults()
     found: list[Claim] = []
@@ -62,7 +66,7 @@ def claims(
         default = defaults.get(task.key, "")
         if task.shapes:
             if task.key in sets:
-                found += _of_kernels(store, task, sets[task.key], default)
+                found += _of_kernels(store, task, sets[task.key], default, most)
         elif (won := choose_best(store, task.key)) is not None:
             mine = Timings.of(store, task.key, won.trial.candidate.key)
             known = Timings.of(store, task.key, default).last
@@ -95,7 +99,7 @@ def _claim(
 
 
 def _of_kernels(
-    store: RecordStore, task: Task, chosen: KernelSet, default_key: str
+    store: RecordStore, task: Task, chosen: KernelSet, default_key: str, most: int
 ) -> Iterator[Claim]:
     """Claims of each kernel of a set, on some of the shapes that it serves and was measured on."""
     good: dict[tuple[str, Instance], list[Record]] = {}
@@ -109,7 +113,7 @@ def _of_kernels(
         if (candidate.key, shape.instance) in good:
             served.setdefault(candidate.key, []).append((shape.instance, shape.weight))
     for key, shapes in served.items():
-        for instance, _ in sampled(tuple(shapes), _SHAPES):
+        for instance, _ in sampled(tuple(shapes), most):
             records = good[key, instance]
             again = [r for r in records if r.trial.rung]
             counts = min(again or records, key=lambda r: r.latency_s or 0.0)

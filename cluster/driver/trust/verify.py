@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from cluster.driver.kernel_sets import kernel_set
 from cluster.driver.layers import tried_layers
 from cluster.driver.trust.rebuild import OnStep, Rebuilder, compared, not_named, rebuilder
+from cluster.driver.trust.toolchains import hashes_alike
 from spaces.lowering.extract_tasks import program_hash
 from tuner.effort import EFFORTS, Effort
 from tuner.errors import TunerError, first_line
@@ -19,12 +20,8 @@ from tuner.runs.folder import LAYER, Manifest
 from tuner.storage.base import RecordStore
 from tuner.task import Task, task_key
 
-TURNS = 3
-"""The number of times that each winner is timed, in turns."""
 _MEASURE = {"builder": "compiled", "runner": "timed", "measurer": "measured"}
 """Layers without which times mean something else, and what they did."""
-_IN_HASHES = ("tvm", "ffi")
-"""The parts of a toolchain that hashes of programs depend on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +37,7 @@ class Wanted:
     """
 
     task: str | None = None
-    turns: int = TURNS
+    turns: int = 3
     seed: int = 0
     anyway: bool = False
     layers: tuple[tuple[str, str], ...] = ()
@@ -113,7 +110,7 @@ def _broken(
         task, why = claim.task, ""
         if task.target != manifest.target:
             why = "its target is not the run's"
-        elif _hashes_alike(claim.toolchain, toolchain):
+        elif hashes_alike(claim.toolchain, toolchain):
             why = _other_program(task)
         if not why and (count := misfiled(store, task.key)):
             why = f"{count} of its records hold the schedule of another candidate"
@@ -129,16 +126,10 @@ def _other_program(task: Task) -> str:
     return "" if key == task.key else f"its key is {task.key}, and its program's is {key}"
 
 
-def _hashes_alike(one: str, other: str) -> bool:
-    """Whether hashes of programs can be compared between two toolchains."""
-    parts = [dict(part.partition("=")[::2] for part in each.split()) for each in (one, other)]
-    return not one or all(parts[0].get(name) == parts[1].get(name) for name in _IN_HASHES)
-
-
 def _looked_at(bench: Rebuilder, claim: Claim, layers: Layers, broken: Mapping[str, str]) -> Seen:
     if claim.task.key in broken:
         return Seen((broken[claim.task.key],))
-    seen = bench.rebuilt(claim, hashes=_hashes_alike(claim.toolchain, bench.here.toolchain))
+    seen = bench.rebuilt(claim, hashes=hashes_alike(claim.toolchain, bench.here.toolchain))
     if seen.differs or seen.unchecked:
         return seen
     return Seen(unchecked=not_named(claim, layers))
