@@ -125,6 +125,11 @@ def _print(found: Verification, seed: int) -> None:
             f"the median over {found.kernels} kernels is {found.machine:.2f}x of their records' "
             "times, which is put down to the machine"
         )
+    if found.noisy is not None:
+        click.echo(
+            f"times of one kernel are up to {found.noisy:.2f}x apart from turn to turn: nothing "
+            "less is judged; try again when the machine is quiet"
+        )
     counts = [(sum(str(w.verdict) == kind for w in found.winners), kind) for kind in _KINDS]
     said = ", ".join(f"{count} {kind}" for count, kind in counts if count)
     click.echo(f"{len(found.winners)} winners: {said} (inputs of --seed {seed})")

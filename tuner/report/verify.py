@@ -13,7 +13,8 @@ from tuner.report.claims import Claim
 from tuner.session.finalists import noise_factor
 
 _MOST = 1.5
-"""The largest factor that is put down to noise, and to a machine that is in another state."""
+"""The largest factor that is put down to noise of the run, which is what its records say, and to a
+machine that is in another state. Beyond it, noise here leaves nothing to be judged."""
 _LEAST, _LEAST_OF_SEARCH = 1.1, 1.25
 """The least factor that is, of a winner that was timed again, and of one that only the search
 timed: that the fastest of many was fast is partly luck."""
@@ -30,7 +31,7 @@ class Verdict(StrEnum):
     SAME = "same"
     """Rebuilt, right, and as fast as it was."""
     RIGHT = "right"
-    """Rebuilt and right; its time is not judged."""
+    """Rebuilt and right; its time is not judged, or noise here would hide much."""
     DIFFERS = "differs"
     """Another program, a wrong output, or another time."""
     UNCHECKED = "unchecked"
@@ -109,19 +110,22 @@ class Verification:
             was timed.
         kernels: the number of kernels that it is the median of.
         unsure: why times are not judged; empty where they are.
+        noisy: the factor that times of one kernel are apart by here, where that is too much to find
+            a winner to be as fast as it was.
     """
 
     winners: tuple[Judged, ...]
     machine: float | None
     kernels: int
     unsure: tuple[str, ...] = ()
+    noisy: float | None = None
 
     @property
     def other_machine(self) -> bool:
         """Whether all kernels are slower or faster by one factor that is no noise."""
         if self.machine is None or self.unsure or self.kernels < 2:
             return False
-        return _apart(self.machine) > _MOST
+        return _apart(self.machine) > max(_MOST, self.noisy or 1.0)
 
     @property
     def ok(self) -> bool:
@@ -137,6 +141,7 @@ class Verification:
             "notes": list(self.unsure),
             "machine": self.machine,
             "other_machine": self.other_machine,
+            "noisy": self.noisy,
             "tasks": [winner.to_json() for winner in self.winners],
         }
 
@@ -154,14 +159,16 @@ def verified(
         unsure: why times are not to be judged, as on another device.
     """
     pace = _Pace(claims, seen)
-    noise = _noise(claims, seen)
+    here = _factor([r for what in seen for r in _to_first(what.turns_s)], math.inf)
+    noise = max(_factor([r for claim in claims for r in _to_first(claim.again_s)], _MOST), here)
     rows = [
         _judged(claim, what, pace.beside(place), noise, () if unsure else pace.of_winners)
         for place, (claim, what) in enumerate(zip(claims, seen, strict=True))
     ]
     ratios = pace.all()
     machine = statistics.median(ratios) if ratios else None
-    return Verification(tuple(rows), machine, len(ratios), tuple(unsure))
+    noisy = here if here > _MOST else None
+    return Verification(tuple(rows), machine, len(ratios), tuple(unsure), noisy)
 
 
 def _judged(
@@ -179,13 +186,14 @@ def _judged(
     if winners and ratio is not None and not why:
         if _beyond(ratio, pace, noise):
             why.append(_said("", ratio, pace[0], noise))
-        elif by_default is not None and _beyond(by_default, winners, _MOST):
-            why.append(_said("its default schedule is ", by_default, winners[0], _MOST))
+        elif by_default is not None and _beyond(by_default, winners, max(noise, _MOST)):
+            why.append(_said("its default schedule is ", by_default, winners[0], max(noise, _MOST)))
     if why:
         return Judged(claim, seen, Verdict.DIFFERS, ratio, noise, tuple(why))
     if seen.unchecked:
         return Judged(claim, seen, Verdict.UNCHECKED, ratio, noise, (seen.unchecked,))
-    verdict = Verdict.SAME if winners and ratio is not None else Verdict.RIGHT
+    judged = bool(winners) and ratio is not None and noise <= _MOST
+    verdict = Verdict.SAME if judged else Verdict.RIGHT
     return Judged(claim, seen, verdict, ratio, noise, ())
 
 
@@ -240,17 +248,10 @@ def suspects(claims: Sequence[Claim], seen: Sequence[Seen]) -> list[int]:
     ]
 
 
-def _noise(claims: Sequence[Claim], seen: Sequence[Seen]) -> float:
-    """The factor that two times of one kernel are apart by: of the run's re-timings, or of the
-    turns now, whichever is more."""
-    then = [ratio for claim in claims for ratio in _to_first(claim.again_s)]
-    now = [ratio for what in seen for ratio in _to_first(what.turns_s)]
-    return max(_factor(then), _factor(now))
-
-
-def _factor(ratios: Sequence[float]) -> float:
+def _factor(ratios: Sequence[float], most: float) -> float:
+    """The factor that two times of one kernel are apart by."""
     logs = [abs(math.log(ratio)) for ratio in ratios if ratio > 0]
-    return noise_factor(_DEVIATIONS * statistics.median(logs), _MOST) if logs else _LEAST
+    return noise_factor(_DEVIATIONS * statistics.median(logs), most) if logs else _LEAST
 
 
 def _to_first(times_s: Sequence[float]) -> Iterator[float]:

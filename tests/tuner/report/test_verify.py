@@ -103,11 +103,22 @@ def test_noise_is_that_of_the_re_timings_or_of_the_turns() -> None:
     noisy = (1.0, 1.15, 0.9, 1.12)
     assert verdicts([claim(), claim()], [seen(1.3), seen(1.0)]) == [DIFFERS, SAME]
     assert verdicts([claim(again_s=noisy), claim()], [seen(1.3), seen(1.0)]) == [SAME, SAME]
-    assert verdicts([claim(), claim()], [seen(1.2, 1.3, 1.45), seen(1.0, 1.2)]) == [SAME, SAME]
+    assert verdicts([claim(), claim()], [seen(1.1, 1.2, 1.25), seen(1.0, 1.07)]) == [SAME, SAME]
     # As noisy as a run may be, a half is no noise.
     noisiest = (1.0, 3.0, 0.2, 5.0)
     halved = [claim(0.5, again_s=noisiest), claim()]
     assert verdicts(halved, [seen(1.0), seen(1.0)]) == [DIFFERS, SAME]
+
+
+def test_on_a_machine_that_is_too_noisy_little_is_found_and_nothing_is_said_to_be_the_same() -> (
+    None
+):
+    restless = (1.0, 1.7, 0.7)
+    found = verified([claim(), claim(0.1), claim()], [seen(*restless)] * 3)
+    assert found.noisy is not None
+    assert found.noisy > 2
+    assert [w.verdict for w in found.winners] == [RIGHT, DIFFERS, RIGHT]
+    assert verified([claim()], [seen(*STEADY)]).noisy is None
 
 
 def test_a_winner_that_only_the_search_timed_may_have_been_lucky() -> None:
