@@ -41,7 +41,7 @@ def main(run: dict[str, Any]) -> int:
     said(f"{run['task']} with TVM {tvm.__version__}, on {run['target']}")
     if tvm.__version__ != run["tvm"]:
         said(f"mind that it was written for TVM {run['tvm']}")
-    target = target_of(run["target"])
+    target = target_of(run["target"], run["on_host"])
     builds = [Build(each, target, run["stack"]) for each in (*run["kernels"], run["default"])]
     wrong = [f"{build.name}: {why}" for build in builds if (why := build.differs())]
     for build in builds:
@@ -84,10 +84,11 @@ class Build:
         with tvm.transform.PassContext(config={"tirx.disable_assert": True}):
             pipeline = stack_pipeline() if stack else "default"
             self.library = tvm.compile(self.module, target=target, tir_pipeline=pipeline).mod
-        sources = [m.inspect_source("cuda") for m in self.library.imports if m.kind == "cuda"]
-        if sources and not tvm.cuda().exist:  # else TVM compiles it when it is loaded
+        kind = target.kind.name
+        sources = [m.inspect_source(kind) for m in self.library.imports if m.kind == kind]
+        if sources and not tvm.device(kind).exist:  # else TVM compiles it when it is loaded
             with target:
-                tvm.get_global_func("tvm_callback_cuda_compile")("".join(sources))
+                tvm.get_global_func(f"tvm_callback_{kind}_compile")("".join(sources))
         self.source_hash = source_hash(self.library)
 
     def differs(self) -> str:
@@ -255,13 +256,14 @@ def numpy_dtype(name: str) -> Any:
         return np.dtype(getattr(ml_dtypes, name))
 
 
-def target_of(text: str) -> Any:
+def target_of(text: str, on_host: bool) -> Any:
     """TVM's target, with the CPU as host where it is another device."""
     from tvm.target import Target
 
     target = Target(json.loads(text))
-    on_host = target.kind.name == "llvm" or target.host is not None
-    return target if on_host else Target(target, host=Target({"kind": "llvm"}))
+    if on_host or target.host is not None:
+        return target
+    return Target(target, host=Target({"kind": "llvm"}))
 
 
 def host_of(run: dict[str, Any], target: Any) -> Any:
@@ -291,8 +293,8 @@ def hash_of(module: Any) -> str:
 def source_hash(library: Any) -> str:
     """The hash of a compiled library's code, of the CPU's and of another device's, but for the
     addresses of variables by which LLVM's code names them."""
-    cuda = [m.inspect_source("cuda") for m in library.imports if m.kind == "cuda"]
-    source = re.sub(r'!"0x[0-9a-f]+', '!"', library.inspect_source("ll")) + "".join(cuda)
+    others = [m.inspect_source(m.kind) for m in library.imports]
+    source = re.sub(r'!"0x[0-9a-f]+', '!"', library.inspect_source("ll")) + "".join(others)
     return hashlib.sha256(source.encode()).hexdigest()
 
 
