@@ -38,6 +38,8 @@ from tuner.errors import TunerError
 from tuner.files.atomic import write_bytes
 from tuner.files.own_folder import make_own
 
+PLACE = Path("quiet")
+"""The directory's place in the folder that all runs of this user share on a node."""
 _CLOCK = struct.Struct("ddd")
 """Total seconds frozen in past sections; start and limit of the section in progress."""
 _RETRY_S = 0.005

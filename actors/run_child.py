@@ -84,6 +84,7 @@ class RunChild:
         threads: number of threads that TVM must use on a CPU; None requires nothing.
         scratch: folder that caches references.
         layers: of the user's: what times kernels in the place of ours, and libraries.
+        salt: has other inputs drawn than those of any other salt; a run's own have none.
 
     Raises:
         RuntimeError: TVM uses another number of threads.
@@ -91,7 +92,12 @@ class RunChild:
     """
 
     def __init__(
-        self, target: str, threads: int | None, scratch: Path, layers: Layers = OURS
+        self,
+        target: str,
+        threads: int | None,
+        scratch: Path,
+        layers: Layers = OURS,
+        salt: str = "",
     ) -> None:
         import tvm
 
@@ -104,7 +110,7 @@ class RunChild:
             raise RuntimeError(f"thread count: TVM uses {actual}, the target has {threads}")
         self._target = target
         self._device = device_of(target)
-        self._scratch = scratch
+        self._scratch, self._salt = scratch, salt
         self._timer, self._libraries = layers.runner, layers.libraries
         self._spins_s = 0.0
         self._references: OrderedDict[tuple[str, Instance], Reference] = OrderedDict()
@@ -135,7 +141,8 @@ class RunChild:
         from spaces.ir.symbolic import specialised
 
         module = specialised(tvm.ir.load_json(task.module), dict(instance))
-        seed = "-".join([task.key, *(f"{name}{value}" for name, value in instance)])
+        salt = [self._salt] if self._salt else []
+        seed = "-".join([task.key, *(f"{name}{value}" for name, value in instance), *salt])
         found = reference(module, seed, self._scratch / "references")
         self._references[task.key, instance] = found
         kept_bytes = sum(known.size_bytes for known in self._references.values())

@@ -74,7 +74,7 @@ class Runner:
         name: name of the log file.
         memory_limit_bytes: a child that reaches this is killed; None is half of all memory.
         recycle_growth_bytes: a child that grew by this since its first trial is replaced.
-        layers: of the user's, see `RunChild`.
+        layers, salt: see `RunChild`.
         child: factory of the child's object; a parameter for tests.
     """
 
@@ -89,6 +89,7 @@ class Runner:
         memory_limit_bytes: int | None = None,
         recycle_growth_bytes: int = _RECYCLE_GROWTH_BYTES,
         layers: Layers = OURS,
+        salt: str = "",
         child: str = _CHILD,
     ) -> None:
         self._quiet = quiet
@@ -98,7 +99,7 @@ class Runner:
         threads = target_cores(target) if backend_of(target).on_host else None
         self._child = WarmChild(
             child,
-            (target, threads, scratch, *((layers,) if layers else ())),
+            (target, threads, scratch, *((layers, salt) if layers or salt else ())),
             env=_environment(threads),
             log=log_dir / f"{name}.log",
             quiet=quiet,

@@ -25,11 +25,13 @@ from cluster.commands.explain import explain
 from cluster.commands.export import export
 from cluster.commands.grafana import grafana
 from cluster.commands.report import report
+from cluster.commands.reproduce import reproduce
 from cluster.commands.restore import restore
 from cluster.commands.status import status
 from cluster.commands.tasks import tasks
 from cluster.commands.train import models, train
 from cluster.commands.tune import tune
+from cluster.commands.verify import verify
 from cluster.console.flags import Border, debug_flag
 from tuner import __version__
 from tuner.errors import TunerError, named_line
@@ -46,7 +48,7 @@ def cli() -> None:
 
 for command in (tune, attach, stop, tasks, status, best, explain, export, bench, restore):
     cli.add_command(command)
-for command in (report, diff, train, models, grafana, doctor):
+for command in (report, diff, verify, reproduce, train, models, grafana, doctor):
     cli.add_command(command)
 
 

@@ -34,7 +34,9 @@ from tuner.dynamic.dispatch_tree import Leaf
 from tuner.dynamic.kernel_set import KernelSet, ShapeTimes
 from tuner.effort import EFFORTS, Timing
 from tuner.record import Measurement, Predicted, Record, Status, Trial
+from tuner.report.claims import Claim
 from tuner.report.report import status_report
+from tuner.report.verify import Seen, Verdict, verified
 from tuner.runs.folder import RunFolder
 from tuner.search.dynamic.small_shape_fallback import SLOWER
 from tuner.session.progress import Snapshot, TaskRow
@@ -221,7 +223,8 @@ def test_commands_and_flags_in_the_text_exist(name: str) -> None:
     for module in re.findall(r"`python -m ([a-z_.]+)", text):
         assert importlib.util.find_spec(module.rstrip(".")), module
     known = {o for c in (cli, *cli.commands.values()) for p in c.params for o in p.opts}
-    assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", text)) <= known | {"--help"}
+    known |= {"--help", "--compile-only", "--show"}  # of the files that are written
+    assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", text)) <= known
 
 
 @pytest.mark.parametrize("name", sorted(cli.commands))
@@ -316,6 +319,14 @@ def test_what_workers_do_is_in_the_reference() -> None:
 
 def test_keys_of_best() -> None:
     assert keys({"tasks": best_with_traces(a_store(), None, 4)}) == rows("JSON of `best`")
+
+
+def test_keys_of_verify() -> None:
+    claim = Claim(TASK, DEFAULT, (("T", 5),), "", 1.0, (), None, None, "", "")
+    told = {"run": "run", "seed": 1, **verified([claim], [Seen()]).to_json()}
+    assert keys(told) == rows("JSON of `verify`")
+    for verdict in Verdict:
+        assert f"`{verdict}`" in section("JSON of `verify`")
 
 
 def test_keys_of_explain() -> None:
@@ -591,7 +602,7 @@ def test_metrics_of_a_fleet() -> None:
     assert {f"ray_tuner_{name}" for name in made} == set(re.findall(r"`(ray_tuner_\w+)`", fleet))
 
 
-WRITES_FILES = {"export", "restore", "report", "grafana"}
+WRITES_FILES = {"export", "restore", "report", "reproduce", "grafana"}
 
 
 def test_commands_whose_answer_a_program_will_read_take_json() -> None:

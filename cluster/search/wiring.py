@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from actors.chunked_args import in_pieces
-from actors.quiet_lock import Quiet
+from actors.quiet_lock import PLACE, Quiet
 from actors.ray_actors import WorkerPlace, actor_class
 from cluster.ray_workers.elastic import ElasticPools
 from cluster.ray_workers.metrics import RunMetrics
@@ -34,9 +34,6 @@ from tuner.session.observer import Observer
 from tuner.session.session import Session
 from tuner.storage.base import RecordStore
 from tuner.utilisation import SPACE, Utilisation
-
-_QUIET = Path("quiet")
-"""The quiet lock's place in the folder that all runs of this user share on a node."""
 
 
 @contextlib.contextmanager
@@ -126,7 +123,7 @@ def new_session(
 
 def quiet_lock(job: SearchJob) -> Quiet | None:
     """The lock that keeps this machine quiet while a kernel is timed; None where not needed."""
-    return Quiet(own_folder() / _QUIET) if job.backend.quiet else None
+    return Quiet(own_folder() / PLACE) if job.backend.quiet else None
 
 
 def _starters(
@@ -150,7 +147,7 @@ def _starters(
 
 
 def _worker_place(job: SearchJob, run: RunFolder) -> WorkerPlace:
-    quiet = _QUIET if job.backend.quiet else None
+    quiet = PLACE if job.backend.quiet else None
     away = Path("runs") / run_name(job.location)
     return WorkerPlace(quiet, run.logs, run.scratch, away, job.layers)
 

@@ -124,6 +124,13 @@ def _drawn(
     return drawn.astype(dtype)
 
 
+def limits(arg: Argument, values: Range) -> tuple[float, float]:
+    """The smallest and the largest value that is drawn for an argument, edges aside."""
+    if is_float(arg.dtype):
+        return max(values.low, _POSITIVE) if arg.positive else values.low, values.size
+    return (0, 1) if numpy_dtype(arg.dtype).kind == "b" else _integer_limits(arg, values.integers)
+
+
 def _integer_limits(arg: Argument, size: int) -> tuple[int, int]:
     """The smallest and the largest value of an integer argument; a size of 0 is no limit."""
     if arg.bound:

@@ -34,6 +34,16 @@ def tir_pipeline(target: Any) -> str:
     return str(load(backend_of(target).pipeline)())
 
 
+def ahead_of_tvm(module: Any, target: Any) -> Any:
+    """A scheduled module after those passes of `tir_pipeline` that precede TVM's own."""
+    return before_compile(module) if keeps_on_stack(target) else module
+
+
+def keeps_on_stack(target: Any) -> bool:
+    """Whether `tir_pipeline` has passes of ours: `ahead_of_tvm` before TVM's, `on_stack` after."""
+    return tir_pipeline(target) != _STOCK
+
+
 def stock_pipeline() -> str:
     """The name of TVM's own pipeline."""
     return _STOCK

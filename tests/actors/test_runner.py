@@ -560,6 +560,26 @@ def test_a_slow_kernel_is_checked_on_the_draws_in_turn(
 
 
 @pytest.mark.tvm
+def test_a_salt_has_other_inputs_drawn_by_which_kernels_are_judged_as_well(
+    tmp_path: Path, matmul: Task, kernels: dict[str, bytes]
+) -> None:
+    import numpy as np
+
+    from actors.run_child import RunChild
+
+    drawn = []
+    for salt in ("", "one", "other", "one"):
+        child = RunChild(TARGET, None, tmp_path, salt=salt)
+        child.learn(matmul, ())
+        assert child.prepare(matmul.key, (), kernels["good"]).error == ""
+        drawn.append(child._references[matmul.key, ()].cases[0].fresh(0))
+    none, one, other, again = drawn
+    assert np.array_equal(one, again)
+    assert not np.array_equal(none, one)
+    assert not np.array_equal(one, other)
+
+
+@pytest.mark.tvm
 def test_what_is_no_artifact_fails(runner: Runner, matmul: Task) -> None:
     measured = run(runner, b"no library", matmul)
     assert measured.status is Status.RUN_FAILED

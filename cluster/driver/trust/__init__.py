@@ -1,0 +1,1 @@
+"""What lets others trust a run: its winners verified, and reproduced by TVM alone."""
