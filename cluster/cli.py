@@ -17,21 +17,21 @@ from typing import NoReturn
 import click
 
 from cluster.commands.attach import attach, stop
-from cluster.commands.bench import bench
-from cluster.commands.best import best
-from cluster.commands.diff import diff
 from cluster.commands.doctor import doctor
-from cluster.commands.explain import explain
-from cluster.commands.export import export
 from cluster.commands.grafana import grafana
-from cluster.commands.report import report
-from cluster.commands.reproduce import reproduce
 from cluster.commands.restore import restore
+from cluster.commands.results.bench import bench
+from cluster.commands.results.best import best
+from cluster.commands.results.diff import diff
+from cluster.commands.results.explain import explain
+from cluster.commands.results.export import export
+from cluster.commands.results.report import report
+from cluster.commands.results.reproduce import reproduce
+from cluster.commands.results.verify import verify
 from cluster.commands.status import status
 from cluster.commands.tasks import tasks
 from cluster.commands.train import models, train
 from cluster.commands.tune import tune
-from cluster.commands.verify import verify
 from cluster.console.flags import Border, debug_flag
 from tuner import __version__
 from tuner.errors import TunerError, named_line

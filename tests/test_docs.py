@@ -19,7 +19,7 @@ import click
 import pytest
 
 from cluster.cli import cli, run
-from cluster.commands.bench import _print as bench_report
+from cluster.commands.results.bench import _print as bench_report
 from cluster.commands.tasks import task_report
 from cluster.commands.tune import _report as tune_report
 from cluster.commands.tune import _summary as tune_summary

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cluster.cli import run
-from cluster.commands.best import loss_curve, shapes_to_show
+from cluster.commands.results.best import loss_curve, shapes_to_show
 from tuner.candidate import Candidate, CandidateKind
 from tuner.dynamic.dispatch_tree import Leaf
 from tuner.dynamic.kernel_set import KernelSet, ShapeTimes

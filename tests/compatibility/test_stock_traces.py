@@ -302,7 +302,7 @@ def test_an_export_names_the_tasks_that_need_intrinsics_of_ours(
 ) -> None:
     from click.testing import CliRunner
 
-    from cluster.commands.export import export
+    from cluster.commands.results.export import export
 
     said = CliRunner().invoke(export, [str(quantized), "--database", str(tmp_path)])
     assert said.exit_code == 0

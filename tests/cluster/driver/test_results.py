@@ -47,7 +47,9 @@ def test_a_database_lacks_the_tasks_with_symbolic_dimensions(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("cluster.commands.export.folder_of", lambda folder, *, model: folder)
+    monkeypatch.setattr(
+        "cluster.commands.results.export.folder_of", lambda folder, *, model: folder
+    )
     assert run(["export", str(tmp_path), "--database", str(tmp_path / "out")]) == 0
     assert written == ["fixed"]
     wrote, left_out = capsys.readouterr().out.splitlines()
