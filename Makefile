@@ -3,6 +3,7 @@
 # make test   lint, types and all tests that need no GPU
 # make slow   the tests that take minutes: the README followed to the letter, long fleets
 # make check  lint and types only; make fast: the tests that need neither TVM nor Ray
+# make docs   the site, into build/docs; make docs-serve shows it on http://127.0.0.1:8000
 # make fuzz   the property tests, on inputs that nobody saw before; FUZZ=tests/spaces to choose
 
 PYTHON ?= python3
@@ -14,8 +15,10 @@ DEMO_MODEL := runs/demo-model.onnx
 DEMO_RUN := runs/demo
 DEMO_BUDGET ?= 10m
 FUZZ ?= tests
+SITE := build/docs
+DOCS_PORT ?= 8000
 
-.PHONY: env demo test slow check fast fuzz clean again
+.PHONY: env demo test slow check fast fuzz docs docs-serve clean again
 .DELETE_ON_ERROR:
 
 # An environment is made anew where its Python is missing, does not start or is too old, and where
@@ -55,6 +58,13 @@ fast: env
 
 fuzz: env
 	$(RUN) -m pytest -m "hypothesis and not gpu and not long" --hypothesis-profile=fuzz $(FUZZ)
+
+docs: env
+	$(RUN) -m sphinx --quiet --fail-on-warning --keep-going -d $(SITE)-cache -c docs . $(SITE)
+	@echo "$(SITE)/index.html"
+
+docs-serve: docs
+	$(RUN) -m http.server --bind 127.0.0.1 --directory $(SITE) $(DOCS_PORT)
 
 # A second time it goes on with the run that is there.
 demo: $(DEMO_MODEL)
