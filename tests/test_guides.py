@@ -102,4 +102,4 @@ def test_a_guide_works_as_it_is_written(page: Path, tmp_path: Path) -> None:
         elif language == "python" and (has_torch() or "import torch" not in text):
             run(tmp_path, sys.executable, "-c", text)
             ran += 1
-    assert ran > 3
+    assert ran >= 3
