@@ -19,6 +19,7 @@ import click
 from cluster.commands.attach import attach, stop
 from cluster.commands.bench import bench
 from cluster.commands.best import best
+from cluster.commands.completion import completion
 from cluster.commands.diff import diff
 from cluster.commands.doctor import doctor
 from cluster.commands.explain import explain
@@ -44,7 +45,7 @@ def cli() -> None:
 
 for command in (tune, attach, stop, tasks, status, best, explain, export, bench, restore):
     cli.add_command(command)
-for command in (diff, train, models, doctor):
+for command in (diff, train, models, doctor, completion):
     cli.add_command(command)
 
 
