@@ -24,7 +24,8 @@ pytestmark = [pytest.mark.tvm, pytest.mark.ray, pytest.mark.long, pytest.mark.ti
 ROOT = Path(__file__).resolve().parents[1]
 GUIDES = sorted((ROOT / "docs" / "guides").glob("*.md"))
 _BLOCK = re.compile(r"(?:`([\w.]+\.(?:py|json))`:\n\n)?^```(\w+)\n(.*?)^```$", re.M | re.S)
-_SHORTER = ("--trials=24", "--time-budget=60s")
+_TRIALS = re.compile(r"(trials\"?[=:] ?)\d+")
+_SHORTER = ("--trials=16", "--time-budget=60s")
 
 
 def steps(page: Path) -> Iterator[tuple[str, str, str]]:
@@ -100,6 +101,6 @@ def test_a_guide_works_as_it_is_written(page: Path, tmp_path: Path) -> None:
                     run(tmp_path, *words)
                     ran += 1
         elif language == "python" and (has_torch() or "import torch" not in text):
-            run(tmp_path, sys.executable, "-c", text)
+            run(tmp_path, sys.executable, "-c", _TRIALS.sub(r"\g<1>16", text))
             ran += 1
     assert ran >= 3
