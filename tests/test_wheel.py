@@ -119,6 +119,7 @@ def test_it_looks_at_the_machine_and_tunes(installed: Path, tmp_path: Path) -> N
     said = json.loads(run(tuner, "doctor", "--json", cwd=tmp_path, codes=(0, 1)))
     found = {check["name"]: check["level"] for check in said["checks"]}
     assert said["ok"]
+    assert {f["name"]: f["ok"] for f in said["features"]}["build the docs"]
     assert found["pins"] == found["pickling"] == found["ray"] == "ok"
     shutil.copy(ROOT / "examples" / "gemm.py", tmp_path)
     budget = ("--trials", "8", "--target", "llvm", "--run", "first")
