@@ -4,6 +4,7 @@
 # make debian the tests that need a program of Debian's, and that `make test` leaves out
 # make slow   the tests that take minutes: the README followed to the letter, long fleets
 # make check  lint and types only; make fast: the tests that need neither TVM nor Ray
+# make docs   the site, into build/docs; make docs-serve shows it on http://127.0.0.1:8000
 # make fuzz   the property tests, on inputs that nobody saw before; FUZZ=tests/spaces to choose
 
 PYTHON ?= python3
@@ -15,8 +16,10 @@ DEMO_MODEL := runs/demo-model.onnx
 DEMO_RUN := runs/demo
 DEMO_BUDGET ?= 10m
 FUZZ ?= tests
+SITE := build/docs
+DOCS_PORT ?= 8000
 
-.PHONY: env demo test debian slow check fast fuzz clean again
+.PHONY: env demo test debian slow check fast fuzz docs docs-serve clean again
 .DELETE_ON_ERROR:
 
 # An environment is made anew where its Python is missing, does not start or is too old, and where
@@ -59,6 +62,13 @@ fast: env
 
 fuzz: env
 	$(RUN) -m pytest -m "hypothesis and not gpu and not long" --hypothesis-profile=fuzz $(FUZZ)
+
+docs: env
+	$(RUN) -m sphinx --quiet --fail-on-warning --keep-going -d $(SITE)-cache -c docs . $(SITE)
+	@echo "$(SITE)/index.html"
+
+docs-serve: docs
+	$(RUN) -m http.server --bind 127.0.0.1 --directory $(SITE) $(DOCS_PORT)
 
 # A second time it goes on with the run that is there.
 demo: $(DEMO_MODEL)

@@ -1,4 +1,4 @@
-"""Writes RESULTS.md from the raw results.
+"""Writes RESULTS.md, and the table of docs/comparison.md, from the raw results.
 
     python -m benchmarks.page
 
@@ -14,11 +14,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks import in_short
 from benchmarks.figures import found
 from benchmarks.goals import table
 
 RESULTS = Path(__file__).parent / "results"
 PAGE = Path(__file__).parent / "RESULTS.md"
+COMPARISON = Path(__file__).parents[1] / "docs" / "comparison.md"
 
 _SAYS = {
     "throughput": "A GEMM tuned from scratch: rate, result and memory (`benchmarks.throughput`)",
@@ -244,3 +246,4 @@ def _show(value: Any) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(page())
+    COMPARISON.write_text(in_short.put_in(COMPARISON.read_text(), in_short.table(RESULTS)))

@@ -17,6 +17,7 @@ from typing import NoReturn
 import click
 
 from cluster.commands.attach import attach, stop
+from cluster.commands.completion import completion
 from cluster.commands.doctor import doctor
 from cluster.commands.grafana import grafana
 from cluster.commands.restore import restore
@@ -48,7 +49,7 @@ def cli() -> None:
 
 for command in (tune, attach, stop, tasks, status, best, explain, export, bench, restore):
     cli.add_command(command)
-for command in (report, diff, verify, reproduce, train, models, grafana, doctor):
+for command in (report, diff, verify, reproduce, train, models, grafana, doctor, completion):
     cli.add_command(command)
 
 

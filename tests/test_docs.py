@@ -603,11 +603,14 @@ def test_metrics_of_a_fleet() -> None:
 
 
 WRITES_FILES = {"export", "restore", "report", "reproduce", "grafana"}
+WRITES_SCRIPTS = {"completion"}
 
 
 def test_commands_whose_answer_a_program_will_read_take_json() -> None:
     flags = {n: {o for p in c.params for o in p.opts} for n, c in cli.commands.items()}
     assert all("--debug" in known for known in flags.values())
-    assert {name for name, known in flags.items() if "--json" not in known} == WRITES_FILES
+    assert {name for name, known in flags.items() if "--json" not in known} == (
+        WRITES_FILES | WRITES_SCRIPTS
+    )
     for name in flags:
         assert run([name, "--help"]) == 0

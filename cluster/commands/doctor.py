@@ -1,4 +1,4 @@
-"""`tuner doctor`: what on this machine would spoil a run, and what to do about it."""
+"""`tuner doctor`: what on this machine would spoil a run, what it lacks, and what to do then."""
 
 from __future__ import annotations
 
@@ -15,8 +15,13 @@ from cluster.console.output import nothing_on_stdout, print_json
 @json_flag
 @debug_flag
 def doctor(full: bool, as_json: bool) -> int:
-    """Check versions, the compiler, the target, disk, Ray and MLflow. Exit 1 if one fails."""
+    """Check versions, the compiler, the target, disk, Ray and MLflow. Exit 1 if one fails.
+
+    After that it lists the features, with what each lacks here and the command that brings it. What
+    a feature lacks is no failure.
+    """
     from cluster.console.doctor_checks import examine
+    from cluster.console.doctor_features import features
 
     with nothing_on_stdout(as_json):
         findings = []
@@ -24,9 +29,16 @@ def doctor(full: bool, as_json: bool) -> int:
             findings.append(finding)
             if not as_json:
                 click.echo(finding.text())
+        offered = list(features(findings))
     failed = [finding for finding in findings if finding.level == "fail"]
     if as_json:
-        print_json({"ok": not failed, "checks": [finding.to_json() for finding in findings]})
-    elif failed:
-        click.echo(f"{len(failed)} of {len(findings)} checks failed: tuning here will not work.")
+        checks = [finding.to_json() for finding in findings]
+        shown = [feature.to_json() for feature in offered]
+        print_json({"ok": not failed, "checks": checks, "features": shown})
+        return 1 if failed else 0
+    click.echo("\nFeatures:")
+    for feature in offered:
+        click.echo(feature.text())
+    if failed:
+        click.echo(f"\n{len(failed)} of {len(findings)} checks failed: tuning here will not work.")
     return 1 if failed else 0

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cluster.console import parse
+from cluster.console import completion, parse
 from cluster.console.flags import (
+    FILE_TEXT,
     RUN,
-    TEXT,
     Parsed,
     address_flag,
     debug_flag,
@@ -57,7 +57,7 @@ def _efforts() -> str:
 
 
 @click.command(short_help="Search for faster schedules of a model.")
-@click.argument("model", metavar="[MODEL]", required=False, type=TEXT)
+@click.argument("model", metavar="[MODEL]", required=False, type=FILE_TEXT)
 @model_flags
 @click.option(
     "--trials",
@@ -75,7 +75,7 @@ def _efforts() -> str:
 @click.option(
     "--effort",
     metavar="|".join(EFFORTS),
-    type=Parsed("effort", parse.effort),
+    type=Parsed("effort", parse.effort, completion.words(*EFFORTS)),
     default="normal",
     show_default=True,
     help=f"How much to spend where nothing else is said. {_efforts()}",
@@ -103,7 +103,7 @@ def _efforts() -> str:
 @click.option(
     "--strategy",
     metavar="|".join((*STRATEGIES, "FILE.py:CLASS")),
-    type=Parsed("strategy", parse.strategy),
+    type=Parsed("strategy", parse.strategy, completion.words(*STRATEGIES)),
     default="evolutionary",
     show_default=True,
     help="How candidates are found; or a class of yours that does.",
@@ -112,7 +112,7 @@ def _efforts() -> str:
 @click.option(
     "--space",
     metavar="FILE.py[:NAME]|MODULE:NAME",
-    type=TEXT,
+    type=FILE_TEXT,
     help="What to search: a space declared in a Python file. Default: everything known here.",
 )
 @click.option(
@@ -127,7 +127,7 @@ def _efforts() -> str:
     metavar="none|auto|NAME|FILE",
     default="none",
     show_default=True,
-    type=TEXT,
+    type=Parsed("text", parse.nonempty, completion.words("none", "auto")),
     help="What the cost model begins with; auto is the model of the target's family.",
 )
 @click.option(

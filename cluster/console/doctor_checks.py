@@ -22,6 +22,8 @@ from typing import Any, Literal
 from spaces.targets.cores import allowed_cores
 
 DISTRIBUTION = "elastic-tuner"
+NO_DEVICE = "no device here"
+"""How the finding about a GPU begins where there is none, which is no fault."""
 LEAST_FREE_BYTES = 200 * 2**20
 COMFORTABLE_BYTES = 2 * 2**30
 _CHILD_DEADLINE_S = 60.0
@@ -247,7 +249,7 @@ def cuda(tvm_sees_one: bool) -> Iterator[Finding]:
     """Check that the driver and TVM agree on a device, and that kernels can be compiled for it."""
     names = _devices()
     if not names and not tvm_sees_one:
-        yield Finding("cuda", "ok", "no device here; --target llvm is what auto means")
+        yield Finding("cuda", "ok", f"{NO_DEVICE}; --target llvm is what auto means")
         return
     if not tvm_sees_one:
         advice = "see that the driver is new enough for the CUDA version of TVM's wheel"

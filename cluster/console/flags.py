@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
-from cluster.console import parse
+from cluster.console import completion, parse
+from tuner.checks import TARGET_KINDS
 from tuner.errors import UsageError
 from tuner.options import ModelSpec
 from tuner.run_location import RunLocation
@@ -27,10 +29,25 @@ class Border:
 
 
 class Parsed(click.ParamType[Any]):
-    """A type of argument that is parsed by a function from `cluster.console.parse`."""
+    """A type of argument that is parsed by a function from `cluster.console.parse`.
 
-    def __init__(self, name: str, function: Callable[[str], Any]) -> None:
-        self.name, self._function = name, function
+    Args:
+        complete: what a shell may complete it to, from `cluster.console.completion`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        function: Callable[[str], Any],
+        complete: completion.Complete | None = None,
+    ) -> None:
+        self.name, self._function, self._complete = name, function, complete
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """What a shell may complete the text to."""
+        return self._complete(ctx, incomplete) if self._complete else []
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Parse text; a value that is parsed already stays."""
@@ -46,9 +63,12 @@ def _path(text: str) -> Path:
     return Path(parse.nonempty(text))
 
 
-PATH = Parsed("path", _path)
-RUN = Parsed("run", RunLocation.of)
+PATH = Parsed("path", _path, completion.files)
+RUN = Parsed("run", RunLocation.of, completion.runs)
+TASK = Parsed("task", parse.nonempty, completion.tasks)
 TEXT = Parsed("text", parse.nonempty)
+FILE_TEXT = Parsed("text", parse.nonempty, completion.files)
+"""Text that mostly begins with the name of a file, as a model or a class does."""
 
 
 def _set_debug(context: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -74,13 +94,13 @@ address_flag = click.option(
     metavar="auto|local|HOST:PORT",
     default="auto",
     show_default=True,
-    type=Parsed("address", parse.address),
+    type=Parsed("address", parse.address, completion.words("auto", "local")),
     help="The Ray cluster to use; local starts one on this machine's loopback.",
 )
 run_argument = click.argument("run", metavar="DIR", type=RUN)
 
 
-model_argument = click.argument("model", metavar="MODEL", type=TEXT)
+model_argument = click.argument("model", metavar="MODEL", type=FILE_TEXT)
 
 
 def model_flags(command: _F) -> _F:
@@ -97,7 +117,7 @@ def model_flags(command: _F) -> _F:
             metavar="auto|llvm|cuda|JSON",
             default="auto",
             show_default=True,
-            type=Parsed("target", parse.target),
+            type=Parsed("target", parse.target, completion.words("auto", *TARGET_KINDS)),
             help="What to compile for; auto is what this machine, or the cluster, has.",
         ),
         click.option(

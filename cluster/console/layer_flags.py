@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from cluster.console.flags import TEXT
+from cluster.console.flags import FILE_TEXT
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _CLASS = "FILE.py:CLASS|MODULE:CLASS"
@@ -30,7 +30,7 @@ def layer_flags(command: _F) -> _F:
     """Add a flag for each layer; the command gets what is named as a tuple by the layer's name."""
     for name, (flag, does) in reversed(_FLAGS.items()):
         what = f"A class of yours that {does}."
-        option = click.option(flag, name, metavar=_CLASS, type=TEXT, multiple=True, help=what)
+        option = click.option(flag, name, metavar=_CLASS, type=FILE_TEXT, multiple=True, help=what)
         command = option(command)
     return command
 

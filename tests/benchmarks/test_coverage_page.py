@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +12,7 @@ import pytest
 from benchmarks.coverage.page import page
 from benchmarks.coverage.ratios import Ratios, ratios_of
 
+PAGE = Path(__file__).resolve().parents[2] / "benchmarks" / "COVERAGE.md"
 RIGHT = {"tasks": 3, "error": 2e-7, "sizes": 1, "wrong": []}
 
 
@@ -57,3 +61,21 @@ def test_failures_stay_on_the_page() -> None:
     assert "ValueError: odd" in text
     assert "Open dimensions: 0 of 1 files" in text
     assert "wrong at 1 of 9 sizes" in text
+
+
+def test_the_page_in_the_repository_is_the_one_of_its_results() -> None:
+    """With the networks shared out over its tables as they are there: telling takes PyTorch."""
+    text = PAGE.read_text()
+    parts = re.split(r"^## ", text, flags=re.MULTILINE)[1:]
+    named = {part.partition(":")[0]: re.findall(r"^\| ([^|]+?) \|", part, re.M) for part in parts}
+    networks, raced = (
+        json.loads((PAGE.parent / "results" / "coverage" / f"{name}.json").read_text())["rows"]
+        for name in ("networks", "latency")
+    )
+    opened, single = (
+        frozenset(named[title]) & frozenset(networks)
+        for title in ("Open dimensions", "Convolutions that are not plain")
+    )
+    assert opened
+    assert single
+    assert text == page(networks, raced, opened, single, len(networks))

@@ -7,7 +7,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-from benchmarks.page import PAGE, RESULTS, page
+import pytest
+
+from benchmarks.in_short import BEGIN, END, put_in, table
+from benchmarks.page import COMPARISON, PAGE, RESULTS, page
 
 ROOT = Path(__file__).resolve().parents[2]
 README, FLEET = (" ".join((ROOT / d).read_text().split()) for d in ("README.md", "docs/fleet.md"))
@@ -61,6 +64,17 @@ def test_rows_of_a_benchmark_that_the_page_does_not_know_are_shown_whole(tmp_pat
 
 def test_the_page_in_the_repository_is_the_one_of_its_results() -> None:
     assert PAGE.read_text() == page(), "run `python -m benchmarks.page`"
+
+
+def test_the_comparison_in_the_repository_is_the_one_of_its_results() -> None:
+    text = COMPARISON.read_text()
+    assert put_in(text, table(RESULTS)) == text, "run `python -m benchmarks.page`"
+
+
+def test_a_page_without_marks_is_not_touched() -> None:
+    assert put_in(f"a\n{BEGIN}\nold\n{END}\nb\n", ["new"]) == f"a\n{BEGIN}\n\nnew\n\n{END}\nb\n"
+    with pytest.raises(ValueError, match="no <!-- made by"):
+        put_in("nothing", ["new"])
 
 
 def test_the_readme_says_what_tuning_gives() -> None:

@@ -13,7 +13,7 @@ import click
 
 from cluster.commands.runs import folder_of
 from cluster.console import parse
-from cluster.console.flags import TEXT, debug_flag, json_flag, run_argument
+from cluster.console.flags import FILE_TEXT, debug_flag, json_flag, run_argument
 from cluster.console.output import nothing_on_stdout, plain, print_json, print_table
 from tuner.run_location import RunLocation
 
@@ -34,7 +34,7 @@ _PROGRAMS = ("untuned", "tuned", "onnxruntime")
     "libraries",
     metavar="FILE.py:CLASS|MODULE:CLASS",
     multiple=True,
-    type=TEXT,
+    type=FILE_TEXT,
     help="A library that it was tuned with; may be repeated.",
 )
 @json_flag

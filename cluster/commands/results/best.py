@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from cluster.commands.runs import opened
-from cluster.console.flags import TEXT, debug_flag, json_flag, run_argument
+from cluster.console.flags import TASK, debug_flag, json_flag, run_argument
 from cluster.console.output import nothing_on_stdout, print_json, print_table
 from tuner.candidate import without_version
 from tuner.run_location import RunLocation
@@ -18,7 +18,7 @@ _SHAPES_SHOWN = 24
 
 @click.command(short_help="The best schedule of each task.")
 @run_argument
-@click.option("--task", metavar="NAME", type=TEXT, help="Only the task of this name or key.")
+@click.option("--task", metavar="NAME", type=TASK, help="Only the task of this name or key.")
 @json_flag
 @debug_flag
 def best(run: RunLocation, task: str | None, as_json: bool) -> None:

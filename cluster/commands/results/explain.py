@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from cluster.commands.runs import opened
-from cluster.console.flags import TEXT, debug_flag, json_flag, run_argument
+from cluster.console.flags import TASK, debug_flag, json_flag, run_argument
 from cluster.console.output import nothing_on_stdout, print_json
 from tuner.candidate import without_version
 from tuner.run_location import RunLocation
@@ -15,7 +15,7 @@ from tuner.run_location import RunLocation
 
 @click.command(short_help="What the best schedules do, in words.")
 @run_argument
-@click.argument("task", metavar="[TASK]", required=False, type=TEXT)
+@click.argument("task", metavar="[TASK]", required=False, type=TASK)
 @json_flag
 @debug_flag
 def explain(run: RunLocation, task: str | None, as_json: bool) -> None:

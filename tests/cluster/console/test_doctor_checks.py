@@ -165,7 +165,9 @@ def test_the_command_fails_if_a_check_does(
     findings = [Finding("a", "ok", "fine"), Finding("b", "warn", "slow", "hurry")]
     monkeypatch.setattr(doctor_checks, "examine", lambda **_: iter(findings))
     assert run(["doctor"]) == 0
-    assert capsys.readouterr().out == "ok    a: fine\nwarn  b: slow\n      hurry\n"
+    out = capsys.readouterr().out
+    assert out.startswith("ok    a: fine\nwarn  b: slow\n      hurry\n\nFeatures:\n")
+    assert "tune ONNX models: onnx " in out
     findings.append(Finding("c", "fail", "broken", "mend it"))
     assert run(["doctor", "--json"]) == 1
     report = json.loads(capsys.readouterr().out)
