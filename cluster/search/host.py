@@ -26,6 +26,7 @@ from cluster.search.wiring import machines, new_session, quiet_lock
 from tuner.dynamic.kernel_set import KernelSet
 from tuner.errors import TunerError
 from tuner.measure import MeasuredPrograms
+from tuner.report.closing import Closing, closing_of_store
 from tuner.report.spaces import fruitless, space_rows
 from tuner.report.winners import winning_lines
 from tuner.runs.folder import RunFolder
@@ -64,6 +65,7 @@ class SearchHost:
         self._stop = threading.Event()
         self._ended = self._error = self._trace = ""
         self._warnings: list[str] = []
+        self._closing: Closing | None = None
         self._told = threading.Event()
         self._metrics = RunMetrics(job.run.name)
         self._thread = threading.Thread(target=self._work, name="session", daemon=True)
@@ -80,6 +82,7 @@ class SearchHost:
             self._error,
             self._trace,
             tuple(self._warnings),
+            self._closing,
         )
 
     def stop(self) -> None:
@@ -126,6 +129,7 @@ class SearchHost:
                 ended = self._session.run()
                 self._warnings += self._session.left_out
                 self._warnings += fruitless(store, job.tasks)
+                self._closing = closing_of_store(store, _chosen_s(self._session.snapshot()))
                 return ended
 
     @contextlib.contextmanager
@@ -201,6 +205,12 @@ def _new_uuid(job: SearchJob, run: RunFolder) -> Callable[[], str]:
     if not job.location.is_url:
         return lambda: uuid4().hex
     return lambda: run_uuid(remote_run(job.location), run.read_manifest())
+
+
+def _chosen_s(snapshot: Snapshot) -> dict[str, float]:
+    """The latencies that a snapshot has: for tasks with symbolic dimensions those of their kernel
+    sets, see `tuner.session.progress.rows`."""
+    return {row.key: row.best_s for row in snapshot.tasks if row.best_s is not None}
 
 
 def _refuse_to_die_again(store: RecordStore) -> None:
