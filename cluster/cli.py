@@ -26,6 +26,7 @@ from cluster.commands.export import export
 from cluster.commands.restore import restore
 from cluster.commands.status import status
 from cluster.commands.tasks import tasks
+from cluster.commands.top import top
 from cluster.commands.train import models, train
 from cluster.commands.tune import tune
 from cluster.console.flags import Border, debug_flag
@@ -44,7 +45,7 @@ def cli() -> None:
 
 for command in (tune, attach, stop, tasks, status, best, explain, export, bench, restore):
     cli.add_command(command)
-for command in (diff, train, models, doctor):
+for command in (top, diff, train, models, doctor):
     cli.add_command(command)
 
 

@@ -37,6 +37,7 @@ from tuner.effort import EFFORTS, Timing
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.report.closing import Closing, Fruitless, TaskEnd
 from tuner.report.closing import closing as closing_of
+from tuner.report.glance import Glance
 from tuner.report.report import status_report
 from tuner.runs.folder import RunFolder
 from tuner.search.dynamic.small_shape_fallback import SLOWER
@@ -315,6 +316,10 @@ def test_keys_of_status() -> None:
     store = a_store()
     store.append(Record(Trial(TASK.key, DEFAULT), Measurement(Status.OK, (1.0,))))
     assert keys(dict(status_report(store))) == rows("JSON of `status`")
+
+
+def test_keys_of_top() -> None:
+    assert keys({"runs": [Glance("x", "at work").to_json(0.0)]}) == rows("JSON of `top`")
 
 
 def test_what_workers_do_is_in_the_reference() -> None:

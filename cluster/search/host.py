@@ -72,10 +72,14 @@ class SearchHost:
         self._thread.start()
 
     def state(self) -> SearchState:
-        """The state of the search."""
-        session = self._session
+        """The state of the search, for a driver: once it knows of the end, the search goes soon."""
         if self._ended:
             self._told.set()
+        return self.look()
+
+    def look(self) -> SearchState:
+        """The same for those who only look on."""
+        session = self._session
         return SearchState(
             session.snapshot() if session is not None else None,
             self._ended,
@@ -83,6 +87,7 @@ class SearchHost:
             self._trace,
             tuple(self._warnings),
             self._closing,
+            self._job.location.text,
         )
 
     def stop(self) -> None:

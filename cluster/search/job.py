@@ -152,6 +152,7 @@ class SearchState:
         error: one line, where it failed.
         trace: traceback of the error, for `--debug`.
         closing: what to say of the run; None until the session has ended.
+        run: the run's location.
     """
 
     snapshot: Snapshot | None
@@ -160,3 +161,4 @@ class SearchState:
     trace: str = ""
     warnings: tuple[str, ...] = ()
     closing: Closing | None = None
+    run: str = ""

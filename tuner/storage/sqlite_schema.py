@@ -25,7 +25,7 @@ from tuner.arrays import Features, vector_bytes, vector_of
 from tuner.candidate import Candidate, CandidateKind
 from tuner.dynamic.shapes import from_plain
 from tuner.record import Measurement, Provenance, Record, Status, Trial, TrialKey
-from tuner.task import Shapes, Task
+from tuner.task import Instance, Shapes, Task
 
 VERSION = 2
 """2: candidates may be settings of knobs, and the table `written` holds the traces of these."""
@@ -157,7 +157,7 @@ def record_of(row: tuple[Any, ...]) -> Record:
                 space,
                 zlib.decompress(trace).decode() if trace else "",
             ),
-            instance=tuple((name, value) for name, value in json.loads(instance)),
+            instance=instance_of(instance),
             rung=rung,
         ),
         measurement=Measurement(
@@ -172,6 +172,11 @@ def record_of(row: tuple[Any, ...]) -> Record:
         time_s=_real(time_s),
         code_hash=code_hash,
     )
+
+
+def instance_of(text: str) -> Instance:
+    """The instance that `key_row` wrote."""
+    return tuple((name, value) for name, value in json.loads(text))
 
 
 def task_row(task: Task) -> tuple[object, ...]:

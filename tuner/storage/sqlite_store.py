@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import sqlite3
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +22,8 @@ from tuner.errors import TunerError
 from tuner.record import Record, Status, TrialKey
 from tuner.storage import sqlite_schema as schema
 from tuner.storage.base import SessionSpan, SpaceSizes, SpaceTallies, SpaceTally, as_vector, tally
-from tuner.task import Task
+from tuner.storage.sqlite_file import advice_on, has_tables, uri_of, version_of
+from tuner.task import Instance, Task
 from tuner.utilisation import SlotSeconds
 
 _PAGE = 256
@@ -51,7 +51,7 @@ class SqliteStore:
         self._lock = threading.RLock()
         with self._as_tuner_error():
             self._db = sqlite3.connect(
-                _uri(path, read_only),
+                uri_of(path, read_only),
                 uri=True,
                 timeout=busy_timeout_s,
                 isolation_level=None,
@@ -66,8 +66,8 @@ class SqliteStore:
     def _open(self, read_only: bool) -> None:
         if not read_only:
             self._create_or_extend()
-        found = _version(self._db)
-        if found == 0 and not _has_tables(self._db):
+        found = version_of(self._db)
+        if found == 0 and not has_tables(self._db):
             raise TunerError(f"{self._path} holds no records yet: the run has not begun")
         if not 1 <= found <= schema.VERSION:
             raise TunerError(
@@ -86,15 +86,15 @@ class SqliteStore:
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=FULL")
         with self._transaction() as db:
-            if _version(db) == 0 and not _has_tables(db):
+            if version_of(db) == 0 and not has_tables(db):
                 for statement in schema.CREATE:
                     db.execute(statement)
                 db.execute(f"PRAGMA user_version={schema.VERSION}")
                 return
-            if _version(db) == 1:
+            if version_of(db) == 1:
                 db.execute(schema.CREATE_WRITTEN)
                 db.execute(f"PRAGMA user_version={schema.VERSION}")
-            if _version(db) == schema.VERSION:
+            if version_of(db) == schema.VERSION:
                 for table, column in self._missing().items():
                     db.execute(schema.add_column(table, column))
 
@@ -114,7 +114,7 @@ class SqliteStore:
         except sqlite3.ProgrammingError:
             raise
         except sqlite3.DatabaseError as error:
-            raise TunerError(f"{self._path}: {error}; {_advice(str(error))}") from error
+            raise TunerError(f"{self._path}: {error}; {advice_on(str(error))}") from error
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -155,7 +155,9 @@ class SqliteStore:
         self, task_key: str | None = None, *, candidate_key: str | None = None, min_rung: int = 0
     ) -> Iterator[Record]:
         """See `RecordStore.scan`."""
-        conditions: dict[str, object] = {"rung >= ?": min_rung}
+        # A plus keeps SQLite from the index by rungs: a candidate has few records, a task many.
+        rung = "rung" if candidate_key is None else "+rung"
+        conditions: dict[str, object] = {f"{rung} >= ?": min_rung}
         if task_key is not None:
             conditions["task_key = ?"] = task_key
         if candidate_key is not None:
@@ -193,6 +195,16 @@ class SqliteStore:
             (task_key, Status.OK.value, max(0, k)),
         )
         return [schema.record_of(row) for row in rows]
+
+    def fastest(self, task_key: str) -> dict[Instance, tuple[float, float]]:
+        """The lowest latency of a task on each shape, and when it was measured, in seconds since
+        the epoch; re-timings count. Not part of `RecordStore`."""
+        rows = self._rows(
+            "SELECT instance, MIN(latency_s), time_s FROM record WHERE task_key = ? AND status = ?"
+            " AND latency_s IS NOT NULL GROUP BY instance",
+            (task_key, Status.OK.value),
+        )
+        return {schema.instance_of(text): (s, time_s or 0.0) for text, s, time_s in rows}
 
     def has(self, key: TrialKey) -> bool:
         """See `RecordStore.has`."""
@@ -350,42 +362,3 @@ def _insert(
         task_key, candidate_key = record[0], record[1]
         db.execute(schema.INSERT_FEATURE, (task_key, candidate_key, vector))
     return True
-
-
-def _uri(path: Path, read_only: bool) -> str:
-    uri = path.absolute().as_uri()
-    if not read_only:
-        return f"{uri}?mode=rwc"
-    if not os.access(path.parent, os.W_OK) and not journal(path).exists():
-        # A reader of a live store maps a file next to it, which it cannot make in a folder that it
-        # may not write to; a store that nobody has open needs no such file.
-        return f"{uri}?mode=ro&immutable=1"
-    return f"{uri}?mode=ro"
-
-
-def journal(path: Path) -> Path:
-    """The write-ahead log of the store at `path`: it exists while the store is being written."""
-    return path.with_name(f"{path.name}-wal")
-
-
-def _version(db: sqlite3.Connection) -> int:
-    return int(db.execute("PRAGMA user_version").fetchone()[0])
-
-
-def _has_tables(db: sqlite3.Connection) -> bool:
-    return bool(db.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0])
-
-
-def _advice(error: str) -> str:
-    """Advice for users about an error of SQLite, by the words in it."""
-    for words, advice in (
-        ("full", "free some space and run the same command again"),
-        ("readonly", "make the run folder writable, or use another"),
-        ("locked", "another process is writing to it: end that one first"),
-        ("unable to open", "see that the folder is there and that you may write to it"),
-        ("not a database", "it is no record store: use another run folder"),
-        ("malformed", "the file is damaged: use another run folder"),
-    ):
-        if words in error:
-            return advice
-    return "check the disk, then run the same command again"

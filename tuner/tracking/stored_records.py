@@ -17,7 +17,8 @@ from tuner.files.atomic import write_bytes
 from tuner.record import Record
 from tuner.record_lines import record_line
 from tuner.storage.base import SessionSpan
-from tuner.storage.sqlite_store import SqliteStore, journal
+from tuner.storage.sqlite_file import journal
+from tuner.storage.sqlite_store import SqliteStore
 from tuner.tracking.record_metrics import RecordMetrics, said_steps
 from tuner.tracking.source import Item
 from tuner.tracking.spool import Artifact, read_lines
