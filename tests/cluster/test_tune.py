@@ -335,7 +335,7 @@ def test_a_signal_ends_a_run_in_order(tmp_path: Path, number: signal.Signals, co
     with tuner_in_a_pty("top", str(run), cwd=tmp_path) as terminal:  # it disturbs nobody
         terminal.until(r"at work +\d:\d\d +\d+ ")
         terminal.until(r"gemm +1 +\d+ ")
-        terminal.press(b"q")
+        terminal.press(b"q" if number is signal.SIGINT else b"\x03")
         assert terminal.end() == 0
     process.send_signal(number)
     output, _ = process.communicate(timeout=60)

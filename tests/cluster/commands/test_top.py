@@ -177,10 +177,7 @@ def test_what_makes_no_sense_is_refused(
     assert "--address" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("ending", [b"xyq", b"\x03"])
-def test_on_a_terminal_it_follows_a_run_until_a_key_is_pressed(
-    tmp_path: Path, ending: bytes
-) -> None:
+def test_on_a_terminal_it_follows_runs_until_a_key_is_pressed(tmp_path: Path) -> None:
     one, other = a_run(tmp_path / "one"), a_run(tmp_path / "other")
     with (
         closing(SqliteStore(one / "records.sqlite")) as store,
@@ -192,7 +189,7 @@ def test_on_a_terminal_it_follows_a_run_until_a_key_is_pressed(
         terminal.until(r"one +at work.* 8\.00x")
         shutil.rmtree(other)
         terminal.until("other: there is no run folder other")
-        terminal.press(ending)
+        terminal.press(b"xyq")
         assert terminal.end() == 0
         assert terminal.echoes()
     assert "Traceback" not in terminal.text
