@@ -34,7 +34,7 @@ from tuner.cost_models.base import FittedModel
 from tuner.dynamic.dispatch_tree import Leaf
 from tuner.dynamic.kernel_set import KernelSet, ShapeTimes
 from tuner.effort import EFFORTS, Timing
-from tuner.record import Measurement, Record, Status, Trial
+from tuner.record import Measurement, Provenance, Record, Status, Trial
 from tuner.report.closing import Closing, Fruitless, TaskEnd
 from tuner.report.closing import closing as closing_of
 from tuner.report.glance import Glance
@@ -314,7 +314,8 @@ def test_keys_of_tasks() -> None:
 
 def test_keys_of_status() -> None:
     store = a_store()
-    store.append(Record(Trial(TASK.key, DEFAULT), Measurement(Status.OK, (1.0,))))
+    good, where = Measurement(Status.OK, (1.0,)), Provenance("w", "d", "tvm=1")
+    store.append(Record(Trial(TASK.key, DEFAULT), good, where))
     assert keys(dict(status_report(store))) == rows("JSON of `status`")
 
 

@@ -78,12 +78,28 @@ def left(said: Closing) -> Iterator[str]:
     rest = [name for name in said.untimed if said.left]
     if rest and said.gain is not None:
         yield f"not compared, without a time or without their default's: {listed(rest, _NAMED)}"
+    if len(said.toolchains) > 1:
+        yield mixed_text(len(said.toolchains), said.toolchains[-1], said.stale)
     for row in said.fruitless[:1]:
         more = len(said.fruitless) - 1
         yield (
             f"space {row.space}: all {row.trials} trials failed"
             + (f", and so did those of {more} more" if more else "")
         )
+
+
+def mixed_text(number: int, newest: str, stale: Sequence[str]) -> str:
+    """That a run's times were taken with several toolchains, and what that means for its winners.
+
+    Args:
+        stale: names of the tasks whose winner was timed with another one than the newest.
+    """
+    of_them = (
+        f"the best of {listed(stale, _NAMED)} has its time from an older one"
+        if stale
+        else "all winners have theirs from the newest"
+    )
+    return f"times of {number} toolchains, which cannot be compared; {of_them} (now {newest})"
 
 
 def _left(row: Left, *, first: bool) -> str:

@@ -7,12 +7,13 @@ into words.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
 from tuner.report.report import best_report
 from tuner.report.spaces import space_rows
+from tuner.report.toolchains import of_an_older, toolchain_rows
 from tuner.session.progress import Snapshot, fold
 from tuner.storage.base import RecordStore
 from tuner.task import Task
@@ -98,6 +99,8 @@ class Closing:
         untimed: names of the tasks of which no schedule has a time, and those whose default
             schedule has none, so that their gain is not known.
         fruitless: spaces that gave nothing but failures.
+        toolchains: that times were taken with; the one that was used last is the last.
+        stale: names of the tasks whose winner was timed with another toolchain than the newest.
         falling: whether the last quarter of the trials still made the model faster, or there are
             too few to tell.
     """
@@ -108,6 +111,8 @@ class Closing:
     left: tuple[Left, ...] = ()
     untimed: tuple[str, ...] = ()
     fruitless: tuple[Fruitless, ...] = ()
+    toolchains: tuple[str, ...] = ()
+    stale: tuple[str, ...] = ()
     falling: bool = False
 
     @property
@@ -204,7 +209,10 @@ def closing_of_store(store: RecordStore, chosen_s: Mapping[str, float] = _NOTHIN
         for row in space_rows(store, tasks)
         if row["best_ms"] is None and row["failed"] and row["failed"] == row["explored"]
     ]
-    return closing(with_curves, fruitless)
+    used = tuple(row["toolchain"] for row in toolchain_rows(store, tasks))
+    winners = {row["name"]: row["toolchain"] or "" for row in rows}
+    said = closing(with_curves, fruitless)
+    return replace(said, toolchains=used, stale=tuple(of_an_older(winners, used)))
 
 
 def _curve(store: RecordStore, task: Task) -> tuple[float | None, ...]:

@@ -24,6 +24,7 @@ from typing import Any
 from tuner.arrays import Features, vector_bytes, vector_of
 from tuner.candidate import Candidate, CandidateKind
 from tuner.dynamic.shapes import from_plain
+from tuner.errors import TunerError
 from tuner.record import Measurement, Provenance, Record, Status, Trial, TrialKey
 from tuner.task import Instance, Shapes, Task
 
@@ -144,6 +145,38 @@ def written_row(trial: Trial) -> tuple[object, ...] | None:
     return trial.task_key, candidate.key, zlib.compress(candidate.trace.encode())
 
 
+def status_of(text: str) -> Status:
+    """The status of a name.
+
+    Raises:
+        TunerError: a newer tuner has it.
+    """
+    try:
+        return Status(text)
+    except ValueError as error:
+        raise unknown("trials that ended as", text) from error
+
+
+def kind_of(text: str) -> CandidateKind:
+    """The kind of candidate of a name.
+
+    Raises:
+        TunerError: a newer tuner has it.
+    """
+    try:
+        return CandidateKind(text)
+    except ValueError as error:
+        raise unknown("candidates of the kind", text) from error
+
+
+def unknown(what: str, name: str) -> TunerError:
+    """Something that only a newer tuner can have written."""
+    return TunerError(
+        f"the run has {what} {name}, which this tuner does not know: use the one that wrote it, "
+        "or a new run folder"
+    )
+
+
 def record_of(row: tuple[Any, ...]) -> Record:
     """The record that a row of `select_record` stands for."""
     task_key, kind, payload, space, instance, rung, status, samples, error = row[:9]
@@ -152,7 +185,7 @@ def record_of(row: tuple[Any, ...]) -> Record:
         trial=Trial(
             task_key=task_key,
             candidate=Candidate(
-                CandidateKind(kind),
+                kind_of(kind),
                 zlib.decompress(payload).decode(),
                 space,
                 zlib.decompress(trace).decode() if trace else "",
@@ -161,7 +194,7 @@ def record_of(row: tuple[Any, ...]) -> Record:
             rung=rung,
         ),
         measurement=Measurement(
-            status=Status(status),
+            status=status_of(status),
             samples_s=struct.unpack(f"<{len(samples) // 8}d", samples),
             error=json.loads(error),
             build_s=_real(build_s),

@@ -21,7 +21,15 @@ from tuner.arrays import Features
 from tuner.errors import TunerError
 from tuner.record import Record, Status, TrialKey
 from tuner.storage import sqlite_schema as schema
-from tuner.storage.base import SessionSpan, SpaceSizes, SpaceTallies, SpaceTally, as_vector, tally
+from tuner.storage.base import (
+    SessionSpan,
+    SpaceSizes,
+    SpaceTallies,
+    SpaceTally,
+    ToolchainCounts,
+    as_vector,
+    tally,
+)
 from tuner.storage.sqlite_file import advice_on, has_tables, uri_of, version_of
 from tuner.task import Instance, Task
 from tuner.utilisation import SlotSeconds
@@ -219,7 +227,7 @@ class SqliteStore:
         for task_key, status, n in self._rows(
             "SELECT task_key, status, COUNT(*) FROM record WHERE rung = 0 GROUP BY task_key, status"
         ):
-            counts.setdefault(task_key, {})[Status(status)] = n
+            counts.setdefault(task_key, {})[schema.status_of(status)] = n
         return counts
 
     def spaces(self) -> SpaceTallies:
@@ -230,9 +238,20 @@ class SqliteStore:
             " GROUP BY task_key, space, status"
         ):
             mine = tallies.setdefault(task_key, {})
-            more = tally(Status(status), number, best_s)
+            more = tally(schema.status_of(status), number, best_s)
             mine[space] = mine.get(space, SpaceTally()).plus(more)
         return tallies
+
+    def toolchains(self) -> ToolchainCounts:
+        """See `RecordStore.toolchains`."""
+        counts: ToolchainCounts = {}
+        for task_key, toolchain, number, _ in self._rows(
+            "SELECT task_key, toolchain, COUNT(*), MAX(seq) AS last FROM record WHERE rung = 0"
+            " AND latency_s IS NOT NULL AND toolchain <> '' GROUP BY task_key, toolchain"
+            " ORDER BY last"
+        ):
+            counts[toolchain] = {**counts.pop(toolchain, {}), task_key: number}
+        return counts
 
     def put_sizes(self, sizes: SpaceSizes) -> None:
         """See `RecordStore.put_sizes`."""

@@ -66,7 +66,7 @@ runs/d: there is no run folder runs/d
 def test_of_a_long_name_the_end_is_shown() -> None:
     long = replace(WORKING, name="/folder/of/runs/that/are/kept/for/ever/here/b")
     assert shown(long, EMPTY).splitlines()[1].startswith("…/are/kept/for/ever/here/b  at work  ")
-    assert shown(long, width=80).splitlines()[1].startswith("…/ever/here/b  at work  ")
+    assert shown(long, width=80).splitlines()[1].startswith("…r/ever/here/b  at work  ")
 
 
 def test_a_run_that_is_alone_shows_its_tasks_and_how_trials_failed() -> None:
