@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -47,11 +48,17 @@ def keys() -> Iterator[Callable[[float], bool]]:
     except (ImportError, OSError, ValueError, AttributeError, termios.error):
         yield _wait
         return
+    on_term = signal.signal(signal.SIGTERM, _leave)  # else the terminal would stay as it is now
     tty.setcbreak(keyboard)
     try:
         yield lambda timeout_s: _pressed(keyboard, timeout_s)
     finally:
         termios.tcsetattr(keyboard, termios.TCSADRAIN, before)
+        signal.signal(signal.SIGTERM, on_term)
+
+
+def _leave(*_: object) -> None:
+    sys.exit(128 + signal.SIGTERM)
 
 
 def _wait(timeout_s: float) -> bool:

@@ -195,6 +195,16 @@ def test_on_a_terminal_it_follows_runs_until_a_key_is_pressed(tmp_path: Path) ->
     assert "Traceback" not in terminal.text
 
 
+def test_one_that_is_ended_leaves_the_terminal_as_it_was(tmp_path: Path) -> None:
+    a_run(tmp_path / "one")
+    with tuner_in_a_pty("top", "one", cwd=tmp_path, env=path_of_ours()) as terminal:
+        terminal.until("one +at work")
+        assert not terminal.echoes()
+        terminal.process.terminate()
+        assert terminal.end() == 143
+        assert terminal.echoes()
+
+
 def path_of_ours() -> dict[str, str]:
     root = str(Path(__file__).resolve().parents[3])
     return {"PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))}
