@@ -31,6 +31,7 @@ from cluster.commands.results.reproduce import reproduce
 from cluster.commands.results.verify import verify
 from cluster.commands.status import status
 from cluster.commands.tasks import tasks
+from cluster.commands.top import top
 from cluster.commands.train import models, train
 from cluster.commands.tune import tune
 from cluster.console.flags import Border, debug_flag
@@ -49,7 +50,7 @@ def cli() -> None:
 
 for command in (tune, attach, stop, tasks, status, best, explain, export, bench, restore):
     cli.add_command(command)
-for command in (report, diff, verify, reproduce, train, models, grafana, doctor, completion):
+for command in (top, report, diff, verify, reproduce, train, models, grafana, doctor, completion):
     cli.add_command(command)
 
 

@@ -21,6 +21,7 @@ import pytest
 from cluster.cli import cli, run
 from cluster.commands.results.bench import _print as bench_report
 from cluster.commands.tasks import task_report
+from cluster.commands.tune import Onward
 from cluster.commands.tune import _report as tune_report
 from cluster.commands.tune import _summary as tune_summary
 from cluster.console.doctor_checks import Finding
@@ -33,8 +34,11 @@ from tuner.cost_models.base import FittedModel
 from tuner.dynamic.dispatch_tree import Leaf
 from tuner.dynamic.kernel_set import KernelSet, ShapeTimes
 from tuner.effort import EFFORTS, Timing
-from tuner.record import Measurement, Predicted, Record, Status, Trial
+from tuner.record import Measurement, Predicted, Provenance, Record, Status, Trial
 from tuner.report.claims import Claim
+from tuner.report.closing import Closing, Fruitless, TaskEnd
+from tuner.report.closing import closing as closing_of
+from tuner.report.glance import Glance
 from tuner.report.report import status_report
 from tuner.report.verify import Seen, Verdict, verified
 from tuner.runs.folder import RunFolder
@@ -294,10 +298,20 @@ def a_snapshot() -> Snapshot:
     )
 
 
+ONWARD = Onward(frozenset(cli.commands), lambda run, trials: f"tuner tune --run {run} ...")
+
+
+def a_closing() -> Closing:
+    curve = (0.1e-3,) * 150 + (0.09e-3,) * 50
+    conv = TaskEnd("conv2d_relu", 8.0, 2.5e-3, 0.09e-3, curve)
+    dense = TaskEnd("dense", 1.0, 4.0e-3, 0.5e-3, (0.5e-3,) * 80)
+    return closing_of([conv, dense], [Fruitless("mine", 3)])
+
+
 def test_keys_of_tune() -> None:
-    result = TuneResult(Path("run"), a_snapshot(), "trials", (), "mlflow ui")
-    assert [*keys(tune_report(result)), "parts"] == rows("JSON of `tune`")
-    assert "parts" in tune_report(replace(result, parts=(result, result)))
+    result = TuneResult(Path("run"), a_snapshot(), "trials", (), "mlflow ui", closing=a_closing())
+    assert [*keys(tune_report(result, ONWARD)), "parts"] == rows("JSON of `tune`")
+    assert "parts" in tune_report(replace(result, parts=(result, result)), ONWARD)
 
 
 def test_keys_of_tasks() -> None:
@@ -306,8 +320,13 @@ def test_keys_of_tasks() -> None:
 
 def test_keys_of_status() -> None:
     store = a_store()
-    store.append(Record(Trial(TASK.key, DEFAULT), Measurement(Status.OK, (1.0,))))
+    good, where = Measurement(Status.OK, (1.0,)), Provenance("w", "d", "tvm=1")
+    store.append(Record(Trial(TASK.key, DEFAULT), good, where))
     assert keys(dict(status_report(store))) == rows("JSON of `status`")
+
+
+def test_keys_of_top() -> None:
+    assert keys({"runs": [Glance("x", "at work").to_json(0.0)]}) == rows("JSON of `top`")
 
 
 def test_what_workers_do_is_in_the_reference() -> None:
@@ -589,9 +608,11 @@ def test_the_demo_ends_as_the_readme_shows(capsys: pytest.CaptureFixture[str]) -
 
 def test_a_run_ends_as_the_readme_shows(capsys: pytest.CaptureFixture[str]) -> None:
     run = Path("runs/mine")
-    tune_summary(TuneResult(run, a_snapshot(), "time", (), open_command(run)))
-    printed = capsys.readouterr().out.lstrip().replace("2.00x", "...x")
-    assert shown_output("The time budget") == printed
+    said = replace(a_closing(), fruitless=(), falling=False)
+    row = TaskRow("key", "gemm", 2.0, 1, 1.0, 0.5, 0)
+    snapshot = replace(a_snapshot(), trials=280, elapsed_s=1200.0, tasks=(row, row))
+    tune_summary(TuneResult(run, snapshot, "time", (), open_command(run), closing=said), ONWARD)
+    assert shown_output("The time budget") == capsys.readouterr().out.lstrip()
 
 
 def test_metrics_of_a_fleet() -> None:

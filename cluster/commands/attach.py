@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cluster.commands.tune import Watch, before, show_tuning
+from cluster.commands.tune import Onward, Watch, before, show_tuning
 from cluster.console.flags import address_flag, debug_flag, json_flag, run_argument
 from cluster.console.output import nothing_on_stdout, print_json
 from tuner.errors import TunerError, UsageError
@@ -45,7 +46,12 @@ def attach(run: RunLocation, address: str, details: bool, as_json: bool) -> int:
             on_ready()
             return result_of(run, watch_search(search, watch, stop, known=known), uri)
 
-    return show_tuning(work, before(_LOOKING), details=details, as_json=as_json)
+    def again(run: str, trials: int) -> str:
+        at = () if address == "auto" else ("--address", address)
+        return shlex.join(("tuner", "tune", "--run", run, "--trials", str(trials), *at))
+
+    onward = Onward.of(click.get_current_context(), again)
+    return show_tuning(work, before(_LOOKING), onward, details=details, as_json=as_json)
 
 
 @click.command(short_help="End a run that is at work on a cluster, in order.")

@@ -70,6 +70,17 @@ def _print(report: StatusReport) -> None:
     )
     if used := utilisation(report["utilisation"]):
         click.echo(used)
+    _print_mixed(report)
+
+
+def _print_mixed(report: StatusReport) -> None:
+    """Mark a run whose times were taken with several toolchains."""
+    from cluster.console.closing_text import mixed_text
+
+    used = report["toolchains"]
+    if len(used) > 1:
+        stale = [name for row in used[:-1] for name in row["won"]]
+        click.echo(mixed_text(len(used), used[-1]["toolchain"], stale))
 
 
 def print_spaces(spaces: list[SpaceStatus]) -> None:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from cluster.console import completion, parse
+from cluster.console.again import Remembering, again, said
 from cluster.console.flags import (
     FILE_TEXT,
     RUN,
@@ -36,17 +38,12 @@ from tuner.session.progress import Snapshot
 
 if TYPE_CHECKING:
     from cluster.driver.tune_result import TuneResult
+    from tuner.report.closing import Step
 
 _READING = "reading the model, finding its tasks, starting workers"
 _OF_THE_MODEL = ("--shape", "--input", "--arg", "--dim", "--weights")
 _KEPT = "model"
 """Stands for the model of a run until it is read."""
-_ENDED = {
-    "trials": "the trial budget is spent",
-    "time": "the time budget is spent",
-    "signal": "stopped by a signal",
-    "done": "nothing is left to try",
-}
 
 
 def _efforts() -> str:
@@ -56,7 +53,7 @@ def _efforts() -> str:
     )
 
 
-@click.command(short_help="Search for faster schedules of a model.")
+@click.command(cls=Remembering, short_help="Search for faster schedules of a model.")
 @click.argument("model", metavar="[MODEL]", required=False, type=FILE_TEXT)
 @model_flags
 @click.option(
@@ -184,8 +181,8 @@ def tune(
     does the same command again.
     """
     if model is None:
-        said = zip(_OF_THE_MODEL, (shapes, inputs, arguments, dims, weights), strict=True)
-        check_kept(rest["run"], [flag for flag, value in said if value])
+        of_model = zip(_OF_THE_MODEL, (shapes, inputs, arguments, dims, weights), strict=True)
+        check_kept(rest["run"], [flag for flag, value in of_model if value])
     spec = model_spec(model or _KEPT, shapes, inputs, arguments, dims, weights)
     chosen = EFFORTS[effort].uncut if no_cut else EFFORTS[effort]
     layers = layers_named(rest)
@@ -199,7 +196,10 @@ def tune(
         return tune_model(asked, watch=watch, stop=stop, tracking_uri=uri, on_ready=on_ready)
 
     first = before(_READING, trials=options.trials or 0, time_budget_s=options.limit_s)
-    return show_tuning(work, first, details=details, as_json=as_json)
+    context = click.get_current_context()
+    words = said(context)
+    onward = Onward.of(context, lambda run, trials: again(context.command, words, run, trials))
+    return show_tuning(work, first, onward, details=details, as_json=as_json)
 
 
 Watch = Callable[[Snapshot], None]
@@ -208,7 +208,29 @@ Work = Callable[[Watch, threading.Event, Callable[[], None]], "TuneResult"]
 the third once it is ready for signals."""
 
 
-def show_tuning(work: Work, first: Snapshot, *, details: bool, as_json: bool) -> int:
+@dataclass(frozen=True, slots=True)
+class Onward:
+    """The commands that people may run next.
+
+    Attributes:
+        commands: names of all that `tuner` has.
+        again: the command that goes on with the run of a name, to a total of so many trials.
+    """
+
+    commands: frozenset[str]
+    again: Callable[[str, int], str]
+
+    @classmethod
+    def of(cls, context: click.Context, again: Callable[[str, int], str]) -> Onward:
+        """With the commands beside the one that is being run."""
+        group = context.find_root().command
+        names = group.commands if isinstance(group, click.Group) else ()
+        return cls(frozenset(names), again)
+
+
+def show_tuning(
+    work: Work, first: Snapshot, onward: Onward, *, details: bool, as_json: bool
+) -> int:
     """Watch a run on standard output and sum it up.
 
     Args:
@@ -225,9 +247,9 @@ def show_tuning(work: Work, first: Snapshot, *, details: bool, as_json: bool) ->
     for warning in result.warnings:
         click.echo(f"tuner: warning: {warning}", err=True)
     if as_json:
-        print_json(_report(result))
+        print_json(_report(result, onward))
     else:
-        _summary(result)
+        _summary(result, onward)
     return code
 
 
@@ -267,8 +289,11 @@ def before(message: str, *, trials: int = 0, time_budget_s: float = 0.0) -> Snap
     )
 
 
-def _report(result: TuneResult) -> dict[str, Any]:
+def _report(result: TuneResult, onward: Onward) -> dict[str, Any]:
+    from tuner.report.closing import closing_of_snapshot
+
     snapshot = result.snapshot
+    closing = result.closing or closing_of_snapshot(snapshot)
     return {
         "run": str(result.run),
         "ended": result.ended,
@@ -290,24 +315,41 @@ def _report(result: TuneResult) -> dict[str, Any]:
         ],
         "warnings": list(result.warnings),
         "mlflow_command": result.mlflow_command,
-        **({"parts": [_report(part) for part in result.parts]} if result.parts else {}),
+        "closing": closing.to_json(),
+        "next": [step.to_json() for step in _steps(result, onward)],
+        **({"parts": [_report(part, onward) for part in result.parts]} if result.parts else {}),
     }
 
 
-def _summary(result: TuneResult) -> None:
-    from cluster.console.terminal import ratio
+def _summary(result: TuneResult, onward: Onward) -> None:
+    from cluster.console.closing_text import closing_lines
+    from tuner.report.closing import closing_of_snapshot
 
     for part in result.parts:
-        _summary(part)
+        click.echo(f"\n{part.run}", nl=False)
+        _summary(part, onward)
     if result.parts:
         return
+    closing = result.closing or closing_of_snapshot(result.snapshot)
+    steps = _steps(result, onward)
+    click.echo()
+    for line in closing_lines(closing, result.snapshot, result.ended, steps, result.mlflow_command):
+        click.echo(line)
+
+
+def _steps(result: TuneResult, onward: Onward) -> Sequence[Step]:
+    """What to do next with a run; nothing where it has parts, for each of which there is more."""
+    from tuner.report.closing import closing_of_snapshot, next_steps
+
+    if result.parts:
+        return ()
     snapshot = result.snapshot
-    gained = snapshot.message or "no task was timed"
-    if snapshot.gain is not None:
-        gained = f"kernels run at {ratio(snapshot.gain)} the speed of their default schedules"
-    click.echo(f"\n{_ENDED.get(result.ended, result.ended).capitalize()}: {gained}.")
-    click.echo(f"""\
-  tuner bench {result.run}                   whole-model latency, untuned and tuned
-  tuner best {result.run}                    the best schedule of each task
-  tuner export {result.run} --lib model.so   the compiled model
-  {result.mlflow_command}""")
+    spent = snapshot.trials >= snapshot.trials_budget
+    run = str(result.run)
+    return next_steps(
+        result.closing or closing_of_snapshot(snapshot),
+        shlex.quote(run),
+        onward.again(run, 2 * max(snapshot.trials, 1) if spent else snapshot.trials_budget),
+        onward.commands,
+        result.ended,
+    )

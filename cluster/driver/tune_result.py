@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tuner.errors import TunerError
+from tuner.report.closing import Closing
 from tuner.run_location import RunLocation
 from tuner.runs.folder import read_run
 from tuner.runs.remote import local, working_folder
@@ -31,6 +32,8 @@ class TuneResult:
         ended: `trials`, `time`, `signal` or `done` (nothing left to try).
         warnings: lines for people; the result is complete all the same.
         mlflow_command: command that opens the experiment.
+        closing: what was won and what is left to win; None where the records could not be read,
+            and of several devices, whose parts have one each.
     """
 
     run: Path | str
@@ -39,6 +42,7 @@ class TuneResult:
     warnings: tuple[str, ...]
     mlflow_command: str
     parts: tuple[TuneResult, ...] = ()
+    closing: Closing | None = None
 
     @property
     def best(self) -> list[dict[str, Any]]:
@@ -147,4 +151,5 @@ def result_of(run: RunLocation, state: SearchState, tracking_uri: str) -> TuneRe
         ended=state.ended,
         warnings=tuple(w for w in state.warnings if w),
         mlflow_command=open_command(working_folder(run).root, tracking_uri),
+        closing=state.closing,
     )

@@ -87,6 +87,36 @@ def search_at_work(run: RunLocation) -> Search | None:
     return None
 
 
+def looks(timeout_s: float) -> dict[str, SearchState | str]:
+    """The states of all searches on the cluster by name, without their taking note; a line that
+    says why where there is none.
+
+    Args:
+        timeout_s: time that they have to answer, all together.
+    """
+    import ray
+    from ray.exceptions import RayError
+
+    asked: dict[str, Any] = {}
+    found: dict[str, SearchState | str] = {}
+    for name in searches():
+        try:
+            asked[name] = ray.get_actor(name, namespace=NAMESPACE).look.remote()
+        except ValueError:
+            continue  # it has just ended
+        except AttributeError:
+            found[name] = "a search of another version, which cannot be looked at"
+    ready = (
+        ray.wait([*asked.values()], num_returns=len(asked), timeout=timeout_s)[0] if asked else ()
+    )
+    for name, answer in asked.items():
+        try:
+            found[name] = ray.get(answer) if answer in ready else "no answer"
+        except RayError as error:
+            found[name] = f"gone: {first_line(error)[:60]}"
+    return dict(sorted(found.items()))
+
+
 def start_search(job: SearchJob) -> Search:
     """Start a search on this machine, whose files and clock its job refers to.
 

@@ -28,6 +28,7 @@ from cluster.search.wiring import machines, new_session, quiet_lock
 from tuner.dynamic.kernel_set import KernelSet
 from tuner.errors import TunerError, named_line
 from tuner.measure import MeasuredPrograms
+from tuner.report.closing import Closing, closing_of_store
 from tuner.report.spaces import fruitless, space_rows
 from tuner.report.winners import winning_lines
 from tuner.runs.folder import RunFolder
@@ -70,6 +71,7 @@ class SearchHost:
         self._stop = threading.Event()
         self._ended = self._error = self._trace = ""
         self._warnings: list[str] = []
+        self._closing: Closing | None = None
         self._told = threading.Event()
         self._metrics = RunMetrics(str(job.location))
         offer_dashboard(os.environ)
@@ -77,16 +79,22 @@ class SearchHost:
         self._thread.start()
 
     def state(self) -> SearchState:
-        """The state of the search."""
-        session = self._session
+        """The state of the search, for a driver: once it knows of the end, the search goes soon."""
         if self._ended:
             self._told.set()
+        return self.look()
+
+    def look(self) -> SearchState:
+        """The same for those who only look on."""
+        session = self._session
         return SearchState(
             session.snapshot() if session is not None else None,
             self._ended,
             self._error,
             self._trace,
             tuple(self._warnings),
+            self._closing,
+            self._job.location.text,
         )
 
     def stop(self) -> None:
@@ -139,6 +147,7 @@ class SearchHost:
                     self._show(run, store, observer)
                 self._warnings += self._session.left_out
                 self._warnings += fruitless(store, job.tasks)
+                self._closing = closing_of_store(store, _chosen_s(self._session.snapshot()))
                 return ended
 
     def _show(self, run: RunFolder, store: RecordStore, observer: _WithStore) -> None:
@@ -237,6 +246,12 @@ def _new_uuid(job: SearchJob, run: RunFolder) -> Callable[[], str]:
     if not job.location.is_url:
         return lambda: uuid4().hex
     return lambda: run_uuid(remote_run(job.location), run.read_manifest())
+
+
+def _chosen_s(snapshot: Snapshot) -> dict[str, float]:
+    """The latencies that a snapshot has: for tasks with symbolic dimensions those of their kernel
+    sets, see `tuner.session.progress.rows`."""
+    return {row.key: row.best_s for row in snapshot.tasks if row.best_s is not None}
 
 
 def _refuse_to_die_again(store: RecordStore) -> None:

@@ -13,6 +13,7 @@ from tuner.candidate import Candidate
 from tuner.files.atomic import write_bytes
 from tuner.layers import OURS, Layers, versions
 from tuner.options import DEVICE_WAIT_S, TuneOptions
+from tuner.report.closing import Closing
 from tuner.run_location import RunLocation
 from tuner.runs.folder import RunFolder
 from tuner.search.transfer import Seeds
@@ -150,6 +151,8 @@ class SearchState:
         ended: why the search ended; empty while it goes on.
         error: one line, where it failed.
         trace: traceback of the error, for `--debug`.
+        closing: what to say of the run; None until the session has ended.
+        run: the run's location.
     """
 
     snapshot: Snapshot | None
@@ -157,3 +160,5 @@ class SearchState:
     error: str = ""
     trace: str = ""
     warnings: tuple[str, ...] = ()
+    closing: Closing | None = None
+    run: str = ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -22,6 +23,7 @@ import psutil
 import pytest
 
 from benchmarks.fleet.guard import MARK, marked
+from tests.cluster.in_a_pty import tuner_in_a_pty
 from tests.cluster.outside import seen_outside
 from tests.cluster.sockets import Seen, watched
 from tuner.storage.sqlite_store import SqliteStore
@@ -213,9 +215,20 @@ def test_going_on_measures_nothing_twice_and_a_page_that_cannot_be_written_is_a_
     (warning,) = result["warnings"]
     assert warning.startswith("report.html was not written: ")
     assert "Is a directory" in warning
+    assert_it_says_what_was_won(run, result)
     after = trial_keys(run)
     assert set(before) <= set(after)
     assert len(set(after)) == len(after)
+
+
+def assert_it_says_what_was_won(run: Path, result: dict[str, Any]) -> None:
+    said = result["closing"]
+    (best,) = json.loads(tuner("best", str(run), "--json").stdout)["tasks"]
+    (won,), (left,) = said["won"], said["left"]
+    assert (won["task"], won["after_ms"]) == ("gemm", pytest.approx(best["latency_ms"]))
+    assert said["before_ms"] == pytest.approx(best["default_ms"])
+    assert (left["share"], left["trials"]) == (1.0, 40)
+    assert f"tuner bench {run}" in [step["command"] for step in result["next"]]
 
 
 def small_network(path: Path) -> None:
@@ -355,10 +368,21 @@ def test_a_killed_run_leaves_no_process(killed: Killed) -> None:
 def test_a_signal_ends_a_run_in_order(tmp_path: Path, number: signal.Signals, code: int) -> None:
     run = tmp_path / "run"
     process = start(run)
+    with tuner_in_a_pty("top", str(run), cwd=tmp_path) as terminal:  # it disturbs nobody
+        terminal.until(r"at work +\d:\d\d +\d+ ")
+        terminal.until(r"gemm +1 +\d+ ")
+        terminal.press(b"q" if number is signal.SIGINT else b"\x03")
+        assert terminal.end() == 0
     process.send_signal(number)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == code, output
     assert "Traceback" not in output
+    ended, *closing = output.splitlines()[-7:]
+    assert re.fullmatch(r"Stopped by a signal: \d+ trials, 0:\d\d of this session\.", ended)
+    heads = [line.split()[0] for line in closing if not line.startswith("     ")]
+    assert heads == ["won", "left", "next"]
+    (go_on,) = (line for line in closing if line.startswith("  next"))
+    assert go_on.startswith(f"  next  tuner tune --run {run} --trials 5000 ")
     out = tmp_path / "model.so"
     assert tuner("export", str(run), "--lib", str(out)).returncode == 0
 

@@ -97,7 +97,10 @@ def test_bench_times_the_shapes_that_are_named(run: Path) -> None:
 def test_going_on_measures_no_pair_twice(run: Path) -> None:
     with sqlite3.connect(f"file:{run / 'records.sqlite'}?mode=ro", uri=True) as database:
         before = set(database.execute("select candidate_key, instance, rung from record"))
-    assert tune(run, 22)["trials"] == 22
+    result = tune(run, 22)
+    assert result["trials"] == 22
+    (left,), (task,) = result["closing"]["left"], result["tasks"]
+    assert left["latency_ms"] == pytest.approx(task["best_ms"]), "that of the kernels' set"
     with sqlite3.connect(f"file:{run / 'records.sqlite'}?mode=ro", uri=True) as database:
         after = database.execute("select candidate_key, instance, rung from record").fetchall()
     assert before < set(after)

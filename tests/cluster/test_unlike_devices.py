@@ -70,6 +70,12 @@ def test_unlike_machines_are_separate_targets_with_separate_records(both: dict[s
     runs = [Path(part["run"]) for part in both["parts"]]
     assert {run.parent for run in runs} == {Path(both["run"])}
     assert both["trials"] == sum(part["trials"] for part in both["parts"]) == 16
+    for part in both["parts"]:
+        assert part["closing"]["left"][0]["trials"] == 8
+        assert all(
+            part["run"] in s["command"] for s in part["next"] if "doctor" not in s["command"]
+        )
+    assert both["next"] == []
     targets = [json.loads((run / "run.json").read_text())["target"] for run in runs]
     assert sorted(json.loads(target)["num-cores"] for target in targets) == [1, 2]
     one, other = (devices(run) for run in runs)

@@ -58,7 +58,8 @@ class Dataset:
         self._latencies_s: list[float] = []
         self._groups: list[int] = []
         self._censored: list[bool] = []
-        self._group_of: dict[str, int] = {}
+        self._group_of: dict[tuple[str, int], int] = {}
+        self._toolchains: dict[str, list[str]] = {}
 
     def add(self, record: Record, features: Features) -> None:
         """Take in one rung-0 record.
@@ -85,8 +86,17 @@ class Dataset:
         self._features.append(features)
         self._latencies_s.append(latency_s)
         self._censored.append(status is Status.CENSORED and math.isfinite(latency_s))
-        group = self._group_of.setdefault(record.trial.task_key, len(self._group_of))
-        self._groups.append(group)
+        task_key = record.trial.task_key
+        key = (task_key, self._toolchain(task_key, record.provenance.toolchain))
+        self._groups.append(self._group_of.setdefault(key, len(self._group_of)))
+
+    def _toolchain(self, task_key: str, toolchain: str) -> int:
+        """The number of a task's toolchain: times of two are not ranked together. A record without
+        one, whose candidate was not run, belongs to the last."""
+        known = self._toolchains.setdefault(task_key, [])
+        if toolchain and toolchain not in known:
+            known.append(toolchain)
+        return known.index(toolchain) if toolchain else max(0, len(known) - 1)
 
     def snapshot(self, start: int = 0) -> Examples:
         """The rows so far as arrays, from number `start` on."""

@@ -17,6 +17,7 @@ from tuner.files.atomic import atomic_file
 from tuner.record import Status
 from tuner.record_lines import record_line
 from tuner.report.spaces import SpaceStatus, space_rows
+from tuner.report.toolchains import ToolchainStatus, toolchain_rows
 from tuner.report.winners import Timings, choose_best
 from tuner.session.progress import fold
 from tuner.storage.base import RecordStore
@@ -67,6 +68,8 @@ class StatusReport(TypedDict):
             `builder`, `space`) and category (see `tuner.utilisation`).
         tasks: one for each task, in the order of the model.
         spaces: one for each design space that was tried, the most tried first.
+        toolchains: one for each toolchain that a time was taken with, that which was used last at
+            the end. Times of several are not comparable.
     """
 
     trials: int
@@ -78,6 +81,7 @@ class StatusReport(TypedDict):
     utilisation: dict[str, dict[str, float]]
     tasks: list[TaskStatus]
     spaces: list[SpaceStatus]
+    toolchains: list[ToolchainStatus]
 
 
 class BestOfTask(TypedDict):
@@ -95,6 +99,8 @@ class BestOfTask(TypedDict):
             symbolic dimensions, which has a set of kernels; its latencies are those of
             `TaskStatus`.
         space: name of the design space that the winner is of; None where there is no candidate.
+        toolchain: that the winner was timed with; None where there is no candidate, or where it is
+            not known.
     """
 
     name: str
@@ -105,6 +111,7 @@ class BestOfTask(TypedDict):
     gflops: float | None
     candidate: str | None
     space: str | None
+    toolchain: str | None
 
 
 class BestReport(TypedDict):
@@ -153,6 +160,7 @@ def status_report(store: RecordStore, chosen_s: Mapping[str, float] = _NOTHING) 
         utilisation=total(span.utilisation for span in store.sessions()),
         tasks=rows,
         spaces=space_rows(store, tasks),
+        toolchains=toolchain_rows(store, tasks),
     )
 
 
@@ -197,7 +205,7 @@ def _best_of(
     default_key: str | None,
     chosen_s: float | None,
 ) -> BestOfTask:
-    key = space = None
+    key = space = toolchain = None
     if task.shapes:
         default_s, best_s = _default_and_best(store, task, default_key)
         latency_s = best_s if chosen_s is None else chosen_s
@@ -205,6 +213,7 @@ def _best_of(
         winner = choose_best(store, task.key)
         if winner is not None:
             key, space = winner.trial.candidate.key, winner.trial.candidate.space
+            toolchain = winner.provenance.toolchain or None
         latency_s = Timings.of(store, task.key, key).last_s
         default_s = Timings.of(store, task.key, default_key).last_s
     return BestOfTask(
@@ -216,6 +225,7 @@ def _best_of(
         gflops=_gflops(task, latency_s),
         candidate=key,
         space=space,
+        toolchain=toolchain,
     )
 
 

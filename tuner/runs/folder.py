@@ -27,7 +27,7 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -201,7 +201,12 @@ def manifest_from_json(text: str, *, where: Path | str) -> Manifest:
         if (found := raw.pop("schema")) != MANIFEST_VERSION:
             raise TunerError(
                 f"{where} has schema version {found}, this tuner reads version "
-                f"{MANIFEST_VERSION}: use the tuner that wrote it, or a new run folder"
+                f"{MANIFEST_VERSION}: use the tuner that wrote it{_of(raw)}, or a new run folder"
+            )
+        if strange := sorted(raw.keys() - {f.name for f in fields(Manifest)}):
+            raise TunerError(
+                f"{where} says {strange[0]}, which this tuner does not know: use the one that "
+                f"wrote it{_of(raw)}, or a new run folder"
             )
         manifest = Manifest(**raw)
         texts = (manifest.model, manifest.model_hash, manifest.target)
@@ -210,6 +215,12 @@ def manifest_from_json(text: str, *, where: Path | str) -> Manifest:
         return manifest
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise TunerError(f"{where} is damaged ({error}): use another run folder") from error
+
+
+def _of(raw: Mapping[str, Any]) -> str:
+    """The version of the tuner that wrote a manifest, where it says it."""
+    version = raw.get("tuner_version")
+    return f" ({version})" if isinstance(version, str) and version else ""
 
 
 def read_run(folder: Path) -> tuple[RunFolder, Manifest]:

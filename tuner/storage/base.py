@@ -96,6 +96,9 @@ def tally(status: Status, number: int, best_s: float | None) -> SpaceTally:
 SpaceTallies = dict[str, dict[str, SpaceTally]]
 """By task key and name of the space."""
 
+ToolchainCounts = dict[str, dict[str, int]]
+"""Numbers of trials by toolchain and task key."""
+
 SpaceSizes = Mapping[str, Mapping[str, int]]
 """The number of points that each space has, by task key and name of the space."""
 
@@ -142,6 +145,10 @@ class RecordStore(Protocol):
 
     def spaces(self) -> SpaceTallies:
         """What the search (rung 0) has had from each space of each task."""
+
+    def toolchains(self) -> ToolchainCounts:
+        """The number of timed trials of the search by toolchain and task key, the toolchain that
+        was used last at the end; trials of unknown toolchains are left out."""
 
     def put_sizes(self, sizes: SpaceSizes) -> None:
         """Note how many points spaces have; those of unknown tasks are left out.

@@ -9,7 +9,15 @@ from dataclasses import replace
 
 from tuner.arrays import Features
 from tuner.record import Record, Status, TrialKey
-from tuner.storage.base import SessionSpan, SpaceSizes, SpaceTallies, SpaceTally, as_vector, tally
+from tuner.storage.base import (
+    SessionSpan,
+    SpaceSizes,
+    SpaceTallies,
+    SpaceTally,
+    ToolchainCounts,
+    as_vector,
+    tally,
+)
 from tuner.storage.history import History, joined
 from tuner.task import Task
 from tuner.utilisation import SlotSeconds, total
@@ -95,6 +103,16 @@ class MemoryStore:
                 more = tally(record.measurement.status, 1, record.latency_s)
                 mine[trial.candidate.space] = known.plus(more)
         return tallies
+
+    def toolchains(self) -> ToolchainCounts:
+        """See `RecordStore.toolchains`."""
+        counts: ToolchainCounts = {}
+        for record in self.scan():
+            toolchain = record.provenance.toolchain
+            if not record.trial.rung and record.latency_s is not None and toolchain:
+                mine = counts[toolchain] = counts.pop(toolchain, {})  # it is the last now
+                mine[record.trial.task_key] = mine.get(record.trial.task_key, 0) + 1
+        return counts
 
     def put_sizes(self, sizes: SpaceSizes) -> None:
         """See `RecordStore.put_sizes`."""

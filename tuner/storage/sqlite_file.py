@@ -1,21 +1,22 @@
-"""A SQLite database as a file: how it is opened, what lies beside it, what its errors mean."""
+"""A record store as a file of SQLite: its name, its version, and advice where it cannot be used."""
 
 from __future__ import annotations
 
 import os
+import sqlite3
 from pathlib import Path
 
 
-def uri(path: Path, read_only: bool) -> str:
-    """The URI that SQLite opens the file by."""
-    named = path.absolute().as_uri()
+def uri_of(path: Path, read_only: bool) -> str:
+    """The name by which SQLite opens a store."""
+    uri = path.absolute().as_uri()
     if not read_only:
-        return f"{named}?mode=rwc"
+        return f"{uri}?mode=rwc"
     if not os.access(path.parent, os.W_OK) and not journal(path).exists():
         # A reader of a live store maps a file next to it, which it cannot make in a folder that it
         # may not write to; a store that nobody has open needs no such file.
-        return f"{named}?mode=ro&immutable=1"
-    return f"{named}?mode=ro"
+        return f"{uri}?mode=ro&immutable=1"
+    return f"{uri}?mode=ro"
 
 
 def journal(path: Path) -> Path:
@@ -23,7 +24,17 @@ def journal(path: Path) -> Path:
     return path.with_name(f"{path.name}-wal")
 
 
-def advice(error: str) -> str:
+def version_of(db: sqlite3.Connection) -> int:
+    """The version of the schema that a file has; 0 where it has none."""
+    return int(db.execute("PRAGMA user_version").fetchone()[0])
+
+
+def has_tables(db: sqlite3.Connection) -> bool:
+    """Whether there is anything in a file."""
+    return bool(db.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0])
+
+
+def advice_on(error: str) -> str:
     """Advice for users about an error of SQLite, by the words in it."""
     for words, advice in (
         ("full", "free some space and run the same command again"),

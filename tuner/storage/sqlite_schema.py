@@ -27,9 +27,10 @@ from typing import Any
 from tuner.arrays import Features, vector_bytes, vector_of
 from tuner.candidate import Candidate, CandidateKind
 from tuner.dynamic.shapes import from_plain
+from tuner.errors import TunerError
 from tuner.record import Measurement, Predicted, Provenance, Record, Status, Trial, TrialKey
 from tuner.storage.history import History, from_text, to_text
-from tuner.task import Shapes, Task
+from tuner.task import Instance, Shapes, Task
 
 VERSION = 2
 """2: candidates may be settings of knobs, and the table `written` holds the traces of these."""
@@ -163,6 +164,38 @@ def written_row(trial: Trial) -> tuple[object, ...] | None:
     return trial.task_key, candidate.key, zlib.compress(candidate.trace.encode())
 
 
+def status_of(text: str) -> Status:
+    """The status of a name.
+
+    Raises:
+        TunerError: a newer tuner has it.
+    """
+    try:
+        return Status(text)
+    except ValueError as error:
+        raise unknown("trials that ended as", text) from error
+
+
+def kind_of(text: str) -> CandidateKind:
+    """The kind of candidate of a name.
+
+    Raises:
+        TunerError: a newer tuner has it.
+    """
+    try:
+        return CandidateKind(text)
+    except ValueError as error:
+        raise unknown("candidates of the kind", text) from error
+
+
+def unknown(what: str, name: str) -> TunerError:
+    """Something that only a newer tuner can have written."""
+    return TunerError(
+        f"the run has {what} {name}, which this tuner does not know: use the one that wrote it, "
+        "or a new run folder"
+    )
+
+
 def record_of(row: tuple[Any, ...]) -> Record:
     """The record that a row of `select_record` stands for."""
     task_key, kind, payload, space, instance, rung, status, samples, error = row[:9]
@@ -171,16 +204,16 @@ def record_of(row: tuple[Any, ...]) -> Record:
         trial=Trial(
             task_key=task_key,
             candidate=Candidate(
-                CandidateKind(kind),
+                kind_of(kind),
                 zlib.decompress(payload).decode(),
                 space,
                 zlib.decompress(trace).decode() if trace else "",
             ),
-            instance=tuple((name, value) for name, value in json.loads(instance)),
+            instance=instance_of(instance),
             rung=rung,
         ),
         measurement=Measurement(
-            status=Status(status),
+            status=status_of(status),
             samples_s=struct.unpack(f"<{len(samples) // 8}d", samples),
             error=json.loads(error),
             build_s=_real(build_s),
@@ -192,6 +225,11 @@ def record_of(row: tuple[Any, ...]) -> Record:
         code_hash=code_hash,
         predicted=Predicted(**json.loads(row[18])) if row[18] else None,
     )
+
+
+def instance_of(text: str) -> Instance:
+    """The instance that `key_row` wrote."""
+    return tuple((name, value) for name, value in json.loads(text))
 
 
 def task_row(task: Task) -> tuple[object, ...]:

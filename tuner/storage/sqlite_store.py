@@ -21,10 +21,18 @@ from tuner.arrays import Features
 from tuner.errors import TunerError
 from tuner.record import Record, Status, TrialKey
 from tuner.storage import sqlite_schema as schema
-from tuner.storage.base import SessionSpan, SpaceSizes, SpaceTallies, SpaceTally, as_vector, tally
+from tuner.storage.base import (
+    SessionSpan,
+    SpaceSizes,
+    SpaceTallies,
+    SpaceTally,
+    ToolchainCounts,
+    as_vector,
+    tally,
+)
 from tuner.storage.history import History, joined
-from tuner.storage.sqlite_file import advice, uri
-from tuner.task import Task
+from tuner.storage.sqlite_file import advice_on, has_tables, uri_of, version_of
+from tuner.task import Instance, Task
 from tuner.utilisation import SlotSeconds
 
 _PAGE = 256
@@ -52,7 +60,7 @@ class SqliteStore:
         self._lock = threading.RLock()
         with self._as_tuner_error():
             self._db = sqlite3.connect(
-                uri(path, read_only),
+                uri_of(path, read_only),
                 uri=True,
                 timeout=busy_timeout_s,
                 isolation_level=None,
@@ -67,8 +75,8 @@ class SqliteStore:
     def _open(self, read_only: bool) -> None:
         if not read_only:
             self._create_or_extend()
-        found = _version(self._db)
-        if found == 0 and not _has_tables(self._db):
+        found = version_of(self._db)
+        if found == 0 and not has_tables(self._db):
             raise TunerError(f"{self._path} holds no records yet: the run has not begun")
         if not 1 <= found <= schema.VERSION:
             raise TunerError(
@@ -87,15 +95,15 @@ class SqliteStore:
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=FULL")
         with self._transaction() as db:
-            if _version(db) == 0 and not _has_tables(db):
+            if version_of(db) == 0 and not has_tables(db):
                 for statement in schema.CREATE:
                     db.execute(statement)
                 db.execute(f"PRAGMA user_version={schema.VERSION}")
                 return
-            if _version(db) == 1:
+            if version_of(db) == 1:
                 db.execute(schema.CREATE_WRITTEN)
                 db.execute(f"PRAGMA user_version={schema.VERSION}")
-            if _version(db) == schema.VERSION:
+            if version_of(db) == schema.VERSION:
                 for table, column in self._missing():
                     db.execute(schema.add_column(table, column))
 
@@ -117,7 +125,7 @@ class SqliteStore:
         except sqlite3.ProgrammingError:
             raise
         except sqlite3.DatabaseError as error:
-            raise TunerError(f"{self._path}: {error}; {advice(str(error))}") from error
+            raise TunerError(f"{self._path}: {error}; {advice_on(str(error))}") from error
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -158,7 +166,9 @@ class SqliteStore:
         self, task_key: str | None = None, *, candidate_key: str | None = None, min_rung: int = 0
     ) -> Iterator[Record]:
         """See `RecordStore.scan`."""
-        conditions: dict[str, object] = {"rung >= ?": min_rung}
+        # A plus keeps SQLite from the index by rungs: a candidate has few records, a task many.
+        rung = "rung" if candidate_key is None else "+rung"
+        conditions: dict[str, object] = {f"{rung} >= ?": min_rung}
         if task_key is not None:
             conditions["task_key = ?"] = task_key
         if candidate_key is not None:
@@ -197,6 +207,16 @@ class SqliteStore:
         )
         return [schema.record_of(row) for row in rows]
 
+    def fastest(self, task_key: str) -> dict[Instance, tuple[float, float]]:
+        """The lowest latency of a task on each shape, and when it was measured, in seconds since
+        the epoch; re-timings count. Not part of `RecordStore`."""
+        rows = self._rows(
+            "SELECT instance, MIN(latency_s), time_s FROM record WHERE task_key = ? AND status = ?"
+            " AND latency_s IS NOT NULL GROUP BY instance",
+            (task_key, Status.OK.value),
+        )
+        return {schema.instance_of(text): (s, time_s or 0.0) for text, s, time_s in rows}
+
     def has(self, key: TrialKey) -> bool:
         """See `RecordStore.has`."""
         query = (
@@ -210,7 +230,7 @@ class SqliteStore:
         for task_key, status, n in self._rows(
             "SELECT task_key, status, COUNT(*) FROM record WHERE rung = 0 GROUP BY task_key, status"
         ):
-            counts.setdefault(task_key, {})[Status(status)] = n
+            counts.setdefault(task_key, {})[schema.status_of(status)] = n
         return counts
 
     def spaces(self) -> SpaceTallies:
@@ -221,9 +241,20 @@ class SqliteStore:
             " GROUP BY task_key, space, status"
         ):
             mine = tallies.setdefault(task_key, {})
-            more = tally(Status(status), number, best_s)
+            more = tally(schema.status_of(status), number, best_s)
             mine[space] = mine.get(space, SpaceTally()).plus(more)
         return tallies
+
+    def toolchains(self) -> ToolchainCounts:
+        """See `RecordStore.toolchains`."""
+        counts: ToolchainCounts = {}
+        for task_key, toolchain, number, _ in self._rows(
+            "SELECT task_key, toolchain, COUNT(*), MAX(seq) AS last FROM record WHERE rung = 0"
+            " AND latency_s IS NOT NULL AND toolchain <> '' GROUP BY task_key, toolchain"
+            " ORDER BY last"
+        ):
+            counts[toolchain] = {**counts.pop(toolchain, {}), task_key: number}
+        return counts
 
     def put_sizes(self, sizes: SpaceSizes) -> None:
         """See `RecordStore.put_sizes`."""
@@ -366,11 +397,3 @@ def _insert(
         task_key, candidate_key = record[0], record[1]
         db.execute(schema.INSERT_FEATURE, (task_key, candidate_key, vector))
     return True
-
-
-def _version(db: sqlite3.Connection) -> int:
-    return int(db.execute("PRAGMA user_version").fetchone()[0])
-
-
-def _has_tables(db: sqlite3.Connection) -> bool:
-    return bool(db.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0])

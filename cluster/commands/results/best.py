@@ -26,14 +26,20 @@ def best(run: RunLocation, task: str | None, as_json: bool) -> None:
 
     A task with symbolic dimensions has a few kernels, and a tree that says which shape takes which.
     """
+    from cluster.console.closing_text import mixed_text
     from cluster.driver.best_schedules import best_with_traces
+    from tuner.report.toolchains import of_an_older, toolchain_rows
 
     with nothing_on_stdout(as_json), opened(run) as (manifest, store):
         rows = best_with_traces(store, task, manifest.max_kernels)
+        used = [row["toolchain"] for row in toolchain_rows(store, store.tasks())]
     if as_json:
         print_json({"tasks": rows})
     else:
         _print(rows)
+        if len(used) > 1:
+            winners = {row["name"]: row["toolchain"] or "" for row in rows}
+            click.echo(mixed_text(len(used), used[-1], of_an_older(winners, used)))
 
 
 def _print_set(name: str, told: dict[str, Any]) -> None:

@@ -60,6 +60,7 @@ def export(
         click.echo(f"wrote {library}: {size(library.stat().st_size)}")
         for symbol, provider in calls.items():
             click.echo(f"it calls {symbol}, which {provider} must register wherever it runs")
+        _mark_other_toolchains(run)
     elif database is not None:
         from cluster.console.terminal import listed
         from cluster.driver.export import export_database
@@ -94,3 +95,19 @@ def export(
         with opened(run) as (_, store):
             count = export_timeline(store, timeline, run.name)
         click.echo(f"wrote {count} stretches of workers' time to {timeline}")
+
+
+def _mark_other_toolchains(run: RunLocation) -> None:
+    """Say where kernels were timed with another toolchain than the library was compiled with."""
+    from cluster.console.terminal import listed
+    from spaces.passes.toolchain import toolchain_fingerprint
+    from tuner.report.report import best_report
+
+    here = toolchain_fingerprint()
+    with opened(run) as (_, store):
+        used = {row["toolchain"] for row in best_report(store)["tasks"] if row["toolchain"]}
+    if others := sorted(used - {here}):
+        click.echo(
+            f"its kernels were timed with {listed(others, 1)}, and are compiled with {here}: they "
+            f"may take another time; `tuner tune` with --run {run} times them again"
+        )

@@ -80,6 +80,11 @@ def test_a_search_without_its_driver_goes_on_and_is_stopped(
         wait_for_records(run, 3)
         driver.kill()
     wait_for_records(run, stored(run) + 5)
+    code, out, err = finished(environment, "top", "--json")
+    assert (code, err) == (0, "")
+    (seen,) = json.loads(out)["runs"]
+    assert (seen["run"], seen["state"], seen["at_work"]) == (str(run), "search", True)
+    assert seen["trials"] >= 8
     code, out, err = finished(environment, "stop", str(run))
     assert (code, err) == (0, "")
     assert int(re.findall(r"stopped after (\d+) trials", out)[0]) >= 8
@@ -121,6 +126,7 @@ def test_whoever_comes_later_sees_the_end(environment: dict[str, str], tmp_path:
         driver.kill()
     with tuner(environment, "attach", str(run), "--json") as watching:
         code, again, _ = finished(environment, *command, "--json")
+        assert [step["command"] for step in json.loads(again)["next"]]
         out, err = watching.communicate(timeout=_PATIENCE_S)
     assert (watching.returncode, code) == (0, 0), err
     assert json.loads(out)["trials"] == json.loads(again)["trials"] == 60

@@ -57,6 +57,7 @@ class TestStatus:
             "utilisation": {},
             "tasks": [],
             "spaces": [],
+            "toolchains": [],
         }
 
     def test_a_run_under_way(self) -> None:
@@ -118,6 +119,7 @@ class TestStatus:
                     "best_ms": 2.0,
                 }
             ],
+            "toolchains": [],
         }
 
 
@@ -168,6 +170,7 @@ class TestBest:
                 "gflops": 1000.0,
                 "candidate": candidate(1).key,
                 "space": "space",
+                "toolchain": None,
             },
             {
                 "name": "softmax",
@@ -178,6 +181,7 @@ class TestBest:
                 "gflops": None,
                 "candidate": None,
                 "space": None,
+                "toolchain": None,
             },
         ]
 

@@ -86,6 +86,17 @@ class TestFolder:
         run, _ = open_run(tmp_path, WANTED)
         run.manifest.write_text(json.dumps({"schema": 9, "whatever": 1}))
         assert "schema version 9, this tuner reads version 1" in refusal(tmp_path)
+        run.manifest.write_text(json.dumps({"schema": 9, "tuner_version": "7.1"}))
+        assert "use the tuner that wrote it (7.1), or a new run folder" in refusal(tmp_path)
+
+    def test_what_only_a_newer_version_says_is_no_damage(self, tmp_path: Path) -> None:
+        run, _ = open_run(tmp_path, WANTED)
+        told = json.loads(run.manifest.read_text()) | {"colour": "red", "tuner_version": "7.1"}
+        run.manifest.write_text(json.dumps(told))
+        assert refusal(tmp_path).endswith(
+            "says colour, which this tuner does not know: use the one that wrote it (7.1), "
+            "or a new run folder"
+        )
 
     @pytest.mark.parametrize(
         "text",

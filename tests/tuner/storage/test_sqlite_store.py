@@ -9,6 +9,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from tuner.errors import TunerError
 from tuner.record import Measurement, Predicted, Record, Status, Trial, record_from_json
 from tuner.record_lines import record_line
 from tuner.storage.history import Fit, History
+from tuner.storage.sqlite_schema import VERSION
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task
 
@@ -155,10 +157,69 @@ def test_another_schema_version_is_refused_by_name(tmp_path: Path) -> None:
         pass
     with closing(sqlite3.connect(path)) as db:
         db.execute("PRAGMA user_version=7")
+    before = path.read_bytes()
     for read_only in (False, True):
         with pytest.raises(TunerError, match=r"version 7.*up to 2") as caught:
             SqliteStore(path, read_only=read_only)
         assert "\n" not in str(caught.value)
+        assert "use the tuner that wrote it" in str(caught.value)
+        assert path.read_bytes() == before, "it is left as it is"
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ("UPDATE record SET status = 'dreamt'", "trials that ended as dreamt"),
+        ("UPDATE candidate SET kind = 'dream'", "candidates of the kind dream"),
+    ],
+)
+def test_what_only_a_newer_tuner_can_have_written_is_refused_in_one_line(
+    tmp_path: Path, change: str, says: str
+) -> None:
+    with closing(SqliteStore(tmp_path / "records.sqlite")) as store:
+        store.append(record(0))
+        store._db.execute(change)
+        readings: list[Callable[[], object]] = [lambda: list(store.scan())]
+        of_all = [store.counts, store.spaces]
+        readings += of_all if "status" in change else [lambda: store.best("t", 1)]
+        for reading in readings:
+            with pytest.raises(TunerError, match=f"{says}, which this tuner does not know: use"):
+                reading()
+
+
+def test_a_store_of_schema_version_2_stays_readable(tmp_path: Path) -> None:
+    """The golden file was written when version 2 was the newest, and is never written again."""
+    path = tmp_path / "records.sqlite"
+    shutil.copy(GOLDEN / "records-v2.sqlite", path)
+    lines = (GOLDEN / "records-v2.jsonl").read_text().splitlines()
+    records = [record_from_json(line) for line in lines]
+    for read_only in (True, False):
+        with closing(SqliteStore(path, read_only=read_only)) as store:
+            assert [record_line(r) for r in store.scan()] == lines
+            assert [task.name for task in store.tasks()] == ["matmul", "dense"]
+            assert store.tasks()[1].shapes == (((("n", 1),), 0.25), ((("n", 128),), 0.75))
+            matmul = store.tasks()[0].key
+            assert store.defaults()[matmul] == records[0].trial.candidate.key
+            vectors = store.features(matmul)
+            assert [v.tolist() for v in vectors.values()] == [[0.5, -1.25, 3.0]]
+            assert store.sizes() == {matmul: {"kernel:contraction-3": 90}}
+            assert [s.reason for s in store.sessions()] == ["", "trials"]
+            assert store.sessions()[0].utilisation == {"runner": {"busy": 1.5}}
+            used = [r.provenance.toolchain for r in (records[0], records[6])]
+            assert [*store.toolchains()] == used
+
+
+def test_a_writer_brings_an_older_store_up_to_date_and_loses_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "records.sqlite"
+    shutil.copy(GOLDEN / "records-v1.sqlite", path)
+    with closing(SqliteStore(path, read_only=True)) as old:
+        before = [*map(record_line, old.scan())], old.tasks(), old.sessions()
+        assert old._db.execute("PRAGMA user_version").fetchone() == (1,)
+    with closing(SqliteStore(path)):
+        pass
+    with closing(SqliteStore(path, read_only=True)) as new:
+        assert new._db.execute("PRAGMA user_version").fetchone() == (VERSION,)
+        assert ([*map(record_line, new.scan())], new.tasks(), new.sessions()) == before
 
 
 def test_what_is_no_store_is_refused_and_left_alone(tmp_path: Path) -> None:

@@ -187,6 +187,19 @@ class TestBest:
             "t": {mine: SpaceTally(3, 1, 1.0, 3), "other": SpaceTally(0, 1, None, 1)}
         }
 
+    def test_toolchains_are_counted_and_the_last_used_is_the_last(self, store: RecordStore) -> None:
+        used = ["b 1.0", "a 2.0", "b 1.0", ""]
+        found = [(timed(n, 1.0), toolchain) for n, toolchain in enumerate(used)]
+        found += [(failed(8, Status.WRONG), "c 3.0"), (timed(9, 1.0, rung=1), "d 4.0")]
+        found += [(timed(n, 1.0, task="u"), used) for n, used in enumerate(["e 5.0", "a 2.0"])]
+        for record, toolchain in found:
+            store.append(replace(record, provenance=Provenance("w", "d", toolchain)))
+        assert [*store.toolchains().items()] == [
+            ("b 1.0", {"t": 2}),
+            ("e 5.0", {"u": 1}),
+            ("a 2.0", {"t": 1, "u": 1}),
+        ]
+
     def test_sizes_of_spaces_are_noted_by_task(self, store: RecordStore) -> None:
         store.put_tasks([task("t"), task("u")], {})
         store.put_sizes({"t": {"mine": 3}, "unknown": {"mine": 9}})

@@ -23,7 +23,14 @@ from pathlib import Path
 from tuner.arrays import Features
 from tuner.errors import TunerError
 from tuner.record import Record, Status, TrialKey
-from tuner.storage.base import SessionSpan, SpaceSizes, SpaceTallies, SpaceTally, as_vector
+from tuner.storage.base import (
+    SessionSpan,
+    SpaceSizes,
+    SpaceTallies,
+    SpaceTally,
+    ToolchainCounts,
+    as_vector,
+)
 from tuner.storage.history import History
 from tuner.storage.memory import MemoryStore
 from tuner.storage.objects.base import ObjectStore
@@ -197,6 +204,16 @@ class SegmentStore:
             for space, tally in more.items():
                 mine[space] = mine.get(space, SpaceTally()).plus(tally)
         return tallies
+
+    def toolchains(self) -> ToolchainCounts:
+        """See `RecordStore.toolchains`."""
+        with self._reading():
+            counts, pending = self._index.toolchains(), self._pending.toolchains()
+        for toolchain, more in pending.items():
+            mine = counts[toolchain] = counts.pop(toolchain, {})  # what is pending is the newest
+            for task_key, n in more.items():
+                mine[task_key] = mine.get(task_key, 0) + n
+        return counts
 
     def features(self, task_key: str) -> dict[str, Features]:
         """See `RecordStore.features`."""

@@ -1,0 +1,125 @@
+"""`tuner top [DIR...]`: the runs of this machine or of a cluster, while they go on."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cluster.console.flags import RUN, address_flag, debug_flag, json_flag
+from cluster.console.output import nothing_on_stdout, print_json
+from tuner.errors import UsageError
+from tuner.run_location import RunLocation
+
+if TYPE_CHECKING:
+    from rich.console import Console, Group
+
+    from cluster.driver.run_glances import Looking
+    from tuner.report.glance import Glance
+
+_ONCE_S = 30.0
+"""The time that runs have to be read for the first time."""
+_WIDTH = 160
+"""Columns where there is no terminal."""
+
+
+@click.command(short_help="Watch several runs at once.")
+@click.argument("runs", metavar="[DIR...]", nargs=-1, type=RUN)
+@address_flag
+@click.option("--once", is_flag=True, help="Print the table once, and end.")
+@json_flag
+@debug_flag
+def top(runs: tuple[RunLocation, ...], address: str, once: bool, as_json: bool) -> int:
+    """Watch the runs in DIR..., or without any all that this machine works on, and those in the
+    current folder and its runs/; with --address the searches on that cluster. The tasks too where
+    there is one run. `q` or Ctrl-C ends it, and disturbs no run.
+    """
+    from rich.console import Console
+
+    from cluster.console.top_table import in_order, top_picture
+    from cluster.ray_workers.ray_cluster import is_embedded
+
+    on_cluster = not runs and not is_embedded(address)
+    if runs and address != "auto":
+        raise UsageError("tuner top takes runs or --address, not both")
+    if address == "local":
+        raise UsageError("--address: name the cluster as HOST:PORT")
+    console = Console()
+    live = console.is_terminal and not console.is_dumb_terminal and sys.stdout.isatty()
+    with nothing_on_stdout(as_json), _looking(runs, address if on_cluster else "") as looking:
+        found = _first(looking)
+        nothing = bool(runs) and not any(glance.readable for glance in found)
+        if live and not (once or as_json or nothing):
+            _show_live(console, looking)
+            return 0
+    if as_json:
+        now_s = time.time()
+        print_json({"runs": [glance.to_json(now_s) for glance in in_order(found)]})
+    else:
+        width = console.width if console.is_terminal else _WIDTH
+        picture = top_picture(found, time.time(), width=width, rows=None)
+        Console(width=width).print(picture)
+    return int(nothing)
+
+
+@contextlib.contextmanager
+def _looking(runs: Sequence[RunLocation], address: str) -> Iterator[list[Looking]]:
+    """Those who look, at work.
+
+    Args:
+        address: of a cluster; empty for this machine.
+
+    Raises:
+        TunerError: no cluster answers.
+    """
+    from cluster.driver.run_glances import Looking, RunsHere, named_runs, runs_at_work
+
+    with contextlib.ExitStack() as stack:
+        looking: list[Looking] = []
+
+        def look(source: Callable[[float], Sequence[Glance]], name: str) -> None:
+            looking.append(Looking(source, name))
+            stack.callback(looking[-1].close)
+
+        if address:
+            from cluster.driver.run_glances import searches_there
+            from cluster.ray_workers.ray_cluster import ray_cluster
+
+            stack.enter_context(ray_cluster(address))
+            look(searches_there, address)
+        elif runs:
+            for location in runs:
+                for run in named_runs(location):
+                    look(run, str(location))
+        else:
+            look(RunsHere(Path(), runs_at_work), "this machine")
+        yield looking
+
+
+def _first(looking: Sequence[Looking]) -> list[Glance]:
+    """What is seen first; waits for it, but not for ever."""
+    until_s = time.monotonic() + _ONCE_S
+    for one in looking:
+        one.wait(max(0.0, until_s - time.monotonic()))
+    return _all(looking)
+
+
+def _all(looking: Sequence[Looking]) -> list[Glance]:
+    return [glance for one in looking for glance in one.last()]
+
+
+def _show_live(console: Console, looking: Sequence[Looking]) -> None:
+    from cluster.console.live_screen import keys, shown_live
+    from cluster.console.top_table import top_picture
+
+    def picture() -> Group:
+        size = console.size
+        return top_picture(_all(looking), time.time(), width=size.width, rows=size.height - 1)
+
+    with contextlib.suppress(KeyboardInterrupt), keys() as ended:
+        shown_live(console, picture, ended)

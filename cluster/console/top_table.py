@@ -1,0 +1,109 @@
+"""Several runs in one table, and the tasks of a run that is alone: a pure function of glances."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from cluster.console.terminal import duration, latency, ratio, table
+from tuner.report.glance import Glance
+from tuner.utilisation import BUILDER, BUSY, RUNNER, SPACE, SlotSeconds, shares
+
+_SOME, _ALL = 100, 130
+"""Columns of a terminal from which on the use of runners and the last improvement, and that of all
+kinds of workers are shown."""
+_OTHERS = 104
+"""Columns that all but the name take; each two more between them."""
+_SHORT_NAME = 14
+_NOTHING = "no runs"
+
+
+def in_order(glances: Sequence[Glance]) -> list[Glance]:
+    """Those at work first, then the last that were, then those that cannot be read; each once."""
+    once = {glance.name: glance for glance in glances}
+    return sorted(
+        once.values(), key=lambda g: (not g.at_work, not g.readable, -(g.seen_s or 0.0), g.name)
+    )
+
+
+def top_picture(glances: Sequence[Glance], now_s: float, *, width: int, rows: int | None) -> Group:
+    """The whole screen.
+
+    Args:
+        now_s: seconds since the epoch.
+        width: columns of the terminal.
+        rows: lines that may be taken; None is any number.
+    """
+    ordered = in_order(glances)
+    if not ordered:
+        return Group(Text(_NOTHING))
+    room = len(ordered) + 1 if rows is None else max(2, rows - 1)
+    shown = ordered if len(ordered) < room else ordered[: room - 2]
+    read = [glance for glance in shown if glance.readable]
+    parts: list[Text | Table] = [_runs(read, now_s, width)] if read else []
+    for glance in shown:
+        if not glance.readable:
+            cut = rows is not None  # a line that wraps would take a row more
+            said = f"{glance.name}: {glance.state}"
+            parts.append(Text(said, no_wrap=cut, overflow="ellipsis" if cut else None))
+    if rest := len(ordered) - len(shown):
+        parts.append(Text(f"and {rest} more", style="dim"))
+    if len(ordered) == 1 and ordered[0].tasks:
+        (only,) = ordered
+        if only.failures:
+            parts.append(Text(f"failed: {_by_kind(only)}", style="dim"))
+        parts += [Text(), table(only.tasks, rows=None if rows is None else max(3, rows - 5))]
+    return Group(*parts)
+
+
+def _runs(glances: Sequence[Glance], now_s: float, width: int) -> Table:
+    grid = Table(box=None, pad_edge=False, header_style="dim", expand=False)
+    grid.add_column("run")
+    grid.add_column("state")
+    some = width >= _SOME
+    kinds = (RUNNER, BUILDER, SPACE) if width >= _ALL else (RUNNER,) if some else ()
+    improved = ("improved",) if some else ()
+    for column in ("elapsed", "trials", "/s", "latency", "gain", *improved, "failed", *kinds):
+        grid.add_column(column, justify="right", no_wrap=True)
+    for glance in glances:
+        style = "" if glance.at_work else "dim"
+        grid.add_row(
+            Text(_short(glance.name, max(_SHORT_NAME, width - _OTHERS)), no_wrap=True),
+            Text(glance.state, style=style, no_wrap=True, overflow="ellipsis"),
+            duration(glance.elapsed_s),
+            str(glance.trials),
+            f"{glance.trials_per_s:.1f}",
+            latency(glance.latency_s),
+            ratio(glance.gain),
+            *([_ago(glance, now_s)] if some else []),
+            str(sum(glance.failures.values()) or ""),
+            *(_busy(glance.utilisation, kind) for kind in kinds),
+        )
+    return grid
+
+
+def _short(name: str, most: int) -> str:
+    """The end of a long name, which says more than its beginning."""
+    return name if len(name) <= most else f"…{name[-most + 1 :]}"
+
+
+def _ago(glance: Glance, now_s: float) -> str:
+    """How long ago it became faster; of a run that has ended, how long before its end."""
+    if glance.improved_s is None:
+        return "-"
+    until_s = now_s if glance.at_work or glance.seen_s is None else glance.seen_s
+    since = duration(until_s - glance.improved_s)
+    return f"{since} ago" if glance.at_work else f"-{since}"
+
+
+def _busy(seconds: SlotSeconds, kind: str) -> str:
+    parted = shares(seconds.get(kind, {}))
+    return f"{parted.get(BUSY, 0.0):.0%}" if parted else "-"
+
+
+def _by_kind(glance: Glance) -> str:
+    ordered = sorted(glance.failures.items(), key=lambda item: (-item[1], item[0]))
+    return ", ".join(f"{n} {kind.replace('_', ' ')}" for kind, n in ordered)

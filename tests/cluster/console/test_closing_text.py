@@ -1,0 +1,101 @@
+"""The last lines of a run, word for word, for each way that it can end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from cluster.console.closing_text import closing_lines
+from tuner.report.closing import Fruitless, Step, TaskEnd, closing
+from tuner.session.phase import Phase
+from tuner.session.progress import Snapshot, TaskRow
+
+ROW = TaskRow("k", "conv", 1.0, 40, 0.01, 0.004, 0)
+SNAPSHOT = Snapshot(
+    phase=Phase.DONE,
+    elapsed_s=1200.0,
+    time_budget_s=1200.0,
+    trials=80,
+    trials_budget=960,
+    trials_per_s=0.1,
+    statuses={"ok": 80},
+    tasks=(ROW, replace(ROW, name="dense")),
+)
+CONV = TaskEnd("conv", 2.0, 0.010, 0.004, (0.008,) * 30 + (0.004,) * 10)
+DENSE = TaskEnd("dense", 1.0, 0.010, 0.002, (0.002,) * 40)
+STEPS = (
+    Step("tuner bench runs/x", "whole-model latency"),
+    Step("tuner export runs/x --lib model.so", "the compiled model"),
+)
+
+
+def text(*tasks: TaskEnd, fruitless: tuple[Fruitless, ...] = (), **snapshot: object) -> str:
+    said = closing(tasks, fruitless)
+    seen = replace(SNAPSHOT, **snapshot)  # type: ignore[arg-type]
+    return "\n".join(closing_lines(said, seen, "time", STEPS, "mlflow ui")) + "\n"
+
+
+NEXT = """\
+  next  tuner bench runs/x                   whole-model latency
+        tuner export runs/x --lib model.so   the compiled model
+        mlflow ui
+"""
+
+
+def test_a_run_that_won_and_could_win_more() -> None:
+    assert text(CONV, DENSE) == (
+        """\
+The time budget is spent: 80 trials, 20:00 of this session.
+  won   kernels 30.0 ms → 10.0 ms, 3.00x as fast, most of it by conv (60%), dense (40%)
+  left  conv 80% of the time, 50.0% faster in its last 10; \
+dense 20%, flat over its last 10 trials
+"""
+        + NEXT
+    )
+
+
+def test_a_space_that_gave_nothing_and_tasks_that_cannot_be_compared_are_named() -> None:
+    slow = TaskEnd("slow", 1.0, None, 0.001, (0.001,) * 3)
+    fruitless = (Fruitless("declared:mine", 12), Fruitless("other", 1))
+    assert text(CONV, slow, fruitless=fruitless) == (
+        """\
+The time budget is spent: 80 trials, 20:00 of this session.
+  won   kernels 20.0 ms → 8.00 ms, 2.50x as fast, by conv (100%)
+  left  conv 89% of the time, 50.0% faster in its last 10; slow 11%, 3 trials
+        not compared, without a time or without their default's: slow
+        space declared:mine: all 12 trials failed, and so did those of 1 more
+"""
+        + NEXT
+    )
+
+
+def test_a_run_that_won_nothing_says_so() -> None:
+    same = TaskEnd("conv", 1.0, 0.004, 0.004, (0.004,) * 40)
+    assert text(same).splitlines()[1:3] == [
+        "  won   nothing: no schedule was faster than the default's 4.00 ms; conv had 40 trials",
+        "  left  conv 100% of the time, flat over its last 10 trials",
+    ]
+
+
+def test_a_run_whose_default_has_no_time_does_not_guess() -> None:
+    slow = TaskEnd("slow", 1.0, None, 0.001, (0.001,) * 8)
+    assert text(slow).splitlines()[1:3] == [
+        "  won   not known: the default schedule of slow has no time",
+        "  left  slow 100% of the time, flat over its last 2 trials",
+    ]
+
+
+def test_a_run_without_results_says_why() -> None:
+    nothing = text(statuses={}, tasks=(), trials=0, elapsed_s=3.0)
+    assert nothing.splitlines()[:2] == [
+        "The time budget is spent: 0 trials, 0:03 of this session.",
+        "  won   nothing: nothing was measured",
+    ]
+    failed = text(TaskEnd("conv", 1.0, None, None), statuses={"wrong": 5}, trials=5)
+    assert failed.splitlines()[1] == "  won   nothing: all 5 trials failed"
+    waiting = text(statuses={}, message="no machine has such a device")
+    assert waiting.splitlines()[1] == "  won   nothing: no machine has such a device"
+
+
+def test_one_task_alone_need_not_be_named_as_the_one_that_gained() -> None:
+    alone = text(DENSE, tasks=(ROW,)).splitlines()[1]
+    assert alone == "  won   kernels 10.0 ms → 2.00 ms, 5.00x as fast"

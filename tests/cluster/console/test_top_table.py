@@ -1,0 +1,111 @@
+"""Several runs in one table: golden texts of a pure function."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+from rich.console import Console
+
+from cluster.console.top_table import in_order, top_picture
+from tuner.report.glance import Glance, unreadable
+from tuner.session.progress import TaskRow
+
+NOW_S = 10_000.0
+ROW = TaskRow("k", "gemm", 2.0, 7, 0.004, 0.001, 1)
+WORKING = Glance(
+    name="runs/a",
+    state="at work",
+    at_work=True,
+    elapsed_s=3725.0,
+    trials=1234,
+    trials_per_s=2.34,
+    latency_s=0.00456,
+    gain=3.21,
+    failures={"wrong": 2, "build_failed": 12},
+    utilisation={"runner": {"busy": 3.0, "no_builds": 1.0}, "builder": {"busy": 1.0}},
+    seen_s=NOW_S,
+    improved_s=NOW_S - 75,
+    tasks=(ROW, replace(ROW, name="softmax", weight=1.0)),
+)
+ENDED = replace(
+    WORKING,
+    name="runs/b",
+    state="ended: trials",
+    at_work=False,
+    failures={},
+    seen_s=NOW_S - 500,
+    improved_s=NOW_S - 1100,
+)
+EMPTY = Glance("runs/c", "not begun")
+BROKEN = unreadable("runs/d", "there is no run folder runs/d")
+
+
+def shown(*glances: Glance, width: int = 130, rows: int | None = None) -> str:
+    console = Console(file=io.StringIO(), width=width, record=True)
+    console.print(top_picture(glances, NOW_S, width=width, rows=rows))
+    return "\n".join(text.rstrip() for text in console.export_text().splitlines()) + "\n"
+
+
+def test_several_runs() -> None:
+    assert shown(BROKEN, EMPTY, ENDED, WORKING) == (
+        """\
+run     state          elapsed  trials   /s  latency   gain  improved  failed  runner  builder  \
+space
+runs/a  at work        1:02:05    1234  2.3  4.56 ms  3.21x  1:15 ago      14     75%     100%  \
+    -
+runs/b  ended: trials  1:02:05    1234  2.3  4.56 ms  3.21x    -10:00             75%     100%  \
+    -
+runs/c  not begun         0:00       0  0.0        -      -         -               -        -  \
+    -
+runs/d: there is no run folder runs/d
+"""
+    )
+
+
+def test_of_a_long_name_the_end_is_shown() -> None:
+    long = replace(WORKING, name="/folder/of/runs/that/are/kept/for/ever/here/b")
+    assert shown(long, EMPTY).splitlines()[1].startswith("…/are/kept/for/ever/here/b  at work  ")
+    assert shown(long, width=80).splitlines()[1].startswith("…r/ever/here/b  at work  ")
+
+
+def test_a_run_that_is_alone_shows_its_tasks_and_how_trials_failed() -> None:
+    assert shown(WORKING) == (
+        """\
+run     state    elapsed  trials   /s  latency   gain  improved  failed  runner  builder  space
+runs/a  at work  1:02:05    1234  2.3  4.56 ms  3.21x  1:15 ago      14     75%     100%      -
+failed: 12 build failed, 2 wrong
+
+task     weight  trials  default     best  speed-up  failed
+gemm          2       7  4.00 ms  1.00 ms     4.00x       1
+softmax       1       7  4.00 ms  1.00 ms     4.00x       1
+"""
+    )
+
+
+def test_a_narrow_terminal_has_the_numbers_whole() -> None:
+    lines = shown(WORKING, ENDED, width=80).splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    for number in ("1:02:05", "1234", "4.56 ms", "3.21x", "14"):
+        assert number in lines[1]
+    assert lines[2].startswith("runs/b  ended: trials  ")
+
+
+def test_there_are_never_more_lines_than_the_terminal_has() -> None:
+    many = [replace(ENDED, name=f"runs/{n}", seen_s=float(n)) for n in range(50)]
+    broken = [unreadable(f"runs/broken{n}", "why " * 50) for n in range(50)]
+    for rows in (10, 24):
+        lines = shown(*many, *broken, rows=rows).splitlines()
+        assert len(lines) <= rows
+        assert lines[-1] == f"and {100 - (rows - 3)} more"
+    tasks = tuple(replace(ROW, name=f"t{n}") for n in range(99))
+    assert len(shown(replace(WORKING, tasks=tasks), rows=24).splitlines()) <= 24
+
+
+def test_runs_at_work_come_first_and_each_once() -> None:
+    names = [glance.name for glance in in_order([BROKEN, ENDED, EMPTY, WORKING, ENDED])]
+    assert names == ["runs/a", ENDED.name, "runs/c", "runs/d"]
+
+
+def test_no_runs() -> None:
+    assert shown() == "no runs\n"

@@ -1,0 +1,160 @@
+"""A run at a glance says what a fold over all of its records says, and reads few of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tuner.candidate import Candidate, CandidateKind
+from tuner.record import Measurement, Record, Status, Trial
+from tuner.report.glance import STALE_S, StoreGlances, of_snapshot, state_of
+from tuner.session.phase import Phase
+from tuner.session.progress import Snapshot, TaskRow, fold, gain, rows
+from tuner.storage.base import SessionSpan
+from tuner.storage.sqlite_store import SqliteStore
+from tuner.task import Instance, Task
+
+SHAPES = (((("T", 1),), 1.0), ((("T", 2),), 3.0))
+STATIC = Task("static", "dense", "{}", "{}", 2.0, 1e6)
+OTHER = Task("other", "softmax", "{}", "{}", 1.0, 1e6)
+SYMBOLIC = Task("symbolic", "gemm", "{}", "{}", 1.0, 1e6, SHAPES)
+TASKS = (STATIC, OTHER, SYMBOLIC)
+
+
+def candidate(name: str) -> Candidate:
+    return Candidate(CandidateKind.TRACE, name, "ours")
+
+
+DEFAULT = candidate("default")
+
+
+def record(
+    task: Task,
+    name: str,
+    seconds: float | None,
+    *,
+    instance: Instance = (),
+    rung: int = 0,
+    time_s: float = 0.0,
+) -> Record:
+    good = Measurement(Status.OK, (seconds or 0.0,))
+    measured = good if seconds is not None else Measurement(Status.WRONG)
+    return Record(Trial(task.key, candidate(name), instance, rung), measured, time_s=time_s)
+
+
+STORY = [
+    record(STATIC, "default", 0.010, time_s=1),
+    record(OTHER, "default", None, time_s=2),
+    record(STATIC, "a", 0.004, time_s=3),
+    *(record(SYMBOLIC, "default", 0.008, instance=i, time_s=4) for i, _ in SHAPES),
+    record(SYMBOLIC, "b", 0.002, instance=SHAPES[0][0], time_s=5),
+    record(OTHER, "c", 0.003, time_s=6),
+    record(STATIC, "d", 0.005, time_s=7),
+    record(STATIC, "a", 0.001, rung=1, time_s=8),
+    record(SYMBOLIC, "b", 0.001, instance=SHAPES[1][0], rung=1, time_s=9),
+]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[SqliteStore]:
+    with closing(SqliteStore(tmp_path / "records.sqlite")) as opened:
+        opened.put_tasks(TASKS, {task.key: DEFAULT.key for task in TASKS})
+        yield opened
+
+
+def test_after_each_record_it_says_what_a_fold_over_all_of_them_says(store: SqliteStore) -> None:
+    looking = StoreGlances("x")
+    for number in range(len(STORY) + 1):
+        store.append_many([(r, None) for r in STORY[max(0, number - 1) : number]])
+        defaults = {task.key: DEFAULT.key for task in TASKS}
+        wanted = rows(fold(TASKS, defaults, STORY[:number]).values())
+        for seen in (looking.look(store, 0.0), StoreGlances("x").look(store, 0.0)):
+            assert seen.tasks == wanted
+            assert seen.gain == gain(wanted)
+            assert seen.trials == sum(row.trials for row in wanted)
+            assert sum(seen.failures.values()) == sum(row.failures for row in wanted)
+
+
+def test_it_knows_when_a_task_became_faster_for_the_last_time(store: SqliteStore) -> None:
+    looking = StoreGlances("x")
+    assert looking.look(store, 0.0).improved_s is None
+    for r in STORY[:-1]:
+        store.append(r)
+    assert looking.look(store, 0.0).improved_s == 6
+    store.append(STORY[-1])
+    assert looking.look(store, 0.0).improved_s == 9
+
+
+def test_nothing_new_is_read_where_there_is_nothing_new(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looking = StoreGlances("x")
+    for r in STORY[:3]:
+        store.append(r)
+    first = looking.look(store, 0.0)
+    for reading in ("counts", "best", "scan", "tasks", "fastest", "features"):
+        monkeypatch.setattr(SqliteStore, reading, lambda *_, **__: pytest.fail("read anew"))
+    assert looking.look(store, 0.0) == first
+
+
+def test_a_task_without_new_trials_is_not_read_anew(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for r in STORY[:3]:
+        store.append(r)
+    looking = StoreGlances("x")
+    looking.look(store, 0.0)
+    asked: list[str] = []
+    best = SqliteStore.best
+
+    def noted(self: SqliteStore, task_key: str, k: int) -> list[Record]:
+        asked.append(task_key)
+        return best(self, task_key, k)
+
+    monkeypatch.setattr(SqliteStore, "best", noted)
+    store.append(record(OTHER, "new", 0.001))
+    assert looking.look(store, 0.0).tasks[1].best_s == 0.001
+    assert asked == ["other"]
+
+
+def test_tasks_that_come_later_are_seen(store: SqliteStore) -> None:
+    looking = StoreGlances("x")
+    looking.look(store, 0.0)
+    later = Task("later", "conv", "{}", "{}", 1.0, 1e6)
+    store.put_tasks([later], {"later": DEFAULT.key})
+    store.append(record(later, "default", 0.001))
+    assert [row.name for row in looking.look(store, 0.0).tasks][-1] == "conv"
+
+
+ENDED = SessionSpan(1, 0.0, 9.0, 9.0, "time")
+
+
+@pytest.mark.parametrize(
+    ("spans", "now_s", "state"),
+    [
+        ([], 0.0, ("not begun", False)),
+        ([SessionSpan(1, 0.0, 10.0)], 11.0, ("at work", True)),
+        ([SessionSpan(1, 0.0, 10.0)], 11.0 + STALE_S, ("silent", False)),
+        ([SessionSpan(1, 0.0, 9.0, 9.0, "time")], 10.0, ("ended: time", False)),
+        (
+            [SessionSpan(1, 0.0, 9.0, 9.0, "time"), SessionSpan(2, 9.0, 9.5)],
+            10.0,
+            ("at work", True),
+        ),
+    ],
+)
+def test_how_a_run_stands(spans: list[SessionSpan], now_s: float, state: tuple[str, bool]) -> None:
+    assert state_of(spans, now_s) == state
+
+
+def test_a_search_says_of_itself_how_it_stands() -> None:
+    row = TaskRow("k", "gemm", 2.0, 7, 0.004, 0.001, 1)
+    snapshot = Snapshot(Phase.SEARCH, 5.0, 9.0, 7, 9, 1.4, {"ok": 6, "wrong": 1}, (row,), gain=4.0)
+    seen = of_snapshot("runs/x", snapshot)
+    assert (seen.state, seen.at_work, seen.latency_s) == ("search", True, 0.002)
+    assert seen.failures == {"wrong": 1}
+    assert of_snapshot("runs/x", snapshot, "trials").state == "ended: trials"
+    assert of_snapshot("runs/x", snapshot, "failed", "no disk").state == "failed: no disk"

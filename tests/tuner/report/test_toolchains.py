@@ -1,0 +1,83 @@
+"""Times of another toolchain are not mixed in silently: they are counted, winners are marked."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tuner.candidate import Candidate, CandidateKind
+from tuner.cost_models.dataset import Dataset
+from tuner.record import Measurement, Provenance, Record, Status, Trial
+from tuner.report.closing import closing_of_store
+from tuner.report.report import best_report, status_report
+from tuner.report.toolchains import of_an_older
+from tuner.storage.memory import MemoryStore
+from tuner.task import Task
+
+CONV, DENSE = Task("c", "conv", "{}", "{}", 1.0, 1.0), Task("d", "dense", "{}", "{}", 1.0, 1.0)
+OLD, NEW = "tvm=1", "tvm=2"
+
+
+def record(task: Task, name: str, seconds: float, toolchain: str, rung: int = 0) -> Record:
+    trial = Trial(task.key, Candidate(CandidateKind.TRACE, name, "ours"), rung=rung)
+    good = Measurement(Status.OK, (seconds,))
+    return Record(trial, good, Provenance("w", "d", toolchain))
+
+
+def store_of(*records: Record) -> MemoryStore:
+    store = MemoryStore()
+    store.put_tasks([CONV, DENSE], {})
+    store.append_many([(r, None) for r in records])
+    return store
+
+
+def test_a_run_of_one_toolchain_has_no_mark() -> None:
+    store = store_of(record(CONV, "a", 1.0, OLD), record(DENSE, "a", 1.0, OLD))
+    (row,) = status_report(store)["toolchains"]
+    assert row == {"toolchain": OLD, "trials": 2, "won": ["conv", "dense"]}
+    assert closing_of_store(store).stale == ()
+
+
+def test_of_two_it_is_said_whose_time_is_of_the_older() -> None:
+    store = store_of(
+        record(CONV, "a", 1.0, OLD), record(DENSE, "a", 2.0, OLD), record(DENSE, "b", 1.0, NEW)
+    )
+    older, newer = status_report(store)["toolchains"]
+    assert older == {"toolchain": OLD, "trials": 2, "won": ["conv"]}
+    assert newer == {"toolchain": NEW, "trials": 1, "won": ["dense"]}
+    assert [row["toolchain"] for row in best_report(store)["tasks"]] == [OLD, NEW]
+    said = closing_of_store(store)
+    assert (said.toolchains, said.stale) == ((OLD, NEW), ("conv",))
+
+
+def test_a_winner_that_was_timed_again_is_no_more_of_the_older() -> None:
+    store = store_of(
+        record(CONV, "a", 1.0, OLD), record(DENSE, "b", 1.0, NEW), record(CONV, "a", 1.1, NEW, 1001)
+    )
+    assert closing_of_store(store).stale == ()
+    assert best_report(store)["tasks"][0]["toolchain"] == NEW
+
+
+def test_what_is_not_known_is_not_marked() -> None:
+    assert of_an_older({"conv": "", "dense": OLD}, [OLD, NEW]) == ["dense"]
+    assert of_an_older({"conv": OLD}, []) == []
+    store = store_of(record(CONV, "a", 1.0, ""))
+    assert status_report(store)["toolchains"] == []
+    assert best_report(store)["tasks"][0]["toolchain"] is None
+
+
+def test_the_cost_model_ranks_no_two_times_of_different_toolchains() -> None:
+    dataset = Dataset()
+    vector = np.zeros(3, dtype=np.float32)
+    nowhere = Record(record(CONV, "x", 1.0, "").trial, Measurement(Status.BUILD_FAILED))
+    for one in (
+        nowhere,
+        record(CONV, "a", 1.0, OLD),
+        record(DENSE, "a", 1.0, OLD),
+        record(CONV, "b", 1.0, NEW),
+        nowhere,
+    ):
+        dataset.add(one, vector)
+    first, old, other, new, last = dataset.snapshot().groups
+    assert first == old, "what was never run belongs to what was"
+    assert new == last
+    assert len({int(old), int(other), int(new)}) == 3

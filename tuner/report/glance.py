@@ -1,0 +1,229 @@
+"""A run at a glance, for a table of several: how it stands now, read from its store at little cost.
+
+Trials are counted and the fastest are found by the store's indices, for tasks that have new ones;
+only of a task with symbolic dimensions are all records gone through then, by SQLite itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tuner.record import Status
+from tuner.report.winners import Timings
+from tuner.session.progress import Snapshot, TaskProgress, TaskRow, counted, gain, rows
+from tuner.storage.base import SessionSpan
+from tuner.storage.sqlite_store import SqliteStore
+from tuner.task import Instance, Task
+from tuner.utilisation import SlotSeconds
+
+STALE_S = 60.0
+"""The age of the last sign of life from which on a run counts as silent; it gives one every two
+seconds, but for the length of a kernel's timing."""
+_NO_SECONDS: SlotSeconds = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """A run at one moment.
+
+    Attributes:
+        name: the run's folder, its URL, or the name of its search.
+        state: `at work`, a phase of its session, `silent`, `ended` and why, or why it cannot be
+            read.
+        at_work: whether something works on it, as far as is known.
+        readable: whether the rest was read; else only `state` says something.
+        elapsed_s: seconds of work, over all sessions.
+        latency_s: of the kernels of the tasks that have a time, each as often as it runs; None
+            before any.
+        gain: untuned over tuned time, over the tasks where both are known.
+        failures: number of trials that failed, by kind.
+        utilisation: seconds of the last session's workers, by kind and category.
+        seen_s: its last sign of life, in seconds since the epoch; None where that is not known.
+        improved_s: when a task became faster for the last time, in seconds since the epoch; None
+            where that is not known.
+    """
+
+    name: str
+    state: str
+    at_work: bool = False
+    readable: bool = True
+    elapsed_s: float = 0.0
+    trials: int = 0
+    trials_per_s: float = 0.0
+    latency_s: float | None = None
+    gain: float | None = None
+    failures: Mapping[str, int] = field(default_factory=dict)
+    utilisation: SlotSeconds = field(default_factory=dict)
+    seen_s: float | None = None
+    improved_s: float | None = None
+    tasks: tuple[TaskRow, ...] = ()
+
+    def to_json(self, now_s: float) -> dict[str, Any]:
+        """As an object of `tuner top --once --json`."""
+        since_s = None if self.improved_s is None else max(0.0, now_s - self.improved_s)
+        return {
+            "run": self.name,
+            "state": self.state,
+            "at_work": self.at_work,
+            "elapsed_s": self.elapsed_s,
+            "trials": self.trials,
+            "trials_per_s": self.trials_per_s,
+            "latency_ms": None if self.latency_s is None else self.latency_s * 1e3,
+            "gain": self.gain,
+            "failures": dict(self.failures),
+            "utilisation": {kind: dict(seconds) for kind, seconds in self.utilisation.items()},
+            "since_improved_s": since_s,
+        }
+
+
+def unreadable(name: str, why: str) -> Glance:
+    """What is left to say of a run that cannot be read."""
+    return Glance(name, why, readable=False)
+
+
+def of_snapshot(name: str, snapshot: Snapshot, ended: str = "", error: str = "") -> Glance:
+    """A run from what its search says of itself."""
+    state = f"failed: {error}" if error else f"ended: {ended}" if ended else str(snapshot.phase)
+    return Glance(
+        name=name,
+        state=state,
+        at_work=not ended,
+        elapsed_s=snapshot.elapsed_s,
+        trials=snapshot.trials,
+        trials_per_s=snapshot.trials_per_s,
+        latency_s=_latency_s(snapshot.tasks),
+        gain=snapshot.gain,
+        failures=_failures(snapshot.statuses),
+        utilisation=snapshot.utilisation,
+        tasks=snapshot.tasks,
+    )
+
+
+class StoreGlances:
+    """Looks at one run again and again; remembers what cannot have changed since the last look.
+
+    Args:
+        name: of the run.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._tasks: tuple[Task, ...] = ()
+        self._progress: dict[str, TaskProgress] = {}
+        self._improved_s: dict[str, float] = {}
+        self._last = -1
+
+    def look(self, store: SqliteStore, now_s: float) -> Glance:
+        """The run as it is in its store.
+
+        Args:
+            now_s: seconds since the epoch, to tell whether it still gives signs of life.
+
+        Raises:
+            TunerError: the store cannot be read.
+        """
+        if (last := store.last()) != self._last:
+            self._update(store)
+            self._last = last  # only now: a look that failed is repeated
+        spans = store.sessions()
+        state, at_work = state_of(spans, now_s)
+        tasks = rows(self._progress.values())
+        elapsed_s = math.fsum(span.elapsed_s for span in spans)
+        trials = sum(p.spent for p in self._progress.values())
+        return Glance(
+            name=self._name,
+            state=state,
+            at_work=at_work,
+            elapsed_s=elapsed_s,
+            trials=trials,
+            trials_per_s=trials / elapsed_s if elapsed_s > 0 else 0.0,
+            latency_s=_latency_s(tasks),
+            gain=gain(tasks),
+            failures=_failures(counted(self._progress.values())),
+            utilisation=spans[-1].utilisation if spans else _NO_SECONDS,
+            seen_s=spans[-1].heartbeat_s if spans else None,
+            improved_s=max(self._improved_s.values(), default=None),
+            tasks=tasks,
+        )
+
+    def _update(self, store: SqliteStore) -> None:
+        counts, defaults = store.counts(), store.defaults()
+        if not {*counts, *defaults} <= {task.key for task in self._tasks} or not self._tasks:
+            self._tasks = store.tasks()
+        known, self._progress = self._progress, {}
+        for task in self._tasks:
+            now = TaskProgress(
+                task,
+                statuses=dict(counts.get(task.key, {})),
+                default_key=defaults.get(task.key, ""),
+            )
+            now.spent = sum(n for status, n in now.statuses.items() if status.spends_budget)
+            before = known.get(task.key)
+            if before is None or before.default_key != now.default_key or task.shapes:
+                self._read(store, now)
+            elif before.statuses == now.statuses:
+                now = before
+            else:
+                now.defaults = before.defaults
+                self._read(store, now)
+            self._progress[task.key] = now
+
+    def _read(self, store: SqliteStore, progress: TaskProgress) -> None:
+        """Fill in a task's latencies, but for that of its default where it is known."""
+        task = progress.task
+        defaults = progress.default_key or None
+        if task.shapes:
+            fastest = store.fastest(task.key)
+            progress.bests = {instance: seconds for instance, (seconds, _) in fastest.items()}
+            times = [time_s for _, time_s in fastest.values()]
+            progress.defaults = _on_shapes(store, task.key, defaults)
+        else:
+            best = store.best(task.key, 1)
+            progress.bests = {
+                r.trial.instance: r.latency_s for r in best if r.latency_s is not None
+            }
+            times = [r.time_s for r in best]
+            if not progress.defaults:
+                default_s = Timings.of(store, task.key, defaults).search_s
+                progress.defaults = {} if default_s is None else {(): default_s}
+        if times:
+            self._improved_s[task.key] = max(times)
+
+
+def _on_shapes(
+    store: SqliteStore, task_key: str, candidate_key: str | None
+) -> dict[Instance, float]:
+    """The latencies of a candidate in the search, by shape."""
+    if candidate_key is None:
+        return {}
+    records = store.scan(task_key, candidate_key=candidate_key)
+    return {
+        r.trial.instance: r.latency_s
+        for r in records
+        if r.latency_s is not None and not r.trial.rung
+    }
+
+
+def state_of(spans: Sequence[SessionSpan], now_s: float) -> tuple[str, bool]:
+    """How a run stands by its sessions, in words, and whether it is at work."""
+    if not spans:
+        return "not begun", False
+    last = spans[-1]
+    if last.ended_s is not None:
+        return f"ended: {last.reason}" if last.reason else "ended", False
+    silent_s = now_s - last.heartbeat_s
+    if silent_s > STALE_S:
+        return "silent", False
+    return "at work", True
+
+
+def _latency_s(tasks: Sequence[TaskRow]) -> float | None:
+    times = [row.weight * row.best_s for row in tasks if row.best_s is not None]
+    return math.fsum(times) if times else None
+
+
+def _failures(statuses: Mapping[str, int]) -> dict[str, int]:
+    return {kind: n for kind, n in sorted(statuses.items()) if n and Status(kind).failed}
