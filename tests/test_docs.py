@@ -35,12 +35,12 @@ from tuner.dynamic.dispatch_tree import Leaf
 from tuner.dynamic.kernel_set import KernelSet, ShapeTimes
 from tuner.effort import EFFORTS, Timing
 from tuner.record import Measurement, Predicted, Provenance, Record, Status, Trial
-from tuner.report.claims import Claim
 from tuner.report.closing import Closing, Fruitless, TaskEnd
 from tuner.report.closing import closing as closing_of
 from tuner.report.glance import Glance
 from tuner.report.report import status_report
-from tuner.report.verify import Seen, Verdict, verified
+from tuner.report.trust.claims import Claim
+from tuner.report.trust.verify import Seen, Verdict, verified
 from tuner.runs.folder import RunFolder
 from tuner.search.dynamic.small_shape_fallback import SLOWER
 from tuner.session.progress import Snapshot, TaskRow
@@ -606,8 +606,13 @@ def test_the_demo_ends_as_the_readme_shows(capsys: pytest.CaptureFixture[str]) -
     assert shown_output("latency") == printed + record
 
 
-def test_a_run_ends_as_the_readme_shows(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_ends_as_the_readme_shows(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     run = Path("runs/mine")
+    run.mkdir(parents=True)
+    RunFolder(run).report.touch()
     said = replace(a_closing(), fruitless=(), falling=False)
     row = TaskRow("key", "gemm", 2.0, 1, 1.0, 0.5, 0)
     snapshot = replace(a_snapshot(), trials=280, elapsed_s=1200.0, tasks=(row, row))

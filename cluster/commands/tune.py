@@ -333,8 +333,17 @@ def _summary(result: TuneResult, onward: Onward) -> None:
     closing = result.closing or closing_of_snapshot(result.snapshot)
     steps = _steps(result, onward)
     click.echo()
-    for line in closing_lines(closing, result.snapshot, result.ended, steps, result.mlflow_command):
-        click.echo(line)
+    snapshot, page = result.snapshot, _page_of(result)
+    lines = closing_lines(closing, snapshot, result.ended, steps, result.mlflow_command, page)
+    click.echo("\n".join(lines))
+
+
+def _page_of(result: TuneResult) -> str:
+    """The file that shows a run; empty where it is on another machine, or was not written."""
+    from tuner.runs.folder import RunFolder
+
+    file = RunFolder(Path(result.run)).report
+    return str(file) if not isinstance(result.run, str) and file.is_file() else ""
 
 
 def _steps(result: TuneResult, onward: Onward) -> Sequence[Step]:

@@ -19,15 +19,21 @@ _SMALL = 0.001
 
 
 def closing_lines(
-    said: Closing, snapshot: Snapshot, ended: str, steps: Sequence[Step], mlflow_command: str
+    said: Closing,
+    snapshot: Snapshot,
+    ended: str,
+    steps: Sequence[Step],
+    mlflow_command: str,
+    page: str = "",
 ) -> list[str]:
-    """The lines, three to nine.
+    """The lines, three to ten.
 
     Args:
         snapshot: the last of the run.
         ended: why it ended, see `TuneResult`.
         steps: commands to run next.
         mlflow_command: opens the record of the search.
+        page: file that shows the run; empty where there is none here.
     """
     lines = [
         f"{_ENDED.get(ended, ended.capitalize())}: {snapshot.trials} trials, "
@@ -35,6 +41,8 @@ def closing_lines(
     ]
     lines += [f"  won   {won(said, snapshot)}"]
     lines += [f"  {'left' if n == 0 else '':6}{text}" for n, text in enumerate(left(said))]
+    if page:
+        lines.append(f"  page  {page}")
     width = max((len(step.command) for step in steps), default=0)
     commands = [f"{step.command:{width}}   {step.why}" for step in steps]
     for n, text in enumerate((*commands, mlflow_command)):

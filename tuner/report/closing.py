@@ -272,8 +272,6 @@ def next_steps(
             ("verify", f"tuner verify {run}", "whether the gain holds"),
         ]
     if said.left:
-        wanted += [
-            ("explain", f"tuner explain {run}", "what the schedules do, and what is against them"),
-            ("report", f"tuner report {run}", "all of it on one page"),
-        ]
+        what = "what the schedules do, and what is against them"
+        wanted.append(("explain", f"tuner explain {run}", what))
     return tuple(Step(text, why) for name, text, why in wanted if name in commands)[:_STEPS]

@@ -15,7 +15,7 @@ from cluster.console.output import nothing_on_stdout, print_json, print_table
 from tuner.run_location import RunLocation
 
 if TYPE_CHECKING:
-    from tuner.report.verify import Judged, Verification
+    from tuner.report.trust.verify import Judged, Verification
 
 _CLASS = "FILE.py:CLASS|MODULE:CLASS"
 _SEEDS = 1 << 31

@@ -18,8 +18,8 @@ from tuner.errors import TunerError
 from tuner.files.own_folder import own_folder
 from tuner.layers import Layers
 from tuner.record import Measurement, Status, Trial
-from tuner.report.claims import Claim
-from tuner.report.verify import Seen
+from tuner.report.trust.claims import Claim
+from tuner.report.trust.verify import Seen
 from tuner.task import Instance, Task
 
 _AGAIN = 1

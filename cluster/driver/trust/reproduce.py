@@ -16,7 +16,7 @@ from tuner.dynamic.dispatch_tree import pick
 from tuner.dynamic.kernel_set import KernelSet
 from tuner.dynamic.shapes import Dims
 from tuner.errors import TunerError
-from tuner.report.claims import Claim, claims
+from tuner.report.trust.claims import Claim, claims
 from tuner.runs.folder import Manifest
 from tuner.storage.base import RecordStore
 from tuner.task import Instance, Task

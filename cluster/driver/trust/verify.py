@@ -14,8 +14,8 @@ from tuner.effort import EFFORTS, Effort
 from tuner.errors import TunerError, first_line
 from tuner.layers import OURS, Layers, versions
 from tuner.options import ModelSpec, TuneOptions
-from tuner.report.claims import Claim, claims, misfiled
-from tuner.report.verify import Seen, Verification, suspects, verified
+from tuner.report.trust.claims import Claim, claims, misfiled
+from tuner.report.trust.verify import Seen, Verification, suspects, verified
 from tuner.runs.folder import LAYER, Manifest
 from tuner.storage.base import RecordStore
 from tuner.task import Task, task_key

@@ -68,6 +68,13 @@ The time budget is spent: 80 trials, 20:00 of this session.
     )
 
 
+def test_the_page_that_shows_the_run_is_named_where_it_is_here() -> None:
+    lines = closing_lines(
+        closing((CONV,), ()), SNAPSHOT, "time", STEPS, "mlflow ui", "runs/x/r.html"
+    )
+    assert lines[3] == "  page  runs/x/r.html"
+
+
 def test_a_run_that_won_nothing_says_so() -> None:
     same = TaskEnd("conv", 1.0, 0.004, 0.004, (0.004,) * 40)
     assert text(same).splitlines()[1:3] == [

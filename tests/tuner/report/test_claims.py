@@ -8,7 +8,7 @@ from tuner.candidate import Candidate, CandidateKind
 from tuner.dynamic.dispatch_tree import Leaf
 from tuner.dynamic.kernel_set import KernelSet, ShapeTimes
 from tuner.record import Measurement, Provenance, Record, Status, Trial
-from tuner.report.claims import claims, misfiled
+from tuner.report.trust.claims import claims, misfiled
 from tuner.storage.base import RecordStore
 from tuner.storage.memory import MemoryStore
 from tuner.task import Instance, Task

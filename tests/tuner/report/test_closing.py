@@ -17,7 +17,7 @@ from tuner.report.closing import (
 from tuner.storage.memory import MemoryStore
 from tuner.task import Task
 
-ALL = {"tune", "status", "doctor", "bench", "export", "explain", "verify", "report"}
+ALL = {"tune", "status", "doctor", "bench", "export", "explain", "verify"}
 CONV = TaskEnd("conv", 2.0, 0.010, 0.004, (0.008,) * 30 + (0.004,) * 10)
 DENSE = TaskEnd("dense", 1.0, 0.010, 0.002, (0.002,) * 40)
 
@@ -86,7 +86,7 @@ BENCH, EXPORT = "tuner bench runs/x", "tuner export runs/x --lib model.so"
         (FALLING, "done", [BENCH, EXPORT, "tuner verify runs/x"]),
         (FLAT, "time", [BENCH, EXPORT, "tuner verify runs/x"]),
         (FLAT, "signal", ["tuner tune ...", BENCH, EXPORT]),
-        (NOTHING_WON, "trials", ["tuner explain runs/x", "tuner report runs/x"]),
+        (NOTHING_WON, "trials", ["tuner explain runs/x"]),
         (Closing(), "trials", ["tuner status runs/x", "tuner doctor"]),
         (Closing(), "signal", ["tuner tune ..."]),
     ],

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from tuner.candidate import Candidate, CandidateKind
-from tuner.report.claims import Claim
-from tuner.report.verify import Seen, Verdict, suspects, verified
+from tuner.report.trust.claims import Claim
+from tuner.report.trust.verify import Seen, Verdict, suspects, verified
 from tuner.task import Task
 
 CANDIDATE = Candidate(CandidateKind.TRACE, "[1]", "mine")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from tuner.report.claims import Claim
+from tuner.report.trust.claims import Claim
 from tuner.session.finalists import noise_factor
 
 _MOST = 1.5
