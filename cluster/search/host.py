@@ -21,6 +21,7 @@ import ray
 
 from cluster.ray_workers.metrics import RunMetrics
 from cluster.search.job import SearchJob, SearchState, load
+from cluster.search.run_facts import run_tags, shown_name
 from cluster.search.theirs import observers_of
 from cluster.search.wiring import machines, new_session, quiet_lock
 from tuner.dynamic.kernel_set import KernelSet
@@ -134,7 +135,11 @@ class SearchHost:
         job = self._job
         try:
             spool = SpoolObserver(
-                run.root, name=run.root.name, params=job.facts, new_uuid=_new_uuid(job, run)
+                run.root,
+                name=shown_name(job),
+                params=job.facts,
+                tags=run_tags(job),
+                new_uuid=_new_uuid(job, run),
             )
         except OSError as error:
             raise TunerError(f"cannot write to {run.root}: {error.strerror}") from error
