@@ -28,6 +28,7 @@ from tuner.tracking.pages.metric_names import (
     TASK_LATENCY,
     TASK_RETIMED,
     UNTUNED,
+    shown,
 )
 from tuner.tracking.spool import Entry, Metrics
 
@@ -100,7 +101,7 @@ class _ModelCurve:
     def take(
         self, task: TaskProgress, record: Record, time_s: float, elapsed_s: float
     ) -> tuple[Metrics, ...]:
-        """The entries by trials and by time, where a value changes or a second has passed.
+        """The entry by trials where a value changes, and both at the first record of a second.
 
         Args:
             task: of the record, which it has taken in.
@@ -118,23 +119,25 @@ class _ModelCurve:
         values, second = self._values(sum(known)), max(self._second, int(elapsed_s))
         if values == self._said and second == self._second:
             return ()
-        unchanged = {UNTUNED} if self._said.get(UNTUNED) == values.get(UNTUNED) else set()
+        first = UNTUNED in values and UNTUNED not in self._said
+        later = second > self._second  # one point for each second: more would be drawn as noise
         self._said, self._second = values, second
+        curves = {name: value for name, value in values.items() if name != UNTUNED}
         return (
-            Metrics(
-                None, self._trials, {k: v for k, v in values.items() if k not in unchanged}, time_s
-            ),
-            Metrics(None, second, {LATENCY_BY_TIME: values[LATENCY]}, time_s),
+            # At step 0, as what does not depend on trials: runs are compared by bars then.
+            *([Metrics(None, 0, {UNTUNED: values[UNTUNED]}, time_s)] if first else ()),
+            Metrics(None, self._trials, curves, time_s),
+            *([Metrics(None, second, {LATENCY_BY_TIME: values[LATENCY]}, time_s)] if later else ()),
         )
 
     def _values(self, latency_s: float) -> dict[str, float]:
-        values = {LATENCY: latency_s * 1e3}
+        values = {LATENCY: shown(latency_s * 1e3)}
         defaults_s = sum(self._default_s.values())
         both_s = sum(min(self._best_s[k] or s, s) for k, s in self._default_s.items())
         if both_s:
-            values[GAIN] = defaults_s / both_s
+            values[GAIN] = shown(defaults_s / both_s)
         if len(self._default_s) == len(self._best_s):
-            values[UNTUNED] = defaults_s * 1e3
+            values[UNTUNED] = shown(defaults_s * 1e3)
         return values
 
 

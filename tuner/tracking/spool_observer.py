@@ -131,6 +131,9 @@ class SpoolObserver:
         """Announce the run and its tasks."""
         self._tasks = {task.key: task for task in tasks}
         self._say(self._start, *map(_announced, tasks))
+        if self._session == 1:
+            # Nothing is gained yet. MLflow lists metrics in the order in which they came.
+            self._say(Metrics(None, 0, {names.GAIN: 1.0}, self._start.time_s))
 
     def on_record(self, record: Record, best_s: float | None) -> None:
         """Tell the device and the toolchain where they are new; the store has the record."""
@@ -248,8 +251,8 @@ class SpoolObserver:
             names.DUPLICATES: float(snapshot.statuses.get(Status.DUPLICATE, 0)),
         }
         for status in Status:
-            if status.failed:
-                values[f"{names.FAILED}{status}"] = float(snapshot.statuses.get(status, 0))
+            if status.failed and (number := snapshot.statuses.get(status, 0)):
+                values[f"{names.FAILED}{status}"] = float(number)
         if snapshot.estimate_accuracy is not None:
             values[names.ESTIMATE_ACCURACY] = round(snapshot.estimate_accuracy, 3)
         for kind, seconds in snapshot.utilisation.items():
@@ -263,10 +266,10 @@ class SpoolObserver:
     def _whole(self, snapshot: Snapshot, now_s: float) -> None:
         """Write the model's gain and latency at the end. Until then its records tell them; what is
         chosen at the end for many shapes, they do not."""
-        values = {} if snapshot.gain is None else {names.GAIN: snapshot.gain}
+        values = {} if snapshot.gain is None else {names.GAIN: names.shown(snapshot.gain)}
         best_s = {row.key: row.weight * row.best_s for row in snapshot.tasks if row.best_s}
         if best_s and best_s.keys() == self._tasks.keys():
-            values[names.LATENCY] = sum(best_s.values()) * 1e3
+            values[names.LATENCY] = names.shown(sum(best_s.values()) * 1e3)
         if values:
             self._say(Metrics(None, snapshot.trials, values, now_s))
 

@@ -43,6 +43,8 @@ from tuner.tracking.spool import (
 )
 from tuner.tracking.tracker import TrackerProcess, drain
 
+pytestmark = pytest.mark.usefixtures("quiet_mlflow")
+
 
 def test_a_uri_that_mlflow_does_not_know_drops_nothing(tmp_path: Path) -> None:
     # MLflow calls it an invalid parameter, as it does for an entry that it will never take.
@@ -63,16 +65,6 @@ def points(count: int, first: int = 1, task: str | None = "aa") -> list[Metrics]
         Metrics(task, i, {"task/latency_us": 1e3 / i, "task/best_us": 1e3 / i}, 1000.0 + i)
         for i in range(first, first + count)
     ]
-
-
-@pytest.fixture(scope="module")
-def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """URI of a SQLite store that all tests here share, each with an experiment of its own."""
-    old = dict(os.environ)
-    os.environ.update(quiet_environment())
-    yield tracking_uri(tmp_path_factory.mktemp("store"), "")
-    os.environ.clear()
-    os.environ.update(old)
 
 
 @pytest.fixture

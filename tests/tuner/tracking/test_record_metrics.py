@@ -143,14 +143,20 @@ def test_the_models_latency_over_trials_and_time_once_every_task_has_one() -> No
         record(None, 1002.0, task=DENSE),  # not built, which costs no trial
         record(1e-3, 1003.2, task=DENSE),
         record(4e-3, 1003.4),  # nothing new, and in the same second
-        fast,
+        record(15e-4, 1004.2),
+        fast,  # in the same second, which has its point
         record(9e-4, 1004.9, rung=1),
         record(5e-3, 1006.0),
     )
     found = of_the_model(*records, defaults=default)
-    assert curve(found, "model/latency_ms") == [(2, 7.0), (4, 4.0), (5, 4.0)]
-    assert curve(found, "model/latency_ms_by_time") == [(3, 7.0), (4, 4.0), (6, 4.0)]
-    assert curve(found, "model/gain") == [(2, 1.0), (4, 2.0), (5, 2.0)]
+    assert curve(found, "model/latency_ms") == [
+        (2, 7.0),
+        (4, 5.5),
+        (5, 4.0),
+        (6, 4.0),
+    ]
+    assert curve(found, "model/latency_ms_by_time") == [(3, 7.0), (4, 5.5), (6, 4.0)]
+    assert curve(found, "model/gain") == [(2, 1.0), (4, 1.333), (5, 2.0), (6, 2.0)]
     assert curve(found, "model/untuned_ms") == []  # nobody timed the other task's default
 
 
@@ -158,7 +164,7 @@ def test_the_untuned_model_is_known_once_each_default_is() -> None:
     conv, dense = record(2e-3, 1001.0), record(1e-3, 1002.0, task=DENSE)
     defaults = {r.trial.task_key: r.trial.candidate.key for r in (conv, dense)}
     found = of_the_model(conv, dense, record(1e-3, 1003.0), defaults=defaults)
-    assert curve(found, "model/untuned_ms") == [(2, 7.0)]  # said once
+    assert curve(found, "model/untuned_ms") == [(0, 7.0)]
     assert curve(found, "model/latency_ms") == [(2, 7.0), (3, 4.0)]
     assert curve(found, "model/gain") == [(2, 1.0), (3, 1.75)]
 

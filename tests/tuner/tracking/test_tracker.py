@@ -122,17 +122,19 @@ class TestObserver:
         as_seam.on_end(snapshot(3, Phase.DONE, ok=2, build_failed=1))
         observer.close(RunStatus.FINISHED)
 
-        start, conv, dense, *rest = said(tmp_path)
+        start, conv, dense, first, *rest = said(tmp_path)
         assert isinstance(start, Start)
         assert start.params == {"seed": "0"}
         assert isinstance(conv, TaskEntry)
         assert conv.params == {"task": "aa", "weight": "3", "flops": "2e+06", "target": "llvm"}
         assert isinstance(dense, TaskEntry)
+        assert first == Metrics(None, 0, {"model/gain": 1.0}, 1000.0)
         assert rest[-1] == End("FINISHED", 1010.0)
         assert metric(tmp_path, "aa", "task/untuned_us") == [(0, 4000.0)]
         assert metric(tmp_path, None, "predictions/cost_model_accuracy") == [(3, 0.75)]
         assert metric(tmp_path, None, "trials_failed/build_failed") == [(3, 1.0)]
-        assert metric(tmp_path, None, "model/gain") == [(3, 4.0)]
+        assert metric(tmp_path, None, "trials_failed/timeout") == []  # none of these
+        assert metric(tmp_path, None, "model/gain") == [(0, 1.0), (3, 4.0)]
         assert files(tmp_path) == ["cost_model/model-1.ubj", "tasks.json", "summary.json"]
         folder = TrackingPaths(tmp_path).folder
         assert (folder / "cost_model/model-1.ubj").read_bytes() == b"model"

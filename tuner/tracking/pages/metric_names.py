@@ -1,6 +1,8 @@
-"""The names of metrics in MLflow. Its pages show them by group, which is what comes before the last
-slash, and the groups in the order of their names: so what a run is for comes first, which is the
-latency and the gain of the model, and failures last.
+"""The names of metrics in MLflow, and how exactly the first ones are told.
+
+Its pages show metrics by group, which is what comes before the last slash, and the groups in the
+order of their names: so what a run is for comes first, which is the latency and the gain of the
+model, and failures last.
 """
 
 from __future__ import annotations
@@ -51,3 +53,8 @@ NOT_BY_RECORD: Final = frozenset(
     for old_or_new in (name, name.removeprefix(TASK))
 )
 """Metrics of tasks whose steps are not numbers of records, with the names of older versions."""
+
+
+def shown(value: float) -> float:
+    """A value of the whole model as a table of runs shows it: with four digits that count."""
+    return float(f"{value:.4g}")

@@ -7,6 +7,7 @@ from typing import Any
 
 from tuner.session.progress import TaskRow
 from tuner.task import Task
+from tuner.tracking.pages.metric_names import shown
 
 Cell = str | int | float | None
 
@@ -60,8 +61,7 @@ def _row(
 
 
 def _rounded(value: float | None) -> float | None:
-    """Four digits that count."""
-    return None if value is None else float(f"{value:.4g}")
+    return None if value is None else shown(value)
 
 
 def _cell(value: object) -> object:
