@@ -132,12 +132,10 @@ class _ModelCurve:
 
     def _values(self, latency_s: float) -> dict[str, float]:
         values = {LATENCY: shown(latency_s * 1e3)}
-        defaults_s = sum(self._default_s.values())
-        both_s = sum(min(self._best_s[k] or s, s) for k, s in self._default_s.items())
-        if both_s:
-            values[GAIN] = shown(defaults_s / both_s)
-        if len(self._default_s) == len(self._best_s):
+        if len(self._default_s) == len(self._best_s):  # of some tasks alone it would go up and down
+            defaults_s = sum(self._default_s.values())
             values[UNTUNED] = shown(defaults_s * 1e3)
+            values[GAIN] = shown(defaults_s / latency_s)
         return values
 
 

@@ -89,7 +89,7 @@ def follow(run: RunDrain, sink: Sink, leash: Leash, samples: SystemSamples) -> N
             ending = True
             samples.tick(last=True)
             run.wind_up()
-        if not ending and sink.knows(""):  # MLflow is imported and answers
+        if not ending:  # also before MLflow answers, so that short runs have a sample
             samples.tick()
         if _guarded(run, _HASTE_S if ending else _PATIENCE_S):
             continue

@@ -48,8 +48,10 @@ def test_tags_say_in_short_what_was_asked_for() -> None:
 
 
 def test_a_strategy_of_the_users_is_named_with_its_version() -> None:
-    theirs = Layers(strategy=Source(file="own.py", name="Mine", version="1a2b"))
-    assert "Mine" in run_tags(job(layers=theirs))["strategy"]
+    theirs = Source("own.py", "class Mine: ...", "Mine")
+    said = run_tags(job(layers=Layers(strategy=theirs)))["strategy"]
+    assert "Mine" in said
+    assert theirs.version in said
 
 
 def test_a_run_has_the_name_of_its_folder_and_of_the_run_whose_part_it_is() -> None:

@@ -285,14 +285,20 @@ def open_store(run_dir: Path) -> SqliteStore:
 
 class TestProcess:
     @pytest.mark.slow
-    def test_a_run_ends_in_the_database_of_its_folder(self, tmp_path: Path) -> None:
+    def test_a_run_ends_in_the_database_of_its_folder(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL", "0.5")
         append(tmp_path, BEGIN)
         tracker = TrackerProcess.start(tmp_path)
+        eventually(lambda: stored_steps(tmp_path, "system/cpu_utilization_percentage") != [])
         append(tmp_path, [*points(300), End("FINISHED", 1400.0)])
         assert tracker.pid is not None
         os.kill(tracker.pid, signal.SIGSTOP)  # as while a kernel is timed
         outcome = tracker.finish(120.0)
-        assert (outcome.pushed, outcome.pending, outcome.warning) == (304, 0, "")
+        samples = stored_steps(tmp_path, "system/cpu_utilization_percentage")
+        assert samples == list(range(len(samples)))
+        assert (outcome.pushed, outcome.pending, outcome.warning) == (304 + len(samples), 0, "")
         assert stored_steps(tmp_path, "task/best_us") == list(range(1, 301))
         assert {p.name for p in tmp_path.iterdir()} >= {"mlflow.db", "tracking"}
 
