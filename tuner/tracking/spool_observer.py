@@ -130,10 +130,10 @@ class SpoolObserver:
     def on_start(self, tasks: Sequence[Task]) -> None:
         """Announce the run and its tasks."""
         self._tasks = {task.key: task for task in tasks}
-        self._say(self._start, *map(_announced, tasks))
-        if self._session == 1:
-            # Nothing is gained yet. MLflow lists metrics in the order in which they came.
-            self._say(Metrics(None, 0, {names.GAIN: 1.0}, self._start.time_s))
+        # Nothing is gained yet; first, since MLflow lists metrics in the order in which they came.
+        first = Metrics(None, 0, {names.GAIN: 1.0}, self._start.time_s)
+        begun = [first] if self._session == 1 else []
+        self._say(self._start, *begun, *map(_announced, tasks))
 
     def on_record(self, record: Record, best_s: float | None) -> None:
         """Tell the device and the toolchain where they are new; the store has the record."""

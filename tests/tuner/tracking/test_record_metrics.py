@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
+from tests.tuner.tracking.fake_sink import FakeSink, push_all
+from tests.tuner.tracking.tracked_runs import many_tasks, replayed_run
 from tuner.candidate import Candidate, CandidateKind
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.storage.base import SessionSpan
@@ -180,3 +183,16 @@ def test_the_model_is_told_of_also_by_records_that_an_older_version_put_into_the
         (None, ["model/latency_ms"]),
         (None, ["model/latency_ms_by_time"]),
     ]
+
+
+def test_what_records_say_of_the_model_is_what_its_session_says_at_the_end(tmp_path: Path) -> None:
+    replayed_run(tmp_path, many_tasks(3), trials=60)
+    sink = FakeSink()
+    push_all(tmp_path, sink)
+    whole = [e for e in sink.taken if isinstance(e, Metrics) and e.task is None]
+    for name in ("model/gain", "model/latency_ms"):
+        said = [(e.step, e.values[name]) for e in whole if name in e.values]
+        last = max(step for step, _ in said)
+        assert last == 60
+        at_the_end = {value for step, value in said if step == last}
+        assert len(at_the_end) == 1, name

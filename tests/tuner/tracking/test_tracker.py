@@ -122,7 +122,7 @@ class TestObserver:
         as_seam.on_end(snapshot(3, Phase.DONE, ok=2, build_failed=1))
         observer.close(RunStatus.FINISHED)
 
-        start, conv, dense, first, *rest = said(tmp_path)
+        start, first, conv, dense, *rest = said(tmp_path)
         assert isinstance(start, Start)
         assert start.params == {"seed": "0"}
         assert isinstance(conv, TaskEntry)
