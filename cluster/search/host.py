@@ -23,6 +23,7 @@ import ray
 from cluster.grafana.provision import offer_dashboard
 from cluster.ray_workers.metrics import RunMetrics
 from cluster.search.job import SearchJob, SearchState, load
+from cluster.search.run_facts import run_tags, shown_name
 from cluster.search.theirs import observers_of
 from cluster.search.wiring import machines, new_session, quiet_lock
 from tuner.dynamic.kernel_set import KernelSet
@@ -164,7 +165,7 @@ class SearchHost:
                 kernel_sets=observer.sets,
                 name=place.name,
             )
-            observer.keep_report(write_page(run.report, [told], time.time()))
+            write_page(run.report, [told], time.time())  # tracking takes it along
         except Exception as error:  # a page is not worth a run
             _log.exception("the report")
             self._warnings.append(f"report.html was not written: {named_line(error)}")
@@ -175,7 +176,11 @@ class SearchHost:
         job = self._job
         try:
             spool = SpoolObserver(
-                run.root, name=run.root.name, params=job.facts, new_uuid=_new_uuid(job, run)
+                run.root,
+                name=shown_name(job),
+                params=job.facts,
+                tags=run_tags(job),
+                new_uuid=_new_uuid(job, run),
             )
         except OSError as error:
             raise TunerError(f"cannot write to {run.root}: {error.strerror}") from error
@@ -231,10 +236,6 @@ class _WithStore:
         self._spool.keep("best.jsonl", winning_lines(self._store, self.sets))
         self._spool.tell_spaces(space_rows(self._store, self._store.tasks()), snapshot.trials)
         self._spool.on_end(snapshot)
-
-    def keep_report(self, page: bytes) -> None:
-        """Keep the page that shows the run as an artifact."""
-        self._spool.keep("report.html", page)
 
 
 SearchActor = ray.remote(num_cpus=0, max_restarts=-1)(SearchHost)

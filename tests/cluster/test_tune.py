@@ -173,7 +173,7 @@ def test_mlflow_has_the_run_the_task_and_every_latency(run: Path) -> None:
     (child,) = [r for r in runs if "mlflow.parentRunId" in r.data.tags]
     assert parent.info.status == "FINISHED"
     assert parent.data.params["trials"] == "24"
-    history = client.get_metric_history(child.info.run_id, "best_us")
+    history = client.get_metric_history(child.info.run_id, "task/best_us")
     assert len(history) >= 24
     assert client.list_artifacts(parent.info.run_id)
 

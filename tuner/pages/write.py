@@ -43,8 +43,8 @@ def read_report(
     )
 
 
-def write_page(file: Path, runs: Sequence[RunReport], now_s: float) -> bytes:
-    """Write a page on these runs; return its text.
+def write_page(file: Path, runs: Sequence[RunReport], now_s: float) -> None:
+    """Write a page on these runs.
 
     Args:
         now_s: seconds since the epoch.
@@ -64,7 +64,6 @@ def write_page(file: Path, runs: Sequence[RunReport], now_s: float) -> bytes:
         write_bytes(file, text)
     except OSError as error:
         raise TunerError(f"cannot write {file}: {error.strerror or error}") from error
-    return text
 
 
 def _benches(file: Path) -> list[dict[str, Any]]:

@@ -50,6 +50,8 @@ class Progress:
         artifacts: cursor in the spool, for artifacts alone.
         records: cursor in the store, for records as metrics; files of older versions lack it.
         files: cursor in the store, for records in numbered files; files of older versions lack it.
+        system: cursor in the tracker's own spool; files of older versions lack it.
+        report: cursor of the report; files of older versions lack it.
         error: why the last push failed; empty if it did not.
     """
 
@@ -58,6 +60,8 @@ class Progress:
     artifacts: Cursor = field(default_factory=Cursor)
     records: Cursor = field(default_factory=Cursor)
     files: Cursor = field(default_factory=Cursor)
+    system: Cursor = field(default_factory=Cursor)
+    report: Cursor = field(default_factory=Cursor)
     error: str = ""
 
     def save(self, path: Path) -> None:
@@ -65,9 +69,9 @@ class Progress:
         write_json(path, asdict(self))
 
     @property
-    def cursors(self) -> tuple[Cursor, Cursor, Cursor, Cursor]:
+    def cursors(self) -> tuple[Cursor, ...]:
         """All cursors, in the order of the fields."""
-        return self.data, self.artifacts, self.records, self.files
+        return self.data, self.artifacts, self.records, self.files, self.system, self.report
 
     @property
     def pushed(self) -> int:
@@ -87,7 +91,8 @@ def load_progress(paths: TrackingPaths, target: str) -> Progress:
         return Progress(target)
     try:
         named = {name: Cursor(**raw[name]) for name in ("data", "artifacts")}
-        since = {name: Cursor(**raw.get(name, {})) for name in ("records", "files")}
+        later = ("records", "files", "system", "report")
+        since = {name: Cursor(**raw.get(name, {})) for name in later}
         return Progress(target, **named, **since, error=raw["error"])
     except (KeyError, TypeError):
         return Progress(target)

@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tuner.errors import TunerError
+from tuner.tracking.child_runs import ChildRuns
 from tuner.tracking.cursor import Cursor, Progress
 from tuner.tracking.sink import Gone, Refused, Sink, Unavailable
-from tuner.tracking.source import Source, SpoolLines
+from tuner.tracking.source import ReportFile, Source, SpoolLines
 from tuner.tracking.spool import Entry, TrackingPaths
 from tuner.tracking.stored_records import RecordCurves, RecordFiles
 
@@ -89,7 +90,8 @@ class Lane:
 class RunDrain:
     """Moves a run's entries to a sink, batch by batch, and keeps its progress on disk.
 
-    A record is pushed once its task was announced, a session's end after all its records.
+    A record is pushed once its task was announced, a session's end after all its records. Of many
+    tasks only some get a run: what came before that was decided is pushed once more, with them.
     """
 
     def __init__(
@@ -101,22 +103,32 @@ class RunDrain:
         self._clock = clock
         self._target = progress.target
         self._may_restart = True
-        data, artifacts, curves, files = _sources(paths, sink.knows, self._end_waits)
+        self._children = ChildRuns(paths, sink.knows)
+        sources = _sources(paths, sink.knows, self._children.left_out, self._end_waits)
+        data, artifacts, curves, files, system, report = sources
         self._curves, self._record_files = curves, files
-        self._data = Lane(data, progress.data, sink.push, most=500, batch=100)
+        self._data = Lane(data, progress.data, self._push, most=500, batch=100)
         self._artifacts = Lane(artifacts, progress.artifacts, sink.upload, most=8, batch=4)
         self._records = Lane(curves, progress.records, sink.push, most=500, batch=100)
         self._files = Lane(files, progress.files, sink.upload, most=1, batch=1)
-        self._lanes = (self._data, self._artifacts, self._records, self._files)
+        self._system = Lane(system, progress.system, sink.push, most=100, batch=50)
+        self._report = Lane(report, progress.report, sink.upload, most=1, batch=1)
+        self._lanes = (
+            *(self._data, self._artifacts, self._records),
+            *(self._files, self._system, self._report),
+        )
 
     def step(self, *, longest_wait_s: float = 30.0) -> bool:
         """Push a batch from each source; return True if there may be more at once."""
         before = self.progress
-        moved = False
+        moved = self._choose()
         for spooled, stored in ((self._data, self._records), (self._artifacts, self._files)):
             moved |= self._step(spooled, longest_wait_s)
             if not spooled.failures and self._may_read_records():
                 moved |= self._step(stored, longest_wait_s)
+        if self._sink.knows("") and not self._data.failures:
+            moved |= self._step(self._system, longest_wait_s)
+            moved |= self._step(self._report, longest_wait_s)
         failures = max(self._data.failures, self._records.failures)
         self._sink.set_timeout(min(60, 5 * 2 ** min(failures // 2, 4)))
         if self.progress != before:
@@ -142,6 +154,23 @@ class RunDrain:
             each.cursor = Cursor()
         return True
 
+    def _push(self, entries: Sequence[Entry]) -> None:
+        self._children.read_spool()
+        if taken := [entry for entry in entries if self._children.takes(entry)]:
+            self._sink.push(taken)
+
+    def _choose(self) -> bool:
+        """Decide on the tasks that get a run; return True if there are more of them now."""
+        try:
+            if not self._may_read_records() or not self._children.look():
+                return False
+        except (TunerError, OSError):
+            return False  # which the lanes tell
+        for lane in (self._data, self._records):
+            lane.cursor = Cursor()
+        self.progress.save(self._paths.offset)  # before there is a run that lacks what was before
+        return True
+
     def _may_read_records(self) -> bool:
         return self._sink.knows("") and self._curves.may_be_read
 
@@ -155,7 +184,7 @@ class RunDrain:
 
     def wind_up(self) -> None:
         """Note that the session is over: push all that waits now, and the last records too."""
-        self._curves.over = self._record_files.over = True
+        self._curves.over = self._record_files.over = self._children.over = True
         for lane in self._lanes:
             lane.not_before = 0.0
 
@@ -169,9 +198,9 @@ class RunDrain:
     @property
     def progress(self) -> Progress:
         """The progress so far."""
-        data, artifacts, records, files = (lane.cursor for lane in self._lanes)
+        data, artifacts, records, files, system, report = (lane.cursor for lane in self._lanes)
         error = next((lane.error for lane in self._lanes if lane.error), "")
-        return Progress(self._target, data, artifacts, records, files, error)
+        return Progress(self._target, data, artifacts, records, files, system, report, error)
 
 
 def count_pending(paths: TrackingPaths, progress: Progress) -> int:
@@ -180,18 +209,25 @@ def count_pending(paths: TrackingPaths, progress: Progress) -> int:
     Raises:
         OSError, TunerError: the spool or the store cannot be read.
     """
-    sources: tuple[Source, ...] = _sources(paths, lambda task: True, lambda: False)
+    sources: tuple[Source, ...] = _sources(
+        paths, lambda task: True, lambda task: False, lambda: False
+    )
     pairs = zip(sources, progress.cursors, strict=True)
     return sum(source.left(cursor.trusted(source).offset) for source, cursor in pairs)
 
 
 def _sources(
-    paths: TrackingPaths, knows: Callable[[str], bool], holds: Callable[[], bool]
-) -> tuple[SpoolLines, SpoolLines, RecordCurves, RecordFiles]:
+    paths: TrackingPaths,
+    knows: Callable[[str], bool],
+    left_out: Callable[[str], bool],
+    holds: Callable[[], bool],
+) -> tuple[SpoolLines, SpoolLines, RecordCurves, RecordFiles, SpoolLines, ReportFile]:
     """The sources to push from, in the order of `Progress.cursors`."""
     return (
         SpoolLines(paths.spool, artifacts=False, holds=holds),
         SpoolLines(paths.spool, artifacts=True),
-        RecordCurves(paths.store, paths.spool, knows),
+        RecordCurves(paths.store, paths.spool, knows, left_out),
         RecordFiles(paths.store, paths.folder),
+        SpoolLines(paths.system, artifacts=False),
+        ReportFile(paths),
     )

@@ -27,6 +27,7 @@ from tuner.tracking.mlflow_sink import (
     refusal,
     sqlite_file,
 )
+from tuner.tracking.pages.experiment_page import kind_tags
 
 EXPERIMENT = "tuner-models"
 FILE = "base_model.json"
@@ -188,8 +189,8 @@ class Registry:
         found = self._client.get_experiment_by_name(EXPERIMENT)
         if found is not None:
             return str(found.experiment_id)
-        made = self._client.create_experiment(EXPERIMENT, artifact_location=artifacts_of(self._uri))
-        return str(made)
+        place, tags = artifacts_of(self._uri), kind_tags()
+        return str(self._client.create_experiment(EXPERIMENT, artifact_location=place, tags=tags))
 
     def _have(self, name: str) -> None:
         try:

@@ -1,8 +1,9 @@
 """Pushes entries to MLflow. The only file of this package that imports mlflow, when used.
 
 Layout in MLflow: a run for the session's run, tagged `tuner.run` with its uuid, and a child run
-for each task, tagged `tuner.task` with its key. The ids MLflow gave are kept in `ids.json`; where
-that file lacks one (a crash between creating and writing) the tags are searched first.
+for each task that gets one, tagged `tuner.task` with its key. The ids MLflow gave are kept in
+`ids.json`; where that file lacks one (a crash between creating and writing) the tags are searched
+first.
 
 Everything here can be repeated: steps and timestamps come with the entries, and the store keeps
 an equal metric once.
@@ -11,23 +12,28 @@ an equal metric once.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tuner.process.outcome import Outcome, Raised
 from tuner.runs.folder import RunFolder
+from tuner.tracking.pages.experiment_page import LEVEL_TAG, OF_MODEL, OF_TASK, experiment_tags
 from tuner.tracking.sink import Gone, Refused, SinkError, Unavailable
 from tuner.tracking.spool import (
+    TABLES,
     Artifact,
     End,
     Entry,
     Metrics,
     Start,
+    Tags,
     TaskEntry,
     TrackingPaths,
     read_json,
@@ -37,6 +43,8 @@ from tuner.tracking.spool import (
 RUN_TAG = "tuner.run"
 TASK_TAG = "tuner.task"
 _PARENT_TAG = "mlflow.parentRunId"
+_TABLES_TAG = "mlflow.loggedArtifacts"
+"""Says which artifacts MLflow's pages show as tables."""
 _BATCH = 1000  # metrics in one request, MLflow's own limit
 
 
@@ -117,6 +125,32 @@ def connected(uri: str) -> Any:
     return MlflowClient(tracking_uri=uri, registry_uri=uri)
 
 
+def system_monitors() -> tuple[list[Any], float]:
+    """MLflow's own monitors of CPU, memory, disk, network and, with `nvidia-ml-py`, GPUs; and the
+    seconds between two looks.
+
+    MLflow's variables for them are heeded: none where MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING is
+    false, unlike MLflow, which wants it to be true.
+    """
+    from mlflow.environment_variables import (
+        MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING,
+        MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL,
+    )
+    from mlflow.system_metrics.metrics.cpu_monitor import CPUMonitor
+    from mlflow.system_metrics.metrics.disk_monitor import DiskMonitor
+    from mlflow.system_metrics.metrics.gpu_monitor import GPUMonitor
+    from mlflow.system_metrics.metrics.network_monitor import NetworkMonitor
+
+    interval_s = float(MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL.get() or 10.0)
+    wanted = MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING
+    if wanted.is_set() and not wanted.get():
+        return [], interval_s
+    monitors: list[Any] = [CPUMonitor(), DiskMonitor(), NetworkMonitor()]
+    with suppress(ImportError, RuntimeError):  # no library, no GPU
+        monitors.append(GPUMonitor())
+    return monitors, interval_s
+
+
 def artifacts_of(uri: str) -> str | None:
     """The place of artifacts: next to a SQLite file; None leaves it to the server."""
     file = sqlite_file(uri)
@@ -135,6 +169,7 @@ class MlflowSink:
         self._searched = False
         self._uuid = ""
         self._experiment = ""
+        self._began_s = time.time()
         self._runs: dict[str, str] = {}  # by task key, the run itself under ""
         kept = read_json(self._paths.ids)
         if kept.get("target") == target.identity:
@@ -162,6 +197,8 @@ class MlflowSink:
                         self._task(entry)
                     case Metrics():
                         metrics.append(entry)
+                    case Tags():
+                        self._params(self._known(""), {}, entry.tags)
                     case End():
                         self._metrics(metrics)
                         metrics = []
@@ -187,6 +224,16 @@ class MlflowSink:
                 self._connect().log_artifact(
                     self._runs[""], str(local), None if folder == "." else folder
                 )
+                if entry.path in TABLES:
+                    self._show_table(entry.path)
+
+    def _show_table(self, path: str) -> None:
+        """Tell MLflow's pages to show an artifact as a table."""
+        client, run_id = self._connect(), self._runs[""]
+        shown = json.loads(client.get_run(run_id).data.tags.get(_TABLES_TAG, "[]"))
+        table = {"path": path, "type": "table"}
+        if table not in shown:
+            client.set_tag(run_id, _TABLES_TAG, json.dumps([*shown, table]))
 
     def abandon(self, time_s: float) -> None:
         """End the run as KILLED if it still runs: its session vanished."""
@@ -231,15 +278,16 @@ class MlflowSink:
             self._uuid, self._runs, self._searched = entry.uuid, {}, False
         if not self._experiment:
             self._experiment = self._find_experiment()
-        tags = {**entry.tags, RUN_TAG: entry.uuid}
-        self._ensure("", entry.name, tags, entry.time_s)
+        self._began_s = entry.time_s
+        tags = {**entry.tags, LEVEL_TAG: OF_MODEL}
+        self._ensure("", entry.name, {**tags, RUN_TAG: entry.uuid})
         self._connect().update_run(self._runs[""], status="RUNNING")
-        self._params(self._runs[""], entry.params, entry.tags)
+        self._params(self._runs[""], entry.params, tags)
 
     def _task(self, entry: TaskEntry) -> None:
         parent = self._known("")
-        tags = {RUN_TAG: self._uuid, TASK_TAG: entry.task, _PARENT_TAG: parent}
-        self._ensure(entry.task, entry.name, tags, None)
+        tags = {RUN_TAG: self._uuid, TASK_TAG: entry.task, LEVEL_TAG: OF_TASK, _PARENT_TAG: parent}
+        self._ensure(entry.task, entry.name, tags)
         self._connect().update_run(self._runs[entry.task], status="RUNNING")
         self._params(self._runs[entry.task], entry.params, {})
 
@@ -280,12 +328,17 @@ class MlflowSink:
 
     def _find_experiment(self) -> str:
         client, name = self._connect(), self._target.experiment
+        tags = experiment_tags(time.time())
         found = client.get_experiment_by_name(name)
         if found is None:
             # Two runs may create it at the same moment: the second one tries again.
-            return str(client.create_experiment(name, artifact_location=artifacts_of(self._uri)))
+            place = artifacts_of(self._uri)
+            return str(client.create_experiment(name, artifact_location=place, tags=tags))
         if found.lifecycle_stage != "active":
             raise Unavailable(f"the experiment {name!r} is deleted: restore it, or name another")
+        for key, value in tags.items():
+            if key not in found.tags:  # an older version made it
+                client.set_experiment_tag(found.experiment_id, key, value)
         return str(found.experiment_id)
 
     def _known(self, key: str) -> str:
@@ -293,7 +346,7 @@ class MlflowSink:
             raise Refused(f"task {key!r} was never announced" if key else "no run was announced")
         return self._runs[key]
 
-    def _ensure(self, key: str, name: str, tags: Mapping[str, str], start_s: float | None) -> None:
+    def _ensure(self, key: str, name: str, tags: Mapping[str, str]) -> None:
         """Find or make the run for this key, and keep its id on disk."""
         if key in self._runs:
             return
@@ -304,7 +357,7 @@ class MlflowSink:
             self._searched = False
             run = self._connect().create_run(
                 self._experiment,
-                start_time=None if start_s is None else int(start_s * 1000),
+                start_time=int(self._began_s * 1000),  # of tasks too, so that runs sort together
                 run_name=name,
                 tags=dict(tags),
             )

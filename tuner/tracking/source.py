@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from tuner.tracking.spool import Artifact, End, Entry, read_lines
+from tuner.files.atomic import write_bytes
+from tuner.tracking.spool import REPORT, Artifact, End, Entry, TrackingPaths, read_lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,3 +90,36 @@ class SpoolLines:
 
     def _takes(self, entry: Entry | None) -> bool:
         return isinstance(entry, Artifact) is self._artifacts
+
+
+class ReportFile:
+    """The report on a run as an artifact, again whenever somebody has written it anew.
+
+    An offset is the time, in nanoseconds, at which the report was written that was pushed.
+    """
+
+    def __init__(self, paths: TrackingPaths) -> None:
+        self._paths = paths
+
+    def check(self, offset: int) -> int:
+        """See `Source.check`."""
+        return 0  # whatever was pushed: another report has another time
+
+    def after(self, offset: int, most: int) -> list[Item]:
+        """See `Source.after`; copies the report to where artifacts are sent from."""
+        written = self._written()
+        if written in (0, offset):
+            return []
+        write_bytes(self._paths.folder / REPORT, self._paths.report.read_bytes())
+        return [Item((Artifact(REPORT),), written)]
+
+    def left(self, offset: int) -> int:
+        """See `Source.left`."""
+        return int(self._written() not in (0, offset))
+
+    def _written(self) -> int:
+        """When the report was written; 0 where there is none."""
+        try:
+            return self._paths.report.stat().st_mtime_ns
+        except FileNotFoundError:
+            return 0

@@ -7,13 +7,15 @@ line has a `kind`; `task` is a task's key, or null for the run as a whole:
     start     uuid, name, params, tags, time_s    a session begins, or goes on after a restart
     task      task, name, params                  a task of the run
     metrics   task, step, values, time_s          values at one step; may be empty
+    tags      tags                                facts about the run that came to light
     artifact  path                                a finished file, relative to `<run>/tracking`
     end       status, time_s                      the session is over
 
 Steps of the run are numbers of trials or records; a task's step 0 holds its values at the end.
-Steps of `loss_by_kernels` are numbers of kernels; steps of `shape_us` and `shape_best_us` are sizes
-of the task's only dimension, or numbers of shapes if it has several. Older versions put the metrics
-of records here too.
+Steps of `task/loss_by_kernels` are numbers of kernels; steps of `task/shape_us` and
+`task/shape_best_us` are sizes of the task's only dimension, or numbers of shapes if it has several.
+Older versions put the metrics of records here too. `system.jsonl` beside it is a spool of the
+tracker's own.
 
 The reader's progress is in `offset.json`, see `tuner.tracking.cursor`. After a crash the last
 entries may be pushed twice, with the same steps and timestamps, which the tracking store keeps
@@ -66,6 +68,13 @@ class Metrics:
 
 
 @dataclass(frozen=True, slots=True)
+class Tags:
+    """Facts about the run that its session learned after the start."""
+
+    tags: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class Artifact:
     """A file that will not change any more, by its path relative to `<run>/tracking`."""
 
@@ -80,16 +89,17 @@ class End:
     time_s: float
 
 
-LOSS = "loss_by_kernels"
-SHAPE = "shape_us"
-"""The metric of the latency on each shape; its steps are not numbers of records."""
+REPORT = "report.html"
+TABLES = ("tasks.json", "spaces.json")
+"""The artifacts that are tables, as MLflow keeps them, so that its pages show them as such."""
 
-Entry = Start | TaskEntry | Metrics | Artifact | End
+Entry = Start | TaskEntry | Metrics | Tags | Artifact | End
 
 _KINDS: dict[type, str] = {
     Start: "start",
     TaskEntry: "task",
     Metrics: "metrics",
+    Tags: "tags",
     Artifact: "artifact",
     End: "end",
 }
@@ -122,6 +132,8 @@ def decode(line: bytes) -> Entry:
                 task = None if raw["task"] is None else str(raw["task"])
                 values = {str(k): float(v) for k, v in raw["values"].items()}
                 return Metrics(task, int(raw["step"]), values, _time(raw))
+            case "tags":
+                return Tags(_strings(raw["tags"]))
             case "artifact":
                 return Artifact(str(raw["path"]))
             case "end":
@@ -159,6 +171,16 @@ class TrackingPaths:
     def store(self) -> Path:
         """The records; only the session writes there."""
         return RunFolder(self.run_dir).store
+
+    @property
+    def system(self) -> Path:
+        """What the tracker measured of its machine; only the tracker writes here."""
+        return self.folder / "system.jsonl"
+
+    @property
+    def report(self) -> Path:
+        """The report on the run, where somebody wrote one."""
+        return self.run_dir / REPORT
 
     @property
     def target(self) -> Path:

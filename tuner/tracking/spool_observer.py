@@ -21,23 +21,25 @@ from tuner.dynamic.dispatch_tree import tree_text
 from tuner.dynamic.kernel_set import KernelSet
 from tuner.files.atomic import write_bytes
 from tuner.record import Record, Status
-from tuner.session.progress import Snapshot
+from tuner.session.progress import Snapshot, TaskRow
 from tuner.task import Task
+from tuner.tracking.pages import metric_names as names
+from tuner.tracking.pages.task_table import shares, table, task_rows
 from tuner.tracking.spool import (
-    LOSS,
-    SHAPE,
     Artifact,
     End,
     Entry,
     LineFile,
     Metrics,
     Start,
+    Tags,
     TaskEntry,
     TrackingPaths,
     encode,
     read_lines,
 )
-from tuner.utilisation import BUSY, shares
+from tuner.utilisation import BUSY
+from tuner.utilisation import shares as by_use
 
 
 class RunStatus(StrEnum):
@@ -87,6 +89,7 @@ class SpoolObserver:
         new_uuid: Callable[[], str] = lambda: uuid4().hex,
         checkpoint_every_s: float = 60.0,
         snapshot_every_s: float = 5.0,
+        table_every_s: float = 120.0,
     ) -> None:
         """Open the spool of a run, new or old.
 
@@ -107,7 +110,10 @@ class SpoolObserver:
         self._tasks: dict[str, Task] = {}
         self._checkpoint_every_s = checkpoint_every_s
         self._snapshot_every_s = snapshot_every_s
+        self._table_every_s = table_every_s
         self._checkpoint_s = self._snapshot_s = float("-inf")
+        self._table_s = clock()
+        self._provenance: dict[str, set[str]] = {"device": set(), "toolchain": set()}
         self._unsaved: FittedModel | None = None
         self._said: dict[str, float] = {}
         self._ended = False
@@ -124,16 +130,30 @@ class SpoolObserver:
     def on_start(self, tasks: Sequence[Task]) -> None:
         """Announce the run and its tasks."""
         self._tasks = {task.key: task for task in tasks}
-        self._say(self._start, *map(_announced, tasks))
+        # Nothing is gained yet; first, since MLflow lists metrics in the order in which they came.
+        first = Metrics(None, 0, {names.GAIN: 1.0}, self._start.time_s)
+        begun = [first] if self._session == 1 else []
+        self._say(self._start, *begun, *map(_announced, tasks))
 
     def on_record(self, record: Record, best_s: float | None) -> None:
-        """Do nothing: the store has the record."""
+        """Tell the device and the toolchain where they are new; the store has the record."""
+        where = record.provenance
+        fresh = {}
+        for name, value in (("device", where.device), ("toolchain", where.toolchain)):
+            if value and value not in (seen := self._provenance[name]):
+                seen.add(value)
+                fresh[name] = ", ".join(sorted(seen))
+        if fresh:
+            self._say(Tags(fresh))
 
     def on_model(self, fitted: FittedModel) -> None:
         """Write the model's accuracy, and once in a while a checkpoint of the model."""
-        values = {"cost_model_fit_s": fitted.fit_s, "cost_model_version": float(fitted.version)}
+        values = {
+            names.COST_MODEL_FIT: fitted.fit_s,
+            names.COST_MODEL_VERSION: float(fitted.version),
+        }
         if fitted.pairwise_accuracy is not None:
-            values["pairwise_accuracy"] = fitted.pairwise_accuracy
+            values[names.COST_MODEL_ACCURACY] = fitted.pairwise_accuracy
         now_s = self._clock()
         self._say(Metrics(None, fitted.records, values, now_s))
         self._unsaved = fitted
@@ -147,6 +167,9 @@ class SpoolObserver:
         if now_s - self._snapshot_s >= self._snapshot_every_s:
             self._snapshot_s = now_s
             self._snapshot(snapshot, now_s)
+        if now_s - self._table_s >= self._table_every_s:
+            self._table_s = now_s
+            self._table(snapshot)
 
     def on_kernels(self, task_key: str, chosen: KernelSet) -> None:
         """Write the set's latencies, and losses by number of kernels, as metrics; the set and its
@@ -156,18 +179,21 @@ class SpoolObserver:
             return
         now_s = self._clock()
         values = {
-            "kernels": float(len(chosen.kernels)),
-            "kernels_us": chosen.latency_s * 1e6,
-            "kernels_loss": chosen.loss,
+            names.TASK_KERNELS: float(len(chosen.kernels)),
+            names.TASK_KERNELS_LATENCY: chosen.latency_s * 1e6,
+            names.TASK_KERNELS_LOSS: chosen.loss,
         }
         if chosen.error is not None:
-            values["prediction_error"] = chosen.error
+            values[names.TASK_PREDICTION_ERROR] = chosen.error
         self._say(Metrics(task_key, 0, values, now_s))
         for number, loss in enumerate(chosen.losses, start=1):
-            self._say(Metrics(task_key, number, {LOSS: loss}, now_s))
+            self._say(Metrics(task_key, number, {names.TASK_LOSS: loss}, now_s))
         for number, shape in enumerate(chosen.shapes):
             step = shape.instance[0][1] if len(shape.instance) == 1 else number
-            times = {SHAPE: shape.latency_s * 1e6, "shape_best_us": shape.best_s * 1e6}
+            times = {
+                names.TASK_SHAPE: shape.latency_s * 1e6,
+                names.TASK_SHAPE_BEST: shape.best_s * 1e6,
+            }
             self._say(Metrics(task_key, step, times, now_s))
         name = re.sub(r"[^\w.-]", "_", task.name)
         self._file(f"kernels/{name}.json", json.dumps(chosen.to_json(), indent=1).encode())
@@ -177,13 +203,13 @@ class SpoolObserver:
         """Write the last values, the last checkpoint and a summary."""
         now_s = self._clock()
         self._snapshot(snapshot, now_s)
+        self._whole(snapshot, now_s)
+        share = shares(snapshot.tasks)
         for row in snapshot.tasks:
-            if row.key in self._tasks and row.default_s is not None:
-                values = {"default_us": row.default_s * 1e6}
-                if row.best_s:
-                    values["gain"] = row.default_s / row.best_s
+            if row.key in self._tasks and (values := _at_the_end(row, share)):
                 # At step 0, which no record has.
                 self._say(Metrics(row.key, 0, values, now_s))
+        self._table(snapshot)
         self._save_checkpoint()
         summary = {"run": self._start.uuid, "session": self._session, **asdict(snapshot)}
         self._file("summary.json", json.dumps(summary, indent=1).encode())
@@ -203,13 +229,11 @@ class SpoolObserver:
             return
         values: dict[str, float] = {}
         for row in rows:
-            group = "space." + re.sub(r"[^\w.-]", "_", without_version(row["space"]))
-            values[f"{group}/trials"] = float(row["trials"])
-            values[f"{group}/won"] = float(len(row["won"]))
+            space = re.sub(r"[^\w.-]", "_", without_version(row["space"]))
+            values[names.SPACE_TRIALS + space] = float(row["trials"])
+            values[names.SPACE_WON + space] = float(len(row["won"]))
         self._say(Metrics(None, step, values, self._clock()))
-        # As MLflow keeps tables, so that its pages show one.
-        table = {"columns": [*rows[0]], "data": [list(map(_cell, r.values())) for r in rows]}
-        self._file("spaces.json", json.dumps(table, indent=1).encode())
+        self._file("spaces.json", json.dumps(table(rows), indent=1).encode())
 
     def close(self, status: RunStatus) -> None:
         """Write how the session ended, and close the files. Must be called however it ended."""
@@ -221,24 +245,37 @@ class SpoolObserver:
 
     def _snapshot(self, snapshot: Snapshot, now_s: float) -> None:
         values = {
-            "trials": float(snapshot.trials),
-            "trials_per_s": snapshot.trials_per_s,
-            "censored": float(snapshot.statuses.get(Status.CENSORED, 0)),
-            "duplicates": float(snapshot.statuses.get(Status.DUPLICATE, 0)),
+            names.TRIALS: float(snapshot.trials),
+            names.TRIALS_PER_S: snapshot.trials_per_s,
+            names.CENSORED: float(snapshot.statuses.get(Status.CENSORED, 0)),
+            names.DUPLICATES: float(snapshot.statuses.get(Status.DUPLICATE, 0)),
         }
         for status in Status:
-            if status.failed:
-                values[f"failures/{status}"] = float(snapshot.statuses.get(status, 0))
-        if snapshot.gain is not None:
-            values["gain"] = snapshot.gain
+            if status.failed and (number := snapshot.statuses.get(status, 0)):
+                values[f"{names.FAILED}{status}"] = float(number)
         if snapshot.estimate_accuracy is not None:
-            values["estimate_accuracy"] = round(snapshot.estimate_accuracy, 3)
+            values[names.ESTIMATE_ACCURACY] = round(snapshot.estimate_accuracy, 3)
         for kind, seconds in snapshot.utilisation.items():
-            values[f"{kind}_busy"] = round(shares(seconds).get(BUSY, 0.0), 3)
+            busy = by_use(seconds).get(BUSY, 0.0)
+            values[f"{names.SLOTS_BUSY}{kind}"] = round(busy, 3)
         changed = {k: v for k, v in values.items() if self._said.get(k) != v}
         if changed:
             self._say(Metrics(None, snapshot.trials, changed, now_s))
             self._said.update(changed)
+
+    def _whole(self, snapshot: Snapshot, now_s: float) -> None:
+        """Write the model's gain and latency at the end. Until then its records tell them; what is
+        chosen at the end for many shapes, they do not."""
+        values = {} if snapshot.gain is None else {names.GAIN: names.shown(snapshot.gain)}
+        best_s = {row.key: row.weight * row.best_s for row in snapshot.tasks if row.best_s}
+        if best_s and best_s.keys() == self._tasks.keys():
+            values[names.LATENCY] = names.shown(sum(best_s.values()) * 1e3)
+        if values:
+            self._say(Metrics(None, snapshot.trials, values, now_s))
+
+    def _table(self, snapshot: Snapshot) -> None:
+        rows = task_rows(snapshot.tasks, self._tasks)
+        self._file("tasks.json", json.dumps(table(rows), indent=1).encode())
 
     def _save_checkpoint(self) -> None:
         fitted, self._unsaved = self._unsaved, None
@@ -262,8 +299,16 @@ class SpoolObserver:
             self.lost += len(entries)
 
 
-def _cell(value: object) -> object:
-    return ", ".join(value) if isinstance(value, list) else value
+def _at_the_end(row: TaskRow, share: Mapping[str, float]) -> dict[str, float]:
+    """The last values of a task's own run."""
+    values = {}
+    if row.default_s is not None:
+        values[names.TASK_UNTUNED] = row.default_s * 1e6
+        if row.best_s:
+            values[names.TASK_GAIN] = row.default_s / row.best_s
+    if row.key in share:
+        values[names.TASK_SHARE] = share[row.key]
+    return values
 
 
 def _announced(task: Task) -> TaskEntry:

@@ -21,7 +21,7 @@ from tuner.storage.sqlite_file import journal
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.tracking.record_metrics import RecordMetrics, said_steps
 from tuner.tracking.source import Item
-from tuner.tracking.spool import Artifact, read_lines
+from tuner.tracking.spool import Artifact, Metrics, read_lines
 
 PER_FILE = 200
 _PAGE = 500
@@ -80,12 +80,20 @@ class RecordCurves(StoredRecords):
     Args:
         spool: the run's spool, which may have metrics of records from an older version.
         knows: whether a task was announced to the sink; records of other tasks wait.
+        left_out: whether a task has no run of its own; its records only say of the model.
     """
 
-    def __init__(self, path: Path, spool: Path, knows: Callable[[str], bool]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        spool: Path,
+        knows: Callable[[str], bool],
+        left_out: Callable[[str], bool] = lambda task: False,
+    ) -> None:
         super().__init__(path)
         self._spool = spool
         self._knows = knows
+        self._left_out = left_out
         self._metrics: RecordMetrics | None = None
         self._at = 0
         """The offset up to which `_metrics` has taken records."""
@@ -99,7 +107,7 @@ class RecordCurves(StoredRecords):
             sessions = store.sessions()
             metrics = self._come_to(offset, store, sessions)
             found = takewhile(self._announced, store.after(offset, most))
-            items = [Item(metrics.take(record, sessions), number) for number, record in found]
+            items = [Item(self._shown(metrics, record, sessions), n) for n, record in found]
         self._metrics, self._at = metrics, items[-1].end if items else offset
         return items
 
@@ -115,7 +123,7 @@ class RecordCurves(StoredRecords):
         metrics, self._metrics = self._metrics, None  # so that it is made again after an error
         if metrics is None or self._at != offset:
             said = said_steps(line.entry for line in read_lines(self._spool))
-            metrics, at = RecordMetrics(store.tasks(), said), 0
+            metrics, at = RecordMetrics(store.tasks(), store.defaults(), said), 0
             while at < offset and (page := store.after(at, min(_PAGE, offset - at))):
                 at = page[-1][0]
                 for _, record in page:
@@ -123,7 +131,15 @@ class RecordCurves(StoredRecords):
         return metrics
 
     def _announced(self, numbered: tuple[int, Record]) -> bool:
-        return self._knows(numbered[1].trial.task_key)
+        task = numbered[1].trial.task_key
+        return self._knows(task) or self._left_out(task)
+
+    def _shown(
+        self, metrics: RecordMetrics, record: Record, sessions: Sequence[SessionSpan]
+    ) -> tuple[Metrics, ...]:
+        """The metrics of a record, without those of a task that has no run."""
+        said = metrics.take(record, sessions)
+        return said if self._knows(record.trial.task_key) else tuple(m for m in said if not m.task)
 
 
 class RecordFiles(StoredRecords):

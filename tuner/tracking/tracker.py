@@ -28,7 +28,8 @@ from tuner.runs.folder import RunFolder
 from tuner.tracking.cursor import load_progress
 from tuner.tracking.drain import count_pending
 from tuner.tracking.mlflow_sink import Target, load_target, quiet_environment, redacted
-from tuner.tracking.spool import TrackingPaths
+from tuner.tracking.pages.experiment_page import page_of
+from tuner.tracking.spool import TrackingPaths, read_json
 from tuner.tracking.spool_observer import RunStatus, SpoolObserver
 
 __all__ = [
@@ -253,8 +254,9 @@ def _no_answer(uri: str, timeout_s: float) -> str:
 
 
 def open_command(run_dir: Path, uri: str = "") -> str:
-    """The command (or the address) that opens MLflow's page on a run."""
+    """The command that opens MLflow's pages on a run; for a server the address of its page."""
     if uri.startswith(("http://", "https://")):
-        return redacted(uri)
+        experiment = read_json(TrackingPaths(run_dir).ids).get("experiment", "")
+        return page_of(redacted(uri), experiment) if experiment else redacted(uri)
     store = redacted(uri) if uri else f"sqlite:///{RunFolder(run_dir).mlflow_db}"
     return f"mlflow ui --backend-store-uri {shlex.quote(store)} --port 5000"

@@ -28,9 +28,15 @@ from types import FrameType
 from tuner.errors import TunerError
 from tuner.tracking.cursor import Progress, load_progress
 from tuner.tracking.drain import RunDrain, count_pending
-from tuner.tracking.mlflow_sink import MlflowSink, load_target, quiet_environment
+from tuner.tracking.mlflow_sink import (
+    MlflowSink,
+    load_target,
+    quiet_environment,
+    system_monitors,
+)
 from tuner.tracking.sink import Sink, SinkError, Unavailable
 from tuner.tracking.spool import TrackingPaths
+from tuner.tracking.system_metrics import SystemSamples
 
 _log = logging.getLogger("tuner.tracker")
 
@@ -71,8 +77,8 @@ class Leash:
             self.orphan = True
 
 
-def follow(run: RunDrain, sink: Sink, leash: Leash) -> None:
-    """Push until the parent says that it is over, or is gone."""
+def follow(run: RunDrain, sink: Sink, leash: Leash, samples: SystemSamples) -> None:
+    """Push until the parent says that it is over, or is gone. Sample the machine until then."""
     ending = False
     deadline = float("inf")
     while time.monotonic() < deadline:
@@ -81,7 +87,10 @@ def follow(run: RunDrain, sink: Sink, leash: Leash) -> None:
             deadline = time.monotonic() + ORPHAN_S
         if not ending and (leash.winding_up or leash.orphan):
             ending = True
+            samples.tick(last=True)
             run.wind_up()
+        if not ending:  # also before MLflow answers, so that short runs have a sample
+            samples.tick()
         if _guarded(run, _HASTE_S if ending else _PATIENCE_S):
             continue
         if ending and run.drained():
@@ -192,7 +201,8 @@ def _run(run_dir: Path, *, parent: int, drain_s: float) -> bool:
         run = RunDrain(paths, sink, progress, clock=time.monotonic)
         try:
             if leash is not None:
-                follow(run, sink, leash)
+                clocks = {"clock": time.monotonic, "wall": time.time}
+                follow(run, sink, leash, SystemSamples(paths.system, system_monitors, **clocks))
             else:
                 drain(run, sink, deadline)
         except ImportError as error:

@@ -43,6 +43,8 @@ from tuner.tracking.spool import (
 )
 from tuner.tracking.tracker import TrackerProcess, drain
 
+pytestmark = pytest.mark.usefixtures("quiet_mlflow")
+
 
 def test_a_uri_that_mlflow_does_not_know_drops_nothing(tmp_path: Path) -> None:
     # MLflow calls it an invalid parameter, as it does for an entry that it will never take.
@@ -60,19 +62,9 @@ BEGIN = [
 
 def points(count: int, first: int = 1, task: str | None = "aa") -> list[Metrics]:
     return [
-        Metrics(task, i, {"latency_us": 1e3 / i, "best_us": 1e3 / i}, 1000.0 + i)
+        Metrics(task, i, {"task/latency_us": 1e3 / i, "task/best_us": 1e3 / i}, 1000.0 + i)
         for i in range(first, first + count)
     ]
-
-
-@pytest.fixture(scope="module")
-def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """URI of a SQLite store that all tests here share, each with an experiment of its own."""
-    old = dict(os.environ)
-    os.environ.update(quiet_environment())
-    yield tracking_uri(tmp_path_factory.mktemp("store"), "")
-    os.environ.clear()
-    os.environ.update(old)
 
 
 @pytest.fixture
@@ -119,7 +111,7 @@ class TestRuns:
         assert run.data.metrics == {"gain": 2.0}
         assert conv.data.tags["mlflow.parentRunId"] == run.info.run_id
         assert conv.data.params == {"weight": "3"}
-        assert history(target, "aa", "best_us") == [
+        assert history(target, "aa", "task/best_us") == [
             (i, 1e3 / i, 1_000_000 + 1000 * i) for i in (1, 2, 3)
         ]
         sink.push([End("KILLED", 1010.0)])
@@ -130,10 +122,10 @@ class TestRuns:
     def test_pushing_again_changes_nothing(self, tmp_path: Path, target: Target) -> None:
         said = [*BEGIN, *points(50), End("FINISHED", 1100.0)]
         MlflowSink(tmp_path, target).push(said)
-        once = history(target, "aa", "latency_us")
+        once = history(target, "aa", "task/latency_us")
         MlflowSink(tmp_path, target).push(said)
         assert len(once) == 50
-        assert history(target, "aa", "latency_us") == once
+        assert history(target, "aa", "task/latency_us") == once
 
     def test_ids_lost_in_a_crash_are_found_again(self, tmp_path: Path, target: Target) -> None:
         MlflowSink(tmp_path, target).push(BEGIN)
@@ -252,7 +244,7 @@ class TestErrors:
             sink.push(points(2))
         sink.forget()
         sink.push([*BEGIN, *points(2)])
-        assert len(history(target, "aa", "best_us")) == 2
+        assert len(history(target, "aa", "task/best_us")) == 2
 
     def test_nobody_there_is_for_later(self, tmp_path: Path, database: str) -> None:
         sink = MlflowSink(tmp_path, Target(f"http://127.0.0.1:{free_port()}"))
@@ -293,15 +285,21 @@ def open_store(run_dir: Path) -> SqliteStore:
 
 class TestProcess:
     @pytest.mark.slow
-    def test_a_run_ends_in_the_database_of_its_folder(self, tmp_path: Path) -> None:
+    def test_a_run_ends_in_the_database_of_its_folder(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL", "0.5")
         append(tmp_path, BEGIN)
         tracker = TrackerProcess.start(tmp_path)
+        eventually(lambda: stored_steps(tmp_path, "system/cpu_utilization_percentage") != [])
         append(tmp_path, [*points(300), End("FINISHED", 1400.0)])
         assert tracker.pid is not None
         os.kill(tracker.pid, signal.SIGSTOP)  # as while a kernel is timed
         outcome = tracker.finish(120.0)
-        assert (outcome.pushed, outcome.pending, outcome.warning) == (304, 0, "")
-        assert stored_steps(tmp_path, "best_us") == list(range(1, 301))
+        samples = stored_steps(tmp_path, "system/cpu_utilization_percentage")
+        assert samples == list(range(len(samples)))
+        assert (outcome.pushed, outcome.pending, outcome.warning) == (304 + len(samples), 0, "")
+        assert stored_steps(tmp_path, "task/best_us") == list(range(1, 301))
         assert {p.name for p in tmp_path.iterdir()} >= {"mlflow.db", "tracking"}
 
     @pytest.mark.slow
@@ -313,14 +311,14 @@ class TestProcess:
                 tracker = TrackerProcess.start(tmp_path)
                 assert tracker.pid is not None
                 pid = tracker.pid
-                eventually(lambda goal=goal: len(stored_steps(tmp_path, "best_us")) >= goal)
+                eventually(lambda goal=goal: len(stored_steps(tmp_path, "task/best_us")) >= goal)
                 os.kill(pid, signal.SIGKILL)
                 eventually(lambda tracker=tracker: tracker.pid is None)
             store.append_many([(kept_record(n), None) for n in range(6000, 6100)])
         append(tmp_path, [End("FINISHED", 9000.0)])
         outcome = drain(tmp_path, 200.0)
         assert (outcome.pending, outcome.warning) == (0, "")
-        for key in ("best_us", "latency_us"):
+        for key in ("task/best_us", "task/latency_us"):
             assert stored_steps(tmp_path, key) == list(range(1, 6101))
         kept = sorted((tmp_path / "mlartifacts").rglob("records-*.jsonl"))
         assert sum(len(file.read_text().splitlines()) for file in kept) == 6100
@@ -389,7 +387,7 @@ def test_a_server_that_goes_down_and_comes_back_holds_everything(
         append(run_dir, [Artifact("summary.json"), End("FINISHED", 9000.0)])
         outcome = tracker.finish(120.0)
         assert (outcome.pending, outcome.warning) == (0, "")
-        for key in ("best_us", "latency_us"):
+        for key in ("task/best_us", "task/latency_us"):
             assert [step for step, _, _ in history(target, "aa", key)] == list(range(1, 2601))
         run = runs(target)[""]
         assert run.info.status == "FINISHED"

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
+from tests.tuner.tracking.fake_sink import FakeSink, push_all
+from tests.tuner.tracking.tracked_runs import many_tasks, replayed_run
 from tuner.candidate import Candidate, CandidateKind
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.storage.base import SessionSpan
@@ -13,6 +16,7 @@ from tuner.tracking.record_metrics import RecordMetrics, said_steps, worked_s
 from tuner.tracking.spool import Artifact, End, Metrics
 
 CONV = Task("aa", "conv", "{}", "llvm", weight=3, flops=2e6)
+DENSE = Task("bb", "dense", "{}", "llvm")
 SYMBOLIC = Task("cc", "open", "{}", "llvm", shapes=(((("T", 5),), 1.0), ((("T", 64),), 3.0)))
 SESSION = (SessionSpan(1, 1000.0, 1100.0),)
 
@@ -30,8 +34,8 @@ def record(latency_s: float | None, time_s: float, *, rung: int = 0, task: Task 
 def said(
     *records: Record, sessions: tuple[SessionSpan, ...] = SESSION, task: Task = CONV
 ) -> list[Metrics]:
-    metrics = RecordMetrics([task], {})
-    return [entry for each in records for entry in metrics.take(each, sessions)]
+    metrics = RecordMetrics([task], {}, {})
+    return [entry for each in records for entry in metrics.take(each, sessions) if entry.task]
 
 
 def curve(entries: list[Metrics], name: str) -> list[tuple[int, float]]:
@@ -40,10 +44,10 @@ def curve(entries: list[Metrics], name: str) -> list[tuple[int, float]]:
 
 def test_a_point_of_each_curve_for_each_record_of_a_task() -> None:
     found = said(record(2e-3, 1001.5), record(None, 1002.0), record(1e-3, 1002.5))
-    assert curve(found, "latency_us") == [(1, 2000.0), (3, 1000.0)]
-    assert curve(found, "best_us") == [(1, 2000.0), (2, 2000.0), (3, 1000.0)]
-    assert curve(found, "best_us_by_time") == [(1, 2000.0), (2, 2000.0), (2, 1000.0)]
-    assert curve(found, "gflops") == [(1, 1.0), (3, 2.0)]
+    assert curve(found, "task/latency_us") == [(1, 2000.0), (3, 1000.0)]
+    assert curve(found, "task/best_us") == [(1, 2000.0), (2, 2000.0), (3, 1000.0)]
+    assert curve(found, "task/best_us_by_time") == [(1, 2000.0), (2, 2000.0), (2, 1000.0)]
+    assert curve(found, "task/gflops") == [(1, 1.0), (3, 2.0)]
     assert [e.time_s for e in found] == [1001.5, 1001.5, 1002.0, 1002.0, 1002.5, 1002.5]
     assert {e.task for e in found} == {"aa"}
 
@@ -54,9 +58,9 @@ def test_a_record_before_any_time_is_a_step_without_values() -> None:
 
 def test_a_finalist_is_timed_again_without_touching_the_curve() -> None:
     found = said(record(2e-3, 1001.0), record(3e-3, 1002.0, rung=1))
-    assert curve(found, "latency_us") == [(1, 2000.0)]
-    assert curve(found, "retimed_us") == [(2, 3000.0)]
-    assert curve(found, "best_us") == [(1, 2000.0), (2, 2000.0)]
+    assert curve(found, "task/latency_us") == [(1, 2000.0)]
+    assert curve(found, "task/retimed_us") == [(2, 3000.0)]
+    assert curve(found, "task/best_us") == [(1, 2000.0), (2, 2000.0)]
 
 
 def test_of_many_shapes_the_best_is_known_once_all_have_a_time() -> None:
@@ -65,8 +69,8 @@ def test_of_many_shapes_the_best_is_known_once_all_have_a_time() -> None:
         one = record((1 + number) * 1e-3, 1001.0 + number, task=SYMBOLIC)
         records.append(replace(one, trial=replace(one.trial, instance=instance)))
     found = said(*records, task=SYMBOLIC)
-    assert curve(found, "latency_us") == [(1, 1000.0), (2, 2000.0)]
-    assert curve(found, "best_us") == [(2, 1750.0)]
+    assert curve(found, "task/latency_us") == [(1, 1000.0), (2, 2000.0)]
+    assert curve(found, "task/best_us") == [(2, 1750.0)]
 
 
 def test_a_time_that_is_none_is_no_entry_that_cannot_be_stored() -> None:
@@ -79,7 +83,7 @@ def test_the_best_by_time_goes_on_with_the_next_session_and_never_back() -> None
         SessionSpan(2, 9000.0, 9050.0),
     )
     records = (record(4e-3, 1005.0), record(3e-3, 9002.0), record(2e-3, 8000.0))
-    assert curve(said(*records, sessions=sessions), "best_us_by_time") == [
+    assert curve(said(*records, sessions=sessions), "task/best_us_by_time") == [
         (5, 4000.0),
         (7, 3000.0),
         (7, 2000.0),
@@ -107,12 +111,12 @@ def test_what_an_older_version_put_into_the_spool_is_not_said_again() -> None:
         Metrics(None, 3, {"trials": 3.0}, 1002.1),
         End("KILLED", 1003.0),
     ]
-    metrics = RecordMetrics([CONV], said_steps(spool))
-    assert metrics.take(record(2e-3, 1001.5), SESSION) == ()
-    assert metrics.take(record(None, 1002.0), SESSION) == ()
+    metrics = RecordMetrics([CONV], {}, said_steps(spool))
+    assert not [e for e in metrics.take(record(2e-3, 1001.5), SESSION) if e.task]
+    assert not [e for e in metrics.take(record(None, 1002.0), SESSION) if e.task]
     found = list(metrics.take(record(1e-3, 1002.5), SESSION))
-    assert curve(found, "best_us") == [(3, 1000.0)]
-    assert curve(found, "gflops") == [(3, 2.0)]
+    assert curve(found, "task/best_us") == [(3, 1000.0)]
+    assert curve(found, "task/gflops") == [(3, 2.0)]
 
 
 def test_steps_that_count_kernels_or_sizes_are_not_taken_for_records() -> None:
@@ -121,5 +125,74 @@ def test_steps_that_count_kernels_or_sizes_are_not_taken_for_records() -> None:
         Metrics("cc", 1, {"loss_by_kernels": 1.2}, 1001.0),
         Metrics("cc", 5, {"shape_us": 3.0, "shape_best_us": 3.0}, 1001.0),
         Metrics("cc", 7, {"best_us_by_time": 3.0}, 1001.0),
+        Metrics("cc", 2, {"task/loss_by_kernels": 1.1}, 1001.0),
+        Metrics("cc", 6, {"task/shape_us": 3.0, "task/shape_best_us": 3.0}, 1001.0),
+        Metrics("cc", 8, {"task/best_us_by_time": 3.0}, 1001.0),
     ]
     assert said_steps(spool) == {"cc": {0}}  # which is no record's
+
+
+def of_the_model(*records: Record, defaults: dict[str, str] | None = None) -> list[Metrics]:
+    metrics = RecordMetrics([CONV, DENSE], defaults or {}, {})
+    return [e for each in records for e in metrics.take(each, SESSION) if e.task is None]
+
+
+def test_the_models_latency_over_trials_and_time_once_every_task_has_one() -> None:
+    """Each task counts as often as it runs: the convolution three times."""
+    slow, fast = record(2e-3, 1001.5), record(1e-3, 1004.5)
+    default = {CONV.key: slow.trial.candidate.key}
+    records = (
+        slow,
+        record(None, 1002.0, task=DENSE),  # not built, which costs no trial
+        record(1e-3, 1003.2, task=DENSE),
+        record(4e-3, 1003.4),  # nothing new, and in the same second
+        record(15e-4, 1004.2),
+        fast,  # in the same second, which has its point
+        record(9e-4, 1004.9, rung=1),
+        record(5e-3, 1006.0),
+    )
+    found = of_the_model(*records, defaults=default)
+    assert curve(found, "model/latency_ms") == [
+        (2, 7.0),
+        (4, 5.5),
+        (5, 4.0),
+        (6, 4.0),
+    ]
+    assert curve(found, "model/latency_ms_by_time") == [(3, 7.0), (4, 5.5), (6, 4.0)]
+    for name in ("model/gain", "model/untuned_ms"):
+        assert curve(found, name) == []  # nobody timed the other task's default
+
+
+def test_the_untuned_model_and_the_gain_are_known_once_each_default_is() -> None:
+    conv, dense = record(2e-3, 1001.0), record(1e-3, 1002.0, task=DENSE)
+    defaults = {r.trial.task_key: r.trial.candidate.key for r in (conv, dense)}
+    found = of_the_model(conv, dense, record(1e-3, 1003.0), defaults=defaults)
+    assert curve(found, "model/untuned_ms") == [(0, 7.0)]
+    assert curve(found, "model/latency_ms") == [(2, 7.0), (3, 4.0)]
+    assert curve(found, "model/gain") == [(2, 1.0), (3, 1.75)]
+
+
+def test_a_task_without_any_time_leaves_the_model_unknown() -> None:
+    assert of_the_model(record(2e-3, 1001.0), record(None, 1002.0, task=DENSE)) == []
+
+
+def test_the_model_is_told_of_also_by_records_that_an_older_version_put_into_the_spool() -> None:
+    metrics = RecordMetrics([CONV], {}, {"aa": {1}})
+    found = metrics.take(record(2e-3, 1001.0), SESSION)
+    assert [(e.task, list(e.values)) for e in found] == [
+        (None, ["model/latency_ms"]),
+        (None, ["model/latency_ms_by_time"]),
+    ]
+
+
+def test_what_records_say_of_the_model_is_what_its_session_says_at_the_end(tmp_path: Path) -> None:
+    replayed_run(tmp_path, many_tasks(3), trials=60)
+    sink = FakeSink()
+    push_all(tmp_path, sink)
+    whole = [e for e in sink.taken if isinstance(e, Metrics) and e.task is None]
+    for name in ("model/gain", "model/latency_ms"):
+        said = [(e.step, e.values[name]) for e in whole if name in e.values]
+        last = max(step for step, _ in said)
+        assert last == 60
+        at_the_end = {value for step, value in said if step == last}
+        assert len(at_the_end) == 1, name

@@ -70,7 +70,7 @@ def say(run_dir: Path, entries: Sequence[Entry]) -> None:
     file.close()
 
 
-def steps(entries: Sequence[Entry], task: str = "aa", name: str = "latency_us") -> list[int]:
+def steps(entries: Sequence[Entry], task: str = "aa", name: str = "task/latency_us") -> list[int]:
     """In the order in which they came first."""
     points = (e for e in entries if isinstance(e, Metrics) and e.task == task and name in e.values)
     return list(dict.fromkeys(e.step for e in points))
@@ -94,10 +94,10 @@ def restored(run_dir: Path) -> list[str]:
 class TestOrder:
     def test_records_come_after_their_task_and_before_the_end(self, tmp_path: Path) -> None:
         keep(tmp_path, [record(n) for n in range(700)])
-        say(tmp_path, [*START, Metrics(None, 700, {"gain": 2.0}, 2000.0), END])
+        say(tmp_path, [*START, Metrics(None, 700, {"model/gain": 2.0}, 2000.0), END])
         sink = FakeSink()
         push_all(tmp_path, sink)
-        assert sink.taken[:4] == [*START, Metrics(None, 700, {"gain": 2.0}, 2000.0)]
+        assert sink.taken[:4] == [*START, Metrics(None, 700, {"model/gain": 2.0}, 2000.0)]
         assert steps(sink.taken) == list(range(1, 701))
         assert sink.taken[-1] == END
 
@@ -401,12 +401,15 @@ class TestOldRuns:
         keep(old_run, [record(14)])
         sink = FakeSink()
         push_all(old_run, sink)
-        assert sorted(steps(sink.taken, "aa", "best_us")) == list(range(1, 9))
-        assert sorted(steps(sink.taken, "bb", "best_us")) == list(range(1, 7))
+        for task, said, stored in (("aa", 5, 3), ("bb", 6, 0)):
+            assert sorted(steps(sink.taken, task, "best_us")) == list(range(1, said + 1))
+            new = list(range(said + 1, said + stored + 1))
+            assert steps(sink.taken, task, "task/best_us") == new
         by_record = [
             (e.task, e.step)
             for e in sink.taken
-            if isinstance(e, Metrics) and "best_us_by_time" not in e.values
+            if isinstance(e, Metrics) and e.task
+            if not {"best_us_by_time", "task/best_us_by_time"} & e.values.keys()
         ]
         assert len(by_record) == len(set(by_record)) == 14
 
@@ -418,8 +421,8 @@ class TestOldRuns:
         known, sink = sink.known, FakeSink()
         sink.known = known
         push_all(old_run, sink)
-        assert steps(sink.taken, "aa", "best_us") == [6, 7]
-        assert steps(sink.taken, "bb", "best_us") == []
+        assert steps(sink.taken, "aa", "task/best_us") == [6, 7]
+        assert steps(sink.taken, "bb", "task/best_us") == []
 
     def test_all_records_come_back_from_its_files(self, old_run: Path) -> None:
         sink = FakeSink()

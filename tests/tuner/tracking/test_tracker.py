@@ -122,18 +122,20 @@ class TestObserver:
         as_seam.on_end(snapshot(3, Phase.DONE, ok=2, build_failed=1))
         observer.close(RunStatus.FINISHED)
 
-        start, conv, dense, *rest = said(tmp_path)
+        start, first, conv, dense, *rest = said(tmp_path)
         assert isinstance(start, Start)
         assert start.params == {"seed": "0"}
         assert isinstance(conv, TaskEntry)
         assert conv.params == {"task": "aa", "weight": "3", "flops": "2e+06", "target": "llvm"}
         assert isinstance(dense, TaskEntry)
+        assert first == Metrics(None, 0, {"model/gain": 1.0}, 1000.0)
         assert rest[-1] == End("FINISHED", 1010.0)
-        assert metric(tmp_path, "aa", "default_us") == [(0, 4000.0)]
-        assert metric(tmp_path, None, "pairwise_accuracy") == [(3, 0.75)]
-        assert metric(tmp_path, None, "failures/build_failed") == [(3, 1.0)]
-        assert metric(tmp_path, None, "gain") == [(3, 4.0)]
-        assert files(tmp_path) == ["cost_model/model-1.ubj", "summary.json"]
+        assert metric(tmp_path, "aa", "task/untuned_us") == [(0, 4000.0)]
+        assert metric(tmp_path, None, "predictions/cost_model_accuracy") == [(3, 0.75)]
+        assert metric(tmp_path, None, "trials_failed/build_failed") == [(3, 1.0)]
+        assert metric(tmp_path, None, "trials_failed/timeout") == []  # none of these
+        assert metric(tmp_path, None, "model/gain") == [(0, 1.0), (3, 4.0)]
+        assert files(tmp_path) == ["cost_model/model-1.ubj", "tasks.json", "summary.json"]
         folder = TrackingPaths(tmp_path).folder
         assert (folder / "cost_model/model-1.ubj").read_bytes() == b"model"
         assert json.loads((folder / "summary.json").read_text())["gain"] == 4.0
@@ -152,13 +154,16 @@ class TestObserver:
         observer = open_observer(tmp_path, Clock())
         observer.on_start([SYMBOLIC])
         observer.on_kernels(SYMBOLIC.key, KERNELS)
-        assert metric(tmp_path, "cc", "kernels") == [(0, 2.0)]
-        assert metric(tmp_path, "cc", "kernels_us") == [(0, pytest.approx(4.5))]
-        assert metric(tmp_path, "cc", "kernels_loss") == [(0, 1.01)]
-        assert metric(tmp_path, "cc", "prediction_error") == [(0, 0.04)]
-        assert metric(tmp_path, "cc", "loss_by_kernels") == [(1, 1.2), (2, 1.01), (3, 1.0)]
-        assert metric(tmp_path, "cc", "shape_us") == [(5, pytest.approx(3)), (64, pytest.approx(6))]
-        assert metric(tmp_path, "cc", "shape_best_us") == [
+        assert metric(tmp_path, "cc", "task/kernels") == [(0, 2.0)]
+        assert metric(tmp_path, "cc", "task/kernels_us") == [(0, pytest.approx(4.5))]
+        assert metric(tmp_path, "cc", "task/kernels_loss") == [(0, 1.01)]
+        assert metric(tmp_path, "cc", "task/prediction_error") == [(0, 0.04)]
+        assert metric(tmp_path, "cc", "task/loss_by_kernels") == [(1, 1.2), (2, 1.01), (3, 1.0)]
+        assert metric(tmp_path, "cc", "task/shape_us") == [
+            (5, pytest.approx(3)),
+            (64, pytest.approx(6)),
+        ]
+        assert metric(tmp_path, "cc", "task/shape_best_us") == [
             (5, pytest.approx(3)),
             (64, pytest.approx(5)),
         ]
@@ -176,9 +181,9 @@ class TestObserver:
         mine = {"space": "declared:by_hand@1a2b", "trials": 1, "won": ["conv"], "points": 1}
         ours = {"space": "kernel:contraction-1.0", "trials": 9, "won": [], "points": None}
         observer.tell_spaces([mine, ours], 10)
-        assert metric(tmp_path, None, "space.declared_by_hand/trials") == [(10, 1.0)]
-        assert metric(tmp_path, None, "space.declared_by_hand/won") == [(10, 1.0)]
-        assert metric(tmp_path, None, "space.kernel_contraction-1.0/trials") == [(10, 9.0)]
+        assert metric(tmp_path, None, "space_trials/declared_by_hand") == [(10, 1.0)]
+        assert metric(tmp_path, None, "space_won/declared_by_hand") == [(10, 1.0)]
+        assert metric(tmp_path, None, "space_trials/kernel_contraction-1.0") == [(10, 9.0)]
         assert files(tmp_path) == ["spaces.json"]
         assert json.loads((TrackingPaths(tmp_path).folder / "spaces.json").read_text()) == {
             "columns": ["space", "trials", "won", "points"],
@@ -196,8 +201,8 @@ class TestObserver:
             observer.on_snapshot(snapshot(trials))
             clock.now += 10.0
         observer.close(RunStatus.FINISHED)
-        assert metric(tmp_path, None, "gain") == [(1, 4.0)]
-        assert metric(tmp_path, None, "trials") == [(1, 1.0), (2, 2.0), (3, 3.0)]
+        assert metric(tmp_path, None, "trials/per_s") == [(1, 2.5)]
+        assert metric(tmp_path, None, "trials/total") == [(1, 1.0), (2, 2.0), (3, 3.0)]
 
     def test_checkpoints_are_spaced_and_the_last_is_kept(self, tmp_path: Path) -> None:
         clock = Clock()
@@ -207,7 +212,8 @@ class TestObserver:
             observer.on_model(FittedModel(version, b"m", version, None, 0.1))
         observer.on_end(snapshot(0))
         observer.close(RunStatus.FINISHED)
-        assert files(tmp_path)[:2] == ["cost_model/model-1.ubj", "cost_model/model-3.ubj"]
+        models = [name for name in files(tmp_path) if name.startswith("cost_model/")]
+        assert models == ["cost_model/model-1.ubj", "cost_model/model-3.ubj"]
 
     def test_a_run_that_goes_on_keeps_its_identity(self, tmp_path: Path) -> None:
         for began in (1000.0, 9000.0):  # the second session, hours later

@@ -1,0 +1,1 @@
+"""What MLflow's pages show of a run, and in which order."""

@@ -1,0 +1,106 @@
+"""What the machine that hosts the search is busy with, as system metrics in MLflow.
+
+MLflow's monitors are read in the tracker's process, which gives way to all others and is frozen
+while a kernel is timed, and never in the session's. MLflow's own thread would send what it reads
+itself, and give up when a server is away; here samples are kept in the run folder and sent as all
+other entries are.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from tuner.tracking.spool import LineFile, Metrics, encode, read_lines
+
+_log = logging.getLogger("tuner.tracker")
+
+GROUP = "system/"
+"""MLflow's pages have a place of its own for metrics that begin so."""
+_LEAST_S = 1.0
+"""The least time that a sample is about: the last one may come soon after another."""
+
+
+class Monitor(Protocol):
+    """One of MLflow's monitors."""
+
+    def collect_metrics(self) -> None:
+        """Look once."""
+
+    def aggregate_metrics(self) -> dict[str, float]:
+        """The means of all looks since the last `clear_metrics`."""
+
+    def clear_metrics(self) -> None:
+        """Forget all looks."""
+
+
+class SystemSamples:
+    """Takes a sample every few seconds. Never raises but ImportError.
+
+    Args:
+        path: file for the samples, a spool.
+        monitors: makes the monitors, and says how many seconds lie between two samples.
+        clock: monotonic seconds.
+        wall: seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        monitors: Callable[[], tuple[Sequence[Monitor], float]],
+        *,
+        clock: Callable[[], float],
+        wall: Callable[[], float],
+    ) -> None:
+        self._path = path
+        self._make = monitors
+        self._clock = clock
+        self._wall = wall
+        self._file: LineFile | None = None
+        self._monitors: Sequence[Monitor] = ()
+        self._interval_s = 0.0
+        self._last_s = 0.0
+        self._step = 0
+        self._broken = False
+
+    def tick(self, *, last: bool = False) -> None:
+        """Take a sample if it is time, or if it is the last one."""
+        if self._broken:
+            return
+        try:
+            if self._file is None:
+                self._begin()
+            elif self._due(self._interval_s) or (last and self._due(_LEAST_S)):
+                self._sample()
+        except ImportError:
+            raise
+        except Exception as error:  # border: drivers and settings fail in many ways
+            self._broken = True
+            _log.warning("no system metrics: %s", error)
+
+    def _begin(self) -> None:
+        self._monitors, self._interval_s = self._make()
+        self._broken = not self._monitors
+        self._step = sum(1 for _ in read_lines(self._path))
+        self._file = LineFile(self._path)
+        for monitor in self._monitors:
+            monitor.collect_metrics()  # the CPU's use is that since the look before
+            monitor.clear_metrics()
+        self._last_s = self._clock()
+
+    def _due(self, after_s: float) -> bool:
+        return self._clock() - self._last_s >= after_s
+
+    def _sample(self) -> None:
+        self._last_s = self._clock()
+        values: dict[str, float] = {}
+        for monitor in self._monitors:
+            monitor.collect_metrics()
+            found = monitor.aggregate_metrics()
+            values |= {GROUP + name: float(value) for name, value in found.items()}
+            monitor.clear_metrics()
+        assert self._file is not None
+        if self._file.append(encode(Metrics(None, self._step, values, self._wall()))):
+            self._step += 1
