@@ -32,7 +32,7 @@ exclude_patterns = [
     *("benchmarks/coverage", "benchmarks/recordings", "benchmarks/results"),
 ]
 
-myst_enable_extensions = ["colon_fence"]
+myst_enable_extensions = ["colon_fence", "html_image"]
 myst_heading_anchors = 6
 
 html_theme = "furo"

@@ -174,7 +174,10 @@ def _work(run: RunReport) -> Iterator[Section]:
 def _judgement(run: RunReport) -> Iterator[Section]:
     charts = []
     if run.fits:
-        note = "Pairs that each new model ordered rightly before it had seen them; 50 % is chance."
+        note = (
+            "Pairs that each new model ordered rightly before it had seen them; 50 % is chance. "
+            "They were chosen for being good, so they are much alike."
+        )
         charts.append(Chart("The model's ranking", note, ranking_chart({run.name: run.fits})))
     if any(pair.score is not None for pair in run.pairs):
         note = "The better the model, the more the points rise to the right."
