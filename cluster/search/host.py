@@ -55,6 +55,8 @@ _GOODBYE_S = 3.0
 """The time for which the actor answers after it told a driver of its end: others may watch too."""
 _LINGER_S = 60.0
 """The time for which a detached actor waits for a driver to ask how it ended."""
+_SHOWN_AT_ONCE = 200_000
+"""Records of a run whose page is written at its end: that takes seconds, which a driver waits."""
 _FRUITLESS = 5
 """Deaths in a row without a single record in between, after which the search gives up."""
 
@@ -148,12 +150,15 @@ class SearchHost:
                     self._show(run, store, observer)
                 self._warnings += self._session.left_out
                 self._warnings += fruitless(store, job.tasks)
-                self._closing = closing_of_store(store, _chosen_s(self._session.snapshot()))
+                self._closing = _closing(store, self._session.snapshot())
                 return ended
 
     def _show(self, run: RunFolder, store: RecordStore, observer: _WithStore) -> None:
         """Write the page that shows the run; what goes wrong is a warning."""
         place = self._job.location
+        if sum(sum(mine.values()) for mine in store.counts().values()) > _SHOWN_AT_ONCE:
+            self._warnings.append(f"so long a run has its page from `tuner report {place}`")
+            return
         try:
             from tuner.pages.write import read_report, write_page
 
@@ -240,6 +245,15 @@ class _WithStore:
 
 SearchActor = ray.remote(num_cpus=0, max_restarts=-1)(SearchHost)
 """Ray restarts it wherever it dies, and does not repeat its calls."""
+
+
+def _closing(store: RecordStore, snapshot: Snapshot) -> Closing | None:
+    """What to say of a run at its end; None where that goes wrong, which is not worth the run."""
+    try:
+        return closing_of_store(store, _chosen_s(snapshot))
+    except Exception:
+        _log.exception("the last lines")
+        return None
 
 
 def _new_uuid(job: SearchJob, run: RunFolder) -> Callable[[], str]:

@@ -22,6 +22,7 @@ from tuner.pages.slot_time import time_chart, timeline_chart
 from tuner.pages.tasks import shares_chart
 from tuner.pages.wording import (
     FILTERS,
+    bench_note,
     bench_rows,
     comparison,
     facts,
@@ -97,6 +98,7 @@ def _told(run: RunReport) -> dict[str, Any]:
         "sections": list(sections(run)),
         "tasks": task_rows(run),
         "benches": bench_rows(run),
+        "bench_note": bench_note(run),
         "facts": facts(run),
     }
 
@@ -133,7 +135,8 @@ def sections(run: RunReport) -> Iterator[Section]:
 def _progress(run: RunReport) -> Iterator[Section]:
     if not run.curve.points:
         return
-    marks = {"untuned": run.curve.default_s, **peers_s(run)}
+    untuned = "untuned, at least" if run.uncompared else "untuned"
+    marks = {untuned: run.curve.default_s, **peers_s(run)}
     if run.retimings and run.tuned_s is not None:
         marks["tuned, timed again"] = run.tuned_s
     curves = {run.name: run.curve}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 import altair as alt
@@ -73,20 +72,19 @@ def timeline_chart(
     """What each slot did when. Drag to move along, turn the wheel to look closer.
 
     Args:
+        spans: in seconds of work.
         names: of tasks, by their keys.
         row: height of a slot's lane, pixels; less where there are many slots.
     """
     slots = lanes(spans)
-    start_s = min((span.started_s for span in spans), default=0.0)
     rows = [
         {
             "slot": span.slot,
             "use": use_of(span.kind, span.category),
             "what": words_of(span.kind, span.category),
             "task": names.get(span.task_key, ""),
-            "from": round(span.started_s - start_s, 3),
-            "to": round(span.ended_s - start_s, 3),
-            "at": _clock(span.started_s),
+            "from": round(span.started_s, 3),
+            "to": round(span.ended_s, 3),
         }
         for span in spans
     ]
@@ -97,7 +95,7 @@ def timeline_chart(
         .encode(
             alt.X(
                 "from:Q",
-                title="seconds since the first worker started",
+                title="seconds of work",
                 scale=alt.Scale(nice=False),
             ),
             alt.X2("to:Q"),
@@ -109,14 +107,9 @@ def timeline_chart(
                 "task:N",
                 alt.Tooltip("from:Q", title="from, s"),
                 alt.Tooltip("to:Q", title="to, s"),
-                alt.Tooltip("at:N", title="began (UTC)"),
             ],
         )
         .interactive(bind_y=False)
     )
     row = row if len(slots) <= 40 else max(5, 720 // len(slots))
     return specification(chart, {"rows": rows}, height=max(80, row * len(slots)))
-
-
-def _clock(epoch_s: float) -> str:
-    return datetime.fromtimestamp(epoch_s, UTC).strftime("%H:%M:%S")

@@ -53,8 +53,9 @@ class Figure:
 def headline(run: RunReport) -> list[Figure]:
     """The numbers that one wants first."""
     status, known = run.status, run.tuned_s is not None
+    without = f", {run.uncompared} tasks left out" if run.uncompared else ""
     figures = [
-        Figure(ratio(run.gain), "as fast as untuned"),
+        Figure(ratio(run.gain), f"as fast as untuned{without}"),
         Figure(f"{latency(run.untuned_s)} → {latency(run.tuned_s)}", "the model's kernels"),
     ]
     return [
@@ -149,13 +150,21 @@ _PROGRAMS = ("untuned", "tuned", "onnxruntime")
 
 def peers_s(run: RunReport) -> dict[str, float]:
     """Latencies of other programs that ran the whole model, where it was timed as a whole."""
-    first = bench_rows(run)[:1]
     return {
         f"{name}, whole model": seconds
-        for line in first
+        for line in bench_rows(run)
         for name, seconds, _, _ in line.programs
-        if name == "onnxruntime"
+        # The curve of a model with symbolic dimensions is of no single shape.
+        if name == "onnxruntime" and not line.shape
     }
+
+
+def bench_note(run: RunReport) -> str:
+    """When the whole model was timed, and whether the run went on since."""
+    if run.bench is None:
+        return ""
+    later = "; the run went on since then" if run.last_s > run.bench.time_s else ""
+    return f"timed on {_moment(run.bench.time_s)}{later}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +184,7 @@ class BenchLine:
 def bench_rows(run: RunReport) -> list[BenchLine]:
     """The results of timing the whole model; none where it was not."""
     lines = []
-    for bench in run.benches:
+    for bench in run.bench.shapes if run.bench else ():
         shape = ", ".join(f"{name}={size}" for name, size in (bench.get("shape") or {}).items())
         tuned_ms, spread = bench["tuned_ms"], bench.get("spread") or {}
         programs = [
@@ -216,14 +225,15 @@ def comparison(runs: Sequence[RunReport]) -> Comparison:
         ("tuned", [latency(run.tuned_s) for run in runs]),
         ("gain", [ratio(run.gain) for run in runs]),
     ]
-    found: dict[str, list[float | None]] = {}
+    # Names are numbered within a model: only tasks of one name and one program are the same.
+    found: dict[tuple[str, str], list[float | None]] = {}
     for place, run in enumerate(runs):
         for task in run.best:
-            mine = found.setdefault(task["name"], [None] * len(runs))
-            mine[place] = _seconds(task["latency_ms"])
+            same = task["name"], run.programs[task["name"]]
+            found.setdefault(same, [None] * len(runs))[place] = _seconds(task["latency_ms"])
     tasks = [
         (name, [latency(s) for s in mine], _least(mine))
-        for name, mine in found.items()
+        for (name, _), mine in found.items()
         if sum(s is not None for s in mine) > 1
     ]
     return Comparison([run.name for run in runs], rows, tasks)

@@ -12,7 +12,7 @@ from tuner.dynamic.kernel_set import KernelSet
 from tuner.errors import TunerError
 from tuner.files.atomic import write_bytes
 from tuner.pages.page import page
-from tuner.report.run_report import RunReport, run_report
+from tuner.report.run_report import Bench, RunReport, run_report
 from tuner.runs.folder import Manifest, RunFolder
 from tuner.storage.base import RecordStore
 
@@ -39,7 +39,7 @@ def read_report(
         name=name or folder.root.resolve().name,
         place=place,
         kernel_sets=kernel_sets,
-        benches=_benches(folder.bench),
+        bench=_bench(folder.bench),
     )
 
 
@@ -66,10 +66,22 @@ def write_page(file: Path, runs: Sequence[RunReport], now_s: float) -> None:
         raise TunerError(f"cannot write {file}: {error.strerror or error}") from error
 
 
-def _benches(file: Path) -> list[dict[str, Any]]:
-    """The results of the last bench; none where there was none, or its file is damaged."""
+def keep_bench(file: Path, shapes: Sequence[Mapping[str, Any]], now_s: float) -> None:
+    """Keep what `tuner bench` measured, for the page. Raises OSError.
+
+    Args:
+        shapes: as in `tuner.report.run_report.Bench`, without NaN.
+        now_s: seconds since the epoch.
+    """
+    told = {"time": now_s, "shapes": list(shapes)}
+    write_bytes(file, json.dumps(told, indent=1, allow_nan=False).encode())
+
+
+def _bench(file: Path) -> Bench | None:
+    """What was kept; None where nothing was, or it is damaged."""
     try:
         told = json.loads(file.read_text(encoding="utf-8"))
-        return [bench for bench in told if bench["tuned_ms"]]
+        shapes = [shape for shape in told["shapes"] if shape["tuned_ms"]]
+        return Bench(float(told["time"]), shapes) if shapes else None
     except (OSError, ValueError, KeyError, TypeError):
-        return []
+        return None

@@ -154,7 +154,7 @@ def _won(known: Sequence[tuple[str, float, float, float]]) -> tuple[Won, ...]:
     saved = [(weight * (b - a), name, b, a) for name, weight, b, a in known if a < b]
     total = sum(s for s, _, _, _ in saved)
     ordered = sorted(saved, key=lambda row: (-row[0], row[1]))
-    rows = [Won(name, s / total, b, a) for s, name, b, a in ordered[:_NAMED]]
+    rows = [Won(name, s / total, b, a) for s, name, b, a in ordered[:_NAMED] if total]
     return tuple(row for row in rows if row is rows[0] or row.share >= _LEAST_SHARE)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tuner.record import Record, Status
@@ -40,21 +40,31 @@ class FailureKind:
     reasons: tuple[Reason, ...]
 
 
-def failure_kinds(records: Iterable[Record], names: Mapping[str, str]) -> tuple[FailureKind, ...]:
-    """The kinds of failures, the most frequent first.
+class FailureFold:
+    """Takes in the records of a run, and then tells what went wrong.
 
     Args:
         names: of tasks, by their keys.
     """
-    found: dict[Status, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
-    for record in records:
+
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self._names = names
+        self._found: dict[Status, dict[str, Counter[str]]] = defaultdict(
+            lambda: defaultdict(Counter)
+        )
+
+    def take(self, record: Record) -> None:
+        """Take in the next record."""
         status = record.measurement.status
         if status.failed and record.trial.rung == 0:
             line = (record.measurement.error.strip().splitlines() or ["no reason given"])[0]
-            task = names.get(record.trial.task_key, record.trial.task_key)
-            found[status][line[:_LENGTH]][task] += 1
-    kinds = (_kind(status, lines) for status, lines in found.items())
-    return tuple(sorted(kinds, key=lambda kind: (-kind.count, kind.status)))
+            task = self._names.get(record.trial.task_key, record.trial.task_key)
+            self._found[status][line[:_LENGTH]][task] += 1
+
+    def kinds(self) -> tuple[FailureKind, ...]:
+        """The kinds of failures, the most frequent first."""
+        kinds = (_kind(status, lines) for status, lines in self._found.items())
+        return tuple(sorted(kinds, key=lambda kind: (-kind.count, kind.status)))
 
 
 def _kind(status: Status, lines: Mapping[str, Counter[str]]) -> FailureKind:

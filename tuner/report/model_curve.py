@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tuner.record import Record
@@ -50,10 +51,67 @@ class ModelCurve:
         return self.points[-1].latency_s if self.points else None
 
 
+class CurveFold:
+    """Takes in the records of a run, and then tells its curve.
+
+    Args:
+        defaults: key of the default candidate by task key.
+    """
+
+    def __init__(
+        self,
+        tasks: Sequence[Task],
+        defaults: Mapping[str, str],
+        sessions: Sequence[SessionSpan],
+    ) -> None:
+        self._progress = fold(tasks, dict(defaults), ())
+        self._sessions = sessions
+        self._best_s: dict[str, float] = {}
+        self._changes: list[tuple[str, float, CurvePoint]] = []
+        """The task whose best changed, what it is now, and when; latencies of the points are not
+        known yet."""
+        self._trials = 0
+        self.last_s = 0.0
+        """When the last record came, seconds since the epoch."""
+
+    def take(self, record: Record) -> None:
+        """Take in the next record, in the order they were stored."""
+        key = record.trial.task_key
+        if key not in self._progress:
+            return
+        progress = self._progress[key]
+        progress.observe(record)
+        if math.isfinite(record.time_s):
+            self.last_s = max(self.last_s, record.time_s)
+        self._trials += record.trial.rung == 0 and record.measurement.status.spends_budget
+        now_s = progress.best_s
+        if now_s is not None and now_s != self._best_s.get(key):
+            self._best_s[key] = now_s
+            at_s = worked_s(self._sessions, self.last_s)
+            self._changes.append((key, now_s, CurvePoint(at_s, self._trials, 0.0, self.last_s)))
+
+    def curve(self) -> ModelCurve:
+        """The curve of all that was taken in."""
+        counted = {key: p for key, p in self._progress.items() if p.best_s is not None}
+        best_s: dict[str, float] = {}
+        points: list[CurvePoint] = []
+        for key, now_s, point in self._changes:
+            best_s[key] = now_s
+            if len(best_s) == len(counted):
+                latency_s = sum(p.task.weight * best_s[k] for k, p in counted.items())
+                points.append(replace(point, latency_s=latency_s))
+        if not points:
+            return ModelCurve((), 0.0, 0)
+        worked = max(sum(span.elapsed_s for span in self._sessions), points[-1].elapsed_s)
+        end = replace(points[-1], elapsed_s=worked, trials=self._trials, time_s=self.last_s)
+        default_s = sum(p.task.weight * (p.default_s or p.best_s or 0.0) for p in counted.values())
+        return ModelCurve((*points, end), default_s, len(counted))
+
+
 def model_curve(
     tasks: Sequence[Task],
     defaults: Mapping[str, str],
-    records: Sequence[Record],
+    records: Iterable[Record],
     sessions: Sequence[SessionSpan],
 ) -> ModelCurve:
     """The curve of a run.
@@ -62,27 +120,7 @@ def model_curve(
         defaults: key of the default candidate by task key.
         records: all of the run, in the order they were stored.
     """
-    ended = fold(tasks, dict(defaults), records)
-    counted = {key: p for key, p in ended.items() if p.best_s is not None}
-    if not counted:
-        return ModelCurve((), 0.0, 0)
-    points, trials = [], 0
-    best_s: dict[str, float] = {}
-    progress = fold(tasks, dict(defaults), ())
+    taken = CurveFold(tasks, defaults, sessions)
     for record in records:
-        key = record.trial.task_key
-        if key not in progress:
-            continue
-        progress[key].observe(record)
-        trials += record.trial.rung == 0 and record.measurement.status.spends_budget
-        now_s = progress[key].best_s
-        if now_s is not None and now_s != best_s.get(key):
-            best_s[key] = now_s
-            if len(best_s) == len(counted):
-                latency_s = sum(p.task.weight * best_s[k] for k, p in counted.items())
-                at_s = worked_s(sessions, record.time_s)
-                points.append(CurvePoint(at_s, trials, latency_s, record.time_s))
-    last_s = max(sum(span.elapsed_s for span in sessions), points[-1].elapsed_s)
-    points.append(replace(points[-1], elapsed_s=last_s, trials=trials))
-    default_s = sum(p.task.weight * (p.default_s or p.best_s or 0.0) for p in counted.values())
-    return ModelCurve(tuple(points), default_s, len(counted))
+        taken.take(record)
+    return taken.curve()

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tuner.generations import round_of
@@ -30,36 +29,42 @@ class Retiming:
     winner: bool
 
 
-def retimings(records: Iterable[Record], names: Mapping[str, str]) -> tuple[Retiming, ...]:
-    """The re-timings of all candidates that were timed again at least twice, task by task.
+class RetimingFold:
+    """Takes in the records of a run, and then tells its re-timings.
 
     Args:
         names: of tasks, by their keys.
     """
-    found: dict[str, dict[tuple[str, Instance], list[Record]]] = defaultdict(
-        lambda: defaultdict(list)
-    )
-    for record in records:
+
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self._names = names
+        self._found: dict[str, dict[_Pair, list[tuple[int, float]]]] = defaultdict(
+            lambda: defaultdict(list)
+        )
+
+    def take(self, record: Record) -> None:
+        """Take in the next record."""
         if record.trial.rung > 0 and record.latency_s is not None:
             pair = record.trial.candidate.key, record.trial.instance
-            found[record.trial.task_key][pair].append(record)
-    told: list[Retiming] = []
-    for task_key, pairs in found.items():
-        medians = {pair: _median_s(mine) for pair, mine in pairs.items()}
-        best = {pair[1]: pair for pair in sorted(medians, key=lambda p: medians[p], reverse=True)}
-        for pair, mine in pairs.items():
-            told += [
-                Retiming(
-                    names.get(task_key, task_key),
-                    round_of(record.trial.rung),
-                    (record.latency_s or math.nan) / medians[pair],
-                    pair == best[pair[1]],
-                )
-                for record in mine
-                if len(mine) > 1
-            ]
-    return tuple(told)
+            timed = round_of(record.trial.rung), record.latency_s
+            self._found[record.trial.task_key][pair].append(timed)
+
+    def retimings(self) -> tuple[Retiming, ...]:
+        """The re-timings of all candidates that were timed again at least twice, task by task."""
+        told: list[Retiming] = []
+        for task_key, pairs in self._found.items():
+            medians = {pair: statistics.median(s for _, s in mine) for pair, mine in pairs.items()}
+            slowest_first = sorted(medians, key=lambda pair: medians[pair], reverse=True)
+            best = {instance: (key, instance) for key, instance in slowest_first}
+            name = self._names.get(task_key, task_key)
+            for pair, mine in pairs.items():
+                told += [
+                    Retiming(name, number, latency_s / medians[pair], pair == best[pair[1]])
+                    for number, latency_s in mine
+                    if len(mine) > 1
+                ]
+        return tuple(told)
 
 
-def _median_s(records: Iterable[Record]) -> float:
-    return statistics.median(r.latency_s for r in records if r.latency_s is not None)
+_Pair = tuple[str, Instance]
+"""A candidate's key, and the shape it was timed on."""

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from tuner.record import Predicted, Record
+from tuner.task import Instance
+
+_Item = TypeVar("_Item")
+_Place = tuple[str, Instance]
 
 MOST = 2000
 """Pairs that a page shows; of more, some that are spread over all."""
@@ -32,41 +37,46 @@ class Pair:
     estimate_s: float | None
 
 
-def pairs(records: Iterable[Record], names: Mapping[str, str]) -> tuple[Pair, ...]:
-    """The pairs of a run's search, in the order they were measured.
+class PredictionFold:
+    """Takes in the records of a run, and then tells what had been predicted.
 
     Args:
         names: of tasks, by their keys.
     """
-    timed = [r for r in records if r.trial.rung == 0 and r.latency_s is not None]
-    best_s: dict[object, float] = {}
-    for record in timed:
-        place, latency_s = _place(record), record.latency_s or 0.0
-        best_s[place] = min(latency_s, best_s.get(place, latency_s))
-    found = [
-        Pair(
-            names.get(record.trial.task_key, record.trial.task_key),
-            trial,
-            record.latency_s or 0.0,
-            best_s[_place(record)] / (record.latency_s or 1.0),
-            _score(record.predicted),
-            record.predicted.estimate_s,
+
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self._names = names
+        self._best_s: dict[_Place, float] = {}
+        self._found: list[tuple[_Place, int, float, Predicted]] = []
+        self._timed = 0
+
+    def take(self, record: Record) -> None:
+        """Take in the next record."""
+        latency_s = record.latency_s
+        if record.trial.rung or latency_s is None:
+            return
+        self._timed += 1
+        place = record.trial.task_key, record.trial.instance
+        self._best_s[place] = min(latency_s, self._best_s.get(place, latency_s))
+        if record.predicted is not None:
+            self._found.append((place, self._timed, latency_s, record.predicted))
+
+    def pairs(self) -> tuple[Pair, ...]:
+        """The pairs of the search, in the order they were measured; of many, some."""
+        return tuple(
+            Pair(
+                self._names.get(place[0], place[0]),
+                trial,
+                latency_s,
+                self._best_s[place] / latency_s,
+                predicted.score if predicted.model_version else None,
+                predicted.estimate_s,
+            )
+            for place, trial, latency_s, predicted in spread(self._found, MOST)
         )
-        for trial, record in enumerate(timed, start=1)
-        if record.predicted is not None
-    ]
-    return tuple(spread(found, MOST))
 
 
-def _place(record: Record) -> object:
-    return record.trial.task_key, record.trial.instance
-
-
-def _score(predicted: Predicted) -> float | None:
-    return predicted.score if predicted.model_version else None
-
-
-def spread(found: Sequence[Pair], most: int) -> list[Pair]:
+def spread(found: Sequence[_Item], most: int) -> list[_Item]:
     """All, or `most` of them that are spread evenly, the first and the last included."""
     if len(found) <= most:
         return list(found)

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tuner.dynamic.kernel_set import KernelSet
-from tuner.report.failures import FailureKind, failure_kinds
-from tuner.report.model_curve import ModelCurve, model_curve
-from tuner.report.noise import Retiming, retimings
-from tuner.report.predictions import Pair, pairs
+from tuner.report.failures import FailureFold, FailureKind
+from tuner.report.model_curve import CurveFold, ModelCurve
+from tuner.report.noise import Retiming, RetimingFold
+from tuner.report.predictions import Pair, PredictionFold
 from tuner.report.report import BestOfTask, StatusReport, best_report, status_report
 from tuner.report.slots import drawable
 from tuner.runs.folder import Manifest
 from tuner.storage.base import RecordStore, SessionSpan, worked_s
 from tuner.storage.history import Fit
+from tuner.task import Task
 from tuner.utilisation import SlotSpan
 
 _SPANS = 3000
@@ -31,6 +33,20 @@ class FitPoint:
 
 
 @dataclass(frozen=True, slots=True)
+class Bench:
+    """The whole model, timed as one.
+
+    Attributes:
+        time_s: when, seconds since the epoch.
+        shapes: a result for each shape that it was timed on, or one: the keys of
+            `spaces.deploy.bench.BenchResult`, and `shape`.
+    """
+
+    time_s: float
+    shapes: Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
 class RunReport:
     """One run.
 
@@ -39,10 +55,11 @@ class RunReport:
         place: its folder or URL, as a user types it.
         devices, toolchains: that its records were measured with.
         best: a row for each task, in the order of the model.
-        spans: stretches of worker slots, at most as many as a picture can show.
+        programs: what stands for the program of each task, by its name.
+        spans: stretches of worker slots in seconds of work, at most as many as a picture can show.
         kernel_sets: of tasks with symbolic dimensions, by their names.
-        benches: results of `tuner bench`, the keys of `spaces.deploy.bench.BenchResult` and
-            `shape`; empty where it was not run.
+        bench: what `tuner bench` measured; None where it did not.
+        last_s: when the last record came, seconds since the epoch.
     """
 
     name: str
@@ -50,6 +67,7 @@ class RunReport:
     manifest: Manifest
     status: StatusReport
     best: tuple[BestOfTask, ...]
+    programs: Mapping[str, str]
     curve: ModelCurve
     failures: tuple[FailureKind, ...]
     retimings: tuple[Retiming, ...]
@@ -58,25 +76,32 @@ class RunReport:
     spans: tuple[SlotSpan, ...]
     sessions: tuple[SessionSpan, ...]
     kernel_sets: Mapping[str, KernelSet]
-    benches: Sequence[Mapping[str, Any]]
+    bench: Bench | None
+    last_s: float
     devices: tuple[str, ...]
     toolchains: tuple[str, ...]
 
     @property
+    def compared(self) -> tuple[tuple[float, float, float], ...]:
+        """Weight, latency of the default and latency of the best, in seconds, of the tasks where
+        both are known; the default stays where nothing is faster."""
+        known = [(r["weight"], r["default_ms"], r["latency_ms"]) for r in self.best]
+        return tuple((w, b / 1e3, min(a, b) / 1e3) for w, b, a in known if a and b)
+
+    @property
+    def uncompared(self) -> int:
+        """The number of tasks without a time, or without one of their default."""
+        return len(self.best) - len(self.compared)
+
+    @property
     def tuned_s(self) -> float | None:
-        """Weighted latencies of the tasks' winners; None where none has one."""
-        known = [r["weight"] * r["latency_ms"] / 1e3 for r in self.best if r["latency_ms"]]
-        return sum(known) if known else None
+        """Weighted latencies of the winners of `compared`; None without any."""
+        return sum(weight * after_s for weight, _, after_s in self.compared) or None
 
     @property
     def untuned_s(self) -> float | None:
-        """The same of the default schedules, a task without one counted as it is tuned."""
-        known = [
-            row["weight"] * (row["default_ms"] or row["latency_ms"] or 0.0) / 1e3
-            for row in self.best
-            if row["latency_ms"]
-        ]
-        return sum(known) if known else None
+        """The same of the default schedules."""
+        return sum(weight * before_s for weight, before_s, _ in self.compared) or None
 
     @property
     def gain(self) -> float | None:
@@ -92,35 +117,61 @@ def run_report(
     name: str,
     place: str,
     kernel_sets: Mapping[str, KernelSet],
-    benches: Sequence[Mapping[str, Any]] = (),
+    bench: Bench | None = None,
 ) -> RunReport:
-    """Read a run. All of its records are in memory meanwhile.
+    """Read a run, record by record.
 
     Args:
         kernel_sets: of tasks with symbolic dimensions, by task key.
     """
-    tasks, sessions = store.tasks(), store.sessions()
+    tasks, sessions, history = store.tasks(), store.sessions(), store.history()
     names = {task.key: task.name for task in tasks}
     chosen_s = {key: chosen.latency_s for key, chosen in kernel_sets.items()}
-    records, history = list(store.scan()), store.history()
+    curve, failures = CurveFold(tasks, store.defaults(), sessions), FailureFold(names)
+    again, predicted = RetimingFold(names), PredictionFold(names)
+    devices, toolchains = set(), set()
+    for record in store.scan():
+        for taken in (curve, failures, again, predicted):
+            taken.take(record)
+        devices.add(record.provenance.device)
+        toolchains.add(record.provenance.toolchain)
     return RunReport(
         name=name,
         place=place,
         manifest=manifest,
         status=status_report(store, chosen_s),
         best=tuple(best_report(store, None, chosen_s)["tasks"]),
-        curve=model_curve(tasks, store.defaults(), records, sessions),
-        failures=failure_kinds(records, names),
-        retimings=retimings(records, names),
-        pairs=pairs(records, names),
+        programs={task.name: _program(task) for task in tasks},
+        curve=curve.curve(),
+        failures=failures.kinds(),
+        retimings=again.retimings(),
+        pairs=predicted.pairs(),
         fits=tuple(_fits(history.fits, sessions)),
-        spans=tuple(drawable(history.spans, _SPANS)),
+        spans=tuple(drawable(_worked(history.spans, sessions), _SPANS)),
         sessions=sessions,
         kernel_sets={names[key]: chosen for key, chosen in kernel_sets.items() if key in names},
-        benches=benches,
-        devices=tuple(sorted({r.provenance.device for r in records} - {""})),
-        toolchains=tuple(sorted({r.provenance.toolchain for r in records} - {""})),
+        bench=bench,
+        last_s=curve.last_s,
+        devices=tuple(sorted(devices - {""})),
+        toolchains=tuple(sorted(toolchains - {""})),
     )
+
+
+def _program(task: Task) -> str:
+    return hashlib.sha256(task.module.encode()).hexdigest()
+
+
+def _worked(spans: Iterable[SlotSpan], sessions: Sequence[SessionSpan]) -> list[SlotSpan]:
+    """Spans in seconds of work: without the time between sessions."""
+    told = (
+        replace(
+            span,
+            started_s=worked_s(sessions, span.started_s),
+            ended_s=worked_s(sessions, span.ended_s),
+        )
+        for span in spans
+    )
+    return [span for span in told if span.ended_s > span.started_s]
 
 
 def _fits(fits: Sequence[Fit], sessions: Sequence[SessionSpan]) -> list[FitPoint]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from tuner.storage.history import coalesced
 from tuner.utilisation import BUILDER, BUSY, RUNNER, SPACE, STARTING, WAITING, Idle, SlotSpan
@@ -52,7 +51,8 @@ def drawable(spans: Sequence[SlotSpan], most: int) -> list[SlotSpan]:
         return list(spans)
     start_s = min(span.started_s for span in spans)
     end_s = max(span.ended_s for span in spans)
-    steps = _STEPS
+    slots = len({(span.kind, span.slot) for span in spans})
+    steps = min(_STEPS, max(_LEAST_STEPS, 4 * most // slots))
     while True:
         drawn = _rasterised(spans, start_s, (end_s - start_s) / steps)
         if len(drawn) <= most or steps <= _LEAST_STEPS:
@@ -61,27 +61,34 @@ def drawable(spans: Sequence[SlotSpan], most: int) -> list[SlotSpan]:
 
 
 def _rasterised(spans: Iterable[SlotSpan], start_s: float, step_s: float) -> list[SlotSpan]:
-    """One span for each step of each slot, those alike in a row merged."""
-    parts: dict[Slot, dict[int, dict[SlotSpan, float]]] = defaultdict(lambda: defaultdict(dict))
+    """One span for each step of each slot, those alike in a row merged: the category that took the
+    most of it, and the task that took the most of that."""
+    parts: dict[Slot, dict[int, dict[str, dict[str, float]]]] = defaultdict(
+        lambda: defaultdict(lambda: defaultdict(lambda: defaultdict(float)))
+    )
     for span in spans:
-        what = replace(span, started_s=0.0, ended_s=0.0)
         mine = parts[span.kind, span.slot]
         first = math.floor((span.started_s - start_s) / step_s)
         last = math.ceil((span.ended_s - start_s) / step_s)
         for step in range(first, last):
             lower_s, upper_s = start_s + step * step_s, start_s + (step + 1) * step_s
             inside_s = min(span.ended_s, upper_s) - max(span.started_s, lower_s)
-            mine[step][what] = mine[step].get(what, 0.0) + inside_s
-    drawn = (
-        replace(
-            max(shares, key=lambda what: (shares[what], what.category)),
-            started_s=start_s + step * step_s,
-            ended_s=start_s + (step + 1) * step_s,
-        )
-        for mine in parts.values()
+            mine[step][span.category][span.task_key] += inside_s
+    return coalesced(
+        _most_of(slot, shares, start_s + step * step_s, start_s + (step + 1) * step_s)
+        for slot, mine in parts.items()
         for step, shares in sorted(mine.items())
     )
-    return coalesced(drawn)
+
+
+def _most_of(
+    slot: Slot, shares: Mapping[str, Mapping[str, float]], start_s: float, end_s: float
+) -> SlotSpan:
+    """What took the most of a step, given the seconds by category and task."""
+    category = max(shares, key=lambda name: (sum(shares[name].values()), name))
+    tasks = shares[category]
+    task_key = max(tasks, key=lambda key: (tasks[key], key))
+    return SlotSpan(*slot, category, start_s, end_s, task_key)
 
 
 def lanes(spans: Iterable[SlotSpan]) -> Mapping[Slot, int]:

@@ -40,6 +40,8 @@ class HistoryKeeper(Silent):
         self._store = store
         self._utilisation = utilisation
         self._clock, self._wall = clock, wall
+        # Once and for all: were it to change, spans of one slot would overlap.
+        self._ahead_s = wall() - clock()
         self._fits: list[Fit] = []
         self._kept_s = clock()
         self._refused = False
@@ -68,7 +70,7 @@ class HistoryKeeper(Silent):
     def keep(self) -> None:
         """Keep what happened so far."""
         self._kept_s = self._clock()
-        ahead_s = self._wall() - self._clock()
+        ahead_s = self._ahead_s
         spans = coalesced(
             replace(span, started_s=span.started_s + ahead_s, ended_s=span.ended_s + ahead_s)
             for span in self._utilisation.take_spans()

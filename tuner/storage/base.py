@@ -160,8 +160,8 @@ class RecordStore(Protocol):
     def sizes(self) -> dict[str, dict[str, int]]:
         """What was noted of the sizes of spaces, by task key and name of the space."""
 
-    def put_history(self, history: History) -> None:
-        """Note a stretch of the run's history; it too may be lost with its process."""
+    def put_history(self, *stretches: History) -> None:
+        """Note stretches of the run's history; they too may be lost with their process."""
 
     def history(self) -> History:
         """All of the history that was noted."""

@@ -77,7 +77,7 @@ def coalesced(spans: Iterable[SlotSpan]) -> list[SlotSpan]:
         slot = span.kind, span.slot
         last = open_spans.get(slot)
         if last is not None and _goes_on(last, span):
-            open_spans[slot] = replace(last, ended_s=span.ended_s)
+            open_spans[slot] = replace(last, ended_s=max(last.ended_s, span.ended_s))
             continue
         if last is not None:
             done.append(last)
@@ -87,7 +87,8 @@ def coalesced(spans: Iterable[SlotSpan]) -> list[SlotSpan]:
 
 def _goes_on(last: SlotSpan, span: SlotSpan) -> bool:
     alike = last.category == span.category and last.task_key == span.task_key
-    return alike and span.started_s - last.ended_s <= _GAP_S
+    # A clock that was set back begins anew.
+    return alike and abs(span.started_s - last.ended_s) <= _GAP_S
 
 
 def to_text(history: History) -> str:

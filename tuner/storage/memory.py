@@ -123,9 +123,9 @@ class MemoryStore:
         """See `RecordStore.sizes`."""
         return {task_key: dict(mine) for task_key, mine in self._sizes.items()}
 
-    def put_history(self, history: History) -> None:
+    def put_history(self, *stretches: History) -> None:
         """See `RecordStore.put_history`."""
-        self._history.append(history)
+        self._history += stretches
 
     def history(self) -> History:
         """See `RecordStore.history`."""

@@ -272,11 +272,11 @@ class SqliteStore:
         rows = self._rows("SELECT key, sizes FROM task WHERE sizes <> '' ORDER BY place")
         return {task_key: json.loads(text) for task_key, text in rows}
 
-    def put_history(self, history: History) -> None:
+    def put_history(self, *stretches: History) -> None:
         """See `RecordStore.put_history`. A stretch that is there already changes nothing."""
         with self._transaction() as db:
             db.execute(schema.CREATE_HISTORY)
-            db.execute(schema.INSERT_HISTORY, schema.history_row(history))
+            db.executemany(schema.INSERT_HISTORY, map(schema.history_row, stretches))
 
     def history(self) -> History:
         """See `RecordStore.history`."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -65,12 +65,12 @@ def bench(
 
 def _keep(folder: Path, report: Mapping[str, Any]) -> None:
     """Keep the result for the page that shows the run; a folder that refuses it keeps none."""
-    from tuner.files.atomic import write_bytes
+    from tuner.pages.write import keep_bench
     from tuner.runs.folder import RunFolder
 
     shapes = [*report["shapes"]] or [{**report, "shapes": []}]
     with contextlib.suppress(OSError):
-        write_bytes(RunFolder(folder).bench, json.dumps(plain(shapes), indent=1).encode())
+        keep_bench(RunFolder(folder).bench, [plain(shape) for shape in shapes], time.time())
 
 
 def _print(report: Mapping[str, Any]) -> None:

@@ -38,7 +38,7 @@ def report(runs: tuple[RunLocation, ...], output: Path | None) -> None:
     from tuner.pages.write import write_page
 
     places = [below for run in runs for below in _with_parts(run)]
-    file = output or _default(places)
+    file = output or _default(runs[0], len(places))
     names = _names(places)
     told = [_told(place, name) for place, name in zip(places, names, strict=True)]
     write_page(file, told, time.time())
@@ -54,11 +54,11 @@ def _with_parts(run: RunLocation) -> list[RunLocation]:
     return [RunLocation.of(below) for below in runs_below(run.folder)] or [run]
 
 
-def _default(places: list[RunLocation]) -> Path:
+def _default(first: RunLocation, count: int) -> Path:
     from tuner.runs.folder import RunFolder
 
-    named = RunFolder(Path()).report.name if len(places) == 1 else _COMPARISON
-    return Path(named) if places[0].is_url else places[0].folder / named
+    named = RunFolder(Path()).report.name if count == 1 else _COMPARISON
+    return Path(named) if first.is_url else first.folder / named
 
 
 def _names(places: list[RunLocation]) -> list[str]:

@@ -10,7 +10,7 @@ from tuner.dynamic.dispatch_tree import Leaf, Split
 from tuner.dynamic.kernel_set import KernelSet, ShapeTimes
 from tuner.generations import rung_of
 from tuner.record import Measurement, Predicted, Provenance, Record, Status, Trial
-from tuner.report.run_report import RunReport, run_report
+from tuner.report.run_report import Bench, RunReport, run_report
 from tuner.runs.folder import Manifest
 from tuner.storage.base import RecordStore
 from tuner.storage.history import Fit, History
@@ -113,5 +113,5 @@ def sample(
         name=name,
         place=f"runs/{name}",
         kernel_sets={names[0]: kernel_set()} if symbolic else {},
-        benches=[BENCH] if bench else [],
+        bench=Bench(START_S + 9e6, [BENCH]) if bench else None,
     )

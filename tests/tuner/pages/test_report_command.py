@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from cluster.cli import run as command
-from tests.tuner.pages.sample_run import BENCH, MANIFEST, fill
+from tests.tuner.pages.sample_run import BENCH, MANIFEST, START_S, fill
+from tuner.pages.write import keep_bench
 from tuner.report.model_curve import model_curve
 from tuner.run_location import RunLocation
 from tuner.runs.folder import open_run
@@ -28,13 +28,14 @@ def test_a_run_has_its_page_in_its_folder_and_the_path_is_printed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = run_at(tmp_path / "mine")
-    (tmp_path / "mine" / "bench.json").write_text(json.dumps([BENCH]))
+    keep_bench(tmp_path / "mine" / "bench.json", [BENCH], START_S)
     assert command(["report", run]) == 0
     printed = capsys.readouterr().out.strip()
     assert printed == f"{run}/report.html"
     html = Path(printed).read_text()
     assert "<h1>mine</h1>" in html
     assert "onnxruntime, whole model" in html
+    assert "timed on 2023-11-14 22:13 UTC; the run went on since then" in html
 
 
 def test_a_broken_bench_is_as_none(tmp_path: Path) -> None:
@@ -55,12 +56,17 @@ def test_runs_of_one_name_are_told_apart(
     assert all(f"<h2>{run}</h2>" in html for run in runs)
 
 
-def test_a_folder_of_runs_for_several_devices_is_compared(tmp_path: Path) -> None:
+def test_a_folder_of_runs_for_several_devices_is_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for seed, device in enumerate(("one-cpu", "other-cpu")):
         run_at(tmp_path / "fleet" / device, seed)
     file = tmp_path / "out.html"
     assert command(["report", str(tmp_path / "fleet"), "-o", str(file)]) == 0
     assert "2 runs compared" in file.read_text()
+    capsys.readouterr()
+    assert command(["report", str(tmp_path / "fleet")]) == 0
+    assert capsys.readouterr().out.strip() == str(tmp_path / "fleet" / "comparison.html")
 
 
 def test_a_timeline_is_exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

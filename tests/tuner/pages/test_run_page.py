@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -122,6 +123,9 @@ def test_runs_are_compared_on_one_page() -> None:
     both = next(c for c in found.charts if {r.get("run") for r in rows(c)} >= {"one", "other"})
     assert both["layer" if "layer" in both else "mark"]
     assert "2 runs compared" in found.text
+    assert "Tasks that several have" in found.text
+    other = replace(other, programs={**other.programs, "conv": "another program of that name"})
+    assert "Tasks that several have" not in parsed(one, other).text
     assert found.text.count("Design spaces") == 2
 
 

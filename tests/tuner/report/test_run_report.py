@@ -2,18 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Protocol, TypeVar
+
 import pytest
 
-from tests.tuner.pages.sample_run import DEVICE, START_S, default_of, sample
+from tests.tuner.pages.sample_run import (
+    DEVICE,
+    MANIFEST,
+    START_S,
+    default_of,
+    fill,
+    sample,
+)
 from tuner.candidate import of_knobs
 from tuner.record import Measurement, Predicted, Record, Status, Trial
-from tuner.report.failures import failure_kinds
+from tuner.report.failures import FailureFold
 from tuner.report.model_curve import model_curve
-from tuner.report.noise import retimings
-from tuner.report.predictions import pairs, spread
+from tuner.report.noise import RetimingFold
+from tuner.report.predictions import PredictionFold, spread
+from tuner.report.run_report import run_report
 from tuner.storage.base import SessionSpan
+from tuner.storage.history import History
+from tuner.storage.memory import MemoryStore
 from tuner.task import Task
+from tuner.utilisation import SlotSpan
 
+
+class Takes(Protocol):
+    """A fold over records."""
+
+    def take(self, record: Record) -> None:
+        """Take in the next record."""
+
+
+Fold = TypeVar("Fold", bound=Takes)
 TASKS = [Task(name, name, "module", "{}", weight) for name, weight in (("a", 1.0), ("b", 3.0))]
 DEFAULTS = {name: default_of(name).key for name in "ab"}
 SESSIONS = (
@@ -40,6 +64,13 @@ def record(
     )
     trial = Trial(task, candidate, (), rung)
     return Record(trial, measured, DEVICE, time_s=START_S + at_s, predicted=predicted)
+
+
+def taken(fold: Fold, records: Sequence[Record]) -> Fold:
+    """A fold that has taken in some records."""
+    for one in records:
+        fold.take(one)
+    return fold
 
 
 class TestModelCurve:
@@ -77,7 +108,7 @@ def test_failures_are_by_kind_and_first_line_with_their_tasks() -> None:
     some = [record("a", n, None, n, error="no room\nmore") for n in (1, 2)]
     some += [record("b", 3, None, 3, error="no room"), record("b", 4, None, 4)]
     some += [record("b", 5, 1.0, 5), record("b", 6, None, 6, rung=1, error="not of the search")]
-    (kind,) = failure_kinds(some, {"a": "first", "b": "second"})
+    (kind,) = taken(FailureFold({"a": "first", "b": "second"}), some).kinds()
     assert (kind.status, kind.count) == (Status.INVALID, 4)
     assert [(r.line, r.count, r.tasks) for r in kind.reasons] == [
         ("no room", 3, ("first", "second")),
@@ -88,7 +119,7 @@ def test_failures_are_by_kind_and_first_line_with_their_tasks() -> None:
 def test_noise_is_told_of_candidates_that_were_timed_again_twice() -> None:
     some = [record("a", 1, s, 1, rung=n) for n, s in enumerate((9.0, 1.0, 1.2, 1.1))]
     some += [record("a", 2, 2.0, 2, rung=1)]
-    told = retimings(some, {"a": "first"})
+    told = taken(RetimingFold({"a": "first"}), some).retimings()
     assert [(r.task, r.round, r.winner) for r in told] == [
         ("first", 1, True),
         ("first", 2, True),
@@ -104,7 +135,7 @@ def test_predictions_stand_beside_what_was_measured() -> None:
         record("a", 2, 8.0, 3, predicted=Predicted(estimate_s=5.0)),
         record("a", 3, None, 4, predicted=Predicted(0.9, 1)),
     ]
-    told = pairs(some, {"a": "first"})
+    told = taken(PredictionFold({"a": "first"}), some).pairs()
     assert [(p.trial, p.of_best, p.score, p.estimate_s) for p in told] == [
         (2, 1.0, 0.5, 3.0),
         (3, 0.25, None, 5.0),
@@ -122,3 +153,32 @@ def test_the_model_is_the_weighted_sum_of_the_winners() -> None:
     assert run.tuned_s == pytest.approx(sum(weighted))
     assert run.gain == pytest.approx(run.untuned_s / run.tuned_s)
     assert run.devices == ("a desk",)
+
+
+def test_the_gain_is_over_tasks_where_both_times_are_known_and_the_default_stays_where_it_wins() -> (
+    None
+):
+    run = sample()
+    best = [
+        {**run.best[0], "weight": 1.0, "default_ms": 2.0, "latency_ms": 1.0},
+        {**run.best[1], "weight": 1.0, "default_ms": None, "latency_ms": 8.0},
+        {**run.best[1], "weight": 2.0, "default_ms": 3.0, "latency_ms": 4.0},
+    ]
+    told = replace(run, best=tuple(best))  # type: ignore[arg-type]
+    assert (told.untuned_s, told.tuned_s) == (pytest.approx(0.008), pytest.approx(0.007))
+    assert told.uncompared == 1
+
+
+def test_time_between_sessions_is_not_in_the_picture() -> None:
+    store = MemoryStore()
+    fill(store, ["conv"], 20)
+    before = store.sessions()[0]
+    again = store.begin_session(before.started_s + 86_400)
+    late = SlotSpan(
+        "runner", "runner-1", "busy", before.started_s + 86_401, before.started_s + 86_402
+    )
+    store.put_history(History((late,)))
+    store.end_session(again, before.started_s + 86_403, "trials")
+    told = run_report(store, MANIFEST, name="x", place="x", kernel_sets={})
+    assert max(span.ended_s for span in told.spans) <= before.elapsed_s + 3
+    assert told.spans[-1].started_s == pytest.approx(before.elapsed_s + 1)

@@ -29,6 +29,20 @@ def test_few_are_shown_as_they_are() -> None:
     assert drawable(some, 20) == some
 
 
+def test_work_on_many_tasks_is_work() -> None:
+    some = [
+        part
+        for n in range(6000)
+        for part in (
+            SlotSpan("runner", "r", "busy", n, n + 0.9, f"task {n % 30}"),
+            span("r", n + 0.9, n + 1, "no_builds"),
+        )
+    ]
+    drawn = drawable(some, 100)
+    assert {s.category for s in drawn} == {"busy"}
+    assert {s.task_key for s in drawn} <= {f"task {n}" for n in range(30)}
+
+
 def test_of_many_each_step_shows_what_took_most_of_it() -> None:
     drawn = drawable(busy_then_waiting(5000), 100)
     assert len(drawn) <= 100

@@ -26,7 +26,8 @@ def tables(data: bytes) -> sqlite3.Connection:
         "CREATE TABLE counter (track_id, ts, value);"
     )
     begun: dict[int, list[tuple[object, ...]]] = {}
-    for packet in perfetto.Trace.FromString(data).packet:
+    packets = perfetto.Trace.FromString(data).packet
+    for packet in sorted(packets, key=lambda one: one.timestamp):  # as the processor does
         if packet.HasField("track_descriptor"):
             told = packet.track_descriptor
             row = (told.uuid, told.name, told.parent_uuid)
@@ -96,6 +97,9 @@ def test_the_models_latency_falls_while_trials_rise(trace: sqlite3.Connection) -
         ]
         assert len(values) > 5
         assert values == sorted(values, reverse=falls)
+    ends = trace.execute("SELECT MAX(ts) FROM counter UNION ALL SELECT MAX(ts + dur) FROM slice")
+    counted, worked = (end for (end,) in ends)
+    assert counted == pytest.approx(worked, abs=1e9), "the counters go on to the last record"
 
 
 def test_a_run_without_a_history_is_refused(tmp_path: Path) -> None:

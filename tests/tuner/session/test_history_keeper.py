@@ -49,6 +49,25 @@ def test_spans_are_on_the_clock_of_the_wall_and_a_job_is_told_when_it_is_done() 
     assert (worked.category, worked.ended_s, worked.task_key) == ("busy", EPOCH_S + 12.0, "task")
 
 
+def test_a_job_across_pieces_begins_where_the_wait_before_it_ended_whatever_the_walls_clock_does() -> (
+    None
+):
+    store, clock, wall = MemoryStore(), VirtualClock(), VirtualClock()
+    used = Utilisation(clock)
+    keeper = HistoryKeeper(store, used, clock=clock, wall=wall)
+    used.started(RUNNER, "r")
+    used.ready(RUNNER, "r")
+    clock.now_s = wall.now_s = 7.0
+    used.given(RUNNER, "r", "task")
+    keeper.keep()
+    wall.now_s = 5.0
+    clock.now_s = 9.0
+    used.answered(RUNNER, "r")
+    keeper.keep()
+    idle, busy = store.history().spans
+    assert idle.ended_s == busy.started_s
+
+
 def test_fits_are_kept_with_their_time() -> None:
     store = MemoryStore()
     keeper, _, clock = keeper_at_work(store)
@@ -63,7 +82,7 @@ def test_a_store_that_refuses_is_asked_once() -> None:
     class Full(MemoryStore):
         asked = 0
 
-        def put_history(self, history: History) -> None:
+        def put_history(self, *stretches: History) -> None:
             self.asked += 1
             raise TunerError("the disk is full")
 

@@ -68,6 +68,11 @@ def test_spans_that_go_on_are_one_and_others_are_not() -> None:
     ]
 
 
+def test_a_clock_that_was_set_back_makes_no_span_negative() -> None:
+    told = coalesced([span(1000, 1010), span(910, 920)])
+    assert [(s.started_s, s.ended_s) for s in told] == [(910, 920), (1000, 1010)]
+
+
 @given(st.lists(st.tuples(st.floats(0.01, 5), st.booleans(), NAMES), max_size=30), st.data())
 def test_no_second_is_lost_or_told_twice(
     steps: list[tuple[float, bool, str]], data: st.DataObject

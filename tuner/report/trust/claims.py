@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tuner.candidate import Candidate
 from tuner.dynamic.kernel_set import KernelSet
 from tuner.dynamic.shapes import sampled
-from tuner.generations import of_newest
+from tuner.generations import first_rung, of_newest
 from tuner.record import Record
 from tuner.report.winners import NO_SETS, Timings, choose_best
 from tuner.storage.base import RecordStore
@@ -68,8 +68,10 @@ def claims(
             if task.key in sets:
                 found += _of_kernels(store, task, sets[task.key], default, most)
         elif (won := choose_best(store, task.key)) is not None:
-            mine = Timings.of(store, task.key, won.trial.candidate.key)
-            known = Timings.of(store, task.key, default).last
+            # Times of older toolchains' generations are not compared with those of the newest.
+            first = first_rung(store.scan(task.key, min_rung=1))
+            mine = Timings.of(store, task.key, won.trial.candidate.key, first)
+            known = Timings.of(store, task.key, default, first).last
             assert mine.last_s is not None
             found.append(_claim(task, won, mine.last_s, mine.retimed, known))
     return found

@@ -48,6 +48,8 @@ def replay(entries: Iterable[Entry], store: RecordStore) -> None:
     """Apply entries to a store. Entries that it knows already change nothing."""
     entries = list(entries)
     store.append_many([(e.record, e.features) for e in entries if isinstance(e, Measured)])
+    if stretches := [entry.history for entry in entries if isinstance(entry, HistoryPut)]:
+        store.put_history(*stretches)
     known = len(store.sessions())
     beats: dict[int, Alive] = {}
     for entry in entries:
@@ -56,8 +58,6 @@ def replay(entries: Iterable[Entry], store: RecordStore) -> None:
                 store.put_tasks(tasks, defaults)
             case SizesPut(sizes):
                 store.put_sizes(sizes)
-            case HistoryPut(history):
-                store.put_history(history)
             case Begun(session, now_s):
                 if session > known:
                     known = store.begin_session(now_s)

@@ -230,10 +230,11 @@ class SegmentStore:
         with self._reading():
             return self._index.sizes()
 
-    def put_history(self, history: History) -> None:
+    def put_history(self, *stretches: History) -> None:
         """See `RecordStore.put_history`; known here once it is durable, with the next segment."""
         with self._reading():
-            self._writer.give(HistoryPut(history), within_s=self._beat_s)
+            for history in stretches:
+                self._writer.give(HistoryPut(history), within_s=self._beat_s)
 
     def history(self) -> History:
         """See `RecordStore.history`."""
