@@ -6,6 +6,7 @@ Exit codes: 0 done; 1 found by looking (a broken model, a held run); 2 malformed
 
 from __future__ import annotations
 
+import io
 import logging
 import signal
 import sys
@@ -62,6 +63,9 @@ def main() -> NoReturn:
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code. The only place that catches everything."""
     border = Border()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal may lack an arrow
+            stream.reconfigure(errors="replace")
     with warnings.catch_warnings():
         # A user cannot act on a library's warnings; --debug brings them back.
         warnings.simplefilter("ignore")

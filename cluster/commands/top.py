@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from cluster.driver.run_glances import Looking
     from tuner.report.glance import Glance
 
+_END_S = 3.0
 _ONCE_S = 30.0
 """The time that runs have to be read for the first time."""
 _WIDTH = 160
@@ -77,14 +78,14 @@ def _looking(runs: Sequence[RunLocation], address: str) -> Iterator[list[Looking
     Raises:
         TunerError: no cluster answers.
     """
-    from cluster.driver.run_glances import Looking, RunsHere, named_runs, runs_at_work
+    from cluster.driver.run_glances import Looking, Runs, RunsHere, named_runs, runs_at_work
 
     with contextlib.ExitStack() as stack:
         looking: list[Looking] = []
+        stack.callback(_end, looking)
 
         def look(source: Callable[[float], Sequence[Glance]], name: str) -> None:
             looking.append(Looking(source, name))
-            stack.callback(looking[-1].close)
 
         if address:
             from cluster.driver.run_glances import searches_there
@@ -94,11 +95,19 @@ def _looking(runs: Sequence[RunLocation], address: str) -> Iterator[list[Looking
             look(searches_there, address)
         elif runs:
             for location in runs:
-                for run in named_runs(location):
-                    look(run, str(location))
+                look(Runs(named_runs(location)), str(location))
         else:
             look(RunsHere(Path(), runs_at_work), "this machine")
         yield looking
+
+
+def _end(looking: Sequence[Looking]) -> None:
+    """Let all of them end, within one deadline: a disk may never answer."""
+    for one in looking:
+        one.stop()
+    until_s = time.monotonic() + _END_S
+    for one in looking:
+        one.join(until_s - time.monotonic())
 
 
 def _first(looking: Sequence[Looking]) -> list[Glance]:

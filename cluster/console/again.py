@@ -10,10 +10,13 @@ import click
 _NOT_REPEATED = frozenset(
     {
         *("model", "shapes", "inputs", "arguments", "dims", "weights"),  # the run keeps its model,
-        *("run", "target"),  # and its target
+        "run",
         *("trials", "time_budget_s", "seeds_from", "details", "as_json", "debug"),
     }
 )
+_TARGET = "target"
+"""The run keeps its target; one that was given whole may be another than this machine's, and is
+taken only where it is given again."""
 
 _SAID = "tuner.said"
 
@@ -51,6 +54,8 @@ def again(command: click.Command, arguments: Sequence[str], run: str, trials: in
         if not isinstance(parameter, click.Option) or parameter.name in _NOT_REPEATED:
             continue
         flag, value = parameter.opts[0], values[parameter.name]
+        if parameter.name == _TARGET and not str(value).startswith("{"):
+            continue
         if parameter.is_flag:
             words.append(flag)
         else:

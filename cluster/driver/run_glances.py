@@ -1,6 +1,7 @@
 """Where the runs that `tuner top` shows are looked for: folders and URLs, this machine, a cluster.
 
-Whoever looks takes no lock and writes nothing into a run.
+Whoever looks takes no lock of a run and writes nothing into it. A run by URL has a local copy of
+what it says, which is brought up to date for a look, less often than a folder is looked at.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ Source = Callable[[float], Sequence[Glance]]
 _BUSY_S = 1.0
 _ANSWER_S = 3.0
 _FIND_S = 5.0
+_FETCH_S = 10.0
 _LOCK = RunFolder(Path()).lock.name
 _RUNS = "runs"
 """The folder that new runs are made in."""
@@ -33,14 +35,16 @@ _RUNS = "runs"
 class OneRun:
     """A `Source` of one run, by its folder or URL."""
 
-    def __init__(self, location: RunLocation) -> None:
+    def __init__(self, location: RunLocation, clock: Callable[[], float] = time.monotonic) -> None:
         self._location = location
         self._glances = StoreGlances(str(location))
+        self._clock = clock
+        self._fetched: tuple[Path, float] | None = None
 
     def __call__(self, now_s: float) -> Sequence[Glance]:
         """The run, or a line that says why it cannot be read."""
         try:
-            folder, _ = read_run(local(self._location))
+            folder, _ = read_run(self._folder())
             if not folder.store.exists():
                 return [Glance(str(self._location), "not begun")]
             store = SqliteStore(folder.store, read_only=True, busy_timeout_s=_BUSY_S)
@@ -51,6 +55,24 @@ class OneRun:
         except (OSError, ValueError, zlib.error) as error:
             why = f"damaged: {named_line(error)}"
         return [unreadable(str(self._location), why)]
+
+    def _folder(self) -> Path:
+        """The folder of the run, or of its copy, which is not fetched anew at every look."""
+        now_s = self._clock()
+        if self._fetched is None or now_s - self._fetched[1] >= _FETCH_S:
+            self._fetched = local(self._location), now_s
+        return self._fetched[0]
+
+
+class Runs:
+    """A `Source` of several runs, one after the other."""
+
+    def __init__(self, sources: Sequence[Source]) -> None:
+        self._sources = sources
+
+    def __call__(self, now_s: float) -> Sequence[Glance]:
+        """All of them."""
+        return [glance for source in self._sources for glance in source(now_s)]
 
 
 def named_runs(location: RunLocation) -> list[OneRun]:
@@ -152,10 +174,13 @@ class Looking:
         """Wait until something was seen, but not for ever."""
         self._seen.wait(timeout_s)
 
-    def close(self, timeout_s: float = 5.0) -> None:
-        """Look no more; wait for a look in progress, but not for ever."""
+    def stop(self) -> None:
+        """Look no more once a look in progress is done."""
         self._stop.set()
-        self._thread.join(timeout_s)
+
+    def join(self, timeout_s: float) -> None:
+        """Wait for a look in progress, but not for ever."""
+        self._thread.join(max(0.0, timeout_s))
 
     def _look(self) -> None:
         while not self._stop.is_set():

@@ -49,10 +49,15 @@ def git_revision(checkout: Path) -> str:
     was installed as a package."""
     if not (checkout / ".git").exists():
         return ""
-    command = ["git", "-C", str(checkout), "describe", "--always", "--dirty", "--abbrev=40"]
+    # Without optional locks, so that it writes nothing into the checkout.
+    command = ["git", "--no-optional-locks", "-C", str(checkout), "describe", "--always", "--dirty"]
     try:
         answer = subprocess.run(
-            [*command, "--exclude=*"], capture_output=True, text=True, timeout=_GIT_S, check=False
+            [*command, "--abbrev=40", "--exclude=*"],
+            capture_output=True,
+            text=True,
+            timeout=_GIT_S,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""

@@ -18,14 +18,23 @@ from tuner.tracking.stored_records import StoredRecords
 
 MOST_CHILDREN = 20
 TRIED = 8
-"""Trials without any time after which a choice no longer waits for a task: each task has as many
-before some get more."""
+"""Trials without any time, failed builds among them, after which a choice no longer waits for a
+task: each task has as many before some get more."""
+_PATIENCE = 40
+"""Records, on the average of all tasks, after which it waits for none: one that was given up may
+have no record at all."""
 _PAGE = 500
 
 
 def all_tried(progress: Iterable[TaskProgress]) -> bool:
-    """Whether the choice can be made: every task has a time, or had its first trials."""
-    return all(p.best_s is not None or p.spent >= TRIED for p in progress)
+    """Whether the choice can be made: every task has a time, or had its first trials, or most had
+    so many that those that had none will have none."""
+    tasks = list(progress)
+    tried = [sum(p.statuses.values()) for p in tasks]
+    waited = sum(tried) >= _PATIENCE * len(tasks)
+    return waited or all(
+        p.best_s is not None or n >= TRIED for p, n in zip(tasks, tried, strict=True)
+    )
 
 
 def heaviest(

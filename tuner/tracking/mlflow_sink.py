@@ -24,6 +24,7 @@ from typing import Any
 
 from tuner.process.outcome import Outcome, Raised
 from tuner.runs.folder import RunFolder
+from tuner.tracking.pages.decoration import decoration
 from tuner.tracking.pages.experiment_page import LEVEL_TAG, OF_MODEL, OF_TASK, experiment_tags
 from tuner.tracking.sink import Gone, Refused, SinkError, Unavailable
 from tuner.tracking.spool import (
@@ -230,10 +231,11 @@ class MlflowSink:
     def _show_table(self, path: str) -> None:
         """Tell MLflow's pages to show an artifact as a table."""
         client, run_id = self._connect(), self._runs[""]
-        shown = json.loads(client.get_run(run_id).data.tags.get(_TABLES_TAG, "[]"))
-        table = {"path": path, "type": "table"}
-        if table not in shown:
-            client.set_tag(run_id, _TABLES_TAG, json.dumps([*shown, table]))
+        with decoration("a table"):
+            shown = json.loads(client.get_run(run_id).data.tags.get(_TABLES_TAG, "[]"))
+            table = {"path": path, "type": "table"}
+            if table not in shown:
+                client.set_tag(run_id, _TABLES_TAG, json.dumps([*shown, table]))
 
     def abandon(self, time_s: float) -> None:
         """End the run as KILLED if it still runs: its session vanished."""
@@ -336,9 +338,10 @@ class MlflowSink:
             return str(client.create_experiment(name, artifact_location=place, tags=tags))
         if found.lifecycle_stage != "active":
             raise Unavailable(f"the experiment {name!r} is deleted: restore it, or name another")
-        for key, value in tags.items():
-            if key not in found.tags:  # an older version made it
-                client.set_experiment_tag(found.experiment_id, key, value)
+        with decoration("the experiment"):
+            for key, value in tags.items():
+                if key not in found.tags:  # an older version made it
+                    client.set_experiment_tag(found.experiment_id, key, value)
         return str(found.experiment_id)
 
     def _known(self, key: str) -> str:

@@ -106,13 +106,14 @@ class _ModelCurve:
         values, second = self._values(sum(known)), max(self._second, int(elapsed_s))
         if values == self._said and second == self._second:
             return ()
-        first = UNTUNED in values and UNTUNED not in self._said
+        # With symbolic dimensions it is an estimate, which moves: the latest counts.
+        untuned = UNTUNED in values and values[UNTUNED] != self._said.get(UNTUNED)
         later = second > self._second  # one point for each second: more would be drawn as noise
         self._said, self._second = values, second
         curves = {name: value for name, value in values.items() if name != UNTUNED}
         return (
             # At step 0, as what does not depend on trials: runs are compared by bars then.
-            *([Metrics(None, 0, {UNTUNED: values[UNTUNED]}, time_s)] if first else ()),
+            *([Metrics(None, 0, {UNTUNED: values[UNTUNED]}, time_s)] if untuned else ()),
             Metrics(None, self._trials, curves, time_s),
             *([Metrics(None, second, {LATENCY_BY_TIME: values[LATENCY]}, time_s)] if later else ()),
         )

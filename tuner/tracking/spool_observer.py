@@ -204,7 +204,7 @@ class SpoolObserver:
         now_s = self._clock()
         self._snapshot(snapshot, now_s)
         self._whole(snapshot, now_s)
-        share = shares(snapshot.tasks)
+        share = shares(snapshot.tasks) if self._is_whole(snapshot) else {}
         for row in snapshot.tasks:
             if row.key in self._tasks and (values := _at_the_end(row, share)):
                 # At step 0, which no record has.
@@ -266,6 +266,8 @@ class SpoolObserver:
     def _whole(self, snapshot: Snapshot, now_s: float) -> None:
         """Write the model's gain and latency at the end. Until then its records tell them; what is
         chosen at the end for many shapes, they do not."""
+        if not self._is_whole(snapshot):
+            return  # of some tasks alone neither is the model's
         values = {} if snapshot.gain is None else {names.GAIN: names.shown(snapshot.gain)}
         best_s = {row.key: row.weight * row.best_s for row in snapshot.tasks if row.best_s}
         if best_s and best_s.keys() == self._tasks.keys():
@@ -273,7 +275,13 @@ class SpoolObserver:
         if values:
             self._say(Metrics(None, snapshot.trials, values, now_s))
 
+    def _is_whole(self, snapshot: Snapshot) -> bool:
+        """Whether a session has all tasks of the run; one that goes on with some has not."""
+        return {row.key for row in snapshot.tasks} == self._tasks.keys()
+
     def _table(self, snapshot: Snapshot) -> None:
+        if not self._is_whole(snapshot):
+            return
         rows = task_rows(snapshot.tasks, self._tasks)
         self._file("tasks.json", json.dumps(table(rows), indent=1).encode())
 

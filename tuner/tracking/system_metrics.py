@@ -1,9 +1,9 @@
 """What the machine that hosts the search is busy with, as system metrics in MLflow.
 
 MLflow's monitors are read in the tracker's process, which gives way to all others and is frozen
-while a kernel is timed, and never in the session's. MLflow's own thread would send what it reads
-itself, and give up when a server is away; here samples are kept in the run folder and sent as all
-other entries are.
+while a kernel is timed on a CPU, and never in the session's. MLflow's own thread would send what it
+reads itself, and give up when a server is away; here samples are kept in the run folder and sent as
+all other entries are.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from cluster.cli import run
+from cluster.commands.top import _END_S, _end
 from cluster.driver.run_glances import Looking, OneRun, RunsHere, named_runs, runs_at_work
 from tests.cluster.in_a_pty import tuner_in_a_pty
 from tuner.candidate import Candidate, CandidateKind
@@ -165,8 +166,29 @@ def test_who_looks_in_vain_says_so_and_looks_on() -> None:
     until_s = time.monotonic() + 30
     while looking.last()[0].state != "at work":
         assert time.monotonic() < until_s
-    looking.close()
+    looking.stop()
+    looking.join(5.0)
     assert looking.last()[0].state == "at work" or "a defect" in looking.last()[0].state
+
+
+def test_those_who_look_are_stopped_at_once_and_waited_for_together() -> None:
+    calls: list[tuple[str, float]] = []
+
+    class Stuck(Looking):
+        def __init__(self) -> None:
+            """Begin nothing."""
+
+        def stop(self) -> None:
+            calls.append(("stop", 0.0))
+
+        def join(self, timeout_s: float) -> None:
+            calls.append(("join", timeout_s))
+
+    _end([Stuck() for _ in range(20)])
+    assert [name for name, _ in calls] == ["stop"] * 20 + ["join"] * 20
+    waits_s = [timeout_s for name, timeout_s in calls if name == "join"]
+    assert waits_s == sorted(waits_s, reverse=True), "all until one deadline"
+    assert waits_s[0] <= _END_S
 
 
 @pytest.mark.parametrize("words", [["runs/x", "--address", "127.0.0.1:1"], ["--address", "local"]])

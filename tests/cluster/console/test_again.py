@@ -18,6 +18,7 @@ TUNE = cli.commands["tune"]
         ("m.onnx", ""),
         ("--run runs/x", ""),
         ("m.py:f --arg m=5 --dim T=1..9 --shape x=1 --target llvm --trials 9 --time-budget 9s", ""),
+        ('m.onnx --target \'{"kind": "llvm"}\'', '--target \'{"kind": "llvm"}\''),
         ("m.onnx --json --debug --details --seeds-from runs/y", ""),
         (
             "m.onnx --address=127.0.0.1:6379 --no-cut --only 'conv*' --seed 3",

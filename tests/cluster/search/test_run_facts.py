@@ -10,6 +10,7 @@ import pytest
 
 from cluster.search.job import SearchJob
 from cluster.search.run_facts import git_revision, run_tags, shown_name
+from tests.programs_of_debian import needed
 from tuner.layers import Layers
 from tuner.options import ModelSpec, TuneOptions
 from tuner.run_location import RunLocation
@@ -30,7 +31,10 @@ def job(run: str = "runs/mine", device: str = "", layers: Layers | None = None) 
 def git(folder: Path, *words: str) -> str:
     named = ("-c", "user.name=me", "-c", "user.email=me@here")
     done = subprocess.run(
-        ["git", "-C", str(folder), *named, *words], capture_output=True, text=True, check=True
+        [needed("git"), "-C", str(folder), *named, *words],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return done.stdout.strip()
 

@@ -155,9 +155,7 @@ def test_the_model_is_the_weighted_sum_of_the_winners() -> None:
     assert run.devices == ("a desk",)
 
 
-def test_the_gain_is_over_tasks_where_both_times_are_known_and_the_default_stays_where_it_wins() -> (
-    None
-):
+def test_the_gain_is_over_tasks_with_both_times_and_no_task_became_slower() -> None:
     run = sample()
     best = [
         {**run.best[0], "weight": 1.0, "default_ms": 2.0, "latency_ms": 1.0},

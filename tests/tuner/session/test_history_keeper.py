@@ -49,9 +49,7 @@ def test_spans_are_on_the_clock_of_the_wall_and_a_job_is_told_when_it_is_done() 
     assert (worked.category, worked.ended_s, worked.task_key) == ("busy", EPOCH_S + 12.0, "task")
 
 
-def test_a_job_across_pieces_begins_where_the_wait_before_it_ended_whatever_the_walls_clock_does() -> (
-    None
-):
+def test_a_job_across_pieces_begins_where_the_wait_before_it_ended() -> None:
     store, clock, wall = MemoryStore(), VirtualClock(), VirtualClock()
     used = Utilisation(clock)
     keeper = HistoryKeeper(store, used, clock=clock, wall=wall)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from tests.tuner.tracking.fake_sink import Clock, FakeSink, push_all, start_drain
@@ -138,7 +139,10 @@ def test_a_task_that_never_has_a_time_is_not_waited_for_longer_than_its_first_tr
 ) -> None:
     announce(tmp_path)
     broken, *others = reversed(NETWORK)
-    failures = [record(broken, n, ok=False) for n in range(TRIED)]
+    kinds = (Status.RUN_FAILED, Status.BUILD_FAILED, Status.INVALID)
+    failures = [
+        replace(record(broken, n), measurement=Measurement(kinds[n % 3])) for n in range(TRIED)
+    ]
     sink = FakeSink()
     drain = start_drain(tmp_path, sink, Clock())
     with living(tmp_path, [*map(record, others), *failures[:-1]]) as store:
@@ -147,6 +151,19 @@ def test_a_task_that_never_has_a_time_is_not_waited_for_longer_than_its_first_tr
         store.append(failures[-1])
         push_what_can_be(drain)
     assert children(sink) == heaviest(MOST_CHILDREN + 1) - {broken.key}
+
+
+def test_a_task_that_was_given_up_is_not_waited_for_to_the_end(tmp_path: Path) -> None:
+    announce(tmp_path)
+    _, *others = NETWORK
+    sink = FakeSink()
+    drain = start_drain(tmp_path, sink, Clock())
+    with living(tmp_path, [record(task, n) for task in others for n in range(30)]) as store:
+        push_what_can_be(drain)
+        assert children(sink) == set()
+        store.append_many([(record(task, n), None) for task in others for n in range(30, 50)])
+        push_what_can_be(drain)
+    assert len(children(sink)) == MOST_CHILDREN
 
 
 def test_a_session_that_ends_early_shows_what_it_has_and_the_next_one_adds_the_rest(

@@ -13,6 +13,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -394,3 +395,20 @@ def test_a_server_that_goes_down_and_comes_back_holds_everything(
         assert [a.path for a in client(target.uri).list_artifacts(run.info.run_id)] == [
             "summary.json"
         ]
+
+
+def test_a_server_that_refuses_decorations_gets_the_run_all_the_same(
+    tmp_path: Path, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mlflow.exceptions import MlflowException
+    from mlflow.tracking import MlflowClient
+
+    MlflowSink(tmp_path / "first", target).push(BEGIN)
+
+    def refuse(*arguments: object) -> None:
+        raise MlflowException("no")
+
+    monkeypatch.setattr(MlflowClient, "set_experiment_tag", refuse)
+    monkeypatch.setattr("tuner.tracking.mlflow_sink.experiment_tags", lambda now_s: {"new": "1"})
+    sink = MlflowSink(tmp_path / "second", target)
+    sink.push([replace(BEGIN[0], uuid="another"), *BEGIN[1:]])

@@ -172,6 +172,23 @@ def test_the_untuned_model_and_the_gain_are_known_once_each_default_is() -> None
     assert curve(found, "model/gain") == [(2, 1.0), (3, 1.75)]
 
 
+def test_with_many_shapes_the_untuned_model_is_an_estimate_of_which_the_latest_counts() -> None:
+    short, long = (instance for instance, _ in SYMBOLIC.shapes)
+    default, other = record(4e-3, 1001.0, task=SYMBOLIC), record(9e-3, 1002.0, task=SYMBOLIC)
+    better = record(1e-3, 1003.0, task=SYMBOLIC)
+    told = [
+        replace(one, trial=replace(one.trial, instance=instance))
+        for one, instance in ((default, short), (other, long), (better, short))
+    ]
+    metrics = RecordMetrics([SYMBOLIC], {SYMBOLIC.key: default.trial.candidate.key}, {})
+    found = [e for each in told for e in metrics.take(each, SESSION) if e.task is None]
+    steps = curve(found, "model/untuned_ms")
+    assert len(steps) == 2
+    assert {step for step, _ in steps} == {0}
+    (_, gain), (_, latency_ms) = (curve(found, f"model/{n}")[-1] for n in ("gain", "latency_ms"))
+    assert abs(steps[-1][1] - gain * latency_ms) < 0.01 * steps[-1][1]
+
+
 def test_a_task_without_any_time_leaves_the_model_unknown() -> None:
     assert of_the_model(record(2e-3, 1001.0), record(None, 1002.0, task=DENSE)) == []
 

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from tuner.session.progress import Snapshot, TaskRow
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task
 from tuner.tracking.mlflow_sink import Target, redacted
+from tuner.tracking.pages import metric_names as names
 from tuner.tracking.spool import (
     Artifact,
     End,
@@ -447,3 +449,14 @@ class TestUri:
             "mlflow ui --backend-store-uri sqlite:///runs/demo/mlflow.db --port 5000"
         )
         assert open_command(Path("runs/demo"), "http://host:5000") == "http://host:5000"
+
+
+def test_a_session_of_some_tasks_says_nothing_of_the_whole_model(tmp_path: Path) -> None:
+    observer = open_observer(tmp_path, Clock())
+    observer.on_start([CONV, DENSE])
+    ended = snapshot(3, Phase.DONE, ok=3)
+    observer.on_end(replace(ended, tasks=ended.tasks[:1], gain=9.0))
+    observer.close(RunStatus.FINISHED)
+    assert metric(tmp_path, None, names.GAIN) == [(0, 1.0)]  # as it began
+    assert metric(tmp_path, CONV.key, names.TASK_SHARE) == []
+    assert "tasks.json" not in files(tmp_path)
