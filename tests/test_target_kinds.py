@@ -25,6 +25,7 @@ ALLOWED = {
     "spaces/codegen/cuda_code.py": "for CUDA alone; the kind is a compiled library's",
     "spaces/codegen/library_threads.py": "for CPUs alone; the kind is a compiled library's",
     "spaces/intrinsics/registration.py": "names of TVM's modules of intrinsics",
+    "cluster/console/doctor_features.py": "the device that a feature needs, and what brings it",
 }
 """Files that may, each with why."""
 

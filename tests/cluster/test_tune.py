@@ -377,10 +377,10 @@ def test_a_signal_ends_a_run_in_order(tmp_path: Path, number: signal.Signals, co
     output, _ = process.communicate(timeout=60)
     assert process.returncode == code, output
     assert "Traceback" not in output
-    ended, *closing = output.splitlines()[-7:]
+    ended, *closing = output.splitlines()[-8:]
     assert re.fullmatch(r"Stopped by a signal: \d+ trials, 0:\d\d of this session\.", ended)
     heads = [line.split()[0] for line in closing if not line.startswith("     ")]
-    assert heads == ["won", "left", "next"]
+    assert heads == ["won", "left", "page", "next"]
     (go_on,) = (line for line in closing if line.startswith("  next"))
     assert go_on.startswith(f"  next  tuner tune --run {run} --trials 5000 ")
     out = tmp_path / "model.so"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -120,6 +121,7 @@ class ReportFile:
     def _written(self) -> int:
         """When the report was written; 0 where there is none."""
         try:
-            return self._paths.report.stat().st_mtime_ns
+            told = self._paths.report.stat()
         except FileNotFoundError:
             return 0
+        return told.st_mtime_ns if stat.S_ISREG(told.st_mode) else 0
