@@ -69,11 +69,13 @@ def same_cores() -> Iterator[None]:
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks who stays together
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Say what stays together where tests run in several processes: a file, and all of Ray's.
+    """Say what stays together where tests run in several processes: a file, and all files of the
+    cluster with a test that needs Ray.
 
     Of Ray there is one cluster for all tests; its own fake autoscaler has a fixed port.
     """
+    of_ray = {item.path for item in items if item.get_closest_marker("ray") is not None}
     for item in items:
         path = item.path.relative_to(_HERE)
-        group = "cluster" if path.parts[0] == "cluster" else str(path)
-        item.add_marker(pytest.mark.xdist_group(group))
+        together = path.parts[0] == "cluster" and item.path in of_ray
+        item.add_marker(pytest.mark.xdist_group("cluster" if together else str(path)))
