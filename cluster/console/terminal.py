@@ -16,6 +16,9 @@ from rich.table import Table
 from rich.text import Text
 
 from tuner.record import Status
+from tuner.report.words import latency as latency
+from tuner.report.words import ratio as ratio
+from tuner.report.words import three_digits
 from tuner.session.phase import Phase
 from tuner.session.progress import Snapshot, TaskRow
 from tuner.utilisation import BUSY, SlotSeconds, shares
@@ -26,21 +29,11 @@ _WORTH_SAYING = 0.1
 _NAMES_SHOWN = 8
 
 
-def latency(seconds: float | None) -> str:
-    """Seconds for people, three significant digits; a dash where unknown."""
-    if seconds is None:
-        return "-"
-    for size, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
-        if seconds >= size:
-            return f"{_three_digits(seconds / size)} {unit}"
-    return f"{_three_digits(seconds * 1e9)} ns"
-
-
 def size(count: int) -> str:
     """Bytes, exactly and for people: `1,234,567 bytes, 1.18 MiB`."""
     for factor, unit in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
         if count >= factor:
-            return f"{count:,} bytes, {_three_digits(count / factor)} {unit}"
+            return f"{count:,} bytes, {three_digits(count / factor)} {unit}"
     return f"{count} bytes"
 
 
@@ -50,22 +43,11 @@ def listed(names: Sequence[str], most: int = _NAMES_SHOWN) -> str:
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
-def _three_digits(value: float) -> str:
-    return (
-        f"{value:.0f}" if value >= 99.95 else f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
-    )
-
-
 def duration(seconds: float) -> str:
     """Seconds as `m:ss` or `h:mm:ss`; `0:00` if negative."""
     minutes, rest = divmod(max(0, int(seconds)), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
-
-
-def ratio(value: float | None) -> str:
-    """A speed-up for people; a dash where unknown."""
-    return "-" if value is None else f"{_three_digits(value)}x"
 
 
 def speedup(row: TaskRow) -> float | None:

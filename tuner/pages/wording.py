@@ -10,7 +10,7 @@ from typing import Any
 
 from tuner.candidate import without_version
 from tuner.report.run_report import RunReport
-from tuner.report.words import latency, ratio
+from tuner.report.words import latency, ratio, seconds_of
 
 
 def duration(seconds: float) -> str:
@@ -86,7 +86,7 @@ def task_rows(run: RunReport) -> list[TaskLine]:
     """The tasks, those that take most of the tuned model's time first."""
     lines = []
     for task in run.best:
-        default_s, best_s = _seconds(task["default_ms"]), _seconds(task["latency_ms"])
+        default_s, best_s = seconds_of(task["default_ms"]), seconds_of(task["latency_ms"])
         weight, tuned_s, untuned_s = task["weight"], run.tuned_s, run.untuned_s
         before_s = default_s or best_s
         lines.append(
@@ -104,10 +104,6 @@ def task_rows(run: RunReport) -> list[TaskLine]:
             )
         )
     return sorted(lines, key=lambda line: -(line.share_after or 0.0))
-
-
-def _seconds(ms: float | None) -> float | None:
-    return None if ms is None else ms / 1e3
 
 
 def facts(run: RunReport) -> list[tuple[str, str]]:
@@ -230,7 +226,7 @@ def comparison(runs: Sequence[RunReport]) -> Comparison:
     for place, run in enumerate(runs):
         for task in run.best:
             same = task["name"], run.programs[task["name"]]
-            found.setdefault(same, [None] * len(runs))[place] = _seconds(task["latency_ms"])
+            found.setdefault(same, [None] * len(runs))[place] = seconds_of(task["latency_ms"])
     tasks = [
         (name, [latency(s) for s in mine], _least(mine))
         for (name, _), mine in found.items()

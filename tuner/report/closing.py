@@ -14,6 +14,7 @@ from typing import Any
 from tuner.report.report import best_report
 from tuner.report.spaces import space_rows
 from tuner.report.toolchains import of_an_older, toolchain_rows
+from tuner.report.words import seconds_of
 from tuner.session.progress import Snapshot, fold
 from tuner.storage.base import RecordStore
 from tuner.task import Task
@@ -193,7 +194,7 @@ def closing_of_store(store: RecordStore, chosen_s: Mapping[str, float] = _NOTHIN
     rows = best_report(store, None, chosen_s)["tasks"]
     ends = [
         TaskEnd(
-            row["name"], row["weight"], _seconds(row["default_ms"]), _seconds(row["latency_ms"])
+            row["name"], row["weight"], seconds_of(row["default_ms"]), seconds_of(row["latency_ms"])
         )
         for row in rows
     ]
@@ -225,10 +226,6 @@ def closing_of_snapshot(snapshot: Snapshot) -> Closing:
     return closing(
         [TaskEnd(row.name, row.weight, row.default_s, row.best_s) for row in snapshot.tasks]
     )
-
-
-def _seconds(milliseconds: float | None) -> float | None:
-    return None if milliseconds is None else milliseconds / 1e3
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Numbers as people read them."""
+"""Numbers as people read them, and out of reports."""
 
 from __future__ import annotations
 
@@ -23,3 +23,8 @@ def three_digits(value: float) -> str:
     return (
         f"{value:.0f}" if value >= 99.95 else f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
     )
+
+
+def seconds_of(milliseconds: float | None) -> float | None:
+    """Milliseconds of a report in seconds; None where unknown."""
+    return None if milliseconds is None else milliseconds / 1e3
