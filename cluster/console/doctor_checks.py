@@ -54,12 +54,17 @@ class Finding:
 
     def text(self) -> str:
         """A line for people, and a second one with the advice."""
-        line = f"{self.level:<5} {self.name}: {self.found}"
-        return f"{line}\n      {self.advice}" if self.advice else line
+        return said(self.level, self.name, self.found, self.advice)
 
     def to_json(self) -> dict[str, str]:
         """The finding as plain data."""
         return asdict(self)
+
+
+def said(mark: str, name: str, found: str, remedy: str) -> str:
+    """A line of the doctor's for people, and a second one with the remedy where there is one."""
+    line = f"{mark:<5} {name}: {found}"
+    return f"{line}\n      {remedy}" if remedy else line
 
 
 @dataclass(frozen=True, slots=True)
