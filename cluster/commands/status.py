@@ -44,6 +44,7 @@ def status(run: RunLocation, as_json: bool) -> None:
 
 def _print(report: StatusReport) -> None:
     from cluster.console.terminal import duration, latency, ratio, utilisation
+    from tuner.report.words import seconds_of
 
     rows = []
     for task in report["tasks"]:
@@ -53,8 +54,8 @@ def _print(report: StatusReport) -> None:
                 task["name"],
                 f"{task['weight']:g}",
                 str(task["trials"]),
-                latency(None if default_ms is None else default_ms / 1e3),
-                latency(None if best_ms is None else best_ms / 1e3),
+                latency(seconds_of(default_ms)),
+                latency(seconds_of(best_ms)),
                 ratio(default_ms / best_ms if default_ms and best_ms else None),
                 by_kind(task["failures"]),
             )

@@ -1,4 +1,5 @@
-"""The flags of `tuner tune` that put a user's class in the place of a layer of ours."""
+"""The flags that name a user's class for a layer of ours: to tune with it, and later to rebuild
+what was tuned with it."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import click
 from cluster.console.flags import FILE_TEXT
 
 _F = TypeVar("_F", bound=Callable[..., Any])
-_CLASS = "FILE.py:CLASS|MODULE:CLASS"
+CLASS = "FILE.py:CLASS|MODULE:CLASS"
 _FLAGS = {
     "cost_model": ("--cost-model", "predicts which candidate is faster"),
     "features": ("--features", "describes candidates for the cost model"),
@@ -25,12 +26,21 @@ _FLAGS = {
     "libraries": ("--library", "has functions for some programs; may be repeated"),
 }
 
+library_flag = click.option(
+    "--library",
+    "libraries",
+    metavar=CLASS,
+    multiple=True,
+    type=FILE_TEXT,
+    help="A library that it was tuned with; may be repeated.",
+)
+
 
 def layer_flags(command: _F) -> _F:
     """Add a flag for each layer; the command gets what is named as a tuple by the layer's name."""
     for name, (flag, does) in reversed(_FLAGS.items()):
         what = f"A class of yours that {does}."
-        option = click.option(flag, name, metavar=_CLASS, type=FILE_TEXT, multiple=True, help=what)
+        option = click.option(flag, name, metavar=CLASS, type=FILE_TEXT, multiple=True, help=what)
         command = option(command)
     return command
 

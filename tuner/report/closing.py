@@ -15,6 +15,7 @@ from tuner.report.report import best_report
 from tuner.report.spaces import space_rows
 from tuner.report.toolchains import of_an_older, toolchain_rows
 from tuner.report.words import seconds_of
+from tuner.session.model_times import model_times
 from tuner.session.progress import Snapshot, fold
 from tuner.storage.base import RecordStore
 from tuner.task import Task
@@ -137,13 +138,12 @@ def closing(tasks: Sequence[TaskEnd], fruitless: Sequence[Fruitless] = ()) -> Cl
         tasks: in the order of the model.
         fruitless: spaces that gave nothing but failures.
     """
-    both = [(t, t.weight, t.before_s, t.after_s) for t in tasks]
-    known = [(t, w, b, min(a, b)) for t, w, b, a in both if b is not None and a is not None]
+    times = model_times((task.weight, task.before_s, task.after_s) for task in tasks)
     left = _left(tasks)
     return Closing(
-        before_s=sum(weight * before_s for _, weight, before_s, _ in known),
-        after_s=sum(weight * after_s for _, weight, _, after_s in known),
-        won=_won([(t.name, w, b, a) for t, w, b, a in known]),
+        before_s=times.default_s,
+        after_s=times.best_s,
+        won=_won(tasks),
         left=left,
         untimed=tuple(t.name for t in tasks if t.before_s is None or t.after_s is None),
         fruitless=tuple(fruitless),
@@ -151,8 +151,10 @@ def closing(tasks: Sequence[TaskEnd], fruitless: Sequence[Fruitless] = ()) -> Cl
     )
 
 
-def _won(known: Sequence[tuple[str, float, float, float]]) -> tuple[Won, ...]:
-    saved = [(weight * (b - a), name, b, a) for name, weight, b, a in known if a < b]
+def _won(tasks: Sequence[TaskEnd]) -> tuple[Won, ...]:
+    both = [(t, t.before_s, t.after_s) for t in tasks]
+    known = [(t, b, a) for t, b, a in both if b is not None and a is not None]
+    saved = [(task.weight * (b - a), task.name, b, a) for task, b, a in known if a < b]
     total = sum(s for s, _, _, _ in saved)
     ordered = sorted(saved, key=lambda row: (-row[0], row[1]))
     rows = [Won(name, s / total, b, a) for s, name, b, a in ordered[:_NAMED] if total]

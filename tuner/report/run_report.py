@@ -14,7 +14,9 @@ from tuner.report.noise import Retiming, RetimingFold
 from tuner.report.predictions import Pair, PredictionFold
 from tuner.report.report import BestOfTask, StatusReport, best_report, status_report
 from tuner.report.slots import drawable
+from tuner.report.words import seconds_of
 from tuner.runs.folder import Manifest
+from tuner.session.model_times import ModelTimes, model_times
 from tuner.storage.base import RecordStore, SessionSpan, worked_s
 from tuner.storage.history import Fit
 from tuner.task import Task
@@ -82,32 +84,32 @@ class RunReport:
     toolchains: tuple[str, ...]
 
     @property
-    def compared(self) -> tuple[tuple[float, float, float], ...]:
-        """Weight, latency of the default and latency of the best, in seconds, of the tasks where
-        both are known; the default stays where nothing is faster."""
-        known = [(r["weight"], r["default_ms"], r["latency_ms"]) for r in self.best]
-        return tuple((w, b / 1e3, min(a, b) / 1e3) for w, b, a in known if a and b)
+    def _times(self) -> ModelTimes:
+        return model_times(
+            (row["weight"], seconds_of(row["default_ms"]), seconds_of(row["latency_ms"]))
+            for row in self.best
+        )
 
     @property
     def uncompared(self) -> int:
         """The number of tasks without a time, or without one of their default."""
-        return len(self.best) - len(self.compared)
+        return len(self.best) - self._times.tasks
 
     @property
     def tuned_s(self) -> float | None:
-        """Weighted latencies of the winners of `compared`; None without any."""
-        return sum(weight * after_s for weight, _, after_s in self.compared) or None
+        """Weighted latencies of the winners, the default where nothing is faster; over the tasks
+        where both have a time. None without any."""
+        return self._times.best_s or None
 
     @property
     def untuned_s(self) -> float | None:
         """The same of the default schedules."""
-        return sum(weight * before_s for weight, before_s, _ in self.compared) or None
+        return self._times.default_s or None
 
     @property
     def gain(self) -> float | None:
         """How many times as fast the winners are."""
-        tuned_s, untuned_s = self.tuned_s, self.untuned_s
-        return untuned_s / tuned_s if tuned_s and untuned_s else None
+        return self._times.gain
 
 
 def run_report(

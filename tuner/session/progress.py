@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from tuner.record import Record, Status
+from tuner.session.model_times import model_times
 from tuner.session.phase import Phase
 from tuner.task import Instance, Shapes, Task
 from tuner.utilisation import SlotSeconds
@@ -233,9 +234,4 @@ def rows(
 
 def gain(tasks: Iterable[TaskRow]) -> float | None:
     """Weighted default time over weighted best time, over tasks where both are known."""
-    default_s = best_s = 0.0
-    for row in tasks:
-        if row.default_s is not None and row.best_s is not None:
-            default_s += row.weight * row.default_s
-            best_s += row.weight * min(row.best_s, row.default_s)
-    return default_s / best_s if best_s else None
+    return model_times((row.weight, row.default_s, row.best_s) for row in tasks).gain

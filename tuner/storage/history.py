@@ -92,13 +92,16 @@ def _goes_on(last: SlotSpan, span: SlotSpan) -> bool:
 
 
 def to_text(history: History) -> str:
-    """A stretch as one line of text, times rounded to milliseconds."""
+    """A stretch as one line of text, times rounded to milliseconds; spans without one are left
+    out."""
     names: dict[str, int] = {}
     spans, before_ms = [], 0
     for span in history.spans:
+        start_ms, end_ms = round(span.started_s * 1e3), round(span.ended_s * 1e3)
+        if start_ms == end_ms:
+            continue
         said = (span.kind, span.slot, span.category, span.task_key)
         places = [names.setdefault(name, len(names)) for name in said]
-        start_ms, end_ms = round(span.started_s * 1e3), round(span.ended_s * 1e3)
         spans.append([*places, start_ms - before_ms, end_ms - start_ms])
         before_ms = start_ms
     fits = [[f.time_s, f.version, f.records, f.accuracy, f.fit_s] for f in history.fits]

@@ -13,7 +13,8 @@ import click
 
 from cluster.commands.runs import folder_of
 from cluster.console import parse
-from cluster.console.flags import FILE_TEXT, debug_flag, json_flag, run_argument
+from cluster.console.flags import debug_flag, json_flag, run_argument
+from cluster.console.layer_flags import library_flag
 from cluster.console.output import nothing_on_stdout, plain, print_json, print_table
 from tuner.run_location import RunLocation
 
@@ -29,14 +30,7 @@ _PROGRAMS = ("untuned", "tuned", "onnxruntime")
     multiple=True,
     help="Sizes of a symbolic dimension. Default: some of those it was tuned for.",
 )
-@click.option(
-    "--library",
-    "libraries",
-    metavar="FILE.py:CLASS|MODULE:CLASS",
-    multiple=True,
-    type=FILE_TEXT,
-    help="A library that it was tuned with; may be repeated.",
-)
+@library_flag
 @json_flag
 @debug_flag
 def bench(

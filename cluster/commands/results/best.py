@@ -95,6 +95,7 @@ def shapes_to_show(shapes: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any
 
 def _print(rows: list[dict[str, Any]]) -> None:
     from cluster.console.terminal import latency, ratio
+    from tuner.report.words import seconds_of
 
     for row in rows:
         if row["trace"] is not None:
@@ -110,8 +111,8 @@ def _print(rows: list[dict[str, Any]]) -> None:
                 row["name"],
                 f"{row['weight']:g}",
                 str(row["trials"]),
-                latency(None if default_ms is None else default_ms / 1e3),
-                latency(None if latency_ms is None else latency_ms / 1e3),
+                latency(seconds_of(default_ms)),
+                latency(seconds_of(latency_ms)),
                 ratio(default_ms / latency_ms if default_ms and latency_ms else None),
                 "-" if row["gflops"] is None else f"{row['gflops']:.1f}",
                 without_version(row["space"] or "-"),

@@ -10,14 +10,14 @@ import click
 
 from cluster.commands.runs import opened
 from cluster.console import parse
-from cluster.console.flags import TEXT, Parsed, debug_flag, json_flag, run_argument
+from cluster.console.flags import FILE_TEXT, TEXT, Parsed, debug_flag, json_flag, run_argument
+from cluster.console.layer_flags import CLASS, library_flag
 from cluster.console.output import nothing_on_stdout, print_json, print_table
 from tuner.run_location import RunLocation
 
 if TYPE_CHECKING:
     from tuner.report.trust.verify import Judged, Verification
 
-_CLASS = "FILE.py:CLASS|MODULE:CLASS"
 _SEEDS = 1 << 31
 
 
@@ -44,16 +44,9 @@ _SEEDS = 1 << 31
     is_flag=True,
     help="Judge times also on another device, or with another toolchain or layers.",
 )
-@click.option("--builder", metavar=_CLASS, type=TEXT, help="The builder it was tuned with.")
-@click.option("--runner", metavar=_CLASS, type=TEXT, help="The runner it was tuned with.")
-@click.option(
-    "--library",
-    "libraries",
-    metavar=_CLASS,
-    multiple=True,
-    type=TEXT,
-    help="A library that it was tuned with; may be repeated.",
-)
+@click.option("--builder", metavar=CLASS, type=FILE_TEXT, help="The builder it was tuned with.")
+@click.option("--runner", metavar=CLASS, type=FILE_TEXT, help="The runner it was tuned with.")
+@library_flag
 @json_flag
 @debug_flag
 def verify(

@@ -47,13 +47,14 @@ def reproduce(
     told = claims(store, sets, {task.key}, _ALL if shape else _FEW)
     if not told:
         raise TunerError(f"{run} has no results for {task.name} yet: nothing was measured")
-    _refuse_others(told)
     pairs: list[tuple[Candidate, Instance, Claim | None]]
     if shape:
         pairs = [_on(task, chosen, told, shape)]
     else:
         pairs = [(claim.candidate, claim.instance, claim) for claim in told]
     kernels = list(dict.fromkeys(candidate for candidate, _, _ in pairs))
+    written = {candidate.key for candidate in kernels}
+    _refuse_others([claim for claim in told if claim.candidate.key in written])
     return reproducer(
         task,
         kernels,
@@ -86,15 +87,18 @@ def _on(
 
 
 def _refuse_others(told: Sequence[Claim]) -> None:
-    """Refuse winners that are not what their records say.
+    """Refuse winners that are not what their records say; each is rebuilt once.
 
     Raises:
         TunerError: there is one.
     """
     here = toolchain_fingerprint()
-    for claim in told:
-        if not (claim.code_hash and hashes_alike(claim.toolchain, here)):
-            continue
+    said = {
+        (claim.candidate.key, claim.code_hash): claim
+        for claim in told
+        if claim.code_hash and hashes_alike(claim.toolchain, here)
+    }
+    for claim in said.values():
         try:
             now = code_hash(realize(claim.task, claim.candidate).mod)
         except InvalidCandidate as error:

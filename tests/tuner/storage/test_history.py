@@ -19,7 +19,8 @@ MS = st.integers(0, 10**7)
 def spans(draw: st.DrawFn) -> SlotSpan:
     kind, slot, category, task = (draw(NAMES) for _ in range(4))
     start_ms = draw(MS)
-    return SlotSpan(kind, slot, category, start_ms / 1e3, (start_ms + draw(MS)) / 1e3, task)
+    end_ms = start_ms + 1 + draw(MS)
+    return SlotSpan(kind, slot, category, start_ms / 1e3, end_ms / 1e3, task)
 
 
 FITS = st.builds(
@@ -36,6 +37,11 @@ FITS = st.builds(
 def test_text_gives_back_what_it_was_written_from(some: list[SlotSpan], fits: list[Fit]) -> None:
     history = History(tuple(some), tuple(fits))
     assert from_text(to_text(history)) == history
+
+
+def test_spans_that_round_to_nothing_are_left_out() -> None:
+    told = from_text(to_text(History((span(1.0001, 1.0004), span(1.0004, 1.0008)))))
+    assert told == History((span(1.0, 1.001),))
 
 
 @pytest.mark.parametrize(
