@@ -196,6 +196,11 @@ class RunDrain:
             return False
 
     @property
+    def failures(self) -> int:
+        """How often in a row something could not be pushed; 0 where all goes well."""
+        return max(lane.failures for lane in self._lanes)
+
+    @property
     def progress(self) -> Progress:
         """The progress so far."""
         data, artifacts, records, files, system, report = (lane.cursor for lane in self._lanes)

@@ -113,7 +113,8 @@ class TrackerProcess:
         return process.pid if process is not None and process.poll() is None else None
 
     def finish(self, deadline_s: float) -> TrackingOutcome:
-        """Have the tracker push what is left, for at most `deadline_s`, and end it."""
+        """Have the tracker push what is left, for at most `deadline_s`, and end it. Of a server that
+        is gone it leaves the rest at once."""
         deadline = time.monotonic() + deadline_s
         process, self._process = self._process, None
         if process is not None:
@@ -132,8 +133,9 @@ class TrackerProcess:
                 waker.communicate(b"over\n", _REAP_S)
         outcome = _outcome(self._run_dir, self._error)
         left_s = deadline - time.monotonic()
-        if outcome.pending and left_s > 2 * _REAP_S:
-            # It had died before; another one may still do it in time.
+        died = process is not None and process.returncode < 0
+        if outcome.pending and died and left_s > 2 * _REAP_S:
+            # It was killed: another one may still do it in time.
             return drain(self._run_dir, left_s)
         return outcome
 

@@ -2,8 +2,9 @@
 
 Started by `tuner.tracking.tracker.TrackerProcess` it follows the store and the spool while its
 parent lives. A byte on standard input says that the session is over: it pushes what is left and
-exits; the parent holds the deadline and may kill it at any moment. If the parent is gone without a
-word it pushes for a few seconds more, then leaves the rest for the next start. It may be stopped
+exits; the parent holds the deadline and may kill it at any moment. Of a server that does not answer
+then as before, it leaves the rest for the next start. If the parent is gone without a word it
+pushes for a few seconds more, then does the same. It may be stopped
 while its parent is killed: who waits for its lock wakes it.
 
 By hand, `--drain SECONDS` pushes what an earlier session left behind.
@@ -32,7 +33,9 @@ from tuner.tracking.mlflow_sink import (
     MlflowSink,
     load_target,
     quiet_environment,
+    sqlite_file,
     system_monitors,
+    tracking_uri,
 )
 from tuner.tracking.sink import Sink, SinkError, Unavailable
 from tuner.tracking.spool import TrackingPaths
@@ -50,6 +53,8 @@ _PATIENCE_S = 30.0
 """The longest pause after a failure."""
 _HASTE_S = 2.0
 """That pause when somebody waits for the end."""
+_TRIES = 3
+"""Failures in a row after which nobody waits for a server at the end: the last is of then."""
 _STUCK_S = 120
 """The time after which a push is given up, wherever it hangs."""
 
@@ -77,8 +82,14 @@ class Leash:
             self.orphan = True
 
 
-def follow(run: RunDrain, sink: Sink, leash: Leash, samples: SystemSamples) -> None:
-    """Push until the parent says that it is over, or is gone. Sample the machine until then."""
+def follow(
+    run: RunDrain, sink: Sink, leash: Leash, samples: SystemSamples, *, patient: bool
+) -> None:
+    """Push until the parent says that it is over, or is gone. Sample the machine until then.
+
+    Args:
+        patient: the other side may be slow, but is not gone, as a database on this machine.
+    """
     ending = False
     deadline = float("inf")
     while time.monotonic() < deadline:
@@ -96,6 +107,8 @@ def follow(run: RunDrain, sink: Sink, leash: Leash, samples: SystemSamples) -> N
         if ending and run.drained():
             if leash.orphan:
                 _abandon(sink)
+            return
+        if ending and not patient and run.failures >= _TRIES:
             return
         leash.wait(_RETRY_S if ending else _POLL_S)
 
@@ -202,7 +215,9 @@ def _run(run_dir: Path, *, parent: int, drain_s: float) -> bool:
         try:
             if leash is not None:
                 clocks = {"clock": time.monotonic, "wall": time.time}
-                follow(run, sink, leash, SystemSamples(paths.system, system_monitors, **clocks))
+                samples = SystemSamples(paths.system, system_monitors, **clocks)
+                uri = tracking_uri(run_dir, target.uri)
+                follow(run, sink, leash, samples, patient=sqlite_file(uri) is not None)
             else:
                 drain(run, sink, deadline)
         except ImportError as error:

@@ -68,6 +68,9 @@ KERNELS = KernelSet(
 )
 
 
+ALL_DAY_S = 86400.0
+
+
 class Clock:
     def __init__(self, now: float = 1000.0) -> None:
         self.now = now
@@ -300,6 +303,11 @@ def draining(run_dir: Path, for_s: float = 60.0) -> Iterator[subprocess.Popen[by
         process.kill()
 
 
+def tracking_log(run_dir: Path) -> str:
+    log = TrackingPaths(run_dir).log
+    return log.read_text() if log.exists() else ""
+
+
 def state(pid: int) -> str:
     """A process's state as a letter; `-` once it is gone."""
     with suppress(FileNotFoundError, ProcessLookupError):
@@ -336,6 +344,26 @@ class TestProcess:
         assert outcome.pending == len(said(tmp_path)) + 250 + 2  # these, and their files
         assert "--drain 60" in outcome.warning
         assert "\n" not in outcome.warning
+
+    def test_nobody_waits_for_a_server_that_is_gone(self, tmp_path: Path, dead_uri: str) -> None:
+        observer = open_observer(tmp_path, Clock())
+        observer.on_start([CONV])
+        tracker = TrackerProcess.start(tmp_path, dead_uri)
+        wait_until(lambda: "refused" in tracking_log(tmp_path))
+        observer.close(RunStatus.FINISHED)
+        outcome = tracker.finish(ALL_DAY_S)  # the test's own time limit is shorter
+        assert (outcome.pushed, outcome.pending) == (0, len(said(tmp_path)))
+        assert "refused" in outcome.warning
+
+    def test_one_that_was_killed_is_followed_by_another(self, tmp_path: Path) -> None:
+        observer = open_observer(tmp_path, Clock())
+        observer.on_start([CONV])
+        tracker = TrackerProcess.start(tmp_path)
+        assert tracker.pid is not None
+        os.kill(tracker.pid, signal.SIGKILL)
+        wait_until(lambda: tracker.pid is None)
+        observer.close(RunStatus.FINISHED)
+        assert tracker.finish(ALL_DAY_S).warning == ""
 
     def test_a_tracker_that_cannot_start_is_a_warning(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
