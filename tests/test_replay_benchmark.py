@@ -76,7 +76,7 @@ def test_two_runs_of_a_learned_policy_are_the_same(recordings: dict[str, Recordi
     assert curves[0] == curves[1]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_what_is_learned_helps(recordings: dict[str, Recording]) -> None:
     """Bounds, since learned policies may differ a little from one processor to the next."""
     names = sorted(recordings)[:2]

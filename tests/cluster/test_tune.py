@@ -364,7 +364,10 @@ def test_a_killed_run_leaves_no_process(killed: Killed) -> None:
     assert [process.cmdline() for process in alive] == []
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.long)],
+)
 def test_a_signal_ends_a_run_in_order(tmp_path: Path, number: signal.Signals, code: int) -> None:
     run = tmp_path / "run"
     process = start(run)

@@ -113,8 +113,8 @@ class TrackerProcess:
         return process.pid if process is not None and process.poll() is None else None
 
     def finish(self, deadline_s: float) -> TrackingOutcome:
-        """Have the tracker push what is left, for at most `deadline_s`, and end it. Of a server that
-        is gone it leaves the rest at once."""
+        """Have the tracker push what is left, for at most `deadline_s`, and end it. What a server
+        that is gone did not get is left at once."""
         deadline = time.monotonic() + deadline_s
         process, self._process = self._process, None
         if process is not None:

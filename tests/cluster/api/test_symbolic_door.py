@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytestmark = [pytest.mark.tvm, pytest.mark.ray, pytest.mark.slow]
+pytestmark = [pytest.mark.tvm, pytest.mark.ray, pytest.mark.long]
 
 PROGRAM = """
 import json, sys

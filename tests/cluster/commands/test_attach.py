@@ -99,6 +99,7 @@ def test_a_search_without_its_driver_goes_on_and_is_stopped(
     assert "no search is at work on" in err
 
 
+@pytest.mark.long
 def test_a_large_search_that_is_killed_after_its_driver_comes_back(
     environment: dict[str, str], tmp_path: Path
 ) -> None:

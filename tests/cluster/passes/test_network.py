@@ -90,9 +90,14 @@ TAKES = {
 }
 ORDERS = [
     ("pinned", "best", "blas", "defaults"),
-    ("blas", "pinned", "best", "defaults"),
-    ("best", "defaults", "blas", "pinned"),
-    ("pinned", "defaults", "best", "blas"),
+    *(
+        pytest.param(order, marks=pytest.mark.long)
+        for order in (
+            ("blas", "pinned", "best", "defaults"),
+            ("best", "defaults", "blas", "pinned"),
+            ("pinned", "defaults", "best", "blas"),
+        )
+    ),
 ]
 
 
