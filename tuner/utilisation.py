@@ -133,10 +133,14 @@ class Utilisation:
                 self._close(kind, name, slot)
         self._reasons = reasons
 
-    def take_spans(self) -> list[SlotSpan]:
-        """The spans since the last call, in the order of their ends; a job's when it is done."""
+    def take_spans(self, *, last: bool = False) -> list[SlotSpan]:
+        """The spans since the last call, in the order of their ends; a job's when it is done.
+
+        Args:
+            last: nobody will ask again: a job in progress counts as busy, as in `seconds`.
+        """
         for (kind, name), slot in self._slots.items():
-            if slot.state != BUSY:
+            if last or slot.state != BUSY:
                 self._close(kind, name, slot)
         taken = list(self._spans)
         self._spans.clear()

@@ -3,7 +3,7 @@
 TVM's tune context imports the package `tvm.s_tir.tensor_intrin`, which parses TVMScript for every
 intrinsic of every target: 20 to 35 CPU seconds in each new process. Here the package is replaced
 by an empty one with the same path, and a target gets only the submodule it needs. The CUDA one
-is slow in itself, so its parsed intrinsics are kept as TVM JSON in the user's cache and read
+takes seconds in itself, so its parsed intrinsics are kept as TVM JSON in the user's cache and read
 from there by every later process.
 """
 
@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from spaces.ir.script_frames import know_frozen_frames
 from tuner.files.atomic import atomic_file
 
 _PACKAGE = "tvm.s_tir.tensor_intrin"
@@ -35,7 +36,9 @@ _registered: set[str] = set()
 
 
 def stub_intrinsics() -> None:
-    """Keep TVM from importing every intrinsic; harmless to call again, or too late."""
+    """Keep TVM from importing every intrinsic; harmless to call again, or too late. Whoever imports
+    some of them all the same does not wait long."""
+    know_frozen_frames()
     if _PACKAGE in sys.modules:
         return
     import tvm.s_tir

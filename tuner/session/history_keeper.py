@@ -65,15 +65,15 @@ class HistoryKeeper(Silent):
 
     def on_end(self, snapshot: Snapshot) -> None:
         """Keep the rest."""
-        self.keep()
+        self.keep(last=True)
 
-    def keep(self) -> None:
-        """Keep what happened so far."""
+    def keep(self, *, last: bool = False) -> None:
+        """Keep what happened so far; the last time also of what has not ended."""
         self._kept_s = self._clock()
         ahead_s = self._ahead_s
         spans = coalesced(
             replace(span, started_s=span.started_s + ahead_s, ended_s=span.ended_s + ahead_s)
-            for span in self._utilisation.take_spans()
+            for span in self._utilisation.take_spans(last=last)
         )
         history, self._fits = History(tuple(spans), tuple(self._fits)), []
         if self._refused or not history:

@@ -66,6 +66,19 @@ def test_a_job_across_pieces_begins_where_the_wait_before_it_ended() -> None:
     assert idle.ended_s == busy.started_s
 
 
+def test_a_job_that_the_end_finds_in_progress_is_told_up_to_there() -> None:
+    store = MemoryStore()
+    keeper, used, clock = keeper_at_work(store)
+    clock.now_s = 3.0
+    used.given(RUNNER, "r", "task")
+    clock.now_s = 8.0
+    keeper.on_end(SNAPSHOT)
+    idle, busy = store.history().spans
+    assert idle.category == "not_needed"
+    assert (busy.category, busy.task_key) == ("busy", "task")
+    assert (busy.started_s, busy.ended_s) == (EPOCH_S + 3.0, EPOCH_S + 8.0)
+
+
 def test_fits_are_kept_with_their_time() -> None:
     store = MemoryStore()
     keeper, _, clock = keeper_at_work(store)
