@@ -13,7 +13,7 @@ import pytest
 
 from tests.cluster.sockets import watched
 
-pytestmark = [pytest.mark.tvm, pytest.mark.ray, pytest.mark.slow]
+pytestmark = [pytest.mark.tvm, pytest.mark.ray, pytest.mark.long]
 
 _ROOT = Path(__file__).parents[2]
 _MARK = "TUNER_SCENARIO_MARK"
@@ -48,7 +48,6 @@ def test_every_trial_has_one_record_whatever_is_killed(tmp_path: Path) -> None:
     assert run.is_dir()
 
 
-@pytest.mark.long
 def test_a_run_gets_machines_from_the_autoscaler_and_gives_them_back() -> None:
     found = scenario("grow", "--trials=150", "--size=96")
     assert found["failure"] == ""
