@@ -7,11 +7,13 @@ tests ends, what it started ends with it.
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
 import signal
 import subprocess
 import uuid
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,11 @@ os.environ["TUNER_STRICT"] = "1"  # a mistake of ours in a template is none that
 settings.register_profile("steady", derandomize=True, deadline=None)
 settings.register_profile("fuzz", derandomize=False, print_blob=True, deadline=None)
 settings.load_profile("steady")
+
+# Processes of pytest-xdist run its code as no module's: `inspect`, which TVM's parser asks for each
+# frame of each function, would look through all modules every time.
+if (code := find_spec("xdist.remote")) is not None and code.origin is not None:
+    inspect.modulesbyfile[code.origin] = "xdist.remote"
 
 # What a shell starts in the background ignores Ctrl-C, and so does all that it starts: the commands
 # that tests interrupt as well.

@@ -14,8 +14,8 @@ from typing import Any
 
 from spaces.frontends.module_source import ModuleSource, read_module
 from spaces.frontends.shape_var import DynamicProgram, ShapeVar
+from spaces.intrinsics.script_frames import know_frames_of_no_file
 from spaces.ir import tvm_compat
-from spaces.ir.script_frames import know_frozen_frames
 from tuner.dynamic.shapes import NO_DOMAIN, Domain
 from tuner.errors import TunerError, first_line, named_line
 
@@ -83,7 +83,7 @@ def _shape_vars(found: Any, args: Args, domain: Domain) -> list[tuple[str, Shape
 
 def _found(where: str, name: str) -> Any:
     """What is called `name` in a file or an importable module."""
-    know_frozen_frames()
+    know_frames_of_no_file()
     module = _loaded_file(Path(where)) if where.endswith(".py") else _imported(where)
     if not hasattr(module, name):
         here = [n for n, v in vars(module).items() if inspect.isfunction(v) and n[0] != "_"]

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from spaces.ir.script_frames import know_frozen_frames
+from spaces.intrinsics.script_frames import know_frames_of_no_file
 from tuner.files.atomic import atomic_file
 
 _PACKAGE = "tvm.s_tir.tensor_intrin"
@@ -38,7 +38,7 @@ _registered: set[str] = set()
 def stub_intrinsics() -> None:
     """Keep TVM from importing every intrinsic; harmless to call again, or too late. Whoever imports
     some of them all the same does not wait long."""
-    know_frozen_frames()
+    know_frames_of_no_file()
     if _PACKAGE in sys.modules:
         return
     import tvm.s_tir

@@ -28,7 +28,7 @@ FOUND = [double(n) for n in (4, 8, 16)]
 COUNT = """
 import importlib, inspect, json, sys
 import tvm
-from spaces.ir.script_frames import know_frozen_frames
+from spaces.intrinsics.script_frames import know_frames_of_no_file
 
 asked, is_module = [0], inspect.ismodule
 
@@ -42,12 +42,12 @@ for name in ("before", "after"):
     asked[0] = 0
     importlib.import_module(name)
     found.append(asked[0] / len(sys.modules))
-    know_frozen_frames()
+    know_frames_of_no_file()
 print(json.dumps(found))
 """
 
 
-def test_it_asks_all_modules_far_less_often_once_their_owners_are_known(tmp_path: Path) -> None:
+def test_it_asks_all_modules_far_less_often_once_it_knows_who_has_none(tmp_path: Path) -> None:
     for name in ("before", "after"):
         (tmp_path / f"{name}.py").write_text(FUNCTIONS)
     (tmp_path / "count.py").write_text(COUNT)
