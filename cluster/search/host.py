@@ -160,7 +160,7 @@ class SearchHost:
             self._warnings.append(f"so long a run has its page from `tuner report {place}`")
             return
         try:
-            from tuner.pages.write import read_report, write_page
+            from tuner.pages.write import read_report, write_page, write_plots
 
             told = read_report(
                 store,
@@ -170,7 +170,8 @@ class SearchHost:
                 kernel_sets=observer.sets,
                 name=place.name,
             )
-            write_page(run.report, [told], time.time())  # tracking takes it along
+            write_plots(run.plots, [told])
+            write_page(run.report, [told], time.time())  # tracking takes both along
         except Exception as error:  # a page is not worth a run
             _log.exception("the report")
             self._warnings.append(f"report.html was not written: {named_line(error)}")

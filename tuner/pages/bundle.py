@@ -13,6 +13,8 @@ import vl_convert
 
 from tuner.files.atomic import write_bytes
 
+VEGA_LITE = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
+"""The version that our specifications are of."""
 _SNIPPET = "window.vegaEmbed = vegaEmbed;"
 
 
@@ -22,12 +24,11 @@ def bundle(cache: Path) -> str:
     Args:
         cache: folder that keeps it.
     """
-    version = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
-    kept = cache / f"vega-{vl_convert.get_vega_version()}-lite-{version}.js"
+    kept = cache / f"vega-{vl_convert.get_vega_version()}-lite-{VEGA_LITE}.js"
     try:
         return kept.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
-        made: str = vl_convert.javascript_bundle(_SNIPPET, vl_version=version)
+        made: str = vl_convert.javascript_bundle(_SNIPPET, vl_version=VEGA_LITE)
     try:
         cache.mkdir(parents=True, exist_ok=True)
         write_bytes(kept, made.encode())

@@ -66,6 +66,22 @@ def write_page(file: Path, runs: Sequence[RunReport], now_s: float) -> None:
         raise TunerError(f"cannot write {file}: {error.strerror or error}") from error
 
 
+def write_plots(folder: Path, runs: Sequence[RunReport]) -> None:
+    """Write the charts of a run, or those that compare several, as images.
+
+    Raises:
+        TunerError: one cannot be written.
+    """
+    from tuner.pages.plots import plots
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, image in plots(runs):
+            write_bytes(folder / name, image)
+    except OSError as error:
+        raise TunerError(f"cannot write {folder}: {error.strerror or error}") from error
+
+
 def keep_bench(file: Path, shapes: Sequence[Mapping[str, Any]], now_s: float) -> None:
     """Keep what `tuner bench` measured, for the page. Raises OSError.
 

@@ -11,6 +11,7 @@
       mlflow.db             MLflow's own database, unless MLFLOW_TRACKING_URI says otherwise
       mlartifacts/          MLflow's own files, unless that variable says otherwise
       report.html           a page that shows the run, written at its end
+      plots/                its charts as images
       bench.json            what `tuner bench` measured last
       scratch/              reference outputs, the job of the search at work; may be deleted
                             between sessions
@@ -99,6 +100,11 @@ class RunFolder:
     def report(self) -> Path:
         """The page that shows the run."""
         return self.root / "report.html"
+
+    @property
+    def plots(self) -> Path:
+        """The charts of that page as images."""
+        return self.root / "plots"
 
     @property
     def bench(self) -> Path:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tuner.files.atomic import write_bytes
-from tuner.tracking.spool import REPORT, Artifact, End, Entry, TrackingPaths, read_lines
+from tuner.tracking.spool import Artifact, End, Entry, TrackingPaths, read_lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class SpoolLines:
 
 
 class ReportFile:
-    """The report on a run as an artifact, again whenever somebody has written it anew.
+    """The report on a run as an artifact, with its plots, again whenever somebody wrote it anew.
 
     An offset is the time, in nanoseconds, at which the report was written that was pushed.
     """
@@ -111,8 +111,12 @@ class ReportFile:
         written = self._written()
         if written in (0, offset):
             return []
-        write_bytes(self._paths.folder / REPORT, self._paths.report.read_bytes())
-        return [Item((Artifact(REPORT),), written)]
+        run, plots = self._paths.run_dir, sorted(self._paths.plots.glob("*.png"))
+        places = [file.relative_to(run) for file in (self._paths.report, *plots)]
+        for place in places:
+            (self._paths.folder / place).parent.mkdir(exist_ok=True)
+            write_bytes(self._paths.folder / place, (run / place).read_bytes())
+        return [Item(tuple(Artifact(place.as_posix()) for place in places), written)]
 
     def left(self, offset: int) -> int:
         """See `Source.left`."""

@@ -89,7 +89,6 @@ class End:
     time_s: float
 
 
-REPORT = "report.html"
 TABLES = ("tasks.json", "spaces.json")
 """The artifacts that are tables, as MLflow keeps them, so that its pages show them as such."""
 
@@ -180,7 +179,12 @@ class TrackingPaths:
     @property
     def report(self) -> Path:
         """The report on the run, where somebody wrote one."""
-        return self.run_dir / REPORT
+        return RunFolder(self.run_dir).report
+
+    @property
+    def plots(self) -> Path:
+        """The charts of that report as images."""
+        return RunFolder(self.run_dir).plots
 
     @property
     def target(self) -> Path:

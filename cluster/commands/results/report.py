@@ -29,18 +29,27 @@ _COMPARISON = "comparison.html"
     help="Default: report.html in DIR; of several runs comparison.html in the first, "
     "of URLs in the current folder.",
 )
+@click.option(
+    "--plots",
+    "images",
+    metavar="FOLDER",
+    type=PATH,
+    help="Write the charts as images there, too; of several runs those that compare them.",
+)
 @debug_flag
-def report(runs: tuple[RunLocation, ...], output: Path | None) -> None:
+def report(runs: tuple[RunLocation, ...], output: Path | None, images: Path | None) -> None:
     """Write a page that shows a run: latency over time, tasks, failures, workers, cost model.
 
     Several runs are compared on one page. It is one file, which needs no network.
     """
-    from tuner.pages.write import write_page
+    from tuner.pages.write import write_page, write_plots
 
     places = [below for run in runs for below in _with_parts(run)]
     file = output or _default(runs[0], len(places))
     names = _names(places)
     told = [_told(place, name) for place, name in zip(places, names, strict=True)]
+    if images is not None:
+        write_plots(images, told)
     write_page(file, told, time.time())
     click.echo(str(file))
 

@@ -88,7 +88,7 @@ def kernel_set() -> KernelSet:
     """Two kernels for eight sizes."""
     kernels = tuple(of_knobs({"rows": n}, "kernel:product@1") for n in (1, 2))
     shapes = tuple(
-        ShapeTimes((("n", size),), 1.0, size > 40, size * 1e-6, size * 0.9e-6, size != 80)
+        ShapeTimes((("n", size),), 1.0, int(size > 40), size * 1e-6, size * 0.9e-6, size != 80)
         for size in range(10, 90, 10)
     )
     tree = Split("n", 40, Leaf(0), Leaf(1))

@@ -38,6 +38,19 @@ def test_a_run_has_its_page_in_its_folder_and_the_path_is_printed(
     assert "timed on 2023-11-14 22:13 UTC; the run went on since then" in html
 
 
+def test_charts_are_written_as_images_where_one_asks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = [run_at(tmp_path / name, seed) for seed, name in enumerate(("one", "other"))]
+    assert command(["report", runs[0], "--plots", str(tmp_path / "images")]) == 0
+    assert {"over-time.png", "timeline.png"} <= {f.name for f in (tmp_path / "images").iterdir()}
+    assert command(["report", *runs, "--plots", str(tmp_path / "both")]) == 0
+    assert (tmp_path / "both" / "latency-over-time.png").stat().st_size > 0
+    capsys.readouterr()
+    assert command(["report", runs[0], "--plots", str(tmp_path / "one" / "run.json")]) == 1
+    assert capsys.readouterr().err.count("\n") == 1
+
+
 def test_a_broken_bench_is_as_none(tmp_path: Path) -> None:
     run = run_at(tmp_path / "mine")
     (tmp_path / "mine" / "bench.json").write_text('[{"tuned')

@@ -250,14 +250,17 @@ def test_a_server_is_named_with_the_page_of_the_experiment(run_dir: Path, model:
 def test_a_report_is_an_artifact_and_so_is_the_one_that_replaces_it(
     client: Any, run_dir: Path, model: Any, tmp_path: Path
 ) -> None:
-    def there() -> str:
-        got = client.download_artifacts(model.info.run_id, "report.html", str(tmp_path))
+    def there(name: str = "report.html") -> str:
+        got = client.download_artifacts(model.info.run_id, name, str(tmp_path))
         return Path(got).read_text()
 
     assert there() == "<p>first</p>"
+    (run_dir / "plots").mkdir()
+    (run_dir / "plots" / "over-time.png").write_text("an image")
     (run_dir / "report.html").write_text("<p>second</p>")
     push(run_dir, Target(client.tracking_uri, NETWORK_RUNS))
     assert there() == "<p>second</p>"
+    assert there("plots/over-time.png") == "an image"
 
 
 def test_a_file_that_a_session_keeps_is_one_too(client: Any, run_dir: Path, tmp_path: Path) -> None:
