@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from tuner.candidate import Candidate, CandidateKind
 from tuner.dynamic.shapes import MEASURED_SHAPES
@@ -21,31 +22,64 @@ _CONTENDER = 1.2
 LEAST_NOISE, _ENOUGH = 1.05, 16
 """The least factor that noise is assumed to reach, and the number of pairs timed twice from which
 on noise is estimated."""
+MORE = 2
+"""How often more candidates are timed again, where the fastest of the search were lucky."""
 _LIBRARIES = 4
 """Candidates of libraries that a session may lack, which another session of its run had."""
 _TO_DEVIATION = 1.4826
 """The standard deviation of normal noise over the median of its absolute values."""
 
 
-def finalists_of(
-    search: Search,
-    progress: TaskProgress,
-    store: RecordStore,
-    default: Candidate | None,
-    count: int,
-    libraries: Sequence[Candidate] = (),
-) -> list[tuple[Candidate, Instance]]:
-    """The finalists of one task, each with a shape that it is timed again on.
+Chosen = tuple[TaskProgress, list[tuple[Candidate, Instance]]]
+"""A task, and its candidates to be timed again, each with a shape."""
 
-    Args:
-        count: of finalists, where the search does not choose them itself.
-        libraries: candidates that call libraries which this session has.
+
+@dataclass(frozen=True, slots=True)
+class Finalists:
+    """Who is timed again, of the tasks of a session.
+
+    Attributes:
+        searches: of the tasks, by their keys; some choose themselves.
+        libraries: candidates that call libraries which this session has, by task.
+        count: of each task, where its search does not choose.
     """
-    if isinstance(search, ChoosesFinalists):
-        return search.finalists()
-    found = store.best(progress.task.key, count + 1 + _LIBRARIES)
-    best = [r for r in found if r.trial.candidate in libraries or not _calls(r.trial.candidate)]
-    return [(candidate, ()) for candidate in finalists(progress, best, default, count)]
+
+    searches: Mapping[str, Search]
+    store: RecordStore
+    defaults: Mapping[str, Candidate]
+    libraries: Mapping[str, Sequence[Candidate]]
+    count: int
+
+    def first(self, tasks: Iterable[TaskProgress]) -> list[Chosen]:
+        """Those that are timed again in any case."""
+        return [(progress, self._first(progress)) for progress in tasks]
+
+    def overlooked(self, tasks: Iterable[TaskProgress], contention: Contention) -> list[Chosen]:
+        """Those after them, see `overlooked`."""
+        return [(progress, self._overlooked(progress.task.key, contention)) for progress in tasks]
+
+    def _first(self, progress: TaskProgress) -> list[tuple[Candidate, Instance]]:
+        key = progress.task.key
+        search = self.searches[key]
+        if isinstance(search, ChoosesFinalists):
+            return search.finalists()
+        best = self._fastest(key, self.count + 1)
+        chosen = finalists(progress, best, self.defaults.get(key), self.count)
+        return [(candidate, ()) for candidate in chosen]
+
+    def _overlooked(self, key: str, contention: Contention) -> list[tuple[Candidate, Instance]]:
+        if isinstance(self.searches[key], ChoosesFinalists):
+            return []
+        timed = contention.timed(key)
+        best = self._fastest(key, len(timed) + self.count + 1)
+        chosen = overlooked(best, contention.fastest_s(key), timed, self.count)
+        return [(candidate, ()) for candidate in chosen]
+
+    def _fastest(self, key: str, count: int) -> list[Record]:
+        """The fastest of a task's search, without those of libraries that are not here."""
+        found = self.store.best(key, count + _LIBRARIES)
+        here = self.libraries.get(key, ())
+        return [r for r in found if r.trial.candidate in here or not _calls(r.trial.candidate)]
 
 
 def _calls(candidate: Candidate) -> bool:
@@ -78,6 +112,7 @@ class Contention:
     def __init__(self, records: Iterable[Record]) -> None:
         self._fastest_s: dict[tuple[str, Instance], float] = {}
         self._own_s: dict[tuple[str, str, Instance], float] = {}
+        self._timed: dict[str, set[str]] = {}
         self._differences: list[float] = []
         for record in records:
             self.observe(record)
@@ -94,6 +129,15 @@ class Contention:
         if trial.rung:
             shape = (trial.task_key, trial.instance)
             self._fastest_s[shape] = min(latency_s, self._fastest_s.get(shape, latency_s))
+            self._timed.setdefault(trial.task_key, set()).add(trial.candidate.key)
+
+    def fastest_s(self, task_key: str) -> float | None:
+        """The fastest that any finalist of a task with one shape was re-timed with."""
+        return self._fastest_s.get((task_key, ()))
+
+    def timed(self, task_key: str) -> Collection[str]:
+        """Keys of the candidates of a task that were re-timed."""
+        return self._timed.get(task_key, ())
 
     def holds(self, trial: Trial) -> bool:
         """Whether a trial can still change which candidate is the fastest."""
@@ -131,6 +175,27 @@ def finalists(
     if default is not None and progress.default_s is not None and progress.default_s <= limit_s:
         chosen.append(default)
     return chosen
+
+
+def overlooked(
+    best: Sequence[Record], fastest_s: float | None, timed: Collection[str], count: int
+) -> list[Candidate]:
+    """The candidates of one task that were faster in the search than any was when it was timed
+    again, and were not timed again themselves: who was the fastest may have been so by luck, and
+    have kept them all out of contention.
+
+    Args:
+        best: the task's fastest records, fastest first.
+        fastest_s: the fastest re-timing; None where there is none.
+        timed: keys of those that were timed again.
+        count: the most to choose.
+    """
+    found = [
+        record.trial.candidate
+        for record in _distinct(best)
+        if record.latency_s is not None and fastest_s is not None and record.latency_s < fastest_s
+    ]
+    return [candidate for candidate in found if candidate.key not in timed][:count]
 
 
 def _distinct(records: Sequence[Record]) -> list[Record]:

@@ -23,7 +23,7 @@ from tuner.record import Record, Status, Trial, TrialKey
 from tuner.search.base import SearchMaker
 from tuner.session.allocation import Allocation
 from tuner.session.allocator import Allocator, AskedTurns, Turns
-from tuner.session.finalists import Contention, finalists_of, most_retimings, schedule
+from tuner.session.finalists import MORE, Contention, Finalists, most_retimings, schedule
 from tuner.session.given_trials import note_libraries
 from tuner.session.limits import Ended, Limits
 from tuner.session.machines import Machines
@@ -33,7 +33,7 @@ from tuner.session.progress import Snapshot, counted, gain, rows
 from tuner.session.remeasure import Remeasurements
 from tuner.session.state import SessionState
 from tuner.storage.base import RecordStore
-from tuner.task import Instance, Task
+from tuner.task import Task
 from tuner.user_code.faults import LayerFailed
 from tuner.utilisation import Utilisation
 
@@ -97,6 +97,9 @@ class Session:
         self._session_id = store.begin_session(wall())
         note_libraries(store, libraries)
         self._searches = {t.key: make_search(t, seed + self._session_id) for t in self._tasks}
+        self._finalists = Finalists(
+            self._searches, store, self._defaults, libraries, effort.finalists
+        )
         self._known = SessionState(self._tasks, self._defaults, self._searches, store, observers)
         self._allocation = Allocation(
             self._tasks,
@@ -295,13 +298,18 @@ class Session:
         self._phase = Phase.FINALISTS
         self._account()
         until_s = min(self._limits.deadline_s, self._clock() + self._limits.finalists_s)
-        chosen = [(p, self._finalists(key)) for key, p in self._known.checked()]
+        tasks = [progress for _, progress in self._known.checked()]
+        chosen = self._finalists.first(tasks)
         toolchain = self._toolchain(until_s) if chosen else ""
         new = generation_for(self._store.scan(min_rung=1), toolchain)
         known = (r for key in self._searches for r in self._store.scan(key))
         contention = Contention(r for r in known if is_of(r.trial.rung, new))
         rounds = schedule(chosen, self._effort.rounds_of, self._known.has, new)
         self._retime(rounds, contention, until_s)
+        for _ in range(MORE):
+            more = self._finalists.overlooked(tasks, contention)
+            rounds = schedule(more, self._effort.rounds_of, self._known.has, new)
+            self._retime(rounds, contention, until_s)
         # A new time may change the kernel chosen for a shape; a chosen pair must have been timed.
         while left := tuple(schedule(self._known.serving(), lambda _: 1, self._known.has, new)):
             if self._stop.is_set() or self._clock() >= until_s:
@@ -336,16 +344,6 @@ class Session:
             self._tell()
         for record in self._known.keep(self._remeasured.left()):
             contention.observe(record)
-
-    def _finalists(self, task_key: str) -> list[tuple[Candidate, Instance]]:
-        return finalists_of(
-            self._searches[task_key],
-            self._known.progress[task_key],
-            self._store,
-            self._defaults.get(task_key),
-            self._effort.finalists,
-            self._libraries.get(task_key, ()),
-        )
 
     def _budget_left(self) -> int:
         return self._limits.trials - self._known.spent - len(self._in_flight)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -61,6 +61,7 @@ class CompiledWith(ReplayMeasurer):
 
     Args:
         fault: what a user's object did wrong from the tenth record on; empty is nothing.
+        luck: factor of a candidate's time in the search alone, by its key.
     """
 
     def __init__(
@@ -71,8 +72,9 @@ class CompiledWith(ReplayMeasurer):
         slots: int,
         clock: VirtualClock,
         fault: str = "",
+        luck: Mapping[str, float] = MappingProxyType({}),
     ) -> None:
-        self._fault, self._told = fault, 0
+        self._fault, self._told, self._luck = fault, 0, luck
         super().__init__(spaces, slots=slots, clock=clock)
         self._provenance = Provenance("worker", "device", toolchain)
 
@@ -85,7 +87,9 @@ class CompiledWith(ReplayMeasurer):
     def _as_told(self, record: Record) -> Record:
         self._told += 1
         fault = self._fault if self._told >= 10 else ""
-        measurement = replace(record.measurement, fault=fault)
+        of, factor = record.measurement, self._luck.get(record.trial.candidate.key, 1.0)
+        samples_s = of.samples_s if record.trial.rung else tuple(factor * s for s in of.samples_s)
+        measurement = replace(of, fault=fault, samples_s=samples_s)
         return replace(record, provenance=self._provenance, measurement=measurement)
 
 
@@ -104,6 +108,7 @@ def make_session(
     allocator: Allocator | None = None,
     fault: str = "",
     libraries: RecordedSpace = MappingProxyType({}),
+    luck: Mapping[str, float] = MappingProxyType({}),
 ) -> Session:
     clock = VirtualClock()
     measured = {key: [*rows, *libraries.get(key, ())] for key, rows in spaces.items()}
@@ -117,7 +122,7 @@ def make_session(
         {t.key: candidate(t.key, 0) for t in tasks},
         libraries={key: [row.candidate for row in rows] for key, rows in libraries.items()},
         machines=Machines(
-            CompiledWith(toolchain, measured, slots=4, clock=clock, fault=fault),
+            CompiledWith(toolchain, measured, slots=4, clock=clock, fault=fault, luck=luck),
             ReplaySpacePool(spaces),
             InlineLearner(model="tuner.cost_models.random_model:RandomModel", clock=clock),
             adapt=adapt,

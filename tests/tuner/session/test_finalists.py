@@ -7,7 +7,7 @@ from dataclasses import replace
 from tuner.candidate import Candidate, CandidateKind
 from tuner.effort import Effort
 from tuner.record import Measurement, Record, Status, Trial
-from tuner.session.finalists import Contention, finalists, most_retimings, schedule
+from tuner.session.finalists import Contention, finalists, most_retimings, overlooked, schedule
 from tuner.session.progress import TaskProgress
 from tuner.task import Task
 
@@ -55,6 +55,16 @@ def test_two_candidates_of_one_program_are_one_finalist() -> None:
     best = [record("a", 1.0), record("twin", 1.01), record("b", 1.02), record("c", 1.03)]
     best[:2] = [replace(r, code_hash="same") for r in best[:2]]
     assert names(finalists(progress(), best, candidate("default"), 3)) == ["a", "b", "c"]
+
+
+def test_whom_luck_kept_out_is_whoever_was_faster_than_any_re_timing() -> None:
+    best = [record(n, s) for n, s in (("lucky", 0.3), ("a", 0.7), ("twin", 0.7), ("b", 0.8))]
+    best[1:3] = [replace(r, code_hash="same") for r in best[1:3]]
+    best += [record("default", 0.85), record("c", 0.9), record("slow", 1.1)]
+    timed = {candidate("lucky").key}
+    assert names(overlooked(best, 1.0, timed, 3)) == ["a", "b", "default"]
+    assert overlooked(best, 0.5, timed, 3) == []
+    assert overlooked(best, None, timed, 3) == []
 
 
 def test_a_task_without_a_valid_time_has_none() -> None:

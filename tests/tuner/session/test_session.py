@@ -341,6 +341,29 @@ def test_finalists_are_timed_again_interleaved() -> None:
     assert rungs.index(2) >= rungs.count(1) - 4, "round 2 began long before round 1 ended"
 
 
+def test_a_time_that_was_luck_does_not_keep_all_others_from_being_timed_again() -> None:
+    store, lucky = MemoryStore(), candidate("a", 3)
+    session = make_session(
+        recorded_space("a", 20), store, trials=20, strategy="random", luck={lucky.key: 0.3}
+    )
+    run(session)
+    first, *_ = sorted(searched(store), key=lambda r: r.latency_s or 1.0)
+    assert first.trial.candidate == lucky
+    retimed = {r.trial.candidate.key for r in store.scan(min_rung=1)}
+    truly = sorted(recorded_space("a", 20)["a"], key=lambda r: r.measurement.latency_s or 1.0)
+    assert {lucky.key, truly[0].candidate.key} <= retimed
+    won = choose_best(store, "a")
+    assert won is not None
+    assert won.trial.candidate == truly[0].candidate
+
+
+def test_where_no_time_was_luck_nobody_else_is_timed_again() -> None:
+    store = MemoryStore()
+    run(make_session(recorded_space("a", 20), store, trials=20, strategy="random"))
+    retimed = {r.trial.candidate.key for r in store.scan(min_rung=1)}
+    assert len(retimed) <= EFFORT.finalists + 1
+
+
 def test_evolution_finds_better_than_random_replay_for_the_same_trials() -> None:
     def best_s(task: str, strategy: str) -> float:
         store = MemoryStore()
