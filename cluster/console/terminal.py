@@ -79,7 +79,8 @@ def head(snapshot: Snapshot) -> str:
     if snapshot.trials_budget:  # not known before the tasks are
         parts.append(f"{snapshot.trials}/{snapshot.trials_budget} trials")
         parts.append(f"{snapshot.trials_per_s:.1f}/s")
-    if snapshot.gain is not None:
+    if snapshot.gain is not None and snapshot.phase is not Phase.DONE:
+        # Then the last lines have it, by what was timed again.
         parts.append(f"gain {ratio(snapshot.gain)}")
     if snapshot.phase.searches:
         parts.append(f"{duration(left_s(snapshot))} left")

@@ -29,7 +29,7 @@ from cluster.search.wiring import machines, new_session, quiet_lock
 from tuner.dynamic.kernel_set import KernelSet
 from tuner.errors import TunerError, named_line
 from tuner.measure import MeasuredPrograms
-from tuner.report.closing import Closing, closing_of_store
+from tuner.report.closing import Closing, closing_of_store, settled
 from tuner.report.spaces import fruitless, space_rows
 from tuner.report.winners import winning_lines
 from tuner.runs.folder import RunFolder
@@ -241,7 +241,7 @@ class _WithStore:
         """Keep the best of each task, and the last values."""
         self._spool.keep("best.jsonl", winning_lines(self._store, self.sets))
         self._spool.tell_spaces(space_rows(self._store, self._store.tasks()), snapshot.trials)
-        self._spool.on_end(snapshot)
+        self._spool.on_end(settled(snapshot, self._store))
 
 
 SearchActor = ray.remote(num_cpus=0, max_restarts=-1)(SearchHost)

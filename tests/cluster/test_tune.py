@@ -33,6 +33,7 @@ pytestmark = [pytest.mark.tvm, pytest.mark.ray, pytest.mark.slow]
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 # Large enough that on a busy machine, too, a schedule is found that beats none.
+LAST = ("model/gain", "model/latency_ms")
 MODEL = [f"{EXAMPLES / 'gemm.py'}:gemm", "--arg", "m=192", "--arg", "n=160", "--arg", "k=176"]
 
 
@@ -176,6 +177,16 @@ def test_mlflow_has_the_run_the_task_and_every_latency(run: Path) -> None:
     history = client.get_metric_history(child.info.run_id, "task/best_us")
     assert len(history) >= 24
     assert client.list_artifacts(parent.info.run_id)
+
+
+def test_mlflow_ends_with_the_gain_of_what_was_timed_again(run: Path) -> None:
+    (best,) = json.loads(tuner("best", str(run), "--json").stdout)["tasks"]
+    gain = best["default_ms"] / best["latency_ms"]
+    with sqlite3.connect(run / "mlflow.db") as database:
+        query = "select value from latest_metrics where key = ?"
+        told = {k: database.execute(query, (k,)).fetchone()[0] for k in LAST}
+    assert told["model/gain"] == pytest.approx(gain, rel=1e-3)
+    assert told["model/latency_ms"] == pytest.approx(best["latency_ms"], rel=1e-3)
 
 
 def test_the_history_accounts_for_the_workers_time(run: Path) -> None:

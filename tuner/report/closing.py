@@ -16,7 +16,7 @@ from tuner.report.spaces import space_rows
 from tuner.report.toolchains import of_an_older, toolchain_rows
 from tuner.report.words import seconds_of
 from tuner.session.model_times import model_times
-from tuner.session.progress import Snapshot, fold
+from tuner.session.progress import Snapshot, fold, gain
 from tuner.storage.base import RecordStore
 from tuner.task import Task
 
@@ -228,6 +228,19 @@ def closing_of_snapshot(snapshot: Snapshot) -> Closing:
     return closing(
         [TaskEnd(row.name, row.weight, row.default_s, row.best_s) for row in snapshot.tasks]
     )
+
+
+def settled(snapshot: Snapshot, store: RecordStore) -> Snapshot:
+    """A run's last snapshot with the latencies that count: of what was timed again, those."""
+    sets_s = {row.key: row.best_s for row in snapshot.tasks if row.best_s is not None}
+    told = zip(store.tasks(), best_report(store, None, sets_s)["tasks"], strict=True)
+    known = {task.key: (row["default_ms"], row["latency_ms"]) for task, row in told}
+    tasks = []
+    for row in snapshot.tasks:
+        default_ms, best_ms = known.get(row.key, (None, None))
+        default_s, best_s = seconds_of(default_ms) or row.default_s, seconds_of(best_ms)
+        tasks.append(replace(row, default_s=default_s, best_s=best_s or row.best_s))
+    return replace(snapshot, tasks=tuple(tasks), gain=gain(tasks))
 
 
 @dataclass(frozen=True, slots=True)

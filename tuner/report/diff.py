@@ -27,7 +27,8 @@ class TaskDiff:
 
     Attributes:
         before_s, after_s: latency of its winner; None where a run has none.
-        verdict: `better`, `worse`, `same` (within the noise), `new` or `gone`.
+        verdict: `better`, `worse`, `same` (within the noise); `untimed` where a run that has the
+            task has no time of it; `new` or `gone` where only one has it.
         changes: what is different about the winners, in words.
     """
 
@@ -46,14 +47,14 @@ class RunDiff:
     Attributes:
         tasks: in the order of the second run; those that only the first has come last.
         noise: factor that two times of one kernel are apart by, of the re-timings in both runs.
-        before_s, after_s: weighted sums over the tasks that both have.
+        before_s, after_s: weighted sums over the tasks that have a time in both; None without any.
         notes: what speaks against comparing them.
     """
 
     tasks: tuple[TaskDiff, ...]
     noise: float
-    before_s: float
-    after_s: float
+    before_s: float | None
+    after_s: float | None
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -84,8 +85,8 @@ def diff(
     return RunDiff(
         rows,
         noise,
-        sum(weight * (was or 0) for weight, was, _ in both),
-        sum(weight * (now or 0) for weight, _, now in both),
+        sum(weight * was for weight, was, _ in both) if both else None,
+        sum(weight * now for weight, _, now in both) if both else None,
         tuple(_notes(*sides)),
     )
 
@@ -140,12 +141,14 @@ def _compared(was: _Won | None, now: _Won | None, noise: float) -> TaskDiff:
     assert known is not None
     before_s, after_s = (w.latency_s if w is not None else None for w in (was, now))
     changes: tuple[str, ...] = ()
-    if before_s is None or after_s is None:
-        verdict = "gone" if after_s is None else "new"
+    if was is None or now is None:
+        verdict = "gone" if now is None else "new"
+    elif before_s is None or after_s is None:
+        verdict = "untimed"
     else:
         ratio = after_s / before_s
         verdict = "worse" if ratio > noise else "better" if ratio < 1 / noise else "same"
-        if was and now and was.candidate and now.candidate:
+        if was.candidate and now.candidate:
             changes = tuple(changed(was.candidate, now.candidate))
     return TaskDiff(known.task.name, known.task.weight, before_s, after_s, verdict, changes)
 

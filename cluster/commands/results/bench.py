@@ -19,6 +19,8 @@ from cluster.console.output import nothing_on_stdout, plain, print_json, print_t
 from tuner.run_location import RunLocation
 
 _PROGRAMS = ("untuned", "tuned", "onnxruntime")
+_BUSY = 0.5
+"""The spread of one side from which on a median says little."""
 
 
 @click.command(short_help="Whole-model latency, untuned and tuned.")
@@ -84,6 +86,8 @@ def _print(report: Mapping[str, Any]) -> None:
         if report[f"{program}_ms"] is not None
     ]
     print_table("", "latency", "spread", "samples", "to tuned", rows=rows)
+    if spread and max(spread.values()) > _BUSY:
+        click.echo("the machine was busy: these times are apart too far to mean much, try again")
     if report["note"]:
         click.echo(f"onnxruntime: {report['note']}")
     against = "the untuned program" if report["reference"] == "untuned" else report["reference"]

@@ -52,10 +52,13 @@ def diff(before: RunLocation, after: RunLocation, as_json: bool) -> None:
     for task in found.tasks:
         if task.changes:
             click.echo(f"{task.name}: {'; '.join(task.changes)}")
-    gain = found.before_s / found.after_s if found.after_s else None
-    click.echo(
-        f"all that both have: {latency(found.before_s)} → {latency(found.after_s)}, "
-        f"{ratio(gain)}; times within {found.noise - 1:.0%} of each other are taken for the same"
-    )
+    if found.before_s and found.after_s:
+        click.echo(
+            f"all that have a time in both: {latency(found.before_s)} → {latency(found.after_s)}, "
+            f"{ratio(found.before_s / found.after_s)}; times within {found.noise - 1:.0%} of each "
+            "other are taken for the same"
+        )
+    else:
+        click.echo("no task has a time in both")
     for note in found.notes:
         click.echo(f"mind that they were {note}")

@@ -17,6 +17,7 @@ from tuner.runs.folder import Manifest, open_run
 from tuner.runs.remote import open_store
 from tuner.storage.base import RecordStore
 from tuner.storage.memory import MemoryStore
+from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task
 
 DESK = Provenance("runner-1", "a desk", "tvm 1")
@@ -78,6 +79,15 @@ def test_tasks_that_only_one_run_has_are_named_and_not_added_up() -> None:
     assert found.before_s == found.after_s
 
 
+def test_a_task_without_a_time_in_one_run_is_neither_new_nor_gone() -> None:
+    none: dict[str, tuple[Candidate, Sequence[float]]] = {"a": (OLD, ())}
+    timed = kept({"a": (OLD, (1.0,))})
+    for pair in ((kept(none), timed), (timed, kept(none))):
+        found = diff(*pair)
+        assert [task.verdict for task in found.tasks] == ["untimed"]
+        assert (found.before_s, found.after_s) == (None, None)
+
+
 def test_other_devices_and_toolchains_are_said() -> None:
     other = Provenance("runner-1", "a board", "tvm 2")
     found = diff(
@@ -124,3 +134,8 @@ def test_the_command_shows_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert command(["diff", str(tmp_path / "a"), str(tmp_path / "b"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["tasks"][0]["verdict"] == "better"
     assert command(["diff", str(tmp_path / "a"), str(tmp_path / "nowhere")]) == 1
+    capsys.readouterr()
+    open_run(tmp_path / "new", Manifest("m.onnx", "hash", '{"kind":"llvm"}'))
+    fill(SqliteStore(tmp_path / "new" / "records.sqlite"), {"dense": (OLD, ())})
+    assert command(["diff", str(tmp_path / "new"), str(tmp_path / "a")]) == 0
+    assert "no task has a time in both" in capsys.readouterr().out
