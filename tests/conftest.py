@@ -28,7 +28,7 @@ settings.load_profile("steady")
 
 # Processes of pytest-xdist run its code as no module's: `inspect`, which TVM's parser asks for each
 # frame of each function, would look through all modules every time.
-if (code := find_spec("xdist.remote")) is not None and code.origin is not None:
+if find_spec("xdist") and (code := find_spec("xdist.remote")) and code.origin:
     inspect.modulesbyfile[code.origin] = "xdist.remote"
 
 # What a shell starts in the background ignores Ctrl-C, and so does all that it starts: the commands

@@ -146,7 +146,7 @@ class SearchHost:
                 try:
                     ended = self._session.run()
                 finally:
-                    keeper.keep()
+                    keeper.keep(last=True)
                     self._show(run, store, observer)
                 self._warnings += self._session.left_out
                 self._warnings += fruitless(store, job.tasks)
@@ -154,12 +154,12 @@ class SearchHost:
                 return ended
 
     def _show(self, run: RunFolder, store: RecordStore, observer: _WithStore) -> None:
-        """Write the page that shows the run; what goes wrong is a warning."""
+        """Write the page that shows the run, and its charts as images."""
         place = self._job.location
         if sum(sum(mine.values()) for mine in store.counts().values()) > _SHOWN_AT_ONCE:
             self._warnings.append(f"so long a run has its page from `tuner report {place}`")
             return
-        try:
+        with self._warned_of("report.html"):
             from tuner.pages.write import read_report, write_page, write_plots
 
             told = read_report(
@@ -170,11 +170,18 @@ class SearchHost:
                 kernel_sets=observer.sets,
                 name=place.name,
             )
-            write_plots(run.plots, [told])
+            with self._warned_of("plots/"):
+                write_plots(run.plots, [told])
             write_page(run.report, [told], time.time())  # tracking takes both along
-        except Exception as error:  # a page is not worth a run
-            _log.exception("the report")
-            self._warnings.append(f"report.html was not written: {named_line(error)}")
+
+    @contextlib.contextmanager
+    def _warned_of(self, what: str) -> Iterator[None]:
+        """Have it be a warning that something could not be written: none is worth a run."""
+        try:
+            yield
+        except Exception as error:
+            _log.exception("%s", what)
+            self._warnings.append(f"{what} was not written: {named_line(error)}")
 
     @contextlib.contextmanager
     def _tracked(self, run: RunFolder, store: RecordStore) -> Iterator[_WithStore]:

@@ -54,11 +54,13 @@ class Section:
 
     Attributes:
         wide: whether each of them takes the page's whole width.
+        task: that they are of; empty for those of the run.
     """
 
     title: str
     charts: tuple[Chart, ...]
     wide: bool = False
+    task: str = ""
 
 
 def page(runs: Sequence[RunReport], *, made: str, cache: Path) -> str:
@@ -159,7 +161,7 @@ def _shapes(name: str, chosen: Any) -> Section:
         charts.append(Chart(f"Latency over {dim}", note, specification))
     note = "To the left where the condition holds; numbers are kernels."
     charts.append(Chart("Which shape takes which kernel", note, tree_chart(chosen.tree)))
-    return Section(f"Shapes of {name}", tuple(charts))
+    return Section(f"Shapes of {name}", tuple(charts), task=name)
 
 
 def _work(run: RunReport) -> Iterator[Section]:

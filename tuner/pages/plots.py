@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,18 +15,18 @@ from tuner.pages.page import Section, compared, sections
 from tuner.pages.theme import INK
 from tuner.report.run_report import RunReport
 
+_TASKS = 5
 _WIDTH = 760
 _SCALE = 1.5
 _PAPER, _DARK = "white", "#24292f"
 
 
 def plots(runs: Sequence[RunReport]) -> Iterator[tuple[str, bytes]]:
-    """The charts of a run, or those that compare several: names of files, and images as PNG.
-
-    Of several charts with one title the later have their section's in their name, too.
+    """The charts of a run, or those that compare several: names of files, and images as PNG. Of
+    tasks with symbolic dimensions only the first few have theirs, with the task in the name.
     """
     shown = sections(runs[0]) if len(runs) == 1 else compared(runs)
-    for name, title, specification in _named(shown):
+    for name, title, specification in _named(_few(shown)):
         told = json.dumps(_on_paper(specification, title), allow_nan=False)
         image: bytes = vl_convert.vegalite_to_png(
             told, vl_version=VEGA_LITE, scale=_SCALE, allowed_base_urls=[]
@@ -33,20 +34,32 @@ def plots(runs: Sequence[RunReport]) -> Iterator[tuple[str, bytes]]:
         yield name, image
 
 
+def _few(shown: Iterable[Section]) -> Iterator[Section]:
+    """The sections, without those of all but the first tasks that have one."""
+    left = _TASKS
+    for section in shown:
+        left -= bool(section.task)
+        if not section.task or left >= 0:
+            yield section
+
+
 def _named(shown: Iterable[Section]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
     """Name of the file, title and specification of each chart."""
-    taken: set[str] = set()
+    taken: Counter[str] = Counter()
     for section in shown:
         for chart in section.charts:
             title = f"{section.title}: {chart.title}" if section.title else chart.title
-            names = (_slug(chart.title), _slug(title), *(_slug(f"{title} {n}") for n in range(99)))
-            name = next(name for name in names if name not in taken)
-            taken.add(name)
-            yield f"{name}.png", title, chart.specification
+            name = _slug(chart.title) + (f"-of-{_slug(section.task)}" if section.task else "")
+            taken[name] += 1
+            yield (
+                f"{name}.png" if taken[name] == 1 else f"{name}-{taken[name]}.png",
+                title,
+                chart.specification,
+            )
 
 
-def _slug(title: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", title.lower().replace("'", "")).strip("-")[:80]
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", text.lower().replace("'", "")).strip("-")[:60]
 
 
 def _on_paper(specification: Mapping[str, Any], title: str) -> dict[str, Any]:

@@ -103,6 +103,9 @@ class RunDrain:
         self._clock = clock
         self._target = progress.target
         self._may_restart = True
+        self._failed = False
+        self.failures = 0
+        """Steps in a row in which something could not be pushed, and nothing could."""
         self._children = ChildRuns(paths, sink.knows)
         sources = _sources(paths, sink.knows, self._children.left_out, self._end_waits)
         data, artifacts, curves, files, system, report = sources
@@ -120,7 +123,7 @@ class RunDrain:
 
     def step(self, *, longest_wait_s: float = 30.0) -> bool:
         """Push a batch from each source; return True if there may be more at once."""
-        before = self.progress
+        before, self._failed = self.progress, False
         moved = self._choose()
         for spooled, stored in ((self._data, self._records), (self._artifacts, self._files)):
             moved |= self._step(spooled, longest_wait_s)
@@ -133,13 +136,20 @@ class RunDrain:
         self._sink.set_timeout(min(60, 5 * 2 ** min(failures // 2, 4)))
         if self.progress != before:
             self.progress.save(self._paths.offset)
+        if self.progress.cursors != before.cursors:
+            self.failures = 0
+        elif self._failed:
+            self.failures += 1
         return moved
 
     def _step(self, lane: Lane, longest_wait_s: float) -> bool:
+        before = lane.failures
         try:
             return lane.step(self._clock, longest_wait_s=longest_wait_s)
         except Gone as failure:
             return self._restart(lane, str(failure))
+        finally:
+            self._failed |= lane.failures > before
 
     def _restart(self, lane: Lane, reason: str) -> bool:
         """Push all from the start, once: a user who deletes a run twice means it."""
@@ -194,11 +204,6 @@ class RunDrain:
             return not any(lane.left() for lane in self._lanes)
         except (TunerError, OSError):
             return False
-
-    @property
-    def failures(self) -> int:
-        """How often in a row something could not be pushed; 0 where all goes well."""
-        return max(lane.failures for lane in self._lanes)
 
     @property
     def progress(self) -> Progress:

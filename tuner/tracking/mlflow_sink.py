@@ -86,9 +86,10 @@ def tracking_uri(run_dir: Path, uri: str) -> str:
 
 
 def redacted(text: str) -> str:
-    """The text without the user names and passwords of the URIs in it. SQLAlchemy takes passwords
-    with slashes."""
-    return re.sub(r"(\w://)[^/:@\s]*(:[^@\s]*)?@", r"\1***@", text)
+    """The text without the user names and passwords of the URIs in it. In those of databases
+    SQLAlchemy takes passwords with slashes."""
+    text = re.sub(r"(\w://)[^/@\s]*@", r"\1***@", text)
+    return re.sub(r"\b((?!https?:)\w[\w+]*://)[^/:@\s]*:[^@\s]*@", r"\1***@", text)
 
 
 def refusal(outcome: Outcome) -> str:

@@ -111,7 +111,8 @@ class ReportFile:
         written = self._written()
         if written in (0, offset):
             return []
-        run, plots = self._paths.run_dir, sorted(self._paths.plots.glob("*.png"))
+        run = self._paths.run_dir
+        plots = sorted(file for file in self._paths.plots.glob("*.png") if file.is_file())
         places = [file.relative_to(run) for file in (self._paths.report, *plots)]
         for place in places:
             (self._paths.folder / place).parent.mkdir(exist_ok=True)

@@ -29,7 +29,7 @@ from tuner.tracking.cursor import load_progress
 from tuner.tracking.drain import count_pending
 from tuner.tracking.mlflow_sink import Target, load_target, quiet_environment, redacted
 from tuner.tracking.pages.experiment_page import page_of
-from tuner.tracking.spool import TrackingPaths, read_json
+from tuner.tracking.spool import GAVE_UP, TrackingPaths, read_json
 from tuner.tracking.spool_observer import RunStatus, SpoolObserver
 
 __all__ = [
@@ -113,8 +113,8 @@ class TrackerProcess:
         return process.pid if process is not None and process.poll() is None else None
 
     def finish(self, deadline_s: float) -> TrackingOutcome:
-        """Have the tracker push what is left, for at most `deadline_s`, and end it. What a server
-        that is gone did not get is left at once."""
+        """Have the tracker push what is left, for at most `deadline_s`, and end it. It gives up on
+        a server that is gone, whose rest is left for the next session."""
         deadline = time.monotonic() + deadline_s
         process, self._process = self._process, None
         if process is not None:
@@ -133,9 +133,9 @@ class TrackerProcess:
                 waker.communicate(b"over\n", _REAP_S)
         outcome = _outcome(self._run_dir, self._error)
         left_s = deadline - time.monotonic()
-        died = process is not None and process.returncode < 0
-        if outcome.pending and died and left_s > 2 * _REAP_S:
-            # It was killed: another one may still do it in time.
+        gave_up = process is not None and process.returncode == GAVE_UP
+        if outcome.pending and not gave_up and left_s > 2 * _REAP_S:
+            # It had died before, or did not start: another one may still do it in time.
             return drain(self._run_dir, left_s)
         return outcome
 

@@ -38,7 +38,7 @@ from tuner.tracking.mlflow_sink import (
     tracking_uri,
 )
 from tuner.tracking.sink import Sink, SinkError, Unavailable
-from tuner.tracking.spool import TrackingPaths
+from tuner.tracking.spool import GAVE_UP, TrackingPaths
 from tuner.tracking.system_metrics import SystemSamples
 
 _log = logging.getLogger("tuner.tracker")
@@ -84,11 +84,14 @@ class Leash:
 
 def follow(
     run: RunDrain, sink: Sink, leash: Leash, samples: SystemSamples, *, patient: bool
-) -> None:
+) -> bool:
     """Push until the parent says that it is over, or is gone. Sample the machine until then.
 
     Args:
         patient: the other side may be slow, but is not gone, as a database on this machine.
+
+    Returns:
+        Whether it gave up on the other side.
     """
     ending = False
     deadline = float("inf")
@@ -107,10 +110,11 @@ def follow(
         if ending and run.drained():
             if leash.orphan:
                 _abandon(sink)
-            return
+            return False
         if ending and not patient and run.failures >= _TRIES:
-            return
+            return True
         leash.wait(_RETRY_S if ending else _POLL_S)
+    return False
 
 
 def drain(run: RunDrain, sink: Sink, deadline: float) -> None:
@@ -192,8 +196,8 @@ def _parent_of(pid: int) -> int:
     return int(stat.rpartition(")")[2].split()[1])
 
 
-def _run(run_dir: Path, *, parent: int, drain_s: float) -> bool:
-    """Do what the command line asks; return whether everything was pushed."""
+def _run(run_dir: Path, *, parent: int, drain_s: float) -> int:
+    """Do what the command line asks; return the exit status."""
     paths, target = TrackingPaths(run_dir), load_target(TrackingPaths(run_dir))
     deadline = time.monotonic() + drain_s
     leash = Leash(parent, sys.stdin.fileno()) if parent else None
@@ -209,7 +213,7 @@ def _run(run_dir: Path, *, parent: int, drain_s: float) -> bool:
         progress = load_progress(paths, target.identity)
         if not held:
             _log.warning("another tracker is at work on this run")
-            return False
+            return 1
         sink = MlflowSink(run_dir, target)
         run = RunDrain(paths, sink, progress, clock=time.monotonic)
         try:
@@ -217,17 +221,19 @@ def _run(run_dir: Path, *, parent: int, drain_s: float) -> bool:
                 clocks = {"clock": time.monotonic, "wall": time.time}
                 samples = SystemSamples(paths.system, system_monitors, **clocks)
                 uri = tracking_uri(run_dir, target.uri)
-                follow(run, sink, leash, samples, patient=sqlite_file(uri) is not None)
+                if follow(run, sink, leash, samples, patient=sqlite_file(uri) is not None):
+                    return GAVE_UP
             else:
                 drain(run, sink, deadline)
         except ImportError as error:
             replace(run.progress, error=f"MLflow cannot be used: {error}").save(paths.offset)
             raise
-        return run.drained()
+        return 0 if run.drained() else 1
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command. Exit status: 0 everything is pushed, 1 something is left, 2 no such run."""
+    """Run the command. Exit status: 0 everything is pushed, 1 something is left, 2 no such run, 3
+    something is left since the server is gone."""
     parser = argparse.ArgumentParser(
         prog="python -m tuner.tracking.tracker_process", description=__doc__
     )
@@ -252,12 +258,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.dup2(log, 1)
     os.dup2(log, 2)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s: %(message)s")
-    done = _run(args.run_dir, parent=args.parent, drain_s=args.drain)
+    status = _run(args.run_dir, parent=args.parent, drain_s=args.drain)
     if not args.parent:
         progress = load_progress(paths, load_target(paths).identity)
         with os.fdopen(terminal, "w") as out:
             print(_summary(paths, progress), file=out)
-    return 0 if done else 1
+    return status
 
 
 def _summary(paths: TrackingPaths, progress: Progress) -> str:

@@ -465,7 +465,9 @@ class TestUri:
         assert "secret" not in check_uri(uri) + open_command(Path("runs/demo"), uri)
         assert redacted("at http://a:b@h/x") == "at http://***@h/x"
         assert redacted("at postgresql://a:b/c@h/x, as a@b") == "at postgresql://***@h/x, as a@b"
-        assert redacted("at http://h/x by a@b") == "at http://h/x by a@b"
+        assert redacted("mysql+pymysql://a:b/c@h") == "mysql+pymysql://***@h"
+        for harmless in ("at http://h/x by a@b", "http://h:5000/p/team@x"):
+            assert redacted(harmless) == harmless
 
     def test_one_with_a_password_is_kept_for_its_owner_alone(self, tmp_path: Path) -> None:
         paths = TrackingPaths(tmp_path)
