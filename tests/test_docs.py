@@ -326,7 +326,7 @@ def test_keys_of_status() -> None:
 
 
 def test_keys_of_top() -> None:
-    assert keys({"runs": [Glance("x", "at work").to_json(0.0)]}) == rows("JSON of `top`")
+    assert keys({"runs": [Glance("x", "at work").to_json()]}) == rows("JSON of `top`")
 
 
 def test_what_workers_do_is_in_the_reference() -> None:

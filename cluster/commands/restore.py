@@ -36,10 +36,14 @@ def restore(run: RunLocation, files: tuple[Path, ...], run_id: str | None) -> No
     such, and those of a run in MLflow."""
     if not files and run_id is None:
         raise UsageError("tuner restore takes files of records, or --mlflow RUN_ID")
+    from tuner.report.words import amount
+
     restored = _restored(run, files, run_id)
-    click.echo(f"added {restored.added} records; {restored.known} were there already")
+    known = f"{restored.known} {'was' if restored.known == 1 else 'were'}"
+    click.echo(f"added {amount(restored.added, 'record')}; {known} there already")
     if restored.strange:
-        click.echo(f"left out {restored.strange} records of tasks that the run does not have")
+        strange = amount(restored.strange, "record")
+        click.echo(f"left out {strange} of tasks that the run does not have")
 
 
 def _restored(run: RunLocation, files: tuple[Path, ...], run_id: str | None) -> Restored:

@@ -44,7 +44,7 @@ def status(run: RunLocation, as_json: bool) -> None:
 
 def _print(report: StatusReport) -> None:
     from cluster.console.terminal import duration, latency, ratio, utilisation
-    from tuner.report.words import seconds_of
+    from tuner.report.words import amount, seconds_of
 
     rows = []
     for task in report["tasks"]:
@@ -65,9 +65,11 @@ def _print(report: StatusReport) -> None:
         click.echo()
         print_spaces(report["spaces"])
         click.echo()
+    cut = report["censored"]
     click.echo(
-        f"{report['trials']} trials in {duration(report['elapsed_s'])}, "
+        f"{amount(report['trials'], 'trial')} in {duration(report['elapsed_s'])}, "
         f"{report['trials_per_s']:.1f}/s; failed: {by_kind(report['failures']) or 'none'}"
+        f"{f'; {cut} cut off' if cut else ''}"
     )
     if used := utilisation(report["utilisation"]):
         click.echo(used)

@@ -59,11 +59,10 @@ def top(runs: tuple[RunLocation, ...], address: str, once: bool, as_json: bool) 
             _show_live(console, looking)
             return 0
     if as_json:
-        now_s = time.time()
-        print_json({"runs": [glance.to_json(now_s) for glance in in_order(found)]})
+        print_json({"runs": [glance.to_json() for glance in in_order(found)]})
     else:
         width = console.width if console.is_terminal else _WIDTH
-        picture = top_picture(found, time.time(), width=width, rows=None)
+        picture = top_picture(found, width=width, rows=None)
         Console(width=width).print(picture)
     return int(nothing)
 
@@ -128,7 +127,7 @@ def _show_live(console: Console, looking: Sequence[Looking]) -> None:
 
     def picture() -> Group:
         size = console.size
-        return top_picture(_all(looking), time.time(), width=size.width, rows=size.height - 1)
+        return top_picture(_all(looking), width=size.width, rows=size.height - 1)
 
     with contextlib.suppress(KeyboardInterrupt), keys() as ended:
         shown_live(console, picture, ended)

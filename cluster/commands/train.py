@@ -47,12 +47,15 @@ def train(runs: tuple[RunLocation, ...], name: str | None, out: Path | None, as_
     if as_json:
         print_json(train_report(base, kept))
         return
+    from tuner.report.words import amount
+
+    of = f"{amount(base.records, 'record')} of {amount(base.tasks, 'task')}"
     known = (
         ""
         if base.accuracy is None
         else (f"; on tasks it had not seen it orders {base.accuracy:.0%} of pairs rightly")
     )
-    click.echo(f"{kept}: {base.records} records of {base.tasks} tasks for {base.family}{known}")
+    click.echo(f"{kept}: {of} for {base.family}{known}")
 
 
 def train_on(runs: tuple[RunLocation, ...]) -> BaseModel:

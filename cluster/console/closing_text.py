@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from cluster.console.terminal import duration, latency, listed, ratio
 from tuner.report.closing import Closing, Left, Step
+from tuner.report.words import all_of, amount
 from tuner.session.progress import Snapshot
 
 _ENDED = {
@@ -36,7 +37,7 @@ def closing_lines(
         page: file that shows the run; empty where there is none here.
     """
     lines = [
-        f"{_ENDED.get(ended, ended.capitalize())}: {snapshot.trials} trials, "
+        f"{_ENDED.get(ended, ended.capitalize())}: {amount(snapshot.trials, 'trial')}, "
         f"{duration(snapshot.elapsed_s)} of this session."
     ]
     lines += [f"  won   {won(said, snapshot)}"]
@@ -71,12 +72,16 @@ def _no_times(snapshot: Snapshot) -> str:
     if snapshot.message:
         return snapshot.message
     failed = sum(snapshot.statuses.values())
-    return f"all {failed} trials failed" if failed else "nothing was measured"
+    return f"{all_of(failed, 'trial')} failed" if failed else "nothing was measured"
 
 
 def _tried(said: Closing) -> str:
     first = said.left[0]
-    return f"{first.task} had {first.trials} trials" if first.trials else "few trials were made"
+    return (
+        f"{first.task} had {amount(first.trials, 'trial')}"
+        if first.trials
+        else "few trials were made"
+    )
 
 
 def left(said: Closing) -> Iterator[str]:
@@ -91,7 +96,7 @@ def left(said: Closing) -> Iterator[str]:
     for row in said.fruitless[:1]:
         more = len(said.fruitless) - 1
         yield (
-            f"space {row.space}: all {row.trials} trials failed"
+            f"space {row.space}: {all_of(row.trials, 'trial')} failed"
             + (f", and so did those of {more} more" if more else "")
         )
 
@@ -113,7 +118,7 @@ def mixed_text(number: int, newest: str, stale: Sequence[str]) -> str:
 def _left(row: Left, *, first: bool) -> str:
     text = f"{row.task} {row.share:.0%}" + (" of the time" if first else "")
     if row.saved is None:
-        return f"{text}, {row.trials} trials" if row.trials else text
+        return f"{text}, {amount(row.trials, 'trial')}" if row.trials else text
     if row.saved < _SMALL:
-        return f"{text}, flat over its last {row.lately} trials"
+        return f"{text}, flat over its last {amount(row.lately, 'trial')}"
     return f"{text}, {row.saved:.1%} faster in its last {row.lately}"

@@ -13,8 +13,8 @@ from tuner.report.glance import Glance
 from tuner.utilisation import BUILDER, BUSY, RUNNER, SPACE, SlotSeconds, shares
 
 _SOME, _ALL = 100, 130
-"""Columns of a terminal from which on the use of runners and the last improvement, and that of all
-kinds of workers are shown."""
+"""Columns of a terminal from which on the use of runners and the time since the last gain, and the
+use of all kinds of workers are shown."""
 _OTHERS = 104
 """Columns that all but the name take; each two more between them."""
 _SHORT_NAME = 14
@@ -29,11 +29,10 @@ def in_order(glances: Sequence[Glance]) -> list[Glance]:
     )
 
 
-def top_picture(glances: Sequence[Glance], now_s: float, *, width: int, rows: int | None) -> Group:
+def top_picture(glances: Sequence[Glance], *, width: int, rows: int | None) -> Group:
     """The whole screen.
 
     Args:
-        now_s: seconds since the epoch.
         width: columns of the terminal.
         rows: lines that may be taken; None is any number.
     """
@@ -43,7 +42,7 @@ def top_picture(glances: Sequence[Glance], now_s: float, *, width: int, rows: in
     room = len(ordered) + 1 if rows is None else max(2, rows - 1)
     shown = ordered if len(ordered) < room else ordered[: room - 2]
     read = [glance for glance in shown if glance.readable]
-    parts: list[Text | Table] = [_runs(read, now_s, width)] if read else []
+    parts: list[Text | Table] = [_runs(read, width)] if read else []
     for glance in shown:
         if not glance.readable:
             cut = rows is not None  # a line that wraps would take a row more
@@ -59,14 +58,14 @@ def top_picture(glances: Sequence[Glance], now_s: float, *, width: int, rows: in
     return Group(*parts)
 
 
-def _runs(glances: Sequence[Glance], now_s: float, width: int) -> Table:
+def _runs(glances: Sequence[Glance], width: int) -> Table:
     grid = Table(box=None, pad_edge=False, header_style="dim", expand=False)
     grid.add_column("run")
     grid.add_column("state")
     some = width >= _SOME
     kinds = (RUNNER, BUILDER, SPACE) if width >= _ALL else (RUNNER,) if some else ()
-    improved = ("improved",) if some else ()
-    for column in ("elapsed", "trials", "/s", "latency", "gain", *improved, "failed", *kinds):
+    flat = ("flat for",) if some else ()
+    for column in ("elapsed", "trials", "/s", "latency", "gain", *flat, "failed", *kinds):
         grid.add_column(column, justify="right", no_wrap=True)
     for glance in glances:
         style = "" if glance.at_work else "dim"
@@ -78,7 +77,7 @@ def _runs(glances: Sequence[Glance], now_s: float, width: int) -> Table:
             f"{glance.trials_per_s:.1f}",
             latency(glance.latency_s),
             ratio(glance.gain),
-            *([_ago(glance, now_s)] if some else []),
+            *([_flat(glance)] if some else []),
             str(sum(glance.failures.values()) or ""),
             *(_busy(glance.utilisation, kind) for kind in kinds),
         )
@@ -90,13 +89,9 @@ def _short(name: str, most: int) -> str:
     return name if len(name) <= most else f"…{name[-most + 1 :]}"
 
 
-def _ago(glance: Glance, now_s: float) -> str:
-    """How long ago it became faster; of a run that has ended, how long before its end."""
-    if glance.improved_s is None:
-        return "-"
-    until_s = now_s if glance.at_work or glance.seen_s is None else glance.seen_s
-    since = duration(until_s - glance.improved_s)
-    return f"{since} ago" if glance.at_work else f"-{since}"
+def _flat(glance: Glance) -> str:
+    """How long it has worked since it became faster."""
+    return "-" if glance.flat_s is None else duration(glance.flat_s)
 
 
 def _busy(seconds: SlotSeconds, kind: str) -> str:

@@ -258,7 +258,7 @@ def test_records_are_brought_back_into_a_run(
     name = a_shared_run if shared else str(a_run)
     capsys.readouterr()
     assert run(["restore", name, str(out)]) == 0
-    assert capsys.readouterr().out == "added 1 records; 2 were there already\n"
+    assert capsys.readouterr().out == "added 1 record; 2 were there already\n"
     assert run(["status", name, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["failures"] == {"wrong": 2}
 
@@ -321,6 +321,17 @@ def test_status_for_people(capsys: pytest.CaptureFixture[str], a_run: Path) -> N
     assert head.split() == ["task", "weight", "trials", "default", "best", "speed-up", "failed"]
     assert row.split() == ["gemm", "2", "2", "4.00", "ms", "4.00", "ms", "1.00x", "1", "wrong"]
     assert total == "2 trials in 0:04, 0.5/s; failed: 1 wrong"
+
+
+def test_the_status_says_how_many_trials_were_cut_off(
+    capsys: pytest.CaptureFixture[str], a_run: Path
+) -> None:
+    slow = Candidate(CandidateKind.TRACE, "[9]", "test")
+    with closing(SqliteStore(RunFolder(a_run).store)) as store:
+        store.append(Record(Trial("key", slow), Measurement(Status.CENSORED, (1.0,))))
+    assert run(["status", str(a_run)]) == 0
+    total = capsys.readouterr().out.splitlines()[-1]
+    assert total == "3 trials in 0:04, 0.8/s; failed: 1 wrong; 1 cut off"
 
 
 @pytest.mark.parametrize(("ended", "best_ms"), [(True, 3.0), (False, 2.0)])

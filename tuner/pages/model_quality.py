@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,8 @@ from tuner.report.run_report import FitPoint
 
 _CHANCE = 0.5
 _TASKS = 24
+_TICKS = 8
+"""About so many are on an axis."""
 
 
 def score_chart(pairs: Sequence[Pair]) -> dict[str, Any]:
@@ -123,7 +126,11 @@ def noise_chart(told: Sequence[Retiming]) -> dict[str, Any]:
         for r in told
         if r.task in tasks
     ]
-    colors = alt.Scale(domain=["winner", "other finalists"], range=[TUNED, UNTUNED])
+    there = {row["who"] for row in rows}
+    drawn = {"winner": TUNED, "other finalists": UNTUNED}
+    who = {name: color for name, color in drawn.items() if name in there}
+    colors = alt.Scale(domain=[*who], range=[*who.values()])
+    decimals = _decimals([r.relative for r in told if r.task in tasks])
     chart = (
         alt.Chart(alt.NamedData("rows"))
         .mark_tick(thickness=2, opacity=0.75)
@@ -131,7 +138,7 @@ def noise_chart(told: Sequence[Retiming]) -> dict[str, Any]:
             alt.X(
                 "relative:Q",
                 title="time of a round, over the candidate's median",
-                axis=alt.Axis(format="+.0%"),
+                axis=alt.Axis(format=f"+.{decimals}%", tickCount=_TICKS),
             ),
             alt.Y("task:N", sort=tasks, title=None),
             alt.Color("who:N", title=None, scale=colors),
@@ -139,3 +146,9 @@ def noise_chart(told: Sequence[Retiming]) -> dict[str, Any]:
         )
     )
     return specification(chart, {"rows": rows}, height=max(70, 24 * len(tasks)))
+
+
+def _decimals(shares: Sequence[float]) -> int:
+    """Decimals of percents with which neighbouring ticks of an axis over these differ."""
+    step = 100 * (max(shares) - min(shares)) / _TICKS
+    return min(6, max(0, -math.floor(math.log10(step)))) if step > 0 else 1

@@ -22,15 +22,18 @@ from tuner.pages.slot_time import time_chart, timeline_chart
 from tuner.pages.tasks import shares_chart
 from tuner.pages.wording import (
     FILTERS,
+    again_note,
     bench_note,
     bench_rows,
     comparison,
+    cut_off,
     facts,
     headline,
     peers_s,
     task_rows,
 )
 from tuner.report.run_report import RunReport
+from tuner.report.words import amount
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,18 +105,25 @@ def _told(run: RunReport) -> dict[str, Any]:
         "benches": bench_rows(run),
         "bench_note": bench_note(run),
         "facts": facts(run),
+        "cut_off": cut_off(run),
     }
 
 
 def compared(runs: Sequence[RunReport]) -> Iterator[Section]:
     """The charts of several runs together."""
     curves = {run.name: run.curve for run in runs if run.curve.points}
+    ends_s = {run.name: run.again_s for run in runs if run.curve.points and run.again_s}
     if curves:
+        note = (
+            "Curves are of the times of the search; points are the winners, timed again."
+            if ends_s
+            else ""
+        )
         yield Section(
             "Side by side",
             (
-                Chart("Latency over time", "", latency_chart(curves, "elapsed_s", {})),
-                Chart("Latency over trials", "", latency_chart(curves, "trials", {})),
+                Chart("Latency over time", note, latency_chart(curves, "elapsed_s", {}, ends_s)),
+                Chart("Latency over trials", note, latency_chart(curves, "trials", {}, ends_s)),
             ),
         )
     if any(run.fits for run in runs):
@@ -139,10 +149,11 @@ def _progress(run: RunReport) -> Iterator[Section]:
         return
     untuned = "untuned, at least" if run.uncompared else "untuned"
     marks = {untuned: run.curve.default_s, **peers_s(run)}
-    if run.retimings and run.tuned_s is not None:
-        marks["tuned, timed again"] = run.tuned_s
+    if run.again_s is not None:
+        marks["tuned, timed again"] = run.again_s
     curves = {run.name: run.curve}
     note = "The weighted sum of the tasks' best kernels, from the first moment each had a time."
+    note = f"{note} {again}" if (again := again_note(run)) else note
     yield Section(
         "Model latency",
         (
@@ -154,7 +165,7 @@ def _progress(run: RunReport) -> Iterator[Section]:
 
 def _shapes(name: str, chosen: Any) -> Section:
     count = len(chosen.kernels)
-    note = f"{count} kernel{'s' * (count > 1)} taken (ringed); the tree costs {chosen.loss:.3f}."
+    note = f"{amount(count, 'kernel')} taken (ringed); the tree costs {chosen.loss:.3f}."
     charts = [Chart("What fewer kernels would cost", note, loss_chart(chosen))]
     for dim, specification in latency_charts(chosen):
         note = "Ticks: the best kernel of all that were measured on that shape."

@@ -10,7 +10,7 @@ from typing import Any
 
 from tuner.candidate import without_version
 from tuner.report.run_report import RunReport
-from tuner.report.words import latency, ratio, seconds_of
+from tuner.report.words import all_of, amount, latency, plural, ratio, seconds_of, three_digits
 
 
 def duration(seconds: float) -> str:
@@ -33,6 +33,8 @@ def words(text: str) -> str:
 
 
 FILTERS: dict[str, Callable[..., str]] = {
+    "all_of": all_of,
+    "amount": amount,
     "latency": latency,
     "ratio": ratio,
     "duration": duration,
@@ -53,16 +55,19 @@ class Figure:
 def headline(run: RunReport) -> list[Figure]:
     """The numbers that one wants first."""
     status, known = run.status, run.tuned_s is not None
-    without = f", {run.uncompared} tasks left out" if run.uncompared else ""
+    without = f", {amount(run.uncompared, 'task')} left out" if run.uncompared else ""
     figures = [
         Figure(ratio(run.gain), f"as fast as untuned{without}"),
         Figure(f"{latency(run.untuned_s)} → {latency(run.tuned_s)}", "the model's kernels"),
     ]
+    trials, failed = status["trials"], sum(status["failures"].values())
     return [
         *(figures if known else [Figure("-", "no kernel has a time yet")]),
-        Figure(f"{status['trials']:,}", f"trials on {len(status['tasks'])} tasks"),
+        Figure(
+            f"{trials:,}", f"{plural('trial', trials)} on {amount(len(status['tasks']), 'task')}"
+        ),
         Figure(duration(status["elapsed_s"]), f"of work, {status['trials_per_s']:.1f} trials/s"),
-        Figure(f"{sum(status['failures'].values()):,}", "candidates failed"),
+        Figure(f"{failed:,}", f"{plural('candidate', failed)} failed"),
     ]
 
 
@@ -139,6 +144,32 @@ def _target(text: str) -> str:
 
 def _moment(epoch_s: float) -> str:
     return datetime.fromtimestamp(epoch_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+_FAR = 1.2
+"""How many times what the search measured a re-timing is from which on it is worth a word."""
+
+
+def again_note(run: RunReport) -> str:
+    """That the winners' re-timings are far from the times of the search, where they are.
+
+    Nothing of kernel sets: those are slower than each shape's best without any luck.
+    """
+    if run.again_s is None or not run.curve.best_s or run.kernel_sets:
+        return ""
+    times = run.again_s / run.curve.best_s
+    said = f"Timed again, the winners take {three_digits(times)} times what the search measured"
+    if times > _FAR:
+        return f"{said}: some of its times were luck, or the machine was busier."
+    if times < 1 / _FAR:
+        return f"{said}: the machine was busier then."
+    return ""
+
+
+def cut_off(run: RunReport) -> str:
+    """How many trials were cut off; empty where none was."""
+    count = run.status["censored"]
+    return f"{count:,} cut off early, for being far slower than the best" if count else ""
 
 
 _PROGRAMS = ("untuned", "tuned", "onnxruntime")

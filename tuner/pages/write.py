@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -15,6 +16,9 @@ from tuner.pages.page import page
 from tuner.report.run_report import Bench, RunReport, run_report
 from tuner.runs.folder import Manifest, RunFolder
 from tuner.storage.base import RecordStore
+
+_LIST = ".plots.json"
+"""Names and hashes of the images beside it."""
 
 
 def read_report(
@@ -67,7 +71,9 @@ def write_page(file: Path, runs: Sequence[RunReport], now_s: float) -> None:
 
 
 def write_plots(folder: Path, runs: Sequence[RunReport]) -> None:
-    """Write the charts of a run, or those that compare several, as images.
+    """Write the charts of a run, or those that compare several, as images, in the place of those
+    that were written there before. A file beside them lists what was written: of all others none
+    is removed, nor one that somebody changed.
 
     Raises:
         TunerError: one cannot be written.
@@ -76,10 +82,31 @@ def write_plots(folder: Path, runs: Sequence[RunReport]) -> None:
 
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        earlier, written = _listed(folder), {}
         for name, image in plots(runs):
             write_bytes(folder / name, image)
+            written[name] = hashlib.sha256(image).hexdigest()
+        for name in earlier.keys() - written.keys():
+            _remove(folder / name, earlier[name])
+        write_bytes(folder / _LIST, json.dumps(written, indent=1).encode())
     except OSError as error:
         raise TunerError(f"cannot write {folder}: {error.strerror or error}") from error
+
+
+def _listed(folder: Path) -> dict[str, str]:
+    """Names of the images that were written into a folder, and their hashes; none where the list
+    is damaged."""
+    try:
+        told = dict(json.loads((folder / _LIST).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return {}
+    return {name: of for name, of in told.items() if name == Path(name).name}
+
+
+def _remove(file: Path, sha256: str) -> None:
+    """Remove a file if it still is what it was. Raises OSError."""
+    if file.is_file() and hashlib.sha256(file.read_bytes()).hexdigest() == sha256:
+        file.unlink()
 
 
 def keep_bench(file: Path, shapes: Sequence[Mapping[str, Any]], now_s: float) -> None:

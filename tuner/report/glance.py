@@ -14,7 +14,7 @@ from typing import Any
 from tuner.record import Status
 from tuner.report.winners import Timings
 from tuner.session.progress import Snapshot, TaskProgress, TaskRow, counted, gain, rows
-from tuner.storage.base import SessionSpan
+from tuner.storage.base import SessionSpan, worked_s
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Instance, Task
 from tuner.utilisation import SlotSeconds
@@ -42,8 +42,8 @@ class Glance:
         failures: number of trials that failed, by kind.
         utilisation: seconds of the last session's workers, by kind and category.
         seen_s: its last sign of life, in seconds since the epoch; None where that is not known.
-        improved_s: when a task became faster for the last time, in seconds since the epoch; None
-            where that is not known.
+        flat_s: seconds of work since a task became faster for the last time; None where that is
+            not known. Of a run that has ended they end where it did.
     """
 
     name: str
@@ -58,12 +58,11 @@ class Glance:
     failures: Mapping[str, int] = field(default_factory=dict)
     utilisation: SlotSeconds = field(default_factory=dict)
     seen_s: float | None = None
-    improved_s: float | None = None
+    flat_s: float | None = None
     tasks: tuple[TaskRow, ...] = ()
 
-    def to_json(self, now_s: float) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """As an object of `tuner top --once --json`."""
-        since_s = None if self.improved_s is None else max(0.0, now_s - self.improved_s)
         return {
             "run": self.name,
             "state": self.state,
@@ -75,7 +74,7 @@ class Glance:
             "gain": self.gain,
             "failures": dict(self.failures),
             "utilisation": {kind: dict(seconds) for kind, seconds in self.utilisation.items()},
-            "since_improved_s": since_s,
+            "since_improved_s": self.flat_s,
         }
 
 
@@ -145,9 +144,15 @@ class StoreGlances:
             failures=_failures(counted(self._progress.values())),
             utilisation=spans[-1].utilisation if spans else _NO_SECONDS,
             seen_s=spans[-1].heartbeat_s if spans else None,
-            improved_s=max(self._improved_s.values(), default=None),
+            flat_s=self._flat_s(spans),
             tasks=tasks,
         )
+
+    def _flat_s(self, spans: Sequence[SessionSpan]) -> float | None:
+        if not self._improved_s:
+            return None
+        worked = math.fsum(span.elapsed_s for span in spans)
+        return max(0.0, worked - worked_s(spans, max(self._improved_s.values())))
 
     def _update(self, store: SqliteStore) -> None:
         counts, defaults = store.counts(), store.defaults()

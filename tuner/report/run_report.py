@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -94,6 +95,19 @@ class RunReport:
     def uncompared(self) -> int:
         """The number of tasks without a time, or without one of their default."""
         return len(self.best) - self._times.tasks
+
+    @property
+    def again_s(self) -> float | None:
+        """What the curve ends at, by the times that decided: the weighted latencies of all tasks
+        that have one, the default where nothing is faster. None where nothing was timed again."""
+        known = [
+            (row["weight"], row["latency_ms"], row["default_ms"] or math.inf)
+            for row in self.best
+            if row["latency_ms"]
+        ]
+        if not self.retimings or not known:
+            return None
+        return math.fsum(weight * min(mine, default) / 1e3 for weight, mine, default in known)
 
     @property
     def tuned_s(self) -> float | None:

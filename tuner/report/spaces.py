@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypedDict
 
+from tuner.report.words import all_of
 from tuner.storage.base import RecordStore, SpaceTally
 from tuner.task import Task
 
@@ -85,7 +86,9 @@ def fruitless(store: RecordStore, tasks: Sequence[Task]) -> list[str]:
         if row is None:
             lines.append(f"{part}: none of its drafts could be scheduled, or none was reached")
         elif row["best_ms"] is None and row["failed"]:
-            lines.append(f"{part}: all {row['failed']} candidates failed: {_first(store, space)}")
+            lines.append(
+                f"{part}: {all_of(row['failed'], 'candidate')} failed: {_first(store, space)}"
+            )
     return lines
 
 

@@ -25,6 +25,21 @@ def three_digits(value: float) -> str:
     )
 
 
+def plural(noun: str, count: int) -> str:
+    """A noun that takes an s, for so many."""
+    return noun if count == 1 else f"{noun}s"
+
+
+def amount(count: int, noun: str) -> str:
+    """A number of things: `1 trial`, `2 trials`."""
+    return f"{count} {plural(noun, count)}"
+
+
+def all_of(count: int, noun: str) -> str:
+    """All of them: `the only trial`, `all 2 trials`."""
+    return f"the only {noun}" if count == 1 else f"all {amount(count, noun)}"
+
+
 def seconds_of(milliseconds: float | None) -> float | None:
     """Milliseconds of a report in seconds; None where unknown."""
     return None if milliseconds is None else milliseconds / 1e3

@@ -85,10 +85,11 @@ def export(
             )
     elif records is not None:
         from tuner.report.report import export_records
+        from tuner.report.words import amount
 
         with opened(run) as (_, store):
             count = export_records(store, records)
-        click.echo(f"wrote {count} records to {records}")
+        click.echo(f"wrote {amount(count, 'record')} to {records}")
     elif timeline is not None:
         from tuner.report.timeline import export_timeline
 

@@ -48,10 +48,12 @@ def report(runs: tuple[RunLocation, ...], output: Path | None, images: Path | No
     file = output or _default(runs[0], len(places))
     names = _names(places)
     told = [_told(place, name) for place, name in zip(places, names, strict=True)]
-    if images is not None:
-        write_plots(images, told)
+    for folder in _plots(file, places, images):
+        write_plots(folder, told)  # before the page: tracking takes them along when that is new
     write_page(file, told, time.time())
     click.echo(str(file))
+    if images is not None:
+        click.echo(str(images))
 
 
 def _with_parts(run: RunLocation) -> list[RunLocation]:
@@ -61,6 +63,20 @@ def _with_parts(run: RunLocation) -> list[RunLocation]:
     if run.is_url or RunFolder(run.folder).manifest.exists():
         return [run]
     return [RunLocation.of(below) for below in runs_below(run.folder)] or [run]
+
+
+def _plots(file: Path, places: list[RunLocation], images: Path | None) -> list[Path]:
+    """The folders for the charts: that which was named, and a run's own where its own page is
+    written."""
+    from tuner.runs.folder import RunFolder
+
+    folders = [] if images is None else [images]
+    if len(places) == 1 and not places[0].is_url:
+        own = RunFolder(places[0].folder)
+        asked = images is not None and images.resolve() == own.plots.resolve()
+        if file.resolve() == own.report.resolve() and not asked:
+            folders.append(own.plots)
+    return folders
 
 
 def _default(first: RunLocation, count: int) -> Path:

@@ -87,6 +87,7 @@ def _step(what: str) -> None:
 
 def _print(found: Verification, seed: int) -> None:
     from cluster.console.terminal import latency, ratio
+    from tuner.report.words import amount
 
     rows = [
         (
@@ -107,15 +108,16 @@ def _print(found: Verification, seed: int) -> None:
             click.echo(f"{_named(winner)}: {why}")
     for note in found.unsure:
         click.echo(f"times are not judged: {note}")
+    kernels = amount(found.kernels, "kernel")
     if found.other_machine:
+        together = f"all {kernels} together take" if found.kernels != 1 else "the kernel takes"
         click.echo(
-            f"all {found.kernels} kernels together take {found.machine:.2f}x of their records' "
-            "times: the machine is in another state than when they were recorded, or all of the "
-            "records were changed"
+            f"{together} {found.machine:.2f}x of their records' times: the machine is in "
+            "another state than when they were recorded, or all of the records were changed"
         )
     elif found.machine is not None:
         click.echo(
-            f"the median over {found.kernels} kernels is {found.machine:.2f}x of their records' "
+            f"the median over {kernels} is {found.machine:.2f}x of their records' "
             "times, which is put down to the machine"
         )
     if found.noisy is not None:
@@ -125,7 +127,7 @@ def _print(found: Verification, seed: int) -> None:
         )
     counts = [(sum(str(w.verdict) == kind for w in found.winners), kind) for kind in _KINDS]
     said = ", ".join(f"{count} {kind}" for count, kind in counts if count)
-    click.echo(f"{len(found.winners)} winners: {said} (inputs of --seed {seed})")
+    click.echo(f"{amount(len(found.winners), 'winner')}: {said} (inputs of --seed {seed})")
 
 
 _KINDS = ("same", "right", "differs", "unchecked")

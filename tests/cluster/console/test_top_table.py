@@ -25,7 +25,7 @@ WORKING = Glance(
     failures={"wrong": 2, "build_failed": 12},
     utilisation={"runner": {"busy": 3.0, "no_builds": 1.0}, "builder": {"busy": 1.0}},
     seen_s=NOW_S,
-    improved_s=NOW_S - 75,
+    flat_s=75.0,
     tasks=(ROW, replace(ROW, name="softmax", weight=1.0)),
 )
 ENDED = replace(
@@ -35,7 +35,7 @@ ENDED = replace(
     at_work=False,
     failures={},
     seen_s=NOW_S - 500,
-    improved_s=NOW_S - 1100,
+    flat_s=600.0,
 )
 EMPTY = Glance("runs/c", "not begun")
 BROKEN = unreadable("runs/d", "there is no run folder runs/d")
@@ -43,18 +43,18 @@ BROKEN = unreadable("runs/d", "there is no run folder runs/d")
 
 def shown(*glances: Glance, width: int = 130, rows: int | None = None) -> str:
     console = Console(file=io.StringIO(), width=width, record=True)
-    console.print(top_picture(glances, NOW_S, width=width, rows=rows))
+    console.print(top_picture(glances, width=width, rows=rows))
     return "\n".join(text.rstrip() for text in console.export_text().splitlines()) + "\n"
 
 
 def test_several_runs() -> None:
     assert shown(BROKEN, EMPTY, ENDED, WORKING) == (
         """\
-run     state          elapsed  trials   /s  latency   gain  improved  failed  runner  builder  \
+run     state          elapsed  trials   /s  latency   gain  flat for  failed  runner  builder  \
 space
-runs/a  at work        1:02:05    1234  2.3  4.56 ms  3.21x  1:15 ago      14     75%     100%  \
+runs/a  at work        1:02:05    1234  2.3  4.56 ms  3.21x      1:15      14     75%     100%  \
     -
-runs/b  ended: trials  1:02:05    1234  2.3  4.56 ms  3.21x    -10:00             75%     100%  \
+runs/b  ended: trials  1:02:05    1234  2.3  4.56 ms  3.21x     10:00             75%     100%  \
     -
 runs/c  not begun         0:00       0  0.0        -      -         -               -        -  \
     -
@@ -72,8 +72,8 @@ def test_of_a_long_name_the_end_is_shown() -> None:
 def test_a_run_that_is_alone_shows_its_tasks_and_how_trials_failed() -> None:
     assert shown(WORKING) == (
         """\
-run     state    elapsed  trials   /s  latency   gain  improved  failed  runner  builder  space
-runs/a  at work  1:02:05    1234  2.3  4.56 ms  3.21x  1:15 ago      14     75%     100%      -
+run     state    elapsed  trials   /s  latency   gain  flat for  failed  runner  builder  space
+runs/a  at work  1:02:05    1234  2.3  4.56 ms  3.21x      1:15      14     75%     100%      -
 failed: 12 build failed, 2 wrong
 
 task     weight  trials  default     best  speed-up  failed

@@ -51,6 +51,54 @@ def test_charts_are_written_as_images_where_one_asks(
     assert capsys.readouterr().err.count("\n") == 1
 
 
+def test_the_folder_of_the_images_is_printed_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, images = run_at(tmp_path / "mine"), tmp_path / "images"
+    assert command(["report", run, "--plots", str(images)]) == 0
+    assert capsys.readouterr().out.splitlines() == [f"{run}/report.html", str(images)]
+
+
+def test_images_of_an_earlier_report_go_and_those_of_others_stay(tmp_path: Path) -> None:
+    runs = [run_at(tmp_path / name, seed) for seed, name in enumerate(("one", "other"))]
+    images, page = tmp_path / "images", ["-o", str(tmp_path / "page.html")]
+    images.mkdir()
+    (images / "mine.png").write_bytes(b"a user's own")
+    assert command(["report", runs[0], *page, "--plots", str(images)]) == 0
+    (images / "timeline.png").write_bytes(b"changed by a user")
+    assert command(["report", *runs, *page, "--plots", str(images)]) == 0
+    assert {file.name for file in images.glob("[!.]*")} == {
+        "latency-over-time.png",
+        "latency-over-trials.png",
+        "ranking-of-unseen-candidates.png",
+        "mine.png",
+        "timeline.png",
+    }
+
+
+@pytest.mark.parametrize("damage", ["{", "[1]", '{"../precious.png": "x", "gone.png": "y"}', "7"])
+def test_a_list_of_images_that_is_damaged_removes_nothing(tmp_path: Path, damage: str) -> None:
+    run, images = run_at(tmp_path / "mine"), tmp_path / "images"
+    images.mkdir()
+    (images / ".plots.json").write_text(damage)
+    (tmp_path / "precious.png").write_bytes(b"precious")
+    assert command(["report", run, "--plots", str(images)]) == 0
+    assert (tmp_path / "precious.png").exists()
+
+
+def test_a_page_in_the_runs_own_place_has_its_images_there_renewed(tmp_path: Path) -> None:
+    run = tmp_path / "mine"
+    run_at(run)
+    assert command(["report", str(run), "-o", str(tmp_path / "elsewhere.html")]) == 0
+    assert not (run / "plots").exists()
+    (run / "plots").mkdir()
+    (run / "plots" / "over-time.png").write_bytes(b"of the end of the run")
+    assert command(["report", str(run)]) == 0
+    image, page = run / "plots" / "over-time.png", run / "report.html"
+    assert image.read_bytes().startswith(b"\x89PNG")
+    assert image.stat().st_mtime_ns <= page.stat().st_mtime_ns, "tracking waits for the page"
+
+
 def test_a_broken_bench_is_as_none(tmp_path: Path) -> None:
     run = run_at(tmp_path / "mine")
     (tmp_path / "mine" / "bench.json").write_text('[{"tuned')

@@ -14,8 +14,10 @@ import jsonschema
 import pytest
 
 from tests.tuner.pages.sample_run import MANIFEST, fill, sample
+from tuner.pages.model_quality import noise_chart
 from tuner.pages.page import page
-from tuner.report.run_report import run_report
+from tuner.report.noise import Retiming
+from tuner.report.run_report import RunReport, run_report
 from tuner.storage.memory import MemoryStore
 from tuner.storage.sqlite_store import SqliteStore
 
@@ -104,8 +106,9 @@ def test_charts_are_vega_lite_by_its_own_schema() -> None:
         (Path(altair.__file__).parent / "vegalite/v6/schema/vega-lite-schema.json").read_text()
     )
     validator = jsonschema.Draft7Validator(schema)
-    for chart in parsed(sample(symbolic=True, bench=True)).charts:
-        validator.validate(chart)
+    for runs in ([sample(symbolic=True, bench=True)], [sample(), sample(name="other", seed=1)]):
+        for chart in parsed(*runs).charts:
+            validator.validate(chart)
 
 
 def test_a_run_without_results_says_so_and_draws_nothing_empty() -> None:
@@ -127,6 +130,84 @@ def test_runs_are_compared_on_one_page() -> None:
     other = replace(other, programs={**other.programs, "conv": "another program of that name"})
     assert "Tasks that several have" not in parsed(one, other).text
     assert found.text.count("Design spaces") == 2
+
+
+def test_each_curve_of_a_comparison_ends_at_what_was_timed_again() -> None:
+    runs = [sample(name="one"), sample(("conv", "pool"), name="other", seed=1)]
+    found = parsed(*runs)
+    assert found.text.count("points are the winners, timed again") == 2
+    for chart in found.charts[:2]:
+        ends = {row["run"]: row for row in chart["datasets"]["ends"]}
+        for run in runs:
+            drawn = [row for row in chart["datasets"]["rows"] if row["run"] == run.name]
+            assert ends[run.name]["x"] == drawn[-1]["x"]
+            assert ends[run.name]["latency"] == pytest.approx(run.tuned_s * 1e3)
+        line, points = chart["layer"]
+        assert line["encoding"]["color"] == points["encoding"]["color"]
+    colors = found.charts[0]["layer"][1]["encoding"]["color"]
+    assert colors["sort"] == ["one", "other"]
+
+
+def slower(run: RunReport, times: float) -> RunReport:
+    """A run whose winners take so many times what its search measured when they are timed again."""
+    best_ms = {task["name"]: task["best_ms"] for task in run.status["tasks"]}
+    rows = [{**row, "latency_ms": (best_ms[row["name"]] or 0.0) * times} for row in run.best]
+    return replace(run, best=tuple(rows))
+
+
+@pytest.mark.parametrize(
+    ("times", "said"),
+    [
+        (1.19, None),
+        (1.25, "take 1.25 times what the search measured: some of its times were luck, or the"),
+        (0.85, None),
+        (0.8, "take 0.80 times what the search measured: the machine was busier then."),
+    ],
+)
+def test_re_timings_far_from_the_curve_are_said_in_words(times: float, said: str | None) -> None:
+    text = parsed(slower(sample(), times)).text
+    assert (said or "from the first moment") in text
+    assert ("Timed again, the winners" in text) == (said is not None)
+
+
+def test_what_was_timed_again_is_of_the_tasks_of_the_curve() -> None:
+    """Also of those whose default has no time, which the gain leaves out."""
+    run = sample()
+    first, *rest = run.best
+    without = replace(run, best=({**first, "default_ms": None}, *rest))
+    assert without.uncompared == 1
+    assert without.again_s == pytest.approx(run.again_s)
+
+
+def test_trials_that_were_cut_off_are_not_said_to_have_given_a_time() -> None:
+    run = sample()
+    assert "cut off" not in parsed(run).text
+    cut = replace(run, status={**run.status, "censored": 2})
+    assert "2 cut off early" in parsed(cut).text
+    said = parsed(replace(cut, failures=())).text
+    assert "every candidate that was measured gave a time, but for 2 cut off early" in said
+
+
+def test_one_task_is_not_many() -> None:
+    text = parsed(sample(("conv",))).text
+    assert "trials on 1 task " in text
+    assert "The only task" in text
+
+
+@pytest.mark.parametrize(("spread", "decimals"), [(0.3, 0), (0.02, 1), (0.002, 2), (0.0, 1)])
+def test_percents_of_noise_have_the_decimals_that_tell_them_apart(
+    spread: float, decimals: int
+) -> None:
+    told = [Retiming("conv", n, 1.0 + spread * (n - 2) / 2, True) for n in (1, 2, 3)]
+    chart = noise_chart(told)
+    assert chart["encoding"]["x"]["axis"]["format"] == f"+.{decimals}%"
+
+
+def test_only_finalists_that_are_there_are_in_the_legend_of_noise() -> None:
+    alone = [Retiming("conv", n, 1.0, True) for n in (1, 2)]
+    both = [*alone, Retiming("conv", 1, 1.0, False)]
+    names = [noise_chart(told)["encoding"]["color"]["scale"]["domain"] for told in (alone, both)]
+    assert names == [["winner"], ["winner", "other finalists"]]
 
 
 def test_names_that_look_like_markup_stay_text() -> None:

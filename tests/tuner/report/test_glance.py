@@ -78,14 +78,28 @@ def test_after_each_record_it_says_what_a_fold_over_all_of_them_says(store: Sqli
             assert sum(seen.failures.values()) == sum(row.failures for row in wanted)
 
 
-def test_it_knows_when_a_task_became_faster_for_the_last_time(store: SqliteStore) -> None:
+def test_it_knows_how_long_it_has_worked_since_a_task_became_faster(store: SqliteStore) -> None:
     looking = StoreGlances("x")
-    assert looking.look(store, 0.0).improved_s is None
+    session = store.begin_session(0.0)
+    assert looking.look(store, 0.0).flat_s is None
     for r in STORY[:-1]:
         store.append(r)
-    assert looking.look(store, 0.0).improved_s == 6
+    store.heartbeat(session, 10.0, {})
+    assert looking.look(store, 10.0).flat_s == 10 - 6
     store.append(STORY[-1])
-    assert looking.look(store, 0.0).improved_s == 9
+    assert looking.look(store, 10.0).flat_s == 10 - 9
+
+
+def test_time_in_which_nobody_worked_is_not_held_against_a_run(store: SqliteStore) -> None:
+    for r in STORY:
+        store.append(r)
+    store.end_session(store.begin_session(0.0), 30.0, "time")
+    looking = StoreGlances("x")
+    assert looking.look(store, 9999.0).flat_s == 30 - 9, "it ended long ago"
+    store.end_session(store.begin_session(700.0), 705.0, "trials")
+    seen = looking.look(store, 9999.0)
+    assert seen.flat_s == 30 - 9 + 5, "a session without trials, much later"
+    assert seen.to_json()["since_improved_s"] == seen.flat_s
 
 
 def test_nothing_new_is_read_where_there_is_nothing_new(

@@ -256,7 +256,7 @@ def test_without_the_clock_that_it_was_timed_with_times_are_not_judged(
     out = capsys.readouterr().out
     assert "times are not judged: timed by the runner " in out
     assert "name it with --runner" in out
-    assert "1 winners: 1 right (inputs of --seed " in out
+    assert "1 winner: 1 right (inputs of --seed " in out
 
 
 @pytest.mark.long
