@@ -15,6 +15,7 @@ import pytest
 
 from tests.tuner.pages.sample_run import MANIFEST, fill, sample
 from tuner.pages.page import page
+from tuner.pages.wording import comparison
 from tuner.report.run_report import run_report
 from tuner.storage.memory import MemoryStore
 from tuner.storage.sqlite_store import SqliteStore
@@ -127,6 +128,22 @@ def test_runs_are_compared_on_one_page() -> None:
     other = replace(other, programs={**other.programs, "conv": "another program of that name"})
     assert "Tasks that several have" not in parsed(one, other).text
     assert found.text.count("Design spaces") == 2
+
+
+def test_no_run_is_the_best_where_the_best_two_are_shown_alike() -> None:
+    one, other, third = (sample(name=name) for name in ("one", "other", "third"))
+
+    def marked(*latencies_ms: float) -> int | None:
+        runs = [
+            replace(run, best=[{**row, "latency_ms": ms} for row in run.best[:1]])
+            for run, ms in zip((one, other, third), latencies_ms, strict=True)
+        ]
+        ((_, _, best),) = comparison(runs).tasks
+        return best
+
+    assert marked(2.0, 1.0, 3.0) == 1
+    assert marked(2.0, 1.0, 1.0001) is None
+    assert marked(2.0001, 1.0, 2.0) == 1
 
 
 def test_names_that_look_like_markup_stay_text() -> None:
