@@ -25,6 +25,8 @@ LARGEST = 2**31 - 1
 MOST_VALUES = 1 << 16
 """The most values that one symbolic dimension may have."""
 DIMENSIONS = "write for example T=1..128, M=16..2048:16 or T=5,24,43"
+LIBRARY_ENDINGS = (".so", ".tar", ".dylib", ".dll")
+"""Endings of a library's name: the linker goes by them."""
 INPUTS = "write NAME=FILE.npy or NAME=int:LO..HI"
 _KINDS = " or ".join(TARGET_KINDS)
 _LONGEST_S = 366 * 86400.0
@@ -95,6 +97,13 @@ def address(text: object) -> str:
             f"{shown!r} is no address: write auto, local or HOST:PORT of a Ray cluster"
         )
     return word
+
+
+def library_file(path: Path) -> Path:
+    """Check the name of a library's file, and return its path."""
+    if path.suffix not in LIBRARY_ENDINGS:
+        raise UsageError(f"{path}: a library's name ends in {' or '.join(LIBRARY_ENDINGS[:2])}")
+    return path
 
 
 def nonempty(text: object) -> str:

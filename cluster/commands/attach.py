@@ -87,7 +87,7 @@ def _search_of(run: RunLocation, address: str) -> Iterator[tuple[Any, SearchStat
     """
     from cluster.ray_workers.ray_cluster import is_embedded, ray_cluster
     from cluster.search.client import answering_search
-    from tuner.runs.folder import runs_below
+    from tuner.runs.folder import folder_of_runs, runs_below
 
     if is_embedded(address):
         raise UsageError(
@@ -97,7 +97,7 @@ def _search_of(run: RunLocation, address: str) -> Iterator[tuple[Any, SearchStat
     with ray_cluster(address):
         found = answering_search(run)
         if found is None and not run.is_url and (below := runs_below(run.folder)):
-            raise TunerError(f"{run} holds runs, one for each device: name {' or '.join(below)}")
+            raise folder_of_runs(run, below)
         if found is None:
             raise TunerError(
                 f"no search is at work on {run}: `tuner status {run}` says how far it came"

@@ -11,8 +11,17 @@ from tuner.errors import UsageError
 SHELLS = ("bash", "zsh", "fish")
 
 
+class _Shell(click.Choice[str]):
+    """One of the shells; where it is missing, one line names them all."""
+
+    def get_missing_message(self, param: click.Parameter, ctx: click.Context | None) -> str:
+        """The end of what is said where none is given."""
+        *most, last = SHELLS
+        return f"Name {', '.join(most)} or {last}."
+
+
 @click.command(short_help="The script that makes a shell complete this.")
-@click.argument("shell", metavar="SHELL", type=click.Choice(SHELLS))
+@click.argument("shell", metavar="SHELL", type=_Shell(SHELLS))
 @debug_flag
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:

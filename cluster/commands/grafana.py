@@ -16,8 +16,8 @@ def grafana(file: Path) -> None:
     """Write the dashboard of runs on a cluster, to be imported into Grafana, or put where it looks
     for dashboards."""
     from cluster.grafana.dashboard import dashboard_json
-    from tuner.files.atomic import atomic_file
+    from tuner.files.atomic import output_file
 
-    with atomic_file(file) as out:
+    with output_file(file) as out:
         out.write(dashboard_json())
     click.echo(f"wrote {file}: import it in Grafana under Dashboards")

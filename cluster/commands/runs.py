@@ -35,12 +35,10 @@ def opened(run: RunLocation) -> Iterator[tuple[Manifest, SqliteStore]]:
     Raises:
         TunerError: the run is missing, damaged, of another schema version or without records.
     """
-    from tuner.errors import TunerError
-    from tuner.runs.folder import read_run
+    from tuner.runs.folder import read_run, refuse_unbegun
     from tuner.storage.sqlite_store import SqliteStore
 
     folder, manifest = read_run(folder_of(run))
-    if not folder.store.exists():
-        raise TunerError(f"{run} holds no records yet: the run has not begun")
+    refuse_unbegun(folder, run)
     with contextlib.closing(SqliteStore(folder.store, read_only=True)) as store:
         yield manifest, store

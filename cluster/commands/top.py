@@ -42,7 +42,7 @@ def top(runs: tuple[RunLocation, ...], address: str, once: bool, as_json: bool) 
     """
     from rich.console import Console
 
-    from cluster.console.top_table import in_order, top_picture
+    from cluster.console.top_table import in_order, top_picture, why_unreadable
     from cluster.ray_workers.ray_cluster import is_embedded
 
     on_cluster = not runs and not is_embedded(address)
@@ -60,6 +60,9 @@ def top(runs: tuple[RunLocation, ...], address: str, once: bool, as_json: bool) 
             return 0
     if as_json:
         print_json({"runs": [glance.to_json() for glance in in_order(found)]})
+    elif nothing:
+        for glance in in_order(found):
+            click.echo(f"tuner: {why_unreadable(glance)}", err=True)
     else:
         width = console.width if console.is_terminal else _WIDTH
         picture = top_picture(found, width=width, rows=None)

@@ -91,9 +91,9 @@ def train_on(runs: tuple[RunLocation, ...]) -> BaseModel:
 def _keep(base: BaseModel, name: str | None, out: Path | None) -> str:
     """Keep a base model. Return its place: `NAME:VERSION`, or the file."""
     if out is not None:
-        from tuner.files.atomic import atomic_file
+        from tuner.files.atomic import output_file
 
-        with atomic_file(out) as file:
+        with output_file(out) as file:
             file.write(base.to_json())
         return str(out)
     from tuner.cost_models.pretrained import registered_name

@@ -361,4 +361,5 @@ def _steps(result: TuneResult, onward: Onward) -> Sequence[Step]:
         onward.again(run, 2 * max(snapshot.trials, 1) if spent else snapshot.trials_budget),
         onward.commands,
         result.ended,
+        tried=any(snapshot.statuses.values()),
     )

@@ -13,6 +13,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from cluster.console import completion, parse
+from tuner import checks
 from tuner.checks import TARGET_KINDS
 from tuner.errors import UsageError
 from tuner.options import ModelSpec
@@ -64,6 +65,13 @@ def _path(text: str) -> Path:
 
 
 PATH = Parsed("path", _path, completion.files)
+
+
+def _library(text: str) -> Path:
+    return checks.library_file(_path(text))
+
+
+LIBRARY_FILE = Parsed("path", _library, completion.files)
 RUN = Parsed("run", RunLocation.of, completion.runs)
 TASK = Parsed("task", parse.nonempty, completion.tasks)
 TEXT = Parsed("text", parse.nonempty)

@@ -100,6 +100,14 @@ def dimension(text: str) -> tuple[str, tuple[int, ...]]:
     return name.strip(), checks.dimension(name, list(values), text)
 
 
+def size(text: str) -> tuple[str, tuple[int]]:
+    """Name and one size of a symbolic dimension: `T=16`."""
+    name, equals, number = text.partition("=")
+    if not (equals and name.strip() and _NUMBER.fullmatch(number.strip())):
+        raise UsageError(f"{text!r} is no size of a dimension: write for example T=16")
+    return name.strip(), (checks.dimension(name, [int(number)], text)[0],)
+
+
 def input_value(text: str) -> tuple[str, Path | IntRange]:
     """Name and value of `NAME=FILE.npy` or `NAME=int:LO..HI`, both ends included."""
     name, _, value = text.partition("=")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from rich.console import Group
@@ -46,7 +47,7 @@ def top_picture(glances: Sequence[Glance], *, width: int, rows: int | None) -> G
     for glance in shown:
         if not glance.readable:
             cut = rows is not None  # a line that wraps would take a row more
-            said = f"{glance.name}: {glance.state}"
+            said = why_unreadable(glance)
             parts.append(Text(said, no_wrap=cut, overflow="ellipsis" if cut else None))
     if rest := len(ordered) - len(shown):
         parts.append(Text(f"and {rest} more", style="dim"))
@@ -56,6 +57,12 @@ def top_picture(glances: Sequence[Glance], *, width: int, rows: int | None) -> G
             parts.append(Text(f"failed: {_by_kind(only)}", style="dim"))
         parts += [Text(), table(only.tasks, rows=None if rows is None else max(3, rows - 5))]
     return Group(*parts)
+
+
+def why_unreadable(glance: Glance) -> str:
+    """A line on a run that cannot be read, which names it once."""
+    named = re.search(rf"(?<![\w./-]){re.escape(glance.name)}(?![\w.-])", glance.state)
+    return glance.state if named else f"{glance.name}: {glance.state}"
 
 
 def _runs(glances: Sequence[Glance], width: int) -> Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -45,25 +46,47 @@ def best_with_traces(
     return rows
 
 
-def best_explained(store: RecordStore, task: str | None) -> list[dict[str, Any]]:
-    """What to say of each static task that has a winner.
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """What to say of the best schedules of a run.
+
+    Attributes:
+        rows: of each static task whose best schedule can be explained.
+        symbolic: names of the tasks with symbolic dimensions.
+        unmeasured: names of the static tasks of which no schedule has a time.
+        without_loops: names of those whose best schedule has no block with loops.
+    """
+
+    rows: tuple[dict[str, Any], ...]
+    symbolic: tuple[str, ...] = ()
+    unmeasured: tuple[str, ...] = ()
+    without_loops: tuple[str, ...] = ()
+
+
+def best_explained(store: RecordStore, task: str | None) -> Explained:
+    """What to say of the best schedule of each task, or of the task of that name or key.
 
     Raises:
         TunerError: there is no such task.
     """
-    from spaces.deploy.explain import explain
     from tuner.report.report import best_report
     from tuner.report.winners import choose_best
 
     known = {t.name: t for t in store.tasks()}
-    rows = []
+    rows: list[dict[str, Any]] = []
+    left_out: dict[str, list[str]] = {"symbolic": [], "unmeasured": [], "without_loops": []}
     for best in best_report(store, task)["tasks"]:
         found = known[best["name"]]
         winner = None if found.shapes else choose_best(store, found.key)
         if winner is None:
+            left_out["symbolic" if found.shapes else "unmeasured"].append(found.name)
             continue
+        from spaces.deploy.explain import explain
+
         said = explain(found, winner.trial.candidate)
-        if said is not None:
-            names = ("name", "weight", "default_ms", "latency_ms", "gflops", "space")
-            rows.append({**{name: best[name] for name in names}, **said.to_json()})  # type: ignore[literal-required]
-    return rows
+        if said is None:
+            left_out["without_loops"].append(found.name)
+            continue
+        names = ("name", "weight", "default_ms", "latency_ms", "gflops", "space")
+        rows.append({**{name: best[name] for name in names}, **said.to_json()})  # type: ignore[literal-required]
+    return Explained(tuple(rows), **{why: tuple(names) for why, names in left_out.items()})

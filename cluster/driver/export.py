@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cluster.driver.results import Results, results_of
 from tuner.candidate import library_name
+from tuner.checks import library_file
 from tuner.dynamic.shapes import Dims, joint, sampled
 from tuner.errors import TunerError
 from tuner.options import ModelSpec
@@ -76,10 +77,11 @@ def export_library(run: Path, out: Path, *, allow_external: bool = False) -> dic
         ExternalSymbols: it calls some, and must not.
         TunerError: the run is missing or has no results, or the file cannot be written.
     """
+    library_file(out)
+    finished = _open(run)
     from spaces.codegen.executable import compile_module
     from spaces.codegen.executable import export_library as write
 
-    finished = _open(run)
     calls = finished.results.calls
     if calls and not allow_external:
         raise ExternalSymbols(calls)
@@ -160,9 +162,9 @@ def export_database(run: Path, out_dir: Path) -> LeftOut:
         TunerError: the run is missing or has no results that a database can hold, or the folder
             cannot be written.
     """
+    finished = _open(run)
     from spaces.deploy.database import export_database as write
 
-    finished = _open(run)
     calls = finished.results.calls
     kernels = finished.results.kernels
     if not kernels:
@@ -263,11 +265,11 @@ def _benched(model: Model, dims: Dims) -> list[Instance]:
 
 
 def _open(run: Path) -> _Finished:
+    folder, manifest = read_run(run)
+    results = results_of(folder, manifest, run)
     from spaces.frontends.model_copy import load_model_copy
     from spaces.lowering.lower import lower
 
-    folder, manifest = read_run(run)
-    results = results_of(folder, manifest, run)
     model = load_model_copy(folder.model_dir, manifest.model_hash)
     lowered = lower(model.module, manifest.target)
     return _Finished(folder, model, manifest.target, lowered, results, str(run))

@@ -10,7 +10,7 @@ from cluster.driver.kernel_sets import kernel_set
 from tuner.candidate import CandidateKind
 from tuner.errors import TunerError
 from tuner.report.winners import choose_best
-from tuner.runs.folder import Manifest, RunFolder
+from tuner.runs.folder import Manifest, RunFolder, refuse_unbegun
 from tuner.storage.sqlite_store import SqliteStore
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ def results_of(folder: RunFolder, manifest: Manifest, name: object) -> Results:
     Raises:
         TunerError: there are none.
     """
+    refuse_unbegun(folder, name)
     with closing(SqliteStore(folder.store, read_only=True)) as store:
         tasks = store.tasks()
         winners = tuple(

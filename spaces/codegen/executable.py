@@ -20,11 +20,11 @@ from spaces.passes.pipeline import tir_pipeline
 from spaces.targets.backends import backend_of
 from spaces.targets.config import target_cores
 from spaces.targets.target import device_of, parse_target
+from tuner.checks import library_file
 from tuner.errors import TunerError, first_line
 from tuner.files.atomic import put_file
 
 Array = np.ndarray[Any, Any]
-_LIBRARY_SUFFIXES = (".so", ".tar", ".dylib", ".dll")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +121,7 @@ def export_library(executable: Executable, path: Path) -> None:
     Raises:
         TunerError: the name's ending is not a library's, or it cannot be written or linked.
     """
-    if path.suffix not in _LIBRARY_SUFFIXES:
-        raise TunerError(f"{path}: a library's name ends in {' or '.join(_LIBRARY_SUFFIXES[:2])}")
-    # The linker goes by the suffix.
+    library_file(path)
     scratch = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -13,6 +13,7 @@ import pytest
 
 from cluster.cli import run
 from cluster.commands.results.best import loss_curve, shapes_to_show
+from cluster.driver.best_schedules import Explained
 from tuner.candidate import Candidate, CandidateKind
 from tuner.dynamic.dispatch_tree import Leaf
 from tuner.dynamic.kernel_set import KernelSet, ShapeTimes
@@ -61,6 +62,12 @@ REFUSED = [
     ("best DIR --tsak x", "--tsak"),
     ("export DIR", "exactly one"),
     ("export DIR --lib a.so --database d", "exactly one"),
+    ("export DIR --lib x.foo", "a library's name ends in .so or .tar"),
+    ("export DIR --records q.jsonl --allow-external", "--lib alone"),
+    ("reproduce DIR gemm --shape foo", "T=16"),
+    ("reproduce DIR gemm --shape T=1..4", "T=16"),
+    ("reproduce DIR gemm --shape T=0", "'T=0'"),
+    ("completion", "Name bash, zsh or fish."),
     ("bench DIR --fast", "--fast"),
     ("doctor everything", "everything"),
 ]
@@ -137,11 +144,34 @@ def test_a_shared_run_that_is_missing(
     assert url in err
 
 
-def test_a_run_that_has_not_begun(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("status", "best", "explain", "report", "verify", "reproduce gemm"),
+        *("export --records out.jsonl", "export --lib e.so", "export --database out"),
+        pytest.param("bench", marks=pytest.mark.tvm),
+    ],
+)
+def test_a_run_that_has_not_begun(
+    command: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     open_run(tmp_path / "run", Manifest("m.onnx", "hash", '{"kind":"llvm"}'))
-    code, err = refused(["status", str(tmp_path / "run")], capsys)
+    name, *flags = command.split()
+    code, err = refused([name, str(tmp_path / "run"), *flags], capsys)
     assert code == 1
-    assert "not begun" in err
+    assert err == f"tuner: {tmp_path}/run holds no records yet: the run has not begun\n"
+
+
+@pytest.mark.parametrize("command", ["status", "best", "export --records out.jsonl"])
+def test_a_folder_of_runs_where_one_is_meant(
+    command: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    for run_name in "abc":
+        open_run(tmp_path / run_name, MANIFEST)
+    name, *flags = command.split()
+    code, err = refused([name, str(tmp_path), *flags], capsys)
+    assert code == 1
+    assert err == f"tuner: {tmp_path} is a folder of runs: name one, as {tmp_path}/a\n"
 
 
 def test_a_store_that_is_damaged(capsys: pytest.CaptureFixture[str], a_run: Path) -> None:
@@ -158,7 +188,7 @@ def test_a_task_that_the_run_does_not_have(capsys: pytest.CaptureFixture[str], a
 
 
 def test_records_that_cannot_be_written(capsys: pytest.CaptureFixture[str], a_run: Path) -> None:
-    out = a_run / "nosuch" / "records.jsonl"
+    out = a_run / "run.json" / "records.jsonl"
     code, err = refused(["export", str(a_run), "--records", str(out)], capsys)
     assert code == 1
     assert str(out) in err
@@ -397,6 +427,109 @@ def test_records_are_one_object_a_line(
     assert all(keys | {"time"} <= row.keys() for row in rows)
     assert [row["status"] for row in rows] == ["ok", "wrong"]
     assert capsys.readouterr().out == f"wrote 2 records to {out}\n"
+
+
+@pytest.mark.parametrize(
+    "command", ["export {run} --records {out}", "reproduce {run} gemm -o {out}", "grafana {out}"]
+)
+def test_folders_above_an_output_that_are_missing_are_made(
+    a_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    fake = types.ModuleType("cluster.driver.trust.reproduce")
+    fake.reproduce = lambda *_: "a program"  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, fake.__name__, fake)
+    out = tmp_path / "not" / "there" / "out"
+    assert run(command.format(run=a_run, out=out).split()) == 0
+    assert out.stat().st_size > 0
+
+
+EXPLAINED = {
+    "name": "gemm",
+    "weight": 1.0,
+    "latency_ms": 0.004,
+    "gflops": 114.7,
+    "space": "rules:cpu",
+    "predicted_ms": None,
+    "loops": [],
+    "parallel_steps": 1,
+    "cores": 1,
+    "busy": 1.0,
+    "lanes": 1,
+    "caches": [],
+    "remarks": [],
+}
+
+
+@pytest.mark.parametrize(
+    ("default_ms", "said"),
+    [
+        (0.008, "# gemm: 4.00 us, 2.00x of its default schedule, 114.7 GFLOP/s"),
+        (0.004, "# gemm: 4.00 us by its default schedule, 114.7 GFLOP/s"),
+        (None, "# gemm: 4.00 us (its default schedule has no time), 114.7 GFLOP/s"),
+    ],
+)
+def test_explain_says_what_the_default_schedule_takes_beside(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    a_run: Path,
+    default_ms: float | None,
+    said: str,
+) -> None:
+    explained = Explained(({**EXPLAINED, "default_ms": default_ms},))
+    monkeypatch.setattr("cluster.driver.best_schedules.best_explained", lambda *_: explained)
+    assert run(["explain", str(a_run)]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == said
+
+
+def a_run_of(folder: Path, *tasks: Task) -> str:
+    """A run with these tasks, of which nothing was measured."""
+    with closing(SqliteStore(open_run(folder, MANIFEST)[0].store)) as store:
+        store.put_tasks(tasks, {})
+    return str(folder)
+
+
+FIXED = Task("f", "f", "{}", "{}")
+SYMBOLIC = Task("s", "s", "{}", "{}", shapes=(((("T", 1),), 1.0),))
+
+
+@pytest.mark.parametrize(
+    ("tasks", "said"),
+    [
+        ([SYMBOLIC], ["s has symbolic dimensions: `tuner best` shows its kernels"]),
+        ([FIXED], ["nothing was measured yet"]),
+        ([], ["nothing was measured yet"]),
+        (
+            [FIXED, SYMBOLIC],
+            [
+                "s has symbolic dimensions: `tuner best` shows its kernels",
+                "f: nothing was measured yet",
+            ],
+        ),
+    ],
+)
+def test_explain_says_why_it_leaves_tasks_out(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, tasks: list[Task], said: list[str]
+) -> None:
+    folder = a_run_of(tmp_path / "run", *tasks)
+    assert run(["explain", folder]) == 0
+    assert capsys.readouterr().out.splitlines() == said
+    assert run(["explain", folder, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"tasks": []}
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("s", "s has symbolic dimensions: `tuner best` shows its kernels"),
+        ("f", "f: nothing was measured yet"),
+    ],
+)
+def test_a_task_that_is_named_and_cannot_be_explained_is_an_error(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str, said: str
+) -> None:
+    folder = a_run_of(tmp_path / "run", FIXED, SYMBOLIC)
+    for flags in ([], ["--json"]):
+        assert refused(["explain", folder, name, *flags], capsys) == (1, f"tuner: {said}\n")
 
 
 def test_bench_as_json_and_for_people(

@@ -49,6 +49,18 @@ def atomic_file(path: Path, *, replace: bool = True) -> Iterator[TextIO]:
     sync_folder(path.parent)
 
 
+@contextmanager
+def output_file(path: Path) -> Iterator[TextIO]:
+    """The same for a file that a user names: folders above it that are missing are made.
+
+    Raises:
+        OSError: the disk refuses, or `path` is not a regular file.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_file(path) as file:
+        yield file
+
+
 def write_bytes(path: Path, data: bytes, *, mode: int = 0o644) -> None:
     """Replace a small file in one step: a reader sees the old or the new one, whole. Unlike with
     `atomic_file`, the last write may be lost in a power cut. Raises OSError."""

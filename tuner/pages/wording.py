@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 from tuner.candidate import without_version
 from tuner.report.run_report import RunReport
@@ -230,12 +229,13 @@ class Comparison:
     Attributes:
         names: of the runs.
         rows: what is compared, and its value in each run.
-        tasks: of tasks that several runs have: the latency in each, and the place of the best.
+        tasks: of tasks that several runs have: the latency in each, and the place of the best,
+            None where two are as good for who reads them.
     """
 
     names: list[str]
     rows: list[tuple[str, list[str]]]
-    tasks: list[tuple[str, list[str], int]]
+    tasks: list[tuple[str, list[str], int | None]]
 
 
 def comparison(runs: Sequence[RunReport]) -> Comparison:
@@ -259,13 +259,16 @@ def comparison(runs: Sequence[RunReport]) -> Comparison:
             same = task["name"], run.programs[task["name"]]
             found.setdefault(same, [None] * len(runs))[place] = seconds_of(task["latency_ms"])
     tasks = [
-        (name, [latency(s) for s in mine], _least(mine))
+        (name, shown, _least(mine, shown))
         for (name, _), mine in found.items()
+        for shown in ([latency(s) for s in mine],)
         if sum(s is not None for s in mine) > 1
     ]
     return Comparison([run.name for run in runs], rows, tasks)
 
 
-def _least(values: Sequence[Any]) -> int:
-    known = [(value, place) for place, value in enumerate(values) if value is not None]
-    return min(known)[1]
+def _least(values: Sequence[float | None], shown: Sequence[str]) -> int | None:
+    """The place of the least value; None where the next one is shown alike."""
+    known = sorted((value, place) for place, value in enumerate(values) if value is not None)
+    (_, first), (_, second) = known[:2]
+    return None if shown[first] == shown[second] else first

@@ -259,7 +259,7 @@ _STEPS = 3
 
 
 def next_steps(
-    said: Closing, run: str, go_on: str, commands: Collection[str], ended: str
+    said: Closing, run: str, go_on: str, commands: Collection[str], ended: str, *, tried: bool
 ) -> tuple[Step, ...]:
     """The commands to run next, the most useful first, three at most.
 
@@ -268,13 +268,17 @@ def next_steps(
         go_on: the command that goes on with it.
         commands: those that `tuner` has.
         ended: why the run ended, see `cluster.driver.tune_result.TuneResult`.
+        tried: whether there was any trial.
     """
     wanted: list[tuple[str, str, str]] = []
-    if not said.left and ended != "signal":
+    early = not (said.left or tried) and ended != "done"
+    if not said.left and not early and ended != "signal":
         wanted.append(("status", f"tuner status {run}", "how the trials failed"))
         wanted.append(("doctor", "tuner doctor", "what this machine lacks"))
     if ended == "signal":
         wanted.append(("tune", go_on, "go on where it was stopped"))
+    elif early:
+        wanted.append(("tune", go_on, "go on with more budget: it was spent before any trial"))
     elif said.falling and ended != "done":
         wanted.append(("tune", go_on, "go on: there is more to win"))
     if said.won:

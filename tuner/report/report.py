@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TypedDict
 
 from tuner.errors import TunerError
-from tuner.files.atomic import atomic_file
+from tuner.files.atomic import output_file
 from tuner.record import Status
 from tuner.record_lines import record_line
 from tuner.report.spaces import SpaceStatus, space_rows
@@ -239,7 +239,7 @@ def export_records(store: RecordStore, file: Path) -> int:
     """
     n = 0
     try:
-        with atomic_file(file) as lines:
+        with output_file(file) as lines:
             for record in store.scan():
                 lines.write(record_line(record) + "\n")
                 n += 1

@@ -27,7 +27,7 @@ import errno
 import json
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -136,9 +136,7 @@ class RunFolder:
             text = self.manifest.read_text(encoding="utf-8")
         except (FileNotFoundError, NotADirectoryError) as error:
             if below := runs_below(self.root):
-                raise TunerError(
-                    f"{self.root} holds runs, one for each device: name {' or '.join(below)}"
-                ) from error
+                raise folder_of_runs(self.root, below) from error
             raise TunerError(
                 f"{self.root} is no run folder: it has no {self.manifest.name}"
             ) from error
@@ -240,6 +238,28 @@ def read_run(folder: Path) -> tuple[RunFolder, Manifest]:
         raise TunerError(f"there is no run folder {folder}")
     _refuse_segments(run)
     return run, run.read_manifest()
+
+
+def refuse_unbegun(run: RunFolder, name: object) -> None:
+    """Refuse a run without records.
+
+    Args:
+        name: the user's name of the run.
+
+    Raises:
+        TunerError: it has none.
+    """
+    if not run.store.exists():
+        raise TunerError(f"{name} holds no records yet: the run has not begun")
+
+
+def folder_of_runs(folder: object, below: Sequence[str]) -> TunerError:
+    """What to say where a run was meant, and the folder only holds some.
+
+    Args:
+        below: their names, as `runs_below` gives them.
+    """
+    return TunerError(f"{folder} is a folder of runs: name one, as {below[0]}")
 
 
 def runs_below(folder: Path) -> list[str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,7 +11,14 @@ from cluster.commands.runs import opened
 from cluster.console.flags import TASK, debug_flag, json_flag, run_argument
 from cluster.console.output import nothing_on_stdout, print_json
 from tuner.candidate import without_version
+from tuner.errors import TunerError
 from tuner.run_location import RunLocation
+
+if TYPE_CHECKING:
+    from cluster.driver.best_schedules import Explained
+
+_NAMED = 3
+"""Tasks that are named of those that are left out for one reason."""
 
 
 @click.command(short_help="What the best schedules do, in words.")
@@ -28,21 +36,41 @@ def explain(run: RunLocation, task: str | None, as_json: bool) -> None:
     from cluster.driver.best_schedules import best_explained
 
     with nothing_on_stdout(as_json), opened(run) as (_, store):
-        rows = best_explained(store, task)
+        said = best_explained(store, task)
+    left_out = list(_left_out(said, task))
+    if task is not None and not said.rows:
+        raise TunerError(left_out[0])
     if as_json:
-        print_json({"tasks": rows})
-    else:
-        for row in rows:
-            _print(row)
+        print_json({"tasks": said.rows})
+        return
+    for row in said.rows:
+        _print(row)
+    for line in left_out:
+        click.echo(line)
+
+
+def _left_out(said: Explained, task: str | None) -> Iterator[str]:
+    """A line for each reason to leave tasks out; one at least where all are left out."""
+    from cluster.console.terminal import listed
+
+    if names := said.symbolic:
+        has, its = ("has", "its") if len(names) == 1 else ("have", "their")
+        named = listed(names, _NAMED)
+        yield f"{named} {has} symbolic dimensions: `tuner best` shows {its} kernels"
+    if names := said.without_loops:
+        yield f"{listed(names, _NAMED)}: no block of the best schedule has loops"
+    if task is None and not (said.rows or said.symbolic or said.without_loops):
+        yield "nothing was measured yet"
+    elif names := said.unmeasured:
+        yield f"{listed(names, _NAMED)}: nothing was measured yet"
 
 
 def _print(row: dict[str, Any]) -> None:
-    from cluster.console.terminal import latency, ratio
+    from cluster.console.terminal import latency
 
     latency_s = row["latency_ms"] / 1e3
-    gain = f", {ratio(row['default_ms'] / row['latency_ms'])}" if row["default_ms"] else ""
     speed = f", {row['gflops']:.1f} GFLOP/s" if row["gflops"] else ""
-    click.echo(f"# {row['name']}: {latency(latency_s)}{gain} of its default schedule{speed}")
+    click.echo(f"# {row['name']}: {latency(latency_s)}{_beside_default(row)}{speed}")
     predicted = ""
     if row["predicted_ms"] is not None:
         predicted = f", which predicted {latency(row['predicted_ms'] / 1e3)}"
@@ -63,6 +91,17 @@ def _print(row: dict[str, Any]) -> None:
     for remark in row["remarks"]:
         click.echo(f"  but      {remark}")
     click.echo()
+
+
+def _beside_default(row: dict[str, Any]) -> str:
+    """How the best schedule compares with the default one, which may itself be the best."""
+    from cluster.console.terminal import ratio
+
+    if not row["default_ms"]:
+        return " (its default schedule has no time)"
+    if row["default_ms"] == row["latency_ms"]:
+        return " by its default schedule"
+    return f", {ratio(row['default_ms'] / row['latency_ms'])} of its default schedule"
 
 
 def _loop(loop: dict[str, Any]) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from cluster.commands.runs import folder_of, opened
-from cluster.console.flags import PATH, debug_flag, run_argument
+from cluster.console.flags import LIBRARY_FILE, PATH, debug_flag, run_argument
 from tuner.errors import UsageError
 from tuner.run_location import RunLocation
 
@@ -15,7 +15,11 @@ from tuner.run_location import RunLocation
 @click.command(short_help="Write a library, a database or the records.")
 @run_argument
 @click.option(
-    "--lib", "library", metavar="FILE.so", type=PATH, help="The model compiled with its winners."
+    "--lib",
+    "library",
+    metavar="FILE.so",
+    type=LIBRARY_FILE,
+    help="The model compiled with its winners.",
 )
 @click.option(
     "--database",
@@ -24,7 +28,9 @@ from tuner.run_location import RunLocation
     help="A MetaSchedule database: database_workload.json and database_tuning_record.json.",
 )
 @click.option(
-    "--allow-external", is_flag=True, help="With --lib: it may call functions of --library."
+    "--allow-external",
+    is_flag=True,
+    help="With --lib: it may call functions of libraries, which must be registered where it runs.",
 )
 @click.option("--records", metavar="FILE.jsonl", type=PATH, help="One JSON object for each trial.")
 @click.option(
@@ -47,6 +53,8 @@ def export(
         raise UsageError(
             "tuner export needs exactly one of --lib, --database, --records and --timeline"
         )
+    if allow_external and library is None:
+        raise UsageError("--allow-external says something of --lib alone")
     if library is not None:
         from cluster.console.terminal import size
         from cluster.driver.export import ExternalSymbols, export_library

@@ -10,7 +10,7 @@ import click
 
 from cluster.commands.runs import folder_of
 from cluster.console.flags import PATH, RUN, debug_flag
-from tuner.errors import TunerError
+from tuner.errors import UsageError
 from tuner.run_location import RunLocation
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ def report(runs: tuple[RunLocation, ...], output: Path | None, images: Path | No
     from tuner.pages.write import write_page, write_plots
 
     places = [below for run in runs for below in _with_parts(run)]
+    _refuse_twice(places)
     file = output or _default(runs[0], len(places))
     names = _names(places)
     told = [_told(place, name) for place, name in zip(places, names, strict=True)]
@@ -79,6 +80,19 @@ def _plots(file: Path, places: list[RunLocation], images: Path | None) -> list[P
     return folders
 
 
+def _refuse_twice(places: list[RunLocation]) -> None:
+    """Refuse to compare a run with itself.
+
+    Raises:
+        UsageError: a run is among them more than once.
+    """
+    seen: set[RunLocation] = set()
+    for place in places:
+        if place.resolved() in seen:
+            raise UsageError(f"{place} is named twice: a run is compared with others alone")
+        seen.add(place.resolved())
+
+
 def _default(first: RunLocation, count: int) -> Path:
     from tuner.runs.folder import RunFolder
 
@@ -87,13 +101,12 @@ def _default(first: RunLocation, count: int) -> Path:
 
 
 def _names(places: list[RunLocation]) -> list[str]:
-    """A short name for each run, none of them twice: longer, or numbered, where need be."""
+    """A short name for each run; a longer one where several would have the same."""
     short = [place.name for place in places]
-    long = [
+    return [
         name if short.count(name) == 1 else str(place)
         for name, place in zip(short, places, strict=True)
     ]
-    return [name if name not in long[:at] else f"{name} ({at + 1})" for at, name in enumerate(long)]
 
 
 def _told(place: RunLocation, name: str) -> RunReport:
@@ -106,12 +119,11 @@ def _told(place: RunLocation, name: str) -> RunReport:
 
     from cluster.driver.kernel_sets import kernel_sets
     from tuner.pages.write import read_report
-    from tuner.runs.folder import read_run
+    from tuner.runs.folder import read_run, refuse_unbegun
     from tuner.storage.sqlite_store import SqliteStore
 
     folder, manifest = read_run(folder_of(place))
-    if not folder.store.exists():
-        raise TunerError(f"{place} holds no records yet: the run has not begun")
+    refuse_unbegun(folder, place)
     with contextlib.closing(SqliteStore(folder.store, read_only=True)) as store:
         sets = kernel_sets(store, manifest.max_kernels)
         return read_report(store, folder, manifest, place=str(place), kernel_sets=sets, name=name)

@@ -9,14 +9,14 @@ import click
 
 from cluster.commands.runs import opened
 from cluster.console import parse
-from cluster.console.flags import PATH, TEXT, debug_flag, run_argument
-from tuner.errors import TunerError, UsageError
+from cluster.console.flags import PATH, TASK, debug_flag, run_argument
+from tuner.errors import TunerError
 from tuner.run_location import RunLocation
 
 
 @click.command(short_help="A file that rebuilds a kernel with TVM alone.")
 @run_argument
-@click.argument("task", metavar="TASK", type=TEXT)
+@click.argument("task", metavar="TASK", type=TASK)
 @click.option(
     "-o",
     "--out",
@@ -35,17 +35,15 @@ from tuner.run_location import RunLocation
 def reproduce(run: RunLocation, task: str, out: Path | None, shapes: tuple[str, ...]) -> None:
     """Write one Python file that rebuilds the best kernel of TASK, compares its output with the
     unscheduled program's and times it. It needs TVM and nothing of this tuner."""
-    sizes = parse.distinct(shapes, parse.dimension)
-    if many := [name for name, values in sizes if len(values) != 1]:
-        raise UsageError(f"--shape {many[0]}: give one size")
+    sizes = parse.distinct(shapes, parse.size)
     from cluster.driver.trust.reproduce import reproduce as written
-    from tuner.files.atomic import atomic_file
+    from tuner.files.atomic import output_file
 
     with opened(run) as (manifest, store):
         text = written(manifest, store, run, task, sizes)
     path = out or Path(f"reproduce_{re.sub(r'[^A-Za-z0-9_]', '_', task)}.py")
     try:
-        with atomic_file(path) as file:
+        with output_file(path) as file:
             file.write(text)
     except OSError as error:
         raise TunerError(f"cannot write {path}: {error.strerror or error}") from error

@@ -10,7 +10,7 @@ import click
 
 from cluster.commands.runs import opened
 from cluster.console import parse
-from cluster.console.flags import FILE_TEXT, TEXT, Parsed, debug_flag, json_flag, run_argument
+from cluster.console.flags import FILE_TEXT, TASK, Parsed, debug_flag, json_flag, run_argument
 from cluster.console.layer_flags import CLASS, library_flag
 from cluster.console.output import nothing_on_stdout, print_json, print_table
 from tuner.run_location import RunLocation
@@ -23,7 +23,7 @@ _SEEDS = 1 << 31
 
 @click.command(short_help="Whether the winners are what the records say.")
 @run_argument
-@click.option("--task", metavar="NAME", type=TEXT, help="Only the task of this name or key.")
+@click.option("--task", metavar="NAME", type=TASK, help="Only the task of this name or key.")
 @click.option(
     "--repeat",
     "turns",

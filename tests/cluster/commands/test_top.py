@@ -107,6 +107,26 @@ def test_what_cannot_be_read_is_a_line(tmp_path: Path, shown: Shown) -> None:
     shown(tmp_path / "nix", broken, code=1)
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("nowhere", "there is no run folder nowhere"),
+        ("afile", "afile is no run folder: it has no run.json"),
+    ],
+)
+def test_where_no_run_can_be_read_that_is_an_error_which_names_it_once(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    said: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("afile").write_text("")
+    assert run(["top", name, "--once"]) == 1
+    assert capsys.readouterr() == ("", f"tuner: {said}\n")
+
+
 def test_damaged_rows_are_a_line_too(tmp_path: Path) -> None:
     folder = a_run(tmp_path / "run", 0.001)
     with closing(SqliteStore(folder / "records.sqlite")) as store:
@@ -210,7 +230,7 @@ def test_on_a_terminal_it_follows_runs_until_a_key_is_pressed(tmp_path: Path) ->
         store.append(record("fast", 0.0005))
         terminal.until(r"one +at work.* 8\.00x")
         shutil.rmtree(other)
-        terminal.until("other: there is no run folder other")
+        terminal.until(r"(?m)^there is no run folder other")
         terminal.press(b"xyq")
         assert terminal.end() == 0
         assert terminal.echoes()

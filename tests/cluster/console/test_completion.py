@@ -101,6 +101,8 @@ def offers(monkeypatch: pytest.MonkeyPatch, folder: Path, *words: str) -> list[s
         ("best s3://bucket/run --task s", []),
         ("best --task s", []),
         ("explain runs/first fused_conv2d_a", ["fused_conv2d_add"]),
+        ("verify runs/first --task s", ["softmax"]),
+        ("reproduce runs/first s", ["softmax"]),
         ("tune --target ", ["auto", "llvm", "cuda"]),
         ("tune --effort n", ["normal"]),
         ("tune --strategy r", ["random", "replay-function"]),
@@ -152,6 +154,12 @@ def test_each_shell_has_its_script(shell: str, capsys: pytest.CaptureFixture[str
 def test_a_shell_that_is_not_known_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["completion", "tcsh"]) == 2
     assert "bash" in capsys.readouterr().err
+
+
+def test_without_a_shell_one_line_names_them(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["completion"]) == 2
+    said, _ = capsys.readouterr().err.splitlines()
+    assert said == "tuner completion: Missing argument 'SHELL'. Name bash, zsh or fish."
 
 
 def test_a_file_that_is_no_record_of_a_run_has_no_names(tmp_path: Path) -> None:

@@ -56,6 +56,17 @@ def test_dimensions() -> None:
     assert parse.dimension(" T = 7 ") == ("T", (7,))
 
 
+def test_a_size_of_a_dimension() -> None:
+    assert parse.size("T=16") == ("T", (16,))
+    assert parse.size(" T = 7 ") == ("T", (7,))
+
+
+@pytest.mark.parametrize("text", ["foo", "T", "T=", "=16", "T=1..4", "T=1,2", "T=-1", "T=x"])
+def test_a_hint_for_a_size_shows_one_and_no_range(text: str) -> None:
+    with pytest.raises(UsageError, match=r"write for example T=16$"):
+        parse.size(text)
+
+
 def test_a_dimension_has_each_value_once_in_order() -> None:
     assert parse.dimension("T=128, 1..3, 2..4") == ("T", (1, 2, 3, 4, 128))
 

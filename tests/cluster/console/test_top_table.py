@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from dataclasses import replace
 
+import pytest
 from rich.console import Console
 
 from cluster.console.top_table import in_order, top_picture
@@ -58,9 +59,23 @@ runs/b  ended: trials  1:02:05    1234  2.3  4.56 ms  3.21x     10:00           
     -
 runs/c  not begun         0:00       0  0.0        -      -         -               -        -  \
     -
-runs/d: there is no run folder runs/d
+there is no run folder runs/d
 """
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "state", "line"),
+    [
+        ("runs/d", "there is no run folder runs/d", "there is no run folder runs/d"),
+        ("runs/d", "runs/d/records.sqlite is damaged", "runs/d/records.sqlite is damaged"),
+        ("runs/d", "damaged: KeyError: 'x'", "runs/d: damaged: KeyError: 'x'"),
+        ("d", "damaged: KeyError: 'x'", "d: damaged: KeyError: 'x'"),
+        ("d", "there is no run folder runs/d", "d: there is no run folder runs/d"),
+    ],
+)
+def test_a_run_that_cannot_be_read_is_named_once(name: str, state: str, line: str) -> None:
+    assert shown(unreadable(name, state)) == f"{line}\n"
 
 
 def test_of_a_long_name_the_end_is_shown() -> None:

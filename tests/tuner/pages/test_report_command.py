@@ -130,6 +130,22 @@ def test_a_folder_of_runs_for_several_devices_is_compared(
     assert capsys.readouterr().out.strip() == str(tmp_path / "fleet" / "comparison.html")
 
 
+def test_a_run_is_not_compared_with_itself(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_at(tmp_path / "fleet" / "one")
+    run_at(tmp_path / "fleet" / "other", 1)
+    monkeypatch.chdir(tmp_path)
+    for again in ("fleet/one", "fleet/../fleet/one", str(tmp_path / "fleet" / "one"), "fleet"):
+        capsys.readouterr()
+        assert command(["report", "fleet/one", again]) == 2
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert err.startswith("tuner: ")
+        assert err.endswith("fleet/one is named twice: a run is compared with others alone\n")
+    assert not (tmp_path / "fleet" / "one" / "comparison.html").exists()
+
+
 def test_a_timeline_is_exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = run_at(tmp_path / "mine")
     monkeypatch.chdir(tmp_path)

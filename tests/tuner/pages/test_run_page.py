@@ -16,6 +16,7 @@ import pytest
 from tests.tuner.pages.sample_run import MANIFEST, fill, sample
 from tuner.pages.model_quality import noise_chart
 from tuner.pages.page import page
+from tuner.pages.wording import comparison
 from tuner.report.noise import Retiming
 from tuner.report.run_report import RunReport, run_report
 from tuner.storage.memory import MemoryStore
@@ -208,6 +209,22 @@ def test_only_finalists_that_are_there_are_in_the_legend_of_noise() -> None:
     both = [*alone, Retiming("conv", 1, 1.0, False)]
     names = [noise_chart(told)["encoding"]["color"]["scale"]["domain"] for told in (alone, both)]
     assert names == [["winner"], ["winner", "other finalists"]]
+
+
+def test_no_run_is_the_best_where_the_best_two_are_shown_alike() -> None:
+    one, other, third = (sample(name=name) for name in ("one", "other", "third"))
+
+    def marked(*latencies_ms: float) -> int | None:
+        runs = [
+            replace(run, best=[{**row, "latency_ms": ms} for row in run.best[:1]])
+            for run, ms in zip((one, other, third), latencies_ms, strict=True)
+        ]
+        ((_, _, best),) = comparison(runs).tasks
+        return best
+
+    assert marked(2.0, 1.0, 3.0) == 1
+    assert marked(2.0, 1.0, 1.0001) is None
+    assert marked(2.0001, 1.0, 2.0) == 1
 
 
 def test_names_that_look_like_markup_stay_text() -> None:

@@ -69,8 +69,11 @@ def test_tasks_without_a_time_or_without_their_defaults_are_not_compared() -> No
     assert closing([]) == Closing()
 
 
-def steps(said: Closing, ended: str = "trials", commands: set[str] = ALL) -> list[str]:
-    return [s.command for s in next_steps(said, "runs/x", "tuner tune ...", commands, ended)]
+def steps(
+    said: Closing, ended: str = "trials", commands: set[str] = ALL, *, tried: bool = True
+) -> list[str]:
+    found = next_steps(said, "runs/x", "tuner tune ...", commands, ended, tried=tried)
+    return [step.command for step in found]
 
 
 FLAT = closing([DENSE])
@@ -93,6 +96,15 @@ BENCH, EXPORT = "tuner bench runs/x", "tuner export runs/x --lib model.so"
 )
 def test_what_to_do_next_fits_how_it_ended(said: Closing, ended: str, wanted: list[str]) -> None:
     assert steps(said, ended) == wanted
+
+
+def test_a_budget_that_was_spent_before_any_trial_was_too_small() -> None:
+    """Nothing failed, so there is nothing to look into."""
+    (step,) = next_steps(Closing(), "runs/x", "tuner tune ...", ALL, "time", tried=False)
+    assert step.command == "tuner tune ..."
+    assert step.why == "go on with more budget: it was spent before any trial"
+    assert steps(Closing(), "signal", tried=False) == ["tuner tune ..."]
+    assert steps(Closing(), "done", tried=False) == ["tuner status runs/x", "tuner doctor"]
 
 
 def test_no_command_is_named_that_is_not_there() -> None:

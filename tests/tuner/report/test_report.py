@@ -255,7 +255,8 @@ class TestExport:
         assert pipe.is_fifo()
 
     def test_an_unwritable_place_is_one_line(self, tmp_path: Path) -> None:
-        for place in (tmp_path / "no" / "records.jsonl", tmp_path):
+        (tmp_path / "file").touch()
+        for place in (tmp_path / "file" / "records.jsonl", tmp_path):
             with pytest.raises(TunerError, match="cannot write") as caught:
                 export_records(store_of(), place)
             assert "\n" not in str(caught.value)

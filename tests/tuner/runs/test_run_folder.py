@@ -145,10 +145,10 @@ class TestFolder:
             read_run(tmp_path)
         assert list(tmp_path.iterdir()) == []
 
-    def test_a_folder_of_runs_names_them(self, tmp_path: Path) -> None:
+    def test_a_folder_of_runs_names_one_of_them(self, tmp_path: Path) -> None:
         for name in ("b", "a"):
             open_run(tmp_path / name, WANTED)
-        with pytest.raises(TunerError, match=f"name {tmp_path}/a or {tmp_path}/b"):
+        with pytest.raises(TunerError, match=f"is a folder of runs: name one, as {tmp_path}/a$"):
             read_run(tmp_path)
 
     def test_of_two_that_start_at_once_one_makes_the_run(
