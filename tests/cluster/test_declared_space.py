@@ -102,6 +102,7 @@ print(sorted(row["space"].partition("@")[0] for row in result.spaces))
 """
 
 
+@pytest.mark.long
 def test_a_space_that_no_file_has_is_searched_on_this_machine(tmp_path: Path) -> None:
     found = done("-c", IN_PLACE, cwd=tmp_path)
     assert found.returncode == 0, found.stderr[-2000:]

@@ -101,6 +101,7 @@ def test_a_request_that_cannot_be_met_fails_with_the_commands_own_code(
     assert job.returncode == 1
 
 
+@pytest.mark.long
 def test_ctrl_c_stops_the_job_and_keeps_what_was_measured_and_the_winners(
     environment: dict[str, str], folder: Path, tmp_path: Path
 ) -> None:

@@ -83,6 +83,7 @@ def test_unlike_machines_are_separate_targets_with_separate_records(both: dict[s
     assert one != other
 
 
+@pytest.mark.long
 def test_each_goes_on_by_itself_and_on_its_own_machine(
     fleet: LocalFleet, both: dict[str, Any]
 ) -> None:

@@ -119,6 +119,7 @@ def test_a_large_search_that_is_killed_after_its_driver_comes_back(
     assert finished(environment, "stop", str(run))[0] == 0
 
 
+@pytest.mark.long
 def test_whoever_comes_later_sees_the_end(environment: dict[str, str], tmp_path: Path) -> None:
     run = tmp_path / "run"
     command = ["tune", *MODEL, "--trials=60", "--run", str(run)]

@@ -128,6 +128,7 @@ def test_the_command_writes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str
 def test_the_command_says_where_it_cannot_write(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["grafana", str(tmp_path / "missing" / "dashboard.json")]) == 1
+    (tmp_path / "file").write_text("in the way")
+    assert run(["grafana", str(tmp_path / "file" / "dashboard.json")]) == 1
     (line,) = capsys.readouterr().err.splitlines()
-    assert "missing" in line
+    assert "file" in line
