@@ -29,7 +29,7 @@ from cluster.search.wiring import machines, new_session, quiet_lock
 from tuner.dynamic.kernel_set import KernelSet
 from tuner.errors import TunerError, named_line
 from tuner.measure import MeasuredPrograms
-from tuner.report.closing import Closing, closing_of_store, settled
+from tuner.report.closing import Closing, closing_of_store, latencies_of, settled
 from tuner.report.spaces import fruitless, space_rows
 from tuner.report.winners import winning_lines
 from tuner.runs.folder import RunFolder
@@ -258,7 +258,7 @@ SearchActor = ray.remote(num_cpus=0, max_restarts=-1)(SearchHost)
 def _closing(store: RecordStore, snapshot: Snapshot) -> Closing | None:
     """What to say of a run at its end; None where that goes wrong, which is not worth the run."""
     try:
-        return closing_of_store(store, _chosen_s(snapshot))
+        return closing_of_store(store, latencies_of(snapshot))
     except Exception:
         _log.exception("the last lines")
         return None
@@ -269,12 +269,6 @@ def _new_uuid(job: SearchJob, run: RunFolder) -> Callable[[], str]:
     if not job.location.is_url:
         return lambda: uuid4().hex
     return lambda: run_uuid(remote_run(job.location), run.read_manifest())
-
-
-def _chosen_s(snapshot: Snapshot) -> dict[str, float]:
-    """The latencies that a snapshot has: for tasks with symbolic dimensions those of their kernel
-    sets, see `tuner.session.progress.rows`."""
-    return {row.key: row.best_s for row in snapshot.tasks if row.best_s is not None}
 
 
 def _refuse_to_die_again(store: RecordStore) -> None:

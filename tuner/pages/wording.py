@@ -88,11 +88,10 @@ class TaskLine:
 
 def task_rows(run: RunReport) -> list[TaskLine]:
     """The tasks, those that take most of the tuned model's time first."""
-    lines = []
+    lines, tuned_s, untuned_s = [], run.tuned_s, run.untuned_s
     for task in run.best:
         default_s, best_s = seconds_of(task["default_ms"]), seconds_of(task["latency_ms"])
-        weight, tuned_s, untuned_s = task["weight"], run.tuned_s, run.untuned_s
-        before_s = default_s or best_s
+        weight, before_s = task["weight"], default_s or best_s
         lines.append(
             TaskLine(
                 task["name"],
@@ -259,16 +258,15 @@ def comparison(runs: Sequence[RunReport]) -> Comparison:
             same = task["name"], run.programs[task["name"]]
             found.setdefault(same, [None] * len(runs))[place] = seconds_of(task["latency_ms"])
     tasks = [
-        (name, shown, _least(mine, shown))
+        (name, [latency(s) for s in mine], _least(mine))
         for (name, _), mine in found.items()
-        for shown in ([latency(s) for s in mine],)
         if sum(s is not None for s in mine) > 1
     ]
     return Comparison([run.name for run in runs], rows, tasks)
 
 
-def _least(values: Sequence[float | None], shown: Sequence[str]) -> int | None:
-    """The place of the least value; None where the next one is shown alike."""
-    known = sorted((value, place) for place, value in enumerate(values) if value is not None)
-    (_, first), (_, second) = known[:2]
-    return None if shown[first] == shown[second] else first
+def _least(latencies_s: Sequence[float | None]) -> int | None:
+    """The place of the least of two or more; None where the next one is shown alike."""
+    known = sorted((s, place) for place, s in enumerate(latencies_s) if s is not None)
+    (least_s, place), (next_s, _) = known[:2]
+    return None if latency(least_s) == latency(next_s) else place

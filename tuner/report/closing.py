@@ -230,10 +230,17 @@ def closing_of_snapshot(snapshot: Snapshot) -> Closing:
     )
 
 
+def latencies_of(snapshot: Snapshot) -> dict[str, float]:
+    """The latencies that a snapshot has: for tasks with symbolic dimensions those of their kernel
+    sets, see `tuner.session.progress.rows`."""
+    return {row.key: row.best_s for row in snapshot.tasks if row.best_s is not None}
+
+
 def settled(snapshot: Snapshot, store: RecordStore) -> Snapshot:
     """A run's last snapshot with the latencies that count: of what was timed again, those."""
-    sets_s = {row.key: row.best_s for row in snapshot.tasks if row.best_s is not None}
-    told = zip(store.tasks(), best_report(store, None, sets_s)["tasks"], strict=True)
+    told = zip(
+        store.tasks(), best_report(store, None, latencies_of(snapshot))["tasks"], strict=True
+    )
     known = {task.key: (row["default_ms"], row["latency_ms"]) for task, row in told}
     tasks = []
     for row in snapshot.tasks:

@@ -144,15 +144,14 @@ class StoreGlances:
             failures=_failures(counted(self._progress.values())),
             utilisation=spans[-1].utilisation if spans else _NO_SECONDS,
             seen_s=spans[-1].heartbeat_s if spans else None,
-            flat_s=self._flat_s(spans),
+            flat_s=self._flat_s(spans, elapsed_s),
             tasks=tasks,
         )
 
-    def _flat_s(self, spans: Sequence[SessionSpan]) -> float | None:
+    def _flat_s(self, spans: Sequence[SessionSpan], elapsed_s: float) -> float | None:
         if not self._improved_s:
             return None
-        worked = math.fsum(span.elapsed_s for span in spans)
-        return max(0.0, worked - worked_s(spans, max(self._improved_s.values())))
+        return max(0.0, elapsed_s - worked_s(spans, max(self._improved_s.values())))
 
     def _update(self, store: SqliteStore) -> None:
         counts, defaults = store.counts(), store.defaults()

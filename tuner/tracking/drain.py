@@ -103,7 +103,6 @@ class RunDrain:
         self._clock = clock
         self._target = progress.target
         self._may_restart = True
-        self._failed = False
         self.failures = 0
         """Steps in a row in which something could not be pushed, and nothing could."""
         self._children = ChildRuns(paths, sink.knows)
@@ -123,7 +122,7 @@ class RunDrain:
 
     def step(self, *, longest_wait_s: float = 30.0) -> bool:
         """Push a batch from each source; return True if there may be more at once."""
-        before, self._failed = self.progress, False
+        before, failed_before = self.progress, [lane.failures for lane in self._lanes]
         moved = self._choose()
         for spooled, stored in ((self._data, self._records), (self._artifacts, self._files)):
             moved |= self._step(spooled, longest_wait_s)
@@ -138,18 +137,15 @@ class RunDrain:
             self.progress.save(self._paths.offset)
         if self.progress.cursors != before.cursors:
             self.failures = 0
-        elif self._failed:
+        elif any(lane.failures > n for lane, n in zip(self._lanes, failed_before, strict=True)):
             self.failures += 1
         return moved
 
     def _step(self, lane: Lane, longest_wait_s: float) -> bool:
-        before = lane.failures
         try:
             return lane.step(self._clock, longest_wait_s=longest_wait_s)
         except Gone as failure:
             return self._restart(lane, str(failure))
-        finally:
-            self._failed |= lane.failures > before
 
     def _restart(self, lane: Lane, reason: str) -> bool:
         """Push all from the start, once: a user who deletes a run twice means it."""

@@ -89,8 +89,6 @@ class End:
     time_s: float
 
 
-GAVE_UP = 3
-"""Exit status of a tracker that left what a server that is gone did not take."""
 TABLES = ("tasks.json", "spaces.json")
 """The artifacts that are tables, as MLflow keeps them, so that its pages show them as such."""
 

@@ -29,8 +29,9 @@ from tuner.tracking.cursor import load_progress
 from tuner.tracking.drain import count_pending
 from tuner.tracking.mlflow_sink import Target, load_target, quiet_environment, redacted
 from tuner.tracking.pages.experiment_page import page_of
-from tuner.tracking.spool import GAVE_UP, TrackingPaths, read_json
+from tuner.tracking.spool import TrackingPaths, read_json
 from tuner.tracking.spool_observer import RunStatus, SpoolObserver
+from tuner.tracking.tracker_process import GAVE_UP
 
 __all__ = [
     "RunStatus",

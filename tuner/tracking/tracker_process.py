@@ -2,10 +2,10 @@
 
 Started by `tuner.tracking.tracker.TrackerProcess` it follows the store and the spool while its
 parent lives. A byte on standard input says that the session is over: it pushes what is left and
-exits; the parent holds the deadline and may kill it at any moment. Of a server that does not answer
-then as before, it leaves the rest for the next start. If the parent is gone without a word it
-pushes for a few seconds more, then does the same. It may be stopped
-while its parent is killed: who waits for its lock wakes it.
+exits; the parent holds the deadline and may kill it at any moment. Where the server is gone, it
+leaves the rest for the next start. If the parent is gone without a word it pushes for a few seconds
+more, then does the same. It may be stopped while its parent is killed: who waits for its lock wakes
+it.
 
 By hand, `--drain SECONDS` pushes what an earlier session left behind.
 """
@@ -38,11 +38,13 @@ from tuner.tracking.mlflow_sink import (
     tracking_uri,
 )
 from tuner.tracking.sink import Sink, SinkError, Unavailable
-from tuner.tracking.spool import GAVE_UP, TrackingPaths
+from tuner.tracking.spool import TrackingPaths
 from tuner.tracking.system_metrics import SystemSamples
 
 _log = logging.getLogger("tuner.tracker")
 
+GAVE_UP = 3
+"""The exit status of a tracker that left what a server that is gone did not take."""
 ORPHAN_S = 5.0
 """The time for which a tracker goes on after its parent died."""
 _POLL_S = 2.0
