@@ -1,5 +1,6 @@
-# make env    make or mend .venv, with everything that development and the demo need
-# make demo   tune a real network for at most ten minutes and print what it gained
+# make env    make or mend .venv, with everything that tests, the docs and the demo need
+# make demo   tune a real network for at most ten minutes and print what it gained; of what tests
+#             need, such as PyTorch and the CUDA compiler, it installs nothing
 # make test   lint, types and all tests that need no GPU
 # make debian the tests that need a program of Debian's, and that `make test` leaves out
 # make slow   the tests that take minutes: the README followed to the letter, long fleets
@@ -10,7 +11,8 @@
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
-STAMP := $(VENV)/.installed
+DEMO_STAMP := $(VENV)/.installed
+STAMP := $(VENV)/.installed-tests
 
 DEMO_MODEL := runs/demo-model.onnx
 DEMO_RUN := runs/demo
@@ -21,27 +23,30 @@ DOCS_PORT ?= 8000
 
 .PHONY: env demo test debian slow check fast fuzz docs docs-serve clean again
 .DELETE_ON_ERROR:
+.NOTPARALLEL: # one pip at a time in .venv
 
 # An environment is made anew where its Python is missing, does not start or is too old, and where
-# the checkout has moved since: paths are written into its scripts. The stamp holds the checkout's.
+# the checkout has moved since: paths are written into its scripts. The stamps hold the checkout's.
 WORKS := $(RUN) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
 BROKEN := $(shell test ! -e $(VENV) || { $(WORKS) && \
-	{ test ! -e $(STAMP) || test "$$(cat $(STAMP))" = "$(CURDIR)"; }; } || echo yes)
+	! cat $(DEMO_STAMP) $(STAMP) 2>/dev/null | grep -qvxF "$(CURDIR)"; } || echo yes)
 
 env: $(STAMP)
 
-$(STAMP): pyproject.toml $(if $(BROKEN),again)
-	@$(if $(BROKEN),echo "$(VENV) is broken: making it anew"; rm -rf $(VENV))
+$(DEMO_STAMP): EXTRAS := ui,onnxruntime
+$(STAMP): EXTRAS := tests,ui,onnxruntime
+$(DEMO_STAMP) $(STAMP): pyproject.toml $(if $(BROKEN),again)
 	@test -e $(VENV) || $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "$(PYTHON) is missing or older than 3.11: make env PYTHON=python3.12" >&2; exit 1; }
 	@$(RUN) -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	@echo "installing into $(VENV): a few minutes the first time"
-	@rm -f $@
+	@rm -f $(DEMO_STAMP) $@
 	@$(RUN) -m pip install --quiet --quiet --no-input --disable-pip-version-check \
-		--editable '.[dev,ui,onnxruntime]'
-	@echo "$(CURDIR)" > $@
+		--editable '.[$(EXTRAS)]'
+	@for stamp in $(DEMO_STAMP) $@; do echo "$(CURDIR)" > $$stamp; done
 
 again:
+	@echo "$(VENV) is broken: making it anew"; rm -rf $(VENV)
 
 check: env
 	$(RUN) -m ruff check
@@ -77,7 +82,7 @@ demo: $(DEMO_MODEL)
 	$(VENV)/bin/tuner bench $(DEMO_RUN)
 	@echo "(tuner and mlflow are in $(VENV)/bin)"
 
-$(DEMO_MODEL): examples/squeezenet.py | env
+$(DEMO_MODEL): examples/squeezenet.py | $(DEMO_STAMP)
 	@mkdir -p $(@D)
 	$(RUN) examples/squeezenet.py $(@D)/part-$(@F)
 	@mv $(@D)/part-$(@F) $@

@@ -31,7 +31,8 @@ def table(results: Path) -> list[str]:
     Raises:
         OSError: where a result is not there.
     """
-    return [*_HEAD, *_onnxruntime(results), *_blas(results), *_metaschedule(results)]
+    parts = (_onnxruntime, _blas, _metaschedule, _alone)
+    return [*_HEAD, *(line for part in parts for line in part(results))]
 
 
 def put_in(page: str, lines: list[str]) -> str:
@@ -106,7 +107,18 @@ def _metaschedule(results: Path) -> Iterator[str]:
         number = len(result["rows"])
         what = f"{len(ratios)}{f' of {number}' if number > len(ratios) else ''} {said}"
         trials = f"{result['settings']['trials']} trials on both sides"
+        if wall := result["summary"].get("wall_ratio"):
+            trials += f", ours in {wall['geometric_mean']:.2f} of the time"
         yield f"| MetaSchedule | {what} | {trials} | {_mean(ratios)} ({_range(ratios)}) |"
+
+
+def _alone(results: Path) -> Iterator[str]:
+    layer = _read(results, "dynamic_encoder")["summary"]
+    mean, worst = layer["over_static_mean"], layer["over_static_worst"]
+    budget = f"{layer['wall_ratio']:.0f} times as long for each alone"
+    said = "an encoder layer, its length open"
+    figures = f"{mean:.2f} (worst {worst:.2f})"
+    yield f"| itself, tuned for each length alone | {said} | {budget} | {figures} |"
 
 
 def _raced(row: Mapping[str, Any]) -> bool:

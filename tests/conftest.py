@@ -20,7 +20,9 @@ import pytest
 from hypothesis import settings
 
 from benchmarks.fleet.guard import start_guard
+from tests.needed import needed_nvcc, with_cuda_programs
 
+os.environ["PATH"] = with_cuda_programs(os.environ["PATH"])
 os.environ["TUNER_STRICT"] = "1"  # a mistake of ours in a template is none that tests pass over
 settings.register_profile("steady", derandomize=True, deadline=None)
 settings.register_profile("fuzz", derandomize=False, print_blob=True, deadline=None)
@@ -72,6 +74,12 @@ def same_cores() -> Iterator[None]:
     mine = os.sched_getaffinity(0)
     yield
     os.sched_setaffinity(0, mine)
+
+
+@pytest.fixture
+def nvcc() -> str:
+    """The path of CUDA's compiler (`tests.needed.needs_nvcc`)."""
+    return needed_nvcc()
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks who stays together

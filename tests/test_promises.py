@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PROMISES = ROOT / "docs" / "promises.md"
+PROMISES = ROOT / "docs" / "development" / "promises.md"
 ROWS = re.findall(r"^\| ([^|]+[^|\s]) \| (.+) \|$", PROMISES.read_text(), re.MULTILINE)
 TABLE = [(said, kept) for said, kept in ROWS if said != "promise" and not set(said) <= set("-| ")]
 

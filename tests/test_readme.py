@@ -1,4 +1,4 @@
-"""The README, followed to the letter: its commands and its programs, in the order they stand in.
+"""The README and the tour, followed to the letter: their commands and programs, in order.
 
 Only what would take hours is shortened (a budget of trials), and only what the reader is to bring
 along is made here (`model.onnx`, `lengths.json`).
@@ -28,7 +28,9 @@ from onnx import TensorProto, helper, numpy_helper
 pytestmark = [pytest.mark.tvm, pytest.mark.ray, pytest.mark.long, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).resolve().parents[1]
-README, REFERENCE = ((ROOT / d).read_text() for d in ("README.md", "docs/reference.md"))
+README, TOUR, REFERENCE = (
+    (ROOT / d).read_text() for d in ("README.md", "docs/tour.md", "docs/reference.md")
+)
 OURS = ("tuner", "spaces", "actors", "cluster")
 FEW_TRIALS = "--trials=24"
 """Given after what is shown, and so in place of it."""
@@ -36,21 +38,20 @@ FEW_TRIALS = "--trials=24"
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def shown(language: str, doc: str = README) -> list[str]:
+def shown(language: str, doc: str) -> list[str]:
     """A document's blocks of a language, in order."""
     return [text for name, text in _FENCE.findall(doc) if name == language]
 
 
 def commands(word: str) -> Iterator[list[str]]:
-    """What the README tells a reader to type that begins with `word`."""
-    for block in shown("sh"):
-        for line in block.splitlines():
-            words = shlex.split(line, comments=True)
-            if words[:1] == [word]:
-                yield words[1:]
+    """What a reader is told to type that begins with `word`, each command once."""
+    lines = [line for block in shown("sh", README + TOUR) for line in block.splitlines()]
+    for words in dict.fromkeys(tuple(shlex.split(line, comments=True)) for line in lines):
+        if words[:1] == (word,):
+            yield [*words[1:]]
 
 
-def program(with_: str, doc: str = README) -> str:
+def program(with_: str, doc: str = TOUR) -> str:
     """The one program of a document with these words in it."""
     (found,) = [block for block in shown("python", doc) if with_ in block]
     return found
@@ -67,7 +68,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def tuned(folder: Path) -> Path:
-    """All commands that are about `model.onnx`, and the README's first program."""
+    """All commands that are about `model.onnx`."""
     for words in commands("tuner"):
         if "model.onnx" in words and "--dim" not in words:
             tuner(folder, *words, *([FEW_TRIALS] if words[0] == "tune" else []))
@@ -147,6 +148,13 @@ def run(folder: Path, *words: str, codes: tuple[int, ...] = (0,)) -> str:
     )
     assert done.returncode in codes, f"{shlex.join(words)}\n{done.stderr}"
     return done.stdout
+
+
+def test_the_first_program_tunes_a_model_and_uses_the_library(folder: Path) -> None:
+    (text,) = shown("python", README)
+    assert '"2m"' in text
+    shorter = text.replace('"2m"', '"20s"')
+    run_program(folder, shorter + "\nassert output.shape == (1, 10) and result.snapshot.gain >= 1")
 
 
 def test_the_commands_about_a_model_work_in_the_order_they_are_shown(tuned: Path) -> None:

@@ -97,10 +97,15 @@ class Side:
         return self.run_s >= _SLOW_RUN_S
 
     @property
+    def runs(self) -> int:
+        """The number of runs that make a sample long enough for a clock."""
+        return max(1, min(_MAX_RUNS, math.ceil(_SAMPLE_S / max(self.run_s, 1e-9))))
+
+    @property
     def cost_s(self) -> float:
-        """The time of another sample, with cool-down and warm-up."""
+        """The most time that another sample takes, with cool-down and warm-up."""
         before_s = 0.0 if self.slow else _WARM_UP_S + self.run_s
-        return _COOL_DOWN_S + before_s + max(self.run_s, _SAMPLE_S)
+        return _COOL_DOWN_S + before_s + self.runs * self.run_s
 
     @property
     def most(self) -> int:
@@ -228,8 +233,7 @@ def _sample(side: Side, clock: Callable[[], float], sleep: Callable[[float], Non
     sleep(_COOL_DOWN_S)
     if not side.slow:
         _warm_up(side, clock)
-    runs = max(1, min(_MAX_RUNS, math.ceil(_SAMPLE_S / max(side.run_s, 1e-9))))
-    side.samples_s.append(_timed(side.run, runs, clock))
+    side.samples_s.append(_timed(side.run, side.runs, clock))
 
 
 def _warm_up(side: Side, clock: Callable[[], float]) -> None:

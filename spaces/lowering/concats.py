@@ -13,6 +13,7 @@ from typing import Any
 from spaces.ir import tvm_compat
 from spaces.lowering.layout_rules import CONVOLUTION, ELEMENTWISE
 from spaces.lowering.relax_rewrite import (
+    constant,
     replaced,
     straight_bindings,
     tensor_bytes,
@@ -197,7 +198,7 @@ class _Rewriter:
             channels = int(
                 tvm_compat.known_int((tvm_compat.tensor_dims(part) or [])[_CHANNELS]) or 0
             )
-            mine = relax.const(weights[:, start : start + channels].copy())
+            mine = constant(weights[:, start : start + channels].copy())
             start += channels
             product = self._put(relax.Call(call.op, [part, mine], call.attrs, call.ty_args), var)
             total = product if total is None else self._put(op.add(product, total), var)

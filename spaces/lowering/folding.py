@@ -15,7 +15,13 @@ import numpy.typing as npt
 
 from spaces.ir import tvm_compat
 from spaces.ir.element_types import NUMPY_FLOATS
-from spaces.lowering.relax_rewrite import replaced, straight_bindings, with_graphs, written_anew
+from spaces.lowering.relax_rewrite import (
+    constant,
+    replaced,
+    straight_bindings,
+    with_graphs,
+    written_anew,
+)
 
 Array = npt.NDArray[Any]
 Compute = Callable[[Any, Sequence[Array]], Array]
@@ -40,7 +46,7 @@ def _folded(function: Any) -> Any:
         if array is None:
             rest.append(binding)
         else:
-            known[binding.var] = relax.const(array)
+            known[binding.var] = constant(array)
     if not known:
         return function
     builder = relax.BlockBuilder()

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from spaces.ir import tvm_compat
-from spaces.lowering.relax_rewrite import with_weighted_calls
+from spaces.lowering.relax_rewrite import constant, with_weighted_calls
 
 _LAYOUTS = {"relax.nn.conv1d": "NCW", "relax.nn.conv2d": "NCHW", "relax.nn.conv3d": "NCDHW"}
 
@@ -86,7 +86,7 @@ def _narrowed(call: Any, data: Any, weight: Any) -> Any:
     if all(after.kernel == before.kernel for after, before in zip(kept, windows, strict=True)):
         return call
     taps = tuple(slice(w.busy()[0], w.busy()[1] + 1) for w in windows)
-    fewer = relax.const(np.ascontiguousarray(weight.value.numpy()[:, :, *taps]))
+    fewer = constant(np.ascontiguousarray(weight.value.numpy()[:, :, *taps]))
     made = getattr(relax.op.nn, tvm_compat.operator_name(call).rpartition(".")[2])
     attrs = call.attrs
     return made(

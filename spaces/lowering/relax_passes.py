@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from spaces.ir import tvm_compat
-from spaces.lowering.relax_rewrite import rank, with_graphs, with_weighted_calls
+from spaces.lowering.relax_rewrite import constant, rank, with_graphs, with_weighted_calls
 
 
 def move_biases_into_batch_norms(module: Any) -> Any:
@@ -32,7 +32,7 @@ def move_biases_into_batch_norms(module: Any) -> Any:
         per_channel = tvm_compat.param_shape(found[bias]) == [1, len(centre), 1, 1]
         if not per_channel or call.attrs.axis != 1 or call.attrs.training:
             return matched
-        moved = relax.const(centre - found[vector].value.numpy().reshape(centre.shape))
+        moved = constant(centre - found[vector].value.numpy().reshape(centre.shape))
         arguments = [found[product], found[gamma], found[beta], moved]
         return relax.TupleGetItem(relax.Call(call.op, [*arguments, found[variance]], call.attrs), 0)
 
@@ -62,7 +62,7 @@ def affine_batch_norms(module: Any) -> Any:
         shift = (beta if attrs.center else 0.0) - mean * scale
         dtype = str(found[constants[0]].ty.dtype)
         shape = [-1 if axis == int(attrs.axis) % ndim else 1 for axis in range(ndim)]
-        factor, term = (relax.const(a.astype(dtype).reshape(shape)) for a in (scale, shift))
+        factor, term = (constant(a.astype(dtype).reshape(shape)) for a in (scale, shift))
         return relax.op.add(relax.op.multiply(found[data], factor), term)
 
     return _rewritten(module, is_tuple_get_item(norm, 0), affine)

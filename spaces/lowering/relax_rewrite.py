@@ -20,6 +20,13 @@ def with_graphs(module: Any, rewrite: Callable[[Any], Any]) -> Any:
     return IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
 
 
+def constant(array: Any) -> Any:
+    """A constant of an array's own element type; TVM makes float32 of float64 unless told."""
+    from tvm import relax
+
+    return relax.const(array, str(array.dtype))
+
+
 def with_weighted_calls(module: Any, name: str, change: Callable[[Any, Any, Any], Any]) -> Any:
     """A module with its graphs' calls of an operator changed whose second operand is a constant.
 
@@ -28,14 +35,14 @@ def with_weighted_calls(module: Any, name: str, change: Callable[[Any, Any, Any]
     """
     from tvm.relax.dpl import is_const, is_op, rewrite_call, wildcard
 
-    first, constant = wildcard(), is_const()
+    first, second = wildcard(), is_const()
 
     def changed(call: Any, found: Any) -> Any:
         if tvm_compat.operator_name(call) != name:
             return call  # a variable bound to one
-        return change(call, found[first], found[constant])
+        return change(call, found[first], found[second])
 
-    return with_graphs(module, lambda g: rewrite_call(is_op(name)(first, constant), changed, g))
+    return with_graphs(module, lambda g: rewrite_call(is_op(name)(first, second), changed, g))
 
 
 def tir_calls(module: Any) -> list[Any]:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from spaces.ir import tvm_compat
-from spaces.lowering.relax_rewrite import with_weighted_calls
+from spaces.lowering.relax_rewrite import constant, with_weighted_calls
 
 _MOST_ZEROS = 1.25
 """Products of one convolution for each that is needed; with more, each phase has one of its own."""
@@ -157,7 +157,7 @@ def _convolved(
     before = [p.padding[0] - first for p, first in zip(phases, unused, strict=True)]
     return getattr(relax.op.nn, name)(
         data,
-        relax.const(np.ascontiguousarray(weights)),
+        constant(np.ascontiguousarray(weights)),
         padding=before + [p.padding[1] for p in phases],
         groups=int(call.attrs.groups),
         out_dtype=call.attrs.out_dtype,

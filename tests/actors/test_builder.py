@@ -6,7 +6,6 @@ import ast
 import io
 import json
 import os
-import shutil
 import threading
 import zipfile
 from collections.abc import Callable, Iterator
@@ -19,6 +18,7 @@ import pytest
 from actors.build_child import BuildChild
 from actors.builder import Builder, Built
 from actors.quiet_lock import Quiet
+from tests.needed import needs_nvcc
 from tuner.candidate import Candidate, CandidateKind
 from tuner.record import Measurement, Status
 from tuner.task import SpaceSource, Task
@@ -345,7 +345,7 @@ def test_what_the_compiler_refuses_is_a_failed_build(real_task: Task, tmp_path: 
 
 
 @pytest.mark.tvm
-@pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs the CUDA compiler")
+@needs_nvcc
 def test_cuda_code_is_compiled_by_the_builder(real_task: Task, tmp_path: Path) -> None:
     builder = Builder(log_dir=tmp_path)
     try:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -47,20 +46,23 @@ def task() -> Task:
 
 
 class Bench:
-    """A builder and a runner with one library."""
+    """A builder and a runner with some libraries."""
 
-    def __init__(self, task: Task, library: Source, folder: Path) -> None:
-        layers = Layers(libraries=(library,))
-        self.task, self.library = task, library
+    def __init__(self, task: Task, libraries: Sequence[Source], folder: Path) -> None:
+        layers = Layers(libraries=tuple(libraries))
+        self.task, self.libraries = task, layers.libraries
         self.builder = Builder(log_dir=folder, layers=layers)
         self.runner = Runner(target=task.target, log_dir=folder, scratch=folder, layers=layers)
         assert self.runner.learn(task, (), 60.0).error == ""
 
-    def measured(self, candidate: Candidate | None = None) -> Measurement:
-        """The measurement of a candidate; None is the library's."""
-        calls = candidate is None
-        candidate = candidate or offer(self.library, self.task)
+    def called(self, number: int = 0) -> Measurement:
+        """The measurement of a library's function."""
+        candidate = offer(self.libraries[number], self.task)
         assert candidate is not None
+        return self.measured(candidate, candidate.space)
+
+    def measured(self, candidate: Candidate, library: str = "") -> Measurement:
+        """The measurement of a candidate."""
         built = self.builder.build(self.task, candidate, 60.0)
         assert isinstance(built, Built), built
         timing = EFFORTS["quick"].timing
@@ -70,22 +72,26 @@ class Bench:
             timing=timing,
             cutoff_s=None,
             deadline_s=60.0,
-            library=candidate.space if calls else "",
+            library=library,
         )
 
 
-@pytest.fixture
-def bench(task: Task, tmp_path: Path) -> Iterator[Any]:
-    made = []
+@contextmanager
+def started(task: Task, libraries: Sequence[Source], folder: Path) -> Iterator[Bench]:
+    bench = Bench(task, libraries, folder)
+    with closing(bench.builder), closing(bench.runner):
+        yield bench
 
-    def start(name: str, text: str = TEXT) -> Bench:
-        made.append(Bench(task, Source("cumsum.py", text, name), tmp_path))
-        return made[-1]
 
-    yield start
-    for each in made:
-        with closing(each.builder), closing(each.runner):
-            pass
+NAMES = ("Sums", "Wrong", "Greedy", "Raises")
+
+
+@pytest.fixture(scope="module")
+def bench(task: Task, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    """With libraries that compute the same, by the same name."""
+    libraries = [Source("cumsum.py", TEXT, name) for name in NAMES]
+    with started(task, libraries, tmp_path_factory.mktemp("bench")) as made:
+        yield made
 
 
 @pytest.mark.parametrize(
@@ -98,28 +104,30 @@ def bench(task: Task, tmp_path: Path) -> Iterator[Any]:
     ],
 )
 def test_a_function_is_judged_as_a_kernel_is(
-    bench: Any, name: str, status: Status, said: str
+    bench: Bench, name: str, status: Status, said: str
 ) -> None:
-    measured = bench(name).measured()
+    measured = bench.called(NAMES.index(name))
     assert (measured.status, said in measured.error) == (status, True), measured
     assert (measured.latency_s is not None) == (status is Status.OK)
 
 
-def test_it_has_a_process_of_its_own(bench: Any, tmp_path: Path) -> None:
+def test_it_has_a_process_of_its_own(task: Task, tmp_path: Path) -> None:
     from spaces.design_space.default_schedule import default_candidate
 
     notes = tmp_path / "notes"
-    sums = bench("Notes", f"{TEXT}\nNOTES = {str(notes)!r}\n{NOTES}")
-    for candidate in (default_candidate(sums.task), None, default_candidate(sums.task), None):
-        before = set(psutil.Process().children(recursive=True))
-        assert sums.measured(candidate).status is Status.OK
-        after = set(psutil.Process().children(recursive=True))
-        if candidate is None:
-            called_in = {int(pid) for pid in notes.read_text().split()}
-            assert len(called_in) == 1
-            assert not called_in & {p.pid for p in after}, "it ended with its one measurement"
-            assert not called_in & {p.pid for p in before}, "it had timed nothing else"
-            notes.unlink()
+    source = Source("cumsum.py", f"{TEXT}\nNOTES = {str(notes)!r}\n{NOTES}", "Notes")
+    with started(task, [source], tmp_path) as sums:
+        for calls in (False, True, False, True):
+            before = set(psutil.Process().children(recursive=True))
+            measured = sums.called() if calls else sums.measured(default_candidate(task))
+            assert measured.status is Status.OK
+            after = set(psutil.Process().children(recursive=True))
+            if calls:
+                called_in = {int(pid) for pid in notes.read_text().split()}
+                assert len(called_in) == 1
+                assert not called_in & {p.pid for p in after}, "it ended with its one measurement"
+                assert not called_in & {p.pid for p in before}, "it had timed nothing else"
+                notes.unlink()
 
 
 def test_nothing_else_is_timed_while_its_threads_look_for_work(task: Task, tmp_path: Path) -> None:

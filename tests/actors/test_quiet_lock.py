@@ -41,8 +41,23 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
+def stat(pid: int) -> list[str]:
+    """What the kernel says of a process: its state, its parent, its group and more."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+
+
 def state(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    return stat(pid)[0]
+
+
+def states_in(group: int) -> list[str]:
+    """The states of the processes of a group that live."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            said = stat(int(entry.name))
+            found += [said[0]] if said[0] not in "ZX" and int(said[2]) == group else []
+    return found
 
 
 class Busy:
@@ -64,6 +79,10 @@ class Busy:
         before = self.size()
         time.sleep(0.02)
         return self.size() > before
+
+    def stands_still(self) -> bool:
+        """Whether it is stopped, with all that it started."""
+        return set(states_in(self.pid)) == {"T"}
 
     def stop(self) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -116,8 +135,7 @@ def holder(directory: Path, limit_s: float = 60.0) -> Iterator[subprocess.Popen[
 def test_a_registered_process_stands_still_for_the_section(quiet: Quiet, busy: Busy) -> None:
     quiet.register(busy.pid)
     with quiet.section(WAIT_S):
-        assert state(busy.pid) == "T"
-        assert not busy.moves()
+        until(busy.stands_still)
     until(busy.moves)
 
 
@@ -127,7 +145,7 @@ def test_what_a_process_started_stands_still_with_it(quiet: Quiet, tmp_path: Pat
     try:
         quiet.register(parent.pid)
         with quiet.section(WAIT_S):
-            assert not parent.moves()
+            until(parent.stands_still)
         until(parent.moves)
     finally:
         parent.stop()
@@ -144,7 +162,7 @@ def test_what_a_killed_process_had_started_goes_on(
         with quiet.section(WAIT_S):
             os.kill(parent.pid, signal.SIGKILL)
             parent.process.wait()
-            assert not parent.moves()
+            until(parent.stands_still)
         until(parent.moves)
         with holder(tmp_path / "quiet"):
             until(parent.moves)  # it is of no process that is registered
@@ -164,7 +182,7 @@ def test_what_a_killed_process_had_started_goes_on_without_the_holder(
             parent.process.wait()
             process.kill()
             process.wait()
-        assert not parent.moves()
+        until(parent.stands_still)
         quiet.thaw_if_abandoned()
         until(parent.moves)
     finally:
@@ -181,11 +199,11 @@ def test_a_section_thaws_when_it_raises(quiet: Quiet, busy: Busy) -> None:
 def test_the_spared_and_the_forgotten_go_on(quiet: Quiet, busy: Busy) -> None:
     quiet.register(busy.pid)
     with quiet.section(WAIT_S, spare=(busy.pid,)):
-        assert busy.moves()
+        until(busy.moves)
     quiet.unregister(busy.pid)
     quiet.unregister(busy.pid)
     with quiet.section(WAIT_S):
-        assert busy.moves()
+        until(busy.moves)
 
 
 def test_a_pid_that_is_another_process_now_is_not_stopped(
@@ -195,7 +213,7 @@ def test_a_pid_that_is_another_process_now_is_not_stopped(
     entry = tmp_path / "quiet" / str(busy.pid)
     entry.write_text("1")
     with quiet.section(WAIT_S):
-        assert busy.moves()
+        until(busy.moves)
     assert not entry.exists()
 
 
@@ -266,7 +284,7 @@ def test_a_watched_process_stays_frozen_while_the_holder_lives(
     watch = quiet.watch(busy.pid)
     with holder(tmp_path / "quiet"):
         first = watch()
-        assert not busy.moves()
+        until(busy.stands_still)
         until(lambda: watch() > first)
         assert state(busy.pid) == "T"
 
@@ -275,7 +293,7 @@ def test_a_killed_holder_leaves_nothing_frozen(quiet: Quiet, busy: Busy, tmp_pat
     quiet.register(busy.pid)
     watch = quiet.watch(busy.pid)
     with holder(tmp_path / "quiet") as process:
-        assert state(busy.pid) == "T"
+        until(busy.stands_still)
         process.kill()
         process.wait()
         assert state(busy.pid) == "T", "nobody thawed it yet"
@@ -297,7 +315,7 @@ def test_who_notices_that_the_holder_was_killed_thaws_all(
         quiet.register(busy.pid)
         watch = quiet.watch(busy.pid if by_number else None)
         with holder(tmp_path / "quiet") as process:
-            assert not forsaken.moves()
+            until(forsaken.stands_still)
             process.kill()
             process.wait()
             until(lambda: watch() >= 0 and busy.moves())
@@ -329,7 +347,7 @@ class TestPlanted:
     def test_a_file_as_ours_stops_it(self, quiet: Quiet, busy: Busy, tmp_path: Path) -> None:
         self.plant(tmp_path, busy.pid)
         with quiet.section(WAIT_S):
-            assert state(busy.pid) == "T"
+            until(busy.stands_still)
 
     @pytest.mark.parametrize("by", ["", "1", f"{2**22}"])
     def test_a_process_that_is_no_child_of_who_registered_it_goes_on(
@@ -346,14 +364,14 @@ class TestPlanted:
         file = self.plant(tmp_path, busy.pid)
         file.symlink_to(file.rename(tmp_path / "elsewhere"))
         with quiet.section(WAIT_S):
-            assert busy.moves()
+            until(busy.moves)
         assert (tmp_path / "elsewhere").exists()
 
     @pytest.mark.skipif(os.geteuid() != 0, reason="only root can plant what is another's")
     def test_nor_does_another_users(self, quiet: Quiet, busy: Busy, tmp_path: Path) -> None:
         os.chown(self.plant(tmp_path, busy.pid), 12345, 12345)
         with quiet.section(WAIT_S):
-            assert busy.moves()
+            until(busy.moves)
 
     @pytest.mark.skipif(os.geteuid() != 0, reason="only root can start another's")
     def test_another_users_process_goes_on(self, quiet: Quiet, tmp_path: Path) -> None:

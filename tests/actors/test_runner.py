@@ -432,7 +432,7 @@ def test_a_wrong_output_is_told_with_its_size(
     ("kernel", "status", "error"),
     [
         ("crash", Status.RUN_FAILED, "killed by SIGABRT"),
-        ("segfault", Status.RUN_FAILED, "killed by SIGSEGV"),
+        pytest.param("segfault", Status.RUN_FAILED, "killed by SIGSEGV", marks=pytest.mark.long),
         ("greedy", Status.RUN_FAILED, "memory limit"),
     ],
 )

@@ -119,10 +119,12 @@ def test_their_features_and_their_model_score_candidates(task: Task, evaluated: 
 
 
 def test_their_mutator_changes_traces(task: Task, evaluated: Any) -> None:
+    from spaces.design_space.trace_space import TraceSpace
+
     bare = replace(task, shapes=())
-    (first,) = evaluated(Layers(), Draft(bare.key, 1, 5, rules_parent(bare)))
+    draft = Draft(bare.key, 1, 5, rules_parent(bare))
+    parent = TraceSpace(bare).realize_draft(draft).candidate
     layers = Layers(mutators=(theirs("Same"),))
-    parent = first.candidate
     (mutant,) = evaluated(layers, Draft(bare.key, 2, 6, parent))
     assert mutant.candidate is not None, mutant.error
     assert mutant.candidate.space == parent.space
@@ -153,11 +155,16 @@ def test_what_is_at_fault_is_told_with_its_line(task: Task, evaluated: Any, laye
 
 @pytest.fixture
 def build(task: Task, tmp_path: Path) -> Iterator[Any]:
-    def built(layers: Layers, candidate: Candidate | None = None) -> Built | Measurement:
-        with closing(Builder(log_dir=tmp_path, layers=layers)) as builder:
-            return builder.build(task, candidate or default_candidate(task), 60.0)
+    builders: dict[Layers, Builder] = {}
 
-    return built
+    def built(layers: Layers, candidate: Candidate | None = None) -> Built | Measurement:
+        if layers not in builders:
+            builders[layers] = Builder(log_dir=tmp_path, layers=layers)
+        return builders[layers].build(task, candidate or default_candidate(task), 60.0)
+
+    yield built
+    for builder in builders.values():
+        builder.close()
 
 
 def timed(task: Task, artifact: bytes, timer: Source | None, folder: Path) -> Measurement:
@@ -244,11 +251,13 @@ def examples(count: int) -> Any:
 def test_a_builder_or_a_runner_that_returns_nothing_is_at_fault(
     task: Task, build: Any, tmp_path: Path
 ) -> None:
+    from spaces.codegen.artifact import build_artifact
+    from spaces.ir.schedules import task_module
+
     methods = ("def build(self, module, target): pass", "def time(self, *all): pass")
     nothing = Source("nothing.py", "\n    ".join(["class Nothing:", *methods]), "Nothing")
     built = build(Layers(builder=nothing))
     assert isinstance(built, Measurement)
     assert built.fault.startswith("nothing.py: build gave NoneType")
-    built = build(Layers())
-    assert isinstance(built, Built)
-    assert timed(task, built.artifact, nothing, tmp_path).fault.startswith("nothing.py: time gave")
+    artifact = build_artifact(task_module(task.module), task.target)
+    assert timed(task, artifact, nothing, tmp_path).fault.startswith("nothing.py: time gave")

@@ -9,16 +9,23 @@ import sys
 import psutil
 import pytest
 
+from benchmarks import process_tree
 from benchmarks.process_tree import Seen, kind_of, watch
 
 PARENT = """
 import subprocess, sys, time
-script = "import time; x = bytearray(64 << 20); time.sleep(60)"
-child = subprocess.Popen([sys.executable, "-c", script])
+script = "import time; x = bytearray(64 << 20); print(flush=True); time.sleep(60)"
+child = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
+child.stdout.readline()  # it has its memory
 print(child.pid, flush=True)
 time.sleep({parent_s})
 {end}
 """
+
+
+@pytest.fixture(autouse=True)
+def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_tree, "_SAMPLE_S", 0.05)
 
 
 def command(parent_s: float, end: str = "child.kill(); child.wait()") -> list[str]:
@@ -26,7 +33,7 @@ def command(parent_s: float, end: str = "child.kill(); child.wait()") -> list[st
 
 
 def test_a_command_that_ends_well_gives_its_output_and_the_memory_of_its_tree() -> None:
-    watched = watch(command(2.5), env=os.environ, limit_s=60.0)
+    watched = watch(command(1.0), env=os.environ, limit_s=60.0)
     assert watched.failure_text() == ""
     assert watched.output.strip().isdigit()
     assert watched.seen.peak_rss_bytes > 64 << 20
@@ -40,14 +47,14 @@ def test_a_failure_is_told_with_the_last_lines_of_what_was_said() -> None:
 
 
 def test_after_the_limit_nothing_of_the_tree_is_left() -> None:
-    watched = watch(command(60.0), env=os.environ, limit_s=2.5)
-    assert watched.failure == "not done after 2.5 s"
+    watched = watch(command(60.0), env=os.environ, limit_s=1.5)
+    assert watched.failure == "not done after 1.5 s"
     child = int(watched.output)
     assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
 
 
 def test_a_child_that_outlives_its_parent_is_ended_too() -> None:
-    watched = watch(command(2.5, end=""), env=os.environ, limit_s=60.0)
+    watched = watch(command(1.0, end=""), env=os.environ, limit_s=60.0)
     child = int(watched.output)
     assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
 

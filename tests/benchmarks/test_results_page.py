@@ -77,34 +77,13 @@ def test_a_page_without_marks_is_not_touched() -> None:
         put_in("nothing", ["new"])
 
 
-def test_the_readme_says_what_tuning_gives() -> None:
-    for model in ("squeezenet, tuned for 4", "resnet50, 7", "an encoder layer of BERT-base, 4"):
-        name = next(n for n in ("squeezenet", "resnet50", "encoder") if n in model)
-        ratio = FOUND[f"versus_onnxruntime-{name}"]["summary"]["ratio"]
-        assert f"{model} minutes | {ratio:.2f} |" in README
-    ratios = [
-        float(row["ratio"]["of_medians"])
-        for row in FOUND["versus_blas"]["rows"]
-        if len(re.findall(r"\d+", row["shape"])) == 3
-    ]
-    assert len(ratios) == 10
-    mean = 1 / FOUND["versus_blas"]["summary"]["products"]["geometric_mean"]
-    assert f"| {mean:.2f} ({1 / max(ratios):.2f} to {1 / min(ratios):.2f}) |" in README
-
-
-def test_the_readme_says_how_we_compare_with_metaschedule() -> None:
-    summary = FOUND["versus_metaschedule-geomean"]["summary"]
-    latency, wall = (summary[n]["geometric_mean"] for n in ("latency_ratio", "wall_ratio"))
-    assert summary["rows"] == 10
-    assert f"trials for each on both sides, geometric mean | {latency:.2g} |" in README
-    assert f"took {wall:.2g} of MetaSchedule's wall time" in README
-
-
-def test_the_readme_says_what_one_tuning_for_all_lengths_gives() -> None:
-    layer = FOUND["dynamic_encoder"]["summary"]
-    alone = f"| {layer['over_static_mean']:.2f} (worst {layer['over_static_worst']:.2f}) |"
-    assert f"symbolic length {alone}" in README
-    assert f"takes {layer['wall_ratio']:.0f} times as long" in README
+def test_the_readme_has_the_figure_of_the_table_of_networks() -> None:
+    head, _, _ = (ROOT / "benchmarks" / "COVERAGE.md").read_text().partition("\n| network")
+    networks, mean, span = re.findall(
+        r"^(\d+) of them .* (\S+) of the better of onnxruntime and OpenVINO \((.+)\)", head, re.M
+    )[0]
+    assert f"Over {networks} networks" in README
+    assert f"**{mean} of the better of onnxruntime and OpenVINO** ({span};" in README
 
 
 def test_the_fleets_page_says_what_it_lives_through() -> None:

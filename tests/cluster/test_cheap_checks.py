@@ -13,6 +13,7 @@ from tuner.options import ModelSpec, TuneOptions
 
 pytestmark = [pytest.mark.tvm, pytest.mark.ray]
 
+ROOT = Path(__file__).resolve().parents[2]
 MODELS = "def product(m: int):\n    raise SystemExit('it was called')\n"
 
 
@@ -82,3 +83,16 @@ def test_what_can_be_read_waits_and_a_function_is_not_called_for_it() -> None:
         tuned(ModelSpec("there.onnx"))
     with pytest.raises(Waited):
         tuned(ModelSpec("models.py:product", args=(("m", 4),)))
+
+
+def test_a_device_that_this_machine_lacks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from cluster.ray_workers.nodes import NodeWatch
+    from cluster.scaling.scaling_policy import Cluster, Node
+    from cluster.tune import tune
+
+    monkeypatch.setattr(NodeWatch, "look", lambda _: Cluster((Node("here", {"CPU": 2}),)))
+    args = (("m", 16), ("n", 16), ("k", 16))
+    model = ModelSpec(f"{ROOT}/examples/gemm.py:gemm", args=args)
+    hopper = '{"kind": "cuda", "arch": "sm_90"}'
+    with pytest.raises(TunerError, match="has no CUDA device to measure on"):
+        tune(TuneOptions(model, target=hopper, trials=4, run=tmp_path / "run"))

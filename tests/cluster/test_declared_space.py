@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.tvm, pytest.mark.ray, pytest.mark.slow]
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "mixed_space.py"
-TRIALS = 32
+TRIALS = 20
 
 
 def done(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:

@@ -1,8 +1,10 @@
-"""The example that submits a tuning job, against a head that is started for it on loopback."""
+"""A whole network tuned by a job on a cluster, and what others do with its run, all on loopback."""
 
 from __future__ import annotations
 
 import contextlib
+import json
+import os
 import shutil
 import signal
 import sqlite3
@@ -12,6 +14,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.cluster.loopback_head import ROOT, ray_head
@@ -23,19 +26,55 @@ MODEL = ["gemm.py:gemm", "--arg", "m=96", "--arg", "n=64", "--arg", "k=80"]
 
 
 @pytest.fixture(scope="module")
-def environment() -> Iterator[dict[str, str]]:
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the machine of the jobs works on runs that live elsewhere."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def environment(cache: Path) -> Iterator[dict[str, str]]:
     """What the head, its jobs and who submits them have in common."""
-    with ray_head() as found:
+    with ray_head(XDG_CACHE_HOME=str(cache)) as found:
         yield found
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with a model in it, as a user has one."""
+    """A folder with models in it, as a user has one."""
     made = tmp_path / "project"
     made.mkdir()
     shutil.copy(ROOT / "examples" / "gemm.py", made)
+    small_network(made / "small.onnx")
     return made
+
+
+def small_network(path: Path) -> None:
+    """A convolution, a bias, a rectifier, a pooling and a dense layer, with seeded weights."""
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    rng = np.random.default_rng(0)
+
+    def weight(name: str, *shape: int) -> onnx.TensorProto:
+        return numpy_helper.from_array(rng.standard_normal(shape, dtype=np.float32), name)
+
+    nodes = [
+        helper.make_node("Conv", ["x", "w", "b"], ["c"], kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["c"], ["r"]),
+        helper.make_node("MaxPool", ["r"], ["p"], kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("Flatten", ["p"], ["f"]),
+        helper.make_node("Gemm", ["f", "d"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "small",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 16, 16])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 10])],
+        [weight("w", 8, 3, 3, 3), weight("b", 8), weight("d", 512, 10)],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    model.ir_version = 8
+    onnx.save(model, str(path))
 
 
 def submit(environment: dict[str, str], folder: Path, *words: str) -> subprocess.Popen[str]:
@@ -74,21 +113,50 @@ def trials(run: Path) -> int:
         return int(database.execute("select count(*) from record").fetchone()[0])
 
 
-def test_a_job_is_submitted_followed_and_ends(
-    environment: dict[str, str], folder: Path, tmp_path: Path
+def tuner(cache: Path, *words: str) -> str:
+    """What a command prints on another machine, which sees the run and no cluster."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tuner", *words],
+        env={**os.environ, "XDG_CACHE_HOME": str(cache)},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_network_is_tuned_by_a_job_and_used_by_another_machine(
+    environment: dict[str, str], cache: Path, folder: Path, tmp_path: Path
 ) -> None:
-    run = tmp_path / "run"
-    words = [*MODEL, "--target", "llvm", "--trials", "12", "--run", str(run)]
+    import tvm
+
+    url = (tmp_path / "shared" / "run").as_uri()
+    words = ["small.onnx", "--target", "llvm", "--trials", "16", "--run", url]
     job = submit(environment, folder, "--id", "first", "--deadline-s", "240", *words)
     said, _ = job.communicate(timeout=280)
     assert job.returncode == 0, said
     assert "submitted first" in said
     assert said.count("The trial budget is spent") == 1
     assert "first: succeeded" in said.splitlines()[-1]
-    assert trials(run) >= 12  # finalists are timed again
-    page = (run / "report.html").read_text()
-    assert all(f'aria-label="{chart}"' in page for chart in ("Over time", "Timeline"))
-    assert artifact_of(run, "report.html").read_text() == page
+    (page,) = (cache / "elastic-tuner").rglob("run*/report.html")
+    assert all(f'aria-label="{chart}"' in page.read_text() for chart in ("Over time", "Timeline"))
+    assert artifact_of(page.parent, "report.html").read_text() == page.read_text()
+
+    shutil.rmtree(folder)  # the run keeps a copy of the model
+    reader, out = tmp_path / "reader", tmp_path / "model.so"
+    status = json.loads(tuner(reader, "status", url, "--json"))
+    assert status["trials"] == 16
+    assert len(status["tasks"]) >= 3
+    bench = json.loads(tuner(reader, "bench", url, "--json"))
+    assert bench["reference"] == "onnxruntime"
+    assert min(bench["onnxruntime_ms"], bench["untuned_ms"], bench["tuned_ms"]) > 0
+    assert bench["max_rel_err"] < 1e-4
+    tuner(reader, "export", url, "--lib", str(out))
+    machine = tvm.relax.VirtualMachine(tvm.runtime.load_module(str(out)), tvm.cpu())
+    x = np.random.default_rng(1).standard_normal((1, 3, 16, 16), dtype=np.float32)
+    assert machine["main"](tvm.runtime.tensor(x)).shape == (1, 10)
 
 
 def test_a_request_that_cannot_be_met_fails_with_the_commands_own_code(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import re
@@ -23,6 +24,7 @@ import psutil
 import pytest
 
 from benchmarks.fleet.guard import MARK, marked
+from cluster.cli import run as command
 from tests.cluster.in_a_pty import tuner_in_a_pty
 from tests.cluster.outside import seen_outside
 from tests.cluster.sockets import Seen, watched
@@ -48,11 +50,12 @@ def tuner(*arguments: str, env: dict[str, str] | None = None) -> subprocess.Comp
     )
 
 
-def tune(run: Path, *more: str, env: dict[str, str] | None = None) -> dict[str, Any]:
-    done = tuner("tune", *MODEL, "--target", "llvm", "--run", str(run), "--json", *more, env=env)
-    assert done.returncode == 0, done.stderr
-    result: dict[str, Any] = json.loads(done.stdout)
-    return result
+def printed(*arguments: str) -> str:
+    """What a command prints that works in this process as well as in one of its own."""
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        assert command([*arguments]) == 0
+    return said.getvalue()
 
 
 def trial_keys(run: Path) -> list[tuple[Any, ...]]:
@@ -71,17 +74,40 @@ def outside() -> Iterator[tuple[dict[str, str], list[str]]]:
         yield watched
 
 
+@dataclass(frozen=True)
+class Ended:
+    """A run of 24 trials, and what the command said of it."""
+
+    folder: Path
+    result: dict[str, Any]
+
+
 @pytest.fixture(scope="module")
-def run(
+def ended(
     tmp_path_factory: pytest.TempPathFactory, outside: tuple[dict[str, str], list[str]]
-) -> Path:
-    """A run of 24 trials."""
+) -> Ended:
     folder = tmp_path_factory.mktemp("runs") / "gemm"
-    result = tune(folder, "--trials", "24", env=outside[0])
-    assert result["ended"] == "trials"
-    assert result["trials"] == 24
-    assert result["warnings"] == []
-    return folder
+    words = ["--target", "llvm", "--run", str(folder), "--trials", "24", "--json"]
+    done = tuner("tune", *MODEL, *words, env=outside[0])
+    assert done.returncode == 0, done.stderr
+    return Ended(folder, json.loads(done.stdout))
+
+
+@pytest.fixture
+def run(ended: Ended) -> Path:
+    return ended.folder
+
+
+def test_it_says_what_was_won_and_what_to_do_next(ended: Ended) -> None:
+    result = ended.result
+    assert (result["ended"], result["trials"], result["warnings"]) == ("trials", 24, [])
+    said = result["closing"]
+    (best,) = json.loads(printed("best", str(ended.folder), "--json"))["tasks"]
+    (won,), (left,) = said["won"], said["left"]
+    assert (won["task"], won["after_ms"]) == ("gemm", pytest.approx(best["latency_ms"]))
+    assert said["before_ms"] == pytest.approx(best["default_ms"])
+    assert (left["share"], left["trials"]) == (1.0, 24)
+    assert f"tuner bench {ended.folder}" in [step["command"] for step in result["next"]]
 
 
 def test_nothing_is_sent_to_anybody_outside(
@@ -97,7 +123,7 @@ def test_nothing_is_sent_to_anybody_outside(
 
 
 def test_status_counts_what_was_measured(run: Path) -> None:
-    status = json.loads(tuner("status", str(run), "--json").stdout)
+    status = json.loads(printed("status", str(run), "--json"))
     assert status["trials"] == 24
     assert status["ok"] > 0
     assert status["tasks"][0]["name"] == "gemm"
@@ -105,16 +131,16 @@ def test_status_counts_what_was_measured(run: Path) -> None:
 
 
 def test_the_best_schedule_is_shown_with_its_trace(run: Path) -> None:
-    (task,) = json.loads(tuner("best", str(run), "--json").stdout)["tasks"]
+    (task,) = json.loads(printed("best", str(run), "--json"))["tasks"]
     assert task["latency_ms"] > 0
     assert task["default_ms"] > 0
     assert task["gflops"] > 0
-    assert "sch.split(" in tuner("best", str(run), "--task", "gemm").stdout
+    assert "sch.split(" in printed("best", str(run), "--task", "gemm")
 
 
 def test_each_trial_has_one_line_in_the_exported_records(run: Path, tmp_path: Path) -> None:
     out = tmp_path / "records.jsonl"
-    assert tuner("export", str(run), "--records", str(out)).returncode == 0
+    printed("export", str(run), "--records", str(out))
     lines = [json.loads(line) for line in out.read_text().splitlines()]
     keys = {(r["task"], r["candidate"]["key"], r["rung"]) for r in lines}
     assert len(keys) == len(lines) == len(trial_keys(run))
@@ -126,7 +152,7 @@ def test_the_exported_library_has_the_programs_name_and_is_right(run: Path, tmp_
     import tvm
 
     out = tmp_path / "model.so"
-    assert tuner("export", str(run), "--lib", str(out)).returncode == 0
+    printed("export", str(run), "--lib", str(out))
     a = np.random.default_rng(0).random((192, 176), dtype=np.float32)
     b = np.random.default_rng(1).random((176, 160), dtype=np.float32)
     c = tvm.runtime.tensor(np.full((192, 160), np.nan, dtype=np.float32))
@@ -144,7 +170,7 @@ def test_stock_tvm_applies_the_exported_database(run: Path, tmp_path: Path) -> N
     from spaces.lowering.lower import lower
     from tuner.options import ModelSpec
 
-    assert tuner("export", str(run), "--database", str(tmp_path)).returncode == 0
+    printed("export", str(run), "--database", str(tmp_path))
     stub_intrinsics()
     manifest = json.loads((run / "run.json").read_text())
     target = tvm.target.Target(json.loads(manifest["target"]))
@@ -153,14 +179,6 @@ def test_stock_tvm_applies_the_exported_database(run: Path, tmp_path: Path) -> N
     with target:
         applied = MetaScheduleApplyDatabase(str(tmp_path))(lowered)
     assert applied["gemm"].attrs["tirx.is_scheduled"]
-
-
-def test_bench_shows_both_sides_and_the_error(run: Path) -> None:
-    bench = json.loads(tuner("bench", str(run), "--json").stdout)
-    assert bench["tuned_ms"] > 0
-    assert bench["untuned_ms"] > 0
-    assert bench["onnxruntime_ms"] is None
-    assert bench["max_rel_err"] < 1e-4
 
 
 def test_mlflow_has_the_run_the_task_and_every_latency(run: Path) -> None:
@@ -180,7 +198,7 @@ def test_mlflow_has_the_run_the_task_and_every_latency(run: Path) -> None:
 
 
 def test_mlflow_ends_with_the_gain_of_what_was_timed_again(run: Path) -> None:
-    (best,) = json.loads(tuner("best", str(run), "--json").stdout)["tasks"]
+    (best,) = json.loads(printed("best", str(run), "--json"))["tasks"]
     gain = best["default_ms"] / best["latency_ms"]
     with sqlite3.connect(run / "mlflow.db") as database:
         query = "select value from latest_metrics where key = ?"
@@ -218,96 +236,21 @@ def test_the_run_ends_with_a_page_that_shows_it(run: Path) -> None:
     assert {p.name: p.read_bytes() for p in (run / "mlartifacts").rglob("plots/*.png")} == plots
 
 
-def test_going_on_measures_nothing_twice_and_a_page_that_cannot_be_written_is_a_warning(
-    run: Path,
-) -> None:
-    before = trial_keys(run)
-    (run / "report.html").unlink()
-    (run / "report.html").mkdir()
-    result = tune(run, "--trials", "40")
-    assert result["trials"] == 40
-    (warning,) = result["warnings"]
-    assert warning.startswith("report.html was not written: ")
-    assert "Is a directory" in warning
-    assert_it_says_what_was_won(run, result)
-    after = trial_keys(run)
-    assert set(before) <= set(after)
-    assert len(set(after)) == len(after)
-
-
-def assert_it_says_what_was_won(run: Path, result: dict[str, Any]) -> None:
-    said = result["closing"]
-    (best,) = json.loads(tuner("best", str(run), "--json").stdout)["tasks"]
-    (won,), (left,) = said["won"], said["left"]
-    assert (won["task"], won["after_ms"]) == ("gemm", pytest.approx(best["latency_ms"]))
-    assert said["before_ms"] == pytest.approx(best["default_ms"])
-    assert (left["share"], left["trials"]) == (1.0, 40)
-    assert f"tuner bench {run}" in [step["command"] for step in result["next"]]
-
-
-def small_network(path: Path) -> None:
-    """A convolution, a bias, a rectifier, a pooling and a dense layer, with seeded weights."""
-    import onnx
-    from onnx import TensorProto, helper, numpy_helper
-
-    rng = np.random.default_rng(0)
-
-    def weight(name: str, *shape: int) -> onnx.TensorProto:
-        return numpy_helper.from_array(rng.standard_normal(shape, dtype=np.float32), name)
-
-    nodes = [
-        helper.make_node("Conv", ["x", "w", "b"], ["c"], kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
-        helper.make_node("Relu", ["c"], ["r"]),
-        helper.make_node("MaxPool", ["r"], ["p"], kernel_shape=[2, 2], strides=[2, 2]),
-        helper.make_node("Flatten", ["p"], ["f"]),
-        helper.make_node("Gemm", ["f", "d"], ["y"]),
-    ]
-    graph = helper.make_graph(
-        nodes,
-        "small",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 16, 16])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 10])],
-        [weight("w", 8, 3, 3, 3), weight("b", 8), weight("d", 512, 10)],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
-    model.ir_version = 8
-    onnx.save(model, str(path))
-
-
-def test_a_whole_network_is_tuned_compared_with_onnxruntime_and_exported(tmp_path: Path) -> None:
-    import tvm
-
-    model, run, out = tmp_path / "small.onnx", tmp_path / "run", tmp_path / "model.so"
-    small_network(model)
-    arguments = ["--target", "llvm", "--trials", "16", "--run", str(run), "--json"]
-    done = tuner("tune", str(model), *arguments)
-    assert done.returncode == 0, done.stderr
-    assert len(json.loads(done.stdout)["tasks"]) >= 3
-    model.unlink()  # the run keeps a copy of its own
-
-    bench = json.loads(tuner("bench", str(run), "--json").stdout)
-    assert bench["reference"] == "onnxruntime"
-    assert bench["onnxruntime_ms"] > 0
-    assert bench["max_rel_err"] < 1e-4
-
-    assert tuner("export", str(run), "--lib", str(out)).returncode == 0
-    machine = tvm.relax.VirtualMachine(tvm.runtime.load_module(str(out)), tvm.cpu())
-    x = np.random.default_rng(1).standard_normal((1, 3, 16, 16), dtype=np.float32)
-    assert machine["main"](tvm.runtime.tensor(x)).shape == (1, 10)
-
-
-def start(run: Path, *, mark: str = "") -> subprocess.Popen[str]:
-    command = ["tune", *MODEL, "--target", "llvm", "--run", str(run), "--trials", "5000"]
+def start(
+    run: Path, *, mark: str = "", after: int = 5, env: dict[str, str] | None = None
+) -> subprocess.Popen[str]:
+    """A long run at work, once it has more than so many records."""
+    words = ["tune", *MODEL, "--target", "llvm", "--run", str(run), "--trials", "5000"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "tuner", *command],
+        [sys.executable, "-m", "tuner", *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env={**os.environ, MARK: mark},
+        env={**os.environ, MARK: mark, **(env or {})},
     )
     deadline_s = time.monotonic() + 90
     while time.monotonic() < deadline_s:
-        if len(trial_keys(run)) > 5:
+        if len(trial_keys(run)) > after:
             return process
         time.sleep(0.3)
     process.kill()
@@ -365,55 +308,64 @@ def test_a_run_listens_on_loopback_only(killed: Killed) -> None:
     assert killed.seen.outside == []
 
 
-def test_a_killed_run_is_taken_over_and_no_trial_is_measured_twice(killed: Killed) -> None:
-    went_on = tune(killed.run, "--trials", str(len(killed.trials) + 10))
-    assert went_on["ended"] == "trials"
-    keys = trial_keys(killed.run)
-    assert set(killed.trials) <= set(keys)
-    assert len(set(keys)) == len(keys)
+def test_a_killed_run_is_taken_over_until_a_signal_ends_it_in_order(killed: Killed) -> None:
+    """Nothing is measured twice. What cannot be told or written meanwhile is a warning."""
+    run = killed.run
+    (run / "report.html").mkdir()
+    down = {"MLFLOW_TRACKING_URI": "http://127.0.0.1:9"}
+    process = start(run, after=len(killed.trials) + 5, env=down)
+    with tuner_in_a_pty("top", str(run), cwd=run.parent) as terminal:  # it disturbs nobody
+        terminal.until(r"at work +\d:\d\d +\d+ ")
+        terminal.until(r"gemm +1 +\d+ ")
+        terminal.press(b"q")
+        assert terminal.end() == 0
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, output
+    assert_it_ended_in_order(run, output, heads=["won", "left", "next"])
+    assert "does not answer" in output
+    assert re.search(r"report\.html was not written: .*Is a directory", output)
+    after = trial_keys(run)
+    assert set(killed.trials) < set(after)
+    assert len(set(after)) == len(after)
+
+
+def assert_it_ended_in_order(run: Path, output: str, heads: list[str]) -> None:
+    assert "Traceback" not in output
+    closing = output.splitlines()
+    ended = r"Stopped by a signal: \d+ trials, 0:\d\d of this session\."
+    (at,) = (number for number, line in enumerate(closing) if re.fullmatch(ended, line))
+    said = [line.split()[0] for line in closing[at + 1 :] if re.match("  [a-z]", line)]
+    assert said == heads
+    (go_on,) = (line for line in closing if line.startswith("  next"))
+    assert go_on.startswith(f"  next  tuner tune --run {run} --trials 5000 ")
 
 
 def test_a_killed_run_leaves_no_process(killed: Killed) -> None:
-    _, alive = psutil.wait_procs(marked(killed.mark), timeout=30)
+    """Agents of Ray ask for a minute where their cluster is, on a busy machine."""
+    _, alive = psutil.wait_procs(marked(killed.mark), timeout=150)
     assert [process.cmdline() for process in alive] == []
 
 
-@pytest.mark.parametrize(
-    ("number", "code"),
-    [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.long)],
-)
-def test_a_signal_ends_a_run_in_order(tmp_path: Path, number: signal.Signals, code: int) -> None:
+@pytest.mark.long
+def test_a_service_that_is_told_to_end_ends_in_order(tmp_path: Path) -> None:
     run = tmp_path / "run"
     process = start(run)
-    with tuner_in_a_pty("top", str(run), cwd=tmp_path) as terminal:  # it disturbs nobody
+    with tuner_in_a_pty("top", str(run), cwd=tmp_path) as terminal:
         terminal.until(r"at work +\d:\d\d +\d+ ")
-        terminal.until(r"gemm +1 +\d+ ")
-        terminal.press(b"q" if number is signal.SIGINT else b"\x03")
+        terminal.press(b"\x03")
         assert terminal.end() == 0
-    process.send_signal(number)
+    process.send_signal(signal.SIGTERM)
     output, _ = process.communicate(timeout=60)
-    assert process.returncode == code, output
-    assert "Traceback" not in output
-    ended, *closing = output.splitlines()[-8:]
-    assert re.fullmatch(r"Stopped by a signal: \d+ trials, 0:\d\d of this session\.", ended)
-    heads = [line.split()[0] for line in closing if not line.startswith("     ")]
-    assert heads == ["won", "left", "page", "next"]
-    (go_on,) = (line for line in closing if line.startswith("  next"))
-    assert go_on.startswith(f"  next  tuner tune --run {run} --trials 5000 ")
-    out = tmp_path / "model.so"
-    assert tuner("export", str(run), "--lib", str(out)).returncode == 0
+    assert process.returncode == 143, output
+    assert_it_ended_in_order(run, output, heads=["won", "left", "page", "next"])
+    printed("export", str(run), "--lib", str(tmp_path / "model.so"))
 
 
+@pytest.mark.long
 def test_a_device_that_nobody_has_is_refused_at_once(tmp_path: Path) -> None:
     target = '{"kind": "cuda", "arch": "sm_90"}'
     done = tuner("tune", *MODEL, "--target", target, "--run", str(tmp_path / "run"))
     assert done.returncode == 1
     assert "has no CUDA device" in done.stderr
     assert len(done.stderr.strip().splitlines()) <= 3
-
-
-def test_a_tracking_server_that_is_down_is_a_warning(tmp_path: Path) -> None:
-    down = {"MLFLOW_TRACKING_URI": "http://127.0.0.1:9"}
-    result = tune(tmp_path / "run", "--trials", "12", env=down)
-    assert result["trials"] == 12
-    assert any("does not answer" in warning for warning in result["warnings"])

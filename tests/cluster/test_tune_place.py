@@ -17,7 +17,7 @@ from tuner.storage.objects.url import open_object_store
 from tuner.storage.segments.format import Measured
 from tuner.storage.segments.log import Position, read_on
 
-pytestmark = [pytest.mark.tvm, pytest.mark.ray, pytest.mark.slow]
+pytestmark = [pytest.mark.tvm, pytest.mark.ray, pytest.mark.long]
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 MODEL = [f"{EXAMPLES / 'gemm.py'}:gemm", "--arg", "m=96", "--arg", "n=64", "--arg", "k=80"]

@@ -6,11 +6,14 @@ import json
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+
+from cluster.cli import run as command
 
 pytestmark = [pytest.mark.tvm, pytest.mark.ray, pytest.mark.slow]
 
@@ -18,20 +21,27 @@ DENSE = f"{Path(__file__).parents[2] / 'examples' / 'dense.py'}:dense"
 MODEL = [DENSE, "--arg", "features=48", "--arg", "layers=1", "--dim", "T=1,3,7"]
 
 
-def ran(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tuner", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
-
-
-def tuner(*arguments: str) -> dict[str, Any]:
-    done = ran(*arguments)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout) if "--json" in arguments else {}
-
-
 def tune(run: Path, trials: int) -> dict[str, Any]:
     flags = ("--target", "llvm", "--run", str(run), "--trials", str(trials), "--json")
-    return tuner("tune", *MODEL, *flags)
+    words = [sys.executable, "-m", "tuner", "tune", *MODEL, *flags]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
+Printed = Callable[..., str]
+
+
+@pytest.fixture
+def printed(capsys: pytest.CaptureFixture[str]) -> Printed:
+    """What a command prints."""
+
+    def of(*words: str) -> str:
+        assert command([*words]) == 0
+        return capsys.readouterr().out
+
+    return of
 
 
 @pytest.fixture(scope="module")
@@ -53,8 +63,10 @@ def test_trials_are_pairs_of_a_kernel_and_a_shape(run: Path) -> None:
     assert shapes == {16, 48, 112}, "the dimension is 16 T"
 
 
-def test_the_kernels_are_shown_with_their_tree_and_what_each_shape_takes(run: Path) -> None:
-    (task,) = tuner("best", str(run), "--json")["tasks"]
+def test_the_kernels_are_shown_with_their_tree_and_what_each_shape_takes(
+    run: Path, printed: Printed
+) -> None:
+    (task,) = json.loads(printed("best", str(run), "--json"))["tasks"]
     found = task["kernel_set"]
     assert task["latency_ms"] < task["default_ms"]
     assert 1 <= len(found["kernels"]) == len(found["traces"]) <= 4
@@ -63,12 +75,12 @@ def test_the_kernels_are_shown_with_their_tree_and_what_each_shape_takes(run: Pa
     assert "kernel 0" in found["tree"]
 
 
-def test_the_library_is_right_for_every_size(run: Path, tmp_path: Path) -> None:
+def test_the_library_is_right_for_every_size(run: Path, tmp_path: Path, printed: Printed) -> None:
     import tvm
     from tvm import relax
 
     out = tmp_path / "model.so"
-    said = ran("export", str(run), "--lib", str(out)).stdout
+    said = printed("export", str(run), "--lib", str(out))
     assert said.startswith(f"wrote {out}: {out.stat().st_size:,} bytes, ")
     machine = relax.VirtualMachine(tvm.runtime.load_module(str(out)), tvm.cpu())
     rng = np.random.default_rng(0)
@@ -80,20 +92,27 @@ def test_the_library_is_right_for_every_size(run: Path, tmp_path: Path) -> None:
         np.testing.assert_allclose(got, np.maximum(x @ weight + bias, 0), rtol=1e-4, atol=1e-4)
 
 
-def test_a_database_of_symbolic_dimensions_alone_is_refused(run: Path, tmp_path: Path) -> None:
-    done = ran("export", str(run), "--database", str(tmp_path / "database"))
-    assert done.returncode == 1
-    assert done.stderr.startswith("tuner: --database: it holds one schedule for each program")
-    assert done.stderr.count("\n") == 1
+def test_a_database_of_symbolic_dimensions_alone_is_refused(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command(["export", str(run), "--database", str(tmp_path / "database")]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("tuner: --database: it holds one schedule for each program")
+    assert said.count("\n") == 1
     assert not (tmp_path / "database").exists()
 
 
-def test_bench_times_the_shapes_that_are_named(run: Path) -> None:
-    report = tuner("bench", str(run), "--dim", "T=2,7", "--json")
+def test_bench_times_the_shapes_that_are_named(
+    run: Path, printed: Printed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for wait in ("_WARM_UP_S", "_COOL_DOWN_S"):
+        monkeypatch.setattr(f"spaces.deploy.bench.{wait}", 1e-3)
+    report = json.loads(printed("bench", str(run), "--dim", "T=2,7", "--json"))
     assert [s["shape"] for s in report["shapes"]] == [{"T": 2}, {"T": 7}]
     assert all(s["max_rel_err"] < 1e-4 for s in report["shapes"])
 
 
+@pytest.mark.long
 def test_going_on_measures_no_pair_twice(run: Path) -> None:
     with sqlite3.connect(f"file:{run / 'records.sqlite'}?mode=ro", uri=True) as database:
         before = set(database.execute("select candidate_key, instance, rung from record"))

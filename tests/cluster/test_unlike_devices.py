@@ -21,7 +21,7 @@ from tuner.storage.sqlite_store import SqliteStore
 pytestmark = [
     pytest.mark.tvm,
     pytest.mark.ray,
-    pytest.mark.slow,
+    pytest.mark.long,
     pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core is like another"),
 ]
 
@@ -83,7 +83,6 @@ def test_unlike_machines_are_separate_targets_with_separate_records(both: dict[s
     assert one != other
 
 
-@pytest.mark.long
 def test_each_goes_on_by_itself_and_on_its_own_machine(
     fleet: LocalFleet, both: dict[str, Any]
 ) -> None:

@@ -39,6 +39,16 @@ pytestmark = [pytest.mark.tvm]
 
 OPERATORS = ["C1D", "C2D", "C3D", "CAP", "DEP", "DIL", "GMM", "GRP", "T2D", "NRM", "SFM"]
 OPERATORS += ["CBR", "TBG"]
+long = pytest.mark.long
+
+
+def on_both_targets(first: int) -> list[Any]:
+    """Operators on a CPU and a GPU; one of these each time, in turn."""
+    return [
+        pytest.param(operator, target, marks=() if (place + first) % 2 == gpu else (long,))
+        for place, operator in enumerate(OPERATORS)
+        for gpu, target in enumerate((LLVM, CUDA))
+    ]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -236,9 +246,10 @@ def test_a_generator_that_lacks_a_method_is_refused_by_both() -> None:
 @pytest.mark.parametrize(
     ("operator", "target"),
     [
-        *((operator, target) for operator in OPERATORS for target in (LLVM, CUDA)),
+        *on_both_targets(0),
         *((operator, target) for operator in ("C2D", "SFM") for target in (VNNI, SM_75)),
-        *((f"{name}_half", CUDA) for name in ("matmul", "matmul_relu", "conv")),
+        ("matmul_half", CUDA),
+        *(pytest.param(f"{name}_half", CUDA, marks=long) for name in ("matmul_relu", "conv")),
     ],
 )
 def test_a_default_space_has_metaschedules_sketches(operator: str, target: str) -> None:
@@ -247,8 +258,7 @@ def test_a_default_space_has_metaschedules_sketches(operator: str, target: str) 
     assert outlines(TraceSpace(of).sketches) == outlines(theirs)
 
 
-@pytest.mark.parametrize("target", [LLVM, CUDA], ids=["llvm", "cuda"])
-@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize(("operator", "target"), on_both_targets(1))
 def test_the_same_decisions_give_the_same_kernel_in_a_default_space(
     operator: str, target: str
 ) -> None:

@@ -36,6 +36,7 @@ Made = Callable[[], list[Any]]
 Change = tuple[str, str]
 """The kind of an instruction, and its decision or its annotation."""
 ENOUGH = 50
+long = pytest.mark.long
 
 
 def mutator(name: str, *arguments: Any) -> Callable[[], dict[Any, float]]:
@@ -118,7 +119,10 @@ MUTATED: list[tuple[str, Callable[[], dict[Any, float]], Made, str, str, str]] =
 
 mutated = pytest.mark.parametrize(
     ("made", "with_rules", "program", "target", "kind"),
-    [pytest.param(*case, id=name) for name, *case in MUTATED],
+    [
+        pytest.param(*case, id=name, marks=(long,) if name.endswith("-gpu") else ())
+        for name, *case in MUTATED
+    ],
 )
 
 
@@ -149,7 +153,10 @@ def test_a_mutator_changes_instructions_of_one_kind_in_both(
     assert {outline(new) == outline(parent) for new in (*ours, *theirs)} == {kind != "Annotate"}
 
 
-@pytest.mark.parametrize("case", ["unroll", "parallel", "threads", "place"])
+@pytest.mark.parametrize(
+    "case",
+    ["unroll", *(pytest.param(name, marks=long) for name in ("parallel", "threads", "place"))],
+)
 def test_both_reach_the_same_values_from_a_point(case: str) -> None:
     _, made, with_rules, program, target, _ = next(each for each in MUTATED if each[0] == case)
     of = task(program, target)
@@ -204,7 +211,11 @@ def test_a_single_choice_is_not_mutated_in_either() -> None:
     assert [*our_changes(of, only(of, declared), schedule.trace)] == []
 
 
-DEFAULTS = [("matmul", LLVM), ("SFM", LLVM), ("GMM", CUDA), ("SFM", CUDA), ("elementwise", CUDA)]
+DEFAULTS = [
+    ("matmul", LLVM),
+    *(pytest.param(*on, marks=long) for on in (("SFM", LLVM), ("GMM", CUDA), ("SFM", CUDA))),
+    ("elementwise", CUDA),
+]
 
 
 @pytest.mark.parametrize(("program", "target"), DEFAULTS)

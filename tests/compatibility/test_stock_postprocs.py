@@ -31,6 +31,7 @@ from tuner.task import Task
 
 pytestmark = [pytest.mark.tvm]
 
+long = pytest.mark.long
 Made = Callable[[], list[Any]]
 Written = Callable[[Any], None]
 
@@ -90,6 +91,8 @@ BY_RULES: list[tuple[str, Made, Made, str, str]] = [
     ("tensors-mma", TENSORS, rules.mma_cores(), "matmul_relu_half", CUDA),
 ]
 """Post-processors, and rules after which they change what is written."""
+EACH_TIME = {"loops", "reductions", "fetches", "threads-after-tiles", "layout", "tensors-vnni"}
+"""One for each post-processor; the others are long."""
 
 
 def nothing(sch: Any) -> None:
@@ -183,7 +186,10 @@ def initialised(of_task: Task, postprocs: list[Any]) -> list[Any]:
 
 @pytest.mark.parametrize(
     ("postprocs", "made", "program", "target"),
-    [pytest.param(*case, id=name) for name, *case in BY_RULES],
+    [
+        pytest.param(*case, id=name, marks=() if name in EACH_TIME else (long,))
+        for name, *case in BY_RULES
+    ],
 )
 def test_a_post_processor_makes_the_same_of_what_rules_left_to_it(
     postprocs: Made, made: Made, program: str, target: str
@@ -224,11 +230,11 @@ def test_a_post_processor_takes_and_refuses_the_same_schedules(
 
 DEFAULTS = [
     ("matmul", LLVM),
-    ("SFM", LLVM),
-    ("matmul", CUDA),
+    pytest.param("SFM", LLVM, marks=long),
+    pytest.param("matmul", CUDA, marks=long),
     ("SFM", CUDA),
-    ("DEP", CUDA),
-    ("matmul_relu_half", CUDA),
+    pytest.param("DEP", CUDA, marks=long),
+    pytest.param("matmul_relu_half", CUDA, marks=long),
 ]
 
 
@@ -252,8 +258,23 @@ def test_the_default_post_processors_answer_alike(program: str, target: str) -> 
 @pytest.mark.parametrize(
     "program",
     [
-        *("matmul", "matmul_relu_half", "GMM", "CAP", "NRM", "SFM", "CBR", "TBG"),
-        *("C1D", "C2D", "C3D", "DEP", "GRP", "T2D"),
+        *("matmul", "matmul_relu_half", "NRM"),
+        *(
+            pytest.param(name, marks=long)
+            for name in (
+                "GMM",
+                "CAP",
+                "SFM",
+                "CBR",
+                "TBG",
+                "C1D",
+                "C2D",
+                "C3D",
+                "DEP",
+                "GRP",
+                "T2D",
+            )
+        ),
     ],
 )
 def test_metaschedule_takes_each_kernel_that_we_draw_for_a_gpu(program: str) -> None:

@@ -31,6 +31,7 @@ from tuner import space
 
 pytestmark = [pytest.mark.tvm]
 
+long = pytest.mark.long
 Made = Callable[[], list[Any]]
 REUSE = {"req": "must", "levels": [1, 2], "scope": "global"}
 READ_SHARED = {"req": "must", "levels": [4], "scope": "shared"}
@@ -230,9 +231,23 @@ KEEP: list[tuple[str, Made, str, str]] = [
 ]
 """Rules, and programs that are nothing to them."""
 
+EACH_TIME = {
+    *("rfactor", "bind", "inline-consumers", "scalars", "threads", "tiles", "tiles-gpu"),
+    *("tiles-vectors", "vnni", "wmma", "mma", "unroll", "anywhere"),
+}
+"""One for each rule; the others are long."""
+
+
+def cases(*, parts: int) -> list[Any]:
+    """What rules are applied to, the first parts of each."""
+    return [
+        pytest.param(*case[:parts], id=name, marks=() if name in EACH_TIME else (long,))
+        for name, *case in APPLY
+    ]
+
+
 applying = pytest.mark.parametrize(
-    ("made", "program", "target", "count", "instruction"),
-    [pytest.param(*case, id=name) for name, *case in APPLY],
+    ("made", "program", "target", "count", "instruction"), cases(parts=5)
 )
 
 
@@ -267,10 +282,7 @@ def test_the_same_decisions_are_the_same_program_to_both(
         assert our_answer(mine, schedule.trace) == stock_answer(schedule, [])
 
 
-@pytest.mark.parametrize(
-    ("made", "program", "target"),
-    [pytest.param(*case[:3], id=name) for name, *case in APPLY],
-)
+@pytest.mark.parametrize(("made", "program", "target"), cases(parts=3))
 def test_what_we_draw_is_a_point_of_metaschedules_sketches(
     made: Made, program: str, target: str
 ) -> None:

@@ -38,6 +38,7 @@ from tuner.task import Task
 
 pytestmark = [pytest.mark.tvm]
 
+long = pytest.mark.long
 EPILOGUES = ("relu", "biased", "biased_relu", "gated")
 PROLOGUE = "scaled_input"
 FOUR_CORES = '{"kind":"llvm","num-cores":4}'
@@ -157,7 +158,9 @@ def known_of(function: Any, target: str, pick: Callable[[Task], Candidate]) -> t
     return Known(task, candidate), realize(task, candidate).trace
 
 
-@pytest.mark.parametrize("name", EPILOGUES)
+@pytest.mark.parametrize(
+    "name", [*(pytest.param(name, marks=long) for name in EPILOGUES[:-1]), EPILOGUES[-1]]
+)
 def test_a_template_gives_epilogues_the_loops_that_stock_makes_of_its_shortened_trace(
     name: str,
 ) -> None:
@@ -172,8 +175,15 @@ def test_a_template_gives_epilogues_the_loops_that_stock_makes_of_its_shortened_
     right(module_with(name, stock))
 
 
-@pytest.mark.parametrize("target", [TARGET, FOUR_CORES], ids=["1 core", "4 cores"])
-@pytest.mark.parametrize("cached", [True, False], ids=["write cache", "no write cache"])
+@pytest.mark.parametrize(
+    ("target", "cached"),
+    [
+        pytest.param(TARGET, True, id="1 core-write cache"),
+        pytest.param(TARGET, False, id="1 core-no write cache", marks=long),
+        pytest.param(FOUR_CORES, True, id="4 cores-write cache", marks=long),
+        pytest.param(FOUR_CORES, False, id="4 cores-no write cache"),
+    ],
+)
 def test_a_dense_layer_s_trace_gives_both_the_same_with_an_epilogue(
     target: str, cached: bool
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -72,9 +73,15 @@ def check_shapes(
         assert zoned.zones_are_whole, values
 
 
+@lru_cache
+def _space(task: Task, template: Template) -> KnobSpace:
+    """One for all tests of a template: it ranks thousands of settings for each shape."""
+    return KnobSpace(task, template)
+
+
 def feasible(task: Task, template: Template, number: int, seed: int) -> list[dict[str, int]]:
     """Settings that are feasible for one of the task's shapes, any one equally likely."""
-    space = KnobSpace(task, template)
+    space = _space(task, template)
     rng = np.random.default_rng(seed)
     found = []
     for place in rng.choice(len(task.shapes), size=number):

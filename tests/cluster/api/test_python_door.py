@@ -69,6 +69,7 @@ def test_the_run_keeps_the_program_and_its_name(run: Path) -> None:
     assert (run.parent / "database" / "database_workload.json").stat().st_size > 0
 
 
+@pytest.mark.long
 def test_another_process_goes_on_without_the_program(run: Path, tmp_path: Path) -> None:
     import tvm
 

@@ -113,7 +113,7 @@ def test_an_installation_that_does_not_know_an_extra_is_said(
 
 def test_every_extra_for_users_is_a_feature() -> None:
     named = {needs.extra for needs in FEATURES if needs.extra}
-    assert named == EXTRAS.keys() - {"coverage", "dev"}
+    assert named == EXTRAS.keys() - {"coverage", "dev", "mutants", "tests"}
     assert len({needs.name for needs in FEATURES}) == len(FEATURES)
 
 

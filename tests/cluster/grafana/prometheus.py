@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.cluster.loopback_head import free_ports
-from tests.programs_of_debian import needed
+from tests.needed import needed
 
 _PATIENCE_S = 60.0
 RAYS_INTERVAL, INTERVAL = "10s", "1s"

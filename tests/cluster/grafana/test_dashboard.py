@@ -28,7 +28,6 @@ OF_HISTOGRAMS = {"le"}
 def test_it_is_one_dashboard_with_a_name_of_its_own() -> None:
     assert DASHBOARD["uid"] == UID
     assert DASHBOARD["title"] == "Elastic tuner"
-    assert 10 < len(PANELS) < 30
 
 
 def test_panels_have_numbers_and_titles_of_their_own() -> None:

@@ -20,7 +20,7 @@ from cluster.grafana.dashboard import FILE_NAME, dashboard_json
 from tests.cluster.grafana.prometheus import Prometheus, prometheus
 from tests.cluster.loopback_head import FOLDER, ROOT, ray_head
 from tests.cluster.sockets import listeners
-from tests.programs_of_debian import needed
+from tests.needed import needed
 
 pytestmark = [
     *(pytest.mark.tvm, pytest.mark.ray, pytest.mark.long, pytest.mark.debian),

@@ -48,3 +48,12 @@ def made_run(
                 store.append(Record(Trial(task.key, tried), measured))
         store.end_session(session, 104.0, "trials")
     return run.root
+
+
+def best_estimate(task: Task) -> Candidate | None:
+    """What a template finds best before anything was measured."""
+    from spaces.design_space.knob_space import KnobSpace
+    from spaces.templates.registry import templates_of
+
+    space = min((KnobSpace(task, t) for t in templates_of(task)), key=lambda s: s.least_s)
+    return space.describe(space.ranked[0]).candidate

@@ -12,9 +12,7 @@ import tuner
 from spaces.ir import tvm_compat
 from tests.cluster.passes import network as net
 from tests.cluster.passes.large_products import LargeProducts
-from tests.cluster.passes.made_run import made_run
-from tuner.candidate import Candidate
-from tuner.task import Task
+from tests.cluster.passes.made_run import best_estimate, made_run
 
 pytestmark = [pytest.mark.tvm, pytest.mark.slow]
 
@@ -42,14 +40,6 @@ def by_hand(program: Any) -> Any:
         _, j = schedule.get_loops(schedule.get_sblock(name))
         schedule.vectorize(schedule.split(j, [None, 16])[1])
     return schedule.mod["main"].with_attr("global_symbol", "softmax_by_hand")
-
-
-def best_estimate(task: Task) -> Candidate | None:
-    from spaces.design_space.knob_space import KnobSpace
-    from spaces.templates.registry import templates_of
-
-    space = min((KnobSpace(task, t) for t in templates_of(task)), key=lambda s: s.least_s)
-    return space.describe(space.ranked[0]).candidate
 
 
 @pytest.fixture(scope="module")

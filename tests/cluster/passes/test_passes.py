@@ -16,12 +16,21 @@ import pytest
 import tuner
 from benchmarks.proposals import TARGET as ON_GPU
 from spaces.ir import tvm_compat
+from spaces.targets.target import resolve_target
+from tests.cluster.passes.made_run import best_estimate, made_run
 from tuner.errors import TunerError, UsageError
 
-pytestmark = [pytest.mark.tvm, pytest.mark.ray, pytest.mark.slow]
+pytestmark = [pytest.mark.tvm, pytest.mark.slow]
 
 ROOT = Path(__file__).resolve().parents[3]
 TARGET = '{"kind":"llvm","num-cores":1}'
+TEXT = """
+from tvm import IRModule
+from tests.cluster.passes.test_passes import product
+
+def network():
+    return IRModule({"main": product("main", 48, 64, 32)})
+"""
 
 
 def product(name: str, m: int, n: int, k: int, then: str = "") -> Any:
@@ -77,10 +86,8 @@ def module() -> Any:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of the program of one function, which the others do not have."""
-    folder = tmp_path_factory.mktemp("passes") / "run"
-    result = tuner.tune(product("main", 48, 64, 32), target=TARGET, trials=8, run=folder)
-    assert result.snapshot.trials == 8
-    return folder
+    target = resolve_target(TARGET)
+    return made_run(tmp_path_factory.mktemp("passes"), TEXT, target, best_estimate)
 
 
 @pytest.fixture(scope="module")
@@ -215,6 +222,7 @@ def test_tasks_are_chosen_by_name_operator_and_share(module: Any) -> None:
     assert {task.name for task in of_rule.tasks} == {"by_rule", "pinned"}
 
 
+@pytest.mark.ray
 @pytest.mark.long
 def test_what_the_page_shows_runs(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "passes.md").read_text()

@@ -10,7 +10,7 @@ import pytest
 
 from cluster.search.job import SearchJob
 from cluster.search.run_facts import git_revision, run_tags, shown_name
-from tests.programs_of_debian import needed
+from tests.needed import needed
 from tuner.layers import Layers
 from tuner.options import ModelSpec, TuneOptions
 from tuner.run_location import RunLocation

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import zipfile
 from dataclasses import replace
 from io import BytesIO
@@ -16,6 +15,7 @@ from spaces.ir.schedules import canonical_payload, new_schedule, task_module
 from spaces.lowering.extract_tasks import task_of
 from spaces.targets.gpu import gpu_of
 from spaces.targets.target import resolve_target
+from tests.needed import needs_nvcc
 from tuner.candidate import Candidate, CandidateKind
 from tuner.record import Status
 from tuner.task import Task
@@ -25,7 +25,6 @@ pytestmark = pytest.mark.tvm
 CUDA = resolve_target('{"kind":"cuda","arch":"sm_80"}')
 GPU = gpu_of(CUDA)
 GOOD = KernelUse(registers=64, shared_bytes=48 << 10, stack_bytes=0, threads=1024)
-needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs the CUDA compiler")
 
 
 def test_a_kernel_may_use_all_that_there_is() -> None:

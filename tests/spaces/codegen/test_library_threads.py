@@ -1,4 +1,4 @@
-"""A library, loaded as the README says, runs with the threads it was tuned for."""
+"""A library, loaded as the tour says, runs with the threads it was tuned for."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ ROOT = Path(__file__).parents[3]
 GEMM, MODEL = (
     block
     for block in re.findall(
-        r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(), re.M | re.S
+        r"^```python\n(.*?)^```$", (ROOT / "docs" / "tour.md").read_text(), re.M | re.S
     )
     if "load_module" in block
 )
-"""What the README tells users of a library to run, to the letter."""
+"""What the tour tells users of a library to run, to the letter."""
 ALLOWED = sorted(os.sched_getaffinity(0)) if sys.platform == "linux" else [0]
 TUNED = min(2, allowed_cores())
 """What the libraries are tuned for; less where this process has fewer CPUs."""

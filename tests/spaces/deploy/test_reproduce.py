@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import json
 import os
-import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from spaces.ir.schedules import canonical_payload, new_schedule, task_module
 from spaces.targets.cpu import cpu_of
 from spaces.targets.target import resolve_target
 from tests.contracts.programs import gemm_task, setting_of
+from tests.needed import needs_nvcc
 from tests.spaces.templates.int8.test_int8_template import product_task
 from tuner.candidate import Candidate, CandidateKind, specialised_for
 from tuner.errors import TunerError
@@ -242,7 +242,7 @@ def test_kernels_for_many_shapes_and_one_for_a_single_shape(tmp_path: Path) -> N
 
 
 @pytest.mark.long
-@pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs the CUDA compiler")
+@needs_nvcc
 def test_a_kernel_for_cuda_is_compiled_where_there_is_no_device(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

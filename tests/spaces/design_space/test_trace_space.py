@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from spaces.design_space.realize import DEFAULT_SPACE, realize, trace_text
 from spaces.design_space.trace_space import TraceSpace
 from spaces.ir.schedules import InvalidCandidate, code_hash
 from tests.contracts.programs import gemm_task
+from tests.few_examples import examples
 from tuner.candidate import Candidate, CandidateKind, Draft
 from tuner.task import Task
 
@@ -45,7 +48,7 @@ def space(task: Task) -> TraceSpace:
     return TraceSpace(task)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(seed=st.integers(0, 2**31 - 1))
 def test_a_sample_realises_to_the_program_it_was_checked_as(
     task: Task, space: TraceSpace, seed: int
@@ -54,7 +57,7 @@ def test_a_sample_realises_to_the_program_it_was_checked_as(
     assert code_hash(realize(task, point.candidate).mod) == point.code_hash
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(seed=st.integers(0, 2**31 - 1), child_seed=st.integers(0, 2**31 - 1))
 def test_a_mutation_is_a_point_of_the_same_space(
     task: Task, space: TraceSpace, seed: int, child_seed: int
@@ -79,7 +82,7 @@ def test_most_mutations_give_something_else(task: Task, space: TraceSpace) -> No
     assert len(keys - {parent.key}) > 15
 
 
-_IN_ANOTHER_PROCESS = """
+_DRAFTED = """
 import sys, json
 from spaces.design_space.trace_space import TraceSpace
 from tuner.candidate import Draft
@@ -93,21 +96,24 @@ for seed in range(5):
 """
 
 
-def test_a_draft_gives_the_same_point_in_any_process(task: Task) -> None:
-    def answers() -> str:
-        given_task = json.dumps([task.key, task.name, task.module, task.target])
-        return subprocess.run(
-            [sys.executable, "-c", _IN_ANOTHER_PROCESS],
-            input=given_task,
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=120,
-        ).stdout
-
-    first = answers()
-    assert len(first.split()) == 15
-    assert first == answers()
+def test_a_draft_gives_the_same_point_in_any_process(
+    task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In another than this one, too."""
+    given_task = json.dumps([task.key, task.name, task.module, task.target])
+    there = subprocess.run(
+        [sys.executable, "-c", _DRAFTED],
+        input=given_task,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    ).stdout
+    monkeypatch.setattr(sys, "stdin", StringIO(given_task))
+    with redirect_stdout(StringIO()) as here:
+        exec(_DRAFTED, {})
+    assert len(there.split()) == 15
+    assert here.getvalue() == there
 
 
 def test_the_default_schedule_of_a_cpu_is_the_program_as_lowered(task: Task) -> None:

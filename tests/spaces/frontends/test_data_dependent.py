@@ -19,6 +19,7 @@ from spaces.ir import tvm_compat
 from spaces.ir.schedules import canonical_payload, new_schedule, task_module
 from spaces.lowering.extract_tasks import extract, left_as_they_are
 from spaces.lowering.lower import lower
+from tests.needed import needed_package
 from tuner.candidate import Candidate, CandidateKind
 from tuner.errors import TunerError
 from tuner.options import ModelSpec, TuneOptions
@@ -99,7 +100,7 @@ def boxes_kept(path: Path) -> ModelSpec:
 
 
 def in_onnxruntime(spec: ModelSpec, model: Model, inputs: Sequence[Any]) -> list[Any]:
-    runtime = pytest.importorskip("onnxruntime")
+    runtime = needed_package("onnxruntime")
     session = runtime.InferenceSession(spec.source, providers=["CPUExecutionProvider"])
     feed = {i.name: array for i, array in zip(model.inputs, inputs, strict=True)}
     return list(session.run(None, feed))

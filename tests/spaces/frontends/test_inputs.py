@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from spaces.frontends.inputs import InputSpec, make_inputs
+from tests.needed import needed_package
 from tuner.errors import TunerError
 from tuner.options import InputArray, IntRange
 
@@ -82,7 +83,7 @@ def test_values_for_unknown_inputs_and_ranges_for_floats_are_refused() -> None:
 
 
 def test_narrow_floats_can_be_made() -> None:
-    pytest.importorskip("ml_dtypes")
+    needed_package("ml_dtypes")
     spec = InputSpec("h", (4,), "bfloat16")
     (array,) = make_inputs([spec])
     assert array.dtype.name == "bfloat16"

@@ -19,6 +19,7 @@ from spaces.frontends.model import Model, load_model
 from spaces.frontends.model_copy import load_model_copy, save_model_copy
 from spaces.frontends.shape_var import DynamicProgram, ShapeVar
 from spaces.lowering.lower import lower
+from tests.needed import needed_package
 from tuner.errors import TunerError, UsageError
 from tuner.options import ModelSpec
 
@@ -135,7 +136,7 @@ def test_only_a_function_takes_arguments() -> None:
 
 
 def test_networks_of_pytorch() -> None:
-    torch = pytest.importorskip("torch")
+    torch = needed_package("torch")
     layer, x = torch.nn.Linear(8, 8).eval(), torch.ones(4, 8)
     exported = torch.export.export(layer, (x,))
     for model in (model_in_memory(exported, OPEN), model_in_memory(layer, OPEN, (x,))):

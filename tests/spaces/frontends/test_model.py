@@ -14,6 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from spaces.frontends.model import Model, load_model
 from spaces.frontends.model_copy import load_input_values, load_model_copy, save_model_copy
+from tests.needed import needed_package
 from tuner.errors import TunerError
 from tuner.options import InputArray, IntRange, ModelSpec
 
@@ -267,7 +268,7 @@ def test_without_pytorch_an_archive_names_the_extra(
 
 
 def test_a_pytorch_archive_is_imported(tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch")
+    torch = needed_package("torch")
     program = torch.export.export(torch.nn.Linear(4, 2), (torch.ones(3, 4),))
     torch.export.save(program, tmp_path / "net.pt2")
     model = load(tmp_path / "net.pt2")

@@ -1,7 +1,5 @@
-"""Reading archives of `torch.export`: the same outputs as PyTorch's, or one line that says why not.
-
-Skipped without PyTorch, which is an optional extra.
-"""
+"""Archives of `torch.export` are read: the same outputs as PyTorch's, or one line that says why
+not."""
 
 from __future__ import annotations
 
@@ -23,10 +21,11 @@ from spaces.frontends.model import Model, load_model
 from spaces.frontends.model_copy import load_model_copy, save_model_copy
 from spaces.lowering.extract_tasks import extract
 from spaces.lowering.lower import lower
+from tests.needed import needed_package
 from tuner.errors import TunerError
 from tuner.options import IntRange, ModelSpec
 
-torch = pytest.importorskip("torch")
+torch = needed_package("torch")
 nn = torch.nn
 pytestmark = pytest.mark.tvm
 
@@ -134,25 +133,30 @@ def mlp() -> Any:
     return nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 4), nn.Softmax(-1)).eval()
 
 
+def some_norm(channels: int) -> Any:
+    """A batch norm whose statistics are not the neutral ones."""
+    norm = nn.BatchNorm2d(channels)
+    norm.running_mean.normal_()
+    norm.running_var.uniform_(0.5, 2)
+    nn.init.normal_(norm.weight)
+    nn.init.normal_(norm.bias)
+    return norm
+
+
 def conv_net(*, training: bool = False) -> Any:
-    """Two convolutions with batch norms whose statistics are not the neutral ones."""
+    """Two convolutions with batch norms."""
     network = nn.Sequential(
         nn.Conv2d(3, 8, 3, padding=1),
-        nn.BatchNorm2d(8),
+        some_norm(8),
         nn.ReLU(),
         nn.MaxPool2d(2),
         nn.Conv2d(8, 8, 3, padding=1, groups=8, bias=False),
-        nn.BatchNorm2d(8),
+        some_norm(8),
         nn.ReLU(),
         nn.AdaptiveAvgPool2d(1),
         nn.Flatten(),
         nn.Linear(8, 5),
     )
-    for norm in (network[1], network[5]):
-        norm.running_mean.normal_()
-        norm.running_var.uniform_(0.5, 2)
-        nn.init.normal_(norm.weight)
-        nn.init.normal_(norm.bias)
     return network.train(training)
 
 
@@ -274,7 +278,7 @@ BATCH = {0: torch.export.Dim("batch", min=1, max=16)}
 
 
 def test_a_dynamic_dimension_takes_its_size_from_the_shape(tmp_path: Path) -> None:
-    network = conv_net()
+    network = nn.Conv2d(3, 4, 3).eval()
     example = torch.zeros(4, 3, 8, 8)
     path = write_archive(tmp_path / "net.pt2", network, example, dynamic=(BATCH,))
     assert "--shape input=?,3,8,8" in refusal(path)
@@ -343,7 +347,11 @@ def noisy_branch(x: Any) -> Any:
         (nn.Dropout(0.5).train(), "aten.native_dropout.default (node native_dropout) draws random"),
         (Calls(lambda x: x + torch.randn_like(x)), "aten.randn_like.default (node randn_like)"),
         (Calls(noisy_branch), "draws random numbers"),
-        (Calls(torch.linalg.svdvals), "does not know operator aten._linalg_svd.default (node "),
+        pytest.param(
+            Calls(torch.linalg.svdvals),
+            "does not know operator aten._linalg_svd.default (node ",
+            marks=pytest.mark.long,
+        ),
         (Calls(lambda x: (x, 5)), "cannot import the graph: Unsupported output type"),
     ],
 )
@@ -359,10 +367,25 @@ def test_an_operator_that_nobody_imports_is_named_with_its_node(tmp_path: Path) 
     assert "operator aten._linalg_svd.default (node " in said
 
 
+class Doubles(nn.Module):  # type: ignore[misc, name-defined]
+    """Constants that lowering makes of a network's: folded, shifted, scaled, split and cut out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.shifted = some_norm(3), nn.Sequential(nn.Conv2d(3, 3, 1), some_norm(3))
+        self.wider = nn.ConvTranspose2d(3, 3, 4, stride=2, padding=1)
+        self.joined, self.tapped = nn.Conv2d(6, 4, 1), nn.Conv2d(4, 2, 5, padding=2)
+
+    def forward(self, x: Any) -> Any:
+        parts = torch.relu(self.shifted(x)), torch.relu(self.norm(torch.relu(x)))
+        wide = [torch.relu(self.wider(part)) for part in parts]
+        return self.tapped(self.joined(torch.cat(wide, 1)).mean((2, 3), keepdim=True))
+
+
 def test_what_tvm_does_not_import_goes_by_way_of_onnx(tmp_path: Path) -> None:
-    """Such as convolutions in float64."""
-    pytest.importorskip("onnxscript")
-    network = nn.Conv2d(3, 4, 3).double().eval()
+    """Such as convolutions in float64, of which no constant becomes float32."""
+    needed_package("onnxscript")
+    network = Doubles().double().eval()
     path = write_archive(tmp_path / "net.pt2", network, torch.zeros(1, 3, 5, 5).double())
     model = load(path)
     assert model.kind == "torch"
@@ -404,7 +427,7 @@ class Joins(nn.Module):  # type: ignore[misc, name-defined]
 
 
 def test_attention_is_right_at_every_length(tmp_path: Path) -> None:
-    pytest.importorskip("onnxscript")
+    needed_package("onnxscript")
     network = Attends().eval()
     dynamic = ({1: torch.export.Dim("length", max=40)},)
     path = write_archive(tmp_path / "net.pt2", network, torch.randn(1, 6, 16), dynamic=dynamic)
@@ -412,8 +435,9 @@ def test_attention_is_right_at_every_length(tmp_path: Path) -> None:
     assert largest_error(model, network, "x_1", 1, 2, 3, 7, 16, 31, 40) < 1e-5
 
 
+@pytest.mark.long
 def test_an_image_that_is_joined_with_what_it_was_is_right_at_every_size(tmp_path: Path) -> None:
-    pytest.importorskip("onnxscript")
+    needed_package("onnxscript")
     network = Joins().eval()
     dynamic = ({2: 2 * torch.export.Dim("h", max=32)},)
     path = write_archive(tmp_path / "net.pt2", network, torch.randn(1, 3, 8, 6), dynamic=dynamic)

@@ -96,15 +96,19 @@ def layouts(module: Any) -> list[str]:
     ]
 
 
-def between(middle: Callable[[Any, Any], Any]) -> Any:
-    """Something between two convolutions."""
+def between(*middles: Callable[[Any, Any], Any]) -> Any:
+    """The graph of something between two convolutions; of several, each between its own two."""
     from tvm import relax
 
-    def compute(b: Any, x: Any) -> Any:
+    def convolved(b: Any, x: Any, middle: Callable[[Any, Any], Any]) -> Any:
         value = middle(b, conv(b, x))
         return conv(b, value if isinstance(value, relax.Var) else b.emit(value))
 
-    return check(graph(compute))
+    def compute(b: Any, x: Any) -> Any:
+        found = [convolved(b, x, middle) for middle in middles]
+        return found[0] if len(found) == 1 else relax.Tuple(found)
+
+    return graph(compute)
 
 
 def middles() -> dict[str, Callable[[Any, Any], Any]]:
@@ -155,9 +159,16 @@ MIDDLES = [
 
 @pytest.mark.parametrize("name", MIDDLES)
 def test_what_is_between_convolutions_moves_with_them(name: str) -> None:
-    moved = between(middles()[name])
+    moved = channels_last(between(middles()[name]))
     assert set(layouts(moved)) == {"NHWC"}
     assert conversions(moved) == 2  # the graph's own input and output
+
+
+@pytest.mark.parametrize("names", [MIDDLES[n::3] for n in range(3)], ids=" - ".join)
+def test_what_moves_with_convolutions_computes_the_same(names: list[str]) -> None:
+    moved = check(between(*(middles()[name] for name in names)))
+    assert set(layouts(moved)) == {"NHWC"}
+    assert conversions(moved) == 1 + len(names)
 
 
 def test_every_middle_is_tried() -> None:
@@ -215,7 +226,7 @@ def test_an_operator_without_a_rule_gets_its_layout_back() -> None:
         wide = b.emit(relax.op.reshape(x, (1, 8, 96, 12)))
         return relax.op.reshape(wide, (1, 64, 12, 12))
 
-    moved = between(flatten)
+    moved = check(between(flatten))
     assert layouts(moved) == ["NHWC", "NHWC"]
     assert conversions(moved) == 4
 

@@ -39,7 +39,7 @@ def graph(build: Callable[[Any, Any, Any], Any], dtype: str = "float32") -> Any:
     import tvm
     from tvm import relax
 
-    a, b = relax.const(A.astype(dtype)), relax.const(B.astype(dtype))
+    a, b = (relax.const(array.astype(dtype), dtype) for array in (A, B))
     builder, x = relax.BlockBuilder(), relax.Var("x", relax.TensorType((), dtype))
     with builder.function("main", [x]):
         with builder.dataflow():
@@ -62,15 +62,16 @@ def value(module: Any) -> Any:
     return added.value.numpy()
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 @pytest.mark.parametrize("name", CASES)
-def test_an_operator_gives_what_tvm_gives(name: str) -> None:
+def test_an_operator_gives_what_tvm_gives(name: str, dtype: str) -> None:
     from tvm.relax import transform
 
-    module = graph(CASES[name])
+    module = graph(CASES[name], dtype)
     ours, theirs = folded(module), transform.FoldConstant()(module)
     assert operators(ours) == ["relax.add"]
     assert value(ours).dtype == value(theirs).dtype
-    np.testing.assert_allclose(value(ours), value(theirs), rtol=2e-7)
+    np.testing.assert_allclose(value(ours), value(theirs), rtol=2 * np.finfo(dtype).eps)
     assert value(ours).shape == value(theirs).shape
 
 

@@ -14,6 +14,7 @@ from spaces.ir import tvm_compat
 from spaces.lowering.lower import lower
 from spaces.lowering.transposed import Phases, without_transposed
 
+long = pytest.mark.long
 LLVM = '{"kind":"llvm","num-cores":1}'
 
 
@@ -95,13 +96,17 @@ def plain(module: Any) -> Any:
     [
         (1, {"strides": 2, "padding": 1}),
         (1, {"strides": 1}),
-        (2, {"strides": (2, 2), "padding": (1, 1)}),
+        pytest.param(2, {"strides": (2, 2), "padding": (1, 1)}, marks=long),
         (2, {"strides": (2, 2), "kernel": 2}),
         (2, {"strides": (3, 2), "padding": (1, 0, 2, 1), "output_padding": (1, 1), "groups": 2}),
         (2, {"strides": (1, 1), "padding": (1, 2, 0, 1), "kernel": 3}),
-        (2, {"strides": (2, 2), "padding": (1, 1), "output_padding": (1, 1), "kernel": 3}),
-        (2, {"strides": (3, 3), "kernel": 4}),
-        (2, {"strides": (3, 2), "kernel": 2}),
+        pytest.param(
+            2,
+            {"strides": (2, 2), "padding": (1, 1), "output_padding": (1, 1), "kernel": 3},
+            marks=long,
+        ),
+        pytest.param(2, {"strides": (3, 3), "kernel": 4}, marks=long),
+        pytest.param(2, {"strides": (3, 2), "kernel": 2}, marks=long),
         (2, {"strides": (2, 2), "padding": (3, 0), "kernel": 5}),
         (3, {"strides": (2, 2, 2), "padding": (1, 1, 1), "kernel": 3}),
     ],

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from tests.few_examples import examples
 
 pytestmark = pytest.mark.tvm
 
@@ -69,15 +72,26 @@ def scheduled(program: Any, *, lanes: int, along: int) -> Any:
 
 def ran(function: Any, *arrays: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """The last array after a program has run on all; compiled as it is."""
+    return called(library(function), *arrays)
+
+
+def library(function: Any) -> Any:
+    """A program, compiled as it is."""
     import tvm
 
     from spaces.targets.target import parse_target, resolve_target
 
     target = parse_target(resolve_target("llvm", cores=1))
     module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
-    library = tvm.compile(module, target=target)
+    return tvm.compile(module, target=target)
+
+
+def called(compiled: Any, *arrays: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The last array after a compiled program has run on all."""
+    import tvm
+
     tensors = [tvm.runtime.tensor(a) for a in arrays]
-    library["main"](*tensors)
+    compiled["main"](*tensors)
     result: np.ndarray[Any, Any] = tensors[-1].numpy()
     return result
 
@@ -131,35 +145,54 @@ class TestTransposes:
             assert with_transposes(function).same_as(function)
 
 
+@lru_cache
+def copied_raggedly() -> Any:
+    """A copy of rows of any length, compiled."""
+    from tvm import tirx
+
+    from spaces.passes.vector_tails import with_ragged_ends
+
+    columns = tirx.Var("T", "int64")
+    rows = tirx.const(5, "int64")
+    function = scheduled(copy(rows, columns, across=False), lanes=8, along=1)
+    changed = with_ragged_ends(function)
+    assert not changed.same_as(function)
+    return library(changed)
+
+
+@lru_cache
+def scaled_under_masks(lanes: int) -> Any:
+    """`scaled` for rows of any length, compiled."""
+    from tvm import tirx
+
+    from spaces.passes.vector_tails import with_ragged_ends
+
+    function = scheduled(scaled(tirx.Var("T", "int64")), lanes=lanes, along=1)
+    changed = with_ragged_ends(function)
+    assert {"llvm.masked.store", "llvm.masked.load"} <= set(changed.script().split('"'))
+    return library(changed)
+
+
+@lru_cache
+def doubled_for_positive_sizes() -> Any:
+    from spaces.passes.nonempty import for_positive_sizes
+
+    return library(for_positive_sizes(doubled_in_tiles()))
+
+
 class TestRaggedEnds:
     @pytest.mark.parametrize("size", SIZES)
     def test_whole_vectors_and_the_rest(self, size: int) -> None:
-        from tvm import tirx
-
-        from spaces.passes.vector_tails import with_ragged_ends
-
-        columns = tirx.Var("T", "int64")
-        rows = tirx.const(5, "int64")
-        function = scheduled(copy(rows, columns, across=False), lanes=8, along=1)
-        changed = with_ragged_ends(function)
-        assert not changed.same_as(function)
         a = matrix(5, size)
-        np.testing.assert_array_equal(ran(changed, a, nothing(5, size)), a)
+        np.testing.assert_array_equal(called(copied_raggedly(), a, nothing(5, size)), a)
 
     @pytest.mark.parametrize("lanes", [4, 8, 16])
     @pytest.mark.parametrize("size", SIZES)
     def test_the_rest_of_plain_arithmetic_is_written_under_a_mask(
         self, size: int, lanes: int
     ) -> None:
-        from tvm import tirx
-
-        from spaces.passes.vector_tails import with_ragged_ends
-
-        function = scheduled(scaled(tirx.Var("T", "int64")), lanes=lanes, along=1)
-        changed = with_ragged_ends(function)
-        assert {"llvm.masked.store", "llvm.masked.load"} <= set(changed.script().split('"'))
         a, scale, shift = matrix(5, size), matrix(5), matrix(size)
-        got = ran(changed, a, scale, shift, nothing(5, size))
+        got = called(scaled_under_masks(lanes), a, scale, shift, nothing(5, size))
         np.testing.assert_allclose(got, np.maximum(a * scale[:, None] + shift, 0), atol=1e-6)
 
     def test_of_other_arithmetic_element_by_element(self) -> None:
@@ -186,11 +219,9 @@ class TestRaggedEnds:
 class TestPositiveSizes:
     @pytest.mark.parametrize("size", SIZES)
     def test_it_computes_the_same_for_any_size(self, size: int) -> None:
-        from spaces.passes.nonempty import for_positive_sizes
-
-        changed = for_positive_sizes(doubled_in_tiles())
         a = matrix(size, 24)
-        np.testing.assert_array_equal(ran(changed, a, nothing(size, 24)), a * 2)
+        got = called(doubled_for_positive_sizes(), a, nothing(size, 24))
+        np.testing.assert_array_equal(got, a * 2)
 
     def test_conditions_that_always_hold_are_gone(self) -> None:
         from spaces.passes.nonempty import for_positive_sizes
@@ -311,7 +342,7 @@ def doubled_in_tiles() -> Any:
     return schedule.mod["main"]
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(
     rows=st.integers(1, 40),
     columns=st.integers(1, 40),

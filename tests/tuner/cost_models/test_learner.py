@@ -258,7 +258,7 @@ class TestProcessLearner:
         learner = ProcessLearner(
             model=f"odd_models:{name}",
             policy=EAGER,
-            deadline_s=3.0 if name == "Hanging" else 60.0,
+            deadline_s=1.5 if name == "Hanging" else 60.0,
             on_start=pids.append,
             clock=clock,
         )

@@ -24,6 +24,16 @@ def run_at(path: Path, seed: int = 0) -> str:
     return str(path)
 
 
+@pytest.fixture
+def plain_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Images with nothing drawn, for tests that look at none: to draw them takes long."""
+
+    def draw(specification: str, **_: object) -> bytes:
+        return b"\x89PNG" + specification.encode()
+
+    monkeypatch.setattr("tuner.pages.plots.vl_convert.vegalite_to_png", draw)
+
+
 def test_a_run_has_its_page_in_its_folder_and_the_path_is_printed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -51,6 +61,7 @@ def test_charts_are_written_as_images_where_one_asks(
     assert capsys.readouterr().err.count("\n") == 1
 
 
+@pytest.mark.usefixtures("plain_images")
 def test_the_folder_of_the_images_is_printed_too(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -59,6 +70,7 @@ def test_the_folder_of_the_images_is_printed_too(
     assert capsys.readouterr().out.splitlines() == [f"{run}/report.html", str(images)]
 
 
+@pytest.mark.usefixtures("plain_images")
 def test_images_of_an_earlier_report_go_and_those_of_others_stay(tmp_path: Path) -> None:
     runs = [run_at(tmp_path / name, seed) for seed, name in enumerate(("one", "other"))]
     images, page = tmp_path / "images", ["-o", str(tmp_path / "page.html")]
@@ -76,6 +88,7 @@ def test_images_of_an_earlier_report_go_and_those_of_others_stay(tmp_path: Path)
     }
 
 
+@pytest.mark.usefixtures("plain_images")
 @pytest.mark.parametrize("damage", ["{", "[1]", '{"../precious.png": "x", "gone.png": "y"}', "7"])
 def test_a_list_of_images_that_is_damaged_removes_nothing(tmp_path: Path, damage: str) -> None:
     run, images = run_at(tmp_path / "mine"), tmp_path / "images"

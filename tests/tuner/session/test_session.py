@@ -190,13 +190,13 @@ def test_the_time_budget_ends_a_session_and_leaves_a_tenth_for_finalists() -> No
     store = MemoryStore()
     watcher = Watcher(store)
     session = make_session(
-        recorded_space("ab", 5000), store, trials=100000, time_s=50.0, observers=[watcher]
+        recorded_space("ab", 2000), store, trials=100000, time_s=20.0, observers=[watcher]
     )
     assert run(session) == "time"
     last_search_s = max(r.time_s for r in searched(store))
-    assert 40.0 <= last_search_s <= 50.0
+    assert 16.0 <= last_search_s <= 20.0
     assert any(r.trial.rung > 0 for r in store.scan())
-    assert session.snapshot().elapsed_s <= 51.0
+    assert session.snapshot().elapsed_s <= 20.4
 
 
 def test_a_space_that_gives_nothing_new_ends_the_session() -> None:
@@ -503,7 +503,12 @@ class Noisy(WorldMeasurer):
         return replace(record, measurement=replace(record.measurement, samples_s=samples_s))
 
 
-@pytest.mark.parametrize("seed", range(60))
+_TELLING = {*range(0, 60, 5), 59}
+"""On 45 and 59 a kernel of the set that was not timed again shows."""
+SEEDS = [s if s in _TELLING else pytest.param(s, marks=pytest.mark.long) for s in range(60)]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_what_a_set_is_said_to_take_was_timed_among_the_finalists(seed: int) -> None:
     store, clock = MemoryStore(), VirtualClock()
     watcher = Watcher(store)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -12,8 +13,11 @@ import pytest
 
 from tuner.cost_models.pretrained import BaseModel
 from tuner.errors import TunerError
+from tuner.process.child import Child
+from tuner.process.outcome import Outcome, Returned
 from tuner.tracking import mlflow_models
 from tuner.tracking.mlflow_models import fetch, register, registry_uri, versions
+from tuner.tracking.mlflow_sink import quiet_environment
 
 pytestmark = pytest.mark.slow
 
@@ -27,14 +31,45 @@ def uri(tmp_path: Path) -> str:
 
 @pytest.fixture(scope="module")
 def registry(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """One for several tests: MLflow takes long to make the first table."""
-    return f"sqlite:///{tmp_path_factory.mktemp('registry')}/models.db"
+    """One for several tests, with a first model, for which it was made: that takes MLflow long."""
+    uri = f"sqlite:///{tmp_path_factory.mktemp('registry')}/models.db"
+    assert register(uri, "mine", BASE) == 1
+    return uri
 
 
+@pytest.fixture(scope="module")
+def child(registry: str) -> Iterator[Child]:
+    with Child(
+        "tuner.tracking.mlflow_models:Registry", (registry,), env=quiet_environment()
+    ) as started:
+        yield started
+
+
+@pytest.fixture
+def one_child(child: Child, registry: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All calls to the registry in one process: each would import MLflow for a call of its own."""
+
+    def ask(
+        factory: str,
+        args: tuple[str],
+        method: str,
+        *arguments: object,
+        ready_s: float,
+        deadline_s: float,
+        env: dict[str, str],
+    ) -> Outcome:
+        assert args == (registry,)
+        outcome = child.ready(ready_s)
+        assert isinstance(outcome, Returned), outcome
+        return child.call(method, *arguments, deadline_s=deadline_s)
+
+    monkeypatch.setattr(mlflow_models, "ask_once", ask)
+
+
+@pytest.mark.usefixtures("one_child")
 def test_a_model_comes_back_by_its_name_and_the_newest_first(registry: str) -> None:
     uri = registry
     newer = replace(BASE, records=500, accuracy=None)
-    assert register(uri, "mine", BASE) == 1
     assert register(uri, "mine", newer) == 2
     assert register(uri, "other's", BASE) == 1
     assert fetch(uri, "mine") == ("mine:2", newer)
@@ -52,6 +87,7 @@ def test_registries_of_earlier_versions_are_read() -> None:
     assert mlflow_models._tags(BASE)["tuner.base_model"] == "llvm-znver4"
 
 
+@pytest.mark.usefixtures("one_child")
 def test_models_of_others_in_the_same_registry_are_left_alone(registry: str) -> None:
     register(registry, "theirs", BASE)
     with closing(sqlite3.connect(registry.removeprefix("sqlite:///"))) as database, database:

@@ -18,6 +18,7 @@ import pytest
 from cluster.cli import run as command
 from tests.cluster.driver.real_run import database, real_run
 from tests.contracts.programs import gemm_task, setting_of
+from tests.needed import needs_nvcc
 from tuner.candidate import Candidate, CandidateKind
 from tuner.layers import Layers
 from tuner.record import Measurement, Provenance, Record, Status, Trial
@@ -276,7 +277,7 @@ def test_kernels_for_many_shapes_are_looked_at_on_shapes_that_they_serve(
 
 
 @pytest.mark.long
-@pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs the CUDA compiler")
+@needs_nvcc
 def test_on_a_machine_without_the_device_winners_are_rebuilt_and_no_more(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

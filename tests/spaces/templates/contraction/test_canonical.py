@@ -15,6 +15,7 @@ from spaces.passes.cpu_passes import before_compile
 from spaces.templates.base import HasTwins, Template, draw, setting
 from spaces.templates.contraction.match import matched
 from spaces.templates.int8.template import int8_templates
+from tests.few_examples import examples
 from tests.spaces.after_pass import modules_after
 from tests.spaces.templates.contraction.test_contraction import (
     CPU,
@@ -55,7 +56,7 @@ def twins(task: Task, template: Template, seed: int, most: int) -> None:
         assert lowered(space, kept) == wanted, (given, kept)
 
 
-@settings(max_examples=8, **SLOW)
+@settings(max_examples=examples(8), **SLOW)
 @given(PROGRAMS, st.integers(0, 2**31))
 def test_one_setting_stands_for_all_that_give_its_program(tensors: Tensors, seed: int) -> None:
     task = program_task(tensors, constants=[1])

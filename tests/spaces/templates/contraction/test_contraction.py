@@ -24,11 +24,13 @@ from spaces.templates.base import Template
 from spaces.templates.contraction.match import matched
 from spaces.templates.contraction.template import contraction_templates
 from tests.contracts.programs import write_down
+from tests.few_examples import examples
 from tuner.candidate import Draft, knobs_of
 from tuner.task import Task
 
 pytestmark = pytest.mark.tvm
 
+long = pytest.mark.long
 CPU = resolve_target("llvm", cores=2)
 Array = np.ndarray[Any, Any]
 Tensors = list[Any]
@@ -207,7 +209,7 @@ PROGRAMS = st.one_of(products(), convolutions(), convolutions(), transposed())
 SLOW = {"deadline": None, "suppress_health_check": list(HealthCheck)}
 
 
-@settings(max_examples=25, **SLOW)
+@settings(max_examples=examples(25), **SLOW)
 @given(PROGRAMS, st.sets(st.sampled_from([0, 1, 1, 1])), st.integers(0, 2**31), st.data())
 def test_any_setting_computes_what_the_program_computes(
     tensors: Tensors, constants: set[int], seed: int, data: Any
@@ -244,7 +246,7 @@ def test_small_work_may_stay_with_one_thread_and_large_work_is_shared_out() -> N
     assert "parallel" not in large.choices
 
 
-@settings(max_examples=10, **SLOW)
+@settings(max_examples=examples(10), **SLOW)
 @given(PROGRAMS, st.integers(0, 2**31))
 def test_what_is_near_a_setting_is_one_too(tensors: Tensors, seed: int) -> None:
     task = program_task(tensors, constants=[1])
@@ -424,7 +426,8 @@ def test_padding_of_constant_weights_costs_nothing_at_run_time() -> None:
     check(task, point)
 
 
-def test_a_product_is_what_numpy_says() -> None:
+@pytest.mark.parametrize("seed", [0, 97, *(pytest.param(n, marks=long) for n in (194, 291))])
+def test_a_product_is_what_numpy_says(seed: int) -> None:
     import tvm
 
     task = program_task(_product((2, 23, 37), (37, 29))())
@@ -432,10 +435,9 @@ def test_a_product_is_what_numpy_says() -> None:
     a, b = rng.standard_normal((2, 23, 37)), rng.standard_normal((37, 29))
     inputs = [a.astype("float32"), b.astype("float32")]
     for template in templates_for(task):
-        for seed in range(4):
-            point = drawn_point(task, template, seed * 97)
-            kernel = load_kernel(build_artifact(point.schedule.mod, CPU))
-            blank = np.full((2, 23, 29), 7, "float32")
-            tensors = [tvm.runtime.tensor(x) for x in (*inputs, blank)]
-            kernel.module["main"](*tensors)
-            np.testing.assert_allclose(tensors[2].numpy(), a @ b, rtol=1e-4, atol=1e-4)
+        point = drawn_point(task, template, seed)
+        kernel = load_kernel(build_artifact(point.schedule.mod, CPU))
+        blank = np.full((2, 23, 29), 7, "float32")
+        tensors = [tvm.runtime.tensor(x) for x in (*inputs, blank)]
+        kernel.module["main"](*tensors)
+        np.testing.assert_allclose(tensors[2].numpy(), a @ b, rtol=1e-4, atol=1e-4)

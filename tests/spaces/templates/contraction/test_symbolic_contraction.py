@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -35,7 +37,7 @@ from tuner.task import Instance, Task
 pytestmark = pytest.mark.tvm
 
 CPU = resolve_target("llvm", cores=2)
-_SETTINGS = 5
+long = pytest.mark.long
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,7 @@ def _transposed(d: dict[str, Any]) -> list[Any]:
     return [a, b, matmul(a, b, ta=True)]
 
 
-def product(a: Array, b: Array) -> Array:
+def product_nn(a: Array, b: Array) -> Array:
     return a @ b
 
 
@@ -162,17 +164,22 @@ def product_biased(a: Array, b: Array, bias: Array) -> Array:
 
 
 PROGRAMS = {
-    "dense": Program(_dense, product, ("M",)),
-    "dense-constant": Program(_dense, product, ("M",), constants=(1,)),
+    "dense": Program(_dense, product_nn, ("M",)),
+    "dense-constant": Program(_dense, product_nn, ("M",), constants=(1,)),
     "dense-biased-constant": Program(_dense_biased, product_biased, ("M",), constants=(1,)),
     "columns-biased": Program(_columns, product_biased, ("N",)),
-    "depth": Program(_depth, product, ("K",)),
-    "all-symbolic": Program(_all_symbolic, product, ("K", "M", "N"), tuned=(5, 48)),
+    "depth": Program(_depth, product_nn, ("K",)),
+    "all-symbolic": Program(_all_symbolic, product_nn, ("K", "M", "N"), tuned=(5, 48)),
     "scores-nt": Program(_scores, product_nt, ("T",)),
-    "mixed-nn": Program(_mixed, product, ("T",)),
-    "batch": Program(_batched, product, ("B",), tuned=(1, 3, 8)),
+    "mixed-nn": Program(_mixed, product_nn, ("T",)),
+    "batch": Program(_batched, product_nn, ("B",), tuned=(1, 3, 8)),
     "transposed": Program(_transposed, product_tn, ("M",)),
 }
+
+
+@lru_cache
+def task_named(name: str) -> Task:
+    return PROGRAMS[name].task()
 
 
 def check(task: Task, program: Program, module: Any, shapes: Sequence[dict[str, int]]) -> None:
@@ -194,19 +201,23 @@ def around(program: Program, *tiles: int) -> list[dict[str, int]]:
     ]
 
 
-def shaped_templates(task: Task) -> list[ContractionTemplate]:
+@lru_cache
+def shaped_templates(task: Task) -> Sequence[ContractionTemplate]:
     found = contraction_templates(task, matched(task))
     assert found
     assert all(isinstance(t, ShapedTemplate) for t in found)
-    return [t for t in found if isinstance(t, ContractionTemplate)]
+    return tuple(t for t in found if isinstance(t, ContractionTemplate))
 
 
+@pytest.mark.parametrize(
+    "numbers", [range(2), pytest.param(range(2, 5), marks=long)], ids=["some", "more"]
+)
 @pytest.mark.parametrize("name", sorted(PROGRAMS))
-def test_any_setting_computes_every_shape(name: str) -> None:
+def test_any_setting_computes_every_shape(name: str, numbers: range) -> None:
     program = PROGRAMS[name]
-    task = program.task()
+    task = task_named(name)
     templates = shaped_templates(task)
-    for number in range(_SETTINGS):
+    for number in numbers:
         template = templates[number % len(templates)]
         (knobs,) = feasible(task, template, 1, seed=number)
         point = write_down(KnobSpace(task, template), knobs)
@@ -214,27 +225,28 @@ def test_any_setting_computes_every_shape(name: str) -> None:
         check(task, program, point.schedule.mod, shapes)
 
 
+@pytest.mark.parametrize("number", [0, pytest.param(1, marks=long)])
 @pytest.mark.parametrize("name", ["all-symbolic", "mixed-nn", "scores-nt", "transposed"])
-def test_columns_packed_within_a_chunk_compute_every_shape(name: str) -> None:
+def test_columns_packed_within_a_chunk_compute_every_shape(name: str, number: int) -> None:
     program = PROGRAMS[name]
-    task = program.task()
+    task = task_named(name)
     checked = 0
     for template in shaped_templates(task):
         if "pack_inside" not in template.choices:
             continue
-        for knobs in feasible(task, template, 2, seed=5):
-            inside = {**knobs, "pack_columns": 1, "pack_inside": 1}
-            point = write_down(KnobSpace(task, template), inside)
-            width = knobs["vectors"] * knobs["lanes"]
-            shapes = around(program, knobs["rows"], width, knobs["unroll"])
-            check(task, program, point.schedule.mod, shapes)
-            checked += 1
+        knobs = feasible(task, template, 2, seed=5)[number]
+        inside = {**knobs, "pack_columns": 1, "pack_inside": 1}
+        point = write_down(KnobSpace(task, template), inside)
+        width = knobs["vectors"] * knobs["lanes"]
+        shapes = around(program, knobs["rows"], width, knobs["unroll"])
+        check(task, program, point.schedule.mod, shapes)
+        checked += 1
     assert checked
 
 
 def test_columns_that_lie_across_are_transposed_in_registers_however_they_are_blocked() -> None:
     """Fetched one by one, packing them took a small shape twice as long as all the rest."""
-    task = PROGRAMS["scores-nt"].task()
+    task = task_named("scores-nt")
     template = next(t for t in shaped_templates(task) if "pack_inside" in t.choices)
     for knobs in feasible(task, template, 12, seed=3):
         for inside in (0, 1):
@@ -243,29 +255,38 @@ def test_columns_that_lie_across_are_transposed_in_registers_however_they_are_bl
             assert "Shuffle" in before_compile(point.schedule.mod).script(), packed
 
 
-@pytest.mark.parametrize("way", [k.PAD, k.SPLIT, k.CLAMP])
-@pytest.mark.parametrize("name", ["dense-biased-constant", "mixed-nn", "scores-nt"])
-def test_ragged_rows_are_right_each_way(name: str, way: int) -> None:
+def ragged() -> Iterator[Any]:
+    """Programs, ways, and tiles in a block: of three, each two are tried together each time."""
+    names = ("dense-biased-constant", "mixed-nn", "scores-nt")
+    ways = {"pad": k.PAD, "split": k.SPLIT, "clamp": k.CLAMP}
+    for (row, name), (column, way), (place, blocks) in product(
+        enumerate(names), enumerate(ways), enumerate((1, 3, k.ALL))
+    ):
+        marks = () if (row + column + place) % 3 == 0 else (long,)
+        yield pytest.param(name, ways[way], blocks, marks=marks, id=f"{name}-{way}-{blocks}")
+
+
+@pytest.mark.parametrize(("name", "way", "blocks"), [*ragged()])
+def test_ragged_rows_are_right_each_way(name: str, way: int, blocks: int) -> None:
     program = PROGRAMS[name]
-    task = program.task()
+    task = task_named(name)
     checked = 0
     for template in shaped_templates(task):
         if k.PARTITION not in template.choices:
             continue
-        for blocks in (1, 3, k.ALL):
-            plain = {name: int(values[0]) for name, values in template.choices.items()}
-            tile = {k.ROWS: 4, k.UNROLL: 2, k.ROW_BLOCK: blocks, k.PARTITION: way}
-            knobs = {**plain, **tile}
-            point = write_down(KnobSpace(task, template), knobs)
-            shapes = around(program, 4, knobs[k.VECTORS] * knobs[k.LANES], 2)
-            check(task, program, point.schedule.mod, shapes)
-            checked += 1
+        plain = {name: int(values[0]) for name, values in template.choices.items()}
+        tile = {k.ROWS: 4, k.UNROLL: 2, k.ROW_BLOCK: blocks, k.PARTITION: way}
+        knobs = {**plain, **tile}
+        point = write_down(KnobSpace(task, template), knobs)
+        shapes = around(program, 4, knobs[k.VECTORS] * knobs[k.LANES], 2)
+        check(task, program, point.schedule.mod, shapes)
+        checked += 1
     assert checked
 
 
 @pytest.mark.parametrize("name", sorted(PROGRAMS))
 def test_every_setting_has_an_estimate_for_every_shape(name: str) -> None:
-    task = PROGRAMS[name].task()
+    task = task_named(name)
     for template in shaped_templates(task):
         for knobs in feasible(task, template, 20, seed=1):
             costs_s = template.shape_costs_s(knobs)
@@ -276,7 +297,7 @@ def test_every_setting_has_an_estimate_for_every_shape(name: str) -> None:
 
 def test_columns_packed_within_a_chunk_are_packed_at_least_once() -> None:
     """Also where a block has more rows than a shape."""
-    task = PROGRAMS["scores-nt"].task()
+    task = task_named("scores-nt")
     template = next(t for t in shaped_templates(task) if "pack_inside" in t.choices)
     for knobs in feasible(task, template, 10, seed=5):
         inside = {**knobs, k.PACK_COLUMNS: 1, k.PACK_INSIDE: 1}
@@ -291,7 +312,7 @@ def test_columns_packed_within_a_chunk_are_packed_at_least_once() -> None:
 @pytest.mark.parametrize("name", sorted(PROGRAMS))
 def test_the_work_of_the_shapes_is_what_the_task_counts(name: str) -> None:
     """A multiply-add is two operations; what comes after the product is a few for an element."""
-    task = PROGRAMS[name].task()
+    task = task_named(name)
     weights = np.array([weight for _, weight in task.shapes])
     for template in shaped_templates(task):
         assert isinstance(template, PadsShapes)
@@ -302,7 +323,7 @@ def test_the_work_of_the_shapes_is_what_the_task_counts(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(PROGRAMS))
 def test_padding_is_the_share_of_the_work_beyond_a_shape(name: str) -> None:
-    task = PROGRAMS[name].task()
+    task = task_named(name)
     for template in shaped_templates(task):
         assert isinstance(template, PadsShapes)
         for knobs in feasible(task, template, 20, seed=2):
@@ -313,7 +334,7 @@ def test_padding_is_the_share_of_the_work_beyond_a_shape(name: str) -> None:
 
 
 def test_padding_grows_with_what_a_tile_reaches_beyond_the_rows() -> None:
-    task = PROGRAMS["dense"].task()
+    task = task_named("dense")
     sizes = [instance[0][1] for instance, _ in task.shapes]
     # Of the two ways to see it the one whose rows are symbolic.
     template = next(t for t in shaped_templates(task) if "partition" in t.choices)
@@ -327,20 +348,18 @@ def test_padding_grows_with_what_a_tile_reaches_beyond_the_rows() -> None:
 
 @pytest.mark.parametrize("name", sorted(PROGRAMS))
 def test_an_estimate_is_that_of_the_program_specialised_for_the_shape(name: str) -> None:
-    task = PROGRAMS[name].task()
+    task = task_named(name)
     compared = 0
     for place, (instance, _) in enumerate(task.shapes):
         static = specialised_task(task, instance)
+        others = contraction_templates(static, matched(static))
         for template in shaped_templates(task):
             for knobs in feasible(task, template, 4, seed=place):
                 columns = {name: np.array([value]) for name, value in knobs.items()}
                 mine = float(template.shape_costs_s(knobs)[place])
                 here = float(template.at(instance).costs_s(columns)[0])
                 assert here == mine or math.isinf(here), "infinite is what the limits rule out"
-                theirs = [
-                    float(t.costs_s(columns)[0])
-                    for t in contraction_templates(static, matched(static))
-                ]
+                theirs = [float(t.costs_s(columns)[0]) for t in others]
                 compared += any(cost == pytest.approx(mine, rel=1e-9) for cost in theirs)
     assert compared, "no static template is like a symbolic one"
 
@@ -349,7 +368,7 @@ def test_an_estimate_is_that_of_the_program_specialised_for_the_shape(name: str)
 def test_what_is_told_of_a_setting_on_a_shape_is_told_of_it_by_the_template_there(
     name: str,
 ) -> None:
-    task = PROGRAMS[name].task()
+    task = task_named(name)
     for template in shaped_templates(task):
         assert isinstance(template, HasShapeTraits)
         for knobs in feasible(task, template, 4, seed=4):
@@ -366,7 +385,7 @@ def specialised_task(task: Task, instance: Instance) -> Task:
 
 
 def test_limits_are_those_of_the_shape_at_hand() -> None:
-    task = PROGRAMS["dense"].task()
+    task = task_named("dense")
     template = next(t for t in shaped_templates(task) if "partition" in t.choices)
     small, large = (KnobSpace(task, template.at(task.shapes[n][0])).ranked for n in (0, -1))
     assert max(k["rows"] * k["row_block"] for k in small) < max(
@@ -375,13 +394,13 @@ def test_limits_are_those_of_the_shape_at_hand() -> None:
 
 
 def test_a_shape_that_nobody_declared_has_no_limits() -> None:
-    (template, *_) = shaped_templates(PROGRAMS["dense"].task())
+    (template, *_) = shaped_templates(task_named("dense"))
     with pytest.raises(KeyError):
         template.at((("M", 7),))
 
 
 def test_a_written_candidate_is_a_trace_that_any_process_can_carry_out() -> None:
-    task = PROGRAMS["dense-constant"].task()
+    task = task_named("dense-constant")
     point = TaskSpace(task).realize_draft(Draft(task.key, 1, 7, instance=task.shapes[1][0]))
     schedule = realize(task, point.candidate)
     written = replace(point.candidate, trace=canonical_payload(schedule.trace))
@@ -399,7 +418,7 @@ def test_a_written_candidate_is_a_trace_that_any_process_can_carry_out() -> None
 )
 def test_short_rows_are_estimated_by_what_surrounds_their_sums(slower: dict[str, int]) -> None:
     """Measured, each of these takes 1.2 to 1.8 times as long."""
-    task = PROGRAMS["scores-nt"].task()
+    task = task_named("scores-nt")
     (template,) = (t for t in templates_of(task) if t.name.startswith("kernel:memory"))
     assert isinstance(template, ShapedTemplate)
     best = {**dict.fromkeys(template.choices, 0), "side": 1, "parts": 1}
@@ -408,7 +427,7 @@ def test_short_rows_are_estimated_by_what_surrounds_their_sums(slower: dict[str,
 
 
 def test_what_is_known_of_a_kernel_is_known_without_scheduling_it() -> None:
-    task = PROGRAMS["dense-constant"].task()
+    task = task_named("dense-constant")
     space = TaskSpace(task)
     point = space.realize_draft(Draft(task.key, 1, 3, instance=task.shapes[0][0]))
     kernel = space.kernel(point.candidate)
@@ -425,7 +444,7 @@ def test_what_is_known_of_a_kernel_is_known_without_scheduling_it() -> None:
 
 
 def test_a_draft_near_a_kernel_is_another_kernel() -> None:
-    task = PROGRAMS["mixed-nn"].task()
+    task = task_named("mixed-nn")
     space, instance = TaskSpace(task), task.shapes[-1][0]
     parent = space.realize_draft(Draft(task.key, 1, 5, instance=instance)).candidate
     child = space.realize_draft(Draft(task.key, 2, 6, parent, instance=instance)).candidate
@@ -436,7 +455,7 @@ def test_a_draft_near_a_kernel_is_another_kernel() -> None:
 def test_settings_of_one_layout_pack_a_weight_alike() -> None:
     from tvm_ffi import structural_hash
 
-    task = PROGRAMS["dense-constant"].task()
+    task = task_named("dense-constant")
     (template, *_) = shaped_templates(task)
     space = KnobSpace(task, template)
     packed: dict[str, set[tuple[Any, int]]] = {}
@@ -454,7 +473,7 @@ def test_settings_of_one_layout_pack_a_weight_alike() -> None:
 
 
 def test_a_layout_names_the_operand_and_follows_the_width_of_its_panels() -> None:
-    task = PROGRAMS["dense-constant"].task()
+    task = task_named("dense-constant")
     (template, *_) = shaped_templates(task)
     knobs = {**feasible(task, template, 1, seed=0)[0], "pack_columns": 1, "lanes": 8, "unroll": 4}
     layouts = {template.layout({**knobs, "vectors": vectors}) for vectors in (1, 2, 3)}
@@ -464,14 +483,14 @@ def test_a_layout_names_the_operand_and_follows_the_width_of_its_panels() -> Non
 
 
 def test_what_is_packed_at_run_time_is_no_layout() -> None:
-    task = PROGRAMS["dense"].task()
+    task = task_named("dense")
     (template, *_) = shaped_templates(task)
     assert {template.layout(k) for k in feasible(task, template, 10, seed=0)} == {""}
 
 
 def test_what_packs_a_weight_ahead_has_no_symbol() -> None:
     """The packed weight has a known shape, whatever the dimensions are."""
-    task = PROGRAMS["dense-biased-constant"].task()
+    task = task_named("dense-biased-constant")
     (template, *_) = shaped_templates(task)
     for knobs in feasible(task, template, 6, seed=2):
         parts = split(write_down(KnobSpace(task, template), knobs).schedule.mod)

@@ -4,7 +4,6 @@ goes, within the limits of the device."""
 from __future__ import annotations
 
 import re
-import shutil
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -33,6 +32,8 @@ from spaces.templates.gpu import knob_model
 from spaces.templates.gpu.template import GpuContractionTemplate
 from spaces.templates.registry import templates_of
 from tests.contracts.programs import write_down
+from tests.few_examples import examples
+from tests.needed import needs_nvcc
 from tuner.dynamic.dispatch_tree import Leaf, Split
 from tuner.task import Task
 
@@ -40,7 +41,6 @@ pytestmark = pytest.mark.tvm
 
 CUDA = resolve_target('{"kind":"cuda","arch":"sm_80"}')
 CPU = resolve_target("llvm", cores=2)
-needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs the CUDA compiler")
 Array = np.ndarray[Any, Any]
 
 
@@ -89,6 +89,12 @@ PROGRAMS: Mapping[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
     "all symbolic": (lambda: batched(("B", "M", "N", "K"), True), ("B", "K", "M", "N")),
 }
 FOUR = ("bias and relu", "NT", "NN", "all symbolic")
+long = pytest.mark.long
+NVCC_BUILDS = [
+    pytest.param(name, number, marks=() if number in (0, 1 + place % 3) else (long,))
+    for (place, name), number in product(enumerate(FOUR), range(4))
+]
+"""Programs and numbers of settings: the best of each, and another."""
 
 
 @lru_cache
@@ -148,18 +154,21 @@ def by_nvcc(monkeypatch: pytest.MonkeyPatch) -> None:
 @needs_nvcc
 @pytest.mark.slow
 @pytest.mark.usefixtures("by_nvcc")
-@pytest.mark.parametrize("name", FOUR)
-def test_settings_compile_to_machine_code_within_the_limits_without_spills(name: str) -> None:
+@pytest.mark.parametrize(("name", "number"), NVCC_BUILDS)
+def test_settings_compile_to_machine_code_within_the_limits_without_spills(
+    name: str, number: int
+) -> None:
+    """The best setting, and three at random."""
     space, gpu = space_of(name), gpu_of(CUDA)
     template = space.template
     assert isinstance(template, GpuContractionTemplate)
-    for knobs in [space.ranked[0], *some_settings(name, 3, seed=1)]:
-        schedule = write_down(space, knobs).schedule
-        (use,) = uses(build_artifact(schedule.mod, CUDA)).values()
-        threads = knob_model.block_of(knobs).threads
-        assert use.stack_bytes == 0, knobs
-        assert use.registers <= knob_model.register_limit(gpu, threads), knobs
-        assert use.shared_bytes == template.shared_bytes(knobs) <= gpu.shared_bytes, knobs
+    knobs = [space.ranked[0], *some_settings(name, 3, seed=1)][number]
+    schedule = write_down(space, knobs).schedule
+    (use,) = uses(build_artifact(schedule.mod, CUDA)).values()
+    threads = knob_model.block_of(knobs).threads
+    assert use.stack_bytes == 0, knobs
+    assert use.registers <= knob_model.register_limit(gpu, threads), knobs
+    assert use.shared_bytes == template.shared_bytes(knobs) <= gpu.shared_bytes, knobs
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -174,7 +183,7 @@ def test_no_condition_is_in_the_loop_that_multiplies(name: str) -> None:
             assert "?" not in body, knobs
 
 
-@settings(deadline=None, max_examples=40, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=examples(40), suppress_health_check=list(HealthCheck))
 @given(
     name=st.sampled_from(sorted(PROGRAMS)),
     seed=st.integers(0, 10_000),
@@ -331,7 +340,9 @@ def test_two_kernels_and_their_dispatcher_are_one_library() -> None:
 
 @needs_nvcc
 @pytest.mark.usefixtures("by_nvcc")
-@pytest.mark.parametrize("name", FOUR)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=long) if name in ("NT", "NN") else name for name in FOUR]
+)
 def test_the_default_schedule_of_a_symbolic_program_builds(name: str) -> None:
     task = symbolic_task(name)
     assert uses(build_artifact(realize(task, default_candidate(task)).mod, CUDA))

@@ -32,13 +32,14 @@ from spaces.templates.contraction.match import matched
 from spaces.templates.int8.template import int8_templates
 from spaces.templates.registry import templates_of
 from tests.contracts.programs import write_down
+from tests.few_examples import examples
 from tuner.task import Task
 
 pytestmark = pytest.mark.tvm
 
 VNNI = '{"kind":"llvm","mcpu":"cascadelake","mtriple":"x86_64-unknown-linux-gnu","num-cores":1}'
 BYTES = ("int8", "uint8")
-FEW = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+FEW = settings(max_examples=examples(25), deadline=None, suppress_health_check=list(HealthCheck))
 
 Array = npt.NDArray[Any]
 

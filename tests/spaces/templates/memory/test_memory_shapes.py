@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from spaces.templates.memory.template import MemoryTemplate, memory_template
 from spaces.templates.plain_loops import plain_loops
 from spaces.templates.registry import templates_of
 from tests.contracts.programs import write_down
+from tests.few_examples import examples
 from tests.spaces.after_pass import modules_after
 from tests.spaces.templates.memory.test_memory_template import CPU, layer_norm, softmax
 from tuner.candidate import Draft, knobs_of
@@ -219,18 +221,31 @@ def check(name: str, function: Any, lengths: Sequence[int], dtype: str = "float3
         np.testing.assert_allclose(got, want, rtol=error, atol=error, err_msg=f"T={length}")
 
 
-@pytest.mark.parametrize("name", sorted(CASES))
-def test_the_best_setting_is_right_for_every_length(name: str) -> None:
+def best_settings() -> Iterator[Any]:
+    """Programs, and which of their settings: one of each each time, in turn."""
+    for (place, name), (number, which) in product(
+        enumerate(sorted(CASES)), enumerate(("best", "serial", "wide"))
+    ):
+        marks = () if place % 3 == number else (pytest.mark.long,)
+        yield pytest.param(name, which, marks=marks)
+
+
+@pytest.mark.parametrize(("name", "which"), [*best_settings()])
+def test_the_best_setting_is_right_for_every_length(name: str, which: str) -> None:
+    """Of all, of those for one thread, and of those with the longest vectors."""
     task = task_named(name)
     space = KnobSpace(task, template_of(task))
-    serial = next(k for k in space.ranked if k["vectors"] and not k["fused"])
-    wide = next(k for k in space.ranked if k["vectors"] == max(space.template.choices["vectors"]))
-    for knobs in (space.ranked[0], serial, wide):
-        check(name, compiled(write_down(space, knobs).schedule.mod), LENGTHS)
+    longest = max(space.template.choices["vectors"])
+    among = {
+        "best": space.ranked,
+        "serial": (k for k in space.ranked if k["vectors"] and not k["fused"]),
+        "wide": (k for k in space.ranked if k["vectors"] == longest),
+    }[which]
+    check(name, compiled(write_down(space, next(iter(among))).schedule.mod), LENGTHS)
 
 
 @pytest.mark.slow
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(30), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_any_setting_is_right_for_any_length(data: Any) -> None:
     name = data.draw(st.sampled_from(sorted(CASES)))

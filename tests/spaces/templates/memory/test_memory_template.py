@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from spaces.ir.schedules import code_hash
 from spaces.templates.memory.template import memory_template
 from spaces.templates.registry import templates_of
 from tests.contracts.programs import gemm_task, write_down
+from tests.few_examples import examples
 from tuner.candidate import Draft, knobs_of
 from tuner.task import Task
 
@@ -201,7 +203,7 @@ def tolerance(dtype: str) -> float:
 
 
 @pytest.mark.slow
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(30), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_any_setting_computes_what_numpy_computes(data: Any) -> None:
     name = data.draw(st.sampled_from(sorted(CASES)))
@@ -236,8 +238,15 @@ def _terms(name: str, shape: Sequence[int]) -> float:
     return float(np.sqrt(np.prod(shape))) if name.startswith(("sum", "mean")) else 4.0
 
 
-@pytest.mark.parametrize("shape", [(1,), (17,), (1, 1, 1), (1, 1000), (1, 1, 67)])
-@pytest.mark.parametrize("name", ["softmax-last", "sum-all", "relu-chain"])
+def without_rows() -> Iterator[Any]:
+    """Programs and shapes, a third of them each time."""
+    names = ("softmax-last", "sum-all", "relu-chain")
+    shapes = ((1,), (17,), (1, 1, 1), (1, 1000), (1, 1, 67))
+    for (row, name), (column, shape) in product(enumerate(names), enumerate(shapes)):
+        yield pytest.param(name, shape, marks=() if row == column % 3 else (pytest.mark.long,))
+
+
+@pytest.mark.parametrize(("name", "shape"), [*without_rows()])
 def test_every_setting_of_a_program_without_rows_works(name: str, shape: Sequence[int]) -> None:
     body, numpy_body = CASES[name]
     x = np.random.default_rng(1).standard_normal(shape).astype("float32")
