@@ -6,6 +6,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, replace
 from typing import Any
 
+from spaces.ir.lean_tvm import import_tvm_lean
 from tuner.candidate import Candidate, CandidateKind, family
 from tuner.errors import named_line
 from tuner.layers import OURS, Layers
@@ -62,6 +63,7 @@ class BuildChild:
     """
 
     def __init__(self, layers: Layers = OURS) -> None:
+        import_tvm_lean()
         import tvm  # noqa: F401
 
         import spaces.codegen.artifact

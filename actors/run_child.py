@@ -11,6 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from spaces.ir.lean_tvm import import_tvm_lean
 from tuner.effort import Timing
 from tuner.layers import OURS, Layers
 from tuner.source import Source
@@ -99,6 +100,7 @@ class RunChild:
         layers: Layers = OURS,
         salt: str = "",
     ) -> None:
+        import_tvm_lean()
         import tvm
 
         import spaces.check.reference

@@ -36,6 +36,7 @@ from cluster.commands.top import top
 from cluster.commands.train import models, train
 from cluster.commands.tune import tune
 from cluster.console.flags import Border, debug_flag
+from spaces.ir.lean_tvm import import_tvm_lean
 from tuner import __version__
 from tuner.errors import TunerError, named_line
 
@@ -57,6 +58,7 @@ for command in (top, report, diff, verify, reproduce, train, models, grafana, do
 
 def main() -> NoReturn:
     """Entry of the console script and of `python -m tuner`."""
+    import_tvm_lean()
     sys.exit(run(sys.argv[1:]))
 
 

@@ -20,9 +20,11 @@ import pytest
 from hypothesis import settings
 
 from benchmarks.fleet.guard import start_guard
+from spaces.ir.lean_tvm import import_tvm_lean
 from tests.needed import needed_nvcc, with_cuda_programs
 
 os.environ["PATH"] = with_cuda_programs(os.environ["PATH"])
+import_tvm_lean()  # as our own processes do
 os.environ["TUNER_STRICT"] = "1"  # a mistake of ours in a template is none that tests pass over
 settings.register_profile("steady", derandomize=True, deadline=None)
 settings.register_profile("fuzz", derandomize=False, print_blob=True, deadline=None)

@@ -13,6 +13,7 @@ from spaces.design_space.realize import realize
 from spaces.design_space.task_space import TaskSpace
 from spaces.features.vectors import FeatureExtractor, Matrix, Vector
 from spaces.ir.guard import note
+from spaces.ir.lean_tvm import import_tvm_lean
 from spaces.ir.schedules import InvalidCandidate
 from tuner.candidate import Candidate, Draft
 from tuner.contracts.seams import Extracts
@@ -183,6 +184,7 @@ class Evaluator:
 def make_evaluator(seed: int = 0, layers: Layers = OURS) -> Evaluator:
     """Make the object that a space worker's child process serves. TVM is imported here, so that a
     child that reports ready is ready for the first draft."""
+    import_tvm_lean()
     import tvm  # noqa: F401
 
     from spaces.intrinsics.registration import stub_intrinsics

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from spaces.ir.lean_tvm import import_tvm_lean
 from spaces.ir.schedules import InvalidCandidate, task_module
 from spaces.libraries.calls import called, candidate_of
 from spaces.libraries.registration import made, name_of, space_of
@@ -84,6 +85,9 @@ def symbol_for(library: Source, program: Any) -> str | None:
 
 class OffersChild:
     """`offers`, in a process of its own, as a user's code may do anything."""
+
+    def __init__(self) -> None:
+        import_tvm_lean()
 
     def offers(self, libraries: Sequence[Source], tasks: Sequence[Task]) -> Offers:
         """See `offers`."""

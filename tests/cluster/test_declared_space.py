@@ -6,12 +6,13 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from cluster.cli import run as command
 from cluster.tune import tune
 from tuner.errors import UsageError
 from tuner.options import ModelSpec, TuneOptions
@@ -45,10 +46,23 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return folder, found.stdout
 
 
-def status(folder: Path) -> dict[str, Any]:
-    found = done("-m", "tuner", "status", "run", "--json", cwd=folder)
-    report: dict[str, Any] = json.loads(found.stdout)
-    return report
+Printed = Callable[..., str]
+
+
+@pytest.fixture
+def printed(
+    shown: tuple[Path, str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Printed:
+    """What a command about the run prints where nobody can import the example."""
+    monkeypatch.setitem(sys.modules, "examples.mixed_space", None)
+
+    def of(name: str, *words: str) -> str:
+        assert command([name, str(shown[0] / "run"), *words]) == 0
+        return capsys.readouterr().out
+
+    return of
 
 
 def test_the_example_says_which_style_won(shown: tuple[Path, str]) -> None:
@@ -61,8 +75,8 @@ def test_the_example_says_which_style_won(shown: tuple[Path, str]) -> None:
     }
 
 
-def test_each_space_was_tried_under_one_budget(shown: tuple[Path, str]) -> None:
-    report = status(shown[0])
+def test_each_space_was_tried_under_one_budget(shown: tuple[Path, str], printed: Printed) -> None:
+    report = json.loads(printed("status", "--json"))
     spaces = {row["space"].partition("@")[0]: row for row in report["spaces"]}
     assert sum(row["trials"] for row in spaces.values()) == report["trials"] == TRIALS
     assert spaces["declared:by_hand"]["trials"] == 1
@@ -72,17 +86,17 @@ def test_each_space_was_tried_under_one_budget(shown: tuple[Path, str]) -> None:
     assert sorted(name for row in spaces.values() for name in row["won"]) == ["main"]
 
 
-def test_the_run_is_of_use_without_the_file(shown: tuple[Path, str], tmp_path: Path) -> None:
+def test_the_run_is_of_use_without_the_file(printed: Printed, tmp_path: Path) -> None:
     """Its winner is shown and compiled, though nothing imports the example any more."""
-    best = done("-m", "tuner", "best", "run", "--json", cwd=shown[0])
-    (task,) = json.loads(best.stdout)["tasks"]
-    assert task["space"] in {row["space"] for row in status(shown[0])["spaces"]}
-    said = done("-m", "tuner", "explain", "run", cwd=shown[0])
-    assert said.stdout.startswith("# main: "), said.stderr
-    assert "  loops    " in said.stdout
+    (task,) = json.loads(printed("best", "--json"))["tasks"]
+    spaces = json.loads(printed("status", "--json"))["spaces"]
+    assert task["space"] in {row["space"] for row in spaces}
+    said = printed("explain")
+    assert said.startswith("# main: ")
+    assert "  loops    " in said
     library = tmp_path / "model.so"
-    exported = done("-m", "tuner", "export", "run", "--lib", str(library), cwd=shown[0])
-    assert (exported.returncode, library.exists()) == (0, True), exported.stderr
+    printed("export", "--lib", str(library))
+    assert library.exists()
 
 
 IN_PLACE = """

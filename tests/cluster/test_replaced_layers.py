@@ -24,7 +24,7 @@ from tuner.storage.sqlite_store import SqliteStore
 pytestmark = [pytest.mark.tvm, pytest.mark.ray, pytest.mark.slow]
 
 ROOT = Path(__file__).resolve().parents[2]
-TRIALS = 24
+TRIALS = 16
 
 TEXT = '''
 import os, random, time

@@ -268,6 +268,12 @@ class Killed:
     trials: list[tuple[Any, ...]]
 
 
+def is_search(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.Error):  # it has just ended
+        return process.name().startswith("ray::SearchHost")
+    return False
+
+
 def is_tracker(process: psutil.Process) -> bool:
     with contextlib.suppress(psutil.Error):  # it has just ended
         return "tuner.tracking.tracker_process" in process.cmdline()
@@ -290,8 +296,10 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
         process = start(run, mark=mark)
         refused = tuner("tune", *MODEL, "--target", "llvm", "--run", str(run))
         wait_for_quiet(mark)
+    searches = [one for one in marked(mark) if is_search(one)]
     process.send_signal(signal.SIGKILL)
     process.communicate()
+    assert psutil.wait_procs(searches, timeout=60)[1] == []  # it may go on for a moment
     return Killed(run, mark, seen, refused, trial_keys(run))
 
 
@@ -333,7 +341,7 @@ def test_a_killed_run_is_taken_over_until_a_signal_ends_it_in_order(killed: Kill
 def assert_it_ended_in_order(run: Path, output: str, heads: list[str]) -> None:
     assert "Traceback" not in output
     closing = output.splitlines()
-    ended = r"Stopped by a signal: \d+ trials, 0:\d\d of this session\."
+    ended = r"Stopped by a signal: \d+ trials, \d+:\d\d of this session\."
     (at,) = (number for number, line in enumerate(closing) if re.fullmatch(ended, line))
     said = [line.split()[0] for line in closing[at + 1 :] if re.match("  [a-z]", line)]
     assert said == heads

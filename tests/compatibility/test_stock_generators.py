@@ -31,6 +31,7 @@ from tests.compatibility.stock_programs import (
     stock_sketches,
     task,
 )
+from tests.lean import LEAN
 from tuner import space
 from tuner.errors import UsageError
 from tuner.task import SpaceSource
@@ -399,7 +400,7 @@ for target in sys.argv[1:]:
 
 def test_a_default_generator_finds_its_intrinsics_in_a_new_process() -> None:
     answer = subprocess.run(
-        [sys.executable, "-c", NEW_PROCESS, VNNI, CUDA],
+        [sys.executable, "-c", LEAN + NEW_PROCESS, VNNI, CUDA],
         capture_output=True,
         text=True,
         check=False,
@@ -421,6 +422,10 @@ SPACE = space.rules(MultiLevelTilingWithIntrin("dp4a_s8s8s32", structure="SSSRRS
 
 def test_a_file_may_name_intrinsics_where_it_is_read() -> None:
     made = subprocess.run(
-        [sys.executable, "-c", AT_THE_TOP], capture_output=True, text=True, check=False, timeout=120
+        [sys.executable, "-c", LEAN + AT_THE_TOP],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
     )
     assert made.returncode == 0, made.stderr[-200:]

@@ -10,6 +10,7 @@ from spaces.design_space.declared.load import declared
 from spaces.design_space.declared.rules import applications_noted
 from spaces.design_space.declared.spaces import space_of
 from spaces.intrinsics.registration import stub_intrinsics
+from spaces.ir.lean_tvm import import_tvm_lean
 from tuner.errors import TunerError
 from tuner.space.parts import Ours, Part, Rule, Template
 from tuner.task import SpaceSource, Task
@@ -100,6 +101,7 @@ class FitChild:
     """`fit`, in a process of its own, which registers no intrinsics that nobody asked for."""
 
     def __init__(self) -> None:
+        import_tvm_lean()
         stub_intrinsics()
 
     def fit(self, source: SpaceSource, tasks: Sequence[Task]) -> Fit:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from examples.gemm import gemm
+from tests.cluster.passes.made_run import best_estimate, made_run
 from tuner.errors import TunerError
 from tuner.runs.folder import read_run
 from tuner.session.progress import Snapshot
@@ -26,6 +27,14 @@ from examples.gemm import gemm
 run, out = sys.argv[1:]
 result = tuner.tune(gemm(96, 64, 80), target="llvm", trials=8, time_budget="4m", run=run)
 print(json.dumps([result.ended, str(result.run), result.best, result.database(out)]))
+"""
+TARGET = '{"kind":"llvm","num-cores":1}'
+TEXT = """
+from tvm import IRModule
+from examples.gemm import gemm
+
+def network():
+    return IRModule({"gemm": gemm(96, 64, 80)})
 """
 GOING_ON = """
 import json, sys
@@ -46,7 +55,7 @@ def ran(program: str, *arguments: Path) -> list[Any]:
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tuned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of 8 trials of a program from memory."""
     folder = tmp_path_factory.mktemp("runs") / "gemm"
     ended, where, best, left_out = ran(FIRST, folder, folder.parent / "database")
@@ -57,6 +66,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of that program in which a template's best estimate has won."""
+    return made_run(tmp_path_factory.mktemp("door"), TEXT, TARGET, best_estimate)
+
+
 def a_result(run: Path) -> Any:
     from cluster.driver.tune_result import TuneResult
 
@@ -64,17 +79,18 @@ def a_result(run: Path) -> Any:
     return TuneResult(run, snapshot, "trials", (), "")
 
 
-def test_the_run_keeps_the_program_and_its_name(run: Path) -> None:
-    assert read_run(run)[1].model == "gemm"
-    assert (run.parent / "database" / "database_workload.json").stat().st_size > 0
+@pytest.mark.long
+def test_the_run_keeps_the_program_and_its_name(tuned: Path) -> None:
+    assert read_run(tuned)[1].model == "gemm"
+    assert (tuned.parent / "database" / "database_workload.json").stat().st_size > 0
 
 
 @pytest.mark.long
-def test_another_process_goes_on_without_the_program(run: Path, tmp_path: Path) -> None:
+def test_another_process_goes_on_without_the_program(tuned: Path, tmp_path: Path) -> None:
     import tvm
 
     out = tmp_path / "gemm.so"
-    assert ran(GOING_ON, run, out) == ["trials", 12, str(out)]
+    assert ran(GOING_ON, tuned, out) == ["trials", 12, str(out)]
     rng = np.random.default_rng(0)
     a, b = rng.random((96, 80), dtype="float32"), rng.random((80, 64), dtype="float32")
     c = tvm.runtime.tensor(np.empty((96, 64), "float32"))

@@ -20,6 +20,7 @@ from spaces.design_space.trace_space import TraceSpace
 from spaces.ir.schedules import InvalidCandidate, code_hash
 from tests.contracts.programs import gemm_task
 from tests.few_examples import examples
+from tests.lean import LEAN
 from tuner.candidate import Candidate, CandidateKind, Draft
 from tuner.task import Task
 
@@ -102,7 +103,7 @@ def test_a_draft_gives_the_same_point_in_any_process(
     """In another than this one, too."""
     given_task = json.dumps([task.key, task.name, task.module, task.target])
     there = subprocess.run(
-        [sys.executable, "-c", _DRAFTED],
+        [sys.executable, "-c", LEAN + _DRAFTED],
         input=given_task,
         capture_output=True,
         text=True,
@@ -175,7 +176,7 @@ if "llvm" in target:
 
 def in_a_process_with_cache(cache: Path, *arguments: str) -> list[str]:
     return subprocess.run(
-        [sys.executable, "-c", _PRODUCT, *arguments],
+        [sys.executable, "-c", LEAN + _PRODUCT, *arguments],
         capture_output=True,
         text=True,
         check=True,

@@ -28,6 +28,7 @@ from spaces.ir.schedules import (
 )
 from spaces.lowering.extract_tasks import task_of
 from spaces.targets.target import resolve_target
+from tests.lean import LEAN
 from tests.needed import needs_nvcc
 from tuner.candidate import Draft
 from tuner.task import SpaceSource, Task
@@ -128,7 +129,7 @@ def test_another_process_writes_its_points_without_parsing_intrinsics(task: Task
         point.candidate, trace=canonical_payload(point.schedule.trace, postprocessed=True)
     )
     said = subprocess.run(
-        [sys.executable, "-c", FRESH],
+        [sys.executable, "-c", LEAN + FRESH],
         input=pickle.dumps((task, (point.candidate, written))),
         capture_output=True,
         timeout=120,

@@ -33,6 +33,7 @@ from spaces.templates.int8.template import int8_templates
 from spaces.templates.registry import templates_of
 from tests.contracts.programs import write_down
 from tests.few_examples import examples
+from tests.lean import LEAN
 from tuner.task import Task
 
 pytestmark = pytest.mark.tvm
@@ -364,7 +365,7 @@ def test_stock_tvm_applies_such_a_database_once_the_intrinsics_are_registered(
 def in_a_fresh_process(code: str, task: Task, point: Point, last: str | None = None) -> str:
     words = (task.module, task.target, last or point.candidate.trace or point.candidate.payload)
     done = subprocess.run(
-        [sys.executable, "-c", code],
+        [sys.executable, "-c", LEAN + code],
         input=chr(0).join(words),
         capture_output=True,
         text=True,
