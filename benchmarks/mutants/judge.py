@@ -23,7 +23,7 @@ _SLOWER = 3.0
 _NOBODY = (0, 5)
 """Pytest's status where all tests passed, and where none was there to be run."""
 _GONE = "ERROR: not found: "
-_FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
+_FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)

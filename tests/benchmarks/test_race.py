@@ -91,6 +91,7 @@ def test_copies_move_as_many_bytes_as_the_program_at_least() -> None:
     assert set(samples) == {*WAYS, *(f"large {way}" for way in WAYS)}
 
 
+@pytest.mark.long
 def test_a_race_runs_in_a_process_of_its_own_and_a_deadline_ends_it(tmp_path: Path) -> None:
     found = task(gemm_shape("6,6,6"))
     settings = {"cores": 1, "rounds": 1, "log": tmp_path / "race.log"}

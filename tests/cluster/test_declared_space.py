@@ -65,6 +65,7 @@ def printed(
     return of
 
 
+@pytest.mark.long
 def test_the_example_says_which_style_won(shown: tuple[Path, str]) -> None:
     *styles, last = shown[1].splitlines()
     assert last == f"{styles[0].split()[0]} won."
@@ -75,6 +76,7 @@ def test_the_example_says_which_style_won(shown: tuple[Path, str]) -> None:
     }
 
 
+@pytest.mark.long
 def test_each_space_was_tried_under_one_budget(shown: tuple[Path, str], printed: Printed) -> None:
     report = json.loads(printed("status", "--json"))
     spaces = {row["space"].partition("@")[0]: row for row in report["spaces"]}
@@ -86,6 +88,7 @@ def test_each_space_was_tried_under_one_budget(shown: tuple[Path, str], printed:
     assert sorted(name for row in spaces.values() for name in row["won"]) == ["main"]
 
 
+@pytest.mark.long
 def test_the_run_is_of_use_without_the_file(printed: Printed, tmp_path: Path) -> None:
     """Its winner is shown and compiled, though nothing imports the example any more."""
     (task,) = json.loads(printed("best", "--json"))["tasks"]

@@ -25,7 +25,8 @@ def network():
 """
 SCRIPT = "tvm.s_tir.meta_schedule.testing.validate_database"
 MENDED = f"""
-import runpy
+import runpy, sys
+sys.modules["torch"] = None  # TVM would import it
 from tvm.runtime import Executable
 
 # The script of TVM 0.27 times what `tvm.compile` gives as if that were still a module.
@@ -36,6 +37,7 @@ runpy.run_module("{SCRIPT}", run_name="__main__", alter_sys=True)
 LIGHT = """
 import sys, types
 
+sys.modules["torch"] = None  # TVM would import it
 name = "tvm.s_tir.tensor_intrin"
 sys.modules[name] = types.ModuleType(name)
 sys.modules[name].__path__ = []

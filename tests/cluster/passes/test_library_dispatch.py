@@ -68,6 +68,7 @@ def test_the_faster_of_both_is_put_in_and_it_says_by_how_much(module: Any) -> No
     np.testing.assert_allclose(y.numpy(), np.cumsum(x, axis=1), rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.long
 def test_numpys_blas_takes_a_product_from_a_program_that_nobody_scheduled() -> None:
     import tvm
 
@@ -89,7 +90,11 @@ def test_numpys_blas_takes_a_product_from_a_program_that_nobody_scheduled() -> N
 
 
 @pytest.mark.parametrize(
-    ("library", "said"), [(Wrong, "Wrong: output sums"), (Raises, "Raises: .*out of sums")]
+    ("library", "said"),
+    [
+        (Wrong, "Wrong: output sums"),
+        pytest.param(Raises, "Raises: .*out of sums", marks=pytest.mark.long),
+    ],
 )
 def test_one_that_is_wrong_or_fails_has_lost(module: Any, library: Any, said: str) -> None:
     import re
@@ -166,7 +171,11 @@ def test_a_database_has_the_best_kernel_instead_and_says_so(
     assert any("[4,64]" in record for record in records), "its best kernel is there"
 
 
-def test_the_model_is_timed_with_the_library_that_it_calls(run: Path) -> None:
+def test_the_model_is_timed_with_the_library_that_it_calls(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for pause in ("_WARM_UP_S", "_COOL_DOWN_S"):
+        monkeypatch.setattr(f"spaces.deploy.bench.{pause}", 1e-3)
     with pytest.raises(TunerError, match=r"sums\.cumsum of Sums: name its file with --library"):
         bench(run)
     report = bench(run, libraries=[FILE])

@@ -52,6 +52,7 @@ def scraped() -> str:
         return str(answer.read().decode())
 
 
+@pytest.mark.long
 def test_a_scrape_finds_where_a_run_is() -> None:
     from cluster.ray_workers.metrics import RunMetrics
 

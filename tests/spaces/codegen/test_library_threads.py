@@ -54,6 +54,7 @@ TUNED = min(2, allowed_cores())
 DRIVER = '''
 import json, os, signal, sys, threading
 
+sys.modules["torch"] = None  # TVM would import it
 import tvm  # the code that is run here imports it again; its threads start with the first kernel
 
 def threads():
