@@ -54,7 +54,7 @@ check: env
 	$(RUN) -m mypy
 
 test: check
-	$(RUN) -m pytest -m "not gpu and not long" --numprocesses=2 --dist=loadgroup
+	$(RUN) -m pytest -m "not gpu and not long" --numprocesses=3 --dist=loadgroup
 
 debian: env
 	$(RUN) -m pytest -m "debian and long and not gpu"

@@ -7,6 +7,7 @@ tests ends, what it started ends with it.
 from __future__ import annotations
 
 import contextlib
+import gc
 import inspect
 import os
 import signal
@@ -63,6 +64,12 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         guard.wait(_GUARD_S)
     guard.kill()
     guard.wait()
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays: collecting among it takes a twentieth of all time."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

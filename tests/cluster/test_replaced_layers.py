@@ -195,6 +195,7 @@ def tuned(options: TuneOptions) -> tuple[int, list[str]]:
     raise AssertionError(done.stderr.decode()[-2000:])
 
 
+@pytest.mark.long
 def test_each_layer_is_a_users_class_whose_file_no_machine_has(
     fleet: LocalFleet, tmp_path: Path
 ) -> None:

@@ -73,6 +73,7 @@ def compiled(graphs: list[Graph]) -> int:
 
 
 @pytest.mark.ray
+@pytest.mark.long
 def test_the_example_is_tuned_and_right(
     tmp_path: Path, graphs: list[Graph], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -65,7 +65,7 @@ def test_a_file_is_written_and_nothing_registered(
     assert not (tmp_path / "data").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_what_is_registered_is_listed_and_found_by_its_family(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -112,6 +112,7 @@ def test_each_function_is_scheduled_by_the_first_pass_that_has_something_for_it(
         np.testing.assert_allclose(net.run(ready, TARGET), net.wanted(), rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.long
 def test_what_defaults_leave_slow_is_all_that_is_tuned(module: Any, tmp_path: Path) -> None:
     from spaces.lowering.extract_tasks import extract
     from spaces.lowering.lower import lower

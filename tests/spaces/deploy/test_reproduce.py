@@ -104,27 +104,27 @@ def test_the_file_compiles_what_the_run_compiled_and_needs_none_of_us(tmp_path: 
     assert case["largest_difference"] <= 1e-5
 
 
-def test_a_file_whose_output_nobody_reads_on_ends_quietly(tmp_path: Path) -> None:
+@pytest.mark.parametrize("unbuffered", ["", pytest.param("1", marks=pytest.mark.long)])
+def test_a_file_whose_output_nobody_reads_on_ends_quietly(tmp_path: Path, unbuffered: str) -> None:
     task = gemm_task(CPU, 16)
     file = tmp_path / "reproduce.py"
     file.write_text(reproduced(task, default_candidate(task)))
-    for unbuffered in ("", "1"):
-        words = [sys.executable, str(file), "--compile-only", "--show"]
-        reader, writer = os.pipe()
-        os.close(reader)
-        try:
-            ended = subprocess.run(
-                words,
-                stdout=writer,
-                stderr=subprocess.PIPE,
-                env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
-                text=True,
-                timeout=240,
-                check=False,
-            )
-        finally:
-            os.close(writer)
-        assert (ended.returncode, ended.stderr) == (141, "")
+    words = [sys.executable, str(file), "--compile-only", "--show"]
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        ended = subprocess.run(
+            words,
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+            text=True,
+            timeout=240,
+            check=False,
+        )
+    finally:
+        os.close(writer)
+    assert (ended.returncode, ended.stderr) == (141, "")
 
 
 def test_what_all_files_share_imports_nothing_of_ours() -> None:

@@ -314,22 +314,22 @@ class TestProcess:
         shutil.copy(empty_database, tmp_path)
         append(tmp_path, BEGIN)
         with closing(open_store(tmp_path)) as store:
-            store.append_many([(kept_record(n), None) for n in range(1300)])
-            for goal in (100, 700):
+            store.append_many([(kept_record(n), None) for n in range(800)])
+            for goal in (100, 400):
                 tracker = TrackerProcess.start(tmp_path)
                 assert tracker.pid is not None
                 pid = tracker.pid
                 eventually(lambda goal=goal: len(stored_steps(tmp_path, "task/best_us")) >= goal)
                 os.kill(pid, signal.SIGKILL)
                 eventually(lambda tracker=tracker: tracker.pid is None)
-            store.append_many([(kept_record(n), None) for n in range(1300, 1400)])
+            store.append_many([(kept_record(n), None) for n in range(800, 900)])
         append(tmp_path, [End("FINISHED", 9000.0)])
         outcome = drain(tmp_path, 200.0)
         assert (outcome.pending, outcome.warning) == (0, "")
         for key in ("task/best_us", "task/latency_us"):
-            assert stored_steps(tmp_path, key) == list(range(1, 1401))
+            assert stored_steps(tmp_path, key) == list(range(1, 901))
         kept = sorted((tmp_path / "mlartifacts").rglob("records-*.jsonl"))
-        assert sum(len(file.read_text().splitlines()) for file in kept) == 1400
+        assert sum(len(file.read_text().splitlines()) for file in kept) == 900
 
 
 def free_port() -> int:
