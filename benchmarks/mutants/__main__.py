@@ -71,7 +71,8 @@ def verdicts_again(rows: list[dict[str, Any]], data: Path, tree: Path) -> Iterat
         mutant, test = Mutant(**row["mutant"]), row["killed_by"]
         ran = order(tests_of(data, mutant.path, mutant.line), took_s, mutant.path)
         files = dict.fromkeys([test.partition("::")[0], *(t.partition("::")[0] for t in ran)])
-        asked = [[test], *([file] for file in [*files][:_MOST_FILES] if (tree / file).is_file())]
+        named = [[test]] if "::" in test else []
+        asked = [*named, *([file] for file in [*files][:_MOST_FILES] if (tree / file).is_file())]
         asked = [*asked, mirrored(tree, mutant.path)] if test else []
         killed_by, seconds, number = "", 0.0, 0
         for tests in asked:

@@ -23,6 +23,7 @@ _SLOWER = 3.0
 _NOBODY = (0, 5)
 """Pytest's status where all tests passed, and where none was there to be run."""
 _GONE = "ERROR: not found: "
+"""What pytest says of a test that it does not find in a file that is there."""
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
 
 
