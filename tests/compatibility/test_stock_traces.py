@@ -296,6 +296,7 @@ print(len(JSONDatabase(work_dir=sys.argv[1])))
 """
 
 
+@pytest.mark.long
 def test_stock_opens_an_export_with_intrinsics_of_ours_once_they_are_registered(
     quantized: Path, tmp_path: Path
 ) -> None:

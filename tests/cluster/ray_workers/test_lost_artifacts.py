@@ -96,6 +96,7 @@ def test_an_artifact_that_was_changed_on_its_way_is_never_loaded(tmp_path: Path)
     assert not wrong
 
 
+@pytest.mark.long
 def test_one_that_is_changed_each_time_is_lost_in_the_end(tmp_path: Path) -> None:
     import ray
 

@@ -174,7 +174,7 @@ def _seeded() -> None:
     [
         pytest.param(mlp, (5, 16), id="mlp"),
         pytest.param(conv_net, (2, 3, 8, 8), id="conv"),
-        pytest.param(encoder, (2, 7, 32), id="encoder"),
+        pytest.param(encoder, (2, 7, 32), id="encoder", marks=pytest.mark.long),
         pytest.param(lambda: Buffers().eval(), (3, 8), id="buffers"),
         pytest.param(lambda: nn.Linear(16, 8).double(), (2, 16), id="float64"),
     ],

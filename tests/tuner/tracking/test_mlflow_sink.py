@@ -307,7 +307,7 @@ class TestProcess:
         assert stored_steps(tmp_path, "task/best_us") == list(range(1, 301))
         assert {p.name for p in tmp_path.iterdir()} >= {"mlflow.db", "tracking"}
 
-    @pytest.mark.slow
+    @pytest.mark.long
     def test_killed_again_and_again_each_metric_is_there_once(
         self, tmp_path: Path, empty_database: Path
     ) -> None:
