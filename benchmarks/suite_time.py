@@ -21,7 +21,6 @@ from benchmarks.machine import about
 ROOT = Path(__file__).resolve().parents[1]
 _SLOWEST = 60
 
-
 GROUP = re.compile(r"@[\w/.]+$")
 """What xdist puts after a test's name: who stays together."""
 

@@ -86,6 +86,13 @@ def same_cores() -> Iterator[None]:
 
 
 @pytest.fixture
+def bench_without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests that look at no time: no cool-down, no warm-up, short samples."""
+    for name, time_s in (("_COOL_DOWN_S", 0.0), ("_WARM_UP_S", 0.0), ("_SAMPLE_S", 1e-4)):
+        monkeypatch.setattr(f"spaces.deploy.bench.{name}", time_s)
+
+
+@pytest.fixture
 def nvcc() -> str:
     """The path of CUDA's compiler (`tests.needed.needs_nvcc`)."""
     return needed_nvcc()

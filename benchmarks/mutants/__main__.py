@@ -12,7 +12,15 @@ from typing import Any
 
 from benchmarks.mutants.contexts import cover, tests_of
 from benchmarks.mutants.draw import draw
-from benchmarks.mutants.judge import Verdict, deadline_s, durations, judge, mirrored, order
+from benchmarks.mutants.judge import (
+    UNKNOWN_S,
+    Verdict,
+    deadline_s,
+    durations,
+    find_mirrored,
+    judge,
+    order,
+)
 from benchmarks.mutants.mutant import Mutant
 
 _MOST_FILES = 6
@@ -54,30 +62,30 @@ def main() -> int:
 
 
 def verdicts(rows: list[dict[str, Any]], data: Path, tree: Path) -> Iterator[Verdict]:
-    took_s = durations(data.with_name(f"{data.name}.xml"))
+    took_s = durations(data)
     for row in rows:
         mutant = Mutant(**row)
         ran = tests_of(data, mutant.path, mutant.line)
-        tests = order(ran, took_s, mutant.path) if ran else mirrored(tree, mutant.path)
-        limit_s = deadline_s(tests, took_s) if ran else 600.0
+        tests = order(ran, took_s, mutant.path) if ran else find_mirrored(tree, mutant.path)
+        limit_s = deadline_s(tests, took_s) if ran else UNKNOWN_S
         killed_by, seconds = judge(tree, mutant, tests, limit_s)
         yield Verdict(mutant, killed_by, len(tests), bool(ran), round(seconds, 1))
 
 
 def verdicts_again(rows: list[dict[str, Any]], data: Path, tree: Path) -> Iterator[Verdict]:
     """Ask the test that noticed it; where it is gone, files with tests that ran the line."""
-    took_s = durations(data.with_name(f"{data.name}.xml"))
+    took_s = durations(data)
     for row in rows:
         mutant, test = Mutant(**row["mutant"]), row["killed_by"]
         ran = order(tests_of(data, mutant.path, mutant.line), took_s, mutant.path)
         files = dict.fromkeys([test.partition("::")[0], *(t.partition("::")[0] for t in ran)])
         named = [[test]] if "::" in test else []
         asked = [*named, *([file] for file in [*files][:_MOST_FILES] if (tree / file).is_file())]
-        asked = [*asked, mirrored(tree, mutant.path)] if test else []
+        asked = [*asked, find_mirrored(tree, mutant.path)] if test else []
         killed_by, seconds, number = "", 0.0, 0
         for tests in asked:
             if not killed_by:
-                killed_by, more_s = judge(tree, mutant, tests, 600.0)
+                killed_by, more_s = judge(tree, mutant, tests, UNKNOWN_S)
                 seconds, number = seconds + more_s, number + len(tests)
         yield Verdict(mutant, killed_by, number, row["covered"], round(seconds, 1))
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.mutants.mutant import PACKAGES
+from benchmarks.mutants.mutant import MARKS, PACKAGES
 from benchmarks.suite_time import GROUP
 
 _SETTINGS = """
@@ -45,6 +45,11 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     return (yield)
 
 
+def report_of(data: Path) -> Path:
+    """Pytest's report in XML of the run that was covered."""
+    return data.with_name(f"{data.name}.xml")
+
+
 def cover(tree: Path, data: Path) -> int:
     """Run the tests of a checkout and keep the contexts; gives pytest's status."""
     parts = data.with_name(f"{data.name}.parts")
@@ -53,8 +58,8 @@ def cover(tree: Path, data: Path) -> int:
     settings = parts / "coverage.ini"
     settings.write_text(_SETTINGS.format(data=parts / "covered", dirs=dirs))
     env = {**os.environ, "COVERAGE_PROCESS_START": str(settings)}
-    words = ["-p", "benchmarks.mutants.contexts", "-m", "not gpu and not long"]
-    words += ["--numprocesses=2", "--dist=loadgroup", f"--junitxml={data}.xml"]
+    words = ["-p", "benchmarks.mutants.contexts", *MARKS]
+    words += ["--numprocesses=2", "--dist=loadgroup", f"--junitxml={report_of(data)}"]
     status = subprocess.run([sys.executable, "-m", "pytest", *words], cwd=tree, env=env).returncode
     combine = [sys.executable, "-m", "coverage", "combine", f"--rcfile={settings}", "--quiet"]
     subprocess.run(combine, cwd=parts, check=True)

@@ -49,7 +49,7 @@ def _draw_one(root: Path, files: Sequence[Path], stream: random.Random) -> Mutan
         place = stream.choice(sorted(sites))
         site = stream.choice(sites[place])
         if changed := _change(source, site):
-            before, after = _cut(source, changed, place[0])
+            before, after = _cut(source, changed)
             if source.count(before) == 1:
                 path = str(file.relative_to(root))
                 return Mutant(path, site.operator, place[0], before, after)
@@ -105,7 +105,7 @@ def _change(source: str, site: _Site) -> str | None:
     return None if same else changed
 
 
-def _cut(source: str, changed: str, line: int) -> tuple[str, str]:
+def _cut(source: str, changed: str) -> tuple[str, str]:
     """The lines that differ with some around them, in both."""
     old, new = source.splitlines(keepends=True), changed.splitlines(keepends=True)
     head = next(i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b)

@@ -12,14 +12,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.mutants.mutant import Mutant, planted
+from benchmarks.mutants.contexts import report_of
+from benchmarks.mutants.mutant import MARKS, Mutant, plant
 from benchmarks.suite_time import cases
 
 _AT_MOST_S = 240.0
 """What a mutant's tests may take in all, as they took when they were covered."""
 _MOST_TESTS = 400
-_SLOWER = 3.0
+_SLOWER, _START_S = 3.0, 60.0
 """How much longer they get before they count as hanging, which is noticed, too."""
+UNKNOWN_S = 600.0
+"""What tests get of which nobody knows how long they take."""
 _NOBODY = (0, 5)
 """Pytest's status where all tests passed, and where none was there to be run."""
 _GONE = "ERROR: not found: "
@@ -44,9 +47,9 @@ class Verdict:
     seconds: float
 
 
-def durations(report: Path) -> dict[str, float]:
-    """Seconds that each test took, from pytest's report in XML, by its id."""
-    return {case.id: case.seconds for case in cases(report)}
+def durations(data: Path) -> dict[str, float]:
+    """Seconds that each test took while it was covered, by its id."""
+    return {case.id: case.seconds for case in cases(report_of(data))}
 
 
 def order(tests: Iterable[str], took_s: Mapping[str, float], path: str) -> list[str]:
@@ -72,7 +75,7 @@ def order(tests: Iterable[str], took_s: Mapping[str, float], path: str) -> list[
     return chosen
 
 
-def mirrored(tree: Path, path: str) -> list[str]:
+def find_mirrored(tree: Path, path: str) -> list[str]:
     """Test files of the folder that mirrors a file's; where nothing is covered, these are asked."""
     folder = Path("tests") / Path(path).parent
     while not (tree / folder).is_dir():
@@ -86,10 +89,10 @@ def mirrored(tree: Path, path: str) -> list[str]:
 def judge(tree: Path, mutant: Mutant, tests: list[str], timeout_s: float) -> tuple[str, float]:
     """Who noticed it first, and the seconds that took."""
     began_s = time.monotonic()
-    with planted(tree, mutant) as there:
+    with plant(tree, mutant) as there:
         if not there:
             return "its place is gone", 0.0
-        words = ["-m", "pytest", "-x", "-p", "no:cacheprovider", "-m", "not gpu and not long"]
+        words = ["-m", "pytest", "-x", "-p", "no:cacheprovider", *MARKS]
         env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
         process = subprocess.Popen(
             [sys.executable, *words, *tests],
@@ -113,4 +116,5 @@ def judge(tree: Path, mutant: Mutant, tests: list[str], timeout_s: float) -> tup
 
 
 def deadline_s(tests: Iterable[str], took_s: Mapping[str, float]) -> float:
-    return 60.0 + _SLOWER * sum(took_s.get(t, 1.0) for t in tests)
+    """How long tests may take before they count as hanging."""
+    return _START_S + _SLOWER * sum(took_s.get(t, 1.0) for t in tests)

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PACKAGES = ("tuner", "spaces", "actors", "cluster")
+MARKS = ("-m", "not gpu and not long")
+"""Which tests are asked: those of `make test`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +32,8 @@ class Mutant:
 
 
 @contextmanager
-def planted(tree: Path, mutant: Mutant) -> Iterator[bool]:
-    """The mutant in a checkout, as long as the block lasts; gives whether its place is there."""
+def plant(tree: Path, mutant: Mutant) -> Iterator[bool]:
+    """Put the mutant into a checkout for the block; gives whether its place is there."""
     file = tree / mutant.path
     text = file.read_text() if file.exists() else ""
     if text.count(mutant.before) != 1:

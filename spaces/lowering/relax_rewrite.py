@@ -21,7 +21,7 @@ def with_graphs(module: Any, rewrite: Callable[[Any], Any]) -> Any:
 
 
 def constant(array: Any) -> Any:
-    """A constant of an array's own element type; TVM makes float32 of float64 unless told."""
+    """A constant of an array's own element type; TVM makes 32 bits of 64 unless told."""
     from tvm import relax
 
     return relax.const(array, str(array.dtype))

@@ -55,13 +55,13 @@ class Bench:
         self.runner = Runner(target=task.target, log_dir=folder, scratch=folder, layers=layers)
         assert self.runner.learn(task, (), 60.0).error == ""
 
-    def called(self, number: int = 0) -> Measurement:
+    def call(self, number: int = 0) -> Measurement:
         """The measurement of a library's function."""
         candidate = offer(self.libraries[number], self.task)
         assert candidate is not None
-        return self.measured(candidate, candidate.space)
+        return self.measure(candidate, candidate.space)
 
-    def measured(self, candidate: Candidate, library: str = "") -> Measurement:
+    def measure(self, candidate: Candidate, library: str = "") -> Measurement:
         """The measurement of a candidate."""
         built = self.builder.build(self.task, candidate, 60.0)
         assert isinstance(built, Built), built
@@ -77,7 +77,7 @@ class Bench:
 
 
 @contextmanager
-def started(task: Task, libraries: Sequence[Source], folder: Path) -> Iterator[Bench]:
+def start(task: Task, libraries: Sequence[Source], folder: Path) -> Iterator[Bench]:
     bench = Bench(task, libraries, folder)
     with closing(bench.builder), closing(bench.runner):
         yield bench
@@ -90,7 +90,7 @@ NAMES = ("Sums", "Wrong", "Greedy", "Raises")
 def bench(task: Task, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     """With libraries that compute the same, by the same name."""
     libraries = [Source("cumsum.py", TEXT, name) for name in NAMES]
-    with started(task, libraries, tmp_path_factory.mktemp("bench")) as made:
+    with start(task, libraries, tmp_path_factory.mktemp("bench")) as made:
         yield made
 
 
@@ -106,7 +106,7 @@ def bench(task: Task, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Benc
 def test_a_function_is_judged_as_a_kernel_is(
     bench: Bench, name: str, status: Status, said: str
 ) -> None:
-    measured = bench.called(NAMES.index(name))
+    measured = bench.call(NAMES.index(name))
     assert (measured.status, said in measured.error) == (status, True), measured
     assert (measured.latency_s is not None) == (status is Status.OK)
 
@@ -116,10 +116,10 @@ def test_it_has_a_process_of_its_own(task: Task, tmp_path: Path) -> None:
 
     notes = tmp_path / "notes"
     source = Source("cumsum.py", f"{TEXT}\nNOTES = {str(notes)!r}\n{NOTES}", "Notes")
-    with started(task, [source], tmp_path) as sums:
+    with start(task, [source], tmp_path) as sums:
         for calls in (False, True, False, True):
             before = set(psutil.Process().children(recursive=True))
-            measured = sums.called() if calls else sums.measured(default_candidate(task))
+            measured = sums.call() if calls else sums.measure(default_candidate(task))
             assert measured.status is Status.OK
             after = set(psutil.Process().children(recursive=True))
             if calls:

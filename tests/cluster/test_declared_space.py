@@ -6,14 +6,13 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from cluster.cli import run as command
 from cluster.tune import tune
+from tests.cluster.output import output_of
 from tuner.errors import UsageError
 from tuner.options import ModelSpec, TuneOptions
 from tuner.storage.sqlite_store import SqliteStore
@@ -46,23 +45,11 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return folder, found.stdout
 
 
-Printed = Callable[..., str]
-
-
 @pytest.fixture
-def printed(
-    shown: tuple[Path, str],
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> Printed:
-    """What a command about the run prints where nobody can import the example."""
+def run(shown: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> str:
+    """The example's run, where nobody can import the example."""
     monkeypatch.setitem(sys.modules, "examples.mixed_space", None)
-
-    def of(name: str, *words: str) -> str:
-        assert command([name, str(shown[0] / "run"), *words]) == 0
-        return capsys.readouterr().out
-
-    return of
+    return str(shown[0] / "run")
 
 
 @pytest.mark.long
@@ -77,8 +64,8 @@ def test_the_example_says_which_style_won(shown: tuple[Path, str]) -> None:
 
 
 @pytest.mark.long
-def test_each_space_was_tried_under_one_budget(shown: tuple[Path, str], printed: Printed) -> None:
-    report = json.loads(printed("status", "--json"))
+def test_each_space_was_tried_under_one_budget(shown: tuple[Path, str], run: str) -> None:
+    report = json.loads(output_of("status", run, "--json"))
     spaces = {row["space"].partition("@")[0]: row for row in report["spaces"]}
     assert sum(row["trials"] for row in spaces.values()) == report["trials"] == TRIALS
     assert spaces["declared:by_hand"]["trials"] == 1
@@ -89,16 +76,16 @@ def test_each_space_was_tried_under_one_budget(shown: tuple[Path, str], printed:
 
 
 @pytest.mark.long
-def test_the_run_is_of_use_without_the_file(printed: Printed, tmp_path: Path) -> None:
+def test_the_run_is_of_use_without_the_file(run: str, tmp_path: Path) -> None:
     """Its winner is shown and compiled, though nothing imports the example any more."""
-    (task,) = json.loads(printed("best", "--json"))["tasks"]
-    spaces = json.loads(printed("status", "--json"))["spaces"]
+    (task,) = json.loads(output_of("best", run, "--json"))["tasks"]
+    spaces = json.loads(output_of("status", run, "--json"))["spaces"]
     assert task["space"] in {row["space"] for row in spaces}
-    said = printed("explain")
+    said = output_of("explain", run)
     assert said.startswith("# main: ")
     assert "  loops    " in said
     library = tmp_path / "model.so"
-    printed("export", "--lib", str(library))
+    output_of("export", run, "--lib", str(library))
     assert library.exists()
 
 

@@ -10,14 +10,14 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from cluster.cli import run as command
 from tests.cluster.loopback_head import ROOT, ray_head
+from tests.cluster.output import output_of
 from tuner.record import Status, record_from_json
 
 pytestmark = [pytest.mark.tvm, pytest.mark.ray, pytest.mark.slow]
@@ -113,27 +113,13 @@ def trials(run: Path) -> int:
         return int(database.execute("select count(*) from record").fetchone()[0])
 
 
-Printed = Callable[..., str]
-
-
-@pytest.fixture
-def printed(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> Printed:
-    """What a command prints on another machine, which sees the run and no cluster."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "reader"))
-    for pause in ("_WARM_UP_S", "_COOL_DOWN_S"):
-        monkeypatch.setattr(f"spaces.deploy.bench.{pause}", 1e-3)
-
-    def of(*words: str) -> str:
-        assert command([*words]) == 0
-        return capsys.readouterr().out
-
-    return of
-
-
+@pytest.mark.usefixtures("bench_without_pauses")
 def test_a_network_is_tuned_by_a_job_and_used_by_another_machine(
-    environment: dict[str, str], cache: Path, folder: Path, tmp_path: Path, printed: Printed
+    environment: dict[str, str],
+    cache: Path,
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     import tvm
 
@@ -150,15 +136,16 @@ def test_a_network_is_tuned_by_a_job_and_used_by_another_machine(
     assert artifact_of(page.parent, "report.html").read_text() == page.read_text()
 
     shutil.rmtree(folder)  # the run keeps a copy of the model
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "reader"))  # as another machine has one
     out = tmp_path / "model.so"
-    status = json.loads(printed("status", url, "--json"))
+    status = json.loads(output_of("status", url, "--json"))
     assert status["trials"] == 16
     assert len(status["tasks"]) >= 3
-    bench = json.loads(printed("bench", url, "--json"))
+    bench = json.loads(output_of("bench", url, "--json"))
     assert bench["reference"] == "onnxruntime"
     assert min(bench["onnxruntime_ms"], bench["untuned_ms"], bench["tuned_ms"]) > 0
     assert bench["max_rel_err"] < 1e-4
-    printed("export", url, "--lib", str(out))
+    output_of("export", url, "--lib", str(out))
     machine = tvm.relax.VirtualMachine(tvm.runtime.load_module(str(out)), tvm.cpu())
     x = np.random.default_rng(1).standard_normal((1, 3, 16, 16), dtype=np.float32)
     assert machine["main"](tvm.runtime.tensor(x)).shape == (1, 10)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import os
 import re
@@ -24,8 +23,8 @@ import psutil
 import pytest
 
 from benchmarks.fleet.guard import MARK, marked
-from cluster.cli import run as command
 from tests.cluster.in_a_pty import tuner_in_a_pty
+from tests.cluster.output import output_of
 from tests.cluster.outside import seen_outside
 from tests.cluster.sockets import Seen, watched
 from tuner.storage.sqlite_store import SqliteStore
@@ -48,14 +47,6 @@ def tuner(*arguments: str, env: dict[str, str] | None = None) -> subprocess.Comp
         check=False,
         env={**os.environ, **(env or {})},
     )
-
-
-def printed(*arguments: str) -> str:
-    """What a command prints that works in this process as well as in one of its own."""
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said):
-        assert command([*arguments]) == 0
-    return said.getvalue()
 
 
 def trial_keys(run: Path) -> list[tuple[Any, ...]]:
@@ -102,7 +93,7 @@ def test_it_says_what_was_won_and_what_to_do_next(ended: Ended) -> None:
     result = ended.result
     assert (result["ended"], result["trials"], result["warnings"]) == ("trials", 24, [])
     said = result["closing"]
-    (best,) = json.loads(printed("best", str(ended.folder), "--json"))["tasks"]
+    (best,) = json.loads(output_of("best", str(ended.folder), "--json"))["tasks"]
     (won,), (left,) = said["won"], said["left"]
     assert (won["task"], won["after_ms"]) == ("gemm", pytest.approx(best["latency_ms"]))
     assert said["before_ms"] == pytest.approx(best["default_ms"])
@@ -123,7 +114,7 @@ def test_nothing_is_sent_to_anybody_outside(
 
 
 def test_status_counts_what_was_measured(run: Path) -> None:
-    status = json.loads(printed("status", str(run), "--json"))
+    status = json.loads(output_of("status", str(run), "--json"))
     assert status["trials"] == 24
     assert status["ok"] > 0
     assert status["tasks"][0]["name"] == "gemm"
@@ -131,16 +122,16 @@ def test_status_counts_what_was_measured(run: Path) -> None:
 
 
 def test_the_best_schedule_is_shown_with_its_trace(run: Path) -> None:
-    (task,) = json.loads(printed("best", str(run), "--json"))["tasks"]
+    (task,) = json.loads(output_of("best", str(run), "--json"))["tasks"]
     assert task["latency_ms"] > 0
     assert task["default_ms"] > 0
     assert task["gflops"] > 0
-    assert "sch.split(" in printed("best", str(run), "--task", "gemm")
+    assert "sch.split(" in output_of("best", str(run), "--task", "gemm")
 
 
 def test_each_trial_has_one_line_in_the_exported_records(run: Path, tmp_path: Path) -> None:
     out = tmp_path / "records.jsonl"
-    printed("export", str(run), "--records", str(out))
+    output_of("export", str(run), "--records", str(out))
     lines = [json.loads(line) for line in out.read_text().splitlines()]
     keys = {(r["task"], r["candidate"]["key"], r["rung"]) for r in lines}
     assert len(keys) == len(lines) == len(trial_keys(run))
@@ -152,7 +143,7 @@ def test_the_exported_library_has_the_programs_name_and_is_right(run: Path, tmp_
     import tvm
 
     out = tmp_path / "model.so"
-    printed("export", str(run), "--lib", str(out))
+    output_of("export", str(run), "--lib", str(out))
     a = np.random.default_rng(0).random((192, 176), dtype=np.float32)
     b = np.random.default_rng(1).random((176, 160), dtype=np.float32)
     c = tvm.runtime.tensor(np.full((192, 160), np.nan, dtype=np.float32))
@@ -170,7 +161,7 @@ def test_stock_tvm_applies_the_exported_database(run: Path, tmp_path: Path) -> N
     from spaces.lowering.lower import lower
     from tuner.options import ModelSpec
 
-    printed("export", str(run), "--database", str(tmp_path))
+    output_of("export", str(run), "--database", str(tmp_path))
     stub_intrinsics()
     manifest = json.loads((run / "run.json").read_text())
     target = tvm.target.Target(json.loads(manifest["target"]))
@@ -198,7 +189,7 @@ def test_mlflow_has_the_run_the_task_and_every_latency(run: Path) -> None:
 
 
 def test_mlflow_ends_with_the_gain_of_what_was_timed_again(run: Path) -> None:
-    (best,) = json.loads(printed("best", str(run), "--json"))["tasks"]
+    (best,) = json.loads(output_of("best", str(run), "--json"))["tasks"]
     gain = best["default_ms"] / best["latency_ms"]
     with sqlite3.connect(run / "mlflow.db") as database:
         query = "select value from latest_metrics where key = ?"
@@ -327,10 +318,7 @@ def test_a_killed_run_is_taken_over_until_a_signal_ends_it_in_order(killed: Kill
         terminal.until(r"gemm +1 +\d+ ")
         terminal.press(b"q")
         assert terminal.end() == 0
-    process.send_signal(signal.SIGINT)
-    output, _ = process.communicate(timeout=60)
-    assert process.returncode == 130, output
-    assert_it_ended_in_order(run, output, heads=["won", "left", "next"])
+    output = end_in_order(process, signal.SIGINT, run, heads=["won", "left", "next"])
     assert "does not answer" in output
     assert re.search(r"report\.html was not written: .*Is a directory", output)
     after = trial_keys(run)
@@ -338,7 +326,13 @@ def test_a_killed_run_is_taken_over_until_a_signal_ends_it_in_order(killed: Kill
     assert len(set(after)) == len(after)
 
 
-def assert_it_ended_in_order(run: Path, output: str, heads: list[str]) -> None:
+def end_in_order(
+    process: subprocess.Popen[str], number: signal.Signals, run: Path, heads: list[str]
+) -> str:
+    """Send a run a signal; give what it said after it ended with its last lines."""
+    process.send_signal(number)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 128 + number, output
     assert "Traceback" not in output
     closing = output.splitlines()
     ended = r"Stopped by a signal: \d+ trials, \d+:\d\d of this session\."
@@ -347,6 +341,7 @@ def assert_it_ended_in_order(run: Path, output: str, heads: list[str]) -> None:
     assert said == heads
     (go_on,) = (line for line in closing if line.startswith("  next"))
     assert go_on.startswith(f"  next  tuner tune --run {run} --trials 5000 ")
+    return output
 
 
 def test_a_killed_run_leaves_no_process(killed: Killed) -> None:
@@ -363,11 +358,8 @@ def test_a_service_that_is_told_to_end_ends_in_order(tmp_path: Path) -> None:
         terminal.until(r"at work +\d:\d\d +\d+ ")
         terminal.press(b"\x03")
         assert terminal.end() == 0
-    process.send_signal(signal.SIGTERM)
-    output, _ = process.communicate(timeout=60)
-    assert process.returncode == 143, output
-    assert_it_ended_in_order(run, output, heads=["won", "left", "page", "next"])
-    printed("export", str(run), "--lib", str(tmp_path / "model.so"))
+    end_in_order(process, signal.SIGTERM, run, heads=["won", "left", "page", "next"])
+    output_of("export", str(run), "--lib", str(tmp_path / "model.so"))
 
 
 @pytest.mark.long

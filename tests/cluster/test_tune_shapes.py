@@ -6,7 +6,6 @@ import json
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import numpy as np
 import pytest
 
 from cluster.cli import run as command
+from tests.cluster.output import output_of
 
 pytestmark = [pytest.mark.tvm, pytest.mark.ray, pytest.mark.slow]
 
@@ -28,20 +28,6 @@ def tune(run: Path, trials: int) -> dict[str, Any]:
     assert done.returncode == 0, done.stderr
     result: dict[str, Any] = json.loads(done.stdout)
     return result
-
-
-Printed = Callable[..., str]
-
-
-@pytest.fixture
-def printed(capsys: pytest.CaptureFixture[str]) -> Printed:
-    """What a command prints."""
-
-    def of(*words: str) -> str:
-        assert command([*words]) == 0
-        return capsys.readouterr().out
-
-    return of
 
 
 @pytest.fixture(scope="module")
@@ -63,10 +49,8 @@ def test_trials_are_pairs_of_a_kernel_and_a_shape(run: Path) -> None:
     assert shapes == {16, 48, 112}, "the dimension is 16 T"
 
 
-def test_the_kernels_are_shown_with_their_tree_and_what_each_shape_takes(
-    run: Path, printed: Printed
-) -> None:
-    (task,) = json.loads(printed("best", str(run), "--json"))["tasks"]
+def test_the_kernels_are_shown_with_their_tree_and_what_each_shape_takes(run: Path) -> None:
+    (task,) = json.loads(output_of("best", str(run), "--json"))["tasks"]
     found = task["kernel_set"]
     assert task["latency_ms"] < task["default_ms"]
     assert 1 <= len(found["kernels"]) == len(found["traces"]) <= 4
@@ -75,12 +59,12 @@ def test_the_kernels_are_shown_with_their_tree_and_what_each_shape_takes(
     assert "kernel 0" in found["tree"]
 
 
-def test_the_library_is_right_for_every_size(run: Path, tmp_path: Path, printed: Printed) -> None:
+def test_the_library_is_right_for_every_size(run: Path, tmp_path: Path) -> None:
     import tvm
     from tvm import relax
 
     out = tmp_path / "model.so"
-    said = printed("export", str(run), "--lib", str(out))
+    said = output_of("export", str(run), "--lib", str(out))
     assert said.startswith(f"wrote {out}: {out.stat().st_size:,} bytes, ")
     machine = relax.VirtualMachine(tvm.runtime.load_module(str(out)), tvm.cpu())
     rng = np.random.default_rng(0)
@@ -102,12 +86,9 @@ def test_a_database_of_symbolic_dimensions_alone_is_refused(
     assert not (tmp_path / "database").exists()
 
 
-def test_bench_times_the_shapes_that_are_named(
-    run: Path, printed: Printed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for wait in ("_WARM_UP_S", "_COOL_DOWN_S"):
-        monkeypatch.setattr(f"spaces.deploy.bench.{wait}", 1e-3)
-    report = json.loads(printed("bench", str(run), "--dim", "T=2,7", "--json"))
+@pytest.mark.usefixtures("bench_without_pauses")
+def test_bench_times_the_shapes_that_are_named(run: Path) -> None:
+    report = json.loads(output_of("bench", str(run), "--dim", "T=2,7", "--json"))
     assert [s["shape"] for s in report["shapes"]] == [{"T": 2}, {"T": 7}]
     assert all(s["max_rel_err"] < 1e-4 for s in report["shapes"])
 

@@ -27,6 +27,7 @@ from spaces.frontends.onnx.sizes import MOST, Arithmetic, Size, known_sizes
 from spaces.ir import tvm_compat
 from spaces.ir.derived_dims import base_of, derived
 from spaces.ir.symbolic import NO_VALUES, text_of
+from spaces.lowering.relax_rewrite import constant
 from tuner.errors import TunerError, first_line
 
 _ODD = re.compile(r"\W")
@@ -121,8 +122,8 @@ class _Graph:
 
     def add(self, graph: Any) -> None:
         """Import constants and nodes, in order."""
-        for constant in graph.initializer:
-            self.values[constant.name] = self._constant(constant)
+        for tensor in graph.initializer:
+            self.values[tensor.name] = self._constant(tensor)
         self._add_nodes(graph.node)
 
     def output(self, name: str) -> Any:
@@ -293,14 +294,8 @@ def _dims(spec: InputSpec, known: Mapping[str, Any]) -> list[Size]:
 
 
 def _constant(array: np.ndarray[Any, Any]) -> Value:
-    from tvm import relax
-
     sizes = known_sizes(array)
-    return (
-        Value(sizes)
-        if sizes is not None
-        else Value(expression=relax.const(array, str(array.dtype)))
-    )
+    return Value(sizes) if sizes is not None else Value(expression=constant(array))
 
 
 def _array(tensor: Any) -> np.ndarray[Any, Any]:

@@ -55,7 +55,7 @@ def ran(program: str, *arguments: Path) -> list[Any]:
 
 
 @pytest.fixture(scope="module")
-def tuned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def memory_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of 8 trials of a program from memory."""
     folder = tmp_path_factory.mktemp("runs") / "gemm"
     ended, where, best, left_out = ran(FIRST, folder, folder.parent / "database")
@@ -80,17 +80,17 @@ def a_result(run: Path) -> Any:
 
 
 @pytest.mark.long
-def test_the_run_keeps_the_program_and_its_name(tuned: Path) -> None:
-    assert read_run(tuned)[1].model == "gemm"
-    assert (tuned.parent / "database" / "database_workload.json").stat().st_size > 0
+def test_the_run_keeps_the_program_and_its_name(memory_run: Path) -> None:
+    assert read_run(memory_run)[1].model == "gemm"
+    assert (memory_run.parent / "database" / "database_workload.json").stat().st_size > 0
 
 
 @pytest.mark.long
-def test_another_process_goes_on_without_the_program(tuned: Path, tmp_path: Path) -> None:
+def test_another_process_goes_on_without_the_program(memory_run: Path, tmp_path: Path) -> None:
     import tvm
 
     out = tmp_path / "gemm.so"
-    assert ran(GOING_ON, tuned, out) == ["trials", 12, str(out)]
+    assert ran(GOING_ON, memory_run, out) == ["trials", 12, str(out)]
     rng = np.random.default_rng(0)
     a, b = rng.random((96, 80), dtype="float32"), rng.random((80, 64), dtype="float32")
     c = tvm.runtime.tensor(np.empty((96, 64), "float32"))

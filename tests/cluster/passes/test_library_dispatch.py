@@ -171,11 +171,8 @@ def test_a_database_has_the_best_kernel_instead_and_says_so(
     assert any("[4,64]" in record for record in records), "its best kernel is there"
 
 
-def test_the_model_is_timed_with_the_library_that_it_calls(
-    run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for pause in ("_WARM_UP_S", "_COOL_DOWN_S"):
-        monkeypatch.setattr(f"spaces.deploy.bench.{pause}", 1e-3)
+@pytest.mark.usefixtures("bench_without_pauses")
+def test_the_model_is_timed_with_the_library_that_it_calls(run: Path) -> None:
     with pytest.raises(TunerError, match=r"sums\.cumsum of Sums: name its file with --library"):
         bench(run)
     report = bench(run, libraries=[FILE])

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from spaces.codegen.executable import compile_module, compile_plainly
-from spaces.deploy import bench as bench_module
 from spaces.deploy.bench import Side, bench, errors, spread, take_rounds
 from spaces.frontends.inputs import make_inputs
 from spaces.frontends.model import Model, load_model
@@ -183,14 +182,6 @@ def test_the_spread_is_the_distance_of_the_quartiles_over_the_median() -> None:
     assert spread([2.0]) == 0.0
 
 
-@pytest.fixture
-def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No pauses, for tests that look at no time."""
-    monkeypatch.setattr(bench_module, "_COOL_DOWN_S", 0.0)
-    monkeypatch.setattr(bench_module, "_WARM_UP_S", 0.0)
-    monkeypatch.setattr(bench_module, "_SAMPLE_S", 1e-4)
-
-
 def small_onnx(path: Path) -> Model:
     rng = np.random.default_rng(0)
     weight = numpy_helper.from_array(rng.standard_normal((8, 8)).astype("float32"), "w")
@@ -213,7 +204,7 @@ def compared(model: Model, tuned: Any = None, inputs: Any = None) -> Any:
 
 
 @pytest.mark.tvm
-@pytest.mark.usefixtures("hurried")
+@pytest.mark.usefixtures("bench_without_pauses")
 def test_an_onnx_model_is_compared_with_onnxruntime(tmp_path: Path) -> None:
     needed_package("onnxruntime")
     result = compared(small_onnx(tmp_path / "net.onnx"))
@@ -226,7 +217,7 @@ def test_an_onnx_model_is_compared_with_onnxruntime(tmp_path: Path) -> None:
 
 
 @pytest.mark.tvm
-@pytest.mark.usefixtures("hurried")
+@pytest.mark.usefixtures("bench_without_pauses")
 def test_onnxruntime_has_the_targets_number_of_threads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -244,7 +235,7 @@ def test_onnxruntime_has_the_targets_number_of_threads(
 
 
 @pytest.mark.tvm
-@pytest.mark.usefixtures("hurried")
+@pytest.mark.usefixtures("bench_without_pauses")
 def test_a_wrong_tuned_module_shows(tmp_path: Path) -> None:
     model = small_onnx(tmp_path / "net.onnx")
     (tmp_path / "other").mkdir()
@@ -257,7 +248,7 @@ def test_a_wrong_tuned_module_shows(tmp_path: Path) -> None:
 
 
 @pytest.mark.tvm
-@pytest.mark.usefixtures("hurried")
+@pytest.mark.usefixtures("bench_without_pauses")
 def test_without_onnxruntime_the_unscheduled_program_is_the_reference(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -279,7 +270,7 @@ def test_a_function_has_no_peer() -> None:
 
 
 @pytest.mark.tvm
-@pytest.mark.usefixtures("hurried")
+@pytest.mark.usefixtures("bench_without_pauses")
 def test_a_reference_that_is_not_finite_is_pointed_out(tmp_path: Path) -> None:
     infinite = np.full((4, 8), np.inf, "float32")
     result = compared(small_onnx(tmp_path / "net.onnx"), inputs=[infinite])

@@ -8,24 +8,22 @@ from pathlib import Path
 
 import pytest
 
+from tests.lean import LEAN
 from tests.needed import needed_package
 
 pytestmark = pytest.mark.tvm
 
 ROOT = Path(__file__).resolve().parents[3]
-LEAN = """
-from spaces.ir.lean_tvm import import_tvm_lean
-import_tvm_lean()
+EXCHANGED = f"""{LEAN}
 import sys
 import tvm
 assert "torch" not in sys.modules
 import torch
 assert (tvm.runtime.from_dlpack(torch.arange(3)).numpy() == [0, 1, 2]).all()
 """
-KNOWN = """
+KNOWN = f"""
 import torch
-from spaces.ir.lean_tvm import import_tvm_lean
-import_tvm_lean()
+{LEAN}
 import tvm
 from tvm_ffi import _convert
 assert _convert.torch is torch
@@ -51,7 +49,7 @@ assert "tvm" in sys.modules and "torch" not in sys.modules
 
 @pytest.mark.parametrize(
     "program",
-    [LEAN, KNOWN, OURS, COMMAND],
+    [EXCHANGED, KNOWN, OURS, COMMAND],
     ids=["tensors are exchanged", "who had it keeps it", "workers", "a command"],
 )
 def test_pytorch_is_imported_by_who_needs_it(program: str) -> None:

@@ -95,6 +95,13 @@ def feeds_of(proto: Any, batch: int, time: int = 0) -> dict[str, Array]:
     }
 
 
+def say_activations(names: list[str], alphas: list[float], betas: list[float]) -> dict[str, Any]:
+    """Attributes of a network in both directions; what has no numbers is left out."""
+    numbers = {"activation_alpha": alphas, "activation_beta": betas}
+    said: dict[str, Any] = {name: listed for name, listed in numbers.items() if listed}
+    return said | {"activations": names, "direction": "bidirectional"}
+
+
 def check(kind: str, **options: Any) -> None:
     proto = network(kind, **options)
     compare(proto, *(feeds_of(proto, batch) for batch in (1, 5)))
@@ -179,9 +186,7 @@ def test_a_network_may_have_other_activations(
     names: list[str], alphas: list[float], betas: list[float]
 ) -> None:
     """Two for each direction."""
-    numbers = {"activation_alpha": alphas, "activation_beta": betas}
-    said: dict[str, Any] = {name: listed for name, listed in numbers.items() if listed}
-    said |= {"activations": names, "direction": "bidirectional"}
+    said = say_activations(names, alphas, betas)
     check("GRU", fed=True, given="bh", steps=2, **said)
 
 
@@ -241,9 +246,7 @@ def test_activations_are_the_same_in_a_loop(
     names: list[str], alphas: list[float], betas: list[float]
 ) -> None:
     """One for each direction."""
-    numbers = {"activation_alpha": alphas, "activation_beta": betas}
-    said: dict[str, Any] = {name: listed for name, listed in numbers.items() if listed}
-    said |= {"activations": names, "direction": "bidirectional"}
+    said = say_activations(names, alphas, betas)
     proto = network("RNN", fed=True, steps="time", given="b", **said)
     compare(proto, feeds_of(proto, 2, 9))
 
