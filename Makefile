@@ -59,6 +59,8 @@ test: check
 debian: env
 	$(RUN) -m pytest -m "debian and long and not gpu"
 
+slow fuzz: export TUNER_TEST_OPTIMISED = 1
+
 slow: check
 	$(RUN) -m pytest -m "long and not gpu"
 

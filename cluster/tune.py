@@ -6,24 +6,23 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from cluster.driver.declared_space import refuse_pickled
 from cluster.driver.layers import refuse_pickled_layers
-from cluster.driver.prepare import check_cheaply, new_run, prepare
+from cluster.driver.preparation import Preparation
+from cluster.driver.prepare import check_cheaply, new_run
 from cluster.driver.tune_result import TuneResult, result_of, together
 from tuner.errors import TunerError
 from tuner.options import TuneOptions
-from tuner.process.memory import give_back_memory
 from tuner.run_location import RunLocation
 from tuner.runs.remote import refuse_network_disk
 from tuner.session.progress import Snapshot
 
 if TYPE_CHECKING:
     from cluster.scaling.scaling_policy import Cluster
-    from cluster.search.job import SearchJob, SearchState
+    from cluster.search.job import SearchState
 
 Watch = Callable[[Snapshot], None]
 """Called with the progress of a run, on the thread that waits for it."""
@@ -82,22 +81,17 @@ def _tune_here(
     from cluster.ray_workers.ray_cluster import ray_cluster
     from cluster.search.client import start_search, watch_search
 
-    with ThreadPoolExecutor(1, "prepare") as threads:
-        found = threading.Event()
-        preparing = threads.submit(
-            prepare,
-            options,
-            run,
-            started_s=time.monotonic(),
-            tracking_uri=tracking_uri,
-            driver_pid=os.getpid(),
-            on_found=found.set,
-        )
-        _fail_fast(preparing, found, _PATIENCE_S)
+    with Preparation(
+        options,
+        run,
+        started_s=time.monotonic(),
+        tracking_uri=tracking_uri,
+        driver_pid=os.getpid(),
+    ) as preparation:
+        preparation.fail_fast(_PATIENCE_S)
         with ray_cluster(options.address):
             on_ready()
-            job = _unless_stopped(preparing, stop)
-            give_back_memory()  # of reading the model: from here on we only watch
+            job = preparation.finish(stop)
             _refuse_missing_device(job.options.target, NodeWatch().look())
             actor = start_search(job)
             try:
@@ -144,17 +138,15 @@ def _tune_there(
             if (actor := search_at_work(part.run)) is not None:
                 searches[name] = (actor, float("inf"))
                 continue
-            with ThreadPoolExecutor(1, "prepare") as threads:
-                preparing = threads.submit(
-                    prepare,
-                    options,
-                    part.run,
-                    started_s=started_s,
-                    tracking_uri=tracking_uri,
-                    target=part.target,
-                    device=part.device.fingerprint,
-                )
-                jobs[name] = _unless_stopped(preparing, stop)
+            with Preparation(
+                options,
+                part.run,
+                started_s=started_s,
+                tracking_uri=tracking_uri,
+                target=part.target,
+                device=part.device.fingerprint,
+            ) as preparation:
+                jobs[name] = preparation.finish(stop)
         searches |= {n: (start_search(job), job.deadline_s) for n, job in jobs.items()}
         states = watch_all(searches, watch, stop)
     told = _told_once({name: job.note for name, job in jobs.items()})
@@ -177,31 +169,6 @@ def _let_go(actor: Any) -> None:
     import ray
 
     ray.kill(actor)
-
-
-def _fail_fast(preparing: Future[SearchJob], found: threading.Event, patience_s: float) -> None:
-    """Give a request that cannot be met the chance to fail before a cluster is started.
-
-    Most such requests fail before the model is read; from then on a cluster can start.
-    """
-    preparing.add_done_callback(lambda _: found.set())
-    found.wait(patience_s)
-    if preparing.done():
-        preparing.result()
-
-
-def _unless_stopped(preparing: Future[SearchJob], stop: threading.Event) -> SearchJob:
-    """Wait for the model, unless the user stops the run before the search begins.
-
-    Raises:
-        KeyboardInterrupt: `stop` was set first.
-    """
-    while not stop.is_set():
-        try:
-            return preparing.result(_WATCH_S)
-        except TimeoutError:
-            continue
-    raise KeyboardInterrupt
 
 
 def _refuse_missing_device(target: str, cluster: Cluster) -> None:

@@ -23,6 +23,7 @@ from hypothesis import settings
 from benchmarks.fleet.guard import start_guard
 from spaces.ir.lean_tvm import import_tvm_lean
 from tests.needed import needed_nvcc, with_cuda_programs
+from tests.quick_code import choose_code
 
 os.environ["PATH"] = with_cuda_programs(os.environ["PATH"])
 import_tvm_lean()  # as our own processes do
@@ -70,6 +71,11 @@ def pytest_collection_finish() -> None:
     """What was imported stays: collecting among it takes a twentieth of all time."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(tryfirst=True)  # before its fixtures, which compile too
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    choose_code(optimised=item.get_closest_marker("optimised") is not None)
 
 
 @pytest.fixture(autouse=True)

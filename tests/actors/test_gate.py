@@ -15,7 +15,7 @@ import pytest
 
 from tests.actors.gate_programs import CPU, PROGRAMS, STEP, Array, M, N, judged, known, module_of
 
-pytestmark = pytest.mark.tvm
+pytestmark = [pytest.mark.tvm, pytest.mark.optimised]
 
 
 def wide(a: Array) -> Array:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from cluster.driver.preparation import Preparation
 from cluster.search.job import SearchJob, SearchState, load, save
 from tuner.options import DEVICE_WAIT_S, ModelSpec, TuneOptions
 from tuner.run_location import RunLocation
@@ -51,8 +52,12 @@ def ordered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Ordered:
         now_s[0] = COMES_S
         return (devices.Device(TARGET, "cpu x"),)
 
-    def prepared(options: TuneOptions, run: RunLocation, *, target: str, **known: Any) -> SearchJob:
-        return SearchJob(replace(options, target=target), run, run.folder, (), {}, **known)
+    class Here(Preparation):
+        def __init__(
+            self, options: TuneOptions, run: RunLocation, *, target: str, **known: Any
+        ) -> None:
+            self._child = None
+            self._job = SearchJob(replace(options, target=target), run, run.folder, (), {}, **known)
 
     clock = SimpleNamespace(monotonic=lambda: now_s[0])
     monkeypatch.setattr(tune, "time", clock)
@@ -61,7 +66,7 @@ def ordered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Ordered:
     monkeypatch.setattr(client, "start_search", jobs.append)
     monkeypatch.setattr(multi_device, "watch_all", lambda found, *_: dict.fromkeys(found, DONE))
     monkeypatch.setattr(devices, "devices_on_cluster", arrived)
-    monkeypatch.setattr(tune, "prepare", prepared)
+    monkeypatch.setattr(tune, "Preparation", Here)
 
     def run(options: TuneOptions) -> SearchJob:
         tune.tune(options, stop=threading.Event())

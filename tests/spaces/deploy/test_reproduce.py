@@ -90,6 +90,7 @@ def source_of(task: Task, candidate: Candidate) -> str:
     return standalone.source_hash(library)
 
 
+@pytest.mark.optimised
 def test_the_file_compiles_what_the_run_compiled_and_needs_none_of_us(tmp_path: Path) -> None:
     task = gemm_task(CPU, 48)
     found = ran(reproduced(task, setting_of(task)), tmp_path)
