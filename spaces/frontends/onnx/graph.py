@@ -154,7 +154,14 @@ class _Graph:
         attributes = tvm_compat.onnx_attributes(node)
         inputs = tuple(self.values[name] if name else None for name in node.input)
         seen = Node(
-            node.op_type, described(node), inputs, attributes, self._arithmetic, self.requirements
+            node.op_type,
+            described(node),
+            inputs,
+            attributes,
+            self._opset,
+            tuple(map(bool, node.output)),
+            self._arithmetic,
+            self.requirements,
         )
         for name, value in zip(node.output, self._made(node, seen), strict=False):
             self.values[name] = value

@@ -78,6 +78,8 @@ class Node:
         name: as a message calls it.
         inputs: None for an operand that is left out.
         attributes: by name, as the importer of TVM reads them.
+        opset: version of ONNX that it is written in.
+        outputs: whether each of its outputs is wanted.
         arithmetic: for sizes of this model.
         requirements: of the graph, which it may add to.
     """
@@ -86,6 +88,8 @@ class Node:
     name: str
     inputs: tuple[Value | None, ...]
     attributes: Mapping[str, Any]
+    opset: int
+    outputs: tuple[bool, ...]
     arithmetic: Arithmetic
     requirements: list[Requirement]
 

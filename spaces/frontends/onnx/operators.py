@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from types import MappingProxyType
 from typing import Any
 
-from spaces.frontends.onnx import shape_operators
-from spaces.frontends.onnx.clip_and_pad import CLIP_AND_PAD
 from spaces.frontends.onnx.contributed.registry import ONE_MACHINES, is_contributed
 from spaces.frontends.onnx.control_flow import CONTROL_FLOW
+from spaces.frontends.onnx.converters.registry import CONVERTERS
 from spaces.frontends.onnx.functions import schema_of
-from spaces.frontends.onnx.node import STANDARD_DOMAINS, Convert, Node, described
-from spaces.frontends.onnx.quantized import QUANTIZED
-from spaces.frontends.onnx.recurrent.layers import RECURRENT
+from spaces.frontends.onnx.node import STANDARD_DOMAINS, Node, described
 from spaces.ir import tvm_compat
 
-_CONVERTERS: Mapping[str, Convert] = MappingProxyType({**RECURRENT, **QUANTIZED, **CLIP_AND_PAD})
 _FIRST = MappingProxyType({"Scan": 9})
 """Versions of ONNX below which an operator is another one."""
 _OTHERS = frozenset({"Attention"})
@@ -27,8 +23,8 @@ def converted(node: Any, seen: Node, builder: Any) -> list[Any] | None:
     """What a node gives, by a converter of ours; None where there is none that takes it."""
     if node.domain not in STANDARD_DOMAINS:
         return None
-    convert = _CONVERTERS.get(node.op_type, shape_operators.converted)
-    found = convert(seen, builder)
+    convert = CONVERTERS.get(node.op_type)
+    found = None if convert is None else convert(seen, builder)
     if found is None:
         return None
     return [builder.normalize(one) for one in (found if isinstance(found, list) else [found])]
@@ -58,7 +54,7 @@ def _is_known(node: Any, opset: int) -> bool:
         return False
     if known_to_tvm(node):
         return True
-    ours = node.op_type in CONTROL_FLOW or node.op_type in _CONVERTERS
+    ours = node.op_type in CONTROL_FLOW or node.op_type in CONVERTERS
     return node.domain in STANDARD_DOMAINS and (ours or schema_of(node, opset) is not None)
 
 

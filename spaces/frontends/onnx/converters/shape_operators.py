@@ -7,28 +7,20 @@ is for TVM's importer: of what is not known, or of numbers alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any
 
-from spaces.frontends.onnx.node import Node
+from spaces.frontends.onnx.node import Convert, Node
 from spaces.frontends.onnx.size_operators import constant_of, is_end, slices
 from spaces.frontends.onnx.sizes import Arithmetic, Size, shape_expression
-
-Convert: TypeAlias = Callable[[Node, Any], Any]
 
 _KEEP, _INFER = 0, -1
 """In the shape that a `Reshape` asks for."""
 _METHODS = MappingProxyType({"nearest": "nearest_neighbor", "linear": "linear", "cubic": "cubic"})
-
-
-def converted(node: Node, builder: Any) -> Any:
-    """A node as an expression; None where it is left to TVM's importer."""
-    convert = _OPERATORS.get(node.operator)
-    return None if convert is None else convert(node, builder)
 
 
 def _data(node: Node, builder: Any) -> Any:
@@ -255,7 +247,7 @@ def _scaled(size: Size, scale: Fraction) -> Size:
     return size * scale.numerator // scale.denominator
 
 
-_OPERATORS: Mapping[str, Convert] = MappingProxyType(
+SHAPE_OPERATORS: Mapping[str, Convert] = MappingProxyType(
     {
         "Reshape": _reshape,
         "Expand": _expand,

@@ -11,7 +11,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias
 
-from spaces.frontends.onnx.recurrent.scalars import SCALARS
+from spaces.frontends.onnx.converters.recurrent.scalars import SCALARS
 
 Change: TypeAlias = Callable[[Any], Any]
 Step: TypeAlias = Callable[[Sequence[Any], Any], list[Any]]

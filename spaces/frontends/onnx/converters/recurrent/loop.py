@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from spaces.frontends.onnx.recurrent.cells import Change, Kind
-from spaces.frontends.onnx.recurrent.scalars import SCALARS
+from spaces.frontends.onnx.converters.recurrent.cells import Change, Kind
+from spaces.frontends.onnx.converters.recurrent.scalars import SCALARS
 from spaces.frontends.onnx.sizes import Size
 from spaces.ir import rewrite, tvm_compat
 

@@ -12,9 +12,15 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from spaces.frontends.onnx.converters.recurrent.cells import (
+    KINDS,
+    Cell,
+    Kind,
+    activations,
+    input_biases,
+)
+from spaces.frontends.onnx.converters.recurrent.loop import Way, looped
 from spaces.frontends.onnx.node import Convert, Node
-from spaces.frontends.onnx.recurrent.cells import KINDS, Cell, Kind, activations, input_biases
-from spaces.frontends.onnx.recurrent.loop import Way, looped
 from spaces.frontends.onnx.sizes import Size, shape_expression
 from spaces.frontends.onnx.steps import MOST_STEPS, joined, pieces
 

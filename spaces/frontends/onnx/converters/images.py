@@ -1,0 +1,10 @@
+"""Images: sizes made larger and smaller, windows, regions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from spaces.frontends.onnx.node import Convert
+
+IMAGES: Mapping[str, Convert] = MappingProxyType({})
