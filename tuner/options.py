@@ -121,6 +121,7 @@ class TuneOptions:
         layers: what is put in the place of a layer of ours, or beside it: the name of the layer, as
             in `tuner.layers.Layers`, and `FILE.py:NAME`, `package.module:NAME`, the name of an
             entry point, or the source of an object.
+        import_check: whether the imported model is compared with its source.
         device_wait_s: time to wait for a machine with a device; None is `DEVICE_WAIT_S` where the
             cluster can start one, else no wait.
 
@@ -142,6 +143,7 @@ class TuneOptions:
     seeds_from: tuple[RunLocation | Path | str, ...] = ()
     max_kernels: int = MAX_KERNELS
     devices: int | None = None
+    import_check: bool = True
     device_wait_s: float | None = None
     space: SpaceSource | str | None = None
     space_arguments: str = ""

@@ -29,16 +29,24 @@ def folder_of(run: RunLocation, *, model: bool = False) -> Path:
 
 
 @contextlib.contextmanager
-def opened(run: RunLocation) -> Iterator[tuple[Manifest, SqliteStore]]:
+def opened(run: RunLocation, *, wrong_too: bool = False) -> Iterator[tuple[Manifest, SqliteStore]]:
     """The manifest of a run and its records, also while another process works on it.
 
+    Args:
+        wrong_too: whether to open a run whose model was found to differ from its source: for those
+            who name no winner.
+
     Raises:
-        TunerError: the run is missing, damaged, of another schema version or without records.
+        TunerError: the run is missing, damaged, of another schema version or without records, or
+            its model is wrong.
     """
     from tuner.runs.folder import read_run, refuse_unbegun
+    from tuner.runs.import_check import refuse_wrong_import
     from tuner.storage.sqlite_store import SqliteStore
 
     folder, manifest = read_run(folder_of(run))
     refuse_unbegun(folder, run)
+    if not wrong_too:
+        refuse_wrong_import(folder.root)
     with contextlib.closing(SqliteStore(folder.store, read_only=True)) as store:
         yield manifest, store

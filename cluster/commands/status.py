@@ -31,7 +31,7 @@ def status(run: RunLocation, as_json: bool) -> None:
     from cluster.driver.kernel_sets import chosen_s
     from tuner.report.report import status_report
 
-    with opened(run) as (manifest, store):
+    with opened(run, wrong_too=True) as (manifest, store):
         # Choosing kernels takes a while, which is not to be taken from a run that measures.
         ended = all(span.ended_s is not None for span in store.sessions()[-1:])
         known = chosen_s(store, manifest.max_kernels) if ended else {}

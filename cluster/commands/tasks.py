@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,12 +21,15 @@ from tuner.options import ModelSpec
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from spaces.frontends.model import Model
+    from tuner.runs.import_check import ImportCheck
     from tuner.task import Task
 
 
 @click.command(short_help="What would be tuned, without tuning.")
 @model_argument
 @model_flags
+@click.option("--check", is_flag=True, help="Compare the imported model with its source, too.")
 @json_flag
 @debug_flag
 def tasks(
@@ -37,16 +41,19 @@ def tasks(
     weights: Path | None,
     target: str,
     only: str | None,
+    check: bool,
     as_json: bool,
-) -> None:
+) -> int:
     """List the tasks of MODEL and each one's share of its arithmetic, without tuning."""
     spec = model_spec(model, shapes, inputs, arguments, dims, weights)
     with nothing_on_stdout(as_json):
-        resolved, found, note = _extracted(spec, target, only)
+        resolved, imported, found, note = _extracted(spec, target, only)
+        checked = _check(imported, spec, resolved) if check else None
+    code = 1 if checked is not None and checked.state == "differs" else 0
     report = task_report(resolved, found, note)
     if as_json:
-        print_json(report)
-        return
+        print_json(report | ({"import": checked.to_json()} if checked else {}))
+        return code
     rows = [
         (t["name"], f"{t['weight']:g}", f"{t['gflop']:.4g}", f"{t['share']:.1%}")
         for t in report["tasks"]
@@ -54,10 +61,26 @@ def tasks(
     print_table("task", "weight", "GFLOP", "share", rows=rows)
     if report["note"]:
         click.echo(report["note"])
+    if checked is not None:
+        click.echo(checked.line)
+    return code
 
 
-def _extracted(spec: ModelSpec, target: str, only: str | None) -> tuple[str, Sequence[Task], str]:
-    """The target, its tasks, and a note on functions that are not tuned."""
+def _check(model: Model, spec: ModelSpec, target: str) -> ImportCheck:
+    """Compare a model with its source."""
+    from cluster.search.import_check import compare_copy
+    from spaces.frontends.model_copy import save_model_copy
+    from tuner.options import TuneOptions
+
+    with tempfile.TemporaryDirectory() as folder:
+        save_model_copy(model, Path(folder), inputs=spec.inputs)
+        return compare_copy(Path(folder), model.content_hash, TuneOptions(spec, target))
+
+
+def _extracted(
+    spec: ModelSpec, target: str, only: str | None
+) -> tuple[str, Model, Sequence[Task], str]:
+    """The target, the model, its tasks, and a note on functions that are not tuned."""
     from spaces.frontends.model import load_model
     from spaces.lowering.extract_tasks import extract, left_as_they_are
     from spaces.lowering.lower import lower
@@ -67,7 +90,7 @@ def _extracted(spec: ModelSpec, target: str, only: str | None) -> tuple[str, Seq
     model = load_model(spec)
     lowered = lower(model.module, resolved)
     found = extract(lowered, resolved, only, model.shapes)
-    return resolved, found, left_as_they_are(lowered, model.shapes)
+    return resolved, model, found, left_as_they_are(lowered, model.shapes)
 
 
 def task_report(target: str, found: Sequence[Task], note: str = "") -> dict[str, Any]:

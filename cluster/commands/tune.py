@@ -157,6 +157,14 @@ def _efforts() -> str:
     type=Parsed("number", parse.positive_int),
     help="Kernels that may serve all shapes of one program with symbolic dimensions.",
 )
+@click.option(
+    "--no-import-check",
+    "import_check",
+    is_flag=True,
+    flag_value=False,
+    default=True,
+    help="Do not compare the imported model with its source, or go on where they differ.",
+)
 @click.option("--details", is_flag=True, help="Show every task.")
 @json_flag
 @debug_flag

@@ -11,6 +11,7 @@ from tuner.candidate import CandidateKind
 from tuner.errors import TunerError
 from tuner.report.winners import choose_best
 from tuner.runs.folder import Manifest, RunFolder, refuse_unbegun
+from tuner.runs.import_check import refuse_wrong_import
 from tuner.storage.sqlite_store import SqliteStore
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ def results_of(folder: RunFolder, manifest: Manifest, name: object) -> Results:
         TunerError: there are none.
     """
     refuse_unbegun(folder, name)
+    refuse_wrong_import(folder.root)
     with closing(SqliteStore(folder.store, read_only=True)) as store:
         tasks = store.tasks()
         winners = tuple(

@@ -22,6 +22,7 @@ import ray
 
 from cluster.grafana.provision import offer_dashboard
 from cluster.ray_workers.metrics import RunMetrics
+from cluster.search.import_check import ImportChecking
 from cluster.search.job import SearchJob, SearchState, load
 from cluster.search.run_facts import run_tags, shown_name
 from cluster.search.theirs import observers_of
@@ -33,6 +34,7 @@ from tuner.report.closing import Closing, closing_of_store, latencies_of, settle
 from tuner.report.spaces import fruitless, space_rows
 from tuner.report.winners import winning_lines
 from tuner.runs.folder import RunFolder
+from tuner.runs.import_check import refuse_wrong_import
 from tuner.runs.lock import RunLock
 from tuner.runs.remote import open_store, remote_run, run_uuid
 from tuner.session.history_keeper import HistoryKeeper
@@ -51,6 +53,8 @@ _TRACKING_LOCAL_S = 60.0
 """The time for MLflow to catch up. It makes its database before the first entry, which takes tens
 of seconds on a busy machine; a server may be gone, a database on this machine is only slow."""
 _TRACKING_WHEN_CUT_SHORT_S = 8.0
+_IMPORT_CHECK_S = 60.0
+"""The time for which the end of the session waits for the comparison of the model."""
 _GOODBYE_S = 3.0
 """The time for which the actor answers after it told a driver of its end: others may watch too."""
 _LINGER_S = 60.0
@@ -72,6 +76,7 @@ class SearchHost:
         self._job = job = load(saved_job)
         self._session: Session | None = None
         self._stop = threading.Event()
+        self._wrong = False
         self._ended = self._error = self._trace = ""
         self._warnings: list[str] = []
         self._closing: Closing | None = None
@@ -131,7 +136,10 @@ class SearchHost:
             store.put_tasks(job.tasks, {k: c.key for k, c in job.defaults.items()})
             programs = MeasuredPrograms()
             with (
-                self._tracked(run, store) as observer,
+                contextlib.closing(
+                    ImportChecking(job.options, run, quiet_lock(job), self._stop_wrong)
+                ) as checking,
+                self._tracked(run, store, lambda: self._may_name(checking)) as observer,
                 machines(job, run, self._trials_left, self._metrics, programs) as at_work,
                 observers_of(job, store) as theirs,
             ):
@@ -141,17 +149,30 @@ class SearchHost:
                 # The history is kept first: the report, which tracking takes along, shows it.
                 observers: list[Observer] = [keeper, observer, self._metrics, *theirs]
                 self._session = new_session(job, store, at_work, observers)
-                if self._stop.is_set():
+                if self._stop.is_set() or self._wrong:
                     self._session.stop()
                 try:
                     ended = self._session.run()
                 finally:
                     keeper.keep(last=True)
-                    self._show(run, store, observer)
+                    if self._may_name(checking):
+                        self._show(run, store, observer)
+                self._warnings += _said(checking, run)
                 self._warnings += self._session.left_out
                 self._warnings += fruitless(store, job.tasks)
                 self._closing = _closing(store, self._session.snapshot())
                 return ended
+
+    def _stop_wrong(self) -> None:
+        """End a session whose model is not what its source is."""
+        self._wrong = True
+        if self._session is not None:
+            self._session.stop()
+
+    def _may_name(self, checking: ImportChecking) -> bool:
+        """Whether the import is not known to be wrong; waits for that unless the user stopped."""
+        check = checking.outcome(0.0 if self._stop.is_set() else _IMPORT_CHECK_S)
+        return check is None or check.state != "differs"
 
     def _show(self, run: RunFolder, store: RecordStore, observer: _WithStore) -> None:
         """Write the page that shows the run, and its charts as images."""
@@ -184,7 +205,9 @@ class SearchHost:
             self._warnings.append(f"{what} was not written: {named_line(error)}")
 
     @contextlib.contextmanager
-    def _tracked(self, run: RunFolder, store: RecordStore) -> Iterator[_WithStore]:
+    def _tracked(
+        self, run: RunFolder, store: RecordStore, may_name: Callable[[], bool]
+    ) -> Iterator[_WithStore]:
         """Track a session: however it ends, MLflow is told so."""
         job = self._job
         try:
@@ -203,7 +226,7 @@ class SearchHost:
         try:
             if quiet is not None and tracker.pid is not None:
                 quiet.register(tracker.pid)
-            yield _WithStore(spool, store)
+            yield _WithStore(spool, store, may_name)
             status = RunStatus.KILLED if self._stop.is_set() else RunStatus.FINISHED
         finally:
             spool.close(status)
@@ -227,7 +250,10 @@ class _WithStore:
     """A spool observer that announces every task of the store, and at the end keeps the winners as
     an artifact, also where the session was stopped."""
 
-    def __init__(self, spool: SpoolObserver, store: RecordStore) -> None:
+    def __init__(
+        self, spool: SpoolObserver, store: RecordStore, may_name: Callable[[], bool]
+    ) -> None:
+        self._may_name = may_name
         self._spool = spool
         self._store = store
         self.sets: dict[str, KernelSet] = {}
@@ -246,13 +272,27 @@ class _WithStore:
 
     def on_end(self, snapshot: Snapshot) -> None:
         """Keep the best of each task, and the last values."""
-        self._spool.keep("best.jsonl", winning_lines(self._store, self.sets))
+        if self._may_name():
+            self._spool.keep("best.jsonl", winning_lines(self._store, self.sets))
         self._spool.tell_spaces(space_rows(self._store, self._store.tasks()), snapshot.trials)
         self._spool.on_end(settled(snapshot, self._store))
 
 
 SearchActor = ray.remote(num_cpus=0, max_restarts=-1)(SearchHost)
 """Ray restarts it wherever it dies, and does not repeat its calls."""
+
+
+def _said(checking: ImportChecking, run: RunFolder) -> list[str]:
+    """Lines for the user on a comparison that found nothing wrong.
+
+    Raises:
+        TunerError: the import is wrong.
+    """
+    refuse_wrong_import(run.root)
+    check = checking.outcome(0.0)
+    if check is None:
+        return ["the import was not checked: the run ended before that"]
+    return [check.line] if check.state == "skipped" else []
 
 
 def _closing(store: RecordStore, snapshot: Snapshot) -> Closing | None:

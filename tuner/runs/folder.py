@@ -12,6 +12,8 @@
       mlartifacts/          MLflow's own files, unless that variable says otherwise
       report.html           a page that shows the run, written at its end
       plots/                its charts as images
+      import_check.json     whether the model is what its source is (import_check/: values where
+                            they differ)
       bench.json            what `tuner bench` measured last
       scratch/              reference outputs, the job of the search at work; may be deleted
                             between sessions

@@ -23,8 +23,8 @@ def diff(before: RunLocation, after: RunLocation, as_json: bool) -> None:
 
     with (
         nothing_on_stdout(as_json),
-        opened(before) as (was, first),
-        opened(after) as (now, second),
+        opened(before, wrong_too=True) as (was, first),
+        opened(after, wrong_too=True) as (now, second),
     ):
         found = compared(
             first,

@@ -1,0 +1,1 @@
+"""Whether an imported model computes what its source does."""

@@ -1,0 +1,53 @@
+"""How far an imported model may be from its source.
+
+Both round, in different orders, and a deep network lets that grow. So the bounds are of two kinds:
+for a whole model they are wide, relative to the largest element of an output; for one node that is
+given the same operands they are narrow, see `spaces.import_check.locate`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from spaces.check.compare import difference
+from spaces.ir.element_types import limits_of
+
+Array = npt.NDArray[Any]
+_WHOLE = 4096.0
+_NODE = 256.0
+"""Bounds in steps of the type, of an element and of the largest element both."""
+_MOST = 0.05
+"""The largest relative bound: of types of few bits a whole model is allowed no more than that."""
+
+
+def part(got: Array, want: Array, *, narrow: bool = False) -> str:
+    """How an output differs from what the source gives, in one line; empty if it does not.
+
+    Args:
+        narrow: whether only one node lies between the inputs and this.
+    """
+    if got.shape != want.shape:
+        return f"its shape is {_shown(got)}, and {_shown(want)} in the source"
+    if got.dtype != want.dtype:
+        return f"it holds {got.dtype}, and {want.dtype} in the source"
+    if not got.size:
+        return ""
+    if got.dtype.kind in "iub":
+        rounded = narrow and got.dtype.itemsize == 1 and got.dtype.kind != "b"
+        return difference(got, want, np.ones(got.shape) if rounded else None) or ""
+    wide = np.float64 if got.dtype == np.float64 else np.float32
+    exact = want.astype(wide)
+    finite = np.abs(exact[np.isfinite(exact)])
+    scale = float(finite.max(initial=0.0))
+    steps = _NODE if narrow else _WHOLE
+    share = min(float(limits_of(str(got.dtype)).eps) * steps, _MOST)
+    with np.errstate(all="ignore"):
+        bound = share * (np.abs(exact) + scale) + float(limits_of(str(got.dtype)).tiny)
+    return difference(got, want, bound) or ""
+
+
+def _shown(array: Array) -> str:
+    return ",".join(map(str, array.shape)) or "a scalar"

@@ -1,0 +1,267 @@
+"""Compares an imported model, compiled without a schedule, with its source."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
+
+from spaces.codegen.executable import LoadedModel, compile_plainly
+from spaces.frontends.inputs import InputSpec
+from spaces.frontends.model import Model
+from spaces.import_check.bounds import part
+from spaces.import_check.draws import draw
+from spaces.import_check.locate import Fault, Grown, locate, save_fault
+from spaces.import_check.sources import CannotRun, Drawn, Source, drawn_at_random, source_of
+from spaces.lowering.lower import lower
+from spaces.targets.backends import backend_of
+from spaces.targets.target import fits_here
+from tuner.dynamic.shapes import sampled
+from tuner.errors import TunerError, first_line
+from tuner.options import InputValue
+from tuner.runs.import_check import FAULT_FOLDER, ImportCheck
+from tuner.task import Instance
+
+Array = npt.NDArray[Any]
+_HOST = '{"kind":"llvm"}'
+_SHAPES = 3
+"""Shapes of a model with open dimensions that are compared."""
+_DRAWS = 2
+_LOCATE_S = 120.0
+_SHARE = 0.3
+"""The share of the free memory that a model may take: both sides hold its weights, ours twice
+while it compiles."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How large a comparison may be.
+
+    Attributes:
+        seconds: of processor time, the search for a node at fault not counted.
+        bytes_free: memory.
+    """
+
+    seconds: float
+    bytes_free: int
+
+
+def check_import(
+    model: Model,
+    target: str,
+    given: Sequence[tuple[str, InputValue]],
+    limits: Limits,
+    folder: Path | None = None,
+) -> ImportCheck:
+    """Compare a model with its source.
+
+    It is run on two draws of inputs, of open dimensions at several sizes, as long as time is left.
+
+    Args:
+        target: canonical JSON; a model for another machine is compiled for this one.
+        given: values for inputs.
+        folder: of the run, to keep the values of a difference in.
+    """
+    if model.kind == "function":
+        return ImportCheck("own", "the program is its own source", (), model.content_hash)
+    started_s = time.process_time()
+    check = _Comparison(model, target, given, limits, started_s + limits.seconds, folder).run()
+    spent_s = round(time.process_time() - started_s, 2)
+    return replace(check, model_hash=model.content_hash, seconds=spent_s)
+
+
+def _skipped(why: str) -> ImportCheck:
+    return ImportCheck("skipped", why)
+
+
+class _Comparison:
+    def __init__(
+        self,
+        model: Model,
+        target: str,
+        given: Sequence[tuple[str, InputValue]],
+        limits: Limits,
+        until_s: float,
+        folder: Path | None,
+    ) -> None:
+        here = backend_of(target).on_host and fits_here(target)
+        self._target = target if here else _HOST
+        self._model = model
+        self._given = given
+        self._limits = limits
+        self._until_s = until_s
+        self._folder = folder
+        self._notes: list[str] = []
+
+    def run(self) -> ImportCheck:
+        """Compare as much as the limits allow."""
+        try:
+            source = source_of(self._model)
+        except CannotRun as error:
+            return _skipped(str(error))
+        random = self._random()
+        if random.nodes:
+            self._notes.append(f"{', '.join(random.nodes)}: what is drawn at random is left out")
+        module = lower(self._model.module, self._target)
+        executable = compile_plainly(module, self._target)
+        compared, longest_s = list[str](), 0.0
+        for instance, number in self._plan():
+            before_s = time.process_time()
+            if compared and before_s + longest_s > self._until_s:
+                self._notes.append(
+                    f"{self._limits.seconds:g} s of processor time were spent, so no other draw or "
+                    "size was compared"
+                )
+                break
+            specs = [spec.at(dict(instance)) for spec in self._model.inputs]
+            try:
+                feeds, want = self._feed(source, specs, number)
+            except CannotRun as error:
+                if not compared and not instance:
+                    return _skipped(f"{error}; name usual values with --input")
+                self._notes.append(f"{_shown(instance, number)}: {error}")
+                continue
+            said = self._compare(executable, specs, feeds, want, random)
+            if said is not None:
+                return said
+            compared.append(_shown(instance, number))
+            longest_s = max(longest_s, time.process_time() - before_s)
+        if not compared:
+            return _skipped("; ".join(self._notes))
+        said_of = f"as {source.name} on {len(compared)} inputs"
+        return ImportCheck("passed", said_of, tuple(self._notes))
+
+    def _feed(
+        self, source: Source, specs: Sequence[InputSpec], number: int
+    ) -> tuple[list[Array], list[Array]]:
+        """Inputs that the source takes, and what it gives for them: integers that it refuses are
+        drawn anew, as small ones.
+
+        Raises:
+            CannotRun: it takes none.
+        """
+        feeds = draw(specs, self._given, number)
+        try:
+            return feeds, source.outputs(feeds)
+        except CannotRun:
+            if number == 0:
+                raise
+            feeds = draw(specs, self._given, number, wide_integers=False)
+            return feeds, source.outputs(feeds)
+
+    def _plan(self) -> Iterator[tuple[Instance, int]]:
+        shapes = [i for i, _ in sampled(self._model.shapes, _SHAPES)] if self._model.shapes else []
+        first: Instance = shapes[0] if shapes else ()
+        yield from ((first, number) for number in range(_DRAWS))
+        yield from ((other, 0) for other in shapes[1:])
+
+    def _random(self) -> Drawn:
+        proto = _proto_of(self._model)
+        return Drawn() if proto is None else drawn_at_random(proto)
+
+    def _compare(
+        self,
+        executable: Any,
+        specs: Sequence[InputSpec],
+        feeds: Sequence[Array],
+        want: Sequence[Array],
+        random: Drawn,
+    ) -> ImportCheck | None:
+        """The outcome where outputs differ; None where they do not."""
+        try:
+            got = LoadedModel(executable, feeds).outputs()
+        except Exception as error:  # whatever a program raises while it runs
+            return ImportCheck("differs", f"it does not run: {first_line(error)}")
+        if len(got) != len(want):
+            return ImportCheck("differs", f"it has {len(got)} outputs, and {len(want)} there")
+        for place, (mine, theirs) in enumerate(zip(got, want, strict=True)):
+            if place not in random.outputs and (said := part(mine, theirs)):
+                return self._explain(place, said, specs, feeds)
+        return None
+
+    def _explain(
+        self, place: int, said: str, specs: Sequence[InputSpec], feeds: Sequence[Array]
+    ) -> ImportCheck | None:
+        """What is behind a difference of an output; None where it is rounding that has grown."""
+        proto = _proto_of(self._model)
+        if proto is None:
+            return ImportCheck("differs", f"output {place}: {said}")
+        output = f"output {proto.graph.output[place].name}"
+        names = [spec.name for spec in specs]
+        found = locate(proto, names, feeds, self._target, _LOCATE_S)
+        if isinstance(found, Grown) and found.nodes:
+            self._notes.append(f"{output}: rounding grows in {', '.join(found.nodes[:3])}")
+            return None
+        if isinstance(found, Grown):
+            found = "no part of the graph differs by itself"
+        if isinstance(found, str):
+            return ImportCheck("differs", f"{output}: {said}", (found,))
+        notes = (f"{found.node} is the first that differs", *self._keep(found))
+        return ImportCheck("differs", f"{output}: {said}", notes)
+
+    def _keep(self, fault: Fault) -> tuple[str, ...]:
+        if self._folder is None:
+            return ()
+        kept = self._folder / FAULT_FOLDER
+        try:
+            save_fault(fault, kept)
+        except OSError as error:
+            return (f"its values could not be kept: {error}",)
+        return (f"its values are in {kept}",)
+
+
+def _proto_of(model: Model) -> Any:
+    """A fresh protobuf of a model of ONNX; None of any other."""
+    if model.kind != "onnx":
+        return None
+    from spaces.frontends.onnx.model import read_onnx
+
+    if model.path is not None:
+        return read_onnx(model.path)
+    copy = type(model.proto)()
+    copy.CopyFrom(model.proto)
+    return copy
+
+
+def _shown(instance: Instance, number: int) -> str:
+    sizes = ", ".join(f"{name}={size}" for name, size in instance)
+    return f"draw {number + 1}" + (f" at {sizes}" if sizes else "")
+
+
+class ImportCheckChild:
+    """Runs in a child process, since a program that is wrong may crash."""
+
+    def check(
+        self,
+        model_dir: Path,
+        model_hash: str,
+        archive: Path | None,
+        target: str,
+        limits: Limits,
+        run: Path | None,
+    ) -> ImportCheck:
+        """Compare the copy of a model that a run keeps.
+
+        Args:
+            archive: of PyTorch, of which a run keeps the module alone.
+
+        Raises:
+            TunerError: the copy is damaged.
+        """
+        from spaces.frontends.model_copy import load_input_values, load_model_copy
+
+        size = sum(file.stat().st_size for file in model_dir.iterdir())
+        if size > limits.bytes_free * _SHARE:
+            free = f"{_SHARE:.0%} of the {limits.bytes_free >> 20} MB that are free"
+            return _skipped(f"the model takes {size >> 20} MB, more than {free}")
+        model = load_model_copy(model_dir, model_hash)
+        if model.kind == "torch":
+            model = replace(model, path=archive)
+        try:
+            return check_import(model, target, load_input_values(model_dir), limits, run)
+        except TunerError as error:
+            return replace(_skipped(str(error)), model_hash=model_hash)

@@ -1,0 +1,195 @@
+"""Who computes what a model's source means: onnxruntime, ONNX's own evaluator, or PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from spaces.frontends.model import Model
+from tuner.errors import first_line
+
+Array = npt.NDArray[Any]
+RANDOM = frozenset(
+    {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike"}
+    | {"RandomUniform", "RandomUniformLike"}
+)
+"""Operators of ONNX that draw at random."""
+
+
+class CannotRun(Exception):
+    """A source cannot be run, or not on these inputs; in one line."""
+
+
+class Source(Protocol):
+    """A model as others compute it."""
+
+    @property
+    def name(self) -> str:
+        """Of the program that computes, with its version."""
+
+    def outputs(self, feeds: Sequence[Array]) -> list[Array]:
+        """What it gives for inputs, in the order of the model's.
+
+        Raises:
+            CannotRun: it fails on these.
+        """
+
+
+def source_of(model: Model) -> Source:
+    """Who computes a model.
+
+    Raises:
+        CannotRun: nobody here does.
+    """
+    names = [spec.name for spec in model.inputs]
+    if model.kind == "torch":
+        if model.path is None:
+            raise CannotRun("its archive of PyTorch is not kept")
+        return _TorchSource(model.path)
+    return onnx_source(model.proto if model.path is None else model.path, names)
+
+
+def onnx_source(model: Any, names: Sequence[str]) -> Source:
+    """Who computes a model of ONNX: onnxruntime where it takes it, else ONNX's evaluator.
+
+    Args:
+        model: a file or a protobuf.
+        names: of its inputs.
+
+    Raises:
+        CannotRun: neither takes it.
+    """
+    try:
+        return _Onnxruntime(model, names)
+    except CannotRun as refused:
+        try:
+            return _Evaluator(model, names)
+        except CannotRun as error:
+            raise CannotRun(f"{refused}; {error}") from error
+
+
+class _Onnxruntime:
+    """onnxruntime without its optimisations, on one thread."""
+
+    def __init__(self, model: Any, names: Sequence[str]) -> None:
+        try:
+            import onnxruntime
+        except ImportError as error:
+            raise CannotRun("onnxruntime is not installed") from error
+        self.name = f"onnxruntime {onnxruntime.__version__}"
+        self._names = names
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 4
+        options.intra_op_num_threads = 1
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        given = str(model) if isinstance(model, Path) else model.SerializeToString()
+        try:
+            self._session = onnxruntime.InferenceSession(
+                given, options, providers=["CPUExecutionProvider"]
+            )
+        except Exception as error:  # it has many kinds, none of them documented
+            raise CannotRun(f"{self.name} does not take it: {first_line(error)}") from error
+
+    def outputs(self, feeds: Sequence[Array]) -> list[Array]:
+        """See `Source`."""
+        known = {given.name for given in self._session.get_inputs()}
+        fed = {n: f for n, f in zip(self._names, feeds, strict=True) if n in known}
+        try:
+            return _arrays(self._session.run(None, fed))
+        except CannotRun:
+            raise
+        except Exception as error:  # as above
+            raise CannotRun(f"{self.name} does not run it: {first_line(error)}") from error
+
+
+class _Evaluator:
+    """ONNX's evaluator in Python, which takes types and operators that onnxruntime does not."""
+
+    def __init__(self, model: Any, names: Sequence[str]) -> None:
+        import onnx
+        from onnx.reference import ReferenceEvaluator
+
+        self.name = f"onnx {onnx.__version__}"
+        self._names = names
+        try:
+            self._evaluator = ReferenceEvaluator(str(model) if isinstance(model, Path) else model)
+        except Exception as error:  # it raises whatever it meets
+            raise CannotRun(f"{self.name} does not take it: {first_line(error)}") from error
+
+    def outputs(self, feeds: Sequence[Array]) -> list[Array]:
+        """See `Source`."""
+        try:
+            fed = dict(zip(self._names, feeds, strict=True))
+            with np.errstate(all="ignore"):
+                return _arrays(self._evaluator.run(None, fed))
+        except CannotRun:
+            raise
+        except Exception as error:  # as above
+            raise CannotRun(f"{self.name} does not run it: {first_line(error)}") from error
+
+
+class _TorchSource:
+    """PyTorch, on an archive that `torch.export.save` wrote."""
+
+    def __init__(self, path: Path) -> None:
+        import torch
+
+        from spaces.frontends.torch_archive import read_archive
+
+        self.name = f"torch {torch.__version__}"
+        self._program = read_archive(path)
+        self._module = self._program.module()
+
+    def outputs(self, feeds: Sequence[Array]) -> list[Array]:
+        """See `Source`."""
+        import torch
+        from torch.utils import _pytree
+
+        in_spec = self._program.call_spec.in_spec
+        if in_spec.num_leaves != len(feeds):
+            raise CannotRun("some of its arguments are no tensors")
+        tensors = [torch.from_dlpack(np.ascontiguousarray(f).copy()) for f in feeds]
+        args, kwargs = _pytree.tree_unflatten(tensors, in_spec)
+        try:
+            with torch.no_grad():
+                found, _ = _pytree.tree_flatten(self._module(*args, **kwargs))
+        except Exception as error:  # it raises whatever it meets
+            raise CannotRun(f"{self.name} does not run it: {first_line(error)}") from error
+        return [tensor.numpy() for tensor in found if isinstance(tensor, torch.Tensor)]
+
+
+def _arrays(values: Sequence[Any]) -> list[Array]:
+    if odd := next((v for v in values if not isinstance(v, np.ndarray | np.generic)), None):
+        raise CannotRun(f"an output is a {type(odd).__name__}, which is no tensor")
+    return [np.asarray(value) for value in values]
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """What of a graph is drawn at random.
+
+    Attributes:
+        nodes: the operators that draw, each once.
+        outputs: places of the outputs that depend on them.
+    """
+
+    nodes: tuple[str, ...] = ()
+    outputs: frozenset[int] = frozenset()
+
+
+def drawn_at_random(proto: Any) -> Drawn:
+    """What of a graph of ONNX nobody can compare."""
+    nodes, tainted = [], set[str]()
+    for node in proto.graph.node:
+        if node.op_type in RANDOM:
+            nodes.append(node.op_type)
+            tainted.update(node.output)
+        elif tainted & {*node.input}:
+            tainted.update(node.output)
+    outputs = frozenset(n for n, o in enumerate(proto.graph.output) if o.name in tainted)
+    return Drawn(tuple(dict.fromkeys(nodes)), outputs)

@@ -1,0 +1,87 @@
+"""What came of comparing a run's model with its source: a file of the run folder."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from tuner.errors import TunerError
+from tuner.files.atomic import atomic_file
+
+State = Literal["passed", "differs", "skipped", "waived", "own"]
+CHECK_FILE = "import_check.json"
+FAULT_FOLDER = "import_check"
+"""Values of a difference, as `.npy` files."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImportCheck:
+    """The outcome of a comparison.
+
+    Attributes:
+        state: `waived` is a user's `--no-import-check`, `own` is of a program, which is its own
+            source.
+        said: one line: what was compared, why it was not, or how the model differs.
+        notes: what was left out, one line each.
+        model_hash: of the run's model.
+        key: of the model and of all that imports and compiles it.
+        seconds: of processor time that it took.
+    """
+
+    state: State
+    said: str
+    notes: tuple[str, ...] = ()
+    model_hash: str = ""
+    key: str = ""
+    seconds: float = 0.0
+
+    @property
+    def line(self) -> str:
+        """For people."""
+        head = {
+            "passed": "the import is right",
+            "differs": "the import is wrong",
+            "skipped": "the import was not checked",
+            "waived": "the import was not checked",
+            "own": "nothing was imported",
+        }
+        return "; ".join([f"{head[self.state]}: {self.said}", *self.notes])
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self) | {"notes": list(self.notes)}
+
+
+def write_check(run: Path, check: ImportCheck) -> None:
+    """Put an outcome into a run folder, in the place of an earlier one.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    with atomic_file(run / CHECK_FILE) as file:
+        file.write(json.dumps(check.to_json(), indent=1) + "\n")
+
+
+def read_check(folder: Path) -> ImportCheck | None:
+    """The outcome that a folder holds; None where it holds none that can be read."""
+    try:
+        plain = json.loads((folder / CHECK_FILE).read_text(encoding="utf-8"))
+        return ImportCheck(**{**plain, "notes": tuple(plain["notes"])})
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def refuse_wrong_import(folder: Path) -> None:
+    """Refuse a run whose model was found to differ from its source.
+
+    Raises:
+        TunerError: it was.
+    """
+    check = read_check(folder)
+    if check is not None and check.state == "differs":
+        raise TunerError(
+            f"{check.line}; its kernels would compute that: go on with --no-import-check if it is "
+            "wanted"
+        )
