@@ -73,7 +73,7 @@ ROOMS = {
         "targets",
         ("check", "passes", "lowering"),
         ("templates", "codegen", "frontends", "libraries"),
-        "features",
+        ("features", "import_check"),
         "design_space",
         ("deploy", "testing"),
     ),

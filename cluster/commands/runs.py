@@ -47,6 +47,6 @@ def opened(run: RunLocation, *, wrong_too: bool = False) -> Iterator[tuple[Manif
     folder, manifest = read_run(folder_of(run))
     refuse_unbegun(folder, run)
     if not wrong_too:
-        refuse_wrong_import(folder.root)
+        refuse_wrong_import(folder)
     with contextlib.closing(SqliteStore(folder.store, read_only=True)) as store:
         yield manifest, store

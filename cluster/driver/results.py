@@ -53,7 +53,7 @@ def results_of(folder: RunFolder, manifest: Manifest, name: object) -> Results:
         TunerError: there are none.
     """
     refuse_unbegun(folder, name)
-    refuse_wrong_import(folder.root)
+    refuse_wrong_import(folder)
     with closing(SqliteStore(folder.store, read_only=True)) as store:
         tasks = store.tasks()
         winners = tuple(

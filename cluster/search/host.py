@@ -137,7 +137,9 @@ class SearchHost:
             programs = MeasuredPrograms()
             with (
                 contextlib.closing(
-                    ImportChecking(job.options, run, quiet_lock(job), self._stop_wrong)
+                    ImportChecking(
+                        job.options, job.location, run, quiet_lock(job), self._stop_wrong
+                    )
                 ) as checking,
                 self._tracked(run, store, lambda: self._may_name(checking)) as observer,
                 machines(job, run, self._trials_left, self._metrics, programs) as at_work,
@@ -288,7 +290,7 @@ def _said(checking: ImportChecking, run: RunFolder) -> list[str]:
     Raises:
         TunerError: the import is wrong.
     """
-    refuse_wrong_import(run.root)
+    refuse_wrong_import(run)
     check = checking.outcome(0.0)
     if check is None:
         return ["the import was not checked: the run ended before that"]

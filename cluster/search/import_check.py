@@ -23,8 +23,10 @@ from tuner.files.own_folder import make_own, own_folder
 from tuner.options import TuneOptions
 from tuner.process.child import Child
 from tuner.process.outcome import Outcome, Returned
+from tuner.run_location import RunLocation
 from tuner.runs.folder import RunFolder
 from tuner.runs.import_check import ImportCheck, read_check, write_check
+from tuner.runs.remote import put_check
 
 _CHILD = "spaces.import_check.check:ImportCheckChild"
 _READY_S = 120.0
@@ -50,12 +52,15 @@ class ImportChecking:
     def __init__(
         self,
         options: TuneOptions,
+        location: RunLocation,
         run: RunFolder,
         quiet: Quiet | None,
         on_difference: Callable[[], None],
     ) -> None:
         self._threads = ThreadPoolExecutor(1, "import-check")
-        self._check: Future[ImportCheck] = self._threads.submit(check_run, options, run, quiet)
+        self._check: Future[ImportCheck] = self._threads.submit(
+            check_run, options, location, run, quiet
+        )
         self._check.add_done_callback(
             lambda check: on_difference() if check.result().state == "differs" else None
         )
@@ -72,36 +77,40 @@ class ImportChecking:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
-def check_run(options: TuneOptions, run: RunFolder, quiet: Quiet | None) -> ImportCheck:
+def check_run(
+    options: TuneOptions, location: RunLocation, run: RunFolder, quiet: Quiet | None
+) -> ImportCheck:
     """Compare the model of a run with its source, unless that was done, and keep what came of it.
 
     Args:
+        location: of the run, and `run` its folder on this machine.
         quiet: freezes the process while kernels are timed; None does not.
     """
     manifest = run.read_manifest()
     if not options.import_check:
-        return _keep(run, ImportCheck("waived", "--no-import-check", (), manifest.model_hash))
-    kept = own_folder() / "import-checks"
+        return _keep(
+            location, run, ImportCheck("waived", "--no-import-check", (), manifest.model_hash)
+        )
     key = _key(manifest.model_hash)
-    known = read_check(run.root)
+    kept = make_own(own_folder() / "import-checks") / f"{key}.json"
+    known = read_check(run.import_check)
     if known is not None and known.state in ("passed", "differs") and known.key == key:
         return known
-    if (known := read_check(kept / key)) is not None:
-        return _keep(run, known)
+    if (known := read_check(kept)) is not None:
+        return _keep(location, run, known)
     seconds = min(_MOST_S, max(_LEAST_S, _SHARE * options.limit_s))
     check = compare_copy(
         run.model_dir, manifest.model_hash, options, seconds=seconds, run=run, quiet=quiet
     )
     check = replace(check, key=key)
     if check.state == "passed":
-        make_own(kept)
-        (kept / key).mkdir(exist_ok=True)
-        write_check(kept / key, check)
-    return _keep(run, check)
+        write_check(kept, check)
+    return _keep(location, run, check)
 
 
-def _keep(run: RunFolder, check: ImportCheck) -> ImportCheck:
-    write_check(run.root, check)
+def _keep(location: RunLocation, run: RunFolder, check: ImportCheck) -> ImportCheck:
+    write_check(run.import_check, check)
+    put_check(location, run)
     return check
 
 

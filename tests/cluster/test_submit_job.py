@@ -19,6 +19,8 @@ import pytest
 from tests.cluster.loopback_head import ROOT, ray_head
 from tests.cluster.output import output_of
 from tuner.record import Status, record_from_json
+from tuner.runs.folder import RunFolder
+from tuner.runs.import_check import read_check
 
 pytestmark = [pytest.mark.tvm, pytest.mark.ray, pytest.mark.slow]
 
@@ -134,6 +136,9 @@ def test_a_network_is_tuned_by_a_job_and_used_by_another_machine(
     (page,) = (cache / "elastic-tuner").rglob("run*/report.html")
     assert all(f'aria-label="{chart}"' in page.read_text() for chart in ("Over time", "Timeline"))
     assert artifact_of(page.parent, "report.html").read_text() == page.read_text()
+    check = read_check(RunFolder(page.parent).import_check)
+    assert check is not None
+    assert check.state == "passed", check.line
 
     shutil.rmtree(folder)  # the run keeps a copy of the model
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "reader"))  # as another machine has one

@@ -109,6 +109,11 @@ class RunFolder:
         return self.root / "plots"
 
     @property
+    def import_check(self) -> Path:
+        """Whether the model computes what its source does, see `tuner.runs.import_check`."""
+        return self.root / "import_check.json"
+
+    @property
     def bench(self) -> Path:
         """The whole model's latencies, as they were measured last."""
         return self.root / "bench.json"

@@ -9,11 +9,11 @@ from typing import Any, Literal
 
 from tuner.errors import TunerError
 from tuner.files.atomic import atomic_file
+from tuner.runs.folder import RunFolder
 
 State = Literal["passed", "differs", "skipped", "waived", "own"]
-CHECK_FILE = "import_check.json"
 FAULT_FOLDER = "import_check"
-"""Values of a difference, as `.npy` files."""
+"""Of a run: values of a difference, as `.npy` files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,32 +54,32 @@ class ImportCheck:
         return asdict(self) | {"notes": list(self.notes)}
 
 
-def write_check(run: Path, check: ImportCheck) -> None:
-    """Put an outcome into a run folder, in the place of an earlier one.
+def write_check(path: Path, check: ImportCheck) -> None:
+    """Write an outcome, in the place of an earlier one.
 
     Raises:
-        OSError: the folder cannot be written.
+        OSError: the file cannot be written.
     """
-    with atomic_file(run / CHECK_FILE) as file:
+    with atomic_file(path) as file:
         file.write(json.dumps(check.to_json(), indent=1) + "\n")
 
 
-def read_check(folder: Path) -> ImportCheck | None:
-    """The outcome that a folder holds; None where it holds none that can be read."""
+def read_check(path: Path) -> ImportCheck | None:
+    """The outcome that a file holds; None where there is none that can be read."""
     try:
-        plain = json.loads((folder / CHECK_FILE).read_text(encoding="utf-8"))
+        plain = json.loads(path.read_text(encoding="utf-8"))
         return ImportCheck(**{**plain, "notes": tuple(plain["notes"])})
     except (OSError, ValueError, TypeError, KeyError):
         return None
 
 
-def refuse_wrong_import(folder: Path) -> None:
+def refuse_wrong_import(run: RunFolder) -> None:
     """Refuse a run whose model was found to differ from its source.
 
     Raises:
         TunerError: it was.
     """
-    check = read_check(folder)
+    check = read_check(run.import_check)
     if check is not None and check.state == "differs":
         raise TunerError(
             f"{check.line}; its kernels would compute that: go on with --no-import-check if it is "

@@ -4,6 +4,7 @@
       run.json              the manifest, as in a run folder
       model.json            names and checksums of the files of the model's copy
       model/SHA256          those files
+      import_check.json     whether the model is what its source is
       segments/00000001.seg the content of its store, see `tuner.storage.segments.format`
       lease/00000001.json   the right to add segments, see `tuner.storage.segments.lease`
       damaged/              torn segments, moved out of the way
@@ -28,7 +29,7 @@ from pathlib import Path
 from uuid import NAMESPACE_URL, uuid5
 
 from tuner.errors import TunerError
-from tuner.files.atomic import put_folder
+from tuner.files.atomic import put_folder, write_bytes
 from tuner.files.folder_lock import locked
 from tuner.files.machine import machine_name
 from tuner.files.mounts import Mount, file_system, is_shared
@@ -46,6 +47,7 @@ from tuner.storage.sqlite_store import SqliteStore
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _MANIFEST = "run.json"
 _MODEL = "model.json"
+_CHECK = "import_check.json"
 _LOCAL_STORE = "records.sqlite"
 _ARCHIVE = "model.pt2"
 """The file of a PyTorch model in copies of older versions."""
@@ -157,6 +159,8 @@ def fetch(remote: RemoteRun, *, model: bool = False) -> Path:
     _settle(remote, objects)
     if model:
         _get_model(remote, objects)
+    if (check := objects.read([_CHECK]).get(_CHECK)) is not None:
+        write_bytes(remote.run.import_check, check)
     catch_up(objects, remote.run.store)
     return remote.run.root
 
@@ -259,6 +263,16 @@ def put_model(remote: RemoteRun) -> None:
         path = f"model/{checksum}"
         for old in objects.read([path]).values():
             objects.remove(path, old)
+
+
+def put_check(location: RunLocation, run: RunFolder) -> None:
+    """Put the working folder's check of the import with the run, if that is at a URL.
+
+    Raises:
+        TunerError: trouble with the object store.
+    """
+    if location.is_url:
+        open_object_store(location.text).replace(_CHECK, run.import_check.read_bytes())
 
 
 def run_uuid(remote: RemoteRun, manifest: Manifest) -> str:

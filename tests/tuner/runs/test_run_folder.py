@@ -42,7 +42,7 @@ class TestFolder:
         run = RunFolder(tmp_path)
         names = [name for name, kind in vars(RunFolder).items() if isinstance(kind, property)]
         paths = [getattr(run, name) for name in names]
-        assert len(set(paths)) == len(paths) == 14
+        assert len(set(paths)) == len(paths) > 0
         assert all(tmp_path in path.parents for path in paths)
         assert list(tmp_path.iterdir()) == []
 

@@ -1,0 +1,201 @@
+"""An imported model beside its source: onnxruntime, ONNX's evaluator, PyTorch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from spaces.frontends.model import Model, load_model
+from spaces.frontends.onnx import graph
+from spaces.import_check import sources
+from spaces.import_check.check import Limits, check_import
+from spaces.import_check.sources import CannotRun, drawn_at_random, onnx_source
+from tests.spaces.frontends.onnx.beside_onnxruntime import TARGET, parsed
+from tuner.options import ModelSpec
+from tuner.runs.import_check import ImportCheck
+
+pytestmark = pytest.mark.tvm
+
+LIMITS = Limits(60.0, 1 << 40)
+CHAIN = """
+<ir_version: 8, opset_import: ["": 17]>
+chain (float[4, 6] x, float[6, 5] w) => (float[4, 5] y, float[4] s) {
+    h = MatMul (x, w)
+    r = Relu (h)
+    e = Exp (r)
+    y = Sub (e, r)
+    s = ReduceSum <keepdims = 0> (y, axes)
+}
+"""
+AXES = np.array([1])
+
+
+def model_of(proto: Any, folder: Path, **said: Any) -> Model:
+    path = folder / "model.onnx"
+    onnx.save(proto, path)
+    return load_model(ModelSpec(str(path), **said))
+
+
+@pytest.fixture
+def wrong(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Has an operator imported as another one."""
+
+    def plant(operator: str, change: Any) -> None:
+        right = graph.converted
+
+        def converted(node: Any, seen: Any, builder: Any) -> Any:
+            if node.op_type != operator:
+                return right(node, seen, builder)
+            data = seen.input(0).tensor(builder)
+            return [builder.normalize(change(data))]
+
+        monkeypatch.setattr(graph, "converted", converted)
+
+    return plant
+
+
+def checked(model: Model, folder: Path | None = None, limits: Limits = LIMITS) -> ImportCheck:
+    return check_import(model, TARGET, (), limits, folder)
+
+
+def test_a_right_import_passes_and_says_beside_what(tmp_path: Path) -> None:
+    check = checked(model_of(parsed(CHAIN, axes=AXES), tmp_path))
+    assert check.state == "passed"
+    assert "onnxruntime" in check.said
+    assert check.notes == ()
+    assert check.seconds > 0
+
+
+@pytest.mark.parametrize(
+    ("operator", "node"), [("Relu", "Relu (node of output r)"), ("Exp", "Exp (node of output e)")]
+)
+def test_a_wrong_one_names_the_output_and_the_node_and_keeps_the_values(
+    tmp_path: Path, wrong: Any, operator: str, node: str
+) -> None:
+    from tvm import relax
+
+    wrong(operator, lambda data: relax.op.multiply(data, relax.const(1.5, "float32")))
+    check = checked(model_of(parsed(CHAIN, axes=AXES), tmp_path), tmp_path)
+    assert check.state == "differs"
+    assert check.said.startswith("output y: largest error")
+    assert f"operator {node} is the first that differs" in check.notes
+    folder = tmp_path / "import_check"
+    given, got, want = (np.load(folder / f"{n}-0.npy") for n in ("input", "got", "want"))
+    by_numpy = {"Relu": lambda h: np.maximum(h, 0), "Exp": np.exp}[operator]
+    np.testing.assert_allclose(want, by_numpy(given), rtol=1e-5)
+    np.testing.assert_allclose(got, given * 1.5, rtol=1e-5)
+
+
+def test_rounding_that_grows_is_no_fault_and_is_told(tmp_path: Path) -> None:
+    """What is nothing but rounding, made large."""
+    text = """
+    <ir_version: 8, opset_import: ["": 17]>
+    grows (float[64] x) => (float[64] y) {
+        a = Tanh (x)
+        m = Neg (x)
+        u = Exp (x)
+        v = Exp (m)
+        d = Sub (u, v)
+        n = Add (u, v)
+        b = Div (d, n)
+        e = Sub (a, b)
+        y = Mul (e, many)
+    }
+    """
+    check = checked(model_of(parsed(text, many=np.float32([1e7])), tmp_path))
+    assert check.state == "passed"
+    assert "output y: rounding grows in operator Sub (node of output e)" in check.notes
+
+
+def test_a_shape_that_differs(tmp_path: Path, wrong: Any) -> None:
+    from tvm import relax
+
+    wrong("Relu", lambda data: relax.op.reshape(data, (5, 4)))
+    text = """
+    <ir_version: 8, opset_import: ["": 17]>
+    small (float[4, 5] x) => (float[n, m] y) { y = Relu (x) }
+    """
+    check = checked(model_of(parsed(text), tmp_path))
+    assert check.state == "differs"
+    assert "its shape is 5,4, and 4,5 in the source" in check.said
+
+
+def test_open_dimensions_are_compared_at_several_sizes(tmp_path: Path, wrong: Any) -> None:
+    """A fault of one size alone is found."""
+    from tvm import relax
+
+    text = """
+    <ir_version: 8, opset_import: ["": 17]>
+    small (float[n, 5] x) => (float[n, 5] y) { y = Relu (x) }
+    """
+    dims = (("n", (1, 2, 8)),)
+    check = checked(model_of(parsed(text), tmp_path, dims=dims))
+    assert (check.state, check.said[-11:]) == ("passed", "on 4 inputs")
+
+    def of_eight(data: Any) -> Any:
+        rows = data.ty.shape.values[0]
+        eight = relax.op.full(relax.ShapeExpr([rows // 8, 5]), relax.const(1.0), "float32")
+        rest = relax.op.nn.relu(data)
+        return relax.op.add(rest, relax.op.sum(eight))
+
+    wrong("Relu", of_eight)
+    check = checked(model_of(parsed(text), tmp_path, dims=dims))
+    assert check.state == "differs"
+
+
+def test_what_is_drawn_at_random_is_left_out() -> None:
+    text = """
+    <ir_version: 8, opset_import: ["": 17]>
+    small (float[4] x) => (float[4] y, float[4] z) {
+        r = RandomNormalLike (x)
+        y = Add (x, r)
+        z = Neg (x)
+    }
+    """
+    drawn = drawn_at_random(parsed(text))
+    assert drawn.nodes == ("RandomNormalLike",)
+    assert drawn.outputs == {0}
+
+
+def test_what_is_too_large_says_which_limit_it_was(tmp_path: Path) -> None:
+    check = checked(model_of(parsed(CHAIN, axes=AXES), tmp_path), limits=Limits(0.0, 1 << 40))
+    assert check.state == "passed"
+    assert check.said.endswith("on 1 inputs")
+    assert "0 s of processor time were spent" in check.notes[0]
+
+
+def test_without_onnxruntime_its_own_evaluator_computes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(*_: Any) -> Any:
+        raise CannotRun("onnxruntime is not installed")
+
+    monkeypatch.setattr(sources, "_Onnxruntime", missing)
+    check = checked(model_of(parsed(CHAIN, axes=AXES), tmp_path))
+    assert check.state == "passed"
+    assert f"onnx {onnx.__version__}" in check.said
+
+
+def test_integers_that_the_source_refuses_are_drawn_anew(tmp_path: Path) -> None:
+    text = """
+    <ir_version: 8, opset_import: ["": 17]>
+    rows (int64[6] i) => (float[6, 3] y) { y = Gather (table, i) }
+    """
+    check = checked(model_of(parsed(text, table=np.ones((4, 3), np.float32)), tmp_path))
+    assert (check.state, check.said[-11:]) == ("passed", "on 2 inputs")
+
+
+def test_a_program_is_its_own_source() -> None:
+    gemm = Path(__file__).parents[3] / "examples" / "gemm.py"
+    spec = ModelSpec(f"{gemm}:gemm", args=(("m", 8), ("n", 8), ("k", 8)))
+    assert checked(load_model(spec)).state == "own"
+
+
+def test_who_cannot_run_a_model_says_why() -> None:
+    text = '<ir_version: 8, opset_import: ["": 17]> f (float[2] x) => (float[2] y) { y = Nope (x) }'
+    with pytest.raises(CannotRun, match="Nope"):
+        onnx_source(parsed(text), ["x"])
