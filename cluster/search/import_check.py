@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as Unfinished
@@ -19,6 +20,7 @@ import psutil
 
 from actors.quiet_lock import Quiet
 from spaces.import_check.check import Limits
+from tuner.errors import named_line
 from tuner.files.own_folder import make_own, own_folder
 from tuner.options import TuneOptions
 from tuner.process.child import Child
@@ -27,6 +29,8 @@ from tuner.run_location import RunLocation
 from tuner.runs.folder import RunFolder
 from tuner.runs.import_check import ImportCheck, read_check, write_check
 from tuner.runs.remote import put_check
+
+_log = logging.getLogger(__name__)
 
 _CHILD = "spaces.import_check.check:ImportCheckChild"
 _READY_S = 120.0
@@ -59,7 +63,7 @@ class ImportChecking:
     ) -> None:
         self._threads = ThreadPoolExecutor(1, "import-check")
         self._check: Future[ImportCheck] = self._threads.submit(
-            check_run, options, location, run, quiet
+            _check_or_say_why, options, location, run, quiet
         )
         self._check.add_done_callback(
             lambda check: on_difference() if check.result().state == "differs" else None
@@ -88,9 +92,8 @@ def check_run(
     """
     manifest = run.read_manifest()
     if not options.import_check:
-        return _keep(
-            location, run, ImportCheck("waived", "--no-import-check", (), manifest.model_hash)
-        )
+        waived = ImportCheck("waived", "--no-import-check", (), manifest.model_hash)
+        return _keep(location, run, waived)
     key = _key(manifest.model_hash)
     kept = make_own(own_folder() / "import-checks") / f"{key}.json"
     known = read_check(run.import_check)
@@ -106,6 +109,16 @@ def check_run(
     if check.state == "passed":
         write_check(kept, check)
     return _keep(location, run, check)
+
+
+def _check_or_say_why(
+    options: TuneOptions, location: RunLocation, run: RunFolder, quiet: Quiet | None
+) -> ImportCheck:
+    try:
+        return check_run(options, location, run, quiet)
+    except Exception as error:  # the border of the thread: a full disk is no fault of the model
+        _log.exception("the check of the import")
+        return ImportCheck("skipped", named_line(error))
 
 
 def _keep(location: RunLocation, run: RunFolder, check: ImportCheck) -> ImportCheck:
