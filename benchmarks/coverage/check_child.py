@@ -10,14 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 
 from spaces.codegen.executable import Array, compile_plainly
 from spaces.frontends.model import Model, load_model
+from spaces.import_check.check import Limits, check_import
 from spaces.lowering.extract_tasks import extract
 from spaces.lowering.lower import lower
 from spaces.targets.target import resolve_target
 from tuner.errors import TunerError
 from tuner.options import ModelSpec
+
+_CHECK_S = 9.0
+"""A tenth of a run of 90 s, as the check of the import has there."""
 
 
 def main() -> None:
@@ -39,7 +44,11 @@ def _checked(folder: Path) -> dict[str, Any]:
     target = resolve_target("llvm")
     lowered = lower(model.module, target)
     tasks = extract(lowered, target, None, model.shapes)
-    return {"tasks": len(tasks), **_compared(lowered, target, model, about, folder)}
+    limits = Limits(_CHECK_S, psutil.virtual_memory().available)
+    check = check_import(model, target, (), limits)
+    told = {name: check.to_json()[name] for name in ("state", "said", "notes", "seconds")}
+    compared = _compared(lowered, target, model, about, folder)
+    return {"tasks": len(tasks), **compared, "import": told}
 
 
 def dims_of(tuned: Any, path: Path) -> tuple[tuple[str, tuple[int, ...]], ...]:

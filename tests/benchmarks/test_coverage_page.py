@@ -63,6 +63,21 @@ def test_failures_stay_on_the_page() -> None:
     assert "wrong at 1 of 9 sizes" in text
 
 
+def test_what_the_check_of_the_import_left_out_is_listed() -> None:
+    whole = {"state": "passed", "said": "as x on 2 inputs", "notes": [], "seconds": 3.0}
+    part = {**whole, "notes": ["9 s of processor time were spent"]}
+    none = {"state": "skipped", "said": "x does not take it", "notes": [], "seconds": 1.0}
+    rows = {
+        name: {"dynamo": {**RIGHT, "import": check}}
+        for name, check in (("a", whole), ("b", part), ("c", none))
+    }
+    text = page(rows, {}, frozenset(), frozenset(), 3)
+    assert "The check of the import: passed for 2 of 3 files" in text
+    assert "| b, dynamo | passed | 3.0 | 9 s of processor time were spent |" in text
+    assert "| c, dynamo | skipped | 1.0 | x does not take it |" in text
+    assert "| a, dynamo" not in text
+
+
 def test_the_page_in_the_repository_is_the_one_of_its_results() -> None:
     """With the networks shared out over its tables as they are there: telling takes PyTorch."""
     text = PAGE.read_text()
