@@ -144,7 +144,8 @@ def test_what_is_not_honoured_is_refused_in_a_line(call: str, opset: int, why: s
     given += "int64[1] k, uint8[2] u, int32[2,3] i, int32[2,2] n"
     proto = node(
         call, opset, given,
-        c=floats(3), l=floats(4), t=floats(3, 1, 2), half=np.array(0.5, "float32"), true=np.array(True),
+        c=floats(3), l=floats(4), t=floats(3, 1, 2),
+        half=np.array(0.5, "float32"), true=np.array(True),
     )  # fmt: skip
     said = refusal(proto)
     name = call.partition("(")[0].partition("<")[0].split("= ")[-1]
