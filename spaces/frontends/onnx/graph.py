@@ -19,7 +19,7 @@ from spaces.frontends.inputs import InputSpec
 from spaces.frontends.onnx.contributed.registry import contributed_function
 from spaces.frontends.onnx.control_flow import CONTROL_FLOW
 from spaces.frontends.onnx.functions import defined_function, nodes_of
-from spaces.frontends.onnx.honoured.check import attributes_for_tvm, check_honoured
+from spaces.frontends.onnx.honoured.check import attributes_for_tvm, check_honoured, not_computed
 from spaces.frontends.onnx.index_bounds import largest_number, require_rows
 from spaces.frontends.onnx.node import STANDARD_DOMAINS, Node, Requirement, Value, described
 from spaces.frontends.onnx.operators import converted, known_to_tvm
@@ -134,6 +134,8 @@ class _Graph:
     def _value(self, name: str) -> Value:
         value = self.values[name]
         assert value is not None, f"{name} is left out"
+        if value.missing is not None:
+            raise value.missing
         return value
 
     def _add_nodes(self, nodes: Iterable[Any]) -> None:
@@ -154,6 +156,9 @@ class _Graph:
             )
         attributes = tvm_compat.onnx_attributes(node)
         inputs = tuple(self.values[name] if name else None for name in node.input)
+        for value in inputs:
+            if value is not None and value.missing is not None:
+                raise value.missing
         seen = Node(
             node.op_type,
             described(node),
@@ -190,11 +195,14 @@ class _Graph:
             if function := defined_function(node, seen.inputs, self._opset):
                 return self._called(function, node, seen)
             raise TunerError(f"the importer does not know {described(node)}")
+        missing = [] if found else [*map(seen.refused, not_computed(seen))]
         found = found or self._by_tvm(node, seen)
         self._check_shapes(node, found)
         if node.op_type == "Gather":
             require_rows(seen)
         made = [Value(expression=expression) for expression in found]
+        if missing:
+            made[len(seen.outputs) - len(missing) :] = [Value(missing=why) for why in missing]
         made[0].largest = largest_number(seen)
         return made
 

@@ -36,6 +36,17 @@ def check_honoured(node: Node) -> None:
         raise node.refused(why)
 
 
+def not_computed(node: Node) -> list[str]:
+    """Why there are no more outputs, of each of those after the last that TVM's converter
+    computes."""
+    if node.operator not in HONOURED or (schema := _schema(node)) is None:
+        return []
+    given = HONOURED[node.operator].gives[0]
+    formals = [] if _variadic(schema.outputs, given) else schema.outputs
+    names = [formal.name for formal in formals[given : len(node.outputs)]]
+    return [f"its output {name} is not computed" for name in names]
+
+
 def attributes_for_tvm(node: Node) -> dict[str, Any]:
     """The attributes of a node for TVM's converter, which has the newest version's defaults: those
     that were others in the node's version are said."""
@@ -60,10 +71,6 @@ def _unhonoured(node: Node, found: Row, schema: Any) -> Iterator[str]:
     for number, value in enumerate(node.inputs):
         if value is not None:
             yield from _of_operand(found, schema, number, value)
-    for number, wanted in enumerate(node.outputs):
-        if wanted and number >= found.gives[0] and not _variadic(schema.outputs, number):
-            names = [formal.name for formal in schema.outputs]
-            yield f"its output {[*names, number][min(number, len(names))]} is not computed"
 
 
 def _of_operand(found: Row, schema: Any, number: int, value: Value) -> Iterator[str]:
