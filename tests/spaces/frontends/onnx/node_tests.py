@@ -98,7 +98,7 @@ def _open_shapes(inputs: Any, given: Sequence[Any]) -> Iterator[tuple[str, tuple
     """The shapes of inputs that say none, or not all of it."""
     for value, array in zip(inputs, given, strict=True):
         tensor = value.type.tensor_type
-        known = tensor.HasField("shape") and all(d.HasField("dim_value") for d in tensor.shape.dim)
+        known = tensor.HasField("shape") and all(d.dim_value for d in tensor.shape.dim)
         if isinstance(array, np.ndarray) and not known:
             yield value.name, array.shape
 
