@@ -19,6 +19,7 @@ from spaces.frontends.inputs import InputSpec
 from spaces.frontends.onnx.contributed.registry import contributed_function
 from spaces.frontends.onnx.control_flow import CONTROL_FLOW
 from spaces.frontends.onnx.functions import defined_function, nodes_of
+from spaces.frontends.onnx.honoured.check import attributes_for_tvm, check_honoured, not_computed
 from spaces.frontends.onnx.index_bounds import largest_number, require_rows
 from spaces.frontends.onnx.node import STANDARD_DOMAINS, Node, Requirement, Value, described
 from spaces.frontends.onnx.operators import converted, known_to_tvm
@@ -133,6 +134,8 @@ class _Graph:
     def _value(self, name: str) -> Value:
         value = self.values[name]
         assert value is not None, f"{name} is left out"
+        if value.missing is not None:
+            raise value.missing
         return value
 
     def _add_nodes(self, nodes: Iterable[Any]) -> None:
@@ -153,6 +156,9 @@ class _Graph:
             )
         attributes = tvm_compat.onnx_attributes(node)
         inputs = tuple(self.values[name] if name else None for name in node.input)
+        for value in inputs:
+            if value is not None and value.missing is not None:
+                raise value.missing
         seen = Node(
             node.op_type,
             described(node),
@@ -168,12 +174,13 @@ class _Graph:
 
     def _made(self, node: Any, seen: Node) -> Sequence[Value | None]:
         """What a node gives."""
-        standard = node.domain in STANDARD_DOMAINS
         if function := self._functions.get((node.domain, node.op_type, node.overload)):
             return self._called(function, node, seen)
         if function := contributed_function(node, seen):
             return self._called(function, node, seen)
-        if standard and node.op_type in CONTROL_FLOW:
+        if node.domain not in STANDARD_DOMAINS:
+            raise TunerError(f"the importer does not know {described(node)}")
+        if node.op_type in CONTROL_FLOW:
             return CONTROL_FLOW[node.op_type](seen, self.builder, self._inside)
         if node.op_type == "Constant" and "value" in seen.attributes:
             return [self._constant(seen.attributes["value"])]
@@ -188,11 +195,14 @@ class _Graph:
             if function := defined_function(node, seen.inputs, self._opset):
                 return self._called(function, node, seen)
             raise TunerError(f"the importer does not know {described(node)}")
+        missing = [] if found else [*map(seen.refused, not_computed(seen))]
         found = found or self._by_tvm(node, seen)
         self._check_shapes(node, found)
         if node.op_type == "Gather":
             require_rows(seen)
         made = [Value(expression=expression) for expression in found]
+        if missing:
+            made[len(seen.outputs) - len(missing) :] = [Value(missing=why) for why in missing]
         made[0].largest = largest_number(seen)
         return made
 
@@ -249,9 +259,10 @@ class _Graph:
         """All outputs of a node, by the importer of TVM."""
         from tvm import relax
 
+        check_honoured(seen)
         operands = [None if v is None else v.tensor(self.builder) for v in seen.inputs]
         made = tvm_compat.onnx_converted(
-            self.builder, node, operands, dict(seen.attributes), self._opset
+            self.builder, node, operands, attributes_for_tvm(seen), self._opset
         )
         if isinstance(made, relax.Tuple):
             return [*made.fields]

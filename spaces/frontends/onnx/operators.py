@@ -31,9 +31,9 @@ def converted(node: Any, seen: Node, builder: Any) -> list[Any] | None:
 
 
 def known_to_tvm(node: Any) -> bool:
-    """Whether TVM's importer has a converter for a node."""
-    other = node.op_type in _OTHERS and node.domain in STANDARD_DOMAINS
-    return not other and node.op_type in tvm_compat.known_onnx_operators()
+    """Whether TVM's importer has a converter for a node; it looks at no domain itself."""
+    ours = node.domain in STANDARD_DOMAINS and node.op_type not in _OTHERS
+    return ours and node.op_type in tvm_compat.known_onnx_operators()
 
 
 def unknown_operators(proto: Any) -> list[str]:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from spaces.frontends.onnx.contributed.as_onnx import AS_ONNX
 from spaces.frontends.onnx.contributed.attention import ATTENTION
 from spaces.frontends.onnx.contributed.elementwise import ELEMENTWISE
 from spaces.frontends.onnx.contributed.normalization import NORMALIZATION
@@ -22,7 +23,7 @@ DOMAIN = "com.microsoft"
 ONE_MACHINES = "com.microsoft.nchwc"
 """Operators of a file that is meant for the machine that wrote it."""
 _OPERATORS: Mapping[str, Write] = MappingProxyType(
-    {**ATTENTION, **ELEMENTWISE, **NORMALIZATION, **QUANTIZED}
+    {**AS_ONNX, **ATTENTION, **ELEMENTWISE, **NORMALIZATION, **QUANTIZED}
 )
 _AMONG_ONNX = frozenset({"SimplifiedLayerNormalization"})
 """Those that are written as if they were ONNX's own."""

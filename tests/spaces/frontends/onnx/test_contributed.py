@@ -361,6 +361,46 @@ def test_what_is_not_known_is_refused_by_name(call: str, why: str) -> None:
     assert "operator com.microsoft." in said
 
 
+@pytest.mark.parametrize(
+    ("call", "given"),
+    [
+        ("Trilu<upper = 0>(x, k)", "float[b,3,4] x"),
+        ("Trilu(x)", "float[b,3,4] x"),
+        ('GridSample<mode = "bicubic", padding_mode = "border">(x, g)', "float[2,1,4,5] x"),
+        ("GridSample<align_corners = 1>(x, g)", "float[2,1,4,5] x"),
+        ('Pad<mode = "reflect">(x, pads)', "float[3,4] x"),
+        ("Pad(x, flat, half)", "float[3,4] x"),
+    ],
+)
+def test_operators_that_onnx_has_as_well(call: str, given: str) -> None:
+    check(
+        call, given,
+        weights=used(
+            call, k=scalar(-1, "int64"), g=floats(2, 3, 3, 2) / 2, half=scalar(0.5),
+            pads=np.array([[1, 0, 0, 2]]), flat=np.array([1, 0, 0, 2]),
+        ),
+    )  # fmt: skip
+
+
+def used(call: str, **weights: Array) -> dict[str, Array]:
+    """Those that a call names."""
+    names = re.findall(r"\w+", call.partition("(")[2])
+    return {name: array for name, array in weights.items() if name in names}
+
+
+@pytest.mark.parametrize("signs", ["int16 int16", "uint16 uint16", "int16 uint16"])
+def test_products_of_16_bits(signs: str) -> None:
+    """onnxruntime has no kernel for all of them."""
+    left, right = signs.split()
+    total = "uint32" if signs == "uint16 uint16" else "int32"
+    proto = parsed(
+        f"{HEAD} g ({left}[2,3] a, {right}[3,4] b) => ({total}[2,4] y) "
+        "{ y = com.microsoft.MatMulInteger16(a, b) }"
+    )
+    a, b = numbers(left, 2, 3), numbers(right, 3, 4)
+    compare(proto, {"a": a, "b": b}, peer=lambda *_: [a.astype(total) @ b.astype(total)])
+
+
 def test_each_operator_is_tested() -> None:
     text = Path(__file__).read_text()
     assert [name for name in contributed_operators() if f"{name}" not in text] == []

@@ -1,0 +1,142 @@
+"""No converter of TVM's gets what it does not honour."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from spaces.frontends.onnx.honoured.elementwise import ELEMENTWISE
+from spaces.frontends.onnx.honoured.layers import LAYERS
+from spaces.frontends.onnx.honoured.rows import ANY, Row, Values
+from spaces.frontends.onnx.honoured.tensors import TENSORS
+from spaces.frontends.onnx.node import Node, Value
+from spaces.ir import tvm_compat
+
+HONOURED: Mapping[str, Row] = MappingProxyType({**ELEMENTWISE, **LAYERS, **TENSORS})
+"""By operator. None of another one is left to TVM."""
+NEWEST = 28
+"""Version of ONNX's operators that the table was written for."""
+
+
+def check_honoured(node: Node) -> None:
+    """See that TVM's converter of an operator honours all of a node.
+
+    Raises:
+        TunerError: it does not; the one line says what of it.
+    """
+    found = HONOURED.get(node.operator)
+    if found is None:
+        raise node.refused("its operator is not taken")
+    schema = _schema(node)
+    strange = schema is None or schema.since_version > NEWEST or schema.deprecated
+    if node.opset < found.since or strange:
+        raise node.refused(f"it is not taken in opset {node.opset}")
+    for why in _unhonoured(node, found, schema):
+        raise node.refused(why)
+
+
+def not_computed(node: Node) -> list[str]:
+    """Why there are no more outputs, of each of those after the last that TVM's converter
+    computes."""
+    if node.operator not in HONOURED or (schema := _schema(node)) is None:
+        return []
+    given = HONOURED[node.operator].gives[0]
+    formals = [] if _variadic(schema.outputs, given) else schema.outputs
+    names = [formal.name for formal in formals[given : len(node.outputs)]]
+    return [f"its output {name} is not computed" for name in names]
+
+
+def attributes_for_tvm(node: Node) -> dict[str, Any]:
+    """The attributes of a node for TVM's converter, which has the newest version's defaults: those
+    that were others in the node's version are said."""
+    schema, newest = _schema(node), _newest(node)
+    changed = {
+        name: default
+        for name, default in _defaults(schema).items()
+        if default != _defaults(newest).get(name, default)
+    }
+    return {**changed, **node.attributes}
+
+
+def _unhonoured(node: Node, found: Row, schema: Any) -> Iterator[str]:
+    if found.limit is not None and (why := found.limit(node)) is not None:
+        yield why
+    defaults = _defaults(schema)
+    for name, value in node.attributes.items():
+        if name not in schema.attributes:
+            yield f"its attribute {name} is not known in opset {node.opset}"
+        elif not _taken(value, found.attributes.get(name, ()), defaults.get(name)):
+            yield f"its attribute {name}{_text(value)} is not taken"
+    for number, value in enumerate(node.inputs):
+        if value is not None:
+            yield from _of_operand(found, schema, number, value)
+
+
+def _of_operand(found: Row, schema: Any, number: int, value: Value) -> Iterator[str]:
+    more = _variadic(schema.inputs, number)
+    if not more and number >= min(len(found.operands), len(schema.inputs)):
+        yield f"its input {number} is not taken"
+        return
+    types = found.operands[min(number, len(found.operands) - 1)]
+    name = schema.inputs[min(number, len(schema.inputs) - 1)].name
+    if not types:
+        yield f"its input {name} is not taken"
+    elif value.dtype not in types:
+        yield f"its input {name} is not taken in {value.dtype}"
+    elif number in found.known and not _is_known(value):
+        yield f"its input {name} has to be a constant"
+
+
+def _is_known(value: Value) -> bool:
+    constant = value.expression is not None and tvm_compat.is_constant(value.expression)
+    return constant or value.numbers is not None
+
+
+def _taken(value: Any, values: Values, default: Any) -> bool:
+    if values is ANY or _plain(value) == _plain(default):
+        return True
+    return _plain(value) in values
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.decode()
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _text(value: Any) -> str:
+    plain = _plain(value)
+    return f"={plain}" if isinstance(plain, str | int | float) else ""
+
+
+def _variadic(formal: Any, number: int) -> bool:
+    last = formal[len(formal) - 1] if len(formal) else None
+    return last is not None and number >= len(formal) - 1 and "Variadic" in str(last.option)
+
+
+def _schema(node: Node) -> Any | None:
+    """What ONNX says of an operator in a node's version, or in its first one where that is
+    younger and TVM's converter takes it all the same."""
+    import onnx
+
+    try:
+        return onnx.defs.get_schema(node.operator, node.opset)
+    except onnx.defs.SchemaError:
+        return _newest(node) if node.opset >= HONOURED[node.operator].since else None
+
+
+def _newest(node: Node) -> Any:
+    import onnx
+
+    return onnx.defs.get_schema(node.operator)
+
+
+def _defaults(schema: Any) -> dict[str, Any]:
+    import onnx
+
+    return {
+        name: onnx.helper.get_attribute_value(attribute.default_value)
+        for name, attribute in schema.attributes.items()
+        if attribute.default_value.type
+    }

@@ -1,0 +1,195 @@
+"""TVM's converters get nothing that they do not honour, and the table says what that is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx.defs import OpSchema
+
+from spaces.frontends.onnx.converters.registry import CONVERTERS
+from spaces.frontends.onnx.honoured.check import HONOURED, NEWEST
+from spaces.frontends.onnx.honoured.rows import MOVED, REFUSED_TYPES, Row
+from spaces.ir import tvm_compat
+from tests.spaces.frontends.onnx.beside_onnxruntime import (
+    Array,
+    by_reference,
+    compare,
+    parsed,
+    refusal,
+)
+
+pytestmark = pytest.mark.tvm
+
+RNG = np.random.default_rng(0)
+OF_NO_TENSORS = ("seq(", "optional(", "map(", "sparse_tensor(")
+
+
+def floats(*shape: int) -> Array:
+    return RNG.standard_normal(shape).astype("float32")
+
+
+def schemas() -> dict[str, list[OpSchema]]:
+    """Each version of ONNX's own operators, by name."""
+    found: dict[str, list[OpSchema]] = {}
+    for schema in onnx.defs.get_all_schemas_with_history():
+        if schema.domain == "":
+            found.setdefault(schema.name, []).append(schema)
+    return found
+
+
+def unmentioned(row: Row, schema: OpSchema) -> Iterator[str]:
+    """What a version of an operator has that its row says nothing of."""
+    yield from (f"attribute {name}" for name in schema.attributes if name not in row.attributes)
+    variadic = bool(schema.inputs) and is_variadic(schema.inputs[-1])
+    if len(schema.inputs) > len(row.operands) and not (variadic and row.operands):
+        yield f"{len(schema.inputs)} operands"
+    if len(schema.outputs) > row.gives[1] and not is_variadic(schema.outputs[-1]):
+        yield f"{len(schema.outputs)} outputs"
+    for formal in schema.inputs:
+        yield from (f"{formal.name} of {name}" for name in types_of(formal) - MOVED - REFUSED_TYPES)
+
+
+def is_variadic(formal: Any) -> bool:
+    return bool(formal.option == OpSchema.FormalParameterOption.Variadic)
+
+
+def types_of(formal: Any) -> set[str]:
+    """Numpy's names of the types of elements that an operand may have."""
+    tensors = (name for name in formal.types if not name.startswith(OF_NO_TENSORS))
+    names = (name.removeprefix("tensor(").removesuffix(")") for name in tensors)
+    return {numpy_name(name) for name in names}
+
+
+def numpy_name(name: str) -> str:
+    number = getattr(onnx.TensorProto, name.upper())
+    return str(np.dtype(onnx.helper.tensor_dtype_to_np_dtype(number)))
+
+
+def test_every_operator_of_tvm_has_a_row_or_a_converter_here() -> None:
+    known = tvm_compat.known_onnx_operators() & schemas().keys() - {"Attention"}
+    assert known - HONOURED.keys() - CONVERTERS.keys() == set()
+    assert HONOURED.keys() - known == set()
+
+
+@pytest.mark.parametrize("operator", sorted(HONOURED))
+def test_a_row_mentions_all_that_any_version_has(operator: str) -> None:
+    row = HONOURED[operator]
+    versions = [s for s in schemas()[operator] if s.since_version >= row.since and not s.deprecated]
+    found = {s.since_version: [*unmentioned(row, s)] for s in versions}
+    assert {version: names for version, names in found.items() if names} == {}
+    older = [s for s in schemas()[operator] if s.since_version <= row.since]
+    assert older or min(s.since_version for s in schemas()[operator]) > row.since
+    assert len(row.operands) <= max(len(s.inputs) for s in schemas()[operator])
+    assert {n for n in row.attributes if not any(n in s.attributes for s in versions)} <= NO_MORE
+
+
+NO_MORE = {"consumed_inputs"}
+"""Attributes that rows of a kind have, of which some operators never had them."""
+
+
+def test_the_table_was_written_for_the_newest_operators() -> None:
+    """Read the converters of those that changed before you raise the number."""
+    assert onnx.defs.onnx_opset_version() == NEWEST
+
+
+def node(call: str, opset: int = 23, given: str = "float[2,3,4] x", **weights: Array) -> Any:
+    """A model of one call."""
+    more = ', "com.foo" : 1, "com.microsoft" : 1, "ai.onnx.ml" : 3'
+    return parsed(
+        f'<ir_version: 8, opset_import: ["" : {opset}{more}]> g ({given}) => (float y) '
+        f"{{ {call if '=' in call.partition('(')[0].partition('<')[0] else f'y = {call}'} }}",
+        **weights,
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "opset", "why"),
+    [
+        ("ConvTranspose<output_shape = [7]>(x, t)", 11, "its attribute output_shape is not taken"),
+        ("Gelu(x)", 17, "it is not taken in opset 17"),
+        ("Scatter(x, i, x)", 11, "it is not taken in opset 11"),
+        ("TopK<axis = 0>(x, k)", 10, "it is not taken in opset 10"),
+        ("Mish(x)", 11, "it is not taken in opset 11"),
+        ("Elu<beta = 1.0>(x)", 22, "its attribute beta is not known in opset 22"),
+        ("Mean<axes = [1]>(x)", 13, "its attribute axes is not known in opset 13"),
+        ("BatchNormalization<training_mode = 1>(x, c, c, c, c)", 15, "training_mode=1 is not"),
+        ("BatchNormalization(x, c, c, c, c)", 6, "its attribute is_test=0 is not taken"),
+        ("Dropout(x, half, true)", 13, "its input training_mode is not taken unless"),
+        ("Dropout(x)", 6, "its attribute is_test=0 is not taken"),
+        ("BatchNormalization<spatial = 0>(x, c, c, c, c)", 7, "its attribute spatial=0 is not"),
+        ("z, y = BatchNormalization(x, c, c, c, c)", 15, "its output running_mean is not"),
+        ("Add(x, x, x)", 13, "its input 2 is not taken"),
+        ("Sign(u)", 13, "its input input is not taken in uint8"),
+        ("CumSum(x, k)", 14, "its input axis has to be a constant"),
+        ("Add<axis = 0, broadcast = 1>(x, r)", 6, "its attribute axis is not taken where"),
+        ("PRelu(x, c)", 6, "slopes of channels are not taken in its opset"),
+        ("ReduceL1<noop_with_empty_axes = 1>(x)", 18, "its attribute noop_with_empty_axes=1"),
+        ("Shrink<lambd = 1.5>(i)", 9, "its attribute lambd is not taken with a fraction"),
+        ("Gemm<alpha = 0.5>(n, n)", 13, "its attribute alpha is not taken with a fraction"),
+        ("LayerNormalization<axis = 1>(x, l)", 17, "its input Scale is not taken with fewer"),
+        ("a, b, c, y = Split<num_outputs = 4>(v)", 18, "4 parts of 5 are not taken"),
+        ("z, m = LayerNormalization(x, l) y = Neg(m)", 17, "its output Mean is not computed"),
+        ("y, a, b = Unique(x)", 11, "its output inverse_indices is not computed"),
+        ("SequenceLength(x)", 11, "sequences are not supported"),
+        ("com.foo.Add(x, x)", 17, "does not know operator com.foo.Add"),
+        ("ai.onnx.ml.Relu(x)", 17, "does not know operator ai.onnx.ml.Relu"),
+        ("com.microsoft.Unique(x)", 17, "does not know operator com.microsoft.Unique"),
+    ],
+)
+def test_what_is_not_honoured_is_refused_in_a_line(call: str, opset: int, why: str) -> None:
+    given = "float[2,3,4] x, float[2,3] r, float[5] v, "
+    given += "int64[1] k, uint8[2] u, int32[2,3] i, int32[2,2] n"
+    proto = node(
+        call, opset, given,
+        c=floats(3), l=floats(4), t=floats(3, 1, 2),
+        half=np.array(0.5, "float32"), true=np.array(True),
+    )  # fmt: skip
+    said = refusal(proto)
+    name = call.partition("(")[0].partition("<")[0].split("= ")[-1]
+    assert f"operator {name} " in said
+    assert why in said
+
+
+@pytest.mark.parametrize(
+    ("call", "opset", "given"),
+    [
+        ("Elu<consumed_inputs = [0]>(x)", 1, "float[2,3,4] x"),
+        ("ConvTranspose<output_shape = [5]>(x, t)", 11, "float[2,3,4] x"),
+        ("Dropout<seed = 3>(x, zero, true)", 13, "float[2,3,4] x"),
+        ("y, unused = Dropout(x)", 7, "float[2,3,4] x"),
+        ("Dropout(x, half)", 13, "float[2,3,4] x"),
+        ("MaxPool<kernel_shape = [2], storage_order = 1>(x)", 12, "float[2,3,4] x"),
+        ('Conv<auto_pad = "NOTSET", pads = [1, 0]>(x, w)', 11, "float[2,3,4] x"),
+        ("Shrink<bias = 1.0, lambd = 1.5>(x)", 9, "float[2,3,4] x"),
+        ("LayerNormalization(x, l)", 17, "float[2,3,4] x"),
+        ("ReduceSum<noop_with_empty_axes = 1>(x)", 13, "float[2,3,4] x"),
+        ("Split<axis = 2, num_outputs = 1>(x)", 18, "float[2,3,4] x"),
+    ],
+)
+def test_what_is_honoured_is_taken(call: str, opset: int, given: str) -> None:
+    """Defaults of the version that a node is written in among it."""
+    proto = node(
+        call, opset, given,
+        l=floats(4), w=floats(2, 3, 2), t=floats(3, 1, 2), half=np.array(0.5, "float32"),
+        zero=np.array(0, "float32"), true=np.array(True),
+    )  # fmt: skip
+    used = {name for one in proto.graph.node for name in one.input}
+    unused = [t for t in proto.graph.initializer if t.name not in used]
+    for tensor in unused:
+        proto.graph.initializer.remove(tensor)
+    compare(proto, {"x": floats(2, 3, 4)}, peer=by_reference, within=1e-6)
+
+
+def test_a_default_is_that_of_the_version() -> None:
+    said = node("Selu<alpha = 1.6732, gamma = 1.0507>(x)", 6)
+    compare(node("Selu(x)", 1), {"x": floats(2, 3, 4)}, peer=lambda _, fed: by_reference(said, fed))
+
+
+def test_slopes_and_sums_of_old_versions_are_aligned_at_the_end() -> None:
+    proto = node("Add<axis = 1, broadcast = 1>(x, r)", 6, "float[2,3,4] x, float[3,4] r")
+    x, r = floats(2, 3, 4), floats(3, 4)
+    compare(proto, {"x": x, "r": r}, peer=lambda *_: [x + r])
