@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from spaces.frontends.onnx.converters.resize import RESIZE
 from spaces.frontends.onnx.node import Convert
 
-IMAGES: Mapping[str, Convert] = MappingProxyType({})
+IMAGES: Mapping[str, Convert] = MappingProxyType({**RESIZE})
