@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from spaces.frontends.onnx.converters.convolutions import CONVOLUTIONS
+from spaces.frontends.onnx.converters.pooling import POOLING
 from spaces.frontends.onnx.converters.resize import RESIZE
 from spaces.frontends.onnx.node import Convert
 
-IMAGES: Mapping[str, Convert] = MappingProxyType({**RESIZE})
+IMAGES: Mapping[str, Convert] = MappingProxyType({**CONVOLUTIONS, **POOLING, **RESIZE})
