@@ -6,10 +6,8 @@ is for TVM's importer: of what is not known, or of numbers alone.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -20,7 +18,6 @@ from spaces.frontends.onnx.sizes import Arithmetic, Size, shape_expression
 
 _KEEP, _INFER = 0, -1
 """In the shape that a `Reshape` asks for."""
-_METHODS = MappingProxyType({"nearest": "nearest_neighbor", "linear": "linear", "cubic": "cubic"})
 
 
 def _data(node: Node, builder: Any) -> Any:
@@ -197,56 +194,6 @@ def _tile(node: Node, builder: Any) -> Any:
     return relax.op.reshape(builder.emit(repeated), whole)
 
 
-def _resize(node: Node, builder: Any) -> Any:
-    """Images of symbolic sizes, channels first."""
-    from tvm import relax
-
-    dims = node.dims(0)
-    if dims is None or len(dims) != 4 or all(isinstance(d, int) for d in dims):
-        return None
-    sizes = _resized(node, dims)
-    said = node.attributes
-    axes = said.get("axes")
-    policy = said.get("keep_aspect_ratio_policy", b"stretch")
-    same = sizes is not None and all(
-        node.arithmetic.equal(a, b) for a, b in zip(dims[:2], sizes[:2], strict=True)
-    )
-    if sizes is None or not same or axes is not None or policy != b"stretch":
-        return None
-    return relax.op.image.resize2d(
-        _data(node, builder),
-        shape_expression(sizes[2:]),
-        roi=[0.0] * 4,
-        layout="NCHW",
-        method=_METHODS[said.get("mode", b"nearest").decode()],
-        coordinate_transformation_mode=said.get(
-            "coordinate_transformation_mode", b"half_pixel"
-        ).decode(),
-        rounding_method=said.get("nearest_mode", b"round_prefer_floor").decode(),
-        cubic_alpha=said.get("cubic_coeff_a", -0.75),
-        cubic_exclude=said.get("exclude_outside", 0),
-        extrapolation_value=said.get("extrapolation_value", 0.0),
-    )
-
-
-def _resized(node: Node, dims: Sequence[Size]) -> list[Size] | None:
-    """The shape that a `Resize` gives: said, or so many times as large, rounded down."""
-    if (sizes := node.sizes(3)) is not None:
-        return sizes.flat()
-    scales = node.input(2)
-    constant = getattr(getattr(scales, "expression", None), "value", None)
-    if constant is None:
-        return None
-    found = [_scaled(d, Fraction(float(s))) for d, s in zip(dims, constant.numpy(), strict=True)]
-    return [node.arithmetic.simple(size) for size in found]
-
-
-def _scaled(size: Size, scale: Fraction) -> Size:
-    if isinstance(size, int):
-        return math.floor(size * scale)
-    return size * scale.numerator // scale.denominator
-
-
 SHAPE_OPERATORS: Mapping[str, Convert] = MappingProxyType(
     {
         "Reshape": _reshape,
@@ -255,6 +202,5 @@ SHAPE_OPERATORS: Mapping[str, Convert] = MappingProxyType(
         "Range": _range,
         "Slice": _slice,
         "Tile": _tile,
-        "Resize": _resize,
     }
 )

@@ -1,0 +1,189 @@
+"""Pooling that TVM's importer does not do as ONNX says: automatic padding, indices of maxima, and
+norms."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from spaces.frontends.onnx.converters.windows import (
+    Windows,
+    padding,
+    text,
+    windows_of,
+    without_cut,
+)
+from spaces.frontends.onnx.node import Convert, Node
+from spaces.frontends.onnx.sizes import Size, shape_expression
+
+_NO_INDEX = 2**62
+"""The index of padding, which is larger than that of any element."""
+
+
+def _max_pool(node: Node, builder: Any) -> Any:
+    if len(node.outputs) > 1 and node.outputs[1]:
+        return _with_indices(node, builder)
+    return _automatic(node, builder, "max_pool")
+
+
+def _average_pool(node: Node, builder: Any) -> Any:
+    return _automatic(node, builder, "avg_pool")
+
+
+def _automatic(node: Node, builder: Any, name: str) -> Any:
+    """Pooling with automatic padding; any other is for TVM's importer."""
+    data = node.input(0)
+    if data is None or not text(node, "auto_pad", "NOTSET").startswith("SAME"):
+        return None
+    windows = windows_of(node, node.attributes["kernel_shape"])
+    tensor = without_cut(builder, data.tensor(builder), windows)
+    counted = bool(node.attributes.get("count_include_pad", 0))
+    return _pooled(tensor, windows, name, counted)
+
+
+def _pooled(tensor: Any, windows: Sequence[Windows], name: str, counted: bool) -> Any:
+    from tvm import relax
+
+    if len(windows) > 3:
+        return None
+    pool = getattr(relax.op.nn, f"{name}{len(windows)}d")
+    return pool(
+        tensor,
+        [w.kernel for w in windows],
+        [w.stride for w in windows],
+        padding(windows),
+        [w.dilation for w in windows],
+        False,
+        counted,
+    )
+
+
+def _lp_pool(node: Node, builder: Any) -> Any:
+    """The mean of windows that are whole, the padding counted, is a part of their sum."""
+    from tvm import relax
+
+    data = node.input(0)
+    if data is None or not 1 <= len(node.attributes["kernel_shape"]) <= 3:
+        return None
+    p, dtype = float(node.attributes.get("p", 2)), data.dtype
+    windows = windows_of(node, node.attributes["kernel_shape"])
+    tensor = builder.emit(relax.op.abs(without_cut(builder, data.tensor(builder), windows)))
+    if p != 1:
+        tensor = builder.emit(relax.op.power(tensor, relax.const(p, dtype)))
+    mean = builder.emit(_pooled(tensor, windows, "avg_pool", True))
+    number = relax.const(float(math.prod(w.kernel for w in windows)), dtype)
+    total = builder.emit(relax.op.multiply(mean, number))
+    return total if p == 1 else relax.op.power(total, relax.const(1 / p, dtype))
+
+
+def _with_indices(node: Node, builder: Any) -> Any:
+    """The largest elements and where they are, of equal ones the first."""
+    from tvm import relax
+
+    data = node.input(0)
+    assert data is not None, "windows have an image"
+    windows = windows_of(node, node.attributes["kernel_shape"])
+    by_columns = bool(node.attributes.get("storage_order", 0))
+
+    def max_pool(image: Any) -> Any:
+        return _largest(image, windows, by_columns)
+
+    both = builder.emit_te(max_pool, data.tensor(builder))
+    return [builder.emit(relax.TupleGetItem(both, number)) for number in range(2)]
+
+
+def _largest(image: Any, windows: Sequence[Windows], by_columns: bool) -> Any:
+    from tvm import te, tirx
+
+    terms = [te.reduce_axis((0, w.kernel), name=f"k{n}") for n, w in enumerate(windows)]
+    sizes = image.shape[2:]
+    least, none = tirx.min_value(image.dtype), tirx.const(_NO_INDEX, "int64")
+
+    def larger(a: Any, b: Any) -> Any:
+        first = tirx.any(a[1] > b[1], tirx.all(a[1] == b[1], a[0] <= b[0]))
+        return tirx.Select(first, a[0], b[0]), tirx.Select(first, a[1], b[1])
+
+    argmax = te.comm_reducer(larger, lambda *_: (none, least), name="argmax")
+
+    def element(n: Any, c: Any, *at: Any) -> Any:
+        places = [
+            o * w.stride + k * w.dilation - w.before
+            for o, k, w in zip(at, terms, windows, strict=True)
+        ]
+        inside = tirx.all(
+            *(tirx.all(p >= 0, p < size) for p, size in zip(places, sizes, strict=True))
+        )
+        index: Any = n * image.shape[1] + c
+        for place, size in zip(places, sizes, strict=True):
+            index = index * size + place
+        return argmax(
+            (
+                tirx.if_then_else(inside, index.astype("int64"), none),
+                tirx.if_then_else(inside, image[(n, c, *places)], least),
+            ),
+            axis=terms,
+        )
+
+    shape = [*image.shape[:2], *(w.number for w in windows)]
+    rows, values = te.compute(shape, element, name="largest")
+    if not by_columns:
+        return values, rows
+    columns = te.compute(shape, lambda *i: _by_columns(rows[i], sizes), name="by_columns")
+    return values, columns
+
+
+def _by_columns(index: Any, sizes: Sequence[Any]) -> Any:
+    """An index that counts the first axis of an image fastest."""
+    places, rest = [], index
+    for size in reversed(sizes):
+        places.append(rest % size)
+        rest = rest // size
+    found = rest
+    for place, size in zip(places, reversed(sizes), strict=True):
+        found = found * size + place
+    return found.astype("int64")
+
+
+def _max_unpool(node: Node, builder: Any) -> Any:
+    """Elements put where maxima were, zeros elsewhere."""
+    from tvm import relax
+
+    data, indices, dims = node.input(0), node.input(1), node.dims(0)
+    if data is None or indices is None or dims is None:
+        raise node.refused("the shape of its operand is not known")
+    shape = _unpooled(node, dims)
+    zeros = relax.op.zeros((node.arithmetic.product(shape),), data.dtype)
+    flat = [
+        builder.emit(relax.op.reshape(value.tensor(builder), [-1])) for value in (indices, data)
+    ]
+    found = builder.emit(relax.op.scatter_elements(builder.emit(zeros), *flat, axis=0))
+    return relax.op.reshape(found, shape_expression(shape))
+
+
+def _unpooled(node: Node, dims: Sequence[Size]) -> list[Size]:
+    """The shape that a `MaxUnpool` gives."""
+    if node.input(2) is not None:
+        wanted = node.sizes(2)
+        if wanted is None:
+            raise node.refused("its shape, the operand output_shape, is known only in a run")
+        return wanted.flat()
+    shape = [*dims[:2]]
+    kernel = [int(k) for k in node.attributes["kernel_shape"]]
+    strides = [int(s) for s in node.attributes.get("strides", [1] * len(kernel))]
+    pads = [int(p) for p in node.attributes.get("pads", [0] * 2 * len(kernel))]
+    for n, size in enumerate(kernel):
+        wide = (dims[2 + n] - 1) * strides[n] + size - sum(pads[n :: len(kernel)])
+        shape.append(node.arithmetic.simple(wide))
+    return shape
+
+
+POOLING: Mapping[str, Convert] = MappingProxyType(
+    {
+        "MaxPool": _max_pool,
+        "AveragePool": _average_pool,
+        "LpPool": _lp_pool,
+        "MaxUnpool": _max_unpool,
+    }
+)
