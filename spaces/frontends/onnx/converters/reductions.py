@@ -180,7 +180,7 @@ def _of_nothing(node: Node, reduction: Reduction, axes: Sequence[int], keep: boo
         limits = np.iinfo(kind)
         value = int(min(max(value, limits.min), limits.max))
     kept = [1 if n in axes else d for n, d in enumerate(dims) if keep or n not in axes]
-    return relax.op.full(shape_expression(kept), relax.const(value, dtype), dtype)
+    return relax.op.broadcast_to(relax.const(value, dtype), shape_expression(kept))
 
 
 def _global_average(node: Node, builder: Any) -> Any:

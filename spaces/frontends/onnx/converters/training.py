@@ -56,7 +56,7 @@ def _dropout(node: Node, builder: Any) -> Any:
     # Older versions do not say what the mask is; these are onnxruntime's.
     dtype = "bool" if node.opset >= _MASK_IS_BOOL else given(node, 0).dtype
     kept = relax.const(np.asarray(node.opset >= _RATIO_IS_OPERAND).astype(dtype), dtype)
-    return [tensor, relax.op.full(shape_expression(dims), kept, dtype)]
+    return [tensor, relax.op.broadcast_to(kept, shape_expression(dims))]
 
 
 def _draws(node: Node) -> bool:
