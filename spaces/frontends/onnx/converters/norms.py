@@ -109,6 +109,7 @@ def _mean_variance(node: Node, builder: Any) -> Any:
     axes = sorted({axis_within(node, int(axis), rank) for axis in listed})
     tensor = in_type(builder, operand(node, builder, 0), wide_of(dtype))
     centred, _ = _centred(builder, tensor, axes)
+    centred, _ = _centred(builder, centred, axes)  # the first mean was rounded to its own digits
     root = emit(relax.op.sqrt(_mean_square(builder, centred, axes)))
     small = relax.const(1e-9, wide_of(dtype))
     return in_type(builder, emit(relax.op.divide(centred, emit(relax.op.add(root, small)))), dtype)

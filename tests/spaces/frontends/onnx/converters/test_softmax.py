@@ -88,3 +88,8 @@ def test_contributed_norms_square_in_float32(operator: str) -> None:
     domain = "com.microsoft" if skips else ""
     fixed = {"scale": np.ones(4, "float16")}
     beside(operator, fed, fixed=fixed, domain=domain, within=5e-3)
+
+
+def test_attention_that_onnx_may_still_change() -> None:
+    fed = {name: X.reshape(1, 2, 3, 4) * n for n, name in enumerate("qkv", start=1)}
+    beside("FlexAttention", fed, opset=26, domain="ai.onnx.preview", peer=by_reference)
