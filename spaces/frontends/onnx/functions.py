@@ -9,6 +9,9 @@ from spaces.frontends.onnx.node import STANDARD_DOMAINS, Value
 from spaces.ir.element_types import numpy_dtype
 from spaces.ir.tvm_compat import known_int
 
+_PREVIEW = "ai.onnx.preview"
+"""The domain of operators that ONNX may still change; it has one version."""
+
 
 def defined_function(node: Any, values: Iterable[Value | None], opset: int) -> Any | None:
     """What ONNX says that a node of one of its operators is made of, as a `FunctionProto`; None
@@ -43,10 +46,11 @@ def schema_of(node: Any, opset: int) -> Any | None:
     """What ONNX says of an operator that it defines by others; None of any other."""
     import onnx
 
-    if node.domain not in STANDARD_DOMAINS or not onnx.defs.has(node.op_type):
+    domain = "" if node.domain in STANDARD_DOMAINS else node.domain
+    if domain not in ("", _PREVIEW) or not onnx.defs.has(node.op_type, domain):
         return None
     try:
-        schema = onnx.defs.get_schema(node.op_type, opset)
+        schema = onnx.defs.get_schema(node.op_type, opset if domain == "" else 1, domain)
     except onnx.defs.SchemaError:  # the operator is younger
         return None
     return schema if schema.has_function or schema.has_context_dependent_function else None

@@ -55,7 +55,7 @@ def _is_known(node: Any, opset: int) -> bool:
     if known_to_tvm(node):
         return True
     ours = node.op_type in CONTROL_FLOW or node.op_type in CONVERTERS
-    return node.domain in STANDARD_DOMAINS and (ours or schema_of(node, opset) is not None)
+    return (node.domain in STANDARD_DOMAINS and ours) or schema_of(node, opset) is not None
 
 
 def _all_nodes(graphs: Iterable[Any]) -> Iterator[Any]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from spaces.frontends.onnx.contributed.text import Lines, Write, has, rank, real, said
+from spaces.frontends.onnx.converters.precision import NARROW, given
 from spaces.frontends.onnx.node import Node
 
 
@@ -17,13 +18,18 @@ def _simplified(node: Node) -> str:
 
 
 def _scaled(node: Node, lines: Lines, value: str, scale: str, axes: list[int]) -> None:
-    """Bind `y`, a value over its root mean square, and `inverse`, one over that."""
+    """Bind `y`, a value over its root mean square, and `inverse`, one over that, which is computed
+    in float32 where the value has fewer digits."""
+    narrow = given(node, 0).dtype in NARROW
+    value = lines.set("wide", f"Cast<to = 1>({value})") if narrow else value
     squares = lines.set("squares", f"Mul({value}, {value})")
     mean = lines.set("mean", f"ReduceMean({squares}, {lines.numbers('axes', axes)})")
     small = lines.real("epsilon", said(node, "epsilon", 1e-5), value)
     root = lines.set("root", f"Sqrt({lines.set('above_zero', f'Add({mean}, {small})')})")
     inverse = lines.set("inverse", f"Reciprocal({root})")
-    lines.set("y", f"Mul({lines.set('normal', f'Mul({value}, {inverse})')}, {scale})")
+    normal = lines.set("normal", f"Mul({value}, {inverse})")
+    normal = lines.set("rounded", f"CastLike({normal}, {scale})") if narrow else normal
+    lines.set("y", f"Mul({normal}, {scale})")
 
 
 def _sum(node: Node, lines: Lines, bias: int) -> str:
@@ -37,17 +43,11 @@ def _sum(node: Node, lines: Lines, bias: int) -> str:
 def _skip(node: Node) -> str:
     lines = Lines()
     total, beta = _sum(node, lines, 4), ", beta" if has(node, 3) else ""
-    epsilon = said(node, "epsilon", 1e-12)
-    given = f"{total}, gamma{beta}"
-    lines.set("y", f"LayerNormalization<axis = -1, epsilon = {real(epsilon)}>({given})")
-    axes = lines.numbers("axes", [-1])
-    mean = lines.set("mean", f"ReduceMean({total}, {axes})")
-    centred = lines.set("centred", f"Sub({total}, {mean})")
-    squares = lines.set("squares", f"Mul({centred}, {centred})")
-    variance = lines.set("variance", f"ReduceMean({squares}, {axes})")
-    sum_ = lines.set("above_zero", f"Add({variance}, {lines.real('epsilon', epsilon, total)})")
-    lines.set("inverse", f"Reciprocal({lines.set('root', f'Sqrt({sum_})')})")
+    operands = f"{total}, gamma{beta}"
     results = ["y", "mean", "inverse", "total"]
+    found = ", ".join(results[:3] if any(node.outputs[1:3]) else ["y"])
+    norm = f"LayerNormalization<axis = -1, epsilon = {real(said(node, 'epsilon', 1e-12))}>"
+    lines.written.append(f"{found} = {norm}({operands})")
     return lines.function(["x", "skip", "gamma", "beta", "bias"], results)
 
 

@@ -1,0 +1,75 @@
+"""Matrix products in types whose sums are accumulated in float32.
+
+Those of other types are for TVM's importer, but for factors that are no whole numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from spaces.frontends.onnx.converters.precision import (
+    NARROW,
+    WIDE,
+    given,
+    in_type,
+    operand,
+)
+from spaces.frontends.onnx.node import Convert, Node
+from spaces.ir.element_types import is_float
+
+
+def _product(node: Node, builder: Any) -> Any:
+    from tvm import relax
+
+    dtype = given(node, 0).dtype
+    if dtype not in NARROW:
+        return None
+    pair = (operand(node, builder, number) for number in (0, 1))
+    return in_type(builder, builder.emit(relax.op.matmul(*pair, out_dtype=WIDE)), dtype)
+
+
+def _general_product(node: Node, builder: Any) -> Any:
+    from tvm import relax
+
+    dtype, emit = given(node, 0).dtype, builder.emit
+    alpha, beta = (float(node.attributes.get(name, 1.0)) for name in ("alpha", "beta"))
+    is_whole = alpha.is_integer() and beta.is_integer()
+    if dtype not in NARROW and (is_float(dtype) or is_whole):
+        return None
+    wide = WIDE if is_float(dtype) else "float64"
+    pair = []
+    for number, name in enumerate(("transA", "transB")):
+        factor = operand(node, builder, number)
+        turned = bool(node.attributes.get(name, 0))
+        pair.append(emit(relax.op.permute_dims(factor, [1, 0])) if turned else factor)
+    if not is_float(dtype):
+        pair = [in_type(builder, factor, wide) for factor in pair]
+    found = emit(relax.op.matmul(*pair, out_dtype=wide))
+    if alpha != 1.0:
+        found = emit(relax.op.multiply(found, relax.const(alpha, wide)))
+    if (addend := node.input(2)) is not None and beta != 0.0:
+        term = in_type(builder, addend.tensor(builder), wide)
+        term = term if beta == 1.0 else emit(relax.op.multiply(term, relax.const(beta, wide)))
+        found = emit(relax.op.add(found, term))
+    return in_type(builder, found, dtype)
+
+
+def _einsum(node: Node, builder: Any) -> Any:
+    from tvm import topi
+
+    dtype = given(node, 0).dtype
+    if dtype not in NARROW:
+        return None
+    wide = [
+        in_type(builder, operand(node, builder, number), WIDE) for number in range(len(node.inputs))
+    ]
+    equation = node.attributes["equation"]
+    text = equation.decode() if isinstance(equation, bytes) else equation
+    return in_type(builder, builder.emit_te(topi.einsum, text, *wide), dtype)
+
+
+PRODUCTS: Mapping[str, Convert] = MappingProxyType(
+    {"Einsum": _einsum, "Gemm": _general_product, "MatMul": _product}
+)
