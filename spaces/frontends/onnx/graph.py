@@ -20,6 +20,7 @@ from spaces.frontends.onnx.contributed.registry import contributed_function
 from spaces.frontends.onnx.control_flow import CONTROL_FLOW
 from spaces.frontends.onnx.functions import defined_function, nodes_of
 from spaces.frontends.onnx.index_bounds import largest_number, require_rows
+from spaces.frontends.onnx.narrow_types import check_inputs, check_narrow, kept, narrow_result
 from spaces.frontends.onnx.node import STANDARD_DOMAINS, Node, Requirement, Value, described
 from spaces.frontends.onnx.operators import converted, known_to_tvm
 from spaces.frontends.onnx.size_operators import constant_of, evaluated
@@ -56,6 +57,7 @@ def graph_module(
     """
     from tvm import tirx
 
+    check_inputs(inputs)
     names = {base_of(d) for spec in inputs for d in spec.dims if isinstance(d, str)}
     known = {name: tirx.Var(name, "int64") for name in sorted(names)}
     exact = {n: v // multiples[n] * multiples[n] for n, v in known.items() if n in multiples}
@@ -128,7 +130,10 @@ class _Graph:
 
     def output(self, name: str) -> Any:
         """A value as an output of the model."""
-        return self._value(name).tensor(self.builder)
+        value = self._value(name)
+        if value.narrow:
+            raise TunerError(f"output {name} is of {value.narrow}: cast it to a type of whole bytes")
+        return value.tensor(self.builder)
 
     def _value(self, name: str) -> Value:
         value = self.values[name]
@@ -181,6 +186,7 @@ class _Graph:
             return [_constant(array)]
         if (sizes := evaluated(seen)) is not None and sizes.values.size <= MOST:
             return [Value(sizes)]
+        check_narrow(seen)
         # Bound where it is first used: in that order a residual addition is fused with the
         # longer way to it.
         found = converted(node, seen, self.builder)
@@ -192,7 +198,8 @@ class _Graph:
         self._check_shapes(node, found)
         if node.op_type == "Gather":
             require_rows(seen)
-        made = [Value(expression=expression) for expression in found]
+        narrow = narrow_result(seen) if standard else ""
+        made = [Value(expression=expression, narrow=narrow) for expression in found]
         made[0].largest = largest_number(seen)
         return made
 
@@ -301,8 +308,9 @@ def _dims(spec: InputSpec, known: Mapping[str, Any]) -> list[Size]:
 
 
 def _constant(array: np.ndarray[Any, Any]) -> Value:
+    array, narrow = kept(array)
     sizes = known_sizes(array)
-    return Value(sizes) if sizes is not None else Value(expression=constant(array))
+    return Value(sizes) if sizes is not None else Value(None, constant(array), narrow=narrow)
 
 
 def _array(tensor: Any) -> np.ndarray[Any, Any]:

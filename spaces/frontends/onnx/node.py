@@ -22,11 +22,13 @@ class Value:
         expression: of known sizes it is made only where something computes with it at run time.
         largest: the largest number in it, where that is known, see
             `spaces.frontends.onnx.index_bounds`.
+        narrow: the type of less than a byte that it has, where its numbers are kept in a wider one.
     """
 
     sizes: Sizes | None = None
     expression: Any = None
     largest: Size | None = None
+    narrow: str = ""
 
     def tensor(self, builder: Any) -> Any:
         """The value as a tensor that is there when the model runs."""
