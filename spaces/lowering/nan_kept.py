@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from spaces.ir import tvm_compat
-from spaces.ir.element_types import is_float
+from spaces.ir.element_types import is_float, is_small_float
 
 _Pick: TypeAlias = Callable[[Any, Any], Any]
 """Gives the one of two numbers that is wanted."""
@@ -45,7 +45,9 @@ def _or_none(condition: Any, number: Any) -> Any:
 
     if isinstance(number, tirx.FloatImm) and number.value == number.value:
         return condition
-    return tirx.any(condition, tirx.isnan(number))
+    dtype = str(getattr(number, "dtype", None) or number.ty.dtype)
+    plain = number.astype("float32") if is_small_float(dtype) else number
+    return tirx.any(condition, tirx.isnan(plain))
 
 
 def _relu(builder: Any, call: Any) -> Any:

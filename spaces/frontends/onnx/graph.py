@@ -132,7 +132,7 @@ class _Graph:
         """A value as an output of the model."""
         value = self._value(name)
         if value.narrow:
-            raise TunerError(f"output {name} is of {value.narrow}: cast it to a type of whole bytes")
+            raise TunerError(f"output {name} is of {value.narrow}, which is not supported")
         return value.tensor(self.builder)
 
     def _value(self, name: str) -> Value:

@@ -4,14 +4,20 @@ sums where one term may be infinite and the other nothing."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
+from spaces.frontends.onnx.converters.casts import converted_to
 from spaces.frontends.onnx.node import Convert, Node
-from spaces.ir.element_types import is_float
+from spaces.ir.element_types import NUMPY_FLOATS, is_float
 
 _SELU = 1.67326319217681884765625, 1.05070102214813232421875
-_ALPHA = 1.0
+_ALPHA, _LEAK = 1.0, float(np.float32(0.01))
+SHORT = ("float16", "bfloat16")
+_WIDENED = ("acos", "acosh", "asin", "asinh", "atan", "atanh", "cosh", "sinh", "tan")
 
 
 def _elu(node: Node, builder: Any) -> Any:
@@ -88,29 +94,56 @@ def _thresholded(node: Node, builder: Any) -> Any:
 
 
 def _shrink(node: Node, builder: Any) -> Any:
-    """Of integers it is worked out in 64 bits, since the bounds may be fractions."""
+    """Integers are worked out in 64 bits, since the bounds may be fractions; short floats in 32."""
     from tvm import relax
 
     emit, value = builder.emit, node.input(0)
     assert value is not None
     x, dtype = value.tensor(builder), value.dtype
-    if not is_float(dtype):
-        x = emit(relax.op.astype(x, "float64"))
-    kind = dtype if is_float(dtype) else "float64"
+    kind = "float32" if dtype in SHORT else dtype if is_float(dtype) else "float64"
+    x = x if kind == dtype else emit(relax.op.astype(x, kind))
     edge, bias = (float(node.attributes.get(k, n)) for k, n in (("lambd", 0.5), ("bias", 0.0)))
     moved = [emit(op(x, relax.const(bias, kind))) for op in (relax.op.subtract, relax.op.add)]
     above = emit(relax.op.greater(x, relax.const(edge, kind)))
     below = emit(relax.op.less(x, relax.const(-edge, kind)))
     rest = emit(relax.op.where(above, moved[0], relax.const(0, kind)))
     found = emit(relax.op.where(below, moved[1], rest))
-    return found if kind == dtype else relax.op.astype(found, dtype)
+    return converted_to(builder, found, dtype)
 
 
 def _leaky(node: Node, builder: Any) -> Any:
     from tvm import relax
 
     x, _ = _floats(node, builder)
-    return relax.op.nn.leakyrelu(x, float(node.attributes.get("alpha", 0.01)))
+    return relax.op.nn.leakyrelu(x, float(node.attributes.get("alpha", _LEAK)))
+
+
+def _prelu(node: Node, builder: Any) -> Any:
+    """Below version 7 several slopes are those of channels. TVM's importer takes floats alone."""
+    from tvm import relax
+
+    x, slope = node.input(0), node.input(1)
+    assert x is not None
+    assert slope is not None
+    tensor, slopes = x.tensor(builder), slope.tensor(builder)
+    if node.opset < 7 and len(slope.dims or ()) == 1:
+        rank = len(x.dims or ())
+        slopes = builder.emit(relax.op.reshape(slopes, [-1] + [1] * max(0, rank - 2)))
+    elif x.dtype in NUMPY_FLOATS:
+        return None
+    below = builder.emit(relax.op.less(tensor, relax.const(0, x.dtype)))
+    return relax.op.where(below, builder.emit(relax.op.multiply(tensor, slopes)), tensor)
+
+
+def _in_32_bits(operator: str, node: Node, builder: Any) -> Any:
+    """LLVM has no code for these of 16 bits."""
+    from tvm import relax
+
+    x, dtype = _floats(node, builder)
+    if dtype not in SHORT:
+        return None
+    wide = builder.emit(relax.op.astype(x, "float32"))
+    return converted_to(builder, builder.emit(getattr(relax.op, operator)(wide)), dtype)
 
 
 def _floats(node: Node, builder: Any) -> tuple[Any, str]:
@@ -124,10 +157,12 @@ def _floats(node: Node, builder: Any) -> tuple[Any, str]:
 
 ACTIVATIONS: Mapping[str, Convert] = MappingProxyType(
     {
+        **{name.capitalize(): partial(_in_32_bits, name) for name in _WIDENED},
         "Celu": _celu,
         "Elu": _elu,
         "LeakyRelu": _leaky,
         "Mish": _mish,
+        "PRelu": _prelu,
         "Selu": _selu,
         "Shrink": _shrink,
         "Softplus": _softplus,

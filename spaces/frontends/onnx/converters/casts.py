@@ -83,7 +83,8 @@ def converted_to(
     if source in BYTE_FLOATS:
         return converted_to(builder, _read(builder, x, source), dtype, saturate=saturate)
     if dtype == "bool":
-        return builder.emit(relax.op.not_equal(x, relax.const(0, source)))
+        zero = builder.emit(relax.op.equal(x, relax.const(0, source)))  # `!=` is false of NaN
+        return builder.emit(relax.op.logical_not(zero))
     if dtype in BYTE_FLOATS:
         real = builder.emit(relax.op.astype(x, "float32"))
         return _written(builder, real, dtype, saturate, round_mode)

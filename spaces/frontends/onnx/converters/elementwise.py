@@ -9,14 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from spaces.frontends.onnx.converters.activations import ACTIVATIONS
+from spaces.frontends.onnx.converters.activations import ACTIVATIONS, SHORT
 from spaces.frontends.onnx.converters.casts import converted_to
 from spaces.frontends.onnx.converters.folded import folded
 from spaces.frontends.onnx.node import Convert, Node
 from spaces.ir import tvm_compat
 from spaces.ir.element_types import is_float, numpy_dtype
 
-_NARROW = ("float16", "bfloat16")
+_BROADCAST = {
+    "Add": "add", "And": "logical_and", "Div": "divide", "Greater": "greater", "Less": "less",
+    "Mul": "multiply", "Or": "logical_or", "Sub": "subtract", "Xor": "logical_xor",
+}  # fmt: skip
 
 
 def _of_all(operator: str, node: Node, builder: Any) -> Any:
@@ -36,11 +39,31 @@ def _mean(node: Node, builder: Any) -> Any:
 
 
 def _pair(node: Node, builder: Any) -> tuple[Any, Any, str]:
-    """Both operands and the type of the first."""
+    """Both operands and the type of the first. Below version 7 the second may begin at an axis."""
+    from tvm import relax
+
     first, second = node.input(0), node.input(1)
     if first is None or second is None:
         raise node.refused("it has not both of its operands")
-    return first.tensor(builder), second.tensor(builder), first.dtype
+    a, b = first.tensor(builder), second.tensor(builder)
+    if _begins_at_axis(node) and first.dims is not None and second.dims is not None:
+        after = len(first.dims) - int(node.attributes["axis"]) % len(first.dims) - len(second.dims)
+        b = builder.emit(relax.op.reshape(b, [*second.dims, *[1] * after])) if after > 0 else b
+    return a, b, first.dtype
+
+
+def _begins_at_axis(node: Node) -> bool:
+    return node.opset < 7 and bool(node.attributes.get("broadcast")) and "axis" in node.attributes
+
+
+def _aligned(operator: str, node: Node, builder: Any) -> Any:
+    """As it was before ONNX had broadcasting; what is without it is for TVM's importer."""
+    from tvm import relax
+
+    if not _begins_at_axis(node):
+        return None
+    a, b, _ = _pair(node, builder)
+    return getattr(relax.op, operator)(a, b)
 
 
 def _power(node: Node, builder: Any) -> Any:
@@ -56,15 +79,16 @@ def _power(node: Node, builder: Any) -> Any:
             return _multiplied(builder, base, number, dtype)
         wide = [builder.emit(relax.op.astype(x, "float64")) for x in (base, exponent)]
         return converted_to(builder, builder.emit(relax.op.power(*wide)), dtype)
-    if other == dtype:
+    if other == dtype and dtype != "bfloat16":
         return relax.op.power(base, exponent)
-    if tvm_compat.is_constant(exponent):
+    if tvm_compat.is_constant(exponent) and dtype != "bfloat16":
         array = exponent.value.numpy()
         narrow = array.astype(numpy_dtype(dtype))
         if (narrow.astype("float64") == array.astype("float64")).all():
             return relax.op.power(base, relax.const(narrow, dtype))
-    wide = [builder.emit(relax.op.astype(x, "float64")) for x in (base, exponent)]
-    return relax.op.astype(builder.emit(relax.op.power(*wide)), dtype)
+    real = "float64" if "int" in other and dtype != "bfloat16" else "float32"
+    wide = [converted_to(builder, x, real) for x in (base, exponent)]
+    return converted_to(builder, builder.emit(relax.op.power(*wide)), dtype)
 
 
 def _known_exponent(exponent: Any, base: Any) -> int | None:
@@ -96,13 +120,24 @@ def _remainder(node: Node, builder: Any) -> Any:
 
     a, b, dtype = _pair(node, builder)
     emit = builder.emit
+    if dtype in SHORT:
+        a, b = (emit(relax.op.astype(x, "float32")) for x in (a, b))
+        return converted_to(builder, emit(_rest(node, builder, a, b, "float32")), dtype)
+    return _rest(node, builder, a, b, dtype)
+
+
+def _rest(node: Node, builder: Any, a: Any, b: Any, dtype: str) -> Any:
+    from tvm import relax
+
+    emit = builder.emit
     if node.attributes.get("fmod", 0):
         return relax.op.mod(a, b)
     if not is_float(dtype):
         return relax.op.floor_mod(a, b)
     zero = relax.const(0, dtype)
     rest = emit(relax.op.mod(a, b))
-    apart = emit(relax.op.logical_xor(emit(relax.op.less(rest, zero)), emit(relax.op.less(b, zero))))
+    signs = [emit(relax.op.less(one, zero)) for one in (rest, b)]
+    apart = emit(relax.op.logical_xor(*signs))
     moves = emit(relax.op.logical_and(apart, emit(relax.op.not_equal(rest, zero))))
     return relax.op.where(moves, emit(relax.op.add(rest, b)), rest)
 
@@ -158,7 +193,7 @@ def _is_nan(node: Node, builder: Any) -> Any:
 
 def _computed(dtype: str) -> str:
     """A type that is computed with and holds each number of another one."""
-    return "float32" if dtype.startswith("float8") or dtype in _NARROW else dtype
+    return "float32" if dtype.startswith("float8") or dtype in SHORT else dtype
 
 
 def _compared(operator: str, node: Node, builder: Any) -> Any:
@@ -191,6 +226,7 @@ def _whole(value: Any) -> bool:
 
 _ELEMENTWISE: Mapping[str, Convert] = {
     **ACTIVATIONS,
+    **{name: partial(_aligned, operator) for name, operator in _BROADCAST.items()},
     "BitShift": _shifted,
     "Equal": partial(_compared, "equal"),
     "IsInf": _is_infinite,
