@@ -20,7 +20,14 @@ from spaces.frontends.onnx.contributed.registry import contributed_function
 from spaces.frontends.onnx.control_flow import CONTROL_FLOW
 from spaces.frontends.onnx.functions import defined_function, nodes_of
 from spaces.frontends.onnx.index_bounds import largest_number, require_rows
-from spaces.frontends.onnx.narrow_types import check_inputs, check_narrow, kept, narrow_result
+from spaces.frontends.onnx.narrow_types import (
+    check_inputs,
+    check_narrow,
+    handed_out,
+    kept,
+    narrow_result,
+    taken,
+)
 from spaces.frontends.onnx.node import STANDARD_DOMAINS, Node, Requirement, Value, described
 from spaces.frontends.onnx.operators import converted, known_to_tvm
 from spaces.frontends.onnx.size_operators import constant_of, evaluated
@@ -93,8 +100,10 @@ def _write_main(
             if any(isinstance(d, str) and base_of(d) in exact for d in spec.dims):
                 dims = _dims(spec, {**known, **exact})
                 given = graph.builder.match_cast(given, relax.TensorType(dims, spec.dtype))
-            graph.values[spec.name] = Value(expression=given)
+            params[spec.name] = given
         with graph.builder.dataflow():
+            for spec in inputs:
+                graph.values[spec.name] = taken(graph.builder, params[spec.name], spec.dtype)
             graph.add(proto)
             outputs = [graph.output(value.name) for value in proto.output]
             whole = outputs[0] if len(outputs) == 1 else relax.Tuple(outputs)
@@ -130,10 +139,7 @@ class _Graph:
 
     def output(self, name: str) -> Any:
         """A value as an output of the model."""
-        value = self._value(name)
-        if value.narrow:
-            raise TunerError(f"output {name} is of {value.narrow}, which is not supported")
-        return value.tensor(self.builder)
+        return handed_out(self.builder, name, self._value(name))
 
     def _value(self, name: str) -> Value:
         value = self.values[name]

@@ -22,7 +22,8 @@ class Value:
         expression: of known sizes it is made only where something computes with it at run time.
         largest: the largest number in it, where that is known, see
             `spaces.frontends.onnx.index_bounds`.
-        narrow: the type of less than a byte that it has, where its numbers are kept in a wider one.
+        narrow: the type that it has, where its numbers are kept in another one, see
+            `spaces.frontends.onnx.narrow_types`.
     """
 
     sizes: Sizes | None = None
@@ -47,6 +48,11 @@ class Value:
     def dtype(self) -> str:
         """Of its elements."""
         return str(self.expression.ty.dtype) if self.sizes is None else self.sizes.dtype
+
+    @property
+    def kind(self) -> str:
+        """The type that ONNX says it has."""
+        return self.narrow or self.dtype
 
     @property
     def dims(self) -> list[Size] | None:

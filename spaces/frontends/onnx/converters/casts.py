@@ -19,14 +19,6 @@ _SHIFTS = {"int4": 4, "int2": 6}
 _MASKS = {"uint4": 15, "uint2": 3}
 _QUARTERS = (0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0)
 """Between which two numbers of 4 bits a float is rounded up: 0, 0.5, 1, 1.5, 2, 3, 4, 6."""
-NARROW = {
-    "int4": "int8",
-    "int2": "int8",
-    "uint4": "uint8",
-    "uint2": "uint8",
-    "float4_e2m1fn": "float32",
-}
-"""Types of less than a byte, and those that their numbers are kept in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,38 +50,60 @@ _SMALL = {
 }
 _SCALE = "float8_e8m0fnu"
 BYTE_FLOATS = (*_SMALL, _SCALE)
-CONVERTED = (
+"""Floats of 8 bits. TVM's passes would convert what is in them between two parts of a program."""
+KEPT_IN = {
+    "int4": "int8",
+    "int2": "int8",
+    "uint4": "uint8",
+    "uint2": "uint8",
+    "float4_e2m1fn": "float32",
+    **dict.fromkeys(BYTE_FLOATS, "uint8"),
+}
+"""Types that TVM has no programs for, and those that they are kept in within a graph; floats of 8
+bits as their codes."""
+PLAIN = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
-    *(*NUMPY_FLOATS, "bfloat16", *BYTE_FLOATS),
+    *(*NUMPY_FLOATS, "bfloat16"),
 )
-"""Types that are converted from and to."""
+"""Other types that are converted from and to."""
 
 
 def converted_to(
-    builder: Any, x: Any, dtype: str, *, saturate: bool = True, round_mode: str = "up"
+    builder: Any,
+    x: Any,
+    dtype: str,
+    source: str = "",
+    *,
+    saturate: bool = True,
+    round_mode: str = "up",
 ) -> Any:
     """A tensor in another type, emitted.
 
     Args:
-        dtype: one of `CONVERTED`, or a key of `NARROW`, whose numbers are kept in a wider one.
+        dtype: one of `PLAIN` or of `KEPT_IN`.
+        source: the tensor's type, where it is kept in another one.
         saturate: whether what is too large for a float of 8 bits becomes the largest number.
         round_mode: of scales (e8m0): `up`, `down` or `nearest`.
     """
     from tvm import relax
 
-    source = str(x.ty.dtype)
+    source = source or str(x.ty.dtype)
     if source == dtype:
         return x
     if source in BYTE_FLOATS:
-        return converted_to(builder, _read(builder, x, source), dtype, saturate=saturate)
+        x, source = _read(builder, x, source), "float32"
+    elif source in KEPT_IN:
+        source = KEPT_IN[source]
+    if source == dtype:
+        return x
     if dtype == "bool":
         zero = builder.emit(relax.op.equal(x, relax.const(0, source)))  # `!=` is false of NaN
         return builder.emit(relax.op.logical_not(zero))
     if dtype in BYTE_FLOATS:
         real = builder.emit(relax.op.astype(x, "float32"))
         return _written(builder, real, dtype, saturate, round_mode)
-    if dtype in NARROW:
-        return _narrowed(builder, converted_to(builder, x, NARROW[dtype]), dtype)
+    if dtype in KEPT_IN:
+        return _narrowed(builder, converted_to(builder, x, KEPT_IN[dtype]), dtype)
     if is_float(source) and not is_float(dtype):
         return _whole(builder, x, source, dtype)
     if dtype == "bfloat16":
@@ -97,10 +111,9 @@ def converted_to(
     return builder.emit(relax.op.astype(x, dtype))
 
 
-def _read(builder: Any, x: Any, source: str) -> Any:
-    from tvm import relax, topi
+def _read(builder: Any, codes: Any, source: str) -> Any:
+    from tvm import relax
 
-    codes = builder.emit_te(topi.reinterpret, x, "uint8", primfunc_name_hint="codes")
     numbers = np.arange(256, dtype="uint8").view(numpy_dtype(source)).astype("float32")
     places = builder.emit(relax.op.astype(codes, "int32"))
     return builder.emit(relax.op.take(relax.const(numbers), places, axis=0))
@@ -118,7 +131,7 @@ def _written(builder: Any, x: Any, dtype: str, saturate: bool, round_mode: str) 
     def compute(tensor: Any) -> Any:
         return te.compute(
             tensor.shape,
-            lambda *place: tirx.reinterpret(dtype, code(tensor[place]).astype("uint8")),
+            lambda *place: code(tensor[place]).astype("uint8"),
             name="compute",
         )
 

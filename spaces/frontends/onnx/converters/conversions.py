@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from spaces.frontends.onnx.converters.casts import CONVERTED, NARROW, converted_to
+from spaces.frontends.onnx.converters.casts import BYTE_FLOATS, KEPT_IN, PLAIN, converted_to
 from spaces.frontends.onnx.converters.folded import folded
 from spaces.frontends.onnx.node import Convert, Node
 from spaces.ir.element_types import numpy_dtype
@@ -21,7 +21,7 @@ def named_type(node: Node, number: int) -> str:
     import onnx
 
     name = str(onnx.helper.tensor_dtype_to_np_dtype(number))
-    if name not in CONVERTED and name not in NARROW:
+    if name not in PLAIN and name not in KEPT_IN:
         said = onnx.TensorProto.DataType.Name(number)
         raise node.refused(f"it converts to {said}, which is not supported")
     return name
@@ -34,24 +34,18 @@ def _cast(node: Node, builder: Any) -> Any:
 def _cast_like(node: Node, builder: Any) -> Any:
     like = node.input(1)
     assert like is not None
-    return _converted(node, builder, like.narrow or like.dtype)
+    return _converted(node, builder, like.kind)
 
 
 def _converted(node: Node, builder: Any, dtype: str) -> Any:
-    from tvm import relax
-
     value = node.input(0)
     assert value is not None
-    if value.dtype not in CONVERTED:
-        raise node.refused(f"it converts from {value.dtype}, which is not supported")
     mode = node.attributes.get("round_mode", b"up")
-    tensor = value.tensor(builder)
-    if value.narrow == dtype or value.dtype == dtype:
-        return relax.op.astype(tensor, value.dtype)
     return converted_to(
         builder,
-        tensor,
+        value.tensor(builder),
         dtype,
+        value.kind,
         saturate=bool(node.attributes.get("saturate", 1)),
         round_mode=mode.decode() if isinstance(mode, bytes) else mode,
     )
@@ -62,16 +56,17 @@ def _bits(node: Node, builder: Any) -> Any:
 
     value, dtype = node.input(0), named_type(node, node.attributes["to"])
     assert value is not None
-    if value.narrow or dtype in NARROW:
+    if any(kind in KEPT_IN and kind not in BYTE_FLOATS for kind in (value.kind, dtype)):
         raise node.refused("it takes bits of or for types of less than a byte")
-    if numpy_dtype(dtype).itemsize != numpy_dtype(value.dtype).itemsize:
+    kept = KEPT_IN.get(dtype, dtype)
+    if numpy_dtype(kept).itemsize != numpy_dtype(value.dtype).itemsize:
         raise node.refused(f"it takes bits of {value.dtype} for {dtype}, which has not as many")
     x = value.tensor(builder)
-    if value.dtype == dtype:
+    if value.dtype == kept:
         return x
-    if "bool" in (dtype, value.dtype):
-        return converted_to(builder, x, dtype)
-    return builder.emit_te(topi.reinterpret, x, dtype, primfunc_name_hint="bits")
+    if "bool" in (kept, value.dtype):
+        return converted_to(builder, x, kept)
+    return builder.emit_te(topi.reinterpret, x, kept, primfunc_name_hint="bits")
 
 
 _CONVERSIONS: Mapping[str, Convert] = {"BitCast": _bits, "Cast": _cast, "CastLike": _cast_like}

@@ -170,7 +170,7 @@ def _is_infinite(node: Node, builder: Any) -> Any:
 
     value = node.input(0)
     assert value is not None
-    x = converted_to(builder, value.tensor(builder), _computed(value.dtype))
+    x = converted_to(builder, value.tensor(builder), _computed(value.kind), value.kind)
     dtype = str(x.ty.dtype)
     wanted = [
         relax.const(sign * np.inf, dtype)
@@ -188,7 +188,9 @@ def _is_nan(node: Node, builder: Any) -> Any:
 
     value = node.input(0)
     assert value is not None
-    return relax.op.isnan(converted_to(builder, value.tensor(builder), _computed(value.dtype)))
+    return relax.op.isnan(
+        converted_to(builder, value.tensor(builder), _computed(value.kind), value.kind)
+    )
 
 
 def _computed(dtype: str) -> str:

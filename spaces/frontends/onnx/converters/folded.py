@@ -59,9 +59,11 @@ def _worked_out(node: Node) -> list[Any] | None:
     try:
         with np.errstate(all="ignore"):
             found = onnx.reference.ReferenceEvaluator(model).run(None, arrays)
-        return [constant(np.asarray(array)) for array in found]
     except Exception:  # what the reference does not take is for the converter
         return None
+    if any(str(np.asarray(array).dtype) not in NUMPY_TYPES for array in found):
+        return None
+    return [constant(np.asarray(array)) for array in found]
 
 
 def _described(name: str, array: Any) -> Any:

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from spaces.frontends.onnx.converters.casts import BYTE_FLOATS, NARROW, converted_to
+from spaces.frontends.onnx.converters.casts import BYTE_FLOATS, KEPT_IN, converted_to
 from spaces.frontends.onnx.converters.conversions import named_type
 from spaces.frontends.onnx.node import Convert, Node, Value
-from spaces.ir.element_types import numpy_dtype
+from spaces.ir.element_types import is_float, numpy_dtype
 from spaces.ir.tvm_compat import known_int
 
 _REAL = "float32"
@@ -30,19 +30,17 @@ def _quantize(node: Node, builder: Any) -> Any:
     point, said = node.input(2), node.attributes.get("output_dtype", 0)
     dtype = named_type(node, said) if said else "uint8"
     if point is not None:
-        dtype = point.narrow or point.dtype
-    real = scale.dtype if scale.dtype not in BYTE_FLOATS and "int" not in scale.dtype else _REAL
+        dtype = point.kind
+    real = scale.dtype if is_float(scale.kind) and not scale.narrow else _REAL
     if precision := node.attributes.get("precision", 0):
         real = named_type(node, precision)
-    if real == x.dtype == scale.dtype == _REAL and dtype in _PLAIN and not _block(node):
+    if real == x.dtype == scale.kind == _REAL and dtype in _PLAIN and not _block(node):
         zero = relax.const(0, dtype) if point is None else point.tensor(builder)
         data, by = x.tensor(builder), scale.tensor(builder)
         return relax.op.quantize(data, by, zero, axis=_axis(node), out_dtype=dtype)
     emit = builder.emit
-    data, by = (
-        converted_to(builder, one, real)
-        for one in (x.tensor(builder), _spread(node, builder, scale))
-    )
+    data = converted_to(builder, x.tensor(builder), real)
+    by = converted_to(builder, _spread(node, builder, scale), real, scale.kind)
     quotient = converted_to(builder, emit(relax.op.divide(data, by)), _REAL)
     if dtype in BYTE_FLOATS:
         saturate = bool(node.attributes.get("saturate", 1))
@@ -50,13 +48,13 @@ def _quantize(node: Node, builder: Any) -> Any:
     whole = dtype != "float4_e2m1fn"
     moved = emit(relax.op.round(quotient)) if whole else quotient
     if point is not None:
-        zero = converted_to(builder, _spread(node, builder, point), _REAL)
+        zero = converted_to(builder, _spread(node, builder, point), _REAL, point.kind)
         moved = emit(relax.op.add(moved, zero))
     if not whole:
         return converted_to(builder, moved, dtype)
     least, most = _range(node, dtype)
     clipped = emit(relax.op.clip(moved, float(least), float(most)))
-    return converted_to(builder, clipped, NARROW.get(dtype, dtype))
+    return converted_to(builder, clipped, KEPT_IN.get(dtype, dtype))
 
 
 def _range(node: Node, dtype: str) -> tuple[int, int]:
@@ -73,20 +71,20 @@ def _dequantize(node: Node, builder: Any) -> Any:
 
     x, scale = _operands(node)
     point, said = node.input(2), node.attributes.get("output_dtype", 0)
-    dtype = named_type(node, said) if said else scale.dtype if node.opset >= 19 else _REAL
+    dtype = named_type(node, said) if said else scale.kind if node.opset >= 19 else _REAL
     if dtype in BYTE_FLOATS:
         raise node.refused(f"it gives {dtype}, which is not supported")
-    integer = "int" in x.dtype
-    if integer and dtype == scale.dtype == _REAL and not _block(node):
+    integer = "int" in x.kind
+    if integer and dtype == scale.kind == _REAL and not _block(node):
         data, by = x.tensor(builder), scale.tensor(builder)
         zero = relax.const(0, x.dtype) if point is None else point.tensor(builder)
         return relax.op.dequantize(data, by, zero, axis=_axis(node), out_dtype=_REAL)
     emit = builder.emit
-    real = converted_to(builder, x.tensor(builder), _REAL)
+    real = converted_to(builder, x.tensor(builder), _REAL, x.kind)
     if point is not None and integer:
-        zero = converted_to(builder, _spread(node, builder, point), _REAL)
+        zero = converted_to(builder, _spread(node, builder, point), _REAL, point.kind)
         real = emit(relax.op.subtract(real, zero))
-    by = converted_to(builder, _spread(node, builder, scale), _REAL)
+    by = converted_to(builder, _spread(node, builder, scale), _REAL, scale.kind)
     return converted_to(builder, emit(relax.op.multiply(real, by)), dtype)
 
 
@@ -132,18 +130,13 @@ def _repeated(node: Node, builder: Any, tensor: Any, size: Any, blocks: Any) -> 
     from tvm import relax
 
     axis, block = _axis(node), _block(node)
-    made = builder.emit(relax.op.repeat(_bytes(builder, tensor), block, axis))
+    made = builder.emit(relax.op.repeat(tensor, block, axis))
     if not node.arithmetic.equal(size, blocks * block):
         number, several = known_int(size), known_int(blocks)
         if number is None or several is None or -(-number // block) != several:
             raise node.refused(f"its axis {axis} has not as many blocks of {block} as scales")
         made = builder.emit(relax.op.strided_slice(made, [axis], [0], [number]))
     return made
-
-
-def _bytes(builder: Any, tensor: Any) -> Any:
-    """Floats of 8 bits as what they stand for, since few programs take them."""
-    return converted_to(builder, tensor, _REAL) if tensor.ty.dtype in BYTE_FLOATS else tensor
 
 
 def _dynamic(node: Node, builder: Any) -> Any:

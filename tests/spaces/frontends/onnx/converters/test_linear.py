@@ -48,8 +48,10 @@ def there_and_back(
 
 @pytest.mark.parametrize(
     "kind",
-    ["int8", "uint8", "int16", "uint16", "int4", "uint4", "int2", "uint2"]
-    + ["float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float4_e2m1fn"],
+    [
+        *("int8", "uint8", "int16", "uint16", "int4", "uint4", "int2", "uint2"),
+        *("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float4_e2m1fn"),
+    ],
 )
 def test_zero_points_of_every_type(kind: str) -> None:
     dtype = np.dtype(getattr(ml_dtypes, kind, kind))
