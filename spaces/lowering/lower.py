@@ -18,6 +18,7 @@ from spaces.lowering.concats import put_off_concats
 from spaces.lowering.constants import mark_constants
 from spaces.lowering.folding import folded
 from spaces.lowering.idle_taps import without_idle_taps
+from spaces.lowering.nan_kept import legalizations
 from spaces.lowering.plain_shapes import with_plain_shapes
 from spaces.lowering.relax_passes import (
     affine_batch_norms,
@@ -142,7 +143,7 @@ def _programs(module: Any) -> Any:
     from tvm.relax import transform
 
     passes = [
-        transform.LegalizeOps(),
+        transform.LegalizeOps(legalizations()),
         transform.AnnotateTIROpPattern(),
         transform.FoldConstant(),
         transform.DeadCodeElimination(),

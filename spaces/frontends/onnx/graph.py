@@ -21,6 +21,14 @@ from spaces.frontends.onnx.control_flow import CONTROL_FLOW
 from spaces.frontends.onnx.functions import defined_function, nodes_of
 from spaces.frontends.onnx.honoured.check import attributes_for_tvm, check_honoured, not_computed
 from spaces.frontends.onnx.index_bounds import largest_number, require_rows
+from spaces.frontends.onnx.narrow_types import (
+    check_inputs,
+    check_narrow,
+    handed_out,
+    kept,
+    narrow_result,
+    taken,
+)
 from spaces.frontends.onnx.node import STANDARD_DOMAINS, Node, Requirement, Value, described
 from spaces.frontends.onnx.operators import converted, known_to_tvm
 from spaces.frontends.onnx.size_operators import constant_of, evaluated
@@ -57,6 +65,7 @@ def graph_module(
     """
     from tvm import tirx
 
+    check_inputs(inputs)
     names = {base_of(d) for spec in inputs for d in spec.dims if isinstance(d, str)}
     known = {name: tirx.Var(name, "int64") for name in sorted(names)}
     exact = {n: v // multiples[n] * multiples[n] for n, v in known.items() if n in multiples}
@@ -92,8 +101,10 @@ def _write_main(
             if any(isinstance(d, str) and base_of(d) in exact for d in spec.dims):
                 dims = _dims(spec, {**known, **exact})
                 given = graph.builder.match_cast(given, relax.TensorType(dims, spec.dtype))
-            graph.values[spec.name] = Value(expression=given)
+            params[spec.name] = given
         with graph.builder.dataflow():
+            for spec in inputs:
+                graph.values[spec.name] = taken(graph.builder, params[spec.name], spec.dtype)
             graph.add(proto)
             outputs = [graph.output(value.name) for value in proto.output]
             whole = outputs[0] if len(outputs) == 1 else relax.Tuple(outputs)
@@ -129,7 +140,7 @@ class _Graph:
 
     def output(self, name: str) -> Any:
         """A value as an output of the model."""
-        return self._value(name).tensor(self.builder)
+        return handed_out(self.builder, name, self._value(name))
 
     def _value(self, name: str) -> Value:
         value = self.values[name]
@@ -188,6 +199,7 @@ class _Graph:
             return [_constant(array)]
         if (sizes := evaluated(seen)) is not None and sizes.values.size <= MOST:
             return [Value(sizes)]
+        check_narrow(seen)
         # Bound where it is first used: in that order a residual addition is fused with the
         # longer way to it.
         found = converted(node, seen, self.builder)
@@ -200,7 +212,8 @@ class _Graph:
         self._check_shapes(node, found)
         if node.op_type == "Gather":
             require_rows(seen)
-        made = [Value(expression=expression) for expression in found]
+        narrow = narrow_result(seen) if standard else ""
+        made = [Value(expression=expression, narrow=narrow) for expression in found]
         if missing:
             made[len(seen.outputs) - len(missing) :] = [Value(missing=why) for why in missing]
         made[0].largest = largest_number(seen)
@@ -312,8 +325,9 @@ def _dims(spec: InputSpec, known: Mapping[str, Any]) -> list[Size]:
 
 
 def _constant(array: np.ndarray[Any, Any]) -> Value:
+    array, narrow = kept(array)
     sizes = known_sizes(array)
-    return Value(sizes) if sizes is not None else Value(expression=constant(array))
+    return Value(sizes) if sizes is not None else Value(None, constant(array), narrow=narrow)
 
 
 def _array(tensor: Any) -> np.ndarray[Any, Any]:

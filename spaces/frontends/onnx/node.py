@@ -23,12 +23,15 @@ class Value:
         largest: the largest number in it, where that is known, see
             `spaces.frontends.onnx.index_bounds`.
         missing: why it is not computed; it is an error where something needs it.
+        narrow: the type that it has, where its numbers are kept in another one, see
+            `spaces.frontends.onnx.narrow_types`.
     """
 
     sizes: Sizes | None = None
     expression: Any = None
     largest: Size | None = None
     missing: TunerError | None = None
+    narrow: str = ""
 
     def tensor(self, builder: Any) -> Any:
         """The value as a tensor that is there when the model runs."""
@@ -47,6 +50,11 @@ class Value:
     def dtype(self) -> str:
         """Of its elements."""
         return str(self.expression.ty.dtype) if self.sizes is None else self.sizes.dtype
+
+    @property
+    def kind(self) -> str:
+        """The type that ONNX says it has."""
+        return self.narrow or self.dtype
 
     @property
     def dims(self) -> list[Size] | None:

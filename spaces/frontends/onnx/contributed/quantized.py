@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from types import MappingProxyType
 
-from spaces.frontends.onnx.contributed.text import Lines, Write, handed_on, has, said
+from spaces.frontends.onnx.contributed.text import Lines, Write, handed_on, has, rank, said
 from spaces.frontends.onnx.node import Node
 
 _POOL = ("auto_pad: string", "ceil_mode: int", "count_include_pad: int", "kernel_shape: ints",
@@ -90,19 +90,21 @@ def _dynamic_product(node: Node) -> str:
     return lines.function(["x", "b", "b_scale", "b_zero", "bias"], ["y"])
 
 
-def _quantize(node: Node) -> str:
-    axis = f"axis = {said(node, 'axis', 1)}"
-    return f"(x, scale, zero) => (y) {{ y = QuantizeLinear<{axis}>(x, scale, zero) }}"
+def _linear(operator: str, node: Node) -> str:
+    along = f"axis = {said(node, 'axis', 1)}, block_size = {said(node, 'block_size', 0)}"
+    return f"(x, scale, zero) => (y) {{ y = {operator}<{along}>(x, scale, zero) }}"
 
 
-def _dequantize(node: Node) -> str:
-    axis = f"axis = {said(node, 'axis', 1)}"
-    return f"(x, scale, zero) => (y) {{ y = DequantizeLinear<{axis}>(x, scale, zero) }}"
+def _softmax(node: Node) -> str:
+    axis, last = said(node, "axis", -1), rank(node, 0) - 1
+    if said(node, "opset", 13) < 13 and axis not in (-1, last):
+        raise node.refused("it normalises all axes from its axis on")
+    return _one("Softmax", ("axis: int",), node)
 
 
 QUANTIZED: Mapping[str, Write] = MappingProxyType(
     {
-        "DequantizeLinear": _dequantize,
+        "DequantizeLinear": partial(_linear, "DequantizeLinear"),
         "DynamicQuantizeMatMul": _dynamic_product,
         "MatMulIntegerToFloat": _to_reals,
         "QGemm": _gemm,
@@ -113,7 +115,7 @@ QUANTIZED: Mapping[str, Write] = MappingProxyType(
         "QLinearLeakyRelu": partial(_one, "LeakyRelu", ("alpha: float",)),
         "QLinearMul": partial(_pair, "Mul"),
         "QLinearSigmoid": partial(_one, "Sigmoid", ()),
-        "QLinearSoftmax": partial(_one, "Softmax", ("axis: int",)),
-        "QuantizeLinear": _quantize,
+        "QLinearSoftmax": _softmax,
+        "QuantizeLinear": partial(_linear, "QuantizeLinear"),
     }
 )

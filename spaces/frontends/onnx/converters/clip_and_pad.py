@@ -13,26 +13,44 @@ from typing import Any
 
 from spaces.frontends.onnx.node import Convert, Node
 from spaces.ir import tvm_compat
-from spaces.ir.element_types import NUMPY_FLOATS
+from spaces.ir.element_types import NUMPY_FLOATS, is_float
 
 
 def _clip(node: Node, builder: Any) -> Any:
     from tvm import relax
 
     data = node.input(0)
-    if data is None or data.expression is None or data.dtype not in NUMPY_FLOATS:
-        return None
-    bounds = _bounds(node)
-    if bounds is None:
-        return None
+    if data is None:
+        raise node.refused("it has no operand")
+    tensor, bounds = data.tensor(builder), _bounds(node)
+    if bounds is None or data.dtype not in NUMPY_FLOATS:
+        return _clipped_by_operands(node, builder, tensor)
     least, most = bounds
-    tensor = data.tensor(builder)
     if math.isfinite(least) and math.isfinite(most) and least <= most:
         return relax.op.clip(tensor, least, most)
     if least > -math.inf:
         tensor = builder.emit(relax.op.maximum(tensor, relax.const(least, data.dtype)))
     if most < math.inf:
         tensor = builder.emit(relax.op.minimum(tensor, relax.const(most, data.dtype)))
+    return tensor
+
+
+def _clipped_by_operands(node: Node, builder: Any, tensor: Any) -> Any:
+    """Bounds that only a run knows, or whole numbers."""
+    from tvm import relax
+
+    dtype = str(tensor.ty.dtype)
+    for number, combine, none in (
+        (1, relax.op.maximum, -math.inf),
+        (2, relax.op.minimum, math.inf),
+    ):
+        if (value := node.input(number)) is None:
+            continue
+        bound = value.tensor(builder)
+        if is_float(dtype):
+            missing = builder.emit(relax.op.isnan(bound))
+            bound = builder.emit(relax.op.where(missing, relax.const(none, dtype), bound))
+        tensor = builder.emit(combine(tensor, bound))
     return tensor
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from spaces.frontends.onnx.converters.linear import LINEAR
 from spaces.frontends.onnx.node import Convert, Node
 from spaces.ir import tvm_compat
 
@@ -220,7 +221,7 @@ def _requantized(node: Node, builder: Any, total: Any, scales: tuple[Any, Any], 
     scale, point = node.input(out), node.input(out + 1)
     if scale is None or point is None:
         raise node.refused("it does not say how its result is quantized")
-    factor = _quotient(builder, *scales, scale.tensor(builder))
+    factor = _quotient(builder, *scales, _real(builder, scale.tensor(builder)))
     exact = emit(emit(total.astype(_REAL)) * factor)
     limits = np.iinfo(point.dtype)
     # Adding and taking off a large number would be left out by TVM where both meet in a schedule.
@@ -253,7 +254,7 @@ def _scale(node: Node, builder: Any, number: int, shape: Sequence[int]) -> Any:
     value = node.input(number)
     if value is None:
         raise node.refused("it does not say how its operands are quantized")
-    return _along(builder, value.tensor(builder), shape)
+    return _real(builder, _along(builder, value.tensor(builder), shape))
 
 
 def _conv_integer(node: Node, builder: Any) -> Any:
@@ -286,6 +287,7 @@ def _quantized_product(node: Node, builder: Any) -> Any:
 
 QUANTIZED: Mapping[str, Convert] = MappingProxyType(
     {
+        **LINEAR,
         "ConvInteger": _conv_integer,
         "MatMulInteger": _integer_product,
         "QLinearConv": _quantized_conv,

@@ -1,0 +1,166 @@
+"""`QuantizeLinear`, `DequantizeLinear` and `DynamicQuantizeLinear`.
+
+Numbers of 32 bits with one scale, or one for each place of an axis, become the operators of Relax
+for it. All else is written out: other floats, blocks, types of less than a byte, floats of 8 bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from spaces.frontends.onnx.converters.casts import BYTE_FLOATS, KEPT_IN, converted_to
+from spaces.frontends.onnx.converters.conversions import named_type
+from spaces.frontends.onnx.node import Convert, Node, Value
+from spaces.ir.element_types import is_float, numpy_dtype
+from spaces.ir.tvm_compat import known_int
+
+_REAL = "float32"
+_RANGES = {"uint4": (0, 15), "int4": (-8, 7), "uint2": (0, 3), "int2": (-2, 1)}
+_PLAIN = ("int8", "uint8", "int16", "uint16")
+
+
+def _quantize(node: Node, builder: Any) -> Any:
+    from tvm import relax
+
+    x, scale = _operands(node)
+    point, said = node.input(2), node.attributes.get("output_dtype", 0)
+    dtype = named_type(node, said) if said else "uint8"
+    if point is not None:
+        dtype = point.kind
+    real = scale.dtype if is_float(scale.kind) and not scale.narrow else _REAL
+    if precision := node.attributes.get("precision", 0):
+        real = named_type(node, precision)
+    if real == x.dtype == scale.kind == _REAL and dtype in _PLAIN and not _block(node):
+        zero = relax.const(0, dtype) if point is None else point.tensor(builder)
+        data, by = x.tensor(builder), scale.tensor(builder)
+        return relax.op.quantize(data, by, zero, axis=_axis(node), out_dtype=dtype)
+    emit = builder.emit
+    data = converted_to(builder, x.tensor(builder), real)
+    by = converted_to(builder, _spread(node, builder, scale), real, scale.kind)
+    quotient = converted_to(builder, emit(relax.op.divide(data, by)), _REAL)
+    if dtype in BYTE_FLOATS:
+        saturate = bool(node.attributes.get("saturate", 1))
+        return converted_to(builder, quotient, dtype, saturate=saturate)
+    whole = dtype != "float4_e2m1fn"
+    moved = emit(relax.op.round(quotient)) if whole else quotient
+    if point is not None:
+        zero = converted_to(builder, _spread(node, builder, point), _REAL, point.kind)
+        moved = emit(relax.op.add(moved, zero))
+    if not whole:
+        return converted_to(builder, moved, dtype)
+    least, most = _range(node, dtype)
+    clipped = emit(relax.op.clip(moved, float(least), float(most)))
+    return converted_to(builder, clipped, KEPT_IN.get(dtype, dtype))
+
+
+def _range(node: Node, dtype: str) -> tuple[int, int]:
+    if dtype in _RANGES:
+        return _RANGES[dtype]
+    if dtype not in _PLAIN:
+        raise node.refused(f"it quantizes to {dtype}, which is not supported")
+    limits = np.iinfo(numpy_dtype(dtype))
+    return int(limits.min), int(limits.max)
+
+
+def _dequantize(node: Node, builder: Any) -> Any:
+    from tvm import relax
+
+    x, scale = _operands(node)
+    point, said = node.input(2), node.attributes.get("output_dtype", 0)
+    dtype = named_type(node, said) if said else scale.kind if node.opset >= 19 else _REAL
+    if dtype in BYTE_FLOATS:
+        raise node.refused(f"it gives {dtype}, which is not supported")
+    integer = "int" in x.kind
+    if integer and dtype == scale.kind == _REAL and not _block(node):
+        data, by = x.tensor(builder), scale.tensor(builder)
+        zero = relax.const(0, x.dtype) if point is None else point.tensor(builder)
+        return relax.op.dequantize(data, by, zero, axis=_axis(node), out_dtype=_REAL)
+    emit = builder.emit
+    real = converted_to(builder, x.tensor(builder), _REAL, x.kind)
+    if point is not None and integer:
+        zero = converted_to(builder, _spread(node, builder, point), _REAL, point.kind)
+        real = emit(relax.op.subtract(real, zero))
+    by = converted_to(builder, _spread(node, builder, scale), _REAL, scale.kind)
+    return converted_to(builder, emit(relax.op.multiply(real, by)), dtype)
+
+
+def _operands(node: Node) -> tuple[Value, Value]:
+    x, scale = node.input(0), node.input(1)
+    if x is None or scale is None:
+        raise node.refused("it has no scale")
+    return x, scale
+
+
+def _block(node: Node) -> int:
+    return int(node.attributes.get("block_size", 0))
+
+
+def _axis(node: Node) -> int:
+    """The axis of the scales, which numbers that have one axis or none do not name."""
+    rank = len(node.dims(0) or ())
+    axis = int(node.attributes.get("axis", 1))
+    return 0 if rank <= 1 else axis % rank
+
+
+def _spread(node: Node, builder: Any, value: Value) -> Any:
+    """Scales or zero points in a shape that meets the numbers."""
+    from tvm import relax
+
+    tensor, dims = value.tensor(builder), value.dims
+    shape = node.dims(0)
+    if shape is None or dims is None:
+        raise node.refused("its operands have no known shapes")
+    axis, block = _axis(node), _block(node)
+    if block and dims:
+        return _repeated(node, builder, tensor, shape[axis], dims[axis])
+    if len(dims) != 1 or len(shape) < 1:
+        return tensor
+    if known_int(dims[0]) == 1:
+        return builder.emit(relax.op.reshape(tensor, [1] * len(shape)))
+    wanted = [dims[0] if place == axis else 1 for place in range(len(shape))]
+    return builder.emit(relax.op.reshape(tensor, wanted))
+
+
+def _repeated(node: Node, builder: Any, tensor: Any, size: Any, blocks: Any) -> Any:
+    """One for each block of an axis, as one for each place; the last block may be shorter."""
+    from tvm import relax
+
+    axis, block = _axis(node), _block(node)
+    made = builder.emit(relax.op.repeat(tensor, block, axis))
+    if not node.arithmetic.equal(size, blocks * block):
+        number, several = known_int(size), known_int(blocks)
+        if number is None or several is None or -(-number // block) != several:
+            raise node.refused(f"its axis {axis} has not as many blocks of {block} as scales")
+        made = builder.emit(relax.op.strided_slice(made, [axis], [0], [number]))
+    return made
+
+
+def _dynamic(node: Node, builder: Any) -> Any:
+    from tvm import relax
+
+    value, emit = node.input(0), builder.emit
+    assert value is not None
+    x = value.tensor(builder)
+    zero, most, one = (relax.const(n, _REAL) for n in (0.0, 255.0, 1.0))
+    high = emit(relax.op.maximum(emit(relax.op.max(x)), zero))
+    low = emit(relax.op.minimum(emit(relax.op.min(x)), zero))
+    width = emit(relax.op.subtract(high, low))
+    same = emit(relax.op.equal(width, zero))
+    scale = emit(relax.op.where(same, one, emit(relax.op.divide(width, most))))
+    exact = emit(relax.op.divide(emit(relax.op.negative(low)), scale))
+    rounded = emit(relax.op.round(emit(relax.op.clip(exact, 0.0, 255.0))))
+    point = emit(relax.op.astype(rounded, "uint8"))
+    return [relax.op.quantize(x, scale, point, axis=0, out_dtype="uint8"), scale, point]
+
+
+LINEAR: Mapping[str, Convert] = MappingProxyType(
+    {
+        "DequantizeLinear": _dequantize,
+        "DynamicQuantizeLinear": _dynamic,
+        "QuantizeLinear": _quantize,
+    }
+)

@@ -1,0 +1,131 @@
+"""Operators that pick one of two numbers, as programs that hand on what is no number.
+
+TVM's own programs use `max` and `min`, which give the other operand for one that is no number: it
+is lost with each ReLU. A comparison and a choice keep it, and are the same one instruction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from spaces.ir import tvm_compat
+from spaces.ir.element_types import is_float, is_small_float
+
+_Pick: TypeAlias = Callable[[Any, Any], Any]
+"""Gives the one of two numbers that is wanted."""
+
+
+def legalizations() -> dict[str, Callable[[Any, Any], Any]]:
+    """Ours in place of TVM's, by operator, as `LegalizeOps` takes them."""
+    return {
+        "relax.clip": _clip,
+        "relax.logical_not": _not,
+        "relax.maximum": _of_two("maximum", _larger),
+        "relax.minimum": _of_two("minimum", _smaller),
+        "relax.nn.relu": _relu,
+    }
+
+
+def _larger(a: Any, b: Any) -> Any:
+    from tvm import tirx
+
+    return tirx.Select(_or_none(a < b, b), b, a)
+
+
+def _smaller(a: Any, b: Any) -> Any:
+    from tvm import tirx
+
+    return tirx.Select(_or_none(a > b, b), b, a)
+
+
+def _or_none(condition: Any, number: Any) -> Any:
+    """Whether a condition holds, or a number is none; of a constant the latter is known."""
+    from tvm import tirx
+
+    if isinstance(number, tirx.FloatImm) and number.value == number.value:
+        return condition
+    dtype = str(getattr(number, "dtype", None) or number.ty.dtype)
+    plain = number.astype("float32") if is_small_float(dtype) else number
+    return tirx.any(condition, tirx.isnan(plain))
+
+
+def _relu(builder: Any, call: Any) -> Any:
+    from tvm import tirx, topi
+
+    dtype = str(call.ty.dtype)
+    if not is_float(dtype):
+        return builder.call_te(topi.nn.relu, call.args[0])
+    zero = tirx.const(0, dtype)
+    return _of_each(builder, call, "relu", lambda x: _larger(x, zero))
+
+
+def _not(builder: Any, call: Any) -> Any:
+    """TVM's simplifier makes `b <= a` of `not a < b`, which differ where one is no number."""
+    from tvm import tirx, topi
+
+    if str(call.ty.dtype) != "bool":
+        return builder.call_te(topi.logical_not, call.args[0], primfunc_name_hint="tir_logical_not")
+    yes = tirx.const(True, "bool")
+    return _of_each(builder, call, "tir_logical_not", lambda x: tirx.bitwise_xor(x, yes))
+
+
+def _clip(builder: Any, call: Any) -> Any:
+    from tvm import tirx, topi
+
+    dtype = str(call.ty.dtype)
+    if not is_float(dtype):
+        return builder.call_te(topi.clip, *call.args, primfunc_name_hint="tir_clip")
+    least, most = (tirx.const(float(bound.value), dtype) for bound in call.args[1:])
+    return _of_each(builder, call, "tir_clip", lambda x: _larger(_smaller(x, most), least))
+
+
+def _of_each(builder: Any, call: Any, name: str, change: Callable[[Any], Any]) -> Any:
+    from tvm import te
+
+    def compute(x: Any) -> Any:
+        return te.compute(x.shape, lambda *place: change(x[place]), name="compute")
+
+    return builder.call_te(compute, call.args[0], primfunc_name_hint=name)
+
+
+def _of_two(name: str, pick: _Pick) -> Callable[[Any, Any], Any]:
+    def legalize(builder: Any, call: Any) -> Any:
+        from tvm import topi
+        from tvm.relax.transform.legalize_ops.common import _try_convert_to_scalar_const as scalar
+
+        a, b = call.args[0], scalar(call.args[1])
+        if isinstance(b, type(call.args[1])):
+            a, b = b, scalar(a)
+        if not is_float(str(call.ty.dtype)):
+            return builder.call_te(getattr(topi, name), a, b)
+        return builder.call_te(lambda x, y: _picked(x, y, pick), a, b, primfunc_name_hint=name)
+
+    return legalize
+
+
+def _picked(a: Any, b: Any, pick: _Pick) -> Any:
+    from tvm import te
+
+    shapes = [tuple(getattr(operand, "shape", ())) for operand in (a, b)]
+
+    def at(operand: Any, place: Sequence[Any]) -> Any:
+        if not hasattr(operand, "shape"):
+            return operand
+        inner = place[len(place) - len(operand.shape) :]
+        pairs = zip(operand.shape, inner, strict=True)
+        return operand[tuple(0 if tvm_compat.known_int(d) == 1 else i for d, i in pairs)]
+
+    return te.compute(
+        _broadcast(*shapes), lambda *place: pick(at(a, place), at(b, place)), name="compute"
+    )
+
+
+def _broadcast(one: Sequence[Any], other: Sequence[Any]) -> list[Any]:
+    rank = max(len(one), len(other))
+    padded = ([1] * (rank - len(shape)) + list(shape) for shape in (one, other))
+    found = []
+    for a, b in zip(*padded, strict=True):
+        numbers = tvm_compat.known_int(a), tvm_compat.known_int(b)
+        found.append(b if numbers[0] == 1 or (numbers[0] is None and (numbers[1] or 1) > 1) else a)
+    return found
