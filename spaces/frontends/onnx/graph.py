@@ -20,7 +20,14 @@ from spaces.frontends.onnx.contributed.registry import contributed_function
 from spaces.frontends.onnx.control_flow import CONTROL_FLOW
 from spaces.frontends.onnx.functions import defined_function, nodes_of
 from spaces.frontends.onnx.index_bounds import largest_number, require_rows
-from spaces.frontends.onnx.node import STANDARD_DOMAINS, Node, Requirement, Value, described
+from spaces.frontends.onnx.node import (
+    STANDARD_DOMAINS,
+    Node,
+    Requirement,
+    Value,
+    described,
+    empty_tensor,
+)
 from spaces.frontends.onnx.operators import converted, known_to_tvm
 from spaces.frontends.onnx.size_operators import constant_of, evaluated
 from spaces.frontends.onnx.sizes import MOST, Arithmetic, Size, known_sizes
@@ -32,7 +39,10 @@ from tuner.errors import TunerError, first_line
 
 _ODD = re.compile(r"\W")
 DATA_DEPENDENT = frozenset(
-    {"NonZero", "NonMaxSuppression", "Unique", "Compress", "Reshape", "TopK", "Range", "Expand"}
+    {
+        *{"NonZero", "NonMaxSuppression", "Unique", "Compress", "Reshape", "TopK", "Range"},
+        *{"Expand", "Slice", "Split", "Tile", "OneHot", "ConstantOfShape"},
+    }
 )
 """Operators whose results may have shapes that follow from what is in their inputs."""
 
@@ -178,7 +188,7 @@ class _Graph:
         if node.op_type == "Constant" and "value" in seen.attributes:
             return [self._constant(seen.attributes["value"])]
         if node.op_type == "Constant" and (array := constant_of(seen.attributes)) is not None:
-            return [_constant(array)]
+            return [self._kept(_constant(array))]
         if (sizes := evaluated(seen)) is not None and sizes.values.size <= MOST:
             return [Value(sizes)]
         # Bound where it is first used: in that order a residual addition is fused with the
@@ -192,14 +202,20 @@ class _Graph:
         self._check_shapes(node, found)
         if node.op_type == "Gather":
             require_rows(seen)
-        made = [Value(expression=expression) for expression in found]
+        made = [self._kept(Value(expression=expression)) for expression in found]
         made[0].largest = largest_number(seen)
         return made
+
+    def _kept(self, value: Value) -> Value:
+        """A value, or memory of its shape if it has no element."""
+        if value.sizes is not None or not _is_empty(value.dims):
+            return value
+        return Value(expression=empty_tensor(self.builder, value.dims or (), value.dtype))
 
     def _constant(self, tensor: Any) -> Value:
         """A constant of the graph, the same one each time: steps of a loop share theirs."""
         if id(tensor) not in self._constants:
-            self._constants[id(tensor)] = tensor, _constant(_array(tensor))
+            self._constants[id(tensor)] = tensor, self._kept(_constant(_array(tensor)))
         return self._constants[id(tensor)][1]
 
     def _inside(self, graph: Any, inputs: Sequence[Value | None]) -> list[Value]:
@@ -298,6 +314,10 @@ def _param(spec: InputSpec, known: Mapping[str, Any]) -> Any:
 
 def _dims(spec: InputSpec, known: Mapping[str, Any]) -> list[Size]:
     return [d if isinstance(d, int) else derived(d, known) for d in spec.dims or spec.shape]
+
+
+def _is_empty(dims: Sequence[Size] | None) -> bool:
+    return any(tvm_compat.known_int(size) == 0 for size in dims or ())
 
 
 def _constant(array: np.ndarray[Any, Any]) -> Value:

@@ -196,7 +196,10 @@ def _declared_shape(value: Any) -> Dims | None:
     if not tensor.HasField("shape"):
         return None
     dims = tensor.shape.dim
-    return tuple(d.dim_value if d.dim_value > 0 else _dim_name(d.dim_param) for d in dims)
+    return tuple(
+        d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else _dim_name(d.dim_param)
+        for d in dims
+    )
 
 
 def _dim_name(text: str) -> str:

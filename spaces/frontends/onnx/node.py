@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -101,6 +101,8 @@ class Node:
         """Have the model refuse shapes for which one size is larger than another."""
         if not self.arithmetic.always(size <= most):
             excess = self.arithmetic.simple(size - most)
+            if isinstance(excess, int):
+                raise self.refused(said.format(excess))
             if excess not in [known.excess for known in self.requirements]:
                 self.requirements.append(Requirement(excess, self.name, said))
 
@@ -123,6 +125,50 @@ class Node:
         """An operand's values in order, if all of them are numbers."""
         value = self.input(number)
         return None if value is None else value.numbers
+
+    def array(self, number: int) -> np.ndarray[Any, Any] | None:
+        """An operand's values, if it is a constant of any type."""
+        value = self.input(number)
+        if value is None or value.sizes is None:
+            constant = getattr(getattr(value, "expression", None), "value", None)
+            return None if constant is None else np.asarray(constant.numpy())
+        if not value.sizes.numbers:
+            return None
+        values = np.array(value.sizes.flat(), dtype=value.sizes.dtype)
+        return values.reshape(value.sizes.values.shape)
+
+    def tensor(self, number: int, builder: Any) -> Any:
+        """An operand as a tensor.
+
+        Raises:
+            TunerError: it is left out.
+        """
+        value = self.input(number)
+        if value is None:
+            raise self.refused(f"operand {number} is missing")
+        return value.tensor(builder)
+
+    def shape(self, number: int) -> list[Size]:
+        """The shape of an operand.
+
+        Raises:
+            TunerError: it is not known.
+        """
+        dims = self.dims(number)
+        if dims is None:
+            raise self.refused(f"operand {number} has no shape that is known")
+        return dims
+
+    def axis(self, rank: int, usual: int) -> int:
+        """Its attribute `axis`, counted from the front.
+
+        Raises:
+            TunerError: there is no such axis.
+        """
+        axis = int(self.attributes.get("axis", usual))
+        if not -rank <= axis < rank:
+            raise self.refused(f"there is no axis {axis} of {rank} dimensions")
+        return axis % rank
 
     def dims(self, number: int) -> list[Size] | None:
         """The shape of an operand, if it is known, each size in its shortest form."""
@@ -148,9 +194,20 @@ def described(node: Any) -> str:
     return f"operator {domain}{node.op_type} (node {node.name or f'of output {node.output[0]}'})"
 
 
+def empty_tensor(builder: Any, shape: Iterable[Size], dtype: str) -> Any:
+    """A tensor without elements: memory alone. TVM can neither store a constant of none nor fuse a
+    program that makes one."""
+    from tvm import relax
+
+    whole = shape_expression(shape)
+    return builder.emit(relax.op.builtin.alloc_tensor(whole, dtype, 0))
+
+
 def _materialised(sizes: Sizes, builder: Any) -> Any:
     from tvm import relax
 
+    if not sizes.values.size:
+        return empty_tensor(builder, sizes.values.shape, sizes.dtype)
     if sizes.numbers:
         array = np.array(sizes.values.tolist(), dtype=sizes.dtype)
         return relax.const(array.reshape(sizes.values.shape), sizes.dtype)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from spaces.frontends.onnx.converters.slicing import SLICING
 from spaces.frontends.onnx.node import Convert
 
-INDEXING: Mapping[str, Convert] = MappingProxyType({})
+INDEXING: Mapping[str, Convert] = MappingProxyType({**SLICING})

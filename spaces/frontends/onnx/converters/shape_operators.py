@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 from spaces.frontends.onnx.node import Convert, Node
-from spaces.frontends.onnx.size_operators import constant_of, is_end, slices
+from spaces.frontends.onnx.size_operators import constant_of
 from spaces.frontends.onnx.sizes import Arithmetic, Size, shape_expression
 
 _KEEP, _INFER = 0, -1
@@ -118,67 +116,6 @@ def _range(node: Node, _: Any) -> Any:
     return relax.op.arange(start, end, step, dtype=known[0].dtype)
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """A part of one axis of a `Slice`, its ends counted from the front.
-
-    Attributes:
-        size: of the axis.
-    """
-
-    axis: int
-    begin: Size
-    end: Size
-    step: int
-    size: Size
-
-    def is_all(self, arithmetic: Arithmetic) -> bool:
-        """Whether it is the whole axis."""
-        return _is(self.begin, 0) and self.step == 1 and arithmetic.equal(self.end, self.size)
-
-
-def _slice(node: Node, builder: Any) -> Any:
-    """ONNX cuts a part off where an axis ends. Where it is not sure that a part lies within, its
-    length would depend on that; the graph requires it instead."""
-    from tvm import relax
-
-    dims = node.dims(0)
-    asked = None if dims is None else slices(node, len(dims))
-    if dims is None or asked is None or any(step < 1 for *_, step in asked):
-        return None
-    place = partial(_from_front, node.arithmetic)
-    parts = [
-        _Part(axis, place(begin, dims[axis]), place(end, dims[axis]), step, dims[axis])
-        for axis, begin, end, step in asked
-    ]
-    parts = [part for part in parts if not part.is_all(node.arithmetic)]
-    if not parts:
-        return _data(node, builder)
-    for part in parts:
-        node.require(part.begin, part.end)
-        node.require(part.end, part.size)
-    return relax.op.strided_slice(
-        _data(node, builder),
-        [part.axis for part in parts],
-        [relax.prim_value(part.begin) for part in parts],
-        [relax.prim_value(part.end) for part in parts],
-        [relax.prim_value(part.step) for part in parts],
-        assume_inbound=True,
-    )
-
-
-def _from_front(arithmetic: Arithmetic, place: Size, size: Size) -> Size:
-    """An end of a `Slice`, counted from the front of an axis."""
-    if is_end(place):
-        return size
-    if isinstance(place, int):
-        if place < 0:
-            return max(0, size + place) if isinstance(size, int) else size + place
-        return min(place, size) if isinstance(size, int) else place
-    backwards = arithmetic.always(place <= 0)
-    return arithmetic.simple(size + place) if backwards else place
-
-
 def _tile(node: Node, builder: Any) -> Any:
     """Each axis that is repeated is given one before it, which is then part of it."""
     from tvm import relax
@@ -253,7 +190,6 @@ SHAPE_OPERATORS: Mapping[str, Convert] = MappingProxyType(
         "Expand": _expand,
         "ConstantOfShape": _filled,
         "Range": _range,
-        "Slice": _slice,
         "Tile": _tile,
         "Resize": _resize,
     }
