@@ -12,7 +12,8 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Any
 
-from spaces.frontends.onnx.node import Convert, Node
+from spaces.frontends.onnx.node import Convert, Node, empty_tensor
+from spaces.frontends.onnx.run_time_sizes import Read, computed_sizes, length_of
 from spaces.frontends.onnx.size_operators import constant_of
 from spaces.frontends.onnx.sizes import Arithmetic, Size, shape_expression
 
@@ -30,11 +31,16 @@ def _data(node: Node, builder: Any) -> Any:
 def _reshape(node: Node, builder: Any) -> Any:
     from tvm import relax
 
-    wanted, dims = node.sizes(1), node.dims(0)
-    if wanted is None or dims is None:
-        return None
-    shape = wanted.flat()
+    dims = node.shape(0)
+    if "shape" in node.attributes:  # before opset 5
+        shape = [int(size) for size in node.attributes["shape"]]
+    elif (wanted := node.sizes(1)) is not None:
+        shape = wanted.flat()
+    else:
+        return _reshaped_at_run(node, builder, dims)
     if not node.attributes.get("allowzero", 0):
+        if any(_is(size, _KEEP) for size in shape[len(dims) :]):
+            raise node.refused(f"it keeps a dimension that is none of {len(dims)}")
         shape = [dims[i] if _is(size, _KEEP) else size for i, size in enumerate(shape)]
     if any(_is(size, _INFER) for size in shape):
         known = [size for size in shape if not _is(size, _INFER)]
@@ -42,7 +48,38 @@ def _reshape(node: Node, builder: Any) -> Any:
         if left is None:
             return None
         shape = [left if _is(size, _INFER) else size for size in shape]
-    node.require_equal(*map(node.arithmetic.product, (dims, shape)))
+    elements = node.arithmetic.product(dims)
+    node.require_equal(elements, node.arithmetic.product(shape))
+    data = _data(node, builder)
+    if _is(elements, 0):  # TVM would take a 0 for a dimension that is kept
+        return empty_tensor(builder, shape, str(data.ty.dtype))
+    return relax.op.reshape(data, shape_expression(shape))
+
+
+def _reshaped_at_run(node: Node, builder: Any, dims: Sequence[Size]) -> Any:
+    """A `Reshape` to what the model computes."""
+    from tvm import relax, tirx
+
+    number = length_of(node, 1)
+    keeps = not node.attributes.get("allowzero", 0)
+    total = node.arithmetic.product(dims)
+
+    def calculate(read: Read) -> tuple[list[Any], Any]:
+        one = tirx.const(1, "int64")
+        said = [read(place) for place in range(number)]
+        if keeps:
+            said = [
+                tirx.Select(size == _KEEP, dims[place] * one, size) if place < len(dims) else size
+                for place, size in enumerate(said)
+            ]
+        known = math.prod((tirx.Select(size == _INFER, one, size) for size in said), start=one)
+        left = tirx.floordiv(total, tirx.max(known, one))
+        found = [tirx.Select(size == _INFER, left, size) for size in said]
+        return found, tirx.all(
+            math.prod(found, start=one) == total, *[size >= 0 for size in found]
+        )
+
+    shape = computed_sizes(node, builder, [1], number, calculate)
     return relax.op.reshape(_data(node, builder), shape_expression(shape))
 
 
@@ -73,9 +110,9 @@ def _quotient(arithmetic: Arithmetic, dims: Sequence[Size], known: Sequence[Size
 def _expand(node: Node, builder: Any) -> Any:
     from tvm import relax
 
-    wanted, dims = node.sizes(1), node.dims(0)
-    if wanted is None or dims is None:
-        return None
+    wanted, dims = node.sizes(1), node.shape(0)
+    if wanted is None:
+        return _expanded_at_run(node, builder, dims)
     shape = wanted.flat()
     rank = max(len(shape), len(dims))
     pairs = zip([1] * (rank - len(dims)) + dims, [1] * (rank - len(shape)) + shape, strict=True)
@@ -83,6 +120,38 @@ def _expand(node: Node, builder: Any) -> Any:
     if any(size is None for size in found):
         return None
     return relax.op.broadcast_to(_data(node, builder), shape_expression(found))
+
+
+def _expanded_at_run(node: Node, builder: Any, dims: Sequence[Size]) -> Any:
+    """An `Expand` to what the model computes."""
+    from tvm import te, tirx
+
+    number = length_of(node, 1)
+    rank = max(number, len(dims))
+    mine = [1] * (rank - len(dims)) + [*dims]
+
+    def calculate(read: Read) -> tuple[list[Any], Any]:
+        one = tirx.const(1, "int64")
+        asked = [one] * (rank - number) + [read(place) for place in range(number)]
+        pairs = [(size * one, said) for size, said in zip(mine, asked, strict=True)]
+        fits = [tirx.any(a == one, b == one, a == b) for a, b in pairs]
+        found = [tirx.Select(a == one, b, a) for a, b in pairs]
+        return found, tirx.all(*fits, *[size >= 0 for size in found])
+
+    shape = computed_sizes(node, builder, [1], rank, calculate)
+
+    def program(data: Any) -> Any:
+        def element(*index: Any) -> Any:
+            own = index[rank - len(dims) :]
+            where = [
+                tirx.Select(tirx.const(1, "int64") * size == 1, 0 * place, place)
+                for size, place in zip(dims, own, strict=True)
+            ]
+            return data(*where)
+
+        return te.compute(shape, element, name="expand")
+
+    return builder.emit_te(program, _data(node, builder), primfunc_name_hint="expand_at_run")
 
 
 def _broadcast(arithmetic: Arithmetic, a: Size, b: Size) -> Size | None:
@@ -120,9 +189,13 @@ def _tile(node: Node, builder: Any) -> Any:
     """Each axis that is repeated is given one before it, which is then part of it."""
     from tvm import relax
 
-    times, dims = node.sizes(1), node.dims(0)
-    if times is None or times.numbers or dims is None:
+    times, dims = node.sizes(1), node.shape(0)
+    if times is None:
+        return _tiled_at_run(node, builder, dims)
+    if times.numbers and len(node.inputs) == 2:
         return None
+    if len(node.inputs) == 3:
+        raise node.refused("of opset 5 and older")
     pairs = list(zip(times.flat(), dims, strict=True))
     apart = builder.emit(
         relax.op.reshape(
@@ -132,6 +205,57 @@ def _tile(node: Node, builder: Any) -> Any:
     repeated = relax.op.broadcast_to(apart, shape_expression(x for pair in pairs for x in pair))
     whole = shape_expression(node.arithmetic.simple(n * size) for n, size in pairs)
     return relax.op.reshape(builder.emit(repeated), whole)
+
+
+def _tiled_at_run(node: Node, builder: Any, dims: Sequence[Size]) -> Any:
+    """A `Tile` as often as the model computes."""
+    from tvm import te, tirx
+
+    if length_of(node, 1) != len(dims):
+        raise node.refused(f"{length_of(node, 1)} numbers of repeats for {len(dims)} dimensions")
+
+    def calculate(read: Read) -> tuple[list[Any], Any]:
+        times = [read(place) for place in range(len(dims))]
+        holds = [tirx.const(True, "bool"), *[count >= 0 for count in times]]
+        return [count * size for count, size in zip(times, dims, strict=True)], tirx.all(*holds)
+
+    shape = computed_sizes(node, builder, [1], len(dims), calculate)
+
+    def program(data: Any) -> Any:
+        def element(*index: Any) -> Any:
+            return data(*[tirx.floormod(i, size) for i, size in zip(index, dims, strict=True)])
+
+        return te.compute(shape, element, name="tile")
+
+    return builder.emit_te(program, _data(node, builder), primfunc_name_hint="tile_at_run")
+
+
+def _concat(node: Node, builder: Any) -> Any:
+    """Parts without elements are left out."""
+    from tvm import relax
+
+    ranks = [node.shape(place) for place in range(len(node.inputs))]
+    axis = node.axis(len(ranks[0]), 1 if node.opset < 4 else 0)
+    filled = [place for place, dims in enumerate(ranks) if not _is(dims[axis], 0)]
+    if not filled:
+        return node.tensor(0, builder)
+    parts = [node.tensor(place, builder) for place in filled]
+    return relax.op.concat(parts, axis) if len(parts) > 1 else parts[0]
+
+
+def _flatten(node: Node, builder: Any) -> Any:
+    from tvm import relax
+
+    dims = node.shape(0)
+    axis = int(node.attributes.get("axis", 1))
+    if not -len(dims) <= axis <= len(dims):
+        raise node.refused(f"there is no axis {axis} of {len(dims)} dimensions")
+    axis = axis + len(dims) if axis < 0 else axis
+    shape = [node.arithmetic.product(part) for part in (dims[:axis], dims[axis:])]
+    data = _data(node, builder)
+    if any(_is(size, 0) for size in shape):
+        return empty_tensor(builder, shape, str(data.ty.dtype))
+    return relax.op.reshape(data, shape_expression(shape))
 
 
 def _resize(node: Node, builder: Any) -> Any:
@@ -191,6 +315,8 @@ SHAPE_OPERATORS: Mapping[str, Convert] = MappingProxyType(
         "ConstantOfShape": _filled,
         "Range": _range,
         "Tile": _tile,
+        "Concat": _concat,
+        "Flatten": _flatten,
         "Resize": _resize,
     }
 )
