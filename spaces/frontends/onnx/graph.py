@@ -29,6 +29,8 @@ from spaces.frontends.onnx.node import (
     empty_tensor,
 )
 from spaces.frontends.onnx.operators import converted, known_to_tvm
+from spaces.frontends.onnx.over_nothing import over_nothing
+from spaces.frontends.onnx.sequences import SEQUENCES, require_tensors
 from spaces.frontends.onnx.size_operators import constant_of, evaluated
 from spaces.frontends.onnx.sizes import MOST, Arithmetic, Size, known_sizes
 from spaces.ir import tvm_compat
@@ -138,7 +140,10 @@ class _Graph:
 
     def output(self, name: str) -> Any:
         """A value as an output of the model."""
-        return self._value(name).tensor(self.builder)
+        value = self._value(name)
+        if not value.is_tensor:
+            raise TunerError(f"output {name} is no tensor but {value.kind}, which is not supported")
+        return value.tensor(self.builder)
 
     def _value(self, name: str) -> Value:
         value = self.values[name]
@@ -185,6 +190,9 @@ class _Graph:
             return self._called(function, node, seen)
         if standard and node.op_type in CONTROL_FLOW:
             return CONTROL_FLOW[node.op_type](seen, self.builder, self._inside)
+        if standard and node.op_type in SEQUENCES:
+            return SEQUENCES[node.op_type](seen, self.builder)
+        require_tensors(seen)
         if node.op_type == "Constant" and "value" in seen.attributes:
             return [self._constant(seen.attributes["value"])]
         if node.op_type == "Constant" and (array := constant_of(seen.attributes)) is not None:
@@ -203,6 +211,7 @@ class _Graph:
         if node.op_type == "Gather":
             require_rows(seen)
         made = [self._kept(Value(expression=expression)) for expression in found]
+        made[0] = over_nothing(seen, made[0], self.builder)
         made[0].largest = largest_number(seen)
         return made
 
@@ -215,6 +224,8 @@ class _Graph:
     def _constant(self, tensor: Any) -> Value:
         """A constant of the graph, the same one each time: steps of a loop share theirs."""
         if id(tensor) not in self._constants:
+            if tensor.data_type == tensor.STRING:
+                raise TunerError(f"constant {tensor.name} holds strings, which are not supported")
             self._constants[id(tensor)] = tensor, self._kept(_constant(_array(tensor)))
         return self._constants[id(tensor)][1]
 

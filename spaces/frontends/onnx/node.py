@@ -16,17 +16,34 @@ STANDARD_DOMAINS = ("", "ai.onnx")
 
 @dataclass(slots=True)
 class Value:
-    """A value of the graph: sizes that are known, an expression of Relax, or both.
+    """A value of the graph: sizes that are known, an expression of Relax, or both. Few are no
+    tensors, see `spaces.frontends.onnx.sequences`.
 
     Attributes:
         expression: of known sizes it is made only where something computes with it at run time.
         largest: the largest number in it, where that is known, see
             `spaces.frontends.onnx.index_bounds`.
+        parts: of a sequence; None of a tensor.
+        absent: whether it is an optional without an element.
     """
 
     sizes: Sizes | None = None
     expression: Any = None
     largest: Size | None = None
+    parts: tuple[Value, ...] | None = None
+    absent: bool = False
+
+    @property
+    def is_tensor(self) -> bool:
+        """Whether it is a tensor."""
+        return self.parts is None and not self.absent
+
+    @property
+    def kind(self) -> str:
+        """What it is, for messages."""
+        if self.absent:
+            return "an optional without an element"
+        return "a tensor" if self.parts is None else "a sequence"
 
     def tensor(self, builder: Any) -> Any:
         """The value as a tensor that is there when the model runs."""
