@@ -27,6 +27,7 @@ from spaces.frontends.onnx.node import (
     Value,
     described,
     empty_tensor,
+    has_nothing,
 )
 from spaces.frontends.onnx.operators import converted, known_to_tvm
 from spaces.frontends.onnx.over_nothing import over_nothing
@@ -217,7 +218,7 @@ class _Graph:
 
     def _kept(self, value: Value) -> Value:
         """A value, or memory of its shape if it has no element."""
-        if value.sizes is not None or not _is_empty(value.dims):
+        if value.sizes is not None or not has_nothing(value.dims or ()):
             return value
         return Value(expression=empty_tensor(self.builder, value.dims or (), value.dtype))
 
@@ -325,10 +326,6 @@ def _param(spec: InputSpec, known: Mapping[str, Any]) -> Any:
 
 def _dims(spec: InputSpec, known: Mapping[str, Any]) -> list[Size]:
     return [d if isinstance(d, int) else derived(d, known) for d in spec.dims or spec.shape]
-
-
-def _is_empty(dims: Sequence[Size] | None) -> bool:
-    return any(tvm_compat.known_int(size) == 0 for size in dims or ())
 
 
 def _constant(array: np.ndarray[Any, Any]) -> Value:

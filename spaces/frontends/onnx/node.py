@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from spaces.frontends.onnx.sizes import Arithmetic, Size, Sizes, shape_expression
+from spaces.ir.tvm_compat import known_int
 from tuner.errors import TunerError
 
 STANDARD_DOMAINS = ("", "ai.onnx")
@@ -203,6 +204,24 @@ class Node:
 Convert: TypeAlias = Callable[[Node, Any], Any]
 """Gives a node as an expression of Relax, or a list of these, one for each output, with a builder;
 None where it is for TVM's importer."""
+
+
+def shaped(converters: Mapping[str, Convert]) -> dict[str, Convert]:
+    """Converters that leave operands without a known shape to TVM's importer."""
+
+    def leaves_others(convert: Convert) -> Convert:
+        def converted(node: Node, builder: Any) -> Any:
+            known = all(value is None or value.dims is not None for value in node.inputs)
+            return convert(node, builder) if known else None
+
+        return converted
+
+    return {operator: leaves_others(convert) for operator, convert in converters.items()}
+
+
+def has_nothing(dims: Iterable[Size]) -> bool:
+    """Whether a tensor of this shape has no element."""
+    return any(known_int(size) == 0 for size in dims)
 
 
 def described(node: Any) -> str:

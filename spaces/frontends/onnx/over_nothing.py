@@ -7,7 +7,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from spaces.frontends.onnx.node import Node, Value
+import numpy as np
+
+from spaces.frontends.onnx.node import Node, Value, has_nothing
+from spaces.frontends.onnx.sizes import shape_expression
 
 _RESULTS: Mapping[str, float] = MappingProxyType(
     {
@@ -25,7 +28,9 @@ _RESULTS: Mapping[str, float] = MappingProxyType(
         "ReduceSumSquare": 0,
     }
 )
-_UNKNOWN = frozenset({"Gemm", "Conv", "ConvTranspose", "Einsum", "QLinearMatMul", "ArgMax", "ArgMin"})
+_UNKNOWN = frozenset(
+    {"Gemm", "Conv", "ConvTranspose", "Einsum", "QLinearMatMul", "ArgMax", "ArgMin"}
+)
 
 
 def over_nothing(node: Node, made: Value, builder: Any) -> Value:
@@ -35,15 +40,13 @@ def over_nothing(node: Node, made: Value, builder: Any) -> Value:
         TunerError: nobody says what that is.
     """
     result = made.dims
-    if result is None or 0 in result or not _is_empty(node):
+    if result is None or has_nothing(result) or not _is_empty(node):
         return made
     if node.operator in _UNKNOWN:
         raise node.refused("it goes over no element")
     if node.operator not in _RESULTS:
         return made
     from tvm import relax
-
-    from spaces.frontends.onnx.sizes import shape_expression
 
     number = _typed(_RESULTS[node.operator], made.dtype)
     whole = relax.op.full(shape_expression(result), relax.const(number, made.dtype), made.dtype)
@@ -54,13 +57,11 @@ def _is_empty(node: Node) -> bool:
     """Whether an operand that it goes over has no element; others say along which axes."""
     first = 1 if node.operator.startswith(("Reduce", "Arg")) else 2
     shapes = [node.dims(place) for place in range(first)]
-    return any(0 in dims for dims in shapes if dims is not None)
+    return any(has_nothing(dims) for dims in shapes if dims is not None)
 
 
 def _typed(number: float, dtype: str) -> float | int | bool:
     """The number, or the end of a type without an infinity that is next to it."""
-    import numpy as np
-
     if dtype == "bool":
         return number > 0
     if "int" not in dtype:

@@ -123,9 +123,7 @@ def _split(node: Node, builder: Any) -> list[Value]:
     data, begin, parts = node.tensor(0, builder), 0, []
     for length in asked:
         ends = [[relax.prim_value(place)] for place in (begin, begin + length)]
-        part = builder.emit(
-            relax.op.strided_slice(data, [axis], *ends, assume_inbound=True)
-        )
+        part = builder.emit(relax.op.strided_slice(data, [axis], *ends, assume_inbound=True))
         part = builder.emit(relax.op.squeeze(part, [axis])) if squeezes else part
         parts.append(Value(expression=part))
         begin += length

@@ -9,7 +9,7 @@ from typing import Any
 from spaces.frontends.onnx.converters.ordering import ORDERING
 from spaces.frontends.onnx.converters.rows import ROWS
 from spaces.frontends.onnx.converters.slicing import SLICING
-from spaces.frontends.onnx.node import Convert, Node
+from spaces.frontends.onnx.node import Convert, Node, has_nothing, shaped
 from spaces.frontends.onnx.run_time_sizes import Read, computed_sizes
 from spaces.frontends.onnx.sizes import Size
 
@@ -72,7 +72,21 @@ def _eye_like(node: Node, builder: Any) -> Any:
     return builder.emit_te(program, primfunc_name_hint="eye")
 
 
+def _trilu(node: Node, builder: Any) -> Any:
+    """TVM's own of what has elements."""
+    return node.tensor(0, builder) if has_nothing(node.shape(0)) else None
+
+
 INDEXING: Mapping[str, Convert] = MappingProxyType(
-    {**ORDERING, **ROWS, **SLICING, "OneHot": _one_hot, "EyeLike": _eye_like}
+    shaped(
+        {
+            **ORDERING,
+            **ROWS,
+            **SLICING,
+            "OneHot": _one_hot,
+            "EyeLike": _eye_like,
+            "Trilu": _trilu,
+        }
+    )
 )
 """By operator."""

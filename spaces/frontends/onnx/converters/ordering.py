@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from spaces.frontends.onnx.node import Convert, Node, empty_tensor
+from spaces.frontends.onnx.node import Convert, Node, empty_tensor, has_nothing
 from spaces.frontends.onnx.run_time_sizes import Read, computed_sizes
 from spaces.frontends.onnx.sizes import Size
 
@@ -30,7 +30,7 @@ def _top_k(node: Node, builder: Any) -> Any:
         if count < 0:
             raise node.refused(f"it takes {count} elements")
         node.require(count, dims[axis], "takes {} elements more than there are")
-        if count == 0 or any(isinstance(size, int) and size == 0 for size in dims):
+        if count == 0 or has_nothing(dims):
             shape = [*dims[:axis], count, *dims[axis + 1 :]]
             types = (str(data.ty.dtype), "int64")
             return [empty_tensor(builder, shape, dtype) for dtype in types]
@@ -104,7 +104,7 @@ def _unique(node: Node, builder: Any) -> Any:
 
     dims, axis = node.shape(0), node.attributes.get("axis")
     axis = None if axis is None else node.axis(len(dims), 0)
-    if any(isinstance(size, int) and size == 0 for size in dims):
+    if has_nothing(dims):
         raise node.refused("there is no element")
     data = node.tensor(0, builder)
     if axis is None and len(dims) != 1:

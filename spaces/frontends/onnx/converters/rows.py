@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from spaces.frontends.onnx.node import Convert, Node
+from spaces.frontends.onnx.node import Convert, Node, has_nothing
 from spaces.frontends.onnx.sizes import Size
 
 _AS_BYTES = MappingProxyType({"add": "max", "mul": "min", "max": "max", "min": "min"})
@@ -54,7 +54,7 @@ def _scatter_elements(node: Node, builder: Any) -> Any:
     axis = node.axis(len(dims), 0)
     _check_places(node, 1, dims[axis])
     data, places, updates = (node.tensor(number, builder) for number in range(3))
-    if 0 in node.shape(1):
+    if has_nothing(node.shape(1)):
         return data
     places = builder.emit(from_front(builder, places, dims[axis]))
     reduction = _reduction(node)
@@ -70,7 +70,7 @@ def _scatter_nd(node: Node, builder: Any) -> Any:
 
     _check_columns(node, 0)
     data, places, updates = (node.tensor(number, builder) for number in range(3))
-    if 0 in node.shape(1):
+    if has_nothing(node.shape(1)):
         return data
     dims, width = node.shape(0), node.shape(1)[-1]
     if not isinstance(width, int):

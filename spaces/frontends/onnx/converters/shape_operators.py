@@ -12,7 +12,7 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Any
 
-from spaces.frontends.onnx.node import Convert, Node, empty_tensor
+from spaces.frontends.onnx.node import Convert, Node, empty_tensor, shaped
 from spaces.frontends.onnx.run_time_sizes import Read, computed_sizes, length_of
 from spaces.frontends.onnx.size_operators import constant_of
 from spaces.frontends.onnx.sizes import Arithmetic, Size, shape_expression
@@ -75,9 +75,7 @@ def _reshaped_at_run(node: Node, builder: Any, dims: Sequence[Size]) -> Any:
         known = math.prod((tirx.Select(size == _INFER, one, size) for size in said), start=one)
         left = tirx.floordiv(total, tirx.max(known, one))
         found = [tirx.Select(size == _INFER, left, size) for size in said]
-        return found, tirx.all(
-            math.prod(found, start=one) == total, *[size >= 0 for size in found]
-        )
+        return found, tirx.all(math.prod(found, start=one) == total, *[size >= 0 for size in found])
 
     shape = computed_sizes(node, builder, [1], number, calculate)
     return relax.op.reshape(_data(node, builder), shape_expression(shape))
@@ -309,14 +307,16 @@ def _scaled(size: Size, scale: Fraction) -> Size:
 
 
 SHAPE_OPERATORS: Mapping[str, Convert] = MappingProxyType(
-    {
-        "Reshape": _reshape,
-        "Expand": _expand,
-        "ConstantOfShape": _filled,
-        "Range": _range,
-        "Tile": _tile,
-        "Concat": _concat,
-        "Flatten": _flatten,
-        "Resize": _resize,
-    }
+    shaped(
+        {
+            "Reshape": _reshape,
+            "Expand": _expand,
+            "ConstantOfShape": _filled,
+            "Range": _range,
+            "Tile": _tile,
+            "Concat": _concat,
+            "Flatten": _flatten,
+            "Resize": _resize,
+        }
+    )
 )
