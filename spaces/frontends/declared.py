@@ -107,6 +107,9 @@ def resolve(
             one, a size is outside of the model's bounds, or an input is left open.
     """
     given = dict(shapes)
+    declared = replace(
+        declared, inputs=tuple(_unless_given(one, given.get(one.name)) for one in declared.inputs)
+    )
     sizes = _sizes(declared, given)
     inputs = [
         replace(one, dims=None if one.dims is None else _at(one.dims, sizes))
@@ -115,6 +118,14 @@ def resolve(
     _check_dims(domain.largest, declared, inputs)
     _check_bounds(declared, sizes, domain)
     return tuple(_closed(one, given.get(one.name), domain.largest, declared) for one in inputs)
+
+
+def _unless_given(one: DeclaredInput, shape: Shape | None) -> DeclaredInput:
+    """An input whose sizes of 0 are what a shape says: some exporters wrote 0 for any size."""
+    if shape is None or one.dims is None or len(shape) != len(one.dims):
+        return one
+    dims = tuple(s if d == 0 else d for d, s in zip(one.dims, shape, strict=True))
+    return replace(one, dims=dims)
 
 
 def _sizes(declared: Declared, given: Mapping[str, Shape]) -> dict[str, int]:

@@ -29,8 +29,18 @@ from spaces.frontends.onnx.narrow_types import (
     narrow_result,
     taken,
 )
-from spaces.frontends.onnx.node import STANDARD_DOMAINS, Node, Requirement, Value, described
+from spaces.frontends.onnx.node import (
+    STANDARD_DOMAINS,
+    Node,
+    Requirement,
+    Value,
+    described,
+    empty_tensor,
+    has_nothing,
+)
 from spaces.frontends.onnx.operators import converted, known_to_tvm
+from spaces.frontends.onnx.over_nothing import over_nothing
+from spaces.frontends.onnx.sequences import SEQUENCES, require_tensors
 from spaces.frontends.onnx.size_operators import constant_of, evaluated
 from spaces.frontends.onnx.sizes import MOST, Arithmetic, Size, known_sizes
 from spaces.ir import tvm_compat
@@ -41,7 +51,10 @@ from tuner.errors import TunerError, first_line
 
 _ODD = re.compile(r"\W")
 DATA_DEPENDENT = frozenset(
-    {"NonZero", "NonMaxSuppression", "Unique", "Compress", "Reshape", "TopK", "Range", "Expand"}
+    {
+        *{"NonZero", "NonMaxSuppression", "Unique", "Compress", "Reshape", "TopK", "Range"},
+        *{"Expand", "Slice", "Split", "Tile", "OneHot", "ConstantOfShape"},
+    }
 )
 """Operators whose results may have shapes that follow from what is in their inputs."""
 
@@ -140,7 +153,10 @@ class _Graph:
 
     def output(self, name: str) -> Any:
         """A value as an output of the model."""
-        return handed_out(self.builder, name, self._value(name))
+        value = self._value(name)
+        if not value.is_tensor:
+            raise TunerError(f"output {name} is no tensor but {value.form}, which is not supported")
+        return handed_out(self.builder, name, value)
 
     def _value(self, name: str) -> Value:
         value = self.values[name]
@@ -193,10 +209,13 @@ class _Graph:
             raise TunerError(f"the importer does not know {described(node)}")
         if node.op_type in CONTROL_FLOW:
             return CONTROL_FLOW[node.op_type](seen, self.builder, self._inside)
+        if node.op_type in SEQUENCES:
+            return SEQUENCES[node.op_type](seen, self.builder)
+        require_tensors(seen)
         if node.op_type == "Constant" and "value" in seen.attributes:
             return [self._constant(seen.attributes["value"])]
         if node.op_type == "Constant" and (array := constant_of(seen.attributes)) is not None:
-            return [_constant(array)]
+            return [self._kept(_constant(array))]
         if (sizes := evaluated(seen)) is not None and sizes.values.size <= MOST:
             return [Value(sizes)]
         check_narrow(seen)
@@ -212,17 +231,26 @@ class _Graph:
         self._check_shapes(node, found)
         if node.op_type == "Gather":
             require_rows(seen)
-        narrow = narrow_result(seen) if standard else ""
-        made = [Value(expression=expression, narrow=narrow) for expression in found]
+        narrow = narrow_result(seen)
+        made = [self._kept(Value(expression=expression, narrow=narrow)) for expression in found]
+        made[0] = over_nothing(seen, made[0], self.builder)
         if missing:
             made[len(seen.outputs) - len(missing) :] = [Value(missing=why) for why in missing]
         made[0].largest = largest_number(seen)
         return made
 
+    def _kept(self, value: Value) -> Value:
+        """A value, or memory of its shape if it has no element."""
+        if value.sizes is not None or not has_nothing(value.dims or ()):
+            return value
+        return Value(expression=empty_tensor(self.builder, value.dims or (), value.dtype))
+
     def _constant(self, tensor: Any) -> Value:
         """A constant of the graph, the same one each time: steps of a loop share theirs."""
         if id(tensor) not in self._constants:
-            self._constants[id(tensor)] = tensor, _constant(_array(tensor))
+            if tensor.data_type == tensor.STRING:
+                raise TunerError(f"constant {tensor.name} holds strings, which are not supported")
+            self._constants[id(tensor)] = tensor, self._kept(_constant(_array(tensor)))
         return self._constants[id(tensor)][1]
 
     def _inside(self, graph: Any, inputs: Sequence[Value | None]) -> list[Value]:

@@ -83,7 +83,7 @@ def read_onnx_proto(given: Any, name: str) -> OnnxSource:
         raise TunerError(f"{path}: more than 2 GB cannot be passed on: save it, and name the file")
     if any(external.uses_external_data(t) for t in given.graph.initializer):
         raise TunerError(f"{path}: its weights are in other files: name the file of the model")
-    if not given.graph.node or not given.graph.output:
+    if not given.graph.output:
         raise TunerError(f"{path} is not an ONNX model: it holds no graph")
     proto = type(given)()
     proto.CopyFrom(given)
@@ -169,13 +169,14 @@ def read_onnx(path: Path) -> Any:
     except onnx.checker.ValidationError as error:
         # How a missing or foreign file of external data shows.
         raise TunerError(f"{path}: {first_line(error)}") from error
-    if not proto.graph.node or not proto.graph.output:
+    if not proto.graph.output:
         raise TunerError(f"{path} is not an ONNX model: it holds no graph")
     return proto
 
 
 def _declared(proto: Any) -> Declared:
     """What has to be fed in."""
+    from onnx import TensorProto
     from onnx.helper import tensor_dtype_to_np_dtype
 
     weights = {i.name for i in proto.graph.initializer}
@@ -185,6 +186,8 @@ def _declared(proto: Any) -> Declared:
             continue
         if value.type.WhichOneof("value") != "tensor_type":
             raise TunerError(f"input {value.name} is no tensor, which is not supported")
+        if value.type.tensor_type.elem_type == TensorProto.STRING:
+            raise TunerError(f"input {value.name} holds strings, which are not supported")
         dtype = str(tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type))
         inputs.append(DeclaredInput(value.name, dtype, _declared_shape(value)))
     named = (d for i in inputs for d in i.dims or () if isinstance(d, str) and d != UNNAMED)
@@ -196,7 +199,10 @@ def _declared_shape(value: Any) -> Dims | None:
     if not tensor.HasField("shape"):
         return None
     dims = tensor.shape.dim
-    return tuple(d.dim_value if d.dim_value > 0 else _dim_name(d.dim_param) for d in dims)
+    return tuple(
+        d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else _dim_name(d.dim_param)
+        for d in dims
+    )
 
 
 def _dim_name(text: str) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from spaces.frontends.onnx.sizes import Arithmetic, Size, Sizes, shape_expression
+from spaces.ir.tvm_compat import known_int
 from tuner.errors import TunerError
 
 STANDARD_DOMAINS = ("", "ai.onnx")
@@ -16,7 +17,8 @@ STANDARD_DOMAINS = ("", "ai.onnx")
 
 @dataclass(slots=True)
 class Value:
-    """A value of the graph: sizes that are known, an expression of Relax, or both.
+    """A value of the graph: sizes that are known, an expression of Relax, or both. Few are no
+    tensors, see `spaces.frontends.onnx.sequences`.
 
     Attributes:
         expression: of known sizes it is made only where something computes with it at run time.
@@ -25,6 +27,8 @@ class Value:
         missing: why it is not computed; it is an error where something needs it.
         narrow: the type that it has, where its numbers are kept in another one, see
             `spaces.frontends.onnx.narrow_types`.
+        parts: of a sequence; None of a tensor.
+        absent: whether it is an optional without an element.
     """
 
     sizes: Sizes | None = None
@@ -32,6 +36,20 @@ class Value:
     largest: Size | None = None
     missing: TunerError | None = None
     narrow: str = ""
+    parts: tuple[Value, ...] | None = None
+    absent: bool = False
+
+    @property
+    def is_tensor(self) -> bool:
+        """Whether it is a tensor."""
+        return self.parts is None and not self.absent
+
+    @property
+    def form(self) -> str:
+        """What it is, for messages."""
+        if self.absent:
+            return "an optional without an element"
+        return "a tensor" if self.parts is None else "a sequence"
 
     def tensor(self, builder: Any) -> Any:
         """The value as a tensor that is there when the model runs."""
@@ -111,6 +129,8 @@ class Node:
         """Have the model refuse shapes for which one size is larger than another."""
         if not self.arithmetic.always(size <= most):
             excess = self.arithmetic.simple(size - most)
+            if isinstance(excess, int):
+                raise self.refused(said.format(excess))
             if excess not in [known.excess for known in self.requirements]:
                 self.requirements.append(Requirement(excess, self.name, said))
 
@@ -134,6 +154,50 @@ class Node:
         value = self.input(number)
         return None if value is None else value.numbers
 
+    def array(self, number: int) -> np.ndarray[Any, Any] | None:
+        """An operand's values, if it is a constant of any type."""
+        value = self.input(number)
+        if value is None or value.sizes is None:
+            constant = getattr(getattr(value, "expression", None), "value", None)
+            return None if constant is None else np.asarray(constant.numpy())
+        if not value.sizes.numbers:
+            return None
+        values = np.array(value.sizes.flat(), dtype=value.sizes.dtype)
+        return values.reshape(value.sizes.values.shape)
+
+    def tensor(self, number: int, builder: Any) -> Any:
+        """An operand as a tensor.
+
+        Raises:
+            TunerError: it is left out.
+        """
+        value = self.input(number)
+        if value is None:
+            raise self.refused(f"operand {number} is missing")
+        return value.tensor(builder)
+
+    def shape(self, number: int) -> list[Size]:
+        """The shape of an operand.
+
+        Raises:
+            TunerError: it is not known.
+        """
+        dims = self.dims(number)
+        if dims is None:
+            raise self.refused(f"operand {number} has no shape that is known")
+        return dims
+
+    def axis(self, rank: int, usual: int) -> int:
+        """Its attribute `axis`, counted from the front.
+
+        Raises:
+            TunerError: there is no such axis.
+        """
+        axis = int(self.attributes.get("axis", usual))
+        if not -rank <= axis < rank:
+            raise self.refused(f"there is no axis {axis} of {rank} dimensions")
+        return axis % rank
+
     def dims(self, number: int) -> list[Size] | None:
         """The shape of an operand, if it is known, each size in its shortest form."""
         value = self.input(number)
@@ -152,15 +216,44 @@ Convert: TypeAlias = Callable[[Node, Any], Any]
 None where it is for TVM's importer."""
 
 
+def shaped(converters: Mapping[str, Convert]) -> dict[str, Convert]:
+    """Converters that leave operands without a known shape to TVM's importer."""
+
+    def leaves_others(convert: Convert) -> Convert:
+        def converted(node: Node, builder: Any) -> Any:
+            known = all(value is None or value.dims is not None for value in node.inputs)
+            return convert(node, builder) if known else None
+
+        return converted
+
+    return {operator: leaves_others(convert) for operator, convert in converters.items()}
+
+
+def has_nothing(dims: Iterable[Size]) -> bool:
+    """Whether a tensor of this shape has no element."""
+    return any(known_int(size) == 0 for size in dims)
+
+
 def described(node: Any) -> str:
     """A node of a protobuf as a message calls it."""
     domain = "" if node.domain in STANDARD_DOMAINS else f"{node.domain}."
     return f"operator {domain}{node.op_type} (node {node.name or f'of output {node.output[0]}'})"
 
 
+def empty_tensor(builder: Any, shape: Iterable[Size], dtype: str) -> Any:
+    """A tensor without elements: memory alone. TVM can neither store a constant of none nor fuse a
+    program that makes one."""
+    from tvm import relax
+
+    whole = shape_expression(shape)
+    return builder.emit(relax.op.builtin.alloc_tensor(whole, dtype, 0))
+
+
 def _materialised(sizes: Sizes, builder: Any) -> Any:
     from tvm import relax
 
+    if not sizes.values.size:
+        return empty_tensor(builder, sizes.values.shape, sizes.dtype)
     if sizes.numbers:
         array = np.array(sizes.values.tolist(), dtype=sizes.dtype)
         return relax.const(array.reshape(sizes.values.shape), sizes.dtype)

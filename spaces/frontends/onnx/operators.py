@@ -11,6 +11,7 @@ from spaces.frontends.onnx.control_flow import CONTROL_FLOW
 from spaces.frontends.onnx.converters.registry import CONVERTERS
 from spaces.frontends.onnx.functions import schema_of
 from spaces.frontends.onnx.node import STANDARD_DOMAINS, Node, described
+from spaces.frontends.onnx.sequences import SEQUENCES
 from spaces.ir import tvm_compat
 
 _FIRST = MappingProxyType({"Scan": 9})
@@ -54,7 +55,7 @@ def _is_known(node: Any, opset: int) -> bool:
         return False
     if known_to_tvm(node):
         return True
-    ours = node.op_type in CONTROL_FLOW or node.op_type in CONVERTERS
+    ours = node.op_type in {*CONTROL_FLOW, *SEQUENCES, *CONVERTERS}
     return (node.domain in STANDARD_DOMAINS and ours) or schema_of(node, opset) is not None
 
 

@@ -6,14 +6,14 @@ is for TVM's importer: of what is not known, or of numbers alone.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-from spaces.frontends.onnx.node import Convert, Node
-from spaces.frontends.onnx.size_operators import constant_of, is_end, slices
+from spaces.frontends.onnx.node import Convert, Node, empty_tensor, shaped
+from spaces.frontends.onnx.run_time_sizes import Read, computed_sizes, length_of
+from spaces.frontends.onnx.size_operators import constant_of
 from spaces.frontends.onnx.sizes import Arithmetic, Size, shape_expression
 
 _KEEP, _INFER = 0, -1
@@ -29,11 +29,16 @@ def _data(node: Node, builder: Any) -> Any:
 def _reshape(node: Node, builder: Any) -> Any:
     from tvm import relax
 
-    wanted, dims = node.sizes(1), node.dims(0)
-    if wanted is None or dims is None:
-        return None
-    shape = wanted.flat()
+    dims = node.shape(0)
+    if "shape" in node.attributes:  # before opset 5
+        shape = [int(size) for size in node.attributes["shape"]]
+    elif (wanted := node.sizes(1)) is not None:
+        shape = wanted.flat()
+    else:
+        return _reshaped_at_run(node, builder, dims)
     if not node.attributes.get("allowzero", 0):
+        if any(_is(size, _KEEP) for size in shape[len(dims) :]):
+            raise node.refused(f"it keeps a dimension that is none of {len(dims)}")
         shape = [dims[i] if _is(size, _KEEP) else size for i, size in enumerate(shape)]
     if any(_is(size, _INFER) for size in shape):
         known = [size for size in shape if not _is(size, _INFER)]
@@ -41,7 +46,36 @@ def _reshape(node: Node, builder: Any) -> Any:
         if left is None:
             return None
         shape = [left if _is(size, _INFER) else size for size in shape]
-    node.require_equal(*map(node.arithmetic.product, (dims, shape)))
+    elements = node.arithmetic.product(dims)
+    node.require_equal(elements, node.arithmetic.product(shape))
+    data = _data(node, builder)
+    if _is(elements, 0):  # TVM would take a 0 for a dimension that is kept
+        return empty_tensor(builder, shape, str(data.ty.dtype))
+    return relax.op.reshape(data, shape_expression(shape))
+
+
+def _reshaped_at_run(node: Node, builder: Any, dims: Sequence[Size]) -> Any:
+    """A `Reshape` to what the model computes."""
+    from tvm import relax, tirx
+
+    number = length_of(node, 1)
+    keeps = not node.attributes.get("allowzero", 0)
+    total = node.arithmetic.product(dims)
+
+    def calculate(read: Read) -> tuple[list[Any], Any]:
+        one = tirx.const(1, "int64")
+        said = [read(place) for place in range(number)]
+        if keeps:
+            said = [
+                tirx.Select(size == _KEEP, dims[place] * one, size) if place < len(dims) else size
+                for place, size in enumerate(said)
+            ]
+        known = math.prod((tirx.Select(size == _INFER, one, size) for size in said), start=one)
+        left = tirx.floordiv(total, tirx.max(known, one))
+        found = [tirx.Select(size == _INFER, left, size) for size in said]
+        return found, tirx.all(math.prod(found, start=one) == total, *[size >= 0 for size in found])
+
+    shape = computed_sizes(node, builder, [1], number, calculate)
     return relax.op.reshape(_data(node, builder), shape_expression(shape))
 
 
@@ -72,9 +106,9 @@ def _quotient(arithmetic: Arithmetic, dims: Sequence[Size], known: Sequence[Size
 def _expand(node: Node, builder: Any) -> Any:
     from tvm import relax
 
-    wanted, dims = node.sizes(1), node.dims(0)
-    if wanted is None or dims is None:
-        return None
+    wanted, dims = node.sizes(1), node.shape(0)
+    if wanted is None:
+        return _expanded_at_run(node, builder, dims)
     shape = wanted.flat()
     rank = max(len(shape), len(dims))
     pairs = zip([1] * (rank - len(dims)) + dims, [1] * (rank - len(shape)) + shape, strict=True)
@@ -82,6 +116,38 @@ def _expand(node: Node, builder: Any) -> Any:
     if any(size is None for size in found):
         return None
     return relax.op.broadcast_to(_data(node, builder), shape_expression(found))
+
+
+def _expanded_at_run(node: Node, builder: Any, dims: Sequence[Size]) -> Any:
+    """An `Expand` to what the model computes."""
+    from tvm import te, tirx
+
+    number = length_of(node, 1)
+    rank = max(number, len(dims))
+    mine = [1] * (rank - len(dims)) + [*dims]
+
+    def calculate(read: Read) -> tuple[list[Any], Any]:
+        one = tirx.const(1, "int64")
+        asked = [one] * (rank - number) + [read(place) for place in range(number)]
+        pairs = [(size * one, said) for size, said in zip(mine, asked, strict=True)]
+        fits = [tirx.any(a == one, b == one, a == b) for a, b in pairs]
+        found = [tirx.Select(a == one, b, a) for a, b in pairs]
+        return found, tirx.all(*fits, *[size >= 0 for size in found])
+
+    shape = computed_sizes(node, builder, [1], rank, calculate)
+
+    def program(data: Any) -> Any:
+        def element(*index: Any) -> Any:
+            own = index[rank - len(dims) :]
+            where = [
+                tirx.Select(tirx.const(1, "int64") * size == 1, 0 * place, place)
+                for size, place in zip(dims, own, strict=True)
+            ]
+            return data(*where)
+
+        return te.compute(shape, element, name="expand")
+
+    return builder.emit_te(program, _data(node, builder), primfunc_name_hint="expand_at_run")
 
 
 def _broadcast(arithmetic: Arithmetic, a: Size, b: Size) -> Size | None:
@@ -115,74 +181,17 @@ def _range(node: Node, _: Any) -> Any:
     return relax.op.arange(start, end, step, dtype=known[0].dtype)
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """A part of one axis of a `Slice`, its ends counted from the front.
-
-    Attributes:
-        size: of the axis.
-    """
-
-    axis: int
-    begin: Size
-    end: Size
-    step: int
-    size: Size
-
-    def is_all(self, arithmetic: Arithmetic) -> bool:
-        """Whether it is the whole axis."""
-        return _is(self.begin, 0) and self.step == 1 and arithmetic.equal(self.end, self.size)
-
-
-def _slice(node: Node, builder: Any) -> Any:
-    """ONNX cuts a part off where an axis ends. Where it is not sure that a part lies within, its
-    length would depend on that; the graph requires it instead."""
-    from tvm import relax
-
-    dims = node.dims(0)
-    asked = None if dims is None else slices(node, len(dims))
-    if dims is None or asked is None or any(step < 1 for *_, step in asked):
-        return None
-    place = partial(_from_front, node.arithmetic)
-    parts = [
-        _Part(axis, place(begin, dims[axis]), place(end, dims[axis]), step, dims[axis])
-        for axis, begin, end, step in asked
-    ]
-    parts = [part for part in parts if not part.is_all(node.arithmetic)]
-    if not parts:
-        return _data(node, builder)
-    for part in parts:
-        node.require(part.begin, part.end)
-        node.require(part.end, part.size)
-    return relax.op.strided_slice(
-        _data(node, builder),
-        [part.axis for part in parts],
-        [relax.prim_value(part.begin) for part in parts],
-        [relax.prim_value(part.end) for part in parts],
-        [relax.prim_value(part.step) for part in parts],
-        assume_inbound=True,
-    )
-
-
-def _from_front(arithmetic: Arithmetic, place: Size, size: Size) -> Size:
-    """An end of a `Slice`, counted from the front of an axis."""
-    if is_end(place):
-        return size
-    if isinstance(place, int):
-        if place < 0:
-            return max(0, size + place) if isinstance(size, int) else size + place
-        return min(place, size) if isinstance(size, int) else place
-    backwards = arithmetic.always(place <= 0)
-    return arithmetic.simple(size + place) if backwards else place
-
-
 def _tile(node: Node, builder: Any) -> Any:
     """Each axis that is repeated is given one before it, which is then part of it."""
     from tvm import relax
 
-    times, dims = node.sizes(1), node.dims(0)
-    if times is None or times.numbers or dims is None:
+    times, dims = node.sizes(1), node.shape(0)
+    if times is None:
+        return _tiled_at_run(node, builder, dims)
+    if times.numbers and len(node.inputs) == 2:
         return None
+    if len(node.inputs) == 3:
+        raise node.refused("of opset 5 and older")
     pairs = list(zip(times.flat(), dims, strict=True))
     apart = builder.emit(
         relax.op.reshape(
@@ -194,13 +203,67 @@ def _tile(node: Node, builder: Any) -> Any:
     return relax.op.reshape(builder.emit(repeated), whole)
 
 
+def _tiled_at_run(node: Node, builder: Any, dims: Sequence[Size]) -> Any:
+    """A `Tile` as often as the model computes."""
+    from tvm import te, tirx
+
+    if length_of(node, 1) != len(dims):
+        raise node.refused(f"{length_of(node, 1)} numbers of repeats for {len(dims)} dimensions")
+
+    def calculate(read: Read) -> tuple[list[Any], Any]:
+        times = [read(place) for place in range(len(dims))]
+        holds = [tirx.const(True, "bool"), *[count >= 0 for count in times]]
+        return [count * size for count, size in zip(times, dims, strict=True)], tirx.all(*holds)
+
+    shape = computed_sizes(node, builder, [1], len(dims), calculate)
+
+    def program(data: Any) -> Any:
+        def element(*index: Any) -> Any:
+            return data(*[tirx.floormod(i, size) for i, size in zip(index, dims, strict=True)])
+
+        return te.compute(shape, element, name="tile")
+
+    return builder.emit_te(program, _data(node, builder), primfunc_name_hint="tile_at_run")
+
+
+def _concat(node: Node, builder: Any) -> Any:
+    """Parts without elements are left out."""
+    from tvm import relax
+
+    ranks = [node.shape(place) for place in range(len(node.inputs))]
+    axis = node.axis(len(ranks[0]), 1 if node.opset < 4 else 0)
+    filled = [place for place, dims in enumerate(ranks) if not _is(dims[axis], 0)]
+    if not filled:
+        return node.tensor(0, builder)
+    parts = [node.tensor(place, builder) for place in filled]
+    return relax.op.concat(parts, axis) if len(parts) > 1 else parts[0]
+
+
+def _flatten(node: Node, builder: Any) -> Any:
+    from tvm import relax
+
+    dims = node.shape(0)
+    axis = int(node.attributes.get("axis", 1))
+    if not -len(dims) <= axis <= len(dims):
+        raise node.refused(f"there is no axis {axis} of {len(dims)} dimensions")
+    axis = axis + len(dims) if axis < 0 else axis
+    shape = [node.arithmetic.product(part) for part in (dims[:axis], dims[axis:])]
+    data = _data(node, builder)
+    if any(_is(size, 0) for size in shape):
+        return empty_tensor(builder, shape, str(data.ty.dtype))
+    return relax.op.reshape(data, shape_expression(shape))
+
+
 SHAPE_OPERATORS: Mapping[str, Convert] = MappingProxyType(
-    {
-        "Reshape": _reshape,
-        "Expand": _expand,
-        "ConstantOfShape": _filled,
-        "Range": _range,
-        "Slice": _slice,
-        "Tile": _tile,
-    }
+    shaped(
+        {
+            "Reshape": _reshape,
+            "Expand": _expand,
+            "ConstantOfShape": _filled,
+            "Range": _range,
+            "Tile": _tile,
+            "Concat": _concat,
+            "Flatten": _flatten,
+        }
+    )
 )
