@@ -15,7 +15,7 @@ from spaces.frontends.onnx.contributed.registry import ONE_MACHINES
 from spaces.frontends.onnx.dimension_names import declared_name
 from spaces.frontends.onnx.graph import graph_module
 from spaces.frontends.onnx.operators import unknown_operators
-from spaces.frontends.onnx.simplify import simplified, split_sums
+from spaces.frontends.onnx.simplify import simplify, split_sums
 from spaces.frontends.quiet_import import hushed
 from spaces.ir import tvm_compat
 from spaces.ir.derived_dims import base_of
@@ -114,17 +114,13 @@ def import_graph(
     _check_operators(proto, path)
     _pin_shapes(proto, inputs)
     split_sums(proto)
-    simple = simplified(proto)
+    simplify(proto)
     refused: TunerError | None = None
     for multiples in (NO_VALUES, *_common_divisors(domain)):
-        # Simplifying folds what depends on numbers alone; where it changes the outputs or makes
-        # things worse, the original decides.
-        for graph in (simple, proto):
-            try:
-                if graph is not None:
-                    return _import(graph, inputs, domain, multiples)
-            except TunerError as error:
-                refused = refused or error
+        try:
+            return _import(proto, inputs, domain, multiples)
+        except TunerError as error:
+            refused = refused or error
     raise TunerError(f"{path}: {refused}") from refused
 
 

@@ -1,11 +1,27 @@
-"""Graphs made simpler before they are imported."""
+"""Graphs made simpler before they are imported.
+
+Nothing here changes a value by more than a rounding: what cannot be seen to be safe stays.
+"""
 
 from __future__ import annotations
 
+import heapq
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+from spaces.frontends.onnx.convolutions import merged_convolutions
+from spaces.frontends.onnx.folding import with_computed_constants
+from spaces.frontends.onnx.known_tensors import KnownTensors
+from spaces.frontends.onnx.names_read import names_read, read_within
 from spaces.frontends.onnx.node import STANDARD_DOMAINS
-from spaces.frontends.quiet_import import hushed
+
+_DRAWS = frozenset(
+    {
+        *("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike"),
+        *("RandomUniform", "RandomUniformLike", "Dropout"),
+    }
+)
+"""Operators of which two with the same operands may give different values."""
 
 
 def split_sums(proto: Any) -> None:
@@ -31,23 +47,83 @@ def split_sums(proto: Any) -> None:
     proto.graph.node.extend(nodes)
 
 
-def simplified(proto: Any) -> Any | None:
-    """A simplified copy of a graph; None where that fails or the outputs would change."""
-    import onnxslim
+def simplify(proto: Any) -> None:
+    """Simplify a graph, in place: what depends on constants alone is computed, equal nodes become
+    one, padding and factors go into the convolutions beside them, and what nobody reads goes."""
+    graph = proto.graph
+    known = KnownTensors(graph)
+    own = {(f.domain, f.name) for f in proto.functions}
+    kept = {value.name for value in graph.output}
+    read_inside = {name for node in graph.node for name in read_within(node)}
+    nodes = list(_sorted(graph.node))
+    nodes = with_computed_constants(nodes, known, proto.opset_import, own)
+    nodes = _without_repeated(nodes, known, kept | read_inside)
+    nodes = merged_convolutions(nodes, known, kept)
+    nodes, read = _needed(nodes, kept)
+    del graph.node[:]
+    graph.node.extend(nodes)
+    del graph.initializer[:]
+    graph.initializer.extend(known.tensors(read))
 
-    copy = type(proto)()
-    copy.CopyFrom(proto)
-    try:
-        with hushed():
-            simple = onnxslim.slim(copy)
-    except Exception:  # it may raise anything on graphs it does not know
-        return None
-    if simple is None or _outputs(simple) != _outputs(proto):
-        return None
-    wanted = {i.name for i in proto.graph.input}
-    return simple if {i.name for i in simple.graph.input} <= wanted else None
+
+def _sorted(nodes: Iterable[Any]) -> Iterator[Any]:
+    """Nodes after what computes their operands; else in the order that they have."""
+    listed = list(nodes)
+    makers = {name: place for place, node in enumerate(listed) for name in node.output if name}
+    needs = [
+        {makers[name] for name in names_read(node) if makers.get(name, place) != place}
+        for place, node in enumerate(listed)
+    ]
+    readers: dict[int, list[int]] = {}
+    for place, wanted in enumerate(needs):
+        for maker in wanted:
+            readers.setdefault(maker, []).append(place)
+    left = [len(wanted) for wanted in needs]
+    ready = [place for place, number in enumerate(left) if not number]
+    while ready:
+        place = heapq.heappop(ready)
+        yield listed[place]
+        for reader in readers.get(place, ()):
+            left[reader] -= 1
+            if not left[reader]:
+                heapq.heappush(ready, reader)
+    # In a circle: the importer says which operand nothing computes.
+    yield from (node for node, number in zip(listed, left, strict=True) if number)
 
 
-def _outputs(proto: Any) -> list[tuple[str, int]]:
-    """Names and element types. Shapes may become better known and are checked by the importer."""
-    return [(o.name, o.type.tensor_type.elem_type) for o in proto.graph.output]
+def _without_repeated(nodes: Iterable[Any], known: KnownTensors, kept: set[str]) -> list[Any]:
+    """Nodes without those that compute what one before them does: of the same constants, bit by
+    bit, and the same other operands."""
+    renamed = known.repeated()
+    seen: dict[tuple[Any, ...], Any] = {}
+    rest = []
+    for node in nodes:
+        for place, name in enumerate(node.input):
+            node.input[place] = renamed.get(name, name)
+        key = _computation(node)
+        first = seen.setdefault(key, node) if key else node
+        if first is node or not kept.isdisjoint(node.output):
+            rest.append(node)
+        else:
+            renamed |= dict(zip(node.output, first.output, strict=True))
+    return rest
+
+
+def _computation(node: Any) -> tuple[Any, ...]:
+    """What a node computes, to compare it with others; empty where it cannot be told."""
+    holds_graphs = any(a.HasField("g") or a.graphs for a in node.attribute)
+    if holds_graphs or node.op_type in _DRAWS or node.domain not in STANDARD_DOMAINS:
+        return ()
+    attributes = sorted(a.SerializeToString(deterministic=True) for a in node.attribute)
+    return node.op_type, (*node.input,), (*map(bool, node.output),), (*attributes,)
+
+
+def _needed(nodes: list[Any], kept: set[str]) -> tuple[list[Any], set[str]]:
+    """The nodes that something reads, and all names that are read."""
+    read = set(kept)
+    found = []
+    for node in reversed(nodes):
+        if not read.isdisjoint(node.output):
+            found.append(node)
+            read.update(names_read(node))
+    return found[::-1], read
