@@ -9,6 +9,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+from spaces.frontends.model_file import check_file
 from spaces.frontends.quiet_import import hushed
 from tuner.errors import TunerError, first_line
 
@@ -24,8 +25,7 @@ def read_archive(path: Path) -> Any:
     Raises:
         TunerError: PyTorch is missing, or the file is missing, broken or something else.
     """
-    if not path.is_file():
-        raise TunerError(f"{path}: no such file")
+    check_file(path)
     try:
         import torch
     except ImportError as error:
