@@ -9,10 +9,12 @@ import heapq
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import numpy as np
+
 from spaces.frontends.onnx.convolutions import merged_convolutions
 from spaces.frontends.onnx.folding import with_computed_constants
 from spaces.frontends.onnx.known_tensors import KnownTensors
-from spaces.frontends.onnx.names_read import names_read, read_within
+from spaces.frontends.onnx.names_read import names_read, read_within, uses
 from spaces.frontends.onnx.node import STANDARD_DOMAINS
 
 _DRAWS = frozenset(
@@ -57,7 +59,7 @@ def simplify(proto: Any) -> None:
     read_inside = {name for node in graph.node for name in read_within(node)}
     nodes = list(_sorted(graph.node))
     nodes = with_computed_constants(nodes, known, proto.opset_import, own)
-    nodes = _without_repeated(nodes, known, kept | read_inside)
+    nodes = _without_repeated(nodes, known, own, kept | read_inside)
     nodes = merged_convolutions(nodes, known, kept)
     nodes, read = _needed(nodes, kept)
     del graph.node[:]
@@ -91,22 +93,38 @@ def _sorted(nodes: Iterable[Any]) -> Iterator[Any]:
     yield from (node for node, number in zip(listed, left, strict=True) if number)
 
 
-def _without_repeated(nodes: Iterable[Any], known: KnownTensors, kept: set[str]) -> list[Any]:
-    """Nodes without those that compute what one before them does: of the same constants, bit by
-    bit, and the same other operands."""
+def _without_repeated(
+    nodes: list[Any], known: KnownTensors, own: set[tuple[str, str]], kept: set[str]
+) -> list[Any]:
+    """Nodes without those that compute what one before them does, of the same constants bit by bit
+    and the same other operands, and without those that give what they are given."""
     renamed = known.repeated()
     seen: dict[tuple[Any, ...], Any] = {}
+    read = uses(nodes, kept)
     rest = []
     for node in nodes:
         for place, name in enumerate(node.input):
             node.input[place] = renamed.get(name, name)
-        key = _computation(node)
-        first = seen.setdefault(key, node) if key else node
-        if first is node or not kept.isdisjoint(node.output):
+        if (node.domain, node.op_type) in own or not kept.isdisjoint(node.output):
             rest.append(node)
+        elif _is_copy(node, known) and not any(read[name] for name in node.output[1:]):
+            renamed[node.output[0]] = node.input[0]
         else:
-            renamed |= dict(zip(node.output, first.output, strict=True))
+            key = _computation(node)
+            first = seen.setdefault(key, node) if key else node
+            if first is node:
+                rest.append(node)
+            else:
+                renamed |= dict(zip(node.output, first.output, strict=True))
     return rest
+
+
+def _is_copy(node: Any, known: KnownTensors) -> bool:
+    """Whether the first result is the first operand."""
+    if node.domain not in STANDARD_DOMAINS or node.op_type not in ("Identity", "Dropout"):
+        return False
+    training = known.array(node.input[2]) if len(node.input) > 2 and node.input[2] else False
+    return training is not None and not np.any(training)
 
 
 def _computation(node: Any) -> tuple[Any, ...]:

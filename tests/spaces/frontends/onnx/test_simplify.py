@@ -257,6 +257,25 @@ def test_nodes_that_differ_stay(text: str) -> None:
     assert len(simplified(of_constants(text))) == 3
 
 
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("t = Identity(x) u = Dropout(t) y = Exp(u)", ["Exp"]),
+        ("t, m = Dropout(x, , f) y = Exp(t)", ["Exp"]),
+        ("t = Exp(x) y = Identity(t)", ["Exp", "Identity"]),
+        ("t, m = Dropout(x) y = Where(m, t, x)", ["Dropout", "Where"]),
+    ],
+)
+def test_what_only_copies_goes(text: str, left: list[str]) -> None:
+    proto = of_constants(text, f=np.array(False))
+    assert operators(same_values(proto, drawn(2))) == left
+
+
+def test_what_drops_elements_stays() -> None:
+    proto = of_constants("t = Dropout(x, , f) y = Exp(t)", f=np.array(True))
+    assert simplified(proto) == ["Dropout", "Exp"]
+
+
 def test_an_output_stays_under_its_name() -> None:
     proto = of_constants("y = Exp(x) z = Exp(x)")
     proto.graph.output.append(onnx.helper.make_tensor_value_info("z", 1, [2]))
