@@ -9,9 +9,9 @@ from typing import Any
 
 from spaces.frontends.declared import ModelKind, ModelSource, resolve
 from spaces.frontends.inputs import InputSpec, check_values
-from spaces.frontends.model_file import check_file
 from tuner.dynamic.shapes import Domain, read_weights
 from tuner.errors import TunerError, UsageError
+from tuner.files.model_file import check_file
 from tuner.options import ModelSpec
 from tuner.task import Instance, Shapes
 

@@ -9,9 +9,9 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from spaces.frontends.model_file import check_file
 from spaces.frontends.quiet_import import hushed
 from tuner.errors import TunerError, first_line
+from tuner.files.model_file import check_file
 
 _TRAINED_NORMS = ("_native_batch_norm_legit_functional.default", "_native_batch_norm_legit.default")
 _PROGRAM_FILES = ("models/model.json", "serialized_exported_program.json")

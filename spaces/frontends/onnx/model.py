@@ -11,12 +11,11 @@ from typing import Any
 
 from spaces.frontends.declared import UNNAMED, Declared, DeclaredInput, Dims, ModelKind
 from spaces.frontends.inputs import InputSpec
-from spaces.frontends.model_file import check_file
 from spaces.frontends.onnx.contributed.registry import ONE_MACHINES
 from spaces.frontends.onnx.dimension_names import declared_names
 from spaces.frontends.onnx.graph import graph_module
 from spaces.frontends.onnx.operators import unknown_operators
-from spaces.frontends.onnx.simplify import simplify, split_sums
+from spaces.frontends.onnx.simplifier.simplify import simplify, split_sums
 from spaces.frontends.onnx.tensors import (
     check_tensors,
     is_external,
@@ -31,6 +30,7 @@ from spaces.ir.symbolic import NO_VALUES, value_of
 from spaces.lowering.plain_shapes import with_plain_inputs
 from tuner.dynamic.shapes import NO_DOMAIN, Domain
 from tuner.errors import TunerError, first_line
+from tuner.files.model_file import check_file
 
 MOST_BYTES = (1 << 31) - 1
 """Of one protobuf."""

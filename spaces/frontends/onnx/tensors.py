@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from spaces.frontends.model_file import is_pointer
 from tuner.errors import TunerError, first_line
+from tuner.files.model_file import is_pointer
 
 _MOST_BYTES = (1 << 31) - 1
 """Of a sparse tensor that is made dense."""

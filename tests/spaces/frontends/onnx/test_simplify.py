@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import pytest
 
-from spaces.frontends.onnx.simplify import simplify
+from spaces.frontends.onnx.simplifier.simplify import simplify
 from tests.spaces.frontends.onnx.beside_onnxruntime import Array, Feeds, compare, parsed
 
 pytestmark = pytest.mark.tvm
@@ -340,6 +340,18 @@ def test_what_nobody_reads_goes() -> None:
 def test_nodes_may_stand_in_any_order() -> None:
     proto = of_constants("y = Exp(s) s = Sin(x)")
     compare(proto, {"x": drawn(2)}, peer=lambda _, feeds: [np.exp(np.sin(feeds["x"]))])
+
+
+def test_what_a_run_knows_the_size_of_comes_first() -> None:
+    proto = parsed(
+        """<ir_version: 8, opset_import: ["": 17]>
+        g (int32 x) => (float[N] y) {
+            zero = Constant<value = float {0.0}>() one = Constant<value = float {1.0}>()
+            size = Cast<to = 1>(x) s = Sub(size, one) t = Mul(s, size) d = Div(one, t)
+            r = Range(zero, size, one) y = Mul(r, d)
+        }"""
+    )
+    compare(proto, {"x": np.array(5, "int32")})
 
 
 def test_a_transpose_of_a_single_row_is_a_reshape() -> None:

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from spaces.frontends.onnx.known_tensors import Array, KnownTensors
-from spaces.frontends.onnx.names_read import uses
 from spaces.frontends.onnx.node import STANDARD_DOMAINS
-from spaces.frontends.onnx.padding import attributes_of, take_padding
+from spaces.frontends.onnx.simplifier.known_tensors import Array, KnownTensors
+from spaces.frontends.onnx.simplifier.names_read import uses
+from spaces.frontends.onnx.simplifier.padding import attributes_of, take_padding
 
 _CONVOLUTIONS = ("Conv", "ConvTranspose")
 _WIDE = ("float32", "float64")

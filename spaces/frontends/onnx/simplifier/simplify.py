@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from spaces.frontends.onnx.convolutions import merged_convolutions
-from spaces.frontends.onnx.folding import with_computed_constants
-from spaces.frontends.onnx.known_tensors import KnownTensors
-from spaces.frontends.onnx.names_read import names_read, read_within, uses
 from spaces.frontends.onnx.node import STANDARD_DOMAINS
+from spaces.frontends.onnx.simplifier.convolutions import merged_convolutions
+from spaces.frontends.onnx.simplifier.folding import with_computed_constants
+from spaces.frontends.onnx.simplifier.known_tensors import KnownTensors
+from spaces.frontends.onnx.simplifier.names_read import names_read, read_within, uses
 
 _DRAWS = frozenset(
     {
@@ -24,6 +24,8 @@ _DRAWS = frozenset(
     }
 )
 """Operators of which two with the same operands may give different values."""
+_SIZED_BY_VALUES = frozenset({"Compress", "NonZero", "NonMaxSuppression", "Range", "Unique"})
+"""Operators whose results have as many elements as their operands say."""
 
 
 def split_sums(proto: Any) -> None:
@@ -69,26 +71,37 @@ def simplify(proto: Any) -> None:
 
 
 def _sorted(nodes: Iterable[Any]) -> Iterator[Any]:
-    """Nodes after what computes their operands; else in the order that they have."""
+    """Nodes after what computes their operands; else in the order that they have.
+
+    What only a run knows the size of comes first, with all that it needs: TVM may fuse a program
+    over such a size into one that stands before it, and the size is not known there.
+    """
     listed = list(nodes)
     makers = {name: place for place, node in enumerate(listed) for name in node.output if name}
     needs = [
         {makers[name] for name in names_read(node) if makers.get(name, place) != place}
         for place, node in enumerate(listed)
     ]
+    early: set[int] = set()
+    waiting = [place for place, node in enumerate(listed) if node.op_type in _SIZED_BY_VALUES]
+    while waiting:
+        if (place := waiting.pop()) not in early:
+            early.add(place)
+            waiting.extend(needs[place])
     readers: dict[int, list[int]] = {}
     for place, wanted in enumerate(needs):
         for maker in wanted:
             readers.setdefault(maker, []).append(place)
     left = [len(wanted) for wanted in needs]
-    ready = [place for place, number in enumerate(left) if not number]
+    ready = [(place not in early, place) for place, number in enumerate(left) if not number]
+    heapq.heapify(ready)
     while ready:
-        place = heapq.heappop(ready)
+        _, place = heapq.heappop(ready)
         yield listed[place]
         for reader in readers.get(place, ()):
             left[reader] -= 1
             if not left[reader]:
-                heapq.heappush(ready, reader)
+                heapq.heappush(ready, (reader not in early, reader))
     # In a circle: the importer says which operand nothing computes.
     yield from (node for node, number in zip(listed, left, strict=True) if number)
 

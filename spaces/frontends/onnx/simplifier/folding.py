@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from spaces.frontends.onnx.known_tensors import Array, KnownTensors, is_plain
 from spaces.frontends.onnx.node import STANDARD_DOMAINS
+from spaces.frontends.onnx.simplifier.known_tensors import Array, KnownTensors, is_plain
 
 _MOVES = frozenset(
     {

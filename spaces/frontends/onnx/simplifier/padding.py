@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from spaces.frontends.onnx.known_tensors import KnownTensors
+from spaces.frontends.onnx.simplifier.known_tensors import KnownTensors
 
 
 def attributes_of(node: Any) -> dict[str, Any]:
