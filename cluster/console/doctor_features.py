@@ -68,7 +68,7 @@ class Needs:
 
 
 FEATURES = (
-    Needs("tune ONNX models", packages=("onnx", "onnxslim")),
+    Needs("tune ONNX models", packages=("onnx",)),
     Needs("tune PyTorch models, torch.compile", extra="torch"),
     Needs(
         "tune CUDA kernels",

@@ -11,6 +11,7 @@ from spaces.frontends.declared import ModelKind, ModelSource, resolve
 from spaces.frontends.inputs import InputSpec, check_values
 from tuner.dynamic.shapes import Domain, read_weights
 from tuner.errors import TunerError, UsageError
+from tuner.files.model_file import check_file
 from tuner.options import ModelSpec
 from tuner.task import Instance, Shapes
 
@@ -126,8 +127,8 @@ def check_model(spec: ModelSpec) -> None:
         from spaces.frontends.function_model import check_function
 
         check_function(spec.source, spec.args, domain)
-    elif not Path(spec.source).is_file():
-        raise TunerError(f"{spec.source}: no such file")
+    else:
+        check_file(Path(spec.source))
     for name, value in spec.inputs:
         if isinstance(value, Path) and not value.is_file():
             raise TunerError(f"--input {name}: {value}: no such file")
@@ -166,7 +167,7 @@ def _weights(weights: Path | Shapes, names: list[str]) -> dict[Instance, float]:
 
 
 def model_kind(source: str) -> ModelKind:
-    """What a source names, from its text alone.
+    """What a source names, from its text.
 
     Raises:
         TunerError: it is neither a known kind of file nor a function.
@@ -177,6 +178,8 @@ def model_kind(source: str) -> ModelKind:
         return "torch"
     if all(source.rpartition(":")):
         return "function"
+    if Path(source).is_dir():
+        check_file(Path(source))
     raise TunerError(
         f"{source}: not a model; give model.onnx, model.pt2, path.py:function or "
         "package.module:function"

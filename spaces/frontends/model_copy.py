@@ -177,6 +177,7 @@ def _copy_body(model: Model, path: Path) -> None:
 def _copy_onnx(source: Path, path: Path) -> None:
     """One file where it can be; weights beside it where they would not fit in one."""
     from spaces.frontends.onnx.model import has_external_data, read_onnx
+    from spaces.frontends.onnx.tensors import tensors_of
 
     if not has_external_data(source):
         _copy_file(source, path)
@@ -184,7 +185,7 @@ def _copy_onnx(source: Path, path: Path) -> None:
     import onnx
 
     proto = read_onnx(source)
-    weights = sum(len(t.raw_data) for t in proto.graph.initializer)
+    weights = sum(len(tensor.raw_data) for tensor in tensors_of(proto))
     data = path.with_name(path.name + ".data")
     data.unlink(missing_ok=True)  # onnx appends to a file that is there
     onnx.save_model(
@@ -192,6 +193,7 @@ def _copy_onnx(source: Path, path: Path) -> None:
         str(path),
         save_as_external_data=weights > _MAX_ONE_FILE_BYTES,
         location=data.name,
+        convert_attribute=True,
     )
 
 

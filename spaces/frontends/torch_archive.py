@@ -11,6 +11,7 @@ from typing import Any
 
 from spaces.frontends.quiet_import import hushed
 from tuner.errors import TunerError, first_line
+from tuner.files.model_file import check_file
 
 _TRAINED_NORMS = ("_native_batch_norm_legit_functional.default", "_native_batch_norm_legit.default")
 _PROGRAM_FILES = ("models/model.json", "serialized_exported_program.json")
@@ -24,8 +25,7 @@ def read_archive(path: Path) -> Any:
     Raises:
         TunerError: PyTorch is missing, or the file is missing, broken or something else.
     """
-    if not path.is_file():
-        raise TunerError(f"{path}: no such file")
+    check_file(path)
     try:
         import torch
     except ImportError as error:

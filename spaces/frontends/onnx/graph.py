@@ -107,7 +107,7 @@ def _write_main(
     """
     from tvm import relax
 
-    params = {spec.name: _param(spec, known) for spec in inputs}
+    params = _params(inputs, known)
     with graph.builder.function("main", [*params.values()]):
         for spec in inputs:
             given = params[spec.name]
@@ -340,12 +340,20 @@ def _guarded(module: Any, excesses: Sequence[Size]) -> Any:
     return IRModule(functions)
 
 
-def _param(spec: InputSpec, known: Mapping[str, Any]) -> Any:
+def _params(inputs: Sequence[InputSpec], known: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters of the function, each under a name of its own."""
     from tvm import relax
 
-    name = _ODD.sub("_", spec.name)
-    name = name if name[:1].isalpha() or name[:1] == "_" else f"input_{name}"
-    return relax.Var(name, relax.TensorType(_dims(spec, known), spec.dtype))
+    params: dict[str, Any] = {}
+    taken: set[str] = set()
+    for spec in inputs:
+        name = _ODD.sub("_", spec.name)
+        name = name if name[:1].isalpha() or name[:1] == "_" else f"input_{name}"
+        while name in taken:
+            name += "_"
+        taken.add(name)
+        params[spec.name] = relax.Var(name, relax.TensorType(_dims(spec, known), spec.dtype))
+    return params
 
 
 def _dims(spec: InputSpec, known: Mapping[str, Any]) -> list[Size]:

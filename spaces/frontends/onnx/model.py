@@ -12,10 +12,17 @@ from typing import Any
 from spaces.frontends.declared import UNNAMED, Declared, DeclaredInput, Dims, ModelKind
 from spaces.frontends.inputs import InputSpec
 from spaces.frontends.onnx.contributed.registry import ONE_MACHINES
-from spaces.frontends.onnx.dimension_names import declared_name
+from spaces.frontends.onnx.dimension_names import declared_names
 from spaces.frontends.onnx.graph import graph_module
 from spaces.frontends.onnx.operators import unknown_operators
-from spaces.frontends.onnx.simplify import simplified, split_sums
+from spaces.frontends.onnx.simplifier.simplify import simplify, split_sums
+from spaces.frontends.onnx.tensors import (
+    check_tensors,
+    is_external,
+    load_external,
+    make_dense,
+    tensors_of,
+)
 from spaces.frontends.quiet_import import hushed
 from spaces.ir import tvm_compat
 from spaces.ir.derived_dims import base_of
@@ -23,6 +30,7 @@ from spaces.ir.symbolic import NO_VALUES, value_of
 from spaces.lowering.plain_shapes import with_plain_inputs
 from tuner.dynamic.shapes import NO_DOMAIN, Domain
 from tuner.errors import TunerError, first_line
+from tuner.files.model_file import check_file
 
 MOST_BYTES = (1 << 31) - 1
 """Of one protobuf."""
@@ -65,8 +73,8 @@ def read_onnx_file(path: Path) -> OnnxSource:
     Raises:
         TunerError: the file is missing or broken, or an input is no tensor.
     """
-    proto = read_onnx(path)
-    return OnnxSource(path.stem, proto, path, _file_digest(path, proto), _declared(proto))
+    proto, digest = _read(path)
+    return OnnxSource(path.stem, proto, path, digest, _declared(proto))
 
 
 def read_onnx_proto(given: Any, name: str) -> OnnxSource:
@@ -76,19 +84,15 @@ def read_onnx_proto(given: Any, name: str) -> OnnxSource:
     Raises:
         TunerError: as `read_onnx_file`; it is too large for one file, or its weights are elsewhere.
     """
-    import onnx.external_data_helper as external
-
     path = Path(f"{name}.onnx")
     if given.ByteSize() > MOST_BYTES:
         raise TunerError(f"{path}: more than 2 GB cannot be passed on: save it, and name the file")
-    if any(external.uses_external_data(t) for t in given.graph.initializer):
+    if any(map(is_external, tensors_of(given))):
         raise TunerError(f"{path}: its weights are in other files: name the file of the model")
-    if not given.graph.output:
-        raise TunerError(f"{path} is not an ONNX model: it holds no graph")
     proto = type(given)()
     proto.CopyFrom(given)
     digest = hashlib.sha256(given.SerializeToString())
-    return OnnxSource(name, proto, path, digest, _declared(proto))
+    return OnnxSource(name, _checked(proto, path), path, digest, _declared(proto))
 
 
 def import_graph(
@@ -114,17 +118,13 @@ def import_graph(
     _check_operators(proto, path)
     _pin_shapes(proto, inputs)
     split_sums(proto)
-    simple = simplified(proto)
+    simplify(proto)
     refused: TunerError | None = None
     for multiples in (NO_VALUES, *_common_divisors(domain)):
-        # Simplifying folds what depends on numbers alone; where it changes the outputs or makes
-        # things worse, the original decides.
-        for graph in (simple, proto):
-            try:
-                if graph is not None:
-                    return _import(graph, inputs, domain, multiples)
-            except TunerError as error:
-                refused = refused or error
+        try:
+            return _import(proto, inputs, domain, multiples)
+        except TunerError as error:
+            refused = refused or error
     raise TunerError(f"{path}: {refused}") from refused
 
 
@@ -152,25 +152,42 @@ def _import(
 
 
 def read_onnx(path: Path) -> Any:
-    """The protobuf of an ONNX file, external data loaded.
+    """The protobuf of an ONNX file, external data loaded, and no sparse tensors in it.
 
     Raises:
         TunerError: missing, unreadable, or not a model.
     """
+    return _read(path)[0]
+
+
+def _read(path: Path) -> tuple[Any, Any]:
+    """A protobuf, and a SHA-256 of its file and its external data, to go on with."""
+    check_file(path)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise TunerError(f"{path}: {first_line(error)}") from error
+    proto, digest = _parsed(data, path), hashlib.sha256(data)
+    load_external(proto, path, digest)
+    return _checked(proto, path), digest
+
+
+def _parsed(data: bytes, path: Path) -> Any:
     import onnx
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
-    if not path.is_file():
-        raise TunerError(f"{path}: no such file")
     try:
-        proto = onnx.load(str(path))
-    except (DecodeError, OSError, ValueError, RuntimeError) as error:
+        return onnx.load_model_from_string(data)
+    except (DecodeError, ValueError, RuntimeError) as error:
         raise TunerError(f"{path} is not a readable ONNX model: {first_line(error)}") from error
-    except onnx.checker.ValidationError as error:
-        # How a missing or foreign file of external data shows.
-        raise TunerError(f"{path}: {first_line(error)}") from error
+
+
+def _checked(proto: Any, path: Path) -> Any:
+    """A protobuf that holds a graph and whole tensors, sparse ones made dense."""
     if not proto.graph.output:
         raise TunerError(f"{path} is not an ONNX model: it holds no graph")
+    check_tensors(proto, path)
+    make_dense(proto, path)
     return proto
 
 
@@ -180,6 +197,7 @@ def _declared(proto: Any) -> Declared:
     from onnx.helper import tensor_dtype_to_np_dtype
 
     weights = {i.name for i in proto.graph.initializer}
+    names = _dim_names(proto)
     inputs = []
     for value in proto.graph.input:
         if value.name in weights:
@@ -189,34 +207,38 @@ def _declared(proto: Any) -> Declared:
         if value.type.tensor_type.elem_type == TensorProto.STRING:
             raise TunerError(f"input {value.name} holds strings, which are not supported")
         dtype = str(tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type))
-        inputs.append(DeclaredInput(value.name, dtype, _declared_shape(value)))
+        inputs.append(DeclaredInput(value.name, dtype, _declared_shape(value, names)))
     named = (d for i in inputs for d in i.dims or () if isinstance(d, str) and d != UNNAMED)
     return Declared(tuple(inputs), tuple(dict.fromkeys(map(base_of, named))))
 
 
-def _declared_shape(value: Any) -> Dims | None:
+def _declared_shape(value: Any, names: Mapping[str, str]) -> Dims | None:
     tensor = value.type.tensor_type
     if not tensor.HasField("shape"):
         return None
     dims = tensor.shape.dim
     return tuple(
-        d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else _dim_name(d.dim_param)
+        d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else names[d.dim_param]
         for d in dims
     )
 
 
-def _dim_name(text: str) -> str:
-    return declared_name(text) if text and text != UNNAMED else UNNAMED
+def _dim_names(proto: Any) -> Mapping[str, str]:
+    """The dimensions of the inputs as they are called here."""
+    shapes = (value.type.tensor_type.shape for value in proto.graph.input)
+    texts = {dim.dim_param: None for shape in shapes for dim in shape.dim}
+    named = declared_names(text for text in texts if text and text != UNNAMED)
+    return {**dict.fromkeys(texts, UNNAMED), **named}
 
 
 def _pin_shapes(proto: Any, inputs: Iterable[InputSpec]) -> None:
     """Write the inputs' shapes into the graph; shapes inferred from the symbolic ones go."""
-    by_name = {i.name: i for i in inputs}
+    by_name, names = {i.name: i for i in inputs}, _dim_names(proto)
     changed = False
     for value in proto.graph.input:
         spec = by_name.get(value.name)
         wanted = (spec.dims or spec.shape) if spec is not None else None
-        if wanted is None or _declared_shape(value) == wanted:
+        if wanted is None or _declared_shape(value, names) == wanted:
             continue
         changed = True
         shape = value.type.tensor_type.shape
@@ -232,30 +254,9 @@ def _pin_shapes(proto: Any, inputs: Iterable[InputSpec]) -> None:
             output.type.tensor_type.ClearField("shape")
 
 
-def _file_digest(path: Path, proto: Any) -> Any:
-    """A SHA-256 of a file and its external data, to go on with."""
-    import onnx.external_data_helper as external
-
-    digest = hashlib.sha256(path.read_bytes())
-    bare = _without_data(path)
-    for tensor in bare.graph.initializer:
-        if external.uses_external_data(tensor):
-            loaded = next(i for i in proto.graph.initializer if i.name == tensor.name)
-            digest.update(loaded.raw_data)
-    return digest
-
-
-def _without_data(path: Path) -> Any:
-    import onnx
-
-    return onnx.load(str(path), load_external_data=False)
-
-
 def has_external_data(path: Path) -> bool:
     """Whether weights of the file are kept in other files beside it."""
-    import onnx.external_data_helper as external
-
-    return any(external.uses_external_data(t) for t in _without_data(path).graph.initializer)
+    return any(map(is_external, tensors_of(_parsed(path.read_bytes(), path))))
 
 
 def _check_operators(proto: Any, path: Path) -> None:

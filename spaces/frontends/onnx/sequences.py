@@ -27,7 +27,7 @@ def require_tensors(node: Node) -> None:
     """
     for number, value in enumerate(node.inputs):
         if value is not None and not value.is_tensor:
-            raise node.refused(f"its operand {number} is no tensor but {value.kind}")
+            raise node.refused(f"its operand {number} is no tensor but {value.form}")
 
 
 def _parts(node: Node, number: int = 0) -> tuple[Value, ...]:

@@ -14,6 +14,7 @@ from spaces.frontends.onnx.converters.quantized import QUANTIZED
 from spaces.frontends.onnx.converters.recurrent.layers import RECURRENT
 from spaces.frontends.onnx.converters.shape_operators import SHAPE_OPERATORS
 from spaces.frontends.onnx.converters.statistics import STATISTICS
+from spaces.frontends.onnx.converters.transposes import TRANSPOSES
 from spaces.frontends.onnx.node import Convert
 
 CONVERTERS: Mapping[str, Convert] = MappingProxyType(
@@ -27,6 +28,7 @@ CONVERTERS: Mapping[str, Convert] = MappingProxyType(
         **RECURRENT,
         **SHAPE_OPERATORS,
         **STATISTICS,
+        **TRANSPOSES,
     }
 )
 """By operator. What one gives no expression for is for TVM's importer."""

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from spaces.frontends.onnx.dimension_names import declared_name
+from spaces.frontends.onnx.dimension_names import declared_names
 from spaces.ir.derived_dims import derived
+
+
+def declared_name(text: str) -> str:
+    return declared_names([text])[text]
 
 
 @pytest.mark.parametrize("text", ["N", "batch_size", "unk__0"])
@@ -42,3 +46,19 @@ def test_an_expression_of_one_name_says_its_value(text: str, name: str, of_nine:
 )
 def test_anything_else_is_a_name_by_itself(text: str, name: str) -> None:
     assert declared_name(text) == name
+
+
+@pytest.mark.parametrize(
+    ("texts", "names"),
+    [
+        (["a-b", "a b", "a.b"], ["a_b", "a_b_2", "a_b_3"]),
+        (["a-b", "a_b"], ["a_b_2", "a_b"]),
+        (["a-b", "a_b*2"], ["a_b_2", "a_b_x2"]),
+        (["4*h", "h*4", "h"], ["h_x4", "h_x4", "h"]),
+        (["T", "T_x2"], ["T", "T_x2_2"]),
+        (["T", "T-x2"], ["T", "T_x2_2"]),
+        (["\ufb01", "fi"], ["\ufb01", "fi"]),
+    ],
+)
+def test_names_stay_apart(texts: list[str], names: list[str]) -> None:
+    assert [declared_names(texts)[text] for text in texts] == names

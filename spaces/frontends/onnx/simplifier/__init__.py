@@ -1,0 +1,1 @@
+"""Graphs made simpler before they are imported, with the same values."""
