@@ -1,6 +1,6 @@
 """`python -m cluster` is the command `tuner`."""
 
-from tuner.process.search_path import put_current_folder_last
+from tuner.search_path import put_current_folder_last
 
 if __name__ == "__main__":
     put_current_folder_last()

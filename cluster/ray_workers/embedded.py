@@ -6,13 +6,11 @@ import contextlib
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from cluster.ray_workers.lean_head import lean_head
-from cluster.ray_workers.loopback import refuse_elsewhere
 from tuner.errors import TunerError, first_line
-from tuner.process.search_path import current_folder_last, is_in_current_folder
+from tuner.search_path import current_folder_last, is_in_current_folder
 
 if TYPE_CHECKING:
     import psutil
@@ -29,16 +27,16 @@ _BELOW = len("/ray/session_2026-01-01_00-00-00_000000_4194304/sockets/plasma_sto
 _SHORT = ("/tmp", "/var/tmp", "/dev/shm")
 
 
-def start_embedded(measure_slots: int) -> None:
-    """Start a cluster and connect to it. Where it is not up in time, which Ray waits for half a
-    minute, start another: by then, most of what it reads is in memory.
+def start_patiently(start: Callable[[], None]) -> None:
+    """Start a cluster, and once more where it is not up in time, which Ray waits for half a minute:
+    by then, most of what it reads is in memory.
 
     Raises:
         TunerError: it does not start.
     """
     for again in (False, True):
         try:
-            _start(measure_slots)
+            start()
             return
         except Exception as error:  # Ray raises just that where a node is not up in time
             if not _was_slow(error):
@@ -52,24 +50,19 @@ def start_embedded(measure_slots: int) -> None:
             _clear()
 
 
-def _start(measure_slots: int) -> None:
-    import ray
-
+def local_settings(measure_slots: int) -> dict[str, Any]:
+    """Arguments of `ray.init`."""
     from spaces.targets.backends import MEASURE
 
-    with lean_head():
-        # Say "local": without it, a stale address file of a dead cluster would be tried.
-        ray.init(
-            "local",
-            include_dashboard=False,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-            object_store_memory=_OBJECT_STORE_BYTES,
-            resources={MEASURE: measure_slots},
-            job_config=job_config(same_python=True),
-            _temp_dir=short_folder(os.environ),
-        )
-    refuse_elsewhere()
+    return {
+        "include_dashboard": False,
+        "log_to_driver": False,
+        "logging_level": logging.ERROR,
+        "object_store_memory": _OBJECT_STORE_BYTES,
+        "resources": {MEASURE: measure_slots},
+        "job_config": job_config(same_python=True),
+        "_temp_dir": short_folder(os.environ),
+    }
 
 
 def _was_slow(error: Exception) -> bool:

@@ -8,8 +8,14 @@ import os
 import socket
 from collections.abc import Iterator
 
-from cluster.ray_workers.embedded import job_config, no_process_left, start_embedded
-from cluster.ray_workers.loopback import LOOPBACK, is_loopback, on_loopback
+from cluster.ray_workers.embedded import (
+    job_config,
+    local_settings,
+    no_process_left,
+    start_patiently,
+)
+from cluster.ray_workers.lean_head import lean_head
+from cluster.ray_workers.loopback import LOOPBACK, is_loopback, on_loopback, refuse_elsewhere
 from tuner import checks
 from tuner.errors import TunerError, UsageError, first_line
 
@@ -68,7 +74,8 @@ def _connect(address: str, embedded: bool, measure_slots: int) -> None:
 
     try:
         if embedded:
-            start_embedded(measure_slots)
+            start_patiently(lambda: _start(measure_slots))
+            refuse_elsewhere()
         else:
             refuse_silence(address, timeout_s=_CONNECT_S)
             config = job_config(same_python=False)
@@ -79,6 +86,14 @@ def _connect(address: str, embedded: bool, measure_slots: int) -> None:
         tokens = not (embedded or nobody or "RAY_AUTH_MODE" in os.environ)
         hint = _TOKEN_HINT if tokens else ""
         raise TunerError(f"{where}: {first_line(error)}{hint}") from error
+
+
+def _start(measure_slots: int) -> None:
+    import ray
+
+    with lean_head():
+        # Say "local": without it, a stale address file of a dead cluster would be tried.
+        ray.init("local", **local_settings(measure_slots))
 
 
 def keeps_to_loopback(address: str) -> bool:

@@ -45,7 +45,7 @@ from tuner.process.outcome import (
     Returned,
 )
 from tuner.process.proc import group_bytes, resident_bytes
-from tuner.process.search_path import current_folder_last
+from tuner.search_path import current_folder_last
 
 _HEADER = struct.Struct(">Q")
 _TICK_S = 0.1

@@ -11,52 +11,51 @@ from typing import Any
 import pytest
 
 from cluster.ray_workers import embedded
-from cluster.ray_workers.embedded import job_config, short_folder, start_embedded
+from cluster.ray_workers.embedded import job_config, short_folder, start_patiently
 from tuner.errors import TunerError
-from tuner.process.search_path import ROOT
+from tuner.search_path import ROOT
 
 SLOW = "The current node timed out during startup. This could happen because it is overloaded."
 
 
-@pytest.fixture
-def starts(monkeypatch: pytest.MonkeyPatch) -> list[Exception | None]:
-    """How the starts to come end; those that were made are taken from the list."""
-    outcomes: list[Exception | None] = []
+@pytest.fixture(autouse=True)
+def _nothing_to_clear(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedded, "_clear", lambda: None)
 
-    def start(slots: int) -> None:
-        if (outcome := outcomes.pop(0)) is not None:
+
+def start(*outcomes: Exception | None) -> list[Exception | None]:
+    """Start a cluster whose starts end like this; return those that were not made."""
+    left = [*outcomes]
+
+    def start() -> None:
+        if (outcome := left.pop(0)) is not None:
             raise outcome
 
-    monkeypatch.setattr(embedded, "_start", start)
-    monkeypatch.setattr(embedded, "_clear", lambda: None)
-    return outcomes
+    try:
+        start_patiently(start)
+    except Exception as error:
+        error.add_note(str(len(left)))
+        raise
+    return left
 
 
 @pytest.mark.parametrize("slow", [Exception(SLOW), RuntimeError(SLOW), ConnectionError(SLOW)])
-def test_a_node_that_was_not_up_in_time_is_started_once_more(
-    starts: list[Exception | None], slow: Exception
-) -> None:
-    starts[:] = [slow, None]
-    start_embedded(1)
-    assert starts == []
+def test_a_node_that_was_not_up_in_time_is_started_once_more(slow: Exception) -> None:
+    assert start(slow, None) == []
 
 
-def test_a_second_start_in_vain_is_told_in_one_line(starts: list[Exception | None]) -> None:
-    starts[:] = [Exception(SLOW), Exception(f"{SLOW}\nTraceback"), None]
+def test_a_second_start_in_vain_is_told_in_one_line() -> None:
     with pytest.raises(TunerError, match=r"does not start, tried twice: The current.*busy") as told:
-        start_embedded(1)
+        start(Exception(SLOW), Exception(f"{SLOW}\nTraceback"), None)
     assert "\n" not in str(told.value)
-    assert starts == [None]
+    assert told.value.__notes__ == ["1"]
 
 
 @pytest.mark.parametrize("error", [OSError("no space left"), ValueError("x"), TunerError("x")])
-def test_what_time_does_not_mend_is_not_tried_again(
-    starts: list[Exception | None], error: Exception
-) -> None:
-    starts[:] = [error, None]
-    with pytest.raises(type(error)):
-        start_embedded(1)
-    assert starts == [None]
+def test_what_time_does_not_mend_is_not_tried_again(error: Exception) -> None:
+    with pytest.raises(type(error)) as told:
+        start(error, None)
+    assert told.value.__notes__ == ["1"]
 
 
 @pytest.mark.parametrize("name", ["TMPDIR", "RAY_TMPDIR"])

@@ -11,7 +11,7 @@ import pytest
 
 from tuner.process.child import Child
 from tuner.process.outcome import Returned
-from tuner.process.search_path import ROOT, current_folder_last
+from tuner.search_path import ROOT, current_folder_last
 
 NAMES = ("random", "queue", "types", "json", "selectors", "numpy")
 

@@ -7,7 +7,7 @@ Python has imported when it starts.
 import os
 import sys
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 """The folder that our packages lie in."""
 
 
