@@ -53,9 +53,10 @@ def tune(
         TunerError: the request cannot be met; the text says why, in one line.
     """
     from cluster.ray_workers.ray_cluster import is_embedded
-    from tuner.tracking.tracker import check_uri
+    from tuner.tracking.tracker import check_uri, lasting_uri
 
     warning = check_uri(tracking_uri or "")
+    tracking_uri = lasting_uri(tracking_uri or "")
     named = options.run
     run = new_run(options.model.source) if named is None else RunLocation.of(named)
     if not run.is_url:
@@ -63,8 +64,8 @@ def tune(
     on_ready = on_ready or (lambda: None)
     stop = stop or threading.Event()
     tune_on = _tune_here if is_embedded(options.address) else _tune_there
-    ended = tune_on(options, run, tracking_uri or "", watch, stop, on_ready)
-    results = [result_of(at, state, tracking_uri or "") for at, state in ended]
+    ended = tune_on(options, run, tracking_uri, watch, stop, on_ready)
+    results = [result_of(at, state, tracking_uri) for at, state in ended]
     return together(run, results, warning)
 
 
