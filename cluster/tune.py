@@ -14,6 +14,7 @@ from cluster.driver.layers import refuse_pickled_layers
 from cluster.driver.preparation import Preparation
 from cluster.driver.prepare import check_cheaply, new_run
 from cluster.driver.tune_result import TuneResult, result_of, together
+from cluster.ray_workers.submitted import refuse_copied_folder
 from tuner.errors import TunerError
 from tuner.options import TuneOptions
 from tuner.run_location import RunLocation
@@ -61,6 +62,7 @@ def tune(
     run = new_run(options.model.source) if named is None else RunLocation.of(named)
     if not run.is_url:
         refuse_network_disk(run.folder)
+        refuse_copied_folder(run.folder, os.environ)
     on_ready = on_ready or (lambda: None)
     stop = stop or threading.Event()
     tune_on = _tune_here if is_embedded(options.address) else _tune_there

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from cluster.ray_workers.submitted import is_submitted
 from tuner.errors import TunerError, first_line
 from tuner.search_path import current_folder_last, is_in_current_folder
 
@@ -89,7 +90,7 @@ def job_config(*, same_python: bool) -> Any:
     """
     from ray.job_config import JobConfig
 
-    if is_in_current_folder():
+    if is_in_current_folder() or is_submitted(os.environ):
         return JobConfig()
     # Ray puts each of these before all others; it leaves the current folder to its clients.
     path = current_folder_last(sys.path) if same_python else []
