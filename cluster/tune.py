@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -87,7 +86,6 @@ def _tune_here(
     with Preparation(
         options,
         run,
-        started_s=time.monotonic(),
         tracking_uri=tracking_uri,
         driver_pid=os.getpid(),
     ) as preparation:
@@ -98,7 +96,7 @@ def _tune_here(
             _refuse_missing_device(job.options.target, NodeWatch().look())
             actor = start_search(job)
             try:
-                state = watch_search(actor, watch, stop, latest_s=job.deadline_s)
+                state = watch_search(actor, watch, stop, ours=True)
             finally:
                 _let_go(actor)
     return [(run, _told(state, job.note))]
@@ -133,24 +131,22 @@ def _tune_there(
         wait = Wait(NodeWatch().look, RayAutoscaler(), options.device_wait_s, stop)
         begun = begun_target(run, options.target)
         devices = devices_on_cluster(begun or options.target, wait)
-        started_s = time.monotonic()  # the wait for machines does not count as the run's time
         jobs, searches, places = {}, {}, {}
         for part in parts(options.target, run, devices):
             name = part.device.name
             places[name] = part.run
             if (actor := search_at_work(part.run)) is not None:
-                searches[name] = (actor, float("inf"))
+                searches[name] = (actor, False)
                 continue
             with Preparation(
                 options,
                 part.run,
-                started_s=started_s,
                 tracking_uri=tracking_uri,
                 target=part.target,
                 device=part.device.fingerprint,
             ) as preparation:
                 jobs[name] = preparation.finish(stop)
-        searches |= {n: (start_search(job), job.deadline_s) for n, job in jobs.items()}
+        searches |= {n: (start_search(job), True) for n, job in jobs.items()}
         states = watch_all(searches, watch, stop)
     told = _told_once({name: job.note for name, job in jobs.items()})
     return [(places[name], _told(state, told.get(name, ""))) for name, state in states.items()]

@@ -85,23 +85,6 @@ def tracking_uri(run_dir: Path, uri: str) -> str:
     return uri or f"{_SQLITE}{RunFolder(run_dir.absolute()).mlflow_db}"
 
 
-def is_plain_folder(uri: str) -> bool:
-    """Whether a URI names a folder of files, in which MLflow keeps no runs any more."""
-    named = "://" in uri or uri.partition(":")[0] in ("databricks", "databricks-uc")
-    return bool(uri) and (not named or uri.startswith("file:"))
-
-
-def lasting_uri(uri: str) -> str:
-    """A URI that names the same in any working directory; empty, which is the run folder's own
-    database, for one of a plain folder."""
-    if is_plain_folder(uri):
-        return ""
-    file = sqlite_file(uri)
-    if file is None or file.is_absolute() or str(file).startswith(":"):
-        return uri
-    return f"{_SQLITE}{file.absolute()}"
-
-
 def redacted(text: str) -> str:
     """The text without the user names and passwords of the URIs in it. In those of databases
     SQLAlchemy takes passwords with slashes."""

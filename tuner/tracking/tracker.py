@@ -27,10 +27,9 @@ from tuner.errors import TunerError
 from tuner.runs.folder import RunFolder
 from tuner.tracking.cursor import load_progress
 from tuner.tracking.drain import count_pending
+from tuner.tracking.lasting_uri import is_plain_folder, lasting_uri
 from tuner.tracking.mlflow_sink import (
     Target,
-    is_plain_folder,
-    lasting_uri,
     load_target,
     quiet_environment,
     redacted,
