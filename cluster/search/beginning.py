@@ -39,5 +39,5 @@ class Beginning:
             self._looked_s, self._others = now_s, self._beside()
         if RUNNER in missing and self._others:
             others = " and ".join(self._others)
-            return f"waits for a device, on which {others} measures; its time has not begun"
+            return f"waits for a device, taken by {others}; its time has not begun"
         return "workers start" if missing else ""

@@ -41,7 +41,7 @@ def test_one_whose_device_others_hold_says_who() -> None:
     run = Run("runs/a", "runs/b")
     assert run.waits(14.0) == "workers start", "a runner takes some seconds"
     said = run.waits(15.0)
-    assert said == "waits for a device, on which runs/a and runs/b measures; its time has not begun"
+    assert said == "waits for a device, taken by runs/a and runs/b; its time has not begun"
     assert run.waits(17.0) == said
     assert run.asked == 1, "others are not asked in each turn"
     run.beside = []
