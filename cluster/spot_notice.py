@@ -130,7 +130,7 @@ def find_raylet(processes: Sequence[psutil.Process] | None = None) -> Raylet | N
 def drain(raylet: Raylet, notice: Notice) -> bool:
     """Tell Ray that this node will go. Return whether Ray accepted that."""
     words = [
-        *(sys.executable, "-m", "ray.scripts.scripts", "drain-node"),
+        *(sys.executable, "-P", "-m", "ray.scripts.scripts", "drain-node"),
         *("--address", raylet.gcs_address, "--node-id", raylet.node_id),
         *("--reason", "DRAIN_NODE_REASON_PREEMPTION", "--reason-message", notice.text),
         *("--deadline-remaining-seconds", str(int(notice.left_s))),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from cluster.driver.layers import refuse_pickled_layers
 from cluster.driver.preparation import Preparation
 from cluster.driver.prepare import check_cheaply, new_run
 from cluster.driver.tune_result import TuneResult, result_of, together
+from cluster.ray_workers.submitted import refuse_copied_folder
 from tuner.errors import TunerError
 from tuner.options import TuneOptions
 from tuner.run_location import RunLocation
@@ -53,18 +53,20 @@ def tune(
         TunerError: the request cannot be met; the text says why, in one line.
     """
     from cluster.ray_workers.ray_cluster import is_embedded
-    from tuner.tracking.tracker import check_uri
+    from tuner.tracking.tracker import check_uri, lasting_uri
 
     warning = check_uri(tracking_uri or "")
+    tracking_uri = lasting_uri(tracking_uri or "")
     named = options.run
     run = new_run(options.model.source) if named is None else RunLocation.of(named)
     if not run.is_url:
         refuse_network_disk(run.folder)
+        refuse_copied_folder(run.folder, os.environ)
     on_ready = on_ready or (lambda: None)
     stop = stop or threading.Event()
     tune_on = _tune_here if is_embedded(options.address) else _tune_there
-    ended = tune_on(options, run, tracking_uri or "", watch, stop, on_ready)
-    results = [result_of(at, state, tracking_uri or "") for at, state in ended]
+    ended = tune_on(options, run, tracking_uri, watch, stop, on_ready)
+    results = [result_of(at, state, tracking_uri) for at, state in ended]
     return together(run, results, warning)
 
 
@@ -84,7 +86,6 @@ def _tune_here(
     with Preparation(
         options,
         run,
-        started_s=time.monotonic(),
         tracking_uri=tracking_uri,
         driver_pid=os.getpid(),
     ) as preparation:
@@ -95,7 +96,7 @@ def _tune_here(
             _refuse_missing_device(job.options.target, NodeWatch().look())
             actor = start_search(job)
             try:
-                state = watch_search(actor, watch, stop, latest_s=job.deadline_s)
+                state = watch_search(actor, watch, stop, ours=True)
             finally:
                 _let_go(actor)
     return [(run, _told(state, job.note))]
@@ -130,24 +131,22 @@ def _tune_there(
         wait = Wait(NodeWatch().look, RayAutoscaler(), options.device_wait_s, stop)
         begun = begun_target(run, options.target)
         devices = devices_on_cluster(begun or options.target, wait)
-        started_s = time.monotonic()  # the wait for machines does not count as the run's time
         jobs, searches, places = {}, {}, {}
         for part in parts(options.target, run, devices):
             name = part.device.name
             places[name] = part.run
             if (actor := search_at_work(part.run)) is not None:
-                searches[name] = (actor, float("inf"))
+                searches[name] = (actor, False)
                 continue
             with Preparation(
                 options,
                 part.run,
-                started_s=started_s,
                 tracking_uri=tracking_uri,
                 target=part.target,
                 device=part.device.fingerprint,
             ) as preparation:
                 jobs[name] = preparation.finish(stop)
-        searches |= {n: (start_search(job), job.deadline_s) for n, job in jobs.items()}
+        searches |= {n: (start_search(job), True) for n, job in jobs.items()}
         states = watch_all(searches, watch, stop)
     told = _told_once({name: job.note for name, job in jobs.items()})
     return [(places[name], _told(state, told.get(name, ""))) for name, state in states.items()]

@@ -1,6 +1,9 @@
 """`python -m tuner` is the command `tuner`."""
 
-from cluster.cli import main
+from tuner.search_path import put_current_folder_last
 
 if __name__ == "__main__":
+    put_current_folder_last()
+    from cluster.cli import main
+
     main()

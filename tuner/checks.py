@@ -33,6 +33,7 @@ _LONGEST_S = 366 * 86400.0
 _ENTRY_POINTS = "elastic_tuner"
 _ENTRY_POINT = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _HOST_PORT = re.compile(r"(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):(?P<port>[0-9]{1,5})")
+_OF_A_CLIENT = "ray://"
 
 
 def whole(value: object, *, at_least: int) -> int:
@@ -92,9 +93,14 @@ def address(text: object) -> str:
         return word
     match = _HOST_PORT.fullmatch(word)
     if not match or not 1 <= int(match["port"]) <= 65535:
-        shown = str(text)
+        if word.startswith(_OF_A_CLIENT):
+            host = word.removeprefix(_OF_A_CLIENT).rpartition(":")[0] or "HOST"
+            raise UsageError(
+                f"{word} is the address of Ray's client server: name the cluster itself, as a rule "
+                f"{host}:6379, on a machine of the cluster or by `ray job submit`"
+            )
         raise UsageError(
-            f"{shown!r} is no address: write auto, local or HOST:PORT of a Ray cluster"
+            f"{str(text)!r} is no address: write auto, local or HOST:PORT of a Ray cluster"
         )
     return word
 

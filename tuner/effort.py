@@ -60,7 +60,7 @@ class Effort:
 
     Attributes:
         trials_per_task: the total is this times the number of tasks.
-        time_budget_s: wall time from the start.
+        time_budget_s: wall time from when a trial can be measured.
         timing: of a kernel in the search.
         finalist_timing: of a finalist that is timed again.
         shape_timing: of a finalist that is timed again on each of several shapes.

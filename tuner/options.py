@@ -101,7 +101,7 @@ class TuneOptions:
     Attributes:
         target: `auto`, `llvm`, `cuda`, or the JSON of a TVM target.
         trials: total of the run; None is the effort's `trials_per_task` for each task.
-        time_budget_s: wall time from the start; see `limit_s` for None.
+        time_budget_s: wall time from when a trial can be measured; see `limit_s` for None.
         only: glob on task names; None is all of them.
         run: the run folder, or the URL of a run that several machines see (see
             `tuner.runs.remote`); None is a new folder under `runs/`.

@@ -67,7 +67,8 @@ def _efforts() -> str:
     "time_budget_s",
     metavar="20m",
     type=Parsed("duration", parse.duration_s),
-    help="Wall time from the start. Default: the effort's, or what many --trials take.",
+    help="Wall time from when a trial can be measured. Default: the effort's, or what many --trials"
+    " take.",
 )
 @click.option(
     "--effort",

@@ -64,14 +64,14 @@ def _part(asked: str, run: RunLocation, device: Device, *, alone: bool) -> Part:
 
 
 def watch_all(
-    searches: Mapping[str, tuple[Any, float]],
+    searches: Mapping[str, tuple[Any, bool]],
     watch: Callable[[Snapshot], None] | None,
     stop: threading.Event,
 ) -> dict[str, SearchState]:
     """Watch searches until all have ended.
 
     Args:
-        searches: actors by name, each with the time by which it must have ended by itself.
+        searches: actors by name, each with whether it is ours, as in `watch_search`.
         watch: is called with their progress, merged into one.
         stop: set it to end all of them in order.
 
@@ -79,19 +79,19 @@ def watch_all(
         TunerError: a search is gone, or did not end when it should; raised after all others' end.
     """
     if len(searches) == 1:
-        ((name, (actor, latest_s)),) = searches.items()
-        return {name: watch_search(actor, watch, stop, latest_s=latest_s)}
+        ((name, (actor, ours)),) = searches.items()
+        return {name: watch_search(actor, watch, stop, ours=ours)}
     seen: dict[str, Snapshot] = {}
     telling = threading.Lock()
 
-    def follow(name: str, actor: Any, latest_s: float) -> SearchState:
+    def follow(name: str, actor: Any, ours: bool) -> SearchState:
         def tell(snapshot: Snapshot) -> None:
             with telling:
                 seen[name] = snapshot
                 if watch is not None:
                     watch(side_by_side(seen))
 
-        return watch_search(actor, tell, stop, latest_s=latest_s)
+        return watch_search(actor, tell, stop, ours=ours)
 
     with ThreadPoolExecutor(len(searches), "watch") as threads:
         futures = {name: threads.submit(follow, name, *it) for name, it in searches.items()}

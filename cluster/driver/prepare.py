@@ -55,7 +55,6 @@ def prepare(
     options: TuneOptions,
     run: RunLocation,
     *,
-    started_s: float,
     tracking_uri: str = "",
     target: str | None = None,
     device: str = "",
@@ -67,7 +66,7 @@ def prepare(
     Args:
         target: canonical JSON, as the machines that measure resolved it; None is for this machine.
         on_found: is called as soon as the model was found.
-        started_s, tracking_uri, device, driver_pid: see `SearchJob`.
+        tracking_uri, device, driver_pid: see `SearchJob`.
     """
     from cluster.driver.run_target import target_here
     from cluster.driver.warm_start import base_for, seeds_for
@@ -98,7 +97,6 @@ def prepare(
         run=folder.root.resolve(),
         tasks=tasks,
         defaults={t.key: default_candidate(t) for t in tasks},
-        started_s=started_s,
         warm_start=replace(base, seeds=seeds_for(tasks, folder, others)),
         driver_pid=driver_pid,
         device=device,

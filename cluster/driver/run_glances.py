@@ -136,7 +136,7 @@ def runs_at_work() -> list[Path]:
 
 def searches_there(now_s: float) -> Sequence[Glance]:
     """A `Source` of the searches on the cluster that this process is connected to."""
-    from cluster.search.client import looks
+    from cluster.search.looks import looks
 
     found = []
     for name, state in looks(_ANSWER_S).items():

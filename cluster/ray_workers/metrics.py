@@ -6,6 +6,7 @@ What is shown of them in Grafana is in `cluster.grafana.panels`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from urllib.parse import quote
 
 from ray.util.metrics import Gauge, Histogram
 
@@ -20,6 +21,8 @@ from tuner.utilisation import BUSY, shares
 _BUILD_S = [0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0]
 _RUN_S = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0]
 """Bounds of the buckets that seconds are counted in."""
+_ASCII = bytes(range(128))
+"""What a label shows as it is."""
 
 
 class RunMetrics:
@@ -34,7 +37,7 @@ class RunMetrics:
     """
 
     def __init__(self, run: str) -> None:
-        self._run = {"run": run}
+        self._run = {"run": label(run)}
         self._names: dict[str, str] = {}
         self._trials = _gauge("trials", "Trials that count against the budget.")
         self._left = _gauge("trials_left", "Trials still to be measured, re-timings included.")
@@ -61,7 +64,7 @@ class RunMetrics:
 
     def on_start(self, tasks: Sequence[Task]) -> None:
         """Remember the names of the tasks, for their latencies."""
-        self._names = {task.key: task.name for task in tasks}
+        self._names = {task.key: label(task.name) for task in tasks}
 
     def on_record(self, record: Record, best_s: float | None) -> None:
         """Show the best latency of the record's task, and what the trial took."""
@@ -117,6 +120,11 @@ class RunMetrics:
             self._wanted.set(counts.wanted, labels)
             self._lost.set(counts.lost, labels)
             self._queued.set(counts.waiting, labels)
+
+
+def label(text: str) -> str:
+    """A text as the value of a label: Ray takes letters of ASCII only; others become `%C3%BC`."""
+    return quote(text, safe=_ASCII, errors="surrogateescape")
 
 
 def _gauge(name: str, description: str, *labels: str) -> Gauge:

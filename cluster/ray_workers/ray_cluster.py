@@ -7,14 +7,17 @@ import logging
 import os
 import socket
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
 
+from cluster.ray_workers.embedded import (
+    job_config,
+    local_settings,
+    no_process_left,
+    start_patiently,
+)
 from cluster.ray_workers.lean_head import lean_head
 from cluster.ray_workers.loopback import LOOPBACK, is_loopback, on_loopback, refuse_elsewhere
-from tuner.errors import TunerError, first_line
-
-if TYPE_CHECKING:
-    import psutil
+from tuner import checks
+from tuner.errors import TunerError, UsageError, first_line
 
 # Ray reads these when it starts, on every cluster that we use.
 ENVIRONMENT = {
@@ -24,12 +27,10 @@ ENVIRONMENT = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1",
 }
 _CONNECT_S = 5.0
-_GONE_S = 2.0
 _TOKEN_HINT = " (a cluster with tokens needs RAY_AUTH_MODE=token)"
 # The head of a Ray cluster speaks gRPC, so it first sends a frame of HTTP/2 settings.
 _HTTP2_SETTINGS = b"\0\0\0\4\0\0\0\0\0"
 _HTTP2_HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _HTTP2_SETTINGS
-_OBJECT_STORE_BYTES = 256 << 20
 
 
 @contextlib.contextmanager
@@ -59,7 +60,7 @@ def ray_cluster(address: str, *, measure_slots: int = 1) -> Iterator[None]:
             _connect(address, embedded, measure_slots)
             yield
         finally:
-            with _no_process_left(embedded):
+            with no_process_left() if embedded else contextlib.nullcontext():
                 ray.shutdown()
 
 
@@ -73,13 +74,12 @@ def _connect(address: str, embedded: bool, measure_slots: int) -> None:
 
     try:
         if embedded:
-            # Say "local": without it, a stale address file of a dead cluster would be tried.
-            with lean_head():
-                ray.init("local", **_local_settings(measure_slots))
+            start_patiently(lambda: _start(measure_slots))
             refuse_elsewhere()
         else:
             refuse_silence(address, timeout_s=_CONNECT_S)
-            ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
+            config = job_config(same_python=False)
+            ray.init(address, job_config=config, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, ValueError, RuntimeError, OSError, TimeoutError) as error:
         where = "an embedded Ray cluster does not start" if embedded else f"no Ray at {address}"
         nobody = isinstance(error, ConnectionRefusedError | TimeoutError | socket.gaierror)
@@ -88,38 +88,12 @@ def _connect(address: str, embedded: bool, measure_slots: int) -> None:
         raise TunerError(f"{where}: {first_line(error)}{hint}") from error
 
 
-@contextlib.contextmanager
-def _no_process_left(embedded: bool) -> Iterator[None]:
-    """End the processes that Ray would leave behind at the end of an embedded cluster.
+def _start(measure_slots: int) -> None:
+    import ray
 
-    Agents that were still starting when their raylet went stay for minutes, and a raylet that was
-    interrupted while it started is not known to Ray yet.
-    """
-    import psutil
-
-    helpers = [c for raylet in _raylets(embedded) for c in raylet.children()]
-    yield
-    for raylet in _raylets(embedded):
-        with contextlib.suppress(psutil.Error):
-            raylet.suspend()  # it must not start another helper meanwhile
-            helpers += raylet.children()
-            raylet.kill()
-    _, alive = psutil.wait_procs(helpers, timeout=_GONE_S)
-    for process in alive:
-        with contextlib.suppress(psutil.Error):
-            process.kill()
-
-
-def _raylets(embedded: bool) -> list[psutil.Process]:
-    """The raylets that this process started; empty where the cluster is not ours."""
-    import psutil
-
-    found = []
-    for child in psutil.Process().children() if embedded else ():
-        with contextlib.suppress(psutil.Error):
-            if child.name() == "raylet" and child.status() != psutil.STATUS_ZOMBIE:
-                found.append(child)
-    return found
+    with lean_head():
+        # Say "local": without it, a stale address file of a dead cluster would be tried.
+        ray.init("local", **local_settings(measure_slots))
 
 
 def keeps_to_loopback(address: str) -> bool:
@@ -135,8 +109,17 @@ def keeps_to_loopback(address: str) -> bool:
 
 
 def _named(address: str) -> str:
-    """An address with `auto` resolved: the cluster that the environment names, else `local`."""
-    return os.environ.get("RAY_ADDRESS", "local") if address == "auto" else address
+    """An address with `auto` resolved: the cluster that the environment names, else `local`.
+
+    Raises:
+        UsageError: the environment names none.
+    """
+    if address != "auto":
+        return address
+    try:
+        return checks.address(os.environ.get("RAY_ADDRESS") or "local")
+    except UsageError as error:
+        raise UsageError(f"RAY_ADDRESS: {error}") from error
 
 
 def _host_and_port(address: str) -> tuple[str, str]:
@@ -162,15 +145,3 @@ def refuse_silence(address: str, *, timeout_s: float) -> None:
             answer += more
         if answer[3:4] != _HTTP2_SETTINGS[3:4]:
             raise ConnectionError("who answers there is not a Ray cluster")
-
-
-def _local_settings(measure_slots: int) -> dict[str, Any]:
-    from spaces.targets.backends import MEASURE
-
-    return {
-        "include_dashboard": False,
-        "log_to_driver": False,
-        "logging_level": logging.ERROR,
-        "object_store_memory": _OBJECT_STORE_BYTES,
-        "resources": {MEASURE: measure_slots},
-    }

@@ -10,6 +10,7 @@ run watches the search that is there. For a run
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -87,36 +88,6 @@ def search_at_work(run: RunLocation) -> Search | None:
     return None
 
 
-def looks(timeout_s: float) -> dict[str, SearchState | str]:
-    """The states of all searches on the cluster by name, without their taking note; a line that
-    says why where there is none.
-
-    Args:
-        timeout_s: time that they have to answer, all together.
-    """
-    import ray
-    from ray.exceptions import RayError
-
-    asked: dict[str, Any] = {}
-    found: dict[str, SearchState | str] = {}
-    for name in searches():
-        try:
-            asked[name] = ray.get_actor(name, namespace=NAMESPACE).look.remote()
-        except ValueError:
-            continue  # it has just ended
-        except AttributeError:
-            found[name] = "a search of another version, which cannot be looked at"
-    ready = (
-        ray.wait([*asked.values()], num_returns=len(asked), timeout=timeout_s)[0] if asked else ()
-    )
-    for name, answer in asked.items():
-        try:
-            found[name] = ray.get(answer) if answer in ready else "no answer"
-        except RayError as error:
-            found[name] = f"gone: {first_line(error)[:60]}"
-    return dict(sorted(found.items()))
-
-
 def start_search(job: SearchJob) -> Search:
     """Start a search on this machine, whose files and clock its job refers to.
 
@@ -142,7 +113,7 @@ def watch_search(
     stop: threading.Event,
     *,
     known: SearchState | None = None,
-    latest_s: float = float("inf"),
+    ours: bool = False,
 ) -> SearchState:
     """Watch a search until it ends.
 
@@ -150,15 +121,14 @@ def watch_search(
         watch: called with its progress about twice a second.
         stop: set it to end the search in order.
         known: its state a moment ago; if that has ended, the search is not asked again.
-        latest_s: time by which it must have ended by itself, on the monotonic clock.
+        ours: whether it is on this machine and is killed where it does not end by itself.
 
     Raises:
         TunerError: it is gone, or does not end when it should.
     """
     import ray
 
-    until_s = latest_s + END_GRACE_S
-    stopping = False
+    stopped_s = math.inf
     state = known or _state(actor)
     while True:
         if state.snapshot is not None and watch is not None:
@@ -166,13 +136,13 @@ def watch_search(
         if state.ended:
             return state  # left alive, since others may watch it too: it goes by itself
         if stop.is_set():
-            if not stopping:
-                stopping, until_s = True, min(until_s, time.monotonic() + END_GRACE_S)
+            stopped_s = min(stopped_s, time.monotonic())
             actor.stop.remote()  # each time: a restarted actor has forgotten it
-        if time.monotonic() > until_s:
+        latest_s = min(stopped_s, state.deadline_s if ours else math.inf)
+        if time.monotonic() > latest_s + END_GRACE_S:
             ray.kill(actor)
             raise TunerError("the search does not end; results so far are in the run folder")
-        if stopping:
+        if stop.is_set():
             time.sleep(_WATCH_S)
         else:
             stop.wait(_WATCH_S)

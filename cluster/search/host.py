@@ -15,6 +15,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
@@ -23,7 +24,7 @@ import ray
 from cluster.grafana.provision import offer_dashboard
 from cluster.ray_workers.metrics import RunMetrics
 from cluster.search.import_check import ImportChecking
-from cluster.search.job import SearchJob, SearchState, load
+from cluster.search.job import SearchJob, SearchState, load, save
 from cluster.search.run_facts import run_tags, shown_name
 from cluster.search.theirs import observers_of
 from cluster.search.wiring import machines, new_session, quiet_lock
@@ -73,7 +74,9 @@ class SearchHost:
     """
 
     def __init__(self, saved_job: Path) -> None:
+        self._saved_job = saved_job
         self._job = job = load(saved_job)
+        self._made_s = time.monotonic()
         self._session: Session | None = None
         self._stop = threading.Event()
         self._wrong = False
@@ -103,6 +106,7 @@ class SearchHost:
             tuple(self._warnings),
             self._closing,
             self._job.location.text,
+            self._job.deadline_s(self._made_s if session is None else time.monotonic()),
         )
 
     def stop(self) -> None:
@@ -150,7 +154,7 @@ class SearchHost:
                 keeper = HistoryKeeper(store, at_work.utilisation or Utilisation())
                 # The history is kept first: the report, which tracking takes along, shows it.
                 observers: list[Observer] = [keeper, observer, self._metrics, *theirs]
-                self._session = new_session(job, store, at_work, observers)
+                self._session = new_session(job, store, at_work, observers, self._begin)
                 if self._stop.is_set() or self._wrong:
                     self._session.stop()
                 try:
@@ -175,6 +179,12 @@ class SearchHost:
         """Whether the import is not known to be wrong; waits for that unless the user stopped."""
         check = checking.outcome(0.0 if self._stop.is_set() else _IMPORT_CHECK_S)
         return check is None or check.state != "differs"
+
+    def _begin(self, deadline_s: float) -> None:
+        """Keep when the run's time began: it goes on where Ray starts this process anew."""
+        started_s = deadline_s - self._job.options.limit_s
+        self._job = replace(self._job, started_s=started_s)
+        save(self._job, self._saved_job)
 
     def _show(self, run: RunFolder, store: RecordStore, observer: _WithStore) -> None:
         """Write the page that shows the run, and its charts as images."""

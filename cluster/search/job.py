@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -55,7 +56,8 @@ class SearchJob:
         tasks: the tasks, all for that target.
         defaults: the default candidate of each task.
         libraries: the candidates that call functions of libraries, by task key.
-        started_s: start of the run's time, on this machine's monotonic clock.
+        started_s: start of the run's time, on this machine's monotonic clock; None until a trial
+            can be measured.
         driver_pid: process on this machine that the search ends with; None where the search
             outlives its driver.
         device: fingerprint of the devices to measure on; empty is that of the first runner.
@@ -69,7 +71,7 @@ class SearchJob:
     run: Path
     tasks: tuple[Task, ...]
     defaults: Mapping[str, Candidate]
-    started_s: float
+    started_s: float | None = None
     warm_start: WarmStart = WarmStart()
     driver_pid: int | None = None
     device: str = ""
@@ -83,10 +85,9 @@ class SearchJob:
         """Total number of trials of the run."""
         return self.options.trials or self.options.effort.trials_per_task * len(self.tasks)
 
-    @property
-    def deadline_s(self) -> float:
-        """Time by which the run must have ended, on this machine's monotonic clock."""
-        return self.started_s + self.options.limit_s
+    def deadline_s(self, now_s: float) -> float:
+        """Time by which the run must have ended, where its time begins at `now_s` or has begun."""
+        return (now_s if self.started_s is None else self.started_s) + self.options.limit_s
 
     @property
     def device_wait_s(self) -> float:
@@ -124,13 +125,16 @@ class SearchJob:
         return search_name(self.location, self.device or self.backend.word)
 
 
-def save(job: SearchJob) -> Path:
+def save(job: SearchJob, path: Path | None = None) -> Path:
     """Write a search job to a file, where its search finds it after each restart; see `load`.
+
+    Args:
+        path: the file, where there is one already.
 
     Ray keeps large arguments of an actor in the process that made the actor, which the search may
     outlive.
     """
-    path = RunFolder(job.run).scratch / f"{job.name}.job"
+    path = path or RunFolder(job.run).scratch / f"{job.name}.job"
     write_bytes(path, pickle.dumps(job), mode=_OWNER_ONLY)
     return path
 
@@ -153,6 +157,7 @@ class SearchState:
         trace: traceback of the error, for `--debug`.
         closing: what to say of the run; None until the session has ended.
         run: the run's location.
+        deadline_s: time by which it ends by itself, on its machine's monotonic clock.
     """
 
     snapshot: Snapshot | None
@@ -162,3 +167,4 @@ class SearchState:
     warnings: tuple[str, ...] = ()
     closing: Closing | None = None
     run: str = ""
+    deadline_s: float = math.inf

@@ -52,6 +52,11 @@ def share_of_devices(mine: str, names: Sequence[str]) -> Share:
     return share_of_cpus(mine, [name for name in names if _same_device(mine, name)])
 
 
+def on_same_devices(mine: str, names: Sequence[str]) -> list[str]:
+    """The names of the other searches that measure on the same devices."""
+    return [name for name in names if name != mine and _same_device(mine, name)]
+
+
 def _same_device(one: str, other: str) -> bool:
     """Whether two searches measure on the same devices, as far as their names say."""
     devices = (f"{name.partition(_DEVICE)[2]}-" for name in (one, other))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,11 @@ from cluster.ray_workers.metrics import RunMetrics
 from cluster.ray_workers.nodes import NodeWatch, one_of
 from cluster.ray_workers.ray_measurer import RayMeasurer, Starters
 from cluster.ray_workers.ray_space_pool import RaySpacePool
+from cluster.scaling.pool_counts import PoolCounts
 from cluster.scaling.scaling_policy import Cluster, Demand, amount
+from cluster.search.beginning import Beginning
 from cluster.search.job import SearchJob
+from cluster.search.looks import runs_beside
 from cluster.search.naming import run_name, searches, share_of_cpus, share_of_devices
 from cluster.search.theirs import made, strategy
 from spaces.targets.backends import Backend
@@ -85,21 +89,36 @@ def machines(
             each_look=lambda: _show(metrics, builders_and_runners, space_pool),
         )
         pools.adapt()  # workers start while the session reads its store
-        yield Machines(measurer, space_pool, learner, utilisation, pools.adapt)
+        waits = None
+        if builders_and_runners is not None and job.started_s is None:
+            counts = partial(_counts, builders_and_runners, space_pool)
+            waits = Beginning(counts, partial(runs_beside, job.name)).waits
+        yield Machines(measurer, space_pool, learner, utilisation, pools.adapt, waits)
 
 
 def _show(
     metrics: RunMetrics, builders_and_runners: RayMeasurer | None, space_pool: RaySpacePool
 ) -> None:
     """Tell of the workers."""
+    metrics.on_pools(_counts(builders_and_runners, space_pool))
+
+
+def _counts(
+    builders_and_runners: RayMeasurer | None, space_pool: RaySpacePool
+) -> Mapping[str, PoolCounts]:
+    """The numbers of workers, by kind."""
     others = {} if builders_and_runners is None else builders_and_runners.counts
-    metrics.on_pools({**others, SPACE: space_pool.counts})
+    return {**others, SPACE: space_pool.counts}
 
 
 def new_session(
-    job: SearchJob, store: RecordStore, machines: Machines, observers: Sequence[Observer]
+    job: SearchJob,
+    store: RecordStore,
+    machines: Machines,
+    observers: Sequence[Observer],
+    on_begin: Callable[[float], None],
 ) -> Session:
-    """The session that carries out the job."""
+    """The session that carries out the job; `on_begin` as in `Session`."""
     options, seeds = job.options, job.warm_start.seeds
     allocator = job.layers.allocator
     return Session(
@@ -108,7 +127,8 @@ def new_session(
         libraries=job.libraries,
         machines=machines,
         store=store,
-        limits=Limits(job.trials, job.deadline_s, options.finalists_s),
+        limits=Limits(job.trials, job.deadline_s(time.monotonic()), options.finalists_s),
+        on_begin=on_begin,
         effort=options.effort,
         make_search=search_maker(
             strategy(job.layers.strategy, str(options.strategy)),

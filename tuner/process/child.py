@@ -45,6 +45,7 @@ from tuner.process.outcome import (
     Returned,
 )
 from tuner.process.proc import group_bytes, resident_bytes
+from tuner.search_path import current_folder_last
 
 _HEADER = struct.Struct(">Q")
 _TICK_S = 0.1
@@ -63,7 +64,8 @@ class Child:
     """A child process and the parent's end of its pipes.
 
     Args:
-        factory: `module:callable`, imported in the child; the parent's `sys.path` holds there.
+        factory: `module:callable`, imported in the child; the parent's `sys.path` holds there,
+            with the current folder at its end.
         args: arguments of the factory, which is called once. Must be picklable.
         env: variables to set on top of the parent's environment.
         memory_limit_bytes: resident size, of the child and all it started, at which it is killed
@@ -96,13 +98,13 @@ class Child:
             "answers": answers,
             "lifeline": lifeline,
             "parent": os.getpid(),
-            "path": sys.path,
+            "path": current_folder_last(sys.path),
             "factory": factory,
         }
         try:
             with _log_file(log) as output:
                 self._process = subprocess.Popen(
-                    [sys.executable, "-c", _BOOT, json.dumps(boot)],
+                    [sys.executable, "-P", "-c", _BOOT, json.dumps(boot)],
                     pass_fds=(requests, answers, lifeline),
                     stdin=subprocess.DEVNULL,
                     stdout=output,

@@ -18,6 +18,8 @@ class Machines:
         utilisation: the time of these workers by its use; None where they do not report it.
         adapt: sizes `measurer` and `space_pool` to the cluster and to the work that is left, at the
             start of each turn of the loop. Machines of a fixed size have nothing to adapt.
+        waits: why no trial can be measured yet; empty once one can. The session's time begins then;
+            at once where it is None.
     """
 
     measurer: Measurer
@@ -25,3 +27,4 @@ class Machines:
     learner: Learner
     utilisation: Utilisation | None = None
     adapt: Callable[[], None] = lambda: None
+    waits: Callable[[], str] | None = None

@@ -31,6 +31,7 @@ from tuner.session.observer import Observer
 from tuner.session.phase import Phase, idle_reasons
 from tuner.session.progress import Snapshot, counted, gain, rows
 from tuner.session.remeasure import Remeasurements
+from tuner.session.session_time import SessionTime
 from tuner.session.state import SessionState
 from tuner.storage.base import RecordStore
 from tuner.task import Task
@@ -54,6 +55,7 @@ class Session:
         libraries: candidates that no search makes, by task key, which are measured as well.
         store: holds earlier sessions' records, and gets each new one before anyone hears of it.
         allocator: a user's own, in the place of `tuner.session.allocator.priorities`.
+        on_begin: is called with the deadline once the machines let the session's time begin.
         clock: seconds that never go back, for deadlines; `wall` is for people.
     """
 
@@ -71,6 +73,7 @@ class Session:
         seed: int,
         observers: Sequence[Observer] = (),
         allocator: Allocator | None = None,
+        on_begin: Callable[[float], None] = lambda deadline_s: None,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
@@ -85,7 +88,7 @@ class Session:
         self._defaults = dict(defaults)
         self._libraries = libraries
         self._stop = threading.Event()
-        self._started_s = clock()
+        self._time = SessionTime(limits.deadline_s, clock, machines.waits, on_begin)
         self._told_s = self._drawn_s = -1e9
         self._phase = Phase.STARTING
         self._accuracy: float | None = None
@@ -149,6 +152,7 @@ class Session:
         while (ended := self._ended()) is None:
             self._machines.adapt()
             self._take_records()
+            self._time.look()
             self._known.absorb(self._machines.space_pool.collect(0.0))
             self._take_model()
             self._give_trials()
@@ -170,7 +174,7 @@ class Session:
     def _ended(self) -> Ended | None:
         if self._stop.is_set():
             return "signal"
-        if self._clock() >= self._limits.deadline_s - self._limits.finalists_s:
+        if self._time.is_up(self._limits.finalists_s):
             return "time"
         if self._in_flight:
             return None
@@ -274,7 +278,7 @@ class Session:
         """Wait for the trials in flight, but not for ever."""
         self._phase = Phase.ENDING
         self._account()
-        until_s = min(self._clock() + _DRAIN_S, self._limits.deadline_s)
+        until_s = min(self._clock() + _DRAIN_S, self._time.deadline_s)
         if self._stop.is_set():
             until_s = self._clock() + _DRAIN_S / 3
         while self._in_flight and self._clock() < until_s:
@@ -285,7 +289,7 @@ class Session:
 
     def _rescue(self) -> None:
         """Keep what still comes in, and tell nobody: whoever is told may be what failed."""
-        until_s = min(self._clock() + _DRAIN_S / 3, self._limits.deadline_s)
+        until_s = min(self._clock() + _DRAIN_S / 3, self._time.deadline_s)
         while self._in_flight and self._clock() < until_s:
             for record in self._machines.measurer.collect(_WAIT_S):
                 self._in_flight.pop(record.trial.key, None)
@@ -297,7 +301,7 @@ class Session:
         """Time each task's best candidates again, interleaved, while time is left."""
         self._phase = Phase.FINALISTS
         self._account()
-        until_s = min(self._limits.deadline_s, self._clock() + self._limits.finalists_s)
+        until_s = min(self._time.deadline_s, self._clock() + self._limits.finalists_s)
         tasks = [progress for _, progress in self._known.checked()]
         chosen = self._finalists.first(tasks)
         toolchain = self._toolchain(until_s) if chosen else ""
@@ -376,12 +380,12 @@ class Session:
                 (observer.on_end if ended else observer.on_snapshot)(self._snapshot)
 
     def _draw(self) -> Snapshot:
-        elapsed_s = self._clock() - self._started_s
+        elapsed_s = self._clock() - self._time.started_s
         tasks = rows(self._known.progress.values(), self._known.chosen_s)
         return Snapshot(
             phase=self._phase,
             elapsed_s=elapsed_s,
-            time_budget_s=self._limits.deadline_s - self._started_s,
+            time_budget_s=self._time.deadline_s - self._time.started_s,
             trials=self._known.spent,
             trials_budget=self._limits.trials,
             trials_per_s=self._known.new_records / elapsed_s if elapsed_s > 0 else 0.0,
@@ -390,7 +394,7 @@ class Session:
             gain=gain(tasks),
             pairwise_accuracy=self._accuracy,
             estimate_accuracy=self._known.estimate_accuracy,
-            message=self._known.complaint,
+            message=self._time.waits_for or self._known.complaint,
             utilisation=self._utilisation.seconds(),
             trials_left=self._trials_left(),
         )

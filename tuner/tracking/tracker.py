@@ -27,7 +27,13 @@ from tuner.errors import TunerError
 from tuner.runs.folder import RunFolder
 from tuner.tracking.cursor import load_progress
 from tuner.tracking.drain import count_pending
-from tuner.tracking.mlflow_sink import Target, load_target, quiet_environment, redacted
+from tuner.tracking.lasting_uri import is_plain_folder, lasting_uri
+from tuner.tracking.mlflow_sink import (
+    Target,
+    load_target,
+    quiet_environment,
+    redacted,
+)
 from tuner.tracking.pages.experiment_page import page_of
 from tuner.tracking.spool import TrackingPaths, read_json
 from tuner.tracking.spool_observer import RunStatus, SpoolObserver
@@ -40,6 +46,7 @@ __all__ = [
     "TrackingOutcome",
     "check_uri",
     "drain",
+    "lasting_uri",
     "open_command",
 ]
 
@@ -220,12 +227,15 @@ def check_uri(uri: str, timeout_s: float = 3.0) -> str:
     """
     shown = redacted(uri)
     later = "tuning goes on, the run is pushed later"
+    if is_plain_folder(uri):
+        return (
+            f"tracking: MLflow keeps no runs in plain folders any more ({shown}): the record is in "
+            "the run folder's own database; name another as sqlite:///FILE"
+        )
     try:
-        scheme = urlsplit(uri).scheme if "://" in uri or uri.startswith("file:") else ""
+        scheme = urlsplit(uri).scheme or uri.partition("-")[0]
     except ValueError as error:
         return f"tracking: {shown} is no address ({error}); {later}"
-    if uri and scheme in ("", "file"):
-        return f"tracking: MLflow keeps no runs in plain folders any more ({shown}): use sqlite:///"
     if uri and scheme.partition("+")[0] not in _SCHEMES:
         known = ", ".join(_SCHEMES)
         return f"tracking: MLflow may not know {shown} (it knows {known}); {later}"
@@ -258,6 +268,7 @@ def _no_answer(uri: str, timeout_s: float) -> str:
 
 def open_command(run_dir: Path, uri: str = "") -> str:
     """The command that opens MLflow's pages on a run; for a server the address of its page."""
+    uri = lasting_uri(uri)
     if uri.startswith(("http://", "https://")):
         experiment = read_json(TrackingPaths(run_dir).ids).get("experiment", "")
         return page_of(redacted(uri), experiment) if experiment else redacted(uri)

@@ -51,7 +51,7 @@ def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def begin(model: str, folder: Path, **args: str) -> Preparation:
     spec = ModelSpec(model, args=tuple(args.items()))
     run = RunLocation.of(folder / "run")
-    return Preparation(TuneOptions(spec, target="llvm", trials=8), run, started_s=0.0)
+    return Preparation(TuneOptions(spec, target="llvm", trials=8), run)
 
 
 def test_another_process_reads_the_model_and_what_it_prints_is_shown(
@@ -86,7 +86,7 @@ def test_what_a_user_can_mend_keeps_its_kind(model: str, tmp_path: Path, logs: P
             preparation.finish(threading.Event())
     assert str(early.value) == str(late.value)
     spec = ModelSpec(f"{model}", weights=tmp_path / "weights.json")
-    refused = Preparation(TuneOptions(spec), RunLocation.of(tmp_path / "run"), started_s=0.0)
+    refused = Preparation(TuneOptions(spec), RunLocation.of(tmp_path / "run"))
     with refused, pytest.raises(UsageError, match="--weights"):
         refused.finish(threading.Event())
     assert not [*logs.iterdir()]
@@ -94,7 +94,7 @@ def test_what_a_user_can_mend_keeps_its_kind(model: str, tmp_path: Path, logs: P
 
 def test_a_defect_is_none_of_the_users_errors(model: str, tmp_path: Path) -> None:
     run = RunLocation.of(tmp_path / "run")
-    begun = Preparation(TuneOptions(ModelSpec(model)), run, started_s=0.0, tarket="llvm")
+    begun = Preparation(TuneOptions(ModelSpec(model)), run, tarket="llvm")
     with begun, pytest.raises(RuntimeError, match=r"TypeError: .*tarket") as caught:
         begun.finish(threading.Event())
     assert "Traceback" in caught.value.__notes__[0]
@@ -115,7 +115,7 @@ def test_a_model_from_memory_is_prepared_here_and_before_anything_else(
 ) -> None:
     here = load_model(ModelSpec(model))
     options = TuneOptions(ModelSpec("mine", program=here), target="llvm", trials=8)
-    begun = Preparation(options, RunLocation.of(tmp_path / "run"), started_s=0.0)
+    begun = Preparation(options, RunLocation.of(tmp_path / "run"))
     assert (tmp_path / "run").is_dir()
     with begun:
         begun.fail_fast(60.0)

@@ -59,7 +59,7 @@ def asked(run: Path, target: str) -> TuneOptions:
 
 def job(options: TuneOptions, target: str | None = None) -> SearchJob:
     assert options.run is not None
-    return prepare(options, RunLocation.of(options.run), started_s=0.0, target=target)
+    return prepare(options, RunLocation.of(options.run), target=target)
 
 
 def test_the_golden_run_is_one_of_before() -> None:

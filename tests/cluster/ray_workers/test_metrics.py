@@ -56,8 +56,8 @@ def scraped() -> str:
 def test_a_scrape_finds_where_a_run_is() -> None:
     from cluster.ray_workers.metrics import RunMetrics
 
-    metrics = RunMetrics("run-of-a-test")
-    metrics.on_start([Task("t", "dense", "{}", "{}")])
+    metrics = RunMetrics("a-tést")
+    metrics.on_start([Task("t", "größe", "{}", "{}")])
     trial = Trial("t", Candidate(CandidateKind.TRACE, "[]", "s"))
     good = Measurement(Status.OK, (2e-6,), build_s=0.3, run_s=0.03)
     metrics.on_record(Record(trial, good), 2e-6)
@@ -90,6 +90,6 @@ def test_a_scrape_finds_where_a_run_is() -> None:
         missing = {
             name
             for name, value in wanted.items()
-            if not re.search(rf'^{name}{{.*run="run-of-a-test".*}} {value}', text, re.MULTILINE)
+            if not re.search(rf'^{name}{{.*run="a-t%C3%A9st".*}} {value}', text, re.MULTILINE)
         }
     assert not missing

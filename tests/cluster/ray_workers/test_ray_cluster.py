@@ -17,9 +17,14 @@ import pytest
 
 from benchmarks.fleet.guard import MARK, marked
 from cluster.ray_workers.loopback import LOOPBACK
-from cluster.ray_workers.ray_cluster import keeps_to_loopback, ray_cluster, refuse_silence
+from cluster.ray_workers.ray_cluster import (
+    is_embedded,
+    keeps_to_loopback,
+    ray_cluster,
+    refuse_silence,
+)
 from tests.cluster.sockets import listeners, tree
-from tuner.errors import TunerError
+from tuner.errors import TunerError, UsageError
 
 ROOT = Path(__file__).parents[3]
 _SETTINGS = b"\0\0\0\4\0\0\0\0\0"
@@ -75,6 +80,21 @@ def test_the_address_of_the_environment_stands_for_auto(monkeypatch: pytest.Monk
         monkeypatch.setenv("RAY_ADDRESS", address)
         with pytest.raises(ConnectionError, match="not a Ray cluster"):
             refuse_silence("auto", timeout_s=5.0)
+
+
+@pytest.mark.parametrize("named", ["ray://10.0.0.7:10001", "ray://head", "head"])
+def test_an_address_of_the_environment_that_names_no_cluster_is_refused(
+    monkeypatch: pytest.MonkeyPatch, named: str
+) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", named)
+    with pytest.raises(UsageError, match=f"RAY_ADDRESS: .*{named}"):
+        is_embedded("auto")
+    assert is_embedded("local")
+
+
+def test_an_empty_address_of_the_environment_names_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "")
+    assert is_embedded("auto")
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ TARGET = '{"kind":"llvm","mcpu":"znver4","num-cores":8}'
 def job(run: str = "runs/mine", device: str = "", layers: Layers | None = None) -> SearchJob:
     options = replace(TuneOptions(ModelSpec("models/net.onnx"), "llvm"), target=TARGET)
     folder = Path("/") / run
-    made = SearchJob(options, RunLocation.of(folder), folder, (), {}, 0.0, device=device)
+    made = SearchJob(options, RunLocation.of(folder), folder, (), {}, device=device)
     return made if layers is None else replace(made, layers=layers)
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from cluster.search import client
+from cluster.search import client, looks
 from cluster.search.client import answering_search, search_at_work, watch_search
 from cluster.search.job import SearchState
 from tuner.errors import TunerError
@@ -63,6 +64,35 @@ def test_one_that_stays_on_the_list_without_an_answer_is_an_error(
     monkeypatch.setattr(client, "_GONE_S", -1.0)
     with pytest.raises(TunerError, match="gone"):
         answering_search(RUN)
+
+
+def test_the_runs_beside_one_are_those_that_measure_on_its_devices(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def at(run: str, ended: str = "") -> SearchState:
+        return SearchState(None, ended, run=run)
+
+    found = {
+        "search-1@cuda": at("mine"),
+        "search-2@cuda-nvidia-h200": at("theirs"),
+        "search-3@cpu": at("elsewhere"),
+        "search-4@cuda": at("over", "trials"),
+        "search-5@cuda": "no answer",
+    }
+    monkeypatch.setattr(looks, "looks", lambda timeout_s: found)
+    assert looks.runs_beside("search-1@cuda") == ["theirs"]
+
+
+def test_one_of_ours_that_does_not_end_by_itself_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    import ray
+
+    late = SearchState(None, deadline_s=time.monotonic() - client.END_GRACE_S - 1.0)
+    killed: list[Any] = []
+    monkeypatch.setattr(client, "_state", lambda actor: late)
+    monkeypatch.setattr(ray, "kill", killed.append)
+    with pytest.raises(TunerError, match="does not end"):
+        watch_search("actor", None, threading.Event(), ours=True)
+    assert killed == ["actor"]
 
 
 def test_the_next_in_its_place_is_taken(listed: Listed) -> None:

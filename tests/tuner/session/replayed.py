@@ -105,12 +105,15 @@ def make_session(
     toolchain: str = "",
     make_search: SearchMaker | None = None,
     adapt: Callable[[], None] = lambda: None,
+    waits: Callable[[], str] | None = None,
+    on_begin: Callable[[float], None] = lambda deadline_s: None,
+    clock: VirtualClock | None = None,
     allocator: Allocator | None = None,
     fault: str = "",
     libraries: RecordedSpace = MappingProxyType({}),
     luck: Mapping[str, float] = MappingProxyType({}),
 ) -> Session:
-    clock = VirtualClock()
+    clock = clock or VirtualClock()
     measured = {key: [*rows, *libraries.get(key, ())] for key, rows in spaces.items()}
     tasks = [
         Task(key, f"name-{key}", "module", "target", weight=(weights or {}).get(key, 1.0))
@@ -126,6 +129,7 @@ def make_session(
             ReplaySpacePool(spaces),
             InlineLearner(model="tuner.cost_models.random_model:RandomModel", clock=clock),
             adapt=adapt,
+            waits=waits,
         ),
         store=store,
         limits=Limits(trials, time_s, 0.1 * time_s),
@@ -134,6 +138,7 @@ def make_session(
         seed=7,
         observers=observers,
         allocator=allocator,
+        on_begin=on_begin,
         clock=clock,
         wall=clock,
     )

@@ -110,6 +110,43 @@ def test_machines_follow_the_work_as_long_as_there_is_any() -> None:
     assert {Phase.STARTING, Phase.SEARCH, Phase.FINALISTS} <= phases.keys()
 
 
+def test_the_time_of_a_session_begins_once_its_machines_can_measure() -> None:
+    clock, begun_s, store = VirtualClock(), list[float](), MemoryStore()
+    left = ["waits for a device"] * 30
+    seen = set()
+
+    def waits() -> str:
+        clock.now_s += 100.0
+        seen.add((session.snapshot().message, session.snapshot().elapsed_s < 500.0))
+        return left.pop() if left else ""
+
+    session = make_session(
+        recorded_space("a", 100),
+        store,
+        trials=60,
+        time_s=1000.0,
+        waits=waits,
+        on_begin=begun_s.append,
+        clock=clock,
+    )
+    assert run(session) == "trials", "3,000 seconds of waiting are not the session's"
+    assert len(begun_s) == 1
+    assert begun_s[0] >= 30 * 100.0 + 1000.0
+    assert {short for _, short in seen} == {True}
+    assert {"waits for a device"} <= {message for message, _ in seen}
+    assert session.snapshot().message == ""
+
+
+def test_a_session_that_waits_can_be_stopped() -> None:
+    session = make_session(
+        recorded_space("a", 100),
+        MemoryStore(),
+        trials=60,
+        waits=lambda: session.stop() or "waits for a device",  # type: ignore[func-returns-value]
+    )
+    assert run(session) == "signal"
+
+
 def test_a_default_schedule_has_its_turn_once_its_task_has_two_trials() -> None:
     """Unscheduled programs are slow: where time is short each task has a good kernel first."""
     store = MemoryStore()

@@ -46,6 +46,7 @@ from tuner.tracking.tracker import (
     TrackingOutcome,
     check_uri,
     drain,
+    lasting_uri,
     open_command,
 )
 
@@ -453,6 +454,24 @@ class TestUri:
     def test_a_plain_folder_is_told_apart(self) -> None:
         assert "sqlite:///" in check_uri("file:///tmp/mlruns")
         assert "sqlite:///" in check_uri("./mlruns")
+
+    @pytest.mark.parametrize("uri", ["./mlruns", "mlruns", "/x/mlruns", "file:mlruns", "file:///x"])
+    def test_a_run_that_would_be_in_a_plain_folder_is_in_its_own(self, uri: str) -> None:
+        """So the command that is shown opens what there is."""
+        assert lasting_uri(uri) == ""
+        assert open_command(Path("runs/demo"), uri) == open_command(Path("runs/demo"))
+
+    def test_a_database_is_found_from_any_folder(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        assert lasting_uri("sqlite:///a/b.db") == f"sqlite:///{tmp_path}/a/b.db"
+        assert f"sqlite:///{tmp_path}/b.db" in open_command(Path("runs/demo"), "sqlite:///b.db")
+
+    @pytest.mark.parametrize("uri", ["", "sqlite:////x/b.db", "databricks", "postgresql://h/d"])
+    def test_what_is_the_same_everywhere_stays(self, uri: str) -> None:
+        assert lasting_uri(uri) == uri
+        assert check_uri(uri) == ""
 
     @pytest.mark.parametrize("uri", ["http://[::1", "http://host:port", "http://", "frob://x"])
     def test_what_is_no_address_is_one_line(self, uri: str) -> None:
