@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spaces.ir import rewrite, tvm_compat
+from spaces.ir.accesses import written_positions
 from spaces.ir.element_types import is_float, limits_of, numpy_dtype
 
 Array = npt.NDArray[Any]
@@ -194,19 +195,6 @@ def arguments(function: Any) -> tuple[Argument, ...]:
 def thresholds_of(function: Any) -> tuple[float, ...]:
     """Sizes of the floats that a program compares with, as the 6 of ReLU6: the largest two."""
     return tuple(sorted(set(_thresholds(function))))[-2:]
-
-
-def written_positions(function: Any) -> set[int]:
-    """Positions of the parameters that a PrimFunc stores to."""
-    import tvm
-    import tvm_ffi
-
-    stored: list[Any] = []
-    visit = (tvm.tirx.BufferStore, lambda store: stored.append(store.buffer))
-    tvm_ffi.structural_walk(function.body, visit)
-    for block in tvm_compat.sblocks(function):
-        stored += [region.source for region in block.writes]
-    return {i for i, p in enumerate(function.params) if any(p.same_as(b) for b in stored)}
 
 
 def _thresholds(function: Any) -> list[float]:

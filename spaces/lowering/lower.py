@@ -12,6 +12,7 @@ from typing import Any
 
 from spaces.ir import tvm_compat
 from spaces.ir.guard import note
+from spaces.ir.root_blocks import with_root_block
 from spaces.lowering.byoc import left_to_codegens, put_back
 from spaces.lowering.channels_last import channels_last
 from spaces.lowering.concats import put_off_concats
@@ -156,13 +157,15 @@ def _programs(module: Any) -> Any:
 
 
 def _without_aliases(module: Any) -> Any:
-    """A graph's tensor programs, each with the promise that its tensors share no memory: a graph
-    gives each result memory of its own."""
+    """A graph's tensor programs as schedules take them, each with the promise that its tensors
+    share no memory: a graph gives each result memory of its own."""
     from tvm.ir import IRModule
 
     result = IRModule(module.functions, attrs=module.attrs, global_infos=module.global_infos)
     for name, function in tvm_compat.prim_funcs(module):
         var = result.get_global_var(name)
+        if not tvm_compat.attribute(function, tvm_compat.IS_SCHEDULED):
+            function = with_root_block(function)
         result.update_func(var, function.with_attr(tvm_compat.NO_ALIAS, True))
     return result
 
@@ -180,7 +183,7 @@ def _with_symbols(module: Any) -> Any:
             function = function.with_attr(tvm_compat.GLOBAL_SYMBOL, name)
         if tvm_compat.attribute(function, tvm_compat.IS_SCHEDULED):
             return function
-        return function.with_attr(tvm_compat.NO_ALIAS, True)
+        return with_root_block(function).with_attr(tvm_compat.NO_ALIAS, True)
 
     return IRModule(
         {name: changed(name, function) for name, function in tvm_compat.prim_funcs(module)}
