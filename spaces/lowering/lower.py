@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import Counter
 from typing import Any
 
 from spaces.ir import tvm_compat
@@ -171,20 +172,29 @@ def _without_aliases(module: Any) -> Any:
 
 
 def _with_symbols(module: Any) -> Any:
-    """Give tensor programs their own names as symbols in a compiled library.
+    """Give tensor programs their symbols in a compiled library: their own, else their names in the
+    module, which also stand for symbols that several have.
 
     Programs to be scheduled promise what holds when they are timed: that no two tensors share
     memory. Programs that are scheduled already stay as they are.
+
+    Raises:
+        UsageError: a name in the module is the symbol of another program.
     """
     from tvm.ir import IRModule
 
+    programs = tvm_compat.prim_funcs(module)
+    own = {n: str(tvm_compat.attribute(f, tvm_compat.GLOBAL_SYMBOL) or n) for n, f in programs}
+    count = Counter(own.values())
+    symbols = {name: symbol if count[symbol] == 1 else name for name, symbol in own.items()}
+    if twice := [symbol for symbol, n in Counter(symbols.values()).items() if n > 1]:
+        raise UsageError(f"the module has several programs with the global symbol {twice[0]}")
+
     def changed(name: Any, function: Any) -> Any:
-        if not tvm_compat.attribute(function, tvm_compat.GLOBAL_SYMBOL):
-            function = function.with_attr(tvm_compat.GLOBAL_SYMBOL, name)
+        if tvm_compat.attribute(function, tvm_compat.GLOBAL_SYMBOL) != symbols[name]:
+            function = function.with_attr(tvm_compat.GLOBAL_SYMBOL, symbols[name])
         if tvm_compat.attribute(function, tvm_compat.IS_SCHEDULED):
             return function
         return with_root_block(function).with_attr(tvm_compat.NO_ALIAS, True)
 
-    return IRModule(
-        {name: changed(name, function) for name, function in tvm_compat.prim_funcs(module)}
-    )
+    return IRModule({name: changed(name, function) for name, function in programs})

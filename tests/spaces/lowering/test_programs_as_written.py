@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from spaces.codegen.executable import compile_module, export_library, run_once
 from spaces.frontends.function_model import read_program
 from spaces.ir.schedules import new_schedule, task_module
 from spaces.lowering.extract_tasks import extract, left_as_they_are
 from spaces.lowering.lower import lower
-from tuner.errors import TunerError
+from tuner.errors import TunerError, UsageError
 
 pytestmark = pytest.mark.tvm
 
@@ -204,3 +206,42 @@ def test_programs_made_of_blocks_stay_as_they_are() -> None:
     for operator in made:
         function = te.create_prim_func([x, operator(x)])
         assert with_root_block(function).same_as(function)
+
+
+def two_of_one_symbol() -> Any:
+    from tvm import te, topi
+    from tvm.ir import IRModule
+
+    x = te.placeholder((8, 4), name="x")
+    made = [te.create_prim_func([x, operator(x)]) for operator in (topi.nn.relu, topi.negative)]
+    return IRModule({"first": made[0], "second": made[1]})
+
+
+def test_programs_of_one_symbol_get_those_of_their_names(tmp_path: Path) -> None:
+    import tvm
+
+    module = lowered(two_of_one_symbol())
+    compiled = compile_module(module, LLVM)
+    x = np.random.default_rng(1).normal(size=(8, 4)).astype("float32")
+    got = run_once(compiled, [x, np.empty_like(x), x, np.empty_like(x)])
+    np.testing.assert_array_equal(got[1], np.maximum(x, 0))
+    np.testing.assert_array_equal(got[3], -x)
+    export_library(compiled, tmp_path / "two.so")
+    library = tvm.runtime.load_module(str(tmp_path / "two.so"))
+    assert all(library.implements_function(name) for name in ("first", "second"))
+
+
+def test_a_symbol_that_one_program_has_is_its_own() -> None:
+    from tvm.ir import IRModule
+
+    module = lowered(IRModule({"first": two_of_one_symbol()["first"]}))
+    assert compile_module(module, LLVM).programs == (("main", 2),)
+
+
+def test_a_name_that_is_the_symbol_of_another_is_refused() -> None:
+    from tvm.ir import IRModule
+
+    two = two_of_one_symbol()
+    named = two["first"].with_attr("global_symbol", "a")
+    with pytest.raises(UsageError, match="several programs with the global symbol a"):
+        lowered(IRModule({"a": two["first"], "b": two["second"], "c": named}))
