@@ -192,6 +192,12 @@ def arguments(function: Any) -> tuple[Argument, ...]:
     return tuple(found)
 
 
+def divisors(function: Any) -> set[int]:
+    """Positions of the parameters that hold integers which a PrimFunc divides by."""
+    found = _Program(function).divisors()
+    return {i for i in found if not is_float(tvm_compat.param_dtype(function.params[i]))}
+
+
 def thresholds_of(function: Any) -> tuple[float, ...]:
     """Sizes of the floats that a program compares with, as the 6 of ReLU6: the largest two."""
     return tuple(sorted(set(_thresholds(function))))[-2:]
@@ -261,8 +267,15 @@ class _Program:
     def positive(self) -> set[int]:
         """Parameters that are divided by, or that roots or logarithms are taken of; through other
         tensors only where these are computed element by element, without calls."""
+        return self.divisors() | self._behind(self._under_roots())
+
+    def divisors(self) -> set[int]:
+        """Parameters that are divided by, as in `positive`."""
+        return self._behind(self._seconds("Div", "Mod", "FloorDiv", "FloorMod"))
+
+    def _behind(self, values: Sequence[Any]) -> set[int]:
         found: set[int] = set()
-        for value in (*self._under_roots(), *self._seconds("Div", "Mod", "FloorDiv", "FloorMod")):
+        for value in values:
             if not _calls(value):
                 found |= self._trace(_loaded(value), self._is_elementwise)
         return found
