@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cluster.driver.apart import apart
 from cluster.driver.results import Results, results_of
+from spaces.ir.lean_tvm import import_tvm_lean
 from tuner.candidate import library_name
 from tuner.checks import library_file
 from tuner.dynamic.shapes import Dims, joint, sampled
 from tuner.errors import TunerError
 from tuner.options import ModelSpec
+from tuner.process.apart import apart
 from tuner.runs.folder import RunFolder, read_run, refuse_unbegun
 
 if TYPE_CHECKING:
@@ -218,6 +219,7 @@ def bench_here(
     run: Path, *, rounds: int = 0, dims: Dims = (), libraries: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Like `bench`, in this process."""
+    import_tvm_lean()
     folder, manifest = read_run(run)
     from spaces.targets.config import target_cores
     from spaces.targets.target import refuse_other_features

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from cluster.cli import run as command
-from cluster.driver.apart import apart
 from cluster.driver.export import bench_here
 from tests.cluster.passes.made_run import made_run
 from tuner.errors import TunerError
+from tuner.process.apart import apart
 
 pytestmark = pytest.mark.tvm
 

@@ -16,7 +16,7 @@ from tuner.errors import TunerError
 from tuner.process.ask_once import ask_once
 from tuner.process.outcome import Died, Outcome, Raised, Returned
 
-_CHILD = "cluster.driver.apart:Caller"
+_CHILD = "tuner.process.apart:Caller"
 _START_S, _DEADLINE_S = 120.0, 3600.0
 
 
@@ -72,9 +72,6 @@ class Caller:
     """Runs in the process."""
 
     def __init__(self) -> None:
-        from spaces.ir.lean_tvm import import_tvm_lean
-
-        import_tvm_lean()
         warnings.simplefilter("ignore")  # as in commands: a user cannot act on a library's
 
     def call(self, function: str, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
