@@ -43,7 +43,7 @@ def status(run: RunLocation, as_json: bool) -> None:
 
 
 def _print(report: StatusReport) -> None:
-    from cluster.console.terminal import duration, latency, ratio, utilisation
+    from cluster.console.terminal import duration, heading, latency, ratio, utilisation
     from tuner.report.words import amount, seconds_of
 
     rows = []
@@ -60,7 +60,8 @@ def _print(report: StatusReport) -> None:
                 by_kind(task["failures"]),
             )
         )
-    print_table("task", "weight", "trials", "default", "best", "speed-up", "failed", rows=rows)
+    best = heading(settled=report["settled"])
+    print_table("task", "weight", "trials", "default", best, "speed-up", "failed", rows=rows)
     if len(report["spaces"]) > 1:
         click.echo()
         print_spaces(report["spaces"])

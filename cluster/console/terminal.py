@@ -81,7 +81,7 @@ def head(snapshot: Snapshot) -> str:
         parts.append(f"{snapshot.trials_per_s:.1f}/s")
     if snapshot.gain is not None and snapshot.phase is not Phase.DONE:
         # Then the last lines have it, by what was timed again.
-        parts.append(f"gain {ratio(snapshot.gain)}")
+        parts.append(f"gain so far {ratio(snapshot.gain)}")
     if snapshot.phase.searches:
         parts.append(f"{duration(left_s(snapshot))} left")
     else:
@@ -109,13 +109,26 @@ def utilisation(seconds: SlotSeconds) -> str:
     return f"busy: {', '.join(parts)}" if parts else ""
 
 
-def table(tasks: tuple[TaskRow, ...], *, rows: int | None = ROWS) -> Table:
-    """Tasks by share of time; tasks beyond `rows` are summed up in the last row."""
+def heading(*, settled: bool) -> str:
+    """What the column of the best latency is called: that of the search is not the last word.
+
+    Args:
+        settled: whether the run has ended, so that they are of what was timed again.
+    """
+    return "best" if settled else "best so far"
+
+
+def table(tasks: tuple[TaskRow, ...], *, rows: int | None = ROWS, settled: bool = False) -> Table:
+    """Tasks by share of time; tasks beyond `rows` are summed up in the last row.
+
+    Args:
+        settled: see `heading`.
+    """
     ordered = by_share(tasks)
     shown = ordered if rows is None or len(ordered) <= rows else ordered[: rows - 1]
     grid = Table(box=None, pad_edge=False, header_style="dim", expand=False)
     grid.add_column("task")  # the only one that may shrink; its cells do not wrap
-    for column in ("weight", "trials", "default", "best", "speed-up", "failed"):
+    for column in ("weight", "trials", "default", heading(settled=settled), "speed-up", "failed"):
         grid.add_column(column, justify="right", no_wrap=True)
     for row in shown:
         grid.add_row(
@@ -139,7 +152,7 @@ def picture(snapshot: Snapshot, *, note: str = "", rows: int | None = ROWS) -> G
     """The whole screen: head line, table, failures by kind, a note."""
     parts: list[Text | Table] = [Text(head(snapshot), style="bold")]
     if snapshot.tasks:
-        parts.append(table(snapshot.tasks, rows=rows))
+        parts.append(table(snapshot.tasks, rows=rows, settled=snapshot.phase is Phase.DONE))
     if failed := failures(snapshot):
         parts.append(Text(f"failed: {failed}", style="dim"))
     if used := utilisation(snapshot.utilisation):
@@ -208,7 +221,10 @@ class LogScreen:
         self._next_s, self._phase, self._note = now + LINE_EVERY_S, snapshot.phase, note
         print(line(snapshot, note=note), file=self._stream)
         if self._details and new_phase and snapshot.tasks:
-            Console(file=self._stream, width=100).print(table(snapshot.tasks, rows=None))
+            settled = snapshot.phase is Phase.DONE
+            Console(file=self._stream, width=100).print(
+                table(snapshot.tasks, rows=None, settled=settled)
+            )
         self._stream.flush()
 
     def close(self) -> None:

@@ -14,9 +14,9 @@ from tuner.report.glance import Glance
 from tuner.utilisation import BUILDER, BUSY, RUNNER, SPACE, SlotSeconds, shares
 
 _SOME, _ALL = 100, 130
-"""Columns of a terminal from which on the use of runners and the time since the last gain, and the
-use of all kinds of workers are shown."""
-_OTHERS = 104
+"""Columns of a terminal from which on the use of runners and the time since the last gain are
+shown, and the use of all kinds of workers and whose latency and gain these are."""
+_OTHERS = 112
 """Columns that all but the name take; each two more between them."""
 _SHORT_NAME = 14
 _NOTHING = "no runs"
@@ -55,7 +55,8 @@ def top_picture(glances: Sequence[Glance], *, width: int, rows: int | None) -> G
         (only,) = ordered
         if only.failures:
             parts.append(Text(f"failed: {_by_kind(only)}", style="dim"))
-        parts += [Text(), table(only.tasks, rows=None if rows is None else max(3, rows - 5))]
+        most = None if rows is None else max(3, rows - 5)
+        parts += [Text(), table(only.tasks, rows=most, settled=only.settled)]
     return Group(*parts)
 
 
@@ -71,8 +72,8 @@ def _runs(glances: Sequence[Glance], width: int) -> Table:
     grid.add_column("state")
     some = width >= _SOME
     kinds = (RUNNER, BUILDER, SPACE) if width >= _ALL else (RUNNER,) if some else ()
-    flat = ("flat for",) if some else ()
-    for column in ("elapsed", "trials", "/s", "latency", "gain", *flat, "failed", *kinds):
+    flat, whose = ("flat for",) if some else (), ("of",) if width >= _ALL else ()
+    for column in ("elapsed", "trials", "/s", "latency", "gain", *whose, *flat, "failed", *kinds):
         grid.add_column(column, justify="right", no_wrap=True)
     for glance in glances:
         style = "" if glance.at_work else "dim"
@@ -84,6 +85,7 @@ def _runs(glances: Sequence[Glance], width: int) -> Table:
             f"{glance.trials_per_s:.1f}",
             latency(glance.latency_s),
             ratio(glance.gain),
+            *([_whose(glance)] if whose else []),
             *([_flat(glance)] if some else []),
             str(sum(glance.failures.values()) or ""),
             *(_busy(glance.utilisation, kind) for kind in kinds),
@@ -94,6 +96,11 @@ def _runs(glances: Sequence[Glance], width: int) -> Table:
 def _short(name: str, most: int) -> str:
     """The end of a long name, which says more than its beginning."""
     return name if len(name) <= most else f"…{name[-most + 1 :]}"
+
+
+def _whose(glance: Glance) -> str:
+    """What latency and gain are of: the search while it goes on, else what was timed again."""
+    return "-" if glance.latency_s is None else "end" if glance.settled else "search"
 
 
 def _flat(glance: Glance) -> str:

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cluster.driver.results import Results, results_of
+from spaces.ir.lean_tvm import import_tvm_lean
 from tuner.candidate import library_name
 from tuner.checks import library_file
 from tuner.dynamic.shapes import Dims, joint, sampled
 from tuner.errors import TunerError
 from tuner.options import ModelSpec
-from tuner.runs.folder import RunFolder, read_run
+from tuner.process.apart import apart
+from tuner.runs.folder import RunFolder, read_run, refuse_unbegun
 
 if TYPE_CHECKING:
     from spaces.frontends.model import Model
@@ -183,7 +185,8 @@ def export_database(run: Path, out_dir: Path) -> LeftOut:
 def bench(
     run: Path, *, rounds: int = 0, dims: Dims = (), libraries: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Time the untuned and the tuned model, and onnxruntime where it can run it.
+    """Time the untuned and the tuned model, and onnxruntime where it can run it; in a process of
+    its own, which kernels may crash.
 
     Args:
         rounds: number of rounds, unless the minimum of `spaces.deploy.bench` is larger.
@@ -197,8 +200,26 @@ def bench(
 
     Raises:
         TunerError: the run is missing or has no results, the model has no such dimension, or this
-            CPU lacks what the run's kernels use.
+            CPU lacks what the run's kernels use, or the process crashed.
     """
+    folder, _ = read_run(run)
+    refuse_unbegun(folder, run)
+    report: dict[str, Any] = apart(
+        "cluster.driver.export:bench_here",
+        run,
+        rounds=rounds,
+        dims=dims,
+        libraries=tuple(libraries),
+        what=f"runs the kernels of {run}",
+    )
+    return report
+
+
+def bench_here(
+    run: Path, *, rounds: int = 0, dims: Dims = (), libraries: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Like `bench`, in this process."""
+    import_tvm_lean()
     folder, manifest = read_run(run)
     from spaces.targets.config import target_cores
     from spaces.targets.target import refuse_other_features
@@ -210,6 +231,7 @@ def bench(
     from spaces.codegen.executable import compile_module, compile_plainly
     from spaces.deploy.bench import BUDGET_S
     from spaces.deploy.bench import bench as measure
+    from spaces.deploy.divisors import divided_by
     from spaces.frontends.inputs import make_inputs
     from spaces.frontends.model_copy import load_input_values
 
@@ -219,10 +241,11 @@ def bench(
     untuned = compile_plainly(finished.lowered, finished.target)
     tuned = compile_module(finished.tuned(), finished.target)
     reports, instances = [], _benched(model, dims)
+    divisors = divided_by(finished.lowered)
     budget_s = min(BUDGET_S, max(_LEAST_BENCH_S, _BENCH_S / len(instances)))
     for instance in instances:
         specs = [spec.at(dict(instance)) for spec in model.inputs]
-        inputs = make_inputs(specs, values, seed=0)
+        inputs = make_inputs(specs, values, seed=0, divisors=divisors)
         result = measure(model, untuned, tuned, inputs, rounds=rounds, budget_s=budget_s)
         reports.append({**result.to_json(), "shape": dict(instance)})
     return {**reports[-1], "shapes": reports if model.shapes else []}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -86,6 +87,8 @@ def prepare(
     tasks = tuple(extract(lowered, options.target, options.only, model.shapes))
     others = [local(RunLocation.of(other)) for other in options.seeds_from]
     tasks, notes = with_space(tasks, space)
+    for note in notes:  # before the search, and among the warnings at its end
+        print(f"tuner: warning: {note}", file=sys.stderr)
     _refuse_symbolic(tasks, layers)
     libraries = offered(layers, tasks)
     left = left_as_they_are(lowered, model.shapes)

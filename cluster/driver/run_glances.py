@@ -11,8 +11,10 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
+from cluster.driver.kernel_sets import chosen_s
 from tuner.errors import TunerError, first_line, named_line
 from tuner.report.glance import Glance, StoreGlances, of_snapshot, unreadable
 from tuner.run_location import RunLocation
@@ -44,12 +46,13 @@ class OneRun:
     def __call__(self, now_s: float) -> Sequence[Glance]:
         """The run, or a line that says why it cannot be read."""
         try:
-            folder, _ = read_run(self._folder())
+            folder, manifest = read_run(self._folder())
             if not folder.store.exists():
                 return [Glance(str(self._location), "not begun")]
             store = SqliteStore(folder.store, read_only=True, busy_timeout_s=_BUSY_S)
             with contextlib.closing(store):
-                return [self._glances.look(store, now_s)]
+                known = partial(chosen_s, most=manifest.max_kernels)
+                return [self._glances.look(store, now_s, known)]
         except TunerError as error:
             why = first_line(error)
         except (OSError, ValueError, zlib.error) as error:

@@ -83,6 +83,7 @@ class SearchHost:
         self._ended = self._error = self._trace = ""
         self._warnings: list[str] = []
         self._closing: Closing | None = None
+        self._settled: Snapshot | None = None
         self._told = threading.Event()
         self._metrics = RunMetrics(str(job.location))
         offer_dashboard(os.environ)
@@ -99,7 +100,7 @@ class SearchHost:
         """The same for those who only look on."""
         session = self._session
         return SearchState(
-            session.snapshot() if session is not None else None,
+            self._settled or (session.snapshot() if session is not None else None),
             self._ended,
             self._error,
             self._trace,
@@ -153,7 +154,8 @@ class SearchHost:
                     programs.add(record)
                 keeper = HistoryKeeper(store, at_work.utilisation or Utilisation())
                 # The history is kept first: the report, which tracking takes along, shows it.
-                observers: list[Observer] = [keeper, observer, self._metrics, *theirs]
+                others = [_Settled(each, store) for each in (self._metrics, *theirs)]
+                observers: list[Observer] = [keeper, observer, *others]
                 self._session = new_session(job, store, at_work, observers, self._begin)
                 if self._stop.is_set() or self._wrong:
                     self._session.stop()
@@ -166,7 +168,8 @@ class SearchHost:
                 self._warnings += _said(checking, run)
                 self._warnings += self._session.left_out
                 self._warnings += fruitless(store, job.tasks)
-                self._closing = _closing(store, self._session.snapshot())
+                self._settled = settled(self._session.snapshot(), store)
+                self._closing = _closing(store, self._settled)
                 return ended
 
     def _stop_wrong(self) -> None:
@@ -256,6 +259,22 @@ class SearchHost:
     def _trials_left(self) -> int:
         session = self._session
         return session.snapshot().trials_left if session is not None else self._job.trials
+
+
+class _Settled:
+    """An observer that is told at the end what everybody else is told: the latencies that count."""
+
+    def __init__(self, observer: Observer, store: RecordStore) -> None:
+        self._observer, self._store = observer, store
+        self.on_start = observer.on_start
+        self.on_record = observer.on_record
+        self.on_model = observer.on_model
+        self.on_snapshot = observer.on_snapshot
+        self.on_kernels = observer.on_kernels
+
+    def on_end(self, snapshot: Snapshot) -> None:
+        """See `tuner.session.observer.Observer`."""
+        self._observer.on_end(settled(snapshot, self._store))
 
 
 class _WithStore:

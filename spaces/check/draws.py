@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spaces.ir import rewrite, tvm_compat
+from spaces.ir.accesses import written_positions
 from spaces.ir.element_types import is_float, limits_of, numpy_dtype
 
 Array = npt.NDArray[Any]
@@ -191,22 +192,15 @@ def arguments(function: Any) -> tuple[Argument, ...]:
     return tuple(found)
 
 
+def divisors(function: Any) -> set[int]:
+    """Positions of the parameters that hold integers which a PrimFunc divides by."""
+    found = _Program(function).divisors()
+    return {i for i in found if not is_float(tvm_compat.param_dtype(function.params[i]))}
+
+
 def thresholds_of(function: Any) -> tuple[float, ...]:
     """Sizes of the floats that a program compares with, as the 6 of ReLU6: the largest two."""
     return tuple(sorted(set(_thresholds(function))))[-2:]
-
-
-def written_positions(function: Any) -> set[int]:
-    """Positions of the parameters that a PrimFunc stores to."""
-    import tvm
-    import tvm_ffi
-
-    stored: list[Any] = []
-    visit = (tvm.tirx.BufferStore, lambda store: stored.append(store.buffer))
-    tvm_ffi.structural_walk(function.body, visit)
-    for block in tvm_compat.sblocks(function):
-        stored += [region.source for region in block.writes]
-    return {i for i, p in enumerate(function.params) if any(p.same_as(b) for b in stored)}
 
 
 def _thresholds(function: Any) -> list[float]:
@@ -273,8 +267,15 @@ class _Program:
     def positive(self) -> set[int]:
         """Parameters that are divided by, or that roots or logarithms are taken of; through other
         tensors only where these are computed element by element, without calls."""
+        return self.divisors() | self._behind(self._under_roots())
+
+    def divisors(self) -> set[int]:
+        """Parameters that are divided by, as in `positive`."""
+        return self._behind(self._seconds("Div", "Mod", "FloorDiv", "FloorMod"))
+
+    def _behind(self, values: Sequence[Any]) -> set[int]:
         found: set[int] = set()
-        for value in (*self._under_roots(), *self._seconds("Div", "Mod", "FloorDiv", "FloorMod")):
+        for value in values:
             if not _calls(value):
                 found |= self._trace(_loaded(value), self._is_elementwise)
         return found

@@ -187,7 +187,7 @@ def _one_call(function: Any) -> Any:
 
 def _written_last(function: Any) -> int:
     """The number of outputs, which are the last parameters, as in every program of a graph."""
-    from spaces.check.draws import written_positions
+    from spaces.ir.accesses import written_positions
 
     number, written = len(function.params), written_positions(function)
     count = len(written)

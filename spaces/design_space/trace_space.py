@@ -36,10 +36,15 @@ from tuner.task import Task
 
 _MORE_MUTATIONS = 0.5
 _MAX_MUTATIONS = 5
-_MOST_DRAWS = 32
+MOST_DRAWS = 32
+"""Draws of one draft that a constraint may refuse."""
 _MOST_TRIES, _MOST_MUTANTS = 5000, 50
 _REDRAWN = 0.5
 """Share of mutations that draw a decision anew, where that is allowed."""
+
+
+class ConstraintRefused(InvalidCandidate):
+    """A user's predicate refused all that was drawn."""
 
 
 class TraceSpace:
@@ -139,7 +144,7 @@ class TraceSpace:
             raise InvalidCandidate(f"{self.name}: no schedule")
         schedule = rng.choice(found)
         if self._rules.refused(schedule.trace):
-            raise InvalidCandidate("its constraint refused what was drawn")
+            raise ConstraintRefused("its constraint refused what was drawn")
         return schedule
 
     def _point(self, schedule: Any, *, checked: bool) -> Point:
@@ -231,13 +236,13 @@ class TraceSpace:
 
         Only those that a constraint is about are drawn again.
         """
-        for _ in range(_MOST_DRAWS):
+        for _ in range(MOST_DRAWS):
             schedule = self._replayed_once(trace, rng)
             again = self._rules.refused(schedule.trace)
             if not again:
                 return schedule
             trace = _opened(schedule.trace, again)
-        raise InvalidCandidate(f"its constraint refused {_MOST_DRAWS} draws in a row")
+        raise ConstraintRefused(f"its constraint refused {MOST_DRAWS} draws in a row")
 
     def _replayed_once(self, trace: Any, rng: random.Random) -> Any:
         schedule = new_schedule(self._module, rng.randrange(1, 2**31 - 1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from tuner.options import InputArray, InputValue, IntRange
 Shape = tuple[int, ...]
 _SAFE_INTS = IntRange(0, 1)
 """Integers are mostly indices: these two are in range almost everywhere."""
+_DIVISORS = IntRange(1, 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +84,16 @@ def make_inputs(
     inputs: Sequence[InputSpec],
     values: Sequence[tuple[str, InputValue]] = (),
     seed: int = 0,
+    divisors: Collection[int] = (),
 ) -> list[np.ndarray[Any, Any]]:
     """A value for each input, in their order; the same for the same seed.
 
     Floats are standard normal. Integers come from the range given for them, else they are 0 or
-    1. Files hold one array each. They and arrays are checked.
+    1, and 1 or 2 where the model divides by them. Files hold one array each. They and arrays are
+    checked.
+
+    Args:
+        divisors: positions of inputs that are divided by.
 
     Raises:
         TunerError: an unknown name, a file or an array that does not fit, or a range for an
@@ -95,23 +101,23 @@ def make_inputs(
     """
     given = check_values(inputs, values)
     arrays = []
-    for spec in inputs:
+    for position, spec in enumerate(inputs):
         value = given.get(spec.name)
         if isinstance(value, np.ndarray):
             arrays.append(value)
             continue
         # Each input has a stream of its own, so naming a file for one changes no other.
         rng = np.random.default_rng([seed, zlib.crc32(spec.name.encode())])
-        arrays.append(_drawn(spec, value, rng))
+        arrays.append(_drawn(spec, value, rng, _DIVISORS if position in divisors else _SAFE_INTS))
     return arrays
 
 
 def _drawn(
-    spec: InputSpec, given: IntRange | None, rng: np.random.Generator
+    spec: InputSpec, given: IntRange | None, rng: np.random.Generator, usual: IntRange
 ) -> np.ndarray[Any, Any]:
     dtype = numpy_dtype(spec.dtype)
     if dtype.kind in "iub":
-        chosen = given or _SAFE_INTS
+        chosen = given or usual
         return rng.integers(chosen.low, chosen.high, spec.shape, endpoint=True).astype(dtype)
     return np.asarray(rng.standard_normal(spec.shape)).astype(dtype)
 

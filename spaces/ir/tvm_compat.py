@@ -55,6 +55,9 @@ STAYS = "disable_lower_builtin"
 SPATIAL, REDUCED = 0, 2
 """Kinds of a block's axes, as `int(axis.iter_type)` gives them."""
 
+SCHEDULABLE = "s_tir"
+"""Attribute of a tensor program that may have blocks, and so a schedule."""
+
 BUILD_PIPELINE = "default_build"
 """Relax pipeline that builds a lowered module as it is; TVM's default one fuses it once more."""
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from spaces.ir import tvm_compat
+from spaces.ir.left_out import why_left
 from spaces.ir.symbolic import specialised, symbols
 from spaces.lowering.task_shapes import depending_on_data, shapes_of
 from tuner.dynamic.shapes import merged, sampled
@@ -18,6 +19,7 @@ from tuner.task import Shapes, Task, task_key
 _NAMES_SHOWN = 8
 _COUNTED = 16
 """The most shapes for which operations are counted."""
+_DEPENDS = "shapes in there follow from values that only a run knows"
 _FEW = 64
 """The most elements of a tensor that is no work to write."""
 
@@ -28,8 +30,8 @@ def extract(
     """The tasks of a lowered module, in the order in which its calls first reach them.
 
     Equal programs are one task, under the name of the first; its weight is the number of calls to
-    all of them. Functions that are scheduled already are left out, and those that only write sizes
-    into a tensor.
+    all of them. Functions that are scheduled already are left out, those that only write sizes into
+    a tensor, and those that `left_as_they_are` names.
 
     Args:
         lowered: a result of `spaces.lowering.lower.lower`.
@@ -45,6 +47,8 @@ def extract(
     for name, count in calls.items():
         function = lowered[name]
         if is_scheduled(function) or not count or name in left or only_writes_sizes(function):
+            continue
+        if why_left(function):
             continue
         task = task_of(function, target_json, name=name, weight=count)
         task = shaped(task, shapes_of(lowered, name, shapes))
@@ -64,18 +68,23 @@ def extract(
 
 
 def left_as_they_are(lowered: Any, shapes: Shapes = ()) -> str:
-    """The message about functions that are not tuned because their shapes are known only at run
-    time; empty where there are none."""
-    known = depending_on_data(lowered, shapes)
-    left = [name for name in call_counts(lowered) if name in known]
-    if not left:
-        return ""
-    these = f"{len(left)} functions are left as they are"
-    shown = ", ".join(left[:_NAMES_SHOWN]) + (", ..." if len(left) > _NAMES_SHOWN else "")
-    return (
-        f"{'1 function is left as it is' if len(left) == 1 else these}, since shapes in there "
-        f"follow from values that only a run knows: {shown}"
-    )
+    """The message about functions that are not tuned, with the reasons; empty where there are
+    none."""
+    depending = depending_on_data(lowered, shapes)
+    left: dict[str, list[str]] = {}
+    for name in call_counts(lowered):
+        if is_scheduled(lowered[name]):
+            continue
+        why = _DEPENDS if name in depending else why_left(lowered[name])
+        if why:
+            left.setdefault(why, []).append(name)
+    return "; ".join(_left_line(names, why) for why, names in left.items())
+
+
+def _left_line(names: list[str], why: str) -> str:
+    these = f"{len(names)} functions are left as they are"
+    shown = ", ".join(names[:_NAMES_SHOWN]) + (", ..." if len(names) > _NAMES_SHOWN else "")
+    return f"{'1 function is left as it is' if len(names) == 1 else these}, since {why}: {shown}"
 
 
 def task_of(function: Any, target_json: str, *, name: str, weight: float = 1.0) -> Task:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import Counter
 from typing import Any
 
 from spaces.ir import tvm_compat
 from spaces.ir.guard import note
+from spaces.ir.root_blocks import with_root_block
 from spaces.lowering.byoc import left_to_codegens, put_back
 from spaces.lowering.channels_last import channels_last
 from spaces.lowering.concats import put_off_concats
@@ -157,32 +159,43 @@ def _programs(module: Any) -> Any:
 
 
 def _without_aliases(module: Any) -> Any:
-    """A graph's tensor programs, each with the promise that its tensors share no memory: a graph
-    gives each result memory of its own."""
+    """A graph's tensor programs as schedules take them, each with the promise that its tensors
+    share no memory: a graph gives each result memory of its own."""
     from tvm.ir import IRModule
 
     result = IRModule(module.functions, attrs=module.attrs, global_infos=module.global_infos)
     for name, function in tvm_compat.prim_funcs(module):
         var = result.get_global_var(name)
+        if not tvm_compat.attribute(function, tvm_compat.IS_SCHEDULED):
+            function = with_root_block(function)
         result.update_func(var, function.with_attr(tvm_compat.NO_ALIAS, True))
     return result
 
 
 def _with_symbols(module: Any) -> Any:
-    """Give tensor programs their own names as symbols in a compiled library.
+    """Give tensor programs their symbols in a compiled library: their own, else their names in the
+    module, which also stand for symbols that several have.
 
     Programs to be scheduled promise what holds when they are timed: that no two tensors share
     memory. Programs that are scheduled already stay as they are.
+
+    Raises:
+        UsageError: a name in the module is the symbol of another program.
     """
     from tvm.ir import IRModule
 
+    programs = tvm_compat.prim_funcs(module)
+    own = {n: str(tvm_compat.attribute(f, tvm_compat.GLOBAL_SYMBOL) or n) for n, f in programs}
+    count = Counter(own.values())
+    symbols = {name: symbol if count[symbol] == 1 else name for name, symbol in own.items()}
+    if twice := [symbol for symbol, n in Counter(symbols.values()).items() if n > 1]:
+        raise UsageError(f"the module has several programs with the global symbol {twice[0]}")
+
     def changed(name: Any, function: Any) -> Any:
-        if not tvm_compat.attribute(function, tvm_compat.GLOBAL_SYMBOL):
-            function = function.with_attr(tvm_compat.GLOBAL_SYMBOL, name)
+        if tvm_compat.attribute(function, tvm_compat.GLOBAL_SYMBOL) != symbols[name]:
+            function = function.with_attr(tvm_compat.GLOBAL_SYMBOL, symbols[name])
         if tvm_compat.attribute(function, tvm_compat.IS_SCHEDULED):
             return function
-        return function.with_attr(tvm_compat.NO_ALIAS, True)
+        return with_root_block(function).with_attr(tvm_compat.NO_ALIAS, True)
 
-    return IRModule(
-        {name: changed(name, function) for name, function in tvm_compat.prim_funcs(module)}
-    )
+    return IRModule({name: changed(name, function) for name, function in programs})

@@ -14,3 +14,11 @@ def embedded_ray() -> Iterator[None]:
 
     with ray_cluster("local", measure_slots=1):
         yield
+
+
+@pytest.fixture
+def bench_without_pauses(bench_without_pauses: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also in commands, whose kernels run in this process then."""
+    from cluster.driver import export
+
+    monkeypatch.setattr(export, "bench", export.bench_here)

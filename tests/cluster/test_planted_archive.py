@@ -124,6 +124,7 @@ def test_the_stand_in_runs_what_is_planted(tmp_path: Path, ran: Path) -> None:
     assert ran.exists()
 
 
+@pytest.mark.usefixtures("bench_without_pauses")
 @pytest.mark.parametrize("make", PLACES)
 @pytest.mark.parametrize(
     "description",

@@ -16,7 +16,7 @@ from tuner.report.spaces import space_rows
 from tuner.report.toolchains import of_an_older, toolchain_rows
 from tuner.report.words import seconds_of
 from tuner.session.model_times import model_times
-from tuner.session.progress import Snapshot, fold, gain
+from tuner.session.progress import Snapshot, TaskRow, fold, gain
 from tuner.storage.base import RecordStore
 from tuner.task import Task
 
@@ -238,16 +238,26 @@ def latencies_of(snapshot: Snapshot) -> dict[str, float]:
 
 def settled(snapshot: Snapshot, store: RecordStore) -> Snapshot:
     """A run's last snapshot with the latencies that count: of what was timed again, those."""
-    told = zip(
-        store.tasks(), best_report(store, None, latencies_of(snapshot))["tasks"], strict=True
-    )
+    tasks = settled_rows(snapshot.tasks, store, latencies_of(snapshot))
+    return replace(snapshot, tasks=tasks, gain=gain(tasks))
+
+
+def settled_rows(
+    tasks: Sequence[TaskRow], store: RecordStore, chosen_s: Mapping[str, float]
+) -> tuple[TaskRow, ...]:
+    """The rows of tasks with the latencies that count, once their run has ended.
+
+    Args:
+        chosen_s: see `closing_of_store`.
+    """
+    told = zip(store.tasks(), best_report(store, None, chosen_s)["tasks"], strict=True)
     known = {task.key: (row["default_ms"], row["latency_ms"]) for task, row in told}
-    tasks = []
-    for row in snapshot.tasks:
+    found = []
+    for row in tasks:
         default_ms, best_ms = known.get(row.key, (None, None))
         default_s, best_s = seconds_of(default_ms) or row.default_s, seconds_of(best_ms)
-        tasks.append(replace(row, default_s=default_s, best_s=best_s or row.best_s))
-    return replace(snapshot, tasks=tuple(tasks), gain=gain(tasks))
+        found.append(replace(row, default_s=default_s, best_s=best_s or row.best_s))
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,17 +1,20 @@
 """A run at a glance, for a table of several: how it stands now, read from its store at little cost.
 
 Trials are counted and the fastest are found by the store's indices, for tasks that have new ones;
-only of a task with symbolic dimensions are all records gone through then, by SQLite itself.
+only of a task with symbolic dimensions are all records gone through then, by SQLite itself. The
+times of a run that has ended are those of its last lines, of what was timed again.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from tuner.record import Status
+from tuner.report.closing import settled_rows
+from tuner.report.report import has_ended
 from tuner.report.winners import Timings
 from tuner.session.progress import Snapshot, TaskProgress, TaskRow, counted, gain, rows
 from tuner.storage.base import SessionSpan, worked_s
@@ -36,6 +39,7 @@ class Glance:
         at_work: whether something works on it, as far as is known.
         readable: whether the rest was read; else only `state` says something.
         elapsed_s: seconds of work, over all sessions.
+        settled: whether the times are those of a run that has ended; else they are of its search.
         latency_s: of the kernels of the tasks that have a time, each as often as it runs; None
             before any.
         gain: untuned over tuned time, over the tasks where both are known.
@@ -53,6 +57,7 @@ class Glance:
     elapsed_s: float = 0.0
     trials: int = 0
     trials_per_s: float = 0.0
+    settled: bool = False
     latency_s: float | None = None
     gain: float | None = None
     failures: Mapping[str, int] = field(default_factory=dict)
@@ -70,6 +75,7 @@ class Glance:
             "elapsed_s": self.elapsed_s,
             "trials": self.trials,
             "trials_per_s": self.trials_per_s,
+            "settled": self.settled,
             "latency_ms": None if self.latency_s is None else self.latency_s * 1e3,
             "gain": self.gain,
             "failures": dict(self.failures),
@@ -93,6 +99,7 @@ def of_snapshot(name: str, snapshot: Snapshot, ended: str = "", error: str = "")
         elapsed_s=snapshot.elapsed_s,
         trials=snapshot.trials,
         trials_per_s=snapshot.trials_per_s,
+        settled=bool(ended),
         latency_s=_latency_s(snapshot.tasks),
         gain=snapshot.gain,
         failures=_failures(snapshot.statuses),
@@ -110,26 +117,39 @@ class StoreGlances:
 
     def __init__(self, name: str) -> None:
         self._name = name
+        self._settled: tuple[TaskRow, ...] | None = None
         self._tasks: tuple[Task, ...] = ()
         self._progress: dict[str, TaskProgress] = {}
         self._improved_s: dict[str, float] = {}
         self._last = -1
 
-    def look(self, store: SqliteStore, now_s: float) -> Glance:
+    def look(
+        self,
+        store: SqliteStore,
+        now_s: float,
+        chosen_s: Callable[[SqliteStore], Mapping[str, float]] = lambda _: {},
+    ) -> Glance:
         """The run as it is in its store.
 
         Args:
             now_s: seconds since the epoch, to tell whether it still gives signs of life.
+            chosen_s: gives the latencies of the kernel sets of tasks with symbolic dimensions, by
+                task key; it is asked once a run has ended.
 
         Raises:
             TunerError: the store cannot be read.
         """
         if (last := store.last()) != self._last:
             self._update(store)
+            self._settled = None
             self._last = last  # only now: a look that failed is repeated
         spans = store.sessions()
         state, at_work = state_of(spans, now_s)
         tasks = rows(self._progress.values())
+        if ended := has_ended(store):
+            if self._settled is None:
+                self._settled = settled_rows(tasks, store, chosen_s(store))
+            tasks = self._settled
         elapsed_s = math.fsum(span.elapsed_s for span in spans)
         trials = sum(p.spent for p in self._progress.values())
         return Glance(
@@ -139,6 +159,7 @@ class StoreGlances:
             elapsed_s=elapsed_s,
             trials=trials,
             trials_per_s=trials / elapsed_s if elapsed_s > 0 else 0.0,
+            settled=ended,
             latency_s=_latency_s(tasks),
             gain=gain(tasks),
             failures=_failures(counted(self._progress.values())),

@@ -19,6 +19,7 @@ from tuner.record_lines import record_line
 from tuner.report.spaces import SpaceStatus, space_rows
 from tuner.report.toolchains import ToolchainStatus, toolchain_rows
 from tuner.report.winners import Timings, choose_best
+from tuner.report.words import seconds_of
 from tuner.session.progress import fold
 from tuner.storage.base import RecordStore
 from tuner.task import Task
@@ -33,9 +34,10 @@ class TaskStatus(TypedDict):
     Keys:
         name, key, weight: the task.
         trials, ok, censored, failures: as in `StatusReport`, of this task.
-        default_ms: latency of the default schedule in the search.
-        best_ms: best latency in the search; for a task with symbolic dimensions the latency of its
-            kernel set, or before one is chosen see `TaskProgress.best_s`.
+        default_ms, best_ms: of a run that has ended, see `default_ms` and `latency_ms` of
+            `BestOfTask`. While it runs the latency of the default schedule in the search, and the
+            best one in the search; for a task with symbolic dimensions the latency of its kernel
+            set, or before one is chosen see `TaskProgress.best_s`.
         gflops: 1e9 floating point operations per second at `best_ms`; None where not counted.
     """
 
@@ -64,6 +66,7 @@ class StatusReport(TypedDict):
             `build_failed`, `run_failed`, `wrong`, `timeout`, `lost`); only kinds that occurred.
         elapsed_s: seconds of work, over all sessions of the run.
         trials_per_s: `trials` over `elapsed_s`; 0 before any time has passed.
+        settled: whether the run has ended, so that its times are those that `best` tells.
         utilisation: seconds of the workers, over all sessions, by kind of worker (`runner`,
             `builder`, `space`) and category (see `tuner.utilisation`).
         tasks: one for each task, in the order of the model.
@@ -78,6 +81,7 @@ class StatusReport(TypedDict):
     failures: dict[str, int]
     elapsed_s: float
     trials_per_s: float
+    settled: bool
     utilisation: dict[str, dict[str, float]]
     tasks: list[TaskStatus]
     spaces: list[SpaceStatus]
@@ -127,14 +131,20 @@ def status_report(store: RecordStore, chosen_s: Mapping[str, float] = _NOTHING) 
         chosen_s: latencies of the kernel sets of tasks with symbolic dimensions, by task key.
     """
     counts, defaults, tasks = store.counts(), store.defaults(), store.tasks()
+    settled = has_ended(store)
     rows = []
     totals: dict[Status, int] = {}
     for task in tasks:
         statuses = counts.get(task.key, {})
         for status, n in statuses.items():
             totals[status] = totals.get(status, 0) + n
-        default, best = _default_and_best(store, task, defaults.get(task.key))
-        best = chosen_s.get(task.key, best)
+        default_key, chosen = defaults.get(task.key), chosen_s.get(task.key)
+        if settled:
+            told = _best_of(store, task, statuses, default_key, chosen)
+            default, best = seconds_of(told["default_ms"]), seconds_of(told["latency_ms"])
+        else:
+            default, best = _default_and_best(store, task, default_key)
+            best = best if chosen is None else chosen
         rows.append(
             TaskStatus(
                 name=task.name,
@@ -157,11 +167,18 @@ def status_report(store: RecordStore, chosen_s: Mapping[str, float] = _NOTHING) 
         failures=_failures(totals),
         elapsed_s=elapsed_s,
         trials_per_s=trials / elapsed_s if elapsed_s > 0 else 0.0,
+        settled=settled,
         utilisation=total(span.utilisation for span in store.sessions()),
         tasks=rows,
         spaces=space_rows(store, tasks),
         toolchains=toolchain_rows(store, tasks),
     )
+
+
+def has_ended(store: RecordStore) -> bool:
+    """Whether the last session of a run has ended in order, so that finalists were timed again."""
+    spans = store.sessions()
+    return bool(spans) and spans[-1].ended_s is not None
 
 
 def _default_and_best(

@@ -44,15 +44,15 @@ SNAPSHOT = Snapshot(
     pairwise_accuracy=0.81,
 )
 
-HEAD = "search  104/960 trials  2.3/s  gain 5.09x  6:05 left  model 81% right"
+HEAD = "search  104/960 trials  2.3/s  gain so far 5.09x  6:05 left  model 81% right"
 FOOT = "failed: 2 invalid, 1 build failed"
 NUMBERS = """\
-weight  trials  default    best  speed-up  failed
-     8      64   500 ms  100 ms     5.00x
-     1      40  12.3 ms  456 us     27.0x       3
-     1       0        -       -         -
+weight  trials  default  best so far  speed-up  failed
+     8      64   500 ms       100 ms     5.00x
+     1      40  12.3 ms       456 us     27.0x       3
+     1       0        -            -         -
 """
-NAMES_AT_80 = ("task", "fused_conv2d1_add_multiply_r…", "conv2d_relu", "softmax[x]")
+NAMES_AT_80 = ("task", "fused_conv2d1_add_multi…", "conv2d_relu", "softmax[x]")
 NAMES_AT_120 = ("task", TASKS[1].name, "conv2d_relu", "softmax[x]")
 
 
@@ -69,7 +69,7 @@ def rendered(snapshot: Snapshot, width: int) -> str:
 
 
 @pytest.mark.parametrize(
-    ("width", "names", "name_width"), [(80, NAMES_AT_80, 29), (120, NAMES_AT_120, 62)]
+    ("width", "names", "name_width"), [(80, NAMES_AT_80, 24), (120, NAMES_AT_120, 62)]
 )
 def test_the_table(width: int, names: tuple[str, ...], name_width: int) -> None:
     assert rendered(SNAPSHOT, width) == golden(names, name_width)

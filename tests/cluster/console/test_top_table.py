@@ -34,6 +34,7 @@ ENDED = replace(
     name="runs/b",
     state="ended: trials",
     at_work=False,
+    settled=True,
     failures={},
     seen_s=NOW_S - 500,
     flat_s=600.0,
@@ -51,14 +52,14 @@ def shown(*glances: Glance, width: int = 130, rows: int | None = None) -> str:
 def test_several_runs() -> None:
     assert shown(BROKEN, EMPTY, ENDED, WORKING) == (
         """\
-run     state          elapsed  trials   /s  latency   gain  flat for  failed  runner  builder  \
-space
-runs/a  at work        1:02:05    1234  2.3  4.56 ms  3.21x      1:15      14     75%     100%  \
-    -
-runs/b  ended: trials  1:02:05    1234  2.3  4.56 ms  3.21x     10:00             75%     100%  \
-    -
-runs/c  not begun         0:00       0  0.0        -      -         -               -        -  \
-    -
+run     state          elapsed  trials   /s  latency   gain      of  flat for  failed  runner  \
+builder  space
+runs/a  at work        1:02:05    1234  2.3  4.56 ms  3.21x  search      1:15      14     75%  \
+   100%      -
+runs/b  ended: trials  1:02:05    1234  2.3  4.56 ms  3.21x     end     10:00             75%  \
+   100%      -
+runs/c  not begun         0:00       0  0.0        -      -       -         -               -  \
+      -      -
 there is no run folder runs/d
 """
     )
@@ -80,20 +81,22 @@ def test_a_run_that_cannot_be_read_is_named_once(name: str, state: str, line: st
 
 def test_of_a_long_name_the_end_is_shown() -> None:
     long = replace(WORKING, name="/folder/of/runs/that/are/kept/for/ever/here/b")
-    assert shown(long, EMPTY).splitlines()[1].startswith("…/are/kept/for/ever/here/b  at work  ")
+    assert shown(long, EMPTY).splitlines()[1].startswith("…t/for/ever/here/b  at work  ")
     assert shown(long, width=80).splitlines()[1].startswith("…r/ever/here/b  at work  ")
 
 
 def test_a_run_that_is_alone_shows_its_tasks_and_how_trials_failed() -> None:
     assert shown(WORKING) == (
         """\
-run     state    elapsed  trials   /s  latency   gain  flat for  failed  runner  builder  space
-runs/a  at work  1:02:05    1234  2.3  4.56 ms  3.21x      1:15      14     75%     100%      -
+run     state    elapsed  trials   /s  latency   gain      of  flat for  failed  runner  builder  \
+space
+runs/a  at work  1:02:05    1234  2.3  4.56 ms  3.21x  search      1:15      14     75%     100%  \
+    -
 failed: 12 build failed, 2 wrong
 
-task     weight  trials  default     best  speed-up  failed
-gemm          2       7  4.00 ms  1.00 ms     4.00x       1
-softmax       1       7  4.00 ms  1.00 ms     4.00x       1
+task     weight  trials  default  best so far  speed-up  failed
+gemm          2       7  4.00 ms      1.00 ms     4.00x       1
+softmax       1       7  4.00 ms      1.00 ms     4.00x       1
 """
     )
 

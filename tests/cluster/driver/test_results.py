@@ -63,7 +63,7 @@ def test_a_comparison_has_20_seconds_and_all_shapes_60_but_10_each(
     shapes: int, budget_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from spaces.codegen import executable
-    from spaces.deploy import bench
+    from spaces.deploy import bench, divisors
     from spaces.frontends import inputs, model_copy
     from spaces.targets import config, target, threads
 
@@ -84,10 +84,11 @@ def test_a_comparison_has_20_seconds_and_all_shapes_60_but_10_each(
     monkeypatch.setattr(bench, "bench", measure)
     monkeypatch.setattr(executable, "compile_module", lambda *_: None)
     monkeypatch.setattr(executable, "compile_plainly", lambda *_: None)
+    monkeypatch.setattr(divisors, "divided_by", lambda _: frozenset())
     monkeypatch.setattr(inputs, "make_inputs", lambda *_, **__: [])
     monkeypatch.setattr(model_copy, "load_input_values", lambda _: ())
     monkeypatch.setattr(target, "refuse_other_features", lambda _: None)
     monkeypatch.setattr(config, "target_cores", lambda _: 1)
     monkeypatch.setattr(threads, "thread_variables", lambda _: {})
-    export.bench(tmp_path)
+    export.bench_here(tmp_path)
     assert given == [budget_s] * shapes

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.driver.export import bench
+from cluster.driver.export import bench_here
 from cluster.driver.prepare import prepare
 from cluster.driver.run_target import begun_target, target_here
 from cluster.driver.warm_start import seeds_for
@@ -122,7 +122,7 @@ def test_a_run_of_a_cpu_with_more_is_not_timed_here(
     monkeypatch.setenv("TVM_NUM_THREADS", "1")
     later = '{"kind":"llvm","mcpu":"diamondrapids","num-cores":1}'
     with pytest.raises(TunerError, match=r"diamondrapids has .* which this machine has not"):
-        bench(old_run(tmp_path / "run", later))
+        bench_here(old_run(tmp_path / "run", later))
     with pytest.raises(TunerError, match="which this machine has not"):
         target_here(RunLocation.of(tmp_path / "run"), "llvm")
 

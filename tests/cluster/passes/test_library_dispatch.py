@@ -12,7 +12,7 @@ import pytest
 import tuner
 from benchmarks.proposals import TARGET as ON_GPU
 from cluster.cli import run as command
-from cluster.driver.export import ExternalSymbols, bench, export_library
+from cluster.driver.export import ExternalSymbols, bench_here, export_library
 from spaces.libraries.offers import offers
 from tests.cluster.passes.made_run import made_run
 from tests.cluster.passes.network import left_alone
@@ -174,8 +174,8 @@ def test_a_database_has_the_best_kernel_instead_and_says_so(
 @pytest.mark.usefixtures("bench_without_pauses")
 def test_the_model_is_timed_with_the_library_that_it_calls(run: Path) -> None:
     with pytest.raises(TunerError, match=r"sums\.cumsum of Sums: name its file with --library"):
-        bench(run)
-    report = bench(run, libraries=[FILE])
+        bench_here(run)
+    report = bench_here(run, libraries=[FILE])
     assert report["max_rel_err"] < 1e-3
 
 

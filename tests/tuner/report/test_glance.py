@@ -10,7 +10,10 @@ import pytest
 
 from tuner.candidate import Candidate, CandidateKind
 from tuner.record import Measurement, Record, Status, Trial
+from tuner.report.closing import closing_of_store
 from tuner.report.glance import STALE_S, StoreGlances, of_snapshot, state_of
+from tuner.report.report import best_report
+from tuner.report.words import seconds_of
 from tuner.session.phase import Phase
 from tuner.session.progress import Snapshot, TaskRow, fold, gain, rows
 from tuner.storage.base import SessionSpan
@@ -88,6 +91,24 @@ def test_it_knows_how_long_it_has_worked_since_a_task_became_faster(store: Sqlit
     assert looking.look(store, 10.0).flat_s == 10 - 6
     store.append(STORY[-1])
     assert looking.look(store, 10.0).flat_s == 10 - 9
+
+
+def test_an_ended_run_has_the_times_of_its_last_lines(store: SqliteStore) -> None:
+    session = store.begin_session(0.0)
+    for r in [*STORY, record(STATIC, "default", 0.012, rung=1)]:
+        store.append(r)
+    looking = StoreGlances("x")
+    search = looking.look(store, 0.0)
+    assert not search.settled
+    store.end_session(session, 30.0, "trials")
+    ended = looking.look(store, 0.0, lambda _: {"symbolic": 0.0042})
+    said = closing_of_store(store, {"symbolic": 0.0042})
+    assert ended.settled
+    assert ended.gain == said.gain != search.gain
+    best = best_report(store, None, {"symbolic": 0.0042})["tasks"]
+    assert [row.best_s for row in ended.tasks] == [seconds_of(row["latency_ms"]) for row in best]
+    store.begin_session(31.0)
+    assert looking.look(store, 31.0).tasks == search.tasks, "it goes on"
 
 
 def test_time_in_which_nobody_worked_is_not_held_against_a_run(store: SqliteStore) -> None:

@@ -54,6 +54,7 @@ class TestStatus:
             "failures": {},
             "elapsed_s": 0.0,
             "trials_per_s": 0.0,
+            "settled": False,
             "utilisation": {},
             "tasks": [],
             "spaces": [],
@@ -75,6 +76,7 @@ class TestStatus:
             session = store.begin_session(0.0)
             store.heartbeat(session, 0.5, {"runner": {"busy": 1.5, "no_builds": 0.5}})
             store.end_session(session, ends_s, "")
+        store.begin_session(1.0)
         matmul = {
             "name": "matmul",
             "key": "m",
@@ -106,6 +108,7 @@ class TestStatus:
             "failures": {"invalid": 1, "wrong": 1, "lost": 1},
             "elapsed_s": 2.0,
             "trials_per_s": 2.5,
+            "settled": False,
             "utilisation": {"runner": {"busy": 3.0, "no_builds": 1.0}},
             "tasks": [matmul, softmax],
             "spaces": [
@@ -121,6 +124,25 @@ class TestStatus:
             ],
             "toolchains": [],
         }
+
+    def test_a_run_that_has_ended_has_the_times_of_the_best_report(self) -> None:
+        store = store_of(
+            record(DEFAULT, 0.004),
+            record(DEFAULT, 0.005, rung=1),
+            record(1, 0.001),
+            record(1, 0.003, rung=1),
+            record(2, 0.002),
+            record(2, 0.0025, rung=1),
+            record(1, 0.008, task="s"),
+        )
+        session = store.begin_session(0.0)
+        assert [row["best_ms"] for row in status_report(store)["tasks"]] == [1.0, 8.0]
+        store.end_session(session, 1.0, "trials")
+        status, best = status_report(store), best_report(store)
+        assert status["settled"]
+        told = [(row["default_ms"], row["best_ms"], row["gflops"]) for row in status["tasks"]]
+        assert told == [(r["default_ms"], r["latency_ms"], r["gflops"]) for r in best["tasks"]]
+        assert told[0][:2] == (5.0, 2.5)
 
 
 class TestFruitless:

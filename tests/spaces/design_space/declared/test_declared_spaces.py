@@ -276,7 +276,8 @@ def test_a_constraint_holds_for_all_that_is_drawn(bare: Task) -> None:
 
 
 def test_a_constraint_that_nothing_satisfies_is_an_invalid_draft(bare: Task) -> None:
-    task = with_space(bare, *[line.replace("<= 16", "<= 0") for line in CONSTRAINED])
+    mine = source(*[line.replace("<= 16", "<= 0") for line in CONSTRAINED])
+    task = replace(bare, space=replace(mine, parts=("small",)))
     with pytest.raises(InvalidCandidate, match="refused 32 draws in a row"):
         TaskSpace(task).realize_draft(Draft(task.key, 1, 1))
 
@@ -367,7 +368,43 @@ def test_a_rule_that_raises_is_named_with_its_line(bare: Task) -> None:
 def test_a_rule_that_never_applies_is_told(bare: Task) -> None:
     found = fit(source("SPACE = space.rules(two_ways, never)"), [bare])
     assert found.error == ""
-    assert found.notes == ("rules: no block is one of rule never's",)
+    assert found.notes == (
+        "theirs.py:26: rules: no block is one of rule never's (C with the annotation nobody has "
+        "it); there are C",
+    )
+
+
+def test_rules_of_which_none_applies_are_refused_where_nothing_else_is_searched(bare: Task) -> None:
+    rule = ["@space.rule(blocks='conv*')", "def lost(sch, block):", "    return sch"]
+    error = refused(bare, *rule, "SPACE = space.rules(lost, stock=False)")
+    assert error == (
+        f"theirs.py:{LINES + 1}: rules: no block is one of rule lost's (conv*); there are C"
+    )
+    (note,) = fit(source(*rule, "SPACE = space.rules(two_ways, lost, stock=False)"), [bare]).notes
+    assert note == error
+
+
+WHERE = [
+    "@space.template(where=holds)",
+    "def SPACE(sch):",
+    "    i, j, k = sch.get_loops(sch.get_sblock('C'))",
+    "    sch.split(i, space.named('tile', sch.sample_perfect_tile(i, 2, 16)))",
+]
+
+
+def test_a_predicate_that_raises_is_named_with_its_line(bare: Task) -> None:
+    error = refused(bare, "def holds(tile):", "    return tile[1] / 0", *WHERE)
+    assert error == f"theirs.py:{LINES + 2}: ZeroDivisionError: division by zero (SPACE, gemm)"
+
+
+def test_a_predicate_that_holds_for_nothing_is_named_with_its_line(bare: Task) -> None:
+    error = refused(bare, "def holds(tile):", "    return tile[1] > 9999", *WHERE)
+    assert error == (f"theirs.py:{LINES + 1}: SPACE: where= held for none of 800 draws for gemm")
+
+
+def test_a_predicate_that_seldom_holds_is_taken(bare: Task) -> None:
+    found = fit(source("def holds(tile):", "    return tile[1] == 16", *WHERE), [bare])
+    assert (found.error, found.notes) == ("", ())
 
 
 def test_tasks_that_a_space_does_not_fit_are_told_and_tuned_as_ever(bare: Task) -> None:

@@ -1,0 +1,38 @@
+"""Tensor programs that are not tuned, and why."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from spaces.ir import tvm_compat
+from spaces.ir.accesses import functions_called, tensors_handed_out, written_positions
+
+
+def why_left(function: Any) -> str:
+    """Why nobody can tune a program, in words that follow "since"; empty where one can.
+
+    Outputs are checked against those of the unscheduled program, on tensors that lie in one piece.
+    """
+    if tensors_handed_out(function):
+        callees = functions_called(function)
+        named = f", {', '.join(callees)}," if callees else ""
+        return f"tensors in there go to functions of a library{named} which no schedule reaches"
+    for param in function.params:
+        if layout := _own_layout(param):
+            return f"tensors in there do not lie in one piece ({param.name} has {layout})"
+    return "" if written_positions(function) else "no parameter is written in there"
+
+
+def _own_layout(param: Any) -> str:
+    """The strides or the offset of a parameter that lies in memory unlike any other tensor."""
+    strides = [tvm_compat.known_int(stride) for stride in getattr(param.ty, "strides", None) or ()]
+    dims = [tvm_compat.known_int(dim) for dim in tvm_compat.param_dims(param) or ()]
+    for place, (stride, dim) in enumerate(zip(strides, dims, strict=False)):
+        after = dims[place + 1 :]
+        if stride is None or dim == 1:
+            continue
+        if None in after or stride != math.prod(size or 0 for size in after):
+            return f"the strides {', '.join('?' if s is None else str(s) for s in strides)}"
+    offset = tvm_compat.known_int(getattr(param.ty, "elem_offset", 0))
+    return f"the offset {offset}" if offset else ""
