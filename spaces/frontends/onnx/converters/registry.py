@@ -13,7 +13,7 @@ from spaces.frontends.onnx.converters.indexing import INDEXING
 from spaces.frontends.onnx.converters.quantized import QUANTIZED
 from spaces.frontends.onnx.converters.recurrent.layers import RECURRENT
 from spaces.frontends.onnx.converters.shape_operators import SHAPE_OPERATORS
-from spaces.frontends.onnx.converters.statistics import STATISTICS
+from spaces.frontends.onnx.converters.statistics.table import STATISTICS
 from spaces.frontends.onnx.converters.transposes import TRANSPOSES
 from spaces.frontends.onnx.node import Convert
 

@@ -21,7 +21,7 @@ from spaces.frontends.onnx.converters.precision import (
     rank_of,
     wide_of,
 )
-from spaces.frontends.onnx.converters.softmax import along_one_axis
+from spaces.frontends.onnx.converters.statistics.softmax import along_one_axis
 from spaces.frontends.onnx.node import Convert, Node
 from spaces.ir.element_types import NUMPY_FLOATS
 

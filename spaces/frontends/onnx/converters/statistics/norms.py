@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from spaces.frontends.onnx.converters.group_norm import group_norm
 from spaces.frontends.onnx.converters.precision import (
     NARROW,
     WIDE,
@@ -17,6 +16,7 @@ from spaces.frontends.onnx.converters.precision import (
     rank_of,
     wide_of,
 )
+from spaces.frontends.onnx.converters.statistics.group_norm import group_norm
 from spaces.frontends.onnx.node import Convert, Node
 from spaces.frontends.onnx.sizes import Size
 

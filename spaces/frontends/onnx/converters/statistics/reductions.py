@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from spaces.frontends.onnx.converters.axes_at_run_time import reduced_at_run_time
-from spaces.frontends.onnx.converters.extremes import extreme
 from spaces.frontends.onnx.converters.precision import (
     axis_within,
     given,
@@ -20,6 +18,8 @@ from spaces.frontends.onnx.converters.precision import (
     rank_of,
     wide_of,
 )
+from spaces.frontends.onnx.converters.statistics.axes_at_run_time import reduced_at_run_time
+from spaces.frontends.onnx.converters.statistics.extremes import extreme
 from spaces.frontends.onnx.node import Convert, Node
 from spaces.frontends.onnx.sizes import Size, shape_expression
 from spaces.ir.element_types import is_float, numpy_dtype

@@ -1,0 +1,1 @@
+"""Statistics: norms, reductions, softmax, products, and what is done in training alone."""
