@@ -1,7 +1,8 @@
 """Operators that pick one of two numbers, as programs that hand on what is no number.
 
-TVM's own programs use `max` and `min`, which give the other operand for one that is no number: it
-is lost with each ReLU. A comparison and a choice keep it, and are the same one instruction.
+TVM's own programs use `max(x, 0)`, which LLVM's code reads as a comparison and a choice: it gives 0
+for an x that is no number. `max(0, x)` gives x, in one instruction as well. Elsewhere, as on a GPU,
+`max` gives the operand that is a number, in any order, and has to be told.
 """
 
 from __future__ import annotations
@@ -30,24 +31,39 @@ def legalizations() -> dict[str, Callable[[Any, Any], Any]]:
 def _larger(a: Any, b: Any) -> Any:
     from tvm import tirx
 
-    return tirx.Select(_or_none(a < b, b), b, a)
+    return _picked_by(tirx.max, a, b)
 
 
 def _smaller(a: Any, b: Any) -> Any:
     from tvm import tirx
 
-    return tirx.Select(_or_none(a > b, b), b, a)
+    return _picked_by(tirx.min, a, b)
 
 
-def _or_none(condition: Any, number: Any) -> Any:
-    """Whether a condition holds, or a number is none; of a constant the latter is known."""
+def _picked_by(operator: _Pick, a: Any, b: Any) -> Any:
+    from tvm import tirx
+    from tvm.target import Target
+
+    target = Target.current(allow_none=True)
+    if target is not None and str(target.kind.name) == "llvm":
+        return _or_none(b, operator(b, a))
+    return tirx.Select(_is_none(a), a, _or_none(b, operator(a, b)))
+
+
+def _or_none(number: Any, picked: Any) -> Any:
+    """What was picked, or a number that is none; of a constant it is known whether it is."""
     from tvm import tirx
 
     if isinstance(number, tirx.FloatImm) and number.value == number.value:
-        return condition
+        return picked
+    return tirx.Select(_is_none(number), number, picked)
+
+
+def _is_none(number: Any) -> Any:
+    from tvm import tirx
+
     dtype = str(getattr(number, "dtype", None) or number.ty.dtype)
-    plain = number.astype("float32") if is_small_float(dtype) else number
-    return tirx.any(condition, tirx.isnan(plain))
+    return tirx.isnan(number.astype("float32") if is_small_float(dtype) else number)
 
 
 def _relu(builder: Any, call: Any) -> Any:
