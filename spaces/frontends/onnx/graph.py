@@ -33,9 +33,10 @@ from spaces.frontends.onnx.operators import converted, known_to_tvm
 from spaces.frontends.onnx.over_nothing import over_nothing
 from spaces.frontends.onnx.sequences import SEQUENCES, require_tensors
 from spaces.frontends.onnx.size_operators import constant_of, evaluated
-from spaces.frontends.onnx.sizes import MOST, Arithmetic, Size, known_sizes
+from spaces.frontends.onnx.sizes import MOST, Arithmetic, Size, Sizes, known_sizes
 from spaces.ir import tvm_compat
 from spaces.ir.derived_dims import base_of, derived
+from spaces.ir.element_types import numpy_dtype
 from spaces.ir.symbolic import NO_VALUES, text_of
 from spaces.lowering.relax_rewrite import constant
 from tuner.errors import TunerError, first_line
@@ -104,7 +105,7 @@ def _write_main(
             if any(isinstance(d, str) and base_of(d) in exact for d in spec.dims):
                 dims = _dims(spec, {**known, **exact})
                 given = graph.builder.match_cast(given, relax.TensorType(dims, spec.dtype))
-            graph.values[spec.name] = Value(expression=given)
+            graph.values[spec.name] = Value(_known_of(spec), given)
         with graph.builder.dataflow():
             graph.add(proto)
             outputs = [graph.output(value.name) for value in proto.output]
@@ -326,6 +327,13 @@ def _param(spec: InputSpec, known: Mapping[str, Any]) -> Any:
 
 def _dims(spec: InputSpec, known: Mapping[str, Any]) -> list[Size]:
     return [d if isinstance(d, int) else derived(d, known) for d in spec.dims or spec.shape]
+
+
+def _known_of(spec: InputSpec) -> Sizes | None:
+    """What is known of an input's values: all of them where there are none."""
+    if spec.dims or 0 not in spec.shape:
+        return None
+    return known_sizes(np.zeros(spec.shape, numpy_dtype(spec.dtype)))
 
 
 def _constant(array: np.ndarray[Any, Any]) -> Value:

@@ -114,7 +114,8 @@ def import_graph(
     _check_operators(proto, path)
     _pin_shapes(proto, inputs)
     split_sums(proto)
-    simple = simplified(proto)
+    # The simplifier loses constants of inner graphs, of which an outer one can have the name.
+    simple = None if _has_inner_constants(proto.graph) else simplified(proto)
     refused: TunerError | None = None
     for multiples in (NO_VALUES, *_common_divisors(domain)):
         # Simplifying folds what depends on numbers alone; where it changes the outputs or makes
@@ -126,6 +127,12 @@ def import_graph(
             except TunerError as error:
                 refused = refused or error
     raise TunerError(f"{path}: {refused}") from refused
+
+
+def _has_inner_constants(graph: Any) -> bool:
+    """Whether a graph within one of its nodes has constants."""
+    inner = [a.g for node in graph.node for a in node.attribute if a.HasField("g")]
+    return any(one.initializer or _has_inner_constants(one) for one in inner)
 
 
 def _common_divisors(domain: Domain) -> Iterator[dict[str, int]]:

@@ -44,8 +44,7 @@ def _place(node: Node, number: int, most: int, usual: int) -> int:
     said = node.numbers(number)
     if said is None:
         raise node.refused("which element is meant is known only when the model runs")
-    place = said[0] + most if said[0] < 0 else said[0]
-    return place
+    return said[0] + most if said[0] < 0 else said[0]
 
 
 def _checked(node: Node, place: int, below: int) -> int:

@@ -81,7 +81,7 @@ def _scatter_nd(node: Node, builder: Any) -> Any:
         below = relax.op.less(places, relax.const(0, str(places.ty.dtype)))
         moved = builder.emit(relax.op.add(places, extents))
         places = builder.emit(relax.op.where(builder.emit(below), moved, places))
-    elif node.array(1) is None or (node.array(1) < 0).any():
+    elif (known := node.array(1)) is None or bool(np.any(known < 0)):
         return None
     reduction = _reduction(node)
     if str(data.ty.dtype) != "bool" or reduction == "update":
