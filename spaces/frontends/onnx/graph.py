@@ -42,9 +42,10 @@ from spaces.frontends.onnx.operators import converted, known_to_tvm
 from spaces.frontends.onnx.over_nothing import over_nothing
 from spaces.frontends.onnx.sequences import SEQUENCES, require_tensors
 from spaces.frontends.onnx.size_operators import constant_of, evaluated
-from spaces.frontends.onnx.sizes import MOST, Arithmetic, Size, known_sizes
+from spaces.frontends.onnx.sizes import MOST, Arithmetic, Size, Sizes, known_sizes
 from spaces.ir import tvm_compat
 from spaces.ir.derived_dims import base_of, derived
+from spaces.ir.element_types import numpy_dtype
 from spaces.ir.symbolic import NO_VALUES, text_of
 from spaces.lowering.relax_rewrite import constant
 from tuner.errors import TunerError, first_line
@@ -117,7 +118,9 @@ def _write_main(
             params[spec.name] = given
         with graph.builder.dataflow():
             for spec in inputs:
-                graph.values[spec.name] = taken(graph.builder, params[spec.name], spec.dtype)
+                value = taken(graph.builder, params[spec.name], spec.dtype)
+                value.sizes = _known_of(spec)
+                graph.values[spec.name] = value
             graph.add(proto)
             outputs = [graph.output(value.name) for value in proto.output]
             whole = outputs[0] if len(outputs) == 1 else relax.Tuple(outputs)
@@ -358,6 +361,13 @@ def _params(inputs: Sequence[InputSpec], known: Mapping[str, Any]) -> dict[str, 
 
 def _dims(spec: InputSpec, known: Mapping[str, Any]) -> list[Size]:
     return [d if isinstance(d, int) else derived(d, known) for d in spec.dims or spec.shape]
+
+
+def _known_of(spec: InputSpec) -> Sizes | None:
+    """What is known of an input's values: all of them where there are none."""
+    if spec.dims or 0 not in spec.shape:
+        return None
+    return known_sizes(np.zeros(spec.shape, numpy_dtype(spec.dtype)))
 
 
 def _constant(array: np.ndarray[Any, Any]) -> Value:

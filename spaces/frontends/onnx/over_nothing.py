@@ -49,7 +49,7 @@ def over_nothing(node: Node, made: Value, builder: Any) -> Value:
     from tvm import relax
 
     number = _typed(_RESULTS[node.operator], made.dtype)
-    whole = relax.op.full(shape_expression(result), relax.const(number, made.dtype), made.dtype)
+    whole = relax.op.broadcast_to(relax.const(number, made.dtype), shape_expression(result))
     return Value(expression=builder.emit(whole))
 
 

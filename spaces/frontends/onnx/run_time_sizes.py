@@ -11,43 +11,50 @@ from typing import Any, TypeAlias
 from spaces.frontends.onnx.node import Node
 from spaces.frontends.onnx.sizes import Size
 
-Read: TypeAlias = Callable[[int], Any]
-"""One number of an operand, as an expression in int64."""
+Read: TypeAlias = Callable[[Any], Any]
+"""One number of a tensor, as an expression in int64."""
 
 
 def computed_sizes(
     node: Node,
     builder: Any,
-    operands: Sequence[int],
+    tensors: Sequence[Any],
     number: int,
-    calculate: Callable[..., tuple[Sequence[Any], Any]],
+    calculate: Callable[..., tuple[Callable[[Any], Any], Any]],
 ) -> list[Size]:
-    """Sizes that follow from operands of integers.
+    """Sizes that follow from tensors of integers.
 
     Args:
-        operands: which ones.
         number: of sizes.
-        calculate: gives the sizes and whether they hold, from a `Read` of each operand. Where they
-            do not hold, the model ends with an error when it is run.
+        calculate: gives, with a `Read` of each tensor, the size of a place and whether all hold.
+            Where they do not, the model ends with an error when it is run.
 
     Returns:
         A symbol for each size.
     """
     from tvm import relax, te, tirx
 
-    def program(*tensors: Any) -> Any:
-        reads = [reader(tensor) for tensor in tensors]
-        sizes, holds = calculate(*reads)
+    def program(*operands: Any) -> Any:
+        size, holds = calculate(*map(reader, operands))
         broken = tirx.Select(holds, tirx.const(0, "int64"), tirx.const(1, "int64"))
-        return te.compute((number + 1,), lambda i: _chosen(i, [*sizes, broken]), name="sizes")
+        return te.compute(
+            (number + 1,),
+            lambda place: tirx.if_then_else(place < number, size(place), broken),
+            name="sizes",
+        )
 
-    tensors = [node.tensor(place, builder) for place in operands]
     vector = builder.emit_te(program, *tensors, primfunc_name_hint="sizes")
     found = builder.emit(relax.op.tensor_to_shape(vector))
-    stem = f"{node.operator.lower()}_{len(node.requirements)}"
-    symbols = [tirx.Var(f"{stem}_{place}", "int64") for place in range(number)]
+    symbols = [tirx.Var(f"{node.operator.lower()}_{place}", "int64") for place in range(number)]
     builder.match_cast(found, relax.ShapeType([*symbols, tirx.const(0, "int64")]))
     return symbols
+
+
+def stage(number: int, calculate: Callable[[Any], Any]) -> Read:
+    """Numbers that a program keeps: an expression of them all would be long."""
+    from tvm import te
+
+    return reader(te.compute((number,), calculate, name="stage"))
 
 
 def length_of(node: Node, number: int) -> int:
@@ -72,10 +79,11 @@ def reader(tensor: Any) -> Read:
     return read
 
 
-def _chosen(index: Any, values: Sequence[Any]) -> Any:
+def chosen(place: Any, values: Sequence[Any]) -> Any:
+    """One of some values, as an expression."""
     from tvm import tirx
 
     found = values[-1]
-    for place, value in reversed([*enumerate(values[:-1])]):
-        found = tirx.Select(index == place, value, found)
+    for number, value in reversed([*enumerate(values[:-1])]):
+        found = tirx.Select(place == number, value, found)
     return found

@@ -46,10 +46,10 @@ def _depth(node: Node, builder: Any) -> Size:
     if array is not None:
         return int(array.flat[0])
 
-    def calculate(read: Read) -> tuple[list[Any], Any]:
-        return [read(0)], read(0) >= 0
+    def calculate(read: Read) -> tuple[Read, Any]:
+        return read, read(0) >= 0
 
-    return computed_sizes(node, builder, [1], 1, calculate)[0]
+    return computed_sizes(node, builder, [node.tensor(1, builder)], 1, calculate)[0]
 
 
 def _eye_like(node: Node, builder: Any) -> Any:

@@ -79,12 +79,12 @@ def _order(node: Node, builder: Any, data: Any) -> Any:
 
 
 def _length_at_run(node: Node, builder: Any, size: Size) -> Size:
-    def calculate(read: Read) -> tuple[list[Any], Any]:
+    def calculate(read: Read) -> tuple[Read, Any]:
         from tvm import tirx
 
-        return [read(0)], tirx.all(read(0) >= 0, read(0) <= size)
+        return read, tirx.all(read(0) >= 0, read(0) <= size)
 
-    return computed_sizes(node, builder, [1], 1, calculate)[0]
+    return computed_sizes(node, builder, [node.tensor(1, builder)], 1, calculate)[0]
 
 
 def _first(builder: Any, data: Any, axis: int, length: Size) -> Any:

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from spaces.frontends.onnx.node import Convert, Node, empty_tensor, shaped
-from spaces.frontends.onnx.run_time_sizes import Read, computed_sizes, length_of
+from spaces.frontends.onnx.run_time_sizes import Read, chosen, computed_sizes, length_of, stage
 from spaces.frontends.onnx.size_operators import constant_of
 from spaces.frontends.onnx.sizes import Arithmetic, Size, shape_expression
 
@@ -61,21 +61,35 @@ def _reshaped_at_run(node: Node, builder: Any, dims: Sequence[Size]) -> Any:
     number = length_of(node, 1)
     keeps = not node.attributes.get("allowzero", 0)
     total = node.arithmetic.product(dims)
+    places = range(number)
+    own = [size * tirx.const(1, "int64") for size in dims]
 
-    def calculate(read: Read) -> tuple[list[Any], Any]:
+    def calculate(read: Read) -> tuple[Read, Any]:
         one = tirx.const(1, "int64")
-        said = [read(place) for place in range(number)]
-        if keeps:
-            said = [
-                tirx.Select(size == _KEEP, dims[place] * one, size) if place < len(dims) else size
-                for place, size in enumerate(said)
-            ]
-        known = math.prod((tirx.Select(size == _INFER, one, size) for size in said), start=one)
-        left = tirx.floordiv(total, tirx.max(known, one))
-        found = [tirx.Select(size == _INFER, left, size) for size in said]
-        return found, tirx.all(math.prod(found, start=one) == total, *[size >= 0 for size in found])
+        kept = stage(number, lambda place: chosen(place, [*own, 0 * one][:number] or [one]))
+        said = stage(
+            number,
+            lambda place: tirx.Select(
+                tirx.all(tirx.const(keeps, "bool"), place < len(dims), read(place) == _KEEP),
+                kept(place),
+                read(place),
+            ),
+        )
+        others = stage(
+            1, lambda _: math.prod(tirx.Select(n == _INFER, one, n) for n in map(said, places))
+        )
+        found = stage(
+            number,
+            lambda place: tirx.Select(
+                said(place) == _INFER,
+                tirx.floordiv(total, tirx.max(others(0), one)),
+                said(place),
+            ),
+        )
+        holds = [size >= 0 for size in map(found, places)]
+        return found, tirx.all(math.prod(map(found, places)) == total, *holds)
 
-    shape = computed_sizes(node, builder, [1], number, calculate)
+    shape = computed_sizes(node, builder, [node.tensor(1, builder)], number, calculate)
     return relax.op.reshape(_data(node, builder), shape_expression(shape))
 
 
@@ -126,15 +140,19 @@ def _expanded_at_run(node: Node, builder: Any, dims: Sequence[Size]) -> Any:
     rank = max(number, len(dims))
     mine = [1] * (rank - len(dims)) + [*dims]
 
-    def calculate(read: Read) -> tuple[list[Any], Any]:
+    def calculate(read: Read) -> tuple[Read, Any]:
         one = tirx.const(1, "int64")
-        asked = [one] * (rank - number) + [read(place) for place in range(number)]
-        pairs = [(size * one, said) for size, said in zip(mine, asked, strict=True)]
-        fits = [tirx.any(a == one, b == one, a == b) for a, b in pairs]
-        found = [tirx.Select(a == one, b, a) for a, b in pairs]
-        return found, tirx.all(*fits, *[size >= 0 for size in found])
+        own = stage(rank, lambda place: chosen(place, [size * one for size in mine]))
+        said = [one] * (rank - number) + [read(place) for place in range(number)]
+        asked = stage(rank, lambda place: chosen(place, said))
+        found = stage(rank, lambda place: tirx.Select(own(place) == one, asked(place), own(place)))
+        fits = [
+            tirx.any(own(place) == one, asked(place) == one, own(place) == asked(place))
+            for place in range(rank)
+        ]
+        return found, tirx.all(*fits, *[size >= 0 for size in map(found, range(rank))])
 
-    shape = computed_sizes(node, builder, [1], rank, calculate)
+    shape = computed_sizes(node, builder, [node.tensor(1, builder)], rank, calculate)
 
     def program(data: Any) -> Any:
         def element(*index: Any) -> Any:
@@ -167,6 +185,8 @@ def _filled(node: Node, _: Any) -> Any:
         return None
     number, dtype = (0.0, "float32") if value is None else (value.item(), str(value.dtype))
     constant = relax.const(number, dtype)
+    if not math.isfinite(number):  # a program that TVM cannot write
+        return relax.op.broadcast_to(constant, shape_expression(shape.flat()))
     return relax.op.full(shape_expression(shape.flat()), constant, dtype)
 
 
@@ -210,12 +230,13 @@ def _tiled_at_run(node: Node, builder: Any, dims: Sequence[Size]) -> Any:
     if length_of(node, 1) != len(dims):
         raise node.refused(f"{length_of(node, 1)} numbers of repeats for {len(dims)} dimensions")
 
-    def calculate(read: Read) -> tuple[list[Any], Any]:
-        times = [read(place) for place in range(len(dims))]
-        holds = [tirx.const(True, "bool"), *[count >= 0 for count in times]]
-        return [count * size for count, size in zip(times, dims, strict=True)], tirx.all(*holds)
+    def calculate(read: Read) -> tuple[Read, Any]:
+        places = range(len(dims))
+        holds = [tirx.const(True, "bool"), *[count >= 0 for count in map(read, places)]]
+        whole = [read(place) * dims[place] for place in places]
+        return lambda place: chosen(place, whole), tirx.all(*holds)
 
-    shape = computed_sizes(node, builder, [1], len(dims), calculate)
+    shape = computed_sizes(node, builder, [node.tensor(1, builder)], len(dims), calculate)
 
     def program(data: Any) -> Any:
         def element(*index: Any) -> Any:

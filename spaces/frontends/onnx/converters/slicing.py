@@ -10,7 +10,14 @@ from types import MappingProxyType
 from typing import Any
 
 from spaces.frontends.onnx.node import Convert, Node, empty_tensor
-from spaces.frontends.onnx.run_time_sizes import Read, computed_sizes, length_of, reader
+from spaces.frontends.onnx.run_time_sizes import (
+    Read,
+    chosen,
+    computed_sizes,
+    length_of,
+    reader,
+    stage,
+)
 from spaces.frontends.onnx.size_operators import is_end, slices
 from spaces.frontends.onnx.sizes import Arithmetic, Size
 
@@ -119,90 +126,96 @@ def _from_front(arithmetic: Arithmetic, place: Size, size: Size) -> Size:
 
 def _sliced_at_run(node: Node, builder: Any, dims: Sequence[Size]) -> Any:
     """A `Slice` whose ends are computed by the model."""
-    from tvm import te
+    from tvm import te, tirx
 
     operands = [place for place in (1, 2, 3, 4) if node.input(place) is not None]
-    number = length_of(node, 1)
-    axes = [*range(number)] if 3 not in operands else node.numbers(3)
-    sliced = range(len(dims)) if axes is None else sorted(axis % len(dims) for axis in axes)
+    number, rank = length_of(node, 1), len(dims)
 
-    def part(reads: Sequence[Read], axis: int) -> _PartAtRun:
-        return _part_at_run(dict(zip(operands, reads, strict=True)), number, axis, dims, axes)
+    def parts(*tensors: Any) -> Any:
+        return _parts_at_run(dict(zip(operands, tensors, strict=True)), number, dims)
 
-    def lengths(*reads: Read) -> tuple[list[Any], Any]:
-        from tvm import tirx
+    tensors = [node.tensor(place, builder) for place in operands]
+    vector = builder.emit_te(parts, *tensors, primfunc_name_hint="parts")
 
-        parts = [part(reads, axis) for axis in sliced]
-        return [one.length for one in parts], tirx.all(*[one.step != 0 for one in parts])
+    def lengths(read: Read) -> tuple[Read, Any]:
+        steps = [read(rank + axis) != 0 for axis in range(rank)]
+        return lambda axis: read(2 * rank + axis), tirx.all(*steps)
 
-    known = computed_sizes(node, builder, operands, len(sliced), lengths)
-    found = dict(zip(sliced, known, strict=True))
+    found = computed_sizes(node, builder, [vector], rank, lengths)
+    axes = node.numbers(3) if 3 in operands else [*range(number)]
+    sliced = range(rank) if axes is None else {axis % rank for axis in axes}
+    shape = [found[axis] if axis in sliced else size for axis, size in enumerate(dims)]
 
-    def program(data: Any, *tensors: Any) -> Any:
+    def program(data: Any, ends: Any) -> Any:
         def element(*index: Any) -> Any:
-            reads = [reader(tensor) for tensor in tensors]
-            where = list(index)
-            for axis in sliced:
-                one = part(reads, axis)
-                where[axis] = one.begin + index[axis] * one.step
+            where = [
+                ends[axis] + place * ends[rank + axis] if axis in sliced else place
+                for axis, place in enumerate(index)
+            ]
             return data(*where)
 
-        shape = [found.get(axis, size) for axis, size in enumerate(dims)]
         return te.compute(shape, element, name="slice")
 
-    tensors = [node.tensor(place, builder) for place in (0, *operands)]
-    return builder.emit_te(program, *tensors, primfunc_name_hint="slice_at_run")
+    data = node.tensor(0, builder)
+    return builder.emit_te(program, data, vector, primfunc_name_hint="slice_at_run")
 
 
-@dataclass(frozen=True, slots=True)
-class _PartAtRun:
-    """A part of one axis, as expressions of a program."""
-
-    begin: Any
-    step: Any
-    length: Any
-
-
-def _part_at_run(
-    reads: Mapping[int, Read],
-    number: int,
-    axis: int,
-    dims: Sequence[Size],
-    axes: Sequence[int] | None,
-) -> _PartAtRun:
-    """The part of an axis that a `Slice` takes.
+def _parts_at_run(operands: Mapping[int, Any], number: int, dims: Sequence[Size]) -> Any:
+    """Begin, step and length of each axis, one after the other.
 
     Args:
-        reads: by the number of the operand: begins, ends, axes, steps.
-        number: of axes that are sliced, which are these, if that is known.
+        operands: begins, ends, axes and steps, as far as they are there, by number.
+        number: of axes that are sliced.
     """
-    from tvm import tirx
+    from tvm import te, tirx
 
-    def whole(value: Size) -> Any:
-        return tirx.const(value, "int64") if isinstance(value, int) else value
+    rank = len(dims)
+    reads = {place: reader(tensor) for place, tensor in operands.items()}
+    one = tirx.const(1, "int64")
 
-    size, rank = whole(dims[axis]), len(dims)
-    begin, end, step = whole(0), size, whole(1)
-    for place in range(number):
-        if axes is None:
-            said = reads[3](place)
-            here = tirx.any(said == axis, said == axis - rank)
-        elif axes[place] % rank == axis:
-            here = tirx.const(True, "bool")
-        else:
-            continue
-        begin = tirx.Select(here, reads[1](place), begin)
-        end = tirx.Select(here, reads[2](place), end)
-        step = tirx.Select(here, reads[4](place), step) if 4 in reads else step
-    back = step < 0
-    low, high = tirx.Select(back, whole(-1), whole(0)), tirx.Select(back, size - 1, size)
-    begin, end = (
-        tirx.min(tirx.max(tirx.Select(place < 0, place + size, place), low), high)
-        for place in (begin, end)
+    def asked(operand: int, usual: Read) -> Read:
+        def calculate(axis: Any) -> Any:
+            found = usual(axis)
+            for place in range(number) if operand in reads else ():
+                said = reads[3](place) if 3 in reads else place * one
+                here = tirx.any(said == axis, said == axis - rank)
+                found = tirx.Select(here, reads[operand](place), found)
+            return found
+
+        return stage(rank, calculate)
+
+    size = stage(rank, lambda axis: chosen(axis, [size * one for size in dims]))
+    step = asked(4, lambda _: one)
+
+    def inside(ends: Read) -> Read:
+        """Ends counted from the front, none beyond the axis."""
+
+        def calculate(axis: Any) -> Any:
+            back, end = step(axis) < 0, ends(axis)
+            front = tirx.Select(end < 0, end + size(axis), end)
+            low = tirx.Select(back, -one, 0 * one)
+            high = tirx.Select(back, size(axis) - 1, size(axis))
+            return tirx.min(tirx.max(front, low), high)
+
+        return stage(rank, calculate)
+
+    begin, end = inside(asked(1, lambda _: 0 * one)), inside(asked(2, size))
+
+    def length(axis: Any) -> Any:
+        far = tirx.Select(step(axis) < 0, begin(axis) - end(axis), end(axis) - begin(axis))
+        stride = tirx.max(tirx.Select(step(axis) < 0, -step(axis), step(axis)), one)
+        return tirx.max(tirx.floordiv(far + stride - 1, stride), 0 * one)
+
+    lengths = stage(rank, length)
+    return te.compute(
+        (3 * rank,),
+        lambda place: tirx.if_then_else(
+            place < rank,
+            begin(place),
+            tirx.if_then_else(place < 2 * rank, step(place - rank), lengths(place - 2 * rank)),
+        ),
+        name="parts",
     )
-    far = tirx.Select(back, begin - end, end - begin)
-    stride = tirx.max(tirx.Select(back, -step, step), whole(1))
-    return _PartAtRun(begin, step, tirx.max(tirx.floordiv(far + stride - 1, stride), whole(0)))
 
 
 def _split(node: Node, builder: Any) -> Any:
@@ -245,13 +258,13 @@ def _split_at_run(node: Node, builder: Any, dims: Sequence[Size], axis: int) -> 
     if length_of(node, 1) != number:
         raise node.refused(f"{number} results cannot have {length_of(node, 1)} sizes")
 
-    def read_all(read: Read) -> tuple[list[Any], Any]:
+    def read_all(read: Read) -> tuple[Read, Any]:
         from tvm import tirx
 
         found = [read(place) for place in range(number)]
-        return found, tirx.all(sum(found) == dims[axis], *[size >= 0 for size in found])
+        return read, tirx.all(sum(found) == dims[axis], *[size >= 0 for size in found])
 
-    sizes = computed_sizes(node, builder, [1], number, read_all)
+    sizes = computed_sizes(node, builder, [node.tensor(1, builder)], number, read_all)
     data = node.tensor(0, builder)
 
     def part(place: int) -> Any:
