@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from spaces.frontends.inputs import InputSpec
-from spaces.frontends.onnx.converters.casts import BYTE_FLOATS, KEPT_IN, PLAIN
+from spaces.frontends.onnx.converters.elementwise.casts import BYTE_FLOATS, KEPT_IN, PLAIN
 from spaces.frontends.onnx.node import Node, Value
 from spaces.ir.element_types import numpy_dtype
 from tuner.errors import TunerError

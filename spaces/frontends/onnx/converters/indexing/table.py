@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from spaces.frontends.onnx.converters.ordering import ORDERING
-from spaces.frontends.onnx.converters.rows import ROWS
-from spaces.frontends.onnx.converters.slicing import SLICING
+from spaces.frontends.onnx.converters.indexing.ordering import ORDERING
+from spaces.frontends.onnx.converters.indexing.rows import ROWS
+from spaces.frontends.onnx.converters.indexing.slicing import SLICING
 from spaces.frontends.onnx.node import Convert, Node, has_nothing, shaped
 from spaces.frontends.onnx.run_time_sizes import Read, computed_sizes
 from spaces.frontends.onnx.sizes import Size

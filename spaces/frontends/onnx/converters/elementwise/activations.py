@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from spaces.frontends.onnx.converters.casts import converted_to
+from spaces.frontends.onnx.converters.elementwise.casts import converted_to
 from spaces.frontends.onnx.node import Convert, Node
 from spaces.ir.element_types import NUMPY_FLOATS, is_float
 

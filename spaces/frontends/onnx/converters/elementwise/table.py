@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from spaces.frontends.onnx.converters.activations import ACTIVATIONS, SHORT
-from spaces.frontends.onnx.converters.casts import converted_to
-from spaces.frontends.onnx.converters.folded import folded
+from spaces.frontends.onnx.converters.elementwise.activations import ACTIVATIONS, SHORT
+from spaces.frontends.onnx.converters.elementwise.casts import converted_to
+from spaces.frontends.onnx.converters.elementwise.folded import folded
 from spaces.frontends.onnx.node import Convert, Node
 from spaces.ir import tvm_compat
 from spaces.ir.element_types import is_float, numpy_dtype

@@ -6,8 +6,13 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from spaces.frontends.onnx.converters.casts import BYTE_FLOATS, KEPT_IN, PLAIN, converted_to
-from spaces.frontends.onnx.converters.folded import folded
+from spaces.frontends.onnx.converters.elementwise.casts import (
+    BYTE_FLOATS,
+    KEPT_IN,
+    PLAIN,
+    converted_to,
+)
+from spaces.frontends.onnx.converters.elementwise.folded import folded
 from spaces.frontends.onnx.node import Convert, Node
 from spaces.ir.element_types import numpy_dtype
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from spaces.frontends.onnx.converters.linear import LINEAR
+from spaces.frontends.onnx.converters.elementwise.linear import LINEAR
 from spaces.frontends.onnx.node import Convert, Node
 from spaces.ir import tvm_compat
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from spaces.frontends.onnx.converters.casts import BYTE_FLOATS, KEPT_IN, converted_to
-from spaces.frontends.onnx.converters.conversions import named_type
+from spaces.frontends.onnx.converters.elementwise.casts import BYTE_FLOATS, KEPT_IN, converted_to
+from spaces.frontends.onnx.converters.elementwise.conversions import named_type
 from spaces.frontends.onnx.node import Convert, Node, Value
 from spaces.ir.element_types import is_float, numpy_dtype
 from spaces.ir.tvm_compat import known_int

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from spaces.frontends.onnx.converters.resize_tables import (
+from spaces.frontends.onnx.converters.images.resize_tables import (
     Axis,
     Method,
     Table,

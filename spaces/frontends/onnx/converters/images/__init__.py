@@ -1,0 +1,1 @@
+"""Operators on images and on windows of tensors."""

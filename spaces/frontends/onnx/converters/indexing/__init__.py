@@ -1,0 +1,1 @@
+"""Operators that choose or move elements."""
