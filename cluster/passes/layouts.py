@@ -8,7 +8,7 @@ from tvm.ir.transform import module_pass
 
 from cluster.passes.base import ModulePass
 from spaces.codegen.prepack import pack_weights
-from spaces.lowering.channels_last import channels_last
+from spaces.lowering.layouts.channels_last import channels_last
 
 
 @module_pass(opt_level=0, name="ChannelsLast")

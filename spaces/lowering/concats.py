@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from spaces.ir import tvm_compat
-from spaces.lowering.layout_rules import CONVOLUTION, ELEMENTWISE
+from spaces.lowering.layouts.layout_rules import CONVOLUTION, ELEMENTWISE
 from spaces.lowering.relax_rewrite import (
     constant,
     replaced,

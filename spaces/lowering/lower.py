@@ -15,11 +15,12 @@ from spaces.ir import tvm_compat
 from spaces.ir.guard import note
 from spaces.ir.root_blocks import with_root_block
 from spaces.lowering.byoc import left_to_codegens, put_back
-from spaces.lowering.channels_last import channels_last
 from spaces.lowering.concats import put_off_concats
 from spaces.lowering.constants import mark_constants
 from spaces.lowering.folding import folded
 from spaces.lowering.idle_taps import without_idle_taps
+from spaces.lowering.layouts.channels_last import channels_last
+from spaces.lowering.layouts.transposed import without_transposed
 from spaces.lowering.nan_kept import legalizations
 from spaces.lowering.plain_shapes import with_plain_shapes
 from spaces.lowering.relax_passes import (
@@ -28,7 +29,6 @@ from spaces.lowering.relax_passes import (
     move_biases_into_batch_norms,
     multiplied_powers,
 )
-from spaces.lowering.transposed import without_transposed
 from spaces.targets.backends import backend_of
 from spaces.targets.target import resolve_target
 from tuner.checks import TARGET_KINDS

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spaces.lowering.layout_choice import Node, choose_layouts, convolution_gain
+from spaces.lowering.layouts.layout_choice import Node, choose_layouts, convolution_gain
 
 FIRST, LAST = False, True
 BIG = 10_000

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from spaces.codegen.executable import compile_module, run_once
 from spaces.ir import tvm_compat
+from spaces.lowering.layouts.transposed import Phases, without_transposed
 from spaces.lowering.lower import lower
-from spaces.lowering.transposed import Phases, without_transposed
 
 long = pytest.mark.long
 LLVM = '{"kind":"llvm","num-cores":1}'

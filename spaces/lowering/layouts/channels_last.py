@@ -2,7 +2,7 @@
 become programs.
 
 Weights are constants and change layout here; the conversions that remain are those between parts of
-the graph in different layouts, as `spaces.lowering.layout_choice` decided.
+the graph in different layouts, as `spaces.lowering.layouts.layout_choice` decided.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from spaces.ir import tvm_compat
-from spaces.lowering.layout_choice import Node, choose_layouts, convolution_gain
-from spaces.lowering.layout_rules import (
+from spaces.lowering.layouts.layout_choice import Node, choose_layouts, convolution_gain
+from spaces.lowering.layouts.layout_rules import (
     CONVOLUTION,
     POOLS,
     TO_FIRST,

@@ -1,0 +1,1 @@
+"""Which layouts tensors have: chosen for a graph, written into it."""
