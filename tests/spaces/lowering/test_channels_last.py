@@ -14,7 +14,7 @@ import pytest
 from spaces.codegen.executable import compile_module, run_once
 from spaces.frontends.model import load_model
 from spaces.ir import tvm_compat
-from spaces.lowering import channels_last as module_under_test
+from spaces.lowering.layouts import channels_last as module_under_test
 from spaces.lowering.layouts.channels_last import channels_last, conversions
 from spaces.lowering.lower import lower
 from tuner.options import ModelSpec
