@@ -76,6 +76,11 @@ def without_version(space: str) -> str:
     return space.partition("@")[0]
 
 
+def shown_space(space: str) -> str:
+    """The same, and a declared space under the name alone that its user gave it."""
+    return without_version(space).removeprefix("declared:")
+
+
 def library_name(space: str) -> str:
     """The name of the library that a candidate's space is of."""
     return without_version(space).partition(":")[2]

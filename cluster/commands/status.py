@@ -9,7 +9,7 @@ import click
 from cluster.commands.runs import opened
 from cluster.console.flags import debug_flag, json_flag, run_argument
 from cluster.console.output import print_json, print_table
-from tuner.candidate import without_version
+from tuner.candidate import shown_space
 from tuner.run_location import RunLocation
 
 if TYPE_CHECKING:
@@ -89,20 +89,31 @@ def _print_mixed(report: StatusReport) -> None:
 
 def print_spaces(spaces: list[SpaceStatus]) -> None:
     """What came of each design space, as a table."""
-    from cluster.console.terminal import listed
+    from cluster.console.terminal import latency, listed
+    from tuner.report.words import seconds_of
 
     rows = [
         (
-            without_version(space["space"]),
+            shown_space(space["space"]),
             _number(space["points"]),
             str(space["explored"]),
             str(space["trials"]),
             str(space["failed"]),
+            latency(seconds_of(space["best_ms"])),
             listed(space["won"], _NAMED) or "-",
         )
         for space in spaces
     ]
-    print_table("space", "points", "explored", "trials", "failed", "fastest for", rows=rows)
+    print_table(
+        "space",
+        "points",
+        "explored",
+        "trials",
+        "failed",
+        "best in search",
+        "fastest for",
+        rows=rows,
+    )
 
 
 def _number(points: int | None) -> str:

@@ -54,8 +54,9 @@ class Pinned(ModulePass):
 
     def _origin(self, name: str, function: Any, kernel: Any, checked: Gate | None) -> Origin:
         called = str(kernel.attrs["global_symbol"])
+        of = f"of the program with the key {key_of(function, self.target)}"
         if called in self._trusted:
-            return Origin("pinned", called, "trusted by name")
+            return Origin("pinned", called, f"trusted by name, {of}")
         if checked is None:
             raise TunerError(
                 f"{called} cannot be checked on this machine, which does not run the target's "
@@ -64,4 +65,4 @@ class Pinned(ModulePass):
         measured = checked.measured(task_of(function, self.target, name=name), kernel)
         if measured.status is not Status.OK:
             raise TunerError(f"the pinned kernel {called} of {name} is not used: {measured.error}")
-        return Origin("pinned", called, "its output was found right", measured.latency_s)
+        return Origin("pinned", called, f"its output was found right, {of}", measured.latency_s)

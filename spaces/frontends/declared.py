@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 from spaces.frontends.inputs import InputSpec, Shape, check_names
-from spaces.ir.derived_dims import base_of, derived
+from tuner.dynamic.derived_names import base_of, derived
 from tuner.dynamic.shapes import NO_DOMAIN, Domain
 from tuner.errors import TunerError
 
@@ -44,7 +44,7 @@ class Declared:
     Attributes:
         inputs: in order.
         symbols: the dimensions that are sizes by themselves. Others are named after one of them,
-            see `spaces.ir.derived_dims`.
+            see `tuner.dynamic.derived_names`.
         bounds: the least and the largest value that the model takes of a dimension.
         domain: the sizes that the model itself is to be tuned for, where nobody says others.
         takes_shapes: whether symbols can be given a value by the shape of an input.

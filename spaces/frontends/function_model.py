@@ -176,14 +176,28 @@ def converted_args(function: Callable[..., Any], source: str, args: Args) -> dic
     missing = [n for n in named if parameters[n].default is inspect.Parameter.empty]
     missing = [n for n in missing if n not in keywords]
     if missing:
-        listed = " ".join(f"--arg {n}=..." for n in missing)
+        listed = " ".join(_asked(n, parameters[n].annotation) for n in missing)
         raise TunerError(f"{source} needs more arguments: {listed}")
     return keywords
+
+
+def _asked(name: str, wanted: Any) -> str:
+    return f"--dim {name}=1..64" if _is_dimension(wanted) else f"--arg {name}=..."
+
+
+def _is_dimension(wanted: Any) -> bool:
+    """Whether a parameter is annotated as a dimension that stays symbolic."""
+    return wanted is ShapeVar or str(wanted).rpartition(".")[2] == ShapeVar.__name__
 
 
 def _converted(name: str, value: str | int | float | ShapeVar, wanted: Any) -> Any:
     if isinstance(value, ShapeVar):
         return value
+    if _is_dimension(wanted):
+        raise TunerError(
+            f"--arg {name}={value}: it is a dimension that stays symbolic: give the sizes to tune "
+            f"for, --dim {name}=1..64"
+        )
     wanted = {"int": int, "float": float, "str": str, "bool": bool}.get(wanted, wanted)
     if wanted not in (int, float, str, bool):
         return value

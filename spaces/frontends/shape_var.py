@@ -19,7 +19,7 @@ class ShapeVar:
 
     It stands wherever TVM takes a dimension: `te.placeholder((16 * T, 768))`, as in the DietCode
     RFC, or `relax.TensorType((T, 64), "float32")`. `T + 3`, `T - 1` and `T // 2` work too; see
-    `spaces.ir.derived_dims` for what becomes of these.
+    `tuner.dynamic.derived_names` for what becomes of these.
 
     Args:
         name: as people will see it, and as `--dim` names it.

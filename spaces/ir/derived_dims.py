@@ -8,42 +8,10 @@ name of a dimension, so its values follow from the name alone.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
 from typing import Any
 
 from spaces.ir import tvm_compat
 from spaces.ir.symbolic import value_of, variables
-
-_DERIVED = re.compile(r"(?P<dim>\w+?)(?P<steps>_x[0-9]+(?:_[xpmd][0-9]+)*)")
-_STEP = re.compile(r"_(?P<kind>[xpmd])(?P<by>[0-9]+)")
-
-
-def derived(name: str, values: Mapping[str, int]) -> int | None:
-    """The value of a dimension in `values`, or of one derived from these; else None."""
-    if name in values:
-        return values[name]
-    match = _DERIVED.fullmatch(name)
-    if not match or match["dim"] not in values:
-        return None
-    value = values[match["dim"]]
-    for step in _STEP.finditer(match["steps"]):
-        by = int(step["by"])
-        if step["kind"] == "d" and by == 0:
-            return None
-        value = {
-            "x": value * by,
-            "p": value + by,
-            "m": value - by,
-            "d": value // (by or 1),
-        }[step["kind"]]
-    return value
-
-
-def base_of(name: str) -> str:
-    """The dimension that a derived one is named after; for any other the name itself."""
-    match = _DERIVED.fullmatch(name)
-    return match["dim"] if match else name
 
 
 def name_of(dim: Any) -> str:

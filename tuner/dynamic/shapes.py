@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tuner.arrays import Floats
+from tuner.dynamic.derived_names import said
 from tuner.errors import UsageError
 from tuner.task import Instance, Shapes
 
@@ -235,4 +236,4 @@ def from_plain(stored: Sequence[Any]) -> Shapes:
 
 def shape_text(instance: Instance) -> str:
     """An instance as people read it: `T=5, B=1`."""
-    return ", ".join(f"{name}={value}" for name, value in instance) or "static"
+    return ", ".join(dict.fromkeys(said(name, value) for name, value in instance)) or "static"

@@ -9,6 +9,7 @@ import altair as alt
 
 from tuner.dynamic.dispatch_tree import Leaf, Tree
 from tuner.dynamic.kernel_set import KernelSet
+from tuner.dynamic.shapes import shape_text
 from tuner.pages.theme import INK, QUIET, TUNED, specification, unit_of
 
 _LEVEL = 64
@@ -48,7 +49,7 @@ def latency_charts(chosen: KernelSet) -> Iterator[tuple[str, dict[str, Any]]]:
                 "latency": shape.latency_s * in_s,
                 "best": shape.best_s * in_s,
                 "kernel": f"kernel {shape.kernel}",
-                "shape": ", ".join(f"{name}={size}" for name, size in shape.instance),
+                "shape": shape_text(shape.instance),
                 "how": "measured" if shape.measured else "predicted",
             }
             for shape in chosen.shapes

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from tuner.candidate import without_version
+from tuner.candidate import shown_space
 from tuner.report.run_report import RunReport
 from tuner.report.words import all_of, amount, latency, plural, ratio, seconds_of, three_digits
 
@@ -39,7 +39,7 @@ FILTERS: dict[str, Callable[..., str]] = {
     "duration": duration,
     "share": share,
     "words": words,
-    "space": without_version,
+    "space": shown_space,
 }
 
 
@@ -103,7 +103,7 @@ def task_rows(run: RunReport) -> list[TaskLine]:
                 weight * before_s / untuned_s if before_s and best_s and untuned_s else None,
                 weight * best_s / tuned_s if best_s and tuned_s else None,
                 task["gflops"],
-                without_version(task["space"] or "") or ("kernel set" if best_s else ""),
+                shown_space(task["space"] or "") or ("kernel set" if best_s else ""),
             )
         )
     return sorted(lines, key=lambda line: -(line.share_after or 0.0))

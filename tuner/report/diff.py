@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import Any
 
-from tuner.candidate import Candidate, CandidateKind, knobs_of, without_version
+from tuner.candidate import Candidate, CandidateKind, knobs_of, shown_space
 from tuner.report.winners import Timings, choose_best
 from tuner.session.finalists import LEAST_NOISE, noise_factor
 from tuner.storage.base import RecordStore
@@ -157,7 +157,7 @@ def changed(was: Candidate, now: Candidate) -> Iterator[str]:
     """What is different about two schedules, in words; nothing where they are the same."""
     if was.key == now.key:
         return
-    spaces = without_version(was.space), without_version(now.space)
+    spaces = shown_space(was.space), shown_space(now.space)
     if was.space != now.space:
         yield f"space {spaces[0]} → {spaces[1]}" if spaces[0] != spaces[1] else "another version"
     before, after = knobs_of(was), knobs_of(now)

@@ -12,7 +12,7 @@ from tuner.arrays import Features
 from tuner.candidate import Candidate, CandidateKind
 from tuner.cost_models.dataset import Dataset
 from tuner.dynamic.kernel_set import KernelSet
-from tuner.dynamic.shapes import measured_shapes
+from tuner.dynamic.shapes import measured_shapes, shape_text
 from tuner.measure import Evaluated
 from tuner.record import Predicted, Record, Status, Trial, TrialKey
 from tuner.search.base import ChoosesKernels, Doubts, Search, by_task
@@ -100,8 +100,7 @@ class SessionState:
         trial = record.trial
         if trial.task_key in self.left_out:
             return
-        shape = " ".join(f"{name}={size}" for name, size in trial.instance)
-        where = f", on {shape}" if shape else ""
+        where = f", on {shape_text(trial.instance)}" if trial.instance else ""
         said = f"task {self.progress[trial.task_key].task.name}{where} is left out: "
         self.left_out[trial.task_key] = said + record.measurement.error
         _log.warning("%s", self.left_out[trial.task_key])

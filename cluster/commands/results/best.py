@@ -10,7 +10,7 @@ import click
 from cluster.commands.runs import opened
 from cluster.console.flags import TASK, debug_flag, json_flag, run_argument
 from cluster.console.output import nothing_on_stdout, print_json, print_table
-from tuner.candidate import without_version
+from tuner.candidate import shown_space
 from tuner.run_location import RunLocation
 
 _SHAPES_SHOWN = 24
@@ -44,12 +44,14 @@ def best(run: RunLocation, task: str | None, as_json: bool) -> None:
 
 def _print_set(name: str, told: dict[str, Any]) -> None:
     """A kernel set: its kernels, its tree, what each shape takes, what fewer kernels would cost."""
+    from tuner.dynamic.shapes import shape_text
+
     for number, trace in enumerate(told["traces"]):
         click.echo(f"# {name}, kernel {number}\n{trace}\n")
     click.echo(f"# {name}: which shape takes which kernel\n{told['tree']}\n")
     lines = [
         (
-            ", ".join(f"{dim}={size}" for dim, size in shape["shape"].items()),
+            shape_text(tuple(shape["shape"].items())),
             f"{shape['kernel']}{', specialised' if shape['closed'] else ''}",
             f"{shape['latency_ms']:.4g} ms{'' if shape['measured'] else ' (predicted)'}",
             "-" if shape["padding"] is None else f"{shape['padding']:.1%}",
@@ -115,7 +117,7 @@ def _print(rows: list[dict[str, Any]]) -> None:
                 latency(seconds_of(latency_ms)),
                 ratio(default_ms / latency_ms if default_ms and latency_ms else None),
                 "-" if row["gflops"] is None else f"{row['gflops']:.1f}",
-                without_version(row["space"] or "-"),
+                shown_space(row["space"] or "-"),
             )
         )
     heads = ("task", "weight", "trials", "default", "best", "speed-up", "GFLOP/s", "space")

@@ -10,7 +10,7 @@ import click
 from cluster.commands.runs import opened
 from cluster.console.flags import TASK, debug_flag, json_flag, run_argument
 from cluster.console.output import nothing_on_stdout, print_json
-from tuner.candidate import without_version
+from tuner.candidate import shown_space
 from tuner.errors import TunerError
 from tuner.run_location import RunLocation
 
@@ -74,7 +74,7 @@ def _print(row: dict[str, Any]) -> None:
     predicted = ""
     if row["predicted_ms"] is not None:
         predicted = f", which predicted {latency(row['predicted_ms'] / 1e3)}"
-    click.echo(f"  space    {without_version(row['space'])}{predicted}")
+    click.echo(f"  space    {shown_space(row['space'])}{predicted}")
     click.echo(f"  loops    {' > '.join(map(_loop, row['loops']))}")
     click.echo(
         f"  cores    {row['parallel_steps']} parallel steps on {row['cores']}: "

@@ -134,8 +134,10 @@ _KINDS = ("same", "right", "differs", "unchecked")
 
 
 def _named(winner: Judged) -> str:
-    shape = ", ".join(f"{name}={size}" for name, size in winner.claim.instance)
-    return f"{winner.claim.task.name} ({shape})" if shape else winner.claim.task.name
+    from tuner.dynamic.shapes import shape_text
+
+    name, instance = winner.claim.task.name, winner.claim.instance
+    return f"{name} ({shape_text(instance)})" if instance else name
 
 
 def _gain(default_s: float | None, latency_s: float | None) -> float | None:

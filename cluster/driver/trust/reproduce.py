@@ -12,6 +12,7 @@ from spaces.design_space.realize import realize
 from spaces.ir.schedules import InvalidCandidate, code_hash
 from spaces.passes.toolchain import toolchain_fingerprint
 from tuner.candidate import Candidate
+from tuner.dynamic.derived_names import base_of, derived, text_of_name
 from tuner.dynamic.dispatch_tree import pick
 from tuner.dynamic.kernel_set import KernelSet
 from tuner.dynamic.shapes import Dims
@@ -75,11 +76,16 @@ def _on(
     task: Task, chosen: KernelSet | None, told: Sequence[Claim], shape: Dims
 ) -> tuple[Candidate, Instance, Claim | None]:
     """The kernel that serves a shape, and what is known of it there."""
-    wanted = tuple(sorted((dim, sizes[0]) for dim, sizes in shape))
+    given = {dim: sizes[0] for dim, sizes in shape}
     dims = [dim for dim, _ in task.shapes[0][0]] if task.shapes else []
-    if chosen is None or [dim for dim, _ in wanted] != sorted(dims):
-        names = ", ".join(dims) or "no symbolic dimension"
-        raise TunerError(f"--shape: {task.name} has {names}: give one size of each")
+    found = [(dim, size) for dim in dims if (size := derived(dim, given)) is not None]
+    strange = given.keys() - {*dims, *map(base_of, dims)}
+    if chosen is None or len(found) < len(dims) or strange:
+        names = ", ".join(map(text_of_name, dims)) or "no symbolic dimension"
+        of = ", ".join(dict.fromkeys(map(base_of, dims)))
+        each = f": give one size of each of {of}" if of else ""
+        raise TunerError(f"--shape: {task.name} has {names}{each}")
+    wanted = tuple(sorted(found))
     for claim in told:
         if claim.instance == wanted:
             return claim.candidate, wanted, claim

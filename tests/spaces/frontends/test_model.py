@@ -183,6 +183,7 @@ BROKEN = """
 def number(): return 7
 def boom(size: int): raise RuntimeError("first\\nsecond")
 def leave(): raise SystemExit("bye")
+def rows(T: "tuner.ShapeVar"): return T
 """
 
 
@@ -196,7 +197,9 @@ def leave(): raise SystemExit("bye")
         ("boom", (("size", 1.5),), "--arg size=1.5: not of type int"),
         ("boom", (("size", 1),), "failed: RuntimeError: first"),
         ("leave", (), "failed: SystemExit: bye"),
-        ("nothing", (), "has no function nothing; it has number, boom, leave"),
+        ("rows", (("T", 5),), "--arg T=5: it is a dimension .* to tune for, --dim T=1..64"),
+        ("rows", (), "needs more arguments: --dim T=1..64"),
+        ("nothing", (), "has no function nothing; it has number, boom, leave, rows"),
     ],
 )
 def test_functions_that_give_no_model_are_refused(

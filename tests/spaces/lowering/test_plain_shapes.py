@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from spaces.ir import tvm_compat
-from spaces.ir.derived_dims import base_of, derived
+from tuner.dynamic.derived_names import base_of, derived
 from spaces.ir.symbolic import symbols
 from spaces.lowering.plain_shapes import with_plain_inputs, with_plain_shapes
 

@@ -71,10 +71,13 @@ def test_a_shape_gets_the_kernel_that_serves_it(
     assert hashes(file) == ["kernel", "default"]
     assert command(["reproduce", str(run), name, "-o", str(file)]) == 0
     assert "'latency_s': None" not in file.read_text()
+    assert command(["reproduce", str(run), name, "-o", str(file), "--shape", "T=3"]) == 0
+    assert "'shape': {'T_x16': 48}" in file.read_text()
     capsys.readouterr()
-    for shape in ("T=37", "M=1"):
-        assert command(["reproduce", str(run), name, "-o", str(file), "--shape", shape]) == 1
-        assert "--shape: fused_matmul_add_relu has T_x16: give" in capsys.readouterr().err
+    for shape in (["--shape", "M=1"], ["--shape", "T=3", "--shape", "M=1"]):
+        assert command(["reproduce", str(run), name, "-o", str(file), *shape]) == 1
+        said = "--shape: fused_matmul_add_relu has 16 * T: give one size of each of T"
+        assert said in capsys.readouterr().err
 
 
 def test_what_cannot_be_reproduced_is_refused_in_one_line(
@@ -94,7 +97,7 @@ def test_what_cannot_be_reproduced_is_refused_in_one_line(
     code, err = refused(str(run), "gemm", "--shape", "T=1")
     assert (code, err) == (
         1,
-        "tuner: --shape: gemm has no symbolic dimension: give one size of each\n",
+        "tuner: --shape: gemm has no symbolic dimension\n",
     )
     assert refused(str(run), "gemm", "--shape", "T=1,2")[0] == 2
     with sqlite3.connect(database(run)) as db:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spaces.frontends.onnx.dimension_names import declared_names
-from spaces.ir.derived_dims import derived
+from tuner.dynamic.derived_names import derived
 
 
 def declared_name(text: str) -> str:
