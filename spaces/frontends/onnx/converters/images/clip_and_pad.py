@@ -7,11 +7,14 @@ changed before and after each ReLU6, and before each convolution with uneven pad
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from spaces.frontends.onnx.node import Convert, Node
+from spaces.frontends.onnx.sizes import Size
 from spaces.ir import tvm_compat
 from spaces.ir.element_types import NUMPY_FLOATS, is_float
 
@@ -73,12 +76,10 @@ def _pad(node: Node, builder: Any) -> Any:
 
     data, dims = node.input(0), node.dims(0)
     pads, value = node.listed("pads", 1), _number(node, 2, "value", 0.0)
-    if data is None or data.expression is None or dims is None or pads is None or value is None:
+    if data is None or data.expression is None or dims is None or pads is None:
         return None
     mode = node.attributes.get("mode", b"constant")
-    constant = (mode.decode() if isinstance(mode, bytes) else mode) == "constant"
-    if not constant or data.dtype not in NUMPY_FLOATS or min(pads, default=0) < 0:
-        return None
+    mode = mode.decode() if isinstance(mode, bytes) else mode
     axes = node.numbers(3) if node.input(3) is not None else [*range(len(dims))]
     if axes is None or len(pads) != 2 * len(axes):
         return None
@@ -86,7 +87,47 @@ def _pad(node: Node, builder: Any) -> Any:
     for place, axis in enumerate(axes):
         widths[2 * (axis % len(dims))] = pads[place]
         widths[2 * (axis % len(dims)) + 1] = pads[place + len(axes)]
+    if mode in ("reflect", "edge", "wrap"):
+        return _repeated(node, builder, dims, widths, mode)
+    if mode != "constant" or value is None or data.dtype not in NUMPY_FLOATS or min(widths) < 0:
+        return None
     return relax.op.nn.pad(data.tensor(builder), widths, pad_value=value)
+
+
+def _repeated(
+    node: Node, builder: Any, dims: Sequence[Size], widths: Sequence[int], mode: str
+) -> Any:
+    """Rows picked by number, where padding is longer than what it repeats, or of an axis that is
+    cut as well: TVM would read beyond the end, or what is cut off. None elsewhere."""
+    from tvm import relax
+
+    data = node.input(0)
+    assert data is not None, "Pad has an operand"
+    rows: dict[int, Any] = {}
+    needed = False
+    for axis, size in enumerate(dims):
+        before, after = widths[2 * axis : 2 * axis + 2]
+        longest, cut = max(before, after), min(before, after, 0)
+        most = size if mode == "wrap" else size - 1
+        if isinstance(size, int):
+            repeats = longest > 0 and (cut < 0 or (mode != "edge" and longest > most))
+            needed = needed or repeats
+            left = np.arange(size)[max(0, -before) : size + min(0, after)]
+            ends = max(0, before), max(0, after)
+            if before or after:
+                rows[axis] = np.pad(left, ends, mode=mode)  # type: ignore[call-overload]
+        elif longest > 0 > cut:
+            raise node.refused(f"it cuts and repeats ({mode}) an axis whose size is not known")
+        elif longest > 0 and mode != "edge":
+            node.require(longest, most)
+    if not needed:
+        return None
+    if any(n not in rows and any(widths[2 * n : 2 * n + 2]) for n in range(len(dims))):
+        raise node.refused(f"it cuts or repeats ({mode}) axes in more than one way")
+    tensor = data.tensor(builder)
+    for axis, numbers in rows.items():
+        tensor = builder.emit(relax.op.take(tensor, relax.const(numbers, "int64"), axis))
+    return tensor
 
 
 def _number(node: Node, operand: int, attribute: str, default: float) -> float | None:

@@ -4,7 +4,7 @@ norms."""
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -15,7 +15,7 @@ from spaces.frontends.onnx.converters.images.windows import (
     windows_of,
     without_cut,
 )
-from spaces.frontends.onnx.node import Convert, Node
+from spaces.frontends.onnx.node import Convert, Node, Value
 from spaces.frontends.onnx.sizes import Size, shape_expression
 
 _NO_INDEX = 2**62
@@ -33,29 +33,58 @@ def _average_pool(node: Node, builder: Any) -> Any:
 
 
 def _automatic(node: Node, builder: Any, name: str) -> Any:
-    """Pooling with automatic padding; any other is for TVM's importer."""
+    """Pooling with automatic padding, and sums of half precision; any other is for TVM's
+    importer."""
     data = node.input(0)
-    if data is None or not text(node, "auto_pad", "NOTSET").startswith("SAME"):
+    half = data is not None and data.dtype == "float16" and name == "avg_pool"
+    if data is None or not (half or text(node, "auto_pad", "NOTSET").startswith("SAME")):
         return None
-    windows = windows_of(node, node.attributes["kernel_shape"])
-    tensor = without_cut(builder, data.tensor(builder), windows)
+    if not 1 <= len(node.attributes["kernel_shape"]) <= 3:
+        return None
     counted = bool(node.attributes.get("count_include_pad", 0))
-    return _pooled(tensor, windows, name, counted)
+    windows = windows_of(node, node.attributes["kernel_shape"])
+    tensor = without_cut(builder, _widened(builder, data), windows)
+    pads = None
+    if counted and node.attributes.get("ceil_mode", 0) and "pads" in node.attributes:
+        # What makes the last window whole is not counted, unlike padding: TVM adds it.
+        pads = [int(p) for p in node.attributes["pads"]]
+    return _narrowed(builder, _pooled(tensor, windows, name, counted, pads), data.dtype)
 
 
-def _pooled(tensor: Any, windows: Sequence[Windows], name: str, counted: bool) -> Any:
+def _widened(builder: Any, data: Value) -> Any:
+    """A tensor in a type that sums of it are precise in."""
     from tvm import relax
 
-    if len(windows) > 3:
-        return None
+    tensor = data.tensor(builder)
+    if data.dtype != "float16":
+        return tensor
+    return builder.emit(relax.op.astype(tensor, "float32"))
+
+
+def _narrowed(builder: Any, tensor: Any, dtype: str) -> Any:
+    from tvm import relax
+
+    return relax.op.astype(builder.emit(tensor), dtype) if dtype == "float16" else tensor
+
+
+def _pooled(
+    tensor: Any,
+    windows: Sequence[Windows],
+    name: str,
+    counted: bool,
+    ceiled: Sequence[int] | None = None,
+) -> Any:
+    """Pooling of windows; with `ceiled`, padding that may leave the last one with too little."""
+    from tvm import relax
+
     pool = getattr(relax.op.nn, f"{name}{len(windows)}d")
     return pool(
         tensor,
         [w.kernel for w in windows],
         [w.stride for w in windows],
-        padding(windows),
+        padding(windows) if ceiled is None else ceiled,
         [w.dilation for w in windows],
-        False,
+        ceiled is not None,
         counted,
     )
 
@@ -67,15 +96,42 @@ def _lp_pool(node: Node, builder: Any) -> Any:
     data = node.input(0)
     if data is None or not 1 <= len(node.attributes["kernel_shape"]) <= 3:
         return None
-    p, dtype = float(node.attributes.get("p", 2)), data.dtype
     windows = windows_of(node, node.attributes["kernel_shape"])
-    tensor = builder.emit(relax.op.abs(without_cut(builder, data.tensor(builder), windows)))
-    if p != 1:
-        tensor = builder.emit(relax.op.power(tensor, relax.const(p, dtype)))
-    mean = builder.emit(_pooled(tensor, windows, "avg_pool", True))
-    number = relax.const(float(math.prod(w.kernel for w in windows)), dtype)
-    total = builder.emit(relax.op.multiply(mean, number))
-    return total if p == 1 else relax.op.power(total, relax.const(1 / p, dtype))
+    tensor = without_cut(builder, _widened(builder, data), windows)
+    number = math.prod(w.kernel for w in windows)
+
+    def summed(powers: Any) -> Any:
+        mean = builder.emit(_pooled(powers, windows, "avg_pool", True))
+        return relax.op.multiply(mean, relax.const(float(number), tensor.ty.dtype))
+
+    return _narrowed(builder, _norm(node, builder, tensor, summed), data.dtype)
+
+
+def _norm(node: Node, builder: Any, tensor: Any, summed: Callable[[Any], Any]) -> Any:
+    """A root of sums of powers."""
+    from tvm import relax
+
+    p, dtype = float(node.attributes.get("p", 2)), str(tensor.ty.dtype)
+    powers = builder.emit(relax.op.abs(tensor))
+    if p == 1:
+        return summed(powers)
+    total = builder.emit(summed(builder.emit(relax.op.power(powers, relax.const(p, dtype)))))
+    return relax.op.power(total, relax.const(1 / p, dtype))
+
+
+def _global(node: Node, builder: Any) -> Any:
+    """Sums of half precision over whole images; any other are for TVM's importer."""
+    from tvm import relax
+
+    data, dims = node.input(0), node.dims(0)
+    if data is None or dims is None or data.dtype != "float16":
+        return None
+    axes, tensor = [*range(2, len(dims))], _widened(builder, data)
+    if node.operator == "GlobalAveragePool":
+        found = relax.op.mean(tensor, axes, keepdims=True)
+    else:
+        found = _norm(node, builder, tensor, lambda x: relax.op.sum(x, axes, keepdims=True))
+    return _narrowed(builder, found, data.dtype)
 
 
 def _with_indices(node: Node, builder: Any) -> Any:
@@ -184,6 +240,8 @@ POOLING: Mapping[str, Convert] = MappingProxyType(
         "MaxPool": _max_pool,
         "AveragePool": _average_pool,
         "LpPool": _lp_pool,
+        "GlobalAveragePool": _global,
+        "GlobalLpPool": _global,
         "MaxUnpool": _max_unpool,
     }
 )

@@ -104,4 +104,16 @@ def _largest_samples(
     return te.compute(shape, element, name="largest_samples")
 
 
-REGIONS: Mapping[str, Convert] = MappingProxyType({"RoiAlign": _roi_align})
+def _affine_grid(node: Node, _: Any) -> Any:
+    """Grids are made by TVM's importer, if there are corners to align."""
+    sizes = node.numbers(1)
+    if sizes is None:
+        raise node.refused("the size of its grid is known only in a run")
+    if node.attributes.get("align_corners", 0) and 1 in sizes[2:]:
+        raise node.refused("align_corners of an axis of one element")
+    return None
+
+
+REGIONS: Mapping[str, Convert] = MappingProxyType(
+    {"RoiAlign": _roi_align, "AffineGrid": _affine_grid}
+)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from tests.spaces.frontends.onnx.beside_onnxruntime import compare, refusal
+from tests.spaces.frontends.onnx.beside_onnxruntime import by_onnxruntime, compare, refusal
 
 pytestmark = pytest.mark.tvm
 
@@ -140,3 +140,24 @@ def test_maxima_are_put_back(size: tuple[int, ...], pads: list[int]) -> None:
     del proto.graph.output[:]
     proto.graph.output.append(helper.make_tensor_value_info("z", TensorProto.FLOAT, None))
     compare(proto, drawn(1, 2, *size))
+
+
+@pytest.mark.parametrize(
+    ("operator", "said"),
+    [
+        ("AveragePool", {"kernel_shape": [30, 30]}),
+        ("AveragePool", {"kernel_shape": [30, 30], "pads": [3] * 4, "ceil_mode": 1,
+                         "strides": [8, 8], "count_include_pad": 1}),
+        ("LpPool", {"kernel_shape": [9, 9], "p": 1}),
+        ("GlobalAveragePool", {}),
+        ("GlobalLpPool", {"p": 1}),
+    ],
+)  # fmt: skip
+def test_sums_of_half_precision_are_made_in_single(operator: str, said: dict[str, Any]) -> None:
+    """The sum of a window is larger than a number of half precision can be."""
+    size = 20 if operator == "GlobalLpPool" else 40
+    proto = window(operator, (1, 2, size, size), dtype=TensorProto.FLOAT16, **said)
+    x = RNG.uniform(100, 150, (1, 2, size, size)).astype("float16")
+    single = window(operator, (1, 2, size, size), **said)
+    wanted = by_onnxruntime(single, {"x": x.astype("float32")})[0].astype("float16")
+    compare(proto, {"x": x}, peer=lambda *_: [wanted], within=2e-3)
