@@ -6,7 +6,7 @@ from typing import Any
 
 from spaces.frontends.declared import Declared, DeclaredInput
 from spaces.ir import tvm_compat
-from tuner.dynamic.derived_names import name_of
+from spaces.ir.derived_dims import name_of
 from spaces.ir.symbolic import alone, is_symbolic, text_of, variables
 from spaces.lowering.index_dtype import with_wide_indices
 from spaces.lowering.plain_shapes import with_plain_shapes

@@ -3,7 +3,7 @@
 A program over `16 * T` rows cannot be called by itself: nobody tells it T, and TVM does not solve
 for it. For what it computes that does not matter, so each such expression becomes a variable of
 its own. It is named after the expression, `T_x16` for `16 * T` and `T_x16_p3` for `16 * T + 3`,
-which is how its values follow from those of T (`tuner.dynamic.derived_names`). A program of a graph
+which is how its values follow from those of T (`spaces.ir.derived_dims`). A program of a graph
 that was told T besides its tensors is told no more where it does not need it.
 
 What T itself is follows from such a dimension where that grows with every step of T. `T // 2` does
@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from spaces.ir import rewrite, tvm_compat
-from tuner.dynamic.derived_names import affine, name_of
+from spaces.ir.derived_dims import affine, name_of
 from spaces.ir.symbolic import alone, arithmetic, is_symbolic, symbols, text_of, variables
 from spaces.lowering.relax_rewrite import builder_without, with_tir_calls
 from tuner.errors import TunerError

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from spaces.ir import tvm_compat
-from tuner.dynamic.derived_names import base_of, derived
 from spaces.ir.symbolic import symbols
 from spaces.lowering.plain_shapes import with_plain_inputs, with_plain_shapes
+from tuner.dynamic.derived_names import base_of, derived
 
 pytestmark = pytest.mark.tvm
 
