@@ -16,7 +16,7 @@ from spaces.frontends.model import Model
 from spaces.import_check.bounds import part
 from spaces.import_check.draws import draw
 from spaces.import_check.locate import Fault, Grown, locate, save_fault
-from spaces.import_check.sources import CannotRun, Drawn, Source, drawn_at_random, source_of
+from spaces.import_check.sources import CannotRun, LeftOpen, Source, left_open, source_of
 from spaces.lowering.lower import lower
 from spaces.targets.backends import backend_of
 from spaces.targets.target import fits_here
@@ -103,9 +103,9 @@ class _Comparison:
             source = source_of(self._model)
         except CannotRun as error:
             return _skipped(str(error))
-        random = self._random()
-        if random.nodes:
-            self._notes.append(f"{', '.join(random.nodes)}: what is drawn at random is left out")
+        open_ = self._left_open()
+        if open_.nodes:
+            self._notes.append(f"{', '.join(open_.nodes)}: what ONNX leaves open is not compared")
         module = lower(self._model.module, self._target)
         executable = compile_plainly(module, self._target)
         compared, longest_s = list[str](), 0.0
@@ -125,7 +125,7 @@ class _Comparison:
                     return _skipped(f"{error}; name usual values with --input")
                 self._notes.append(f"{_shown(instance, number)}: {error}")
                 continue
-            said = self._compare(executable, specs, feeds, want, random)
+            said = self._compare(executable, specs, feeds, want, open_)
             if said is not None:
                 return said
             compared.append(_shown(instance, number))
@@ -159,9 +159,9 @@ class _Comparison:
         yield from ((first, number) for number in range(_DRAWS))
         yield from ((other, 0) for other in shapes[1:])
 
-    def _random(self) -> Drawn:
+    def _left_open(self) -> LeftOpen:
         proto = _proto_of(self._model)
-        return Drawn() if proto is None else drawn_at_random(proto)
+        return LeftOpen() if proto is None else left_open(proto)
 
     def _compare(
         self,
@@ -169,7 +169,7 @@ class _Comparison:
         specs: Sequence[InputSpec],
         feeds: Sequence[Array],
         want: Sequence[Array],
-        random: Drawn,
+        open_: LeftOpen,
     ) -> ImportCheck | None:
         """The outcome where outputs differ; None where they do not."""
         try:
@@ -179,7 +179,7 @@ class _Comparison:
         if len(got) != len(want):
             return ImportCheck("differs", f"it has {len(got)} outputs, and {len(want)} there")
         for place, (mine, theirs) in enumerate(zip(got, want, strict=True)):
-            if place not in random.outputs and (said := part(mine, theirs)):
+            if place not in open_.outputs and (said := part(mine, theirs)):
                 return self._explain(place, said, specs, feeds)
         return None
 

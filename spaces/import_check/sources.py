@@ -170,11 +170,11 @@ def _arrays(values: Sequence[Any]) -> list[Array]:
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
-    """What of a graph is drawn at random.
+class LeftOpen:
+    """What of a graph has no values that are right: drawn at random, or in any order.
 
     Attributes:
-        nodes: the operators that draw, each once.
+        nodes: the operators, each once.
         outputs: places of the outputs that depend on them.
     """
 
@@ -182,14 +182,18 @@ class Drawn:
     outputs: frozenset[int] = frozenset()
 
 
-def drawn_at_random(proto: Any) -> Drawn:
+def left_open(proto: Any) -> LeftOpen:
     """What of a graph of ONNX nobody can compare."""
     nodes, tainted = [], set[str]()
     for node in proto.graph.node:
-        if node.op_type in RANDOM:
+        if node.op_type in RANDOM or _is_unsorted(node):
             nodes.append(node.op_type)
             tainted.update(node.output)
         elif tainted & {*node.input}:
             tainted.update(node.output)
     outputs = frozenset(n for n, o in enumerate(proto.graph.output) if o.name in tainted)
-    return Drawn(tuple(dict.fromkeys(nodes)), outputs)
+    return LeftOpen(tuple(dict.fromkeys(nodes)), outputs)
+
+
+def _is_unsorted(node: Any) -> bool:
+    return node.op_type == "TopK" and any(a.name == "sorted" and not a.i for a in node.attribute)

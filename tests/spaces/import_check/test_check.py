@@ -13,7 +13,7 @@ from spaces.frontends.model import Model, load_model
 from spaces.frontends.onnx import graph
 from spaces.import_check import sources
 from spaces.import_check.check import Limits, check_import
-from spaces.import_check.sources import CannotRun, drawn_at_random, onnx_source
+from spaces.import_check.sources import CannotRun, left_open, onnx_source
 from tests.spaces.frontends.onnx.beside_onnxruntime import TARGET, parsed
 from tuner.options import ModelSpec
 from tuner.runs.import_check import ImportCheck
@@ -147,7 +147,7 @@ def test_open_dimensions_are_compared_at_several_sizes(tmp_path: Path, wrong: An
     assert check.state == "differs"
 
 
-def test_what_is_drawn_at_random_is_left_out() -> None:
+def test_what_is_left_open_is_left_out() -> None:
     text = """
     <ir_version: 8, opset_import: ["": 17]>
     small (float[4] x) => (float[4] y, float[4] z) {
@@ -156,9 +156,20 @@ def test_what_is_drawn_at_random_is_left_out() -> None:
         z = Neg (x)
     }
     """
-    drawn = drawn_at_random(parsed(text))
-    assert drawn.nodes == ("RandomNormalLike",)
-    assert drawn.outputs == {0}
+    found = left_open(parsed(text))
+    assert found.nodes == ("RandomNormalLike",)
+    assert found.outputs == {0}
+
+
+def test_what_may_come_in_any_order_is_left_out() -> None:
+    text = """
+    <ir_version: 8, opset_import: ["": 17]>
+    small (float[4] x, int64[1] k) => (float[k] v, int64[k] i) {
+        v, i = TopK <sorted = 0> (x, k)
+    }
+    """
+    assert left_open(parsed(text)).outputs == {0, 1}
+    assert not left_open(parsed(text.replace("sorted = 0", "sorted = 1"))).outputs
 
 
 def test_what_is_too_large_says_which_limit_it_was(tmp_path: Path) -> None:
