@@ -8,7 +8,7 @@ from types import MappingProxyType
 from spaces.frontends.onnx.converters.clip_and_pad import CLIP_AND_PAD
 from spaces.frontends.onnx.converters.conversions import CONVERSIONS
 from spaces.frontends.onnx.converters.elementwise import ELEMENTWISE
-from spaces.frontends.onnx.converters.images import IMAGES
+from spaces.frontends.onnx.converters.images.operators import IMAGES
 from spaces.frontends.onnx.converters.indexing import INDEXING
 from spaces.frontends.onnx.converters.quantized import QUANTIZED
 from spaces.frontends.onnx.converters.recurrent.layers import RECURRENT

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from spaces.frontends.onnx.converters.windows import (
+from spaces.frontends.onnx.converters.images.windows import (
     Windows,
     padding,
     text,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from spaces.frontends.onnx.converters.windows import text
+from spaces.frontends.onnx.converters.images.windows import text
 from spaces.frontends.onnx.node import Convert, Node
 from spaces.frontends.onnx.sizes import shape_expression
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from spaces.frontends.onnx.converters.windows import text
+from spaces.frontends.onnx.converters.images.windows import text
 from spaces.frontends.onnx.node import Convert, Node
 
 
