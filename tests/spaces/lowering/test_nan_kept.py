@@ -29,8 +29,9 @@ def graph(dtype: str) -> Any:
         relax.op.maximum(x, relax.const(2, dtype)),
         relax.op.minimum(relax.const(2, dtype), x),
     ]
-    with builder.function("main", [x, z]), builder.dataflow():
-        made = builder.emit_output(relax.Tuple([builder.emit(one) for one in found]))
+    with builder.function("main", [x, z]):
+        with builder.dataflow():
+            made = builder.emit_output(relax.Tuple([builder.emit(one) for one in found]))
         builder.emit_func_output(made)
     return builder.get()
 
