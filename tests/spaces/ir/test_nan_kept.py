@@ -42,7 +42,7 @@ def test_no_number_is_lost(dtype: str, named: bool) -> None:
     import tvm
     from tvm import relax
 
-    from spaces.lowering.nan_kept import legalizations
+    from spaces.ir.nan_kept import legalizations
 
     target = tvm.target.Target("llvm")
     with target if named else contextlib.nullcontext():
@@ -61,7 +61,7 @@ def test_a_relu_stays_one_instruction_on_a_cpu() -> None:
     import tvm
     from tvm import relax
 
-    from spaces.lowering.nan_kept import legalizations
+    from spaces.ir.nan_kept import legalizations
 
     with tvm.target.Target("llvm"):
         module = relax.transform.LegalizeOps(legalizations())(graph("float32"))
