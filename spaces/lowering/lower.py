@@ -13,6 +13,7 @@ from typing import Any
 
 from spaces.ir import tvm_compat
 from spaces.ir.guard import note
+from spaces.ir.nan_kept import legalizations
 from spaces.ir.root_blocks import with_root_block
 from spaces.lowering.byoc import left_to_codegens, put_back
 from spaces.lowering.concats import put_off_concats
@@ -21,7 +22,6 @@ from spaces.lowering.folding import folded
 from spaces.lowering.idle_taps import without_idle_taps
 from spaces.lowering.layouts.channels_last import channels_last
 from spaces.lowering.layouts.transposed import without_transposed
-from spaces.lowering.nan_kept import legalizations
 from spaces.lowering.plain_shapes import with_plain_shapes
 from spaces.lowering.relax_passes import (
     affine_batch_norms,

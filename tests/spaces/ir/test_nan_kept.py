@@ -29,8 +29,9 @@ def graph(dtype: str) -> Any:
         relax.op.maximum(x, relax.const(2, dtype)),
         relax.op.minimum(relax.const(2, dtype), x),
     ]
-    with builder.function("main", [x, z]), builder.dataflow():
-        made = builder.emit_output(relax.Tuple([builder.emit(one) for one in found]))
+    with builder.function("main", [x, z]):
+        with builder.dataflow():
+            made = builder.emit_output(relax.Tuple([builder.emit(one) for one in found]))
         builder.emit_func_output(made)
     return builder.get()
 
@@ -41,7 +42,7 @@ def test_no_number_is_lost(dtype: str, named: bool) -> None:
     import tvm
     from tvm import relax
 
-    from spaces.lowering.nan_kept import legalizations
+    from spaces.ir.nan_kept import legalizations
 
     target = tvm.target.Target("llvm")
     with target if named else contextlib.nullcontext():
@@ -60,7 +61,7 @@ def test_a_relu_stays_one_instruction_on_a_cpu() -> None:
     import tvm
     from tvm import relax
 
-    from spaces.lowering.nan_kept import legalizations
+    from spaces.ir.nan_kept import legalizations
 
     with tvm.target.Target("llvm"):
         module = relax.transform.LegalizeOps(legalizations())(graph("float32"))
