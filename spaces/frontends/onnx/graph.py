@@ -25,9 +25,9 @@ from spaces.frontends.onnx.operators import converted, known_to_tvm
 from spaces.frontends.onnx.size_operators import constant_of, evaluated
 from spaces.frontends.onnx.sizes import MOST, Arithmetic, Size, known_sizes
 from spaces.ir import tvm_compat
+from spaces.ir.derived_dims import base_of, derived
 from spaces.ir.symbolic import NO_VALUES, text_of
 from spaces.lowering.relax_rewrite import constant
-from tuner.dynamic.derived_names import base_of, derived
 from tuner.errors import TunerError, first_line
 
 _ODD = re.compile(r"\W")
