@@ -234,8 +234,13 @@ def bench_here(
     from spaces.deploy.divisors import divided_by
     from spaces.frontends.inputs import make_inputs
     from spaces.frontends.model_copy import load_input_values
+    from spaces.ir.left_out import own_layout
+    from spaces.ir.tvm_compat import prim_funcs
 
     finished = _open(run)
+    for name, function in prim_funcs(finished.lowered):
+        if layout := own_layout(function):
+            raise TunerError(f"{name} cannot be timed: {layout}, and tensors here lie in one piece")
     _register(libraries, finished.results)
     model, values = finished.model, load_input_values(folder.model_dir)
     untuned = compile_plainly(finished.lowered, finished.target)

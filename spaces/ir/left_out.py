@@ -18,10 +18,16 @@ def why_left(function: Any) -> str:
         callees = functions_called(function)
         named = f", {', '.join(callees)}," if callees else ""
         return f"tensors in there go to functions of a library{named} which no schedule reaches"
-    for param in function.params:
-        if layout := _own_layout(param):
-            return f"tensors in there do not lie in one piece ({param.name} has {layout})"
+    if layout := own_layout(function):
+        return f"tensors in there do not lie in one piece ({layout})"
     return "" if written_positions(function) else "no parameter is written in there"
+
+
+def own_layout(function: Any) -> str:
+    """The first parameter of a program that does not lie in one piece, and how it lies; empty where
+    there is none."""
+    found = ((param.name, _own_layout(param)) for param in function.params)
+    return next((f"{name} has {layout}" for name, layout in found if layout), "")
 
 
 def _own_layout(param: Any) -> str:

@@ -47,7 +47,6 @@ from spaces.ir import tvm_compat
 from spaces.ir.element_types import numpy_dtype
 from spaces.ir.symbolic import NO_VALUES, text_of
 from spaces.lowering.relax_rewrite import constant
-from tuner.dynamic.derived_names import base_of, derived
 from tuner.errors import TunerError, first_line
 
 _ODD = re.compile(r"\W")

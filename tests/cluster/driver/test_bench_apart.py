@@ -35,6 +35,34 @@ def test_no_zero_is_drawn_to_divide_by(tmp_path: Path) -> None:
     assert bench_here(made(tmp_path, ""))["max_abs_err"] == 0
 
 
+STRIDED = """
+from tvm.ir import IRModule
+from tvm.script import tirx as T
+
+@T.prim_func(s_tir=True)
+def strided(a: T.handle, b: T.handle):
+    A = T.match_buffer(a, (8, 4), "float32", strides=(8, 1))
+    B = T.match_buffer(b, (8, 4), "float32")
+    for i, j in T.grid(8, 4):
+        B[i, j] = A[i, j]
+
+@T.prim_func(s_tir=True)
+def plain(a: T.handle, b: T.handle):
+    A = T.match_buffer(a, (8, 4), "float32")
+    B = T.match_buffer(b, (8, 4), "float32")
+    for i, j in T.grid(8, 4):
+        B[i, j] = A[i, j]
+
+network = IRModule({"strided": strided, "plain": plain})
+"""
+
+
+def test_a_program_that_no_tensor_fits_is_refused_in_a_line(tmp_path: Path) -> None:
+    run = made_run(tmp_path, STRIDED, TARGET, lambda _: None)
+    with pytest.raises(TunerError, match="strided cannot be timed: A has the strides 8, 1, and"):
+        bench_here(run)
+
+
 def test_a_kernel_that_crashes_is_told_in_a_line(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

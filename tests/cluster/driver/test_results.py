@@ -75,7 +75,11 @@ def test_a_comparison_has_20_seconds_and_all_shapes_60_but_10_each(
 
     model = SimpleNamespace(shapes=(), inputs=())
     finished = SimpleNamespace(
-        model=model, lowered=None, target="{}", tuned=lambda: None, results=Results((), ())
+        model=model,
+        lowered=SimpleNamespace(functions={}),
+        target="{}",
+        tuned=lambda: None,
+        results=Results((), ()),
     )
     folder, manifest = SimpleNamespace(model_dir=tmp_path), SimpleNamespace(target="{}")
     monkeypatch.setattr(export, "read_run", lambda _: (folder, manifest))
