@@ -115,3 +115,13 @@ def sample(
         kernel_sets={names[0]: kernel_set()} if symbolic else {},
         bench=Bench(START_S + 9e6, [BENCH]) if bench else None,
     )
+
+
+def best_in_search(
+    names: Sequence[str] = ("conv", "dense"), trials: int = 30, seed: int = 0
+) -> dict[str, float]:
+    """The best latency, in milliseconds, that the search of such a run measured, by task."""
+    store = MemoryStore()
+    fill(store, names, trials, seed)
+    best = {task.name: store.best(task.key, 1)[0].latency_s or 0.0 for task in store.tasks()}
+    return {name: latency_s * 1e3 for name, latency_s in best.items()}
