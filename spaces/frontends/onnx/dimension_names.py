@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterable
 
-from tuner.dynamic.derived_names import base_of
+from spaces.ir.derived_dims import base_of
 
 _ODD = re.compile(r"\W+")
 _STEPS: dict[type[ast.operator], str] = {
@@ -19,7 +19,7 @@ _STEPS: dict[type[ast.operator], str] = {
 
 def declared_names(texts: Iterable[str]) -> dict[str, str]:
     """What the dimensions of a model are called here: `4*h` is `h_x4`, see
-    `tuner.dynamic.derived_names`.
+    `spaces.ir.derived_dims`.
 
     A text that is no expression of one name and numbers is a name by itself, made of what is in it.
     No two of these get the same name, and none the name of an expression.
