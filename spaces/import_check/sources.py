@@ -19,6 +19,8 @@ RANDOM = frozenset(
     | {"RandomUniform", "RandomUniformLike"}
 )
 """Operators of ONNX that draw at random."""
+_WRONG_THERE = frozenset({"LRN"})
+"""What ONNX's evaluator computes wrongly: it takes the number of images for that of channels."""
 
 
 class CannotRun(Exception):
@@ -116,8 +118,11 @@ class _Evaluator:
 
         self.name = f"onnx {onnx.__version__}"
         self._names = names
+        proto = onnx.load(str(model)) if isinstance(model, Path) else model
+        if any(node.op_type in _WRONG_THERE for node in proto.graph.node):
+            raise CannotRun(f"{self.name} computes {', '.join(sorted(_WRONG_THERE))} wrongly")
         try:
-            self._evaluator = ReferenceEvaluator(str(model) if isinstance(model, Path) else model)
+            self._evaluator = ReferenceEvaluator(proto)
         except Exception as error:  # it raises whatever it meets
             raise CannotRun(f"{self.name} does not take it: {first_line(error)}") from error
 

@@ -19,7 +19,12 @@ from spaces.frontends.inputs import InputSpec
 from spaces.frontends.onnx.contributed.registry import contributed_function
 from spaces.frontends.onnx.control_flow import CONTROL_FLOW
 from spaces.frontends.onnx.functions import defined_function, nodes_of
-from spaces.frontends.onnx.honoured.check import attributes_for_tvm, check_honoured, not_computed
+from spaces.frontends.onnx.honoured.check import (
+    check_honoured,
+    check_version,
+    not_computed,
+    with_defaults,
+)
 from spaces.frontends.onnx.index_bounds import largest_number, require_rows
 from spaces.frontends.onnx.narrow_types import (
     check_inputs,
@@ -209,12 +214,16 @@ class _Graph:
         if function := contributed_function(node, seen):
             return self._called(function, node, seen)
         if node.domain not in STANDARD_DOMAINS:
+            if function := defined_function(node, seen.inputs, self._opset):
+                return self._called(function, node, seen)
             raise TunerError(f"the importer does not know {described(node)}")
         if node.op_type in CONTROL_FLOW:
             return CONTROL_FLOW[node.op_type](seen, self.builder, self._inside)
         if node.op_type in SEQUENCES:
             return SEQUENCES[node.op_type](seen, self.builder)
         require_tensors(seen)
+        check_version(seen)
+        seen = with_defaults(seen)
         if node.op_type == "Constant" and "value" in seen.attributes:
             return [self._constant(seen.attributes["value"])]
         if node.op_type == "Constant" and (array := constant_of(seen.attributes)) is not None:
@@ -306,7 +315,7 @@ class _Graph:
         check_honoured(seen)
         operands = [None if v is None else v.tensor(self.builder) for v in seen.inputs]
         made = tvm_compat.onnx_converted(
-            self.builder, node, operands, attributes_for_tvm(seen), self._opset
+            self.builder, node, operands, dict(seen.attributes), self._opset
         )
         if isinstance(made, relax.Tuple):
             return [*made.fields]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -15,6 +16,8 @@ from spaces.ir import tvm_compat
 
 HONOURED: Mapping[str, Row] = MappingProxyType({**ELEMENTWISE, **LAYERS, **TENSORS})
 """By operator. None of another one is left to TVM."""
+_BROADCASTING = 7
+"""Version since which operands are spread by their shapes alone."""
 NEWEST = 28
 """Version of ONNX's operators that the table was written for."""
 
@@ -36,6 +39,33 @@ def check_honoured(node: Node) -> None:
         raise node.refused(why)
 
 
+def check_version(node: Node) -> None:
+    """See that a node is one of its version of ONNX, whoever converts it.
+
+    Before version 7 operands were spread by attributes: such nodes are for whom the table is of.
+
+    Raises:
+        TunerError: it has an attribute that its version does not know, or spreads operands in a way
+            that nobody here does.
+    """
+    if (schema := _schema_of_version(node)) is None:
+        return
+    for name in node.attributes:
+        if name not in schema.attributes:
+            raise node.refused(f"its attribute {name} is not known in opset {node.opset}")
+    row = HONOURED.get(node.operator)
+    limit = row.limit if row is not None and node.opset < _BROADCASTING else None
+    if limit is not None and (why := limit(node)) is not None:
+        raise node.refused(why)
+
+
+def with_defaults(node: Node) -> Node:
+    """A node with the defaults of its own version, where those of the newest one are others."""
+    schema = _schema_of_version(node)
+    changed = {} if schema is None else _changed_defaults(node, schema)
+    return replace(node, attributes={**changed, **node.attributes}) if changed else node
+
+
 def not_computed(node: Node) -> list[str]:
     """Why there are no more outputs, of each of those after the last that TVM's converter
     computes."""
@@ -47,16 +77,9 @@ def not_computed(node: Node) -> list[str]:
     return [f"its output {name} is not computed" for name in names]
 
 
-def attributes_for_tvm(node: Node) -> dict[str, Any]:
-    """The attributes of a node for TVM's converter, which has the newest version's defaults: those
-    that were others in the node's version are said."""
-    schema, newest = _schema(node), _newest(node)
-    changed = {
-        name: default
-        for name, default in _defaults(schema).items()
-        if default != _defaults(newest).get(name, default)
-    }
-    return {**changed, **node.attributes}
+def _changed_defaults(node: Node, schema: Any) -> dict[str, Any]:
+    newest = _defaults(_newest(node))
+    return {n: d for n, d in _defaults(schema).items() if d != newest.get(n, d)}
 
 
 def _unhonoured(node: Node, found: Row, schema: Any) -> Iterator[str]:
@@ -115,15 +138,21 @@ def _variadic(formal: Any, number: int) -> bool:
     return last is not None and number >= len(formal) - 1 and "Variadic" in str(last.option)
 
 
-def _schema(node: Node) -> Any | None:
-    """What ONNX says of an operator in a node's version, or in its first one where that is
-    younger and TVM's converter takes it all the same."""
+def _schema_of_version(node: Node) -> Any | None:
     import onnx
 
     try:
         return onnx.defs.get_schema(node.operator, node.opset)
     except onnx.defs.SchemaError:
-        return _newest(node) if node.opset >= HONOURED[node.operator].since else None
+        return None
+
+
+def _schema(node: Node) -> Any | None:
+    """What ONNX says of an operator in a node's version, or in its first one where that is
+    younger and TVM's converter takes it all the same."""
+    found = _schema_of_version(node)
+    young = found is None and node.opset >= HONOURED[node.operator].since
+    return _newest(node) if young else found
 
 
 def _newest(node: Node) -> Any:

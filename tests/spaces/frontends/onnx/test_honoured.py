@@ -109,32 +109,20 @@ def node(call: str, opset: int = 23, given: str = "float[2,3,4] x", **weights: A
 @pytest.mark.parametrize(
     ("call", "opset", "why"),
     [
-        ("ConvTranspose<output_shape = [7]>(x, t)", 11, "its attribute output_shape is not taken"),
+        ("ConvTranspose<output_shape = [7]>(x, t)", 11, "its output_shape [7] is larger than"),
         ("Gelu(x)", 17, "it is not taken in opset 17"),
-        ("Scatter(x, i, x)", 11, "it is not taken in opset 11"),
-        ("TopK<axis = 0>(x, k)", 10, "it is not taken in opset 10"),
-        ("Mish(x)", 11, "it is not taken in opset 11"),
+        ("Scatter(x, i, x)", 11, ""),
         ("Elu<beta = 1.0>(x)", 22, "its attribute beta is not known in opset 22"),
         ("Mean<axes = [1]>(x)", 13, "its attribute axes is not known in opset 13"),
-        ("BatchNormalization<training_mode = 1>(x, c, c, c, c)", 15, "training_mode=1 is not"),
+        ("BatchNormalization<training_mode = 1>(x, c, c, c, c)", 15, "its training_mode is 1"),
         ("BatchNormalization(x, c, c, c, c)", 6, "its attribute is_test=0 is not taken"),
-        ("Dropout(x, half, true)", 13, "its input training_mode is not taken unless"),
+        ("Dropout(x, half, true)", 13, "it draws at random, as in training"),
         ("Dropout(x)", 6, "its attribute is_test=0 is not taken"),
-        ("BatchNormalization<spatial = 0>(x, c, c, c, c)", 7, "its attribute spatial=0 is not"),
         ("z, y = BatchNormalization(x, c, c, c, c)", 15, "its output running_mean is not"),
         ("Add(x, x, x)", 13, "its input 2 is not taken"),
-        ("Sign(u)", 13, "its input input is not taken in uint8"),
-        ("CumSum(x, k)", 14, "its input axis has to be a constant"),
         ("Add<axis = 0, broadcast = 1>(x, r)", 6, "its attribute axis is not taken where"),
         ("PRelu(x, c)", 6, "slopes of channels are not taken in its opset"),
-        ("ReduceL1<noop_with_empty_axes = 1>(x)", 18, "its attribute noop_with_empty_axes=1"),
-        ("Shrink<lambd = 1.5>(i)", 9, "its attribute lambd is not taken with a fraction"),
-        ("Gemm<alpha = 0.5>(n, n)", 13, "its attribute alpha is not taken with a fraction"),
-        ("LayerNormalization<axis = 1>(x, l)", 17, "its input Scale is not taken with fewer"),
-        ("a, b, c, y = Split<num_outputs = 4>(v)", 18, "4 parts of 5 are not taken"),
-        ("z, m = LayerNormalization(x, l) y = Neg(m)", 17, "its output Mean is not computed"),
-        ("y, a, b = Unique(x)", 11, "its output inverse_indices is not computed"),
-        ("SequenceLength(x)", 11, "sequences are not supported"),
+        ("SequenceLength(x)", 11, "is no sequence that is known"),
         ("com.foo.Add(x, x)", 17, "does not know operator com.foo.Add"),
         ("ai.onnx.ml.Relu(x)", 17, "does not know operator ai.onnx.ml.Relu"),
         ("com.microsoft.Unique(x)", 17, "does not know operator com.microsoft.Unique"),
@@ -142,7 +130,7 @@ def node(call: str, opset: int = 23, given: str = "float[2,3,4] x", **weights: A
 )
 def test_what_is_not_honoured_is_refused_in_a_line(call: str, opset: int, why: str) -> None:
     given = "float[2,3,4] x, float[2,3] r, float[5] v, "
-    given += "int64[1] k, uint8[2] u, int32[2,3] i, int32[2,2] n"
+    given += "int32[2,3] i"
     proto = node(
         call, opset, given,
         c=floats(3), l=floats(4), t=floats(3, 1, 2),

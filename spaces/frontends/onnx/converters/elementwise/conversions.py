@@ -12,9 +12,13 @@ from spaces.frontends.onnx.converters.elementwise.casts import (
     PLAIN,
     converted_to,
 )
-from spaces.frontends.onnx.converters.elementwise.folded import folded
+from spaces.frontends.onnx.converters.elementwise.folded import folded, known_array
 from spaces.frontends.onnx.node import Convert, Node
-from spaces.ir.element_types import numpy_dtype
+from spaces.ir.element_types import NUMPY_FLOATS, numpy_dtype
+from spaces.lowering.relax_rewrite import constant
+
+_ROUNDED = frozenset({*NUMPY_FLOATS, "bfloat16"})
+"""Floats that NumPy rounds to as ONNX says."""
 
 
 def named_type(node: Node, number: int) -> str:
@@ -37,8 +41,12 @@ def _cast(node: Node, builder: Any) -> Any:
 
 
 def _cast_like(node: Node, builder: Any) -> Any:
-    like = node.input(1)
+    value, like = node.input(0), node.input(1)
+    assert value is not None
     assert like is not None
+    known = known_array(value)
+    if known is not None and {value.kind, like.kind} <= _ROUNDED:
+        return constant(known.astype(numpy_dtype(like.kind)))
     return _converted(node, builder, like.kind)
 
 

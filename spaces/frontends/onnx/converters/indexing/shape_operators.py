@@ -275,6 +275,13 @@ def _flatten(node: Node, builder: Any) -> Any:
     return relax.op.reshape(data, shape_expression(shape))
 
 
+def _window(node: Node, _: Any) -> None:
+    """See that its size is known: what ONNX says it is made of takes no other."""
+    if node.sizes(0) is None:
+        raise node.refused("how many elements it has is known only when the model runs")
+
+
+_WINDOWS = ("BlackmanWindow", "HammingWindow", "HannWindow")
 SHAPE_OPERATORS: Mapping[str, Convert] = MappingProxyType(
     shaped(
         {
@@ -285,6 +292,7 @@ SHAPE_OPERATORS: Mapping[str, Convert] = MappingProxyType(
             "Tile": _tile,
             "Concat": _concat,
             "Flatten": _flatten,
+            **dict.fromkeys(_WINDOWS, _window),
         }
     )
 )
