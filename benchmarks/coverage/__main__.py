@@ -29,6 +29,7 @@ from benchmarks.machine import about
 _ROOT = Path(__file__).parents[2]
 _PAGE = _ROOT / "benchmarks" / "COVERAGE.md"
 _LATENCIES = _ROOT / "benchmarks" / "results" / "coverage" / "latency.json"
+_OPERATORS = _ROOT / "benchmarks" / "results" / "coverage" / "node-tests.json"
 _LIMIT_S = 400.0
 
 
@@ -55,7 +56,9 @@ def main() -> None:
                 options.out.write_text(json.dumps(result, indent=1) + "\n")
     if options.page:
         raced = json.loads(_LATENCIES.read_text())["rows"] if _LATENCIES.exists() else {}
-        _PAGE.write_text(page(rows, raced, frozenset(OPEN), frozenset(CONVOLUTIONS), len(NETWORKS)))
+        tested = json.loads(_OPERATORS.read_text()) if _OPERATORS.exists() else None
+        kinds = frozenset(OPEN), frozenset(CONVOLUTIONS)
+        _PAGE.write_text(page(rows, raced, *kinds, len(NETWORKS), tested))
 
 
 def _row(name: str, how: str) -> dict[str, Any]:

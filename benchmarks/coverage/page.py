@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from benchmarks.coverage.onnx_tests import table
 from benchmarks.coverage.ratios import Ratios, ratios_of
 from benchmarks.figures import geometric_mean
 
@@ -28,6 +29,7 @@ def page(
     open_names: frozenset[str],
     convolutions: frozenset[str],
     number: int,
+    operators: Mapping[str, Any] | None = None,
 ) -> str:
     """The whole page.
 
@@ -36,6 +38,7 @@ def page(
         latencies: of `benchmarks.coverage.latency`, by network.
         convolutions: names of the networks that are no more than one.
         number: of all networks in the list, whether they were tried or not.
+        operators: results of `benchmarks.coverage.onnx_tests`.
     """
     opened = {name: row for name, row in rows.items() if name in open_names}
     single = {name: row for name, row in rows.items() if name in convolutions}
@@ -50,6 +53,8 @@ def page(
         parts += ["", *_static("Convolutions that are not plain", single, raced)]
     if any("import" in row for hows in rows.values() for row in hows.values()):
         parts += ["", *_checks(rows)]
+    if operators is not None:
+        parts += ["", *table(operators)]
     return "\n".join(parts) + "\n"
 
 

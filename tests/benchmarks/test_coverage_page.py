@@ -78,19 +78,32 @@ def test_what_the_check_of_the_import_left_out_is_listed() -> None:
     assert "| a, dynamo" not in text
 
 
+def test_what_is_refused_of_onnx_own_tests_is_counted_by_what_is_said() -> None:
+    kinds = {
+        "a": ("right", ""),
+        "b": ("refused", "operator X: no"),
+        "c": ("refused", "operator X: no"),
+    }
+    rows = {name: {"kind": kind, "why": why} for name, (kind, why) in kinds.items()}
+    text = page({}, {}, frozenset(), frozenset(), 0, {"onnx": "1.2", "rows": rows})
+    assert "own tests of its operators: 1 of 3 are right" in text
+    assert "| 2 | operator X: no |" in text
+
+
 def test_the_page_in_the_repository_is_the_one_of_its_results() -> None:
     """With the networks shared out over its tables as they are there: telling takes PyTorch."""
     text = PAGE.read_text()
     parts = re.split(r"^## ", text, flags=re.MULTILINE)[1:]
     named = {part.partition(":")[0]: re.findall(r"^\| ([^|]+?) \|", part, re.M) for part in parts}
-    networks, raced = (
-        json.loads((PAGE.parent / "results" / "coverage" / f"{name}.json").read_text())["rows"]
-        for name in ("networks", "latency")
+    networks, raced, operators = (
+        json.loads((PAGE.parent / "results" / "coverage" / f"{name}.json").read_text())
+        for name in ("networks", "latency", "node-tests")
     )
+    networks, raced = networks["rows"], raced["rows"]
     opened, single = (
         frozenset(named[title]) & frozenset(networks)
         for title in ("Open dimensions", "Convolutions that are not plain")
     )
     assert opened
     assert single
-    assert text == page(networks, raced, opened, single, len(networks))
+    assert text == page(networks, raced, opened, single, len(networks), operators)

@@ -16,8 +16,6 @@ from spaces.ir import tvm_compat
 
 HONOURED: Mapping[str, Row] = MappingProxyType({**ELEMENTWISE, **LAYERS, **TENSORS})
 """By operator. None of another one is left to TVM."""
-_BROADCASTING = 7
-"""Version since which operands are spread by their shapes alone."""
 NEWEST = 28
 """Version of ONNX's operators that the table was written for."""
 
@@ -42,21 +40,14 @@ def check_honoured(node: Node) -> None:
 def check_version(node: Node) -> None:
     """See that a node is one of its version of ONNX, whoever converts it.
 
-    Before version 7 operands were spread by attributes: such nodes are for whom the table is of.
-
     Raises:
-        TunerError: it has an attribute that its version does not know, or spreads operands in a way
-            that nobody here does.
+        TunerError: it has an attribute that its version does not know.
     """
     if (schema := _schema_of_version(node)) is None:
         return
     for name in node.attributes:
         if name not in schema.attributes:
             raise node.refused(f"its attribute {name} is not known in opset {node.opset}")
-    row = HONOURED.get(node.operator)
-    limit = row.limit if row is not None and node.opset < _BROADCASTING else None
-    if limit is not None and (why := limit(node)) is not None:
-        raise node.refused(why)
 
 
 def with_defaults(node: Node) -> Node:

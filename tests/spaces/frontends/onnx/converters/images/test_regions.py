@@ -126,5 +126,5 @@ def test_depth_keeps_a_channel_together() -> None:
 
 def test_depth_in_the_other_order() -> None:
     x = {"x": RNG.standard_normal((1, 2, 4, 6)).astype("float32")}
-    proto = one_node("SpaceToDepth", x, blocksize=2, mode="CRD", opset=26)
+    proto = one_node("SpaceToDepth", x, blocksize=2, mode="CRD", opset=28)
     compare(proto, x, peer=by_reference)
