@@ -146,8 +146,10 @@ def results(names: Sequence[str]) -> Iterator[Result]:
                 started = child.ready(_START_S)
                 assert isinstance(started, Returned), started
             outcome = child.call("result", name, deadline_s=_EACH_S)
-            known = isinstance(outcome, Returned)
-            yield Result(name, *outcome.value) if known else Result(name, "crashed", str(outcome))
+            if isinstance(outcome, Returned):
+                yield Result(name, *outcome.value)
+            else:
+                yield Result(name, "crashed", str(outcome))
     finally:
         if child is not None:
             child.kill()

@@ -64,11 +64,23 @@ def _where_positive(builder: Any, x: Any, dtype: str, above: Any, below: Any) ->
 
 
 def _mish(node: Node, builder: Any) -> Any:
+    """x tanh(log(1 + e^x)), written with s = e^-|x|, of which no part overflows or loses digits:
+    tanh is (1 + 2 s) / (1 + 2 s + 2 s^2) above 0, and (s^2 + 2 s) / (s^2 + 2 s + 2) below."""
     from tvm import relax
 
+    emit = builder.emit
     x, dtype = _floats(node, builder)
-    smooth = builder.emit(_softplus_of(builder, x, dtype))
-    return relax.op.multiply(x, builder.emit(relax.op.tanh(smooth)))
+    one, two = (relax.const(number, dtype) for number in (1, 2))
+    small = emit(relax.op.exp(emit(relax.op.negative(emit(relax.op.abs(x))))))
+    square = emit(relax.op.multiply(small, small))
+    twice = emit(relax.op.multiply(small, two))
+    upper = emit(relax.op.add(twice, one))
+    above = emit(
+        relax.op.divide(upper, emit(relax.op.add(upper, emit(relax.op.add(square, square)))))
+    )
+    lower = emit(relax.op.add(square, twice))
+    below = emit(relax.op.divide(lower, emit(relax.op.add(lower, two))))
+    return relax.op.multiply(x, emit(_where_positive(builder, x, dtype, above, below)))
 
 
 def _softplus(node: Node, builder: Any) -> Any:
@@ -81,8 +93,21 @@ def _softplus_of(builder: Any, x: Any, dtype: str) -> Any:
 
     emit = builder.emit
     small = emit(relax.op.exp(emit(relax.op.negative(emit(relax.op.abs(x))))))
-    rest = emit(relax.op.log(emit(relax.op.add(small, relax.const(1, dtype)))))
-    return relax.op.add(emit(relax.op.maximum(x, relax.const(0, dtype))), rest)
+    return relax.op.add(
+        emit(relax.op.maximum(x, relax.const(0, dtype))), _log_of_one_and(builder, small, dtype)
+    )
+
+
+def _log_of_one_and(builder: Any, small: Any, dtype: str) -> Any:
+    """log(1 + s), with all its digits where s is small: log(u) s / (u - 1) for u = 1 + s as it is
+    rounded (Kahan's)."""
+    from tvm import relax
+
+    emit, one = builder.emit, relax.const(1, dtype)
+    sum_ = emit(relax.op.add(small, one))
+    share = emit(relax.op.divide(small, emit(relax.op.subtract(sum_, one))))
+    found = emit(relax.op.multiply(emit(relax.op.log(sum_)), share))
+    return emit(relax.op.where(emit(relax.op.equal(sum_, one)), small, found))
 
 
 def _thresholded(node: Node, builder: Any) -> Any:
