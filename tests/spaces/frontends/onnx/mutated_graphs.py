@@ -71,7 +71,7 @@ def seeds() -> dict[str, tuple[Seed, ...]]:
             for value in case.data_sets[0][0]
         ]
         arrays = [np.asarray(v) for v in values if isinstance(v, np.ndarray | np.generic)]
-        if len(arrays) < len(values) or any(a.dtype.kind in "OU" for a in arrays):
+        if not arrays or len(arrays) < len(values) or any(a.dtype.kind in "OU" for a in arrays):
             continue
         feeds = dict(zip((value.name for value in graph.input), arrays, strict=True))
         seed = Seed(case.name, graph.node[0], case.model.opset_import[0].version, feeds)
