@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spaces.check.compare import difference
-from spaces.ir.element_types import limits_of
+from spaces.ir.element_types import eps_of, limits_of
 
 Array = npt.NDArray[Any]
 _WHOLE = 4096.0
@@ -23,11 +23,28 @@ _MOST = 0.05
 """The largest relative bound: of types of few bits a whole model is allowed no more than that."""
 
 
-def part(got: Array, want: Array, *, narrow: bool = False) -> str:
+def coarsest_step(proto: Any) -> float:
+    """The relative step of the shortest float of 16 bits that a graph computes in; 0 without any.
+
+    What is fused is worked out in longer floats, and not rounded to these in between.
+    """
+    import onnx
+
+    graph = proto.graph
+    values = (*graph.input, *graph.output, *graph.value_info)
+    kinds = {value.type.tensor_type.elem_type for value in values}
+    kinds |= {tensor.data_type for tensor in graph.initializer}
+    kinds |= {a.i for node in graph.node for a in node.attribute if a.name in ("to", "dtype")}
+    names = {onnx.TensorProto.FLOAT16: "float16", onnx.TensorProto.BFLOAT16: "bfloat16"}
+    return max((eps_of(name) for kind, name in names.items() if kind in kinds), default=0.0)
+
+
+def part(got: Array, want: Array, *, narrow: bool = False, step: float = 0.0) -> str:
     """How an output differs from what the source gives, in one line; empty if it does not.
 
     Args:
         narrow: whether only one node lies between the inputs and this.
+        step: see `coarsest_step`; the output's own if that is larger.
     """
     if got.shape != want.shape:
         return f"its shape is {_shown(got)}, and {_shown(want)} in the source"
@@ -43,7 +60,7 @@ def part(got: Array, want: Array, *, narrow: bool = False) -> str:
     finite = np.abs(exact[np.isfinite(exact)])
     scale = float(finite.max(initial=0.0))
     steps = _NODE if narrow else _WHOLE
-    share = min(float(limits_of(str(got.dtype)).eps) * steps, _MOST)
+    share = min(max(eps_of(str(got.dtype)), step) * steps, _MOST)
     with np.errstate(all="ignore"):
         bound = share * (np.abs(exact) + scale) + float(limits_of(str(got.dtype)).tiny)
     return difference(got, want, bound) or ""

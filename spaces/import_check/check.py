@@ -13,7 +13,7 @@ import numpy.typing as npt
 from spaces.codegen.executable import LoadedModel, compile_plainly
 from spaces.frontends.inputs import InputSpec
 from spaces.frontends.model import Model
-from spaces.import_check.bounds import part
+from spaces.import_check.bounds import coarsest_step, part
 from spaces.import_check.draws import draw
 from spaces.import_check.locate import Fault, Grown, locate, save_fault
 from spaces.import_check.sources import CannotRun, LeftOpen, Source, left_open, source_of
@@ -96,6 +96,8 @@ class _Comparison:
         self._until_s = until_s
         self._folder = folder
         self._notes: list[str] = []
+        self._proto = _proto_of(model)
+        self._step = 0.0 if self._proto is None else coarsest_step(self._proto)
 
     def run(self) -> ImportCheck:
         """Compare as much as the limits allow."""
@@ -160,8 +162,7 @@ class _Comparison:
         yield from ((other, 0) for other in shapes[1:])
 
     def _left_open(self) -> LeftOpen:
-        proto = _proto_of(self._model)
-        return LeftOpen() if proto is None else left_open(proto)
+        return LeftOpen() if self._proto is None else left_open(self._proto)
 
     def _compare(
         self,
@@ -179,7 +180,7 @@ class _Comparison:
         if len(got) != len(want):
             return ImportCheck("differs", f"it has {len(got)} outputs, and {len(want)} there")
         for place, (mine, theirs) in enumerate(zip(got, want, strict=True)):
-            if place not in open_.outputs and (said := part(mine, theirs)):
+            if place not in open_.outputs and (said := part(mine, theirs, step=self._step)):
                 return self._explain(place, said, specs, feeds)
         return None
 
@@ -187,7 +188,7 @@ class _Comparison:
         self, place: int, said: str, specs: Sequence[InputSpec], feeds: Sequence[Array]
     ) -> ImportCheck | None:
         """What is behind a difference of an output; None where it is rounding that has grown."""
-        proto = _proto_of(self._model)
+        proto = self._proto
         if proto is None:
             return ImportCheck("differs", f"output {place}: {said}")
         output = f"output {proto.graph.output[place].name}"

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spaces.frontends.onnx.node import described
-from spaces.import_check.bounds import part
+from spaces.import_check.bounds import coarsest_step, part
 from spaces.import_check.graph_parts import GraphPart, all_values, cut
 from spaces.import_check.sources import CannotRun
 from tuner.errors import TunerError, first_line
@@ -84,6 +84,7 @@ class _Bisection:
         self._target = target
         self._until_s = until_s
         self._count = len(proto.graph.node)
+        self._step = coarsest_step(proto)
 
     def find(self) -> Fault | Grown:
         start, grown = 0, list[str]()
@@ -101,6 +102,9 @@ class _Bisection:
             start = end
         return Grown(tuple(grown))
 
+    def _apart(self, got: Array, want: Array) -> str:
+        return part(got, want, narrow=True, step=self._step)
+
     def _ours(self, start: int, end: int) -> tuple[GraphPart, dict[str, Array]]:
         if time.monotonic() > self._until_s:
             raise TimeoutError
@@ -110,7 +114,7 @@ class _Bisection:
     def _difference(self, start: int, end: int) -> str:
         """How what comes out of a part differs first; empty if it does not."""
         _, ours = self._ours(start, end)
-        said = ((name, part(ours[name], self._values[name])) for name in ours)
+        said = ((name, part(ours[name], self._values[name], step=self._step)) for name in ours)
         return next((f"{name}: {why}" for name, why in said if why), "")
 
     def _fault(self, start: int, near: int, end: int) -> Fault | None:
@@ -122,7 +126,7 @@ class _Bisection:
         node = cut(self._proto, near, end, self._values, every=True)
         want = cut(self._proto, near, end, before, every=True).by_source(before)
         for name in node.outputs:
-            if name in ours and (said := part(ours[name], want[name], narrow=True)):
+            if name in ours and (said := self._apart(ours[name], want[name])):
                 inputs = {n: before[n] for n in node.inputs}
                 got = {name: ours[name]}
                 return Fault(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spaces.import_check.bounds import part
+from spaces.import_check.bounds import coarsest_step, part
+from tests.spaces.frontends.onnx.beside_onnxruntime import parsed
 
 WANT = np.linspace(-4, 4, 32, dtype=np.float32)
 
@@ -57,3 +58,16 @@ def test_integers_are_equal_but_those_that_one_node_rounds_to_8_bits() -> None:
 
 def test_nothing_equals_nothing() -> None:
     assert not part(np.zeros((0, 3), np.float32), np.zeros((0, 3), np.float32))
+
+
+def test_half_precision_anywhere_in_a_graph_widens_its_bounds() -> None:
+    text = """
+    <ir_version: 8, opset_import: ["": 17]>
+    small (float[4] x) => (float[4] y) { h = Cast <to = 10> (x) y = Cast <to = 1> (h) }
+    """
+    step = coarsest_step(parsed(text))
+    assert step == 2**-10
+    near = WANT + np.float32(4e-3)
+    assert part(near, WANT, narrow=True)
+    assert not part(near, WANT, narrow=True, step=step)
+    assert coarsest_step(parsed(text.replace("10", "11"))) == 0

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from spaces.codegen.executable import compile_plainly, run_once
 from spaces.frontends.declared import resolve
 from spaces.frontends.onnx.model import read_onnx_proto
-from spaces.import_check.bounds import part
+from spaces.import_check.bounds import coarsest_step, part
 from spaces.import_check.sources import CannotRun, _Evaluator, _Onnxruntime
 from spaces.lowering.lower import lower
 from tests.few_examples import examples
@@ -76,5 +76,5 @@ def test_it_is_computed_as_its_source_does_or_refused_in_a_line(drawn: Drawn) ->
         return
     assert len(found) == len(wanted)
     for place, (got, want) in enumerate(zip(found, wanted, strict=True)):
-        said = part(got, np.asarray(want))
+        said = part(got, np.asarray(want), step=coarsest_step(drawn.proto))
         assert not said, f"output {place}: {said}"
