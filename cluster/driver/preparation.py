@@ -7,19 +7,16 @@ process these two crashed it.
 
 from __future__ import annotations
 
-import os
 import sys
-import tempfile
 import threading
 import time
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tuner.errors import TunerError
 from tuner.options import TuneOptions
+from tuner.process.apart import give_value, new_log, take_value
 from tuner.process.child import Child
 from tuner.process.outcome import DeadlinePassed, Outcome, Raised, Returned
 from tuner.run_location import RunLocation
@@ -52,9 +49,7 @@ class Preparation:
         self._child: Child | None = None
         self._job: SearchJob | None = None
         if options.model.program is None:
-            descriptor, log = tempfile.mkstemp(".log", "tuner-prepare-")
-            os.close(descriptor)
-            self._log = Path(log)
+            self._log = new_log()
             self._child = Child(_CHILD, (options, run, settings), log=self._log)
         else:
             from cluster.driver.prepare import prepare
@@ -91,19 +86,8 @@ class Preparation:
         return self._job
 
     def _value(self, outcome: Outcome) -> Any:
-        if isinstance(outcome, Raised):  # a defect of ours
-            error = RuntimeError(str(outcome))
-            error.add_note(outcome.traceback)
-            raise error
-        if not isinstance(outcome, Returned):
-            self._kept = True
-            raise TunerError(
-                f"{self._source}: the process that reads it was lost ({outcome}); what it printed "
-                f"is in {self._log}"
-            )
-        if isinstance(outcome.value, Exception):
-            raise outcome.value
-        return outcome.value
+        self._kept = not isinstance(outcome, Returned | Raised)
+        return take_value(outcome, f"{self._source}: the process that reads it", self._log)
 
     def close(self) -> None:
         """End the process, if there is one."""
@@ -156,9 +140,4 @@ class PrepareChild:
 
     def job(self) -> SearchJob | Exception:
         """The job, or an error of a user's."""
-        try:
-            return self._preparing.result(_DEADLINE_S)
-        except (TunerError, OSError) as error:
-            return error
-        finally:
-            sys.stdout.flush()  # to the log
+        return give_value(lambda: self._preparing.result(_DEADLINE_S))

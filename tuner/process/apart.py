@@ -9,12 +9,15 @@ import signal
 import sys
 import tempfile
 import warnings
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tuner.errors import TunerError
 from tuner.process.ask_once import ask_once
 from tuner.process.outcome import Died, Outcome, Raised, Returned
+
+T = TypeVar("T")
 
 _CHILD = "tuner.process.apart:Caller"
 _START_S, _DEADLINE_S = 120.0, 3600.0
@@ -32,9 +35,7 @@ def apart(function: str, *args: Any, what: str, **named: Any) -> Any:
         TunerError: the function's own, or the process crashed, or took an hour.
         OSError: the function's own.
     """
-    descriptor, name = tempfile.mkstemp(".log", "tuner-")
-    os.close(descriptor)
-    log = Path(name)
+    log = new_log()
     outcome = ask_once(
         _CHILD,
         (),
@@ -46,20 +47,49 @@ def apart(function: str, *args: Any, what: str, **named: Any) -> Any:
         deadline_s=_DEADLINE_S,
         log=log,
     )
-    if not isinstance(outcome, Returned | Raised):
-        raise TunerError(
-            f"the process that {what} was lost ({outcome}{_hint(outcome)}); what it printed is in "
-            f"{log}"
-        )
-    sys.stderr.write(log.read_text(errors="replace"))
-    log.unlink()
-    if isinstance(outcome, Raised):  # a defect of ours
+    if isinstance(outcome, Returned | Raised):
+        sys.stderr.write(log.read_text(errors="replace"))
+        log.unlink()
+    return take_value(outcome, f"the process that {what}", log, _hint(outcome))
+
+
+def new_log() -> Path:
+    """An empty file for what a process prints."""
+    descriptor, name = tempfile.mkstemp(".log", "tuner-")
+    os.close(descriptor)
+    return Path(name)
+
+
+def take_value(outcome: Outcome, who: str, log: Path, hint: str = "") -> Any:
+    """What a call of `give_value` gave.
+
+    Args:
+        who: the process, as a message calls it; `hint` follows how it was lost.
+
+    Raises:
+        TunerError: the call's own, or the process was lost.
+        OSError: the call's own.
+        RuntimeError: a defect of ours; its note is the traceback.
+    """
+    if isinstance(outcome, Raised):
         error = RuntimeError(str(outcome))
         error.add_note(outcome.traceback)
         raise error
+    if not isinstance(outcome, Returned):
+        raise TunerError(f"{who} was lost ({outcome}{hint}); what it printed is in {log}")
     if isinstance(outcome.value, Exception):
         raise outcome.value
     return outcome.value
+
+
+def give_value(call: Callable[[], T]) -> T | Exception:
+    """In the process: the result of a call, or an error of a user's, which is no defect."""
+    try:
+        return call()
+    except (TunerError, OSError) as error:
+        return error
+    finally:
+        sys.stdout.flush()  # to the log
 
 
 def _hint(outcome: Outcome) -> str:
@@ -77,9 +107,4 @@ class Caller:
     def call(self, function: str, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """The function's result, or an error of a user's."""
         module, _, name = function.partition(":")
-        try:
-            return getattr(importlib.import_module(module), name)(*args, **named)
-        except (TunerError, OSError) as error:
-            return error
-        finally:
-            sys.stdout.flush()  # to the log
+        return give_value(lambda: getattr(importlib.import_module(module), name)(*args, **named))

@@ -7,7 +7,6 @@ ONNX, which operands are constants, values at the edges of their types.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -19,6 +18,7 @@ import onnx
 from hypothesis import strategies as st
 
 from spaces.import_check.sources import RANDOM
+from tests.spaces.frontends.onnx.node_tests import cases, value_of
 
 Array = npt.NDArray[Any]
 _FLOATS = ("float16", "float32", "float64")
@@ -56,21 +56,13 @@ class Drawn:
 @cache
 def seeds() -> dict[str, tuple[Seed, ...]]:
     """Node tests of ONNX's own operators on tensors, by operator."""
-    from onnx.backend.test.loader import load_model_tests
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        cases = load_model_tests(kind="node")
     found: dict[str, list[Seed]] = {}
-    for case in cases:
+    for case in cases().values():
         graph = case.model.graph
         if len(graph.node) != 1 or graph.node[0].domain or graph.node[0].op_type in RANDOM:
             continue
-        values = [
-            onnx.numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else value
-            for value in case.data_sets[0][0]
-        ]
-        arrays = [np.asarray(v) for v in values if isinstance(v, np.ndarray | np.generic)]
+        values = [*map(value_of, case.data_sets[0][0])]
+        arrays = [value for value in values if isinstance(value, np.ndarray)]
         if not arrays or len(arrays) < len(values) or any(a.dtype.kind in "OU" for a in arrays):
             continue
         feeds = dict(zip((value.name for value in graph.input), arrays, strict=True))

@@ -74,7 +74,7 @@ def result(name: str) -> Result:
 def _judged(case: Any) -> tuple[Kind, str]:
     import tvm
 
-    sets = [tuple([*map(_value, side)] for side in values) for values in case.data_sets]
+    sets = [tuple([*map(value_of, side)] for side in values) for values in case.data_sets]
     source = read_onnx_proto(case.model, case.name)
     shapes = [*_open_shapes(case.model.graph.input, sets[0][0])]
     imported = source.imported(resolve(source.declared, shapes, NO_DOMAIN), NO_DOMAIN)
@@ -91,7 +91,7 @@ def _judged(case: Any) -> tuple[Kind, str]:
     return "right", ""
 
 
-def _value(value: Any) -> Any:
+def value_of(value: Any) -> Any:
     """A tensor as an array; sequences and optionals as they are."""
     if isinstance(value, onnx.TensorProto):
         return onnx.numpy_helper.to_array(value)
