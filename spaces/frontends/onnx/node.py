@@ -165,16 +165,24 @@ class Node:
         values = np.array(value.sizes.flat(), dtype=value.sizes.dtype)
         return values.reshape(value.sizes.values.shape)
 
-    def tensor(self, number: int, builder: Any) -> Any:
-        """An operand as a tensor.
+    def given(self, number: int) -> Value:
+        """An operand.
 
         Raises:
             TunerError: it is left out.
         """
         value = self.input(number)
         if value is None:
-            raise self.refused(f"operand {number} is missing")
-        return value.tensor(builder)
+            raise self.refused(f"its operand {number} is missing")
+        return value
+
+    def tensor(self, number: int, builder: Any) -> Any:
+        """An operand as a tensor.
+
+        Raises:
+            TunerError: it is left out.
+        """
+        return self.given(number).tensor(builder)
 
     def shape(self, number: int) -> list[Size]:
         """The shape of an operand.

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from spaces.frontends.onnx.contributed.text import Lines, Write, has, rank, real, said
-from spaces.frontends.onnx.converters.precision import NARROW, given
+from spaces.frontends.onnx.converters.precision import NARROW
 from spaces.frontends.onnx.node import Node
 
 
@@ -20,7 +20,7 @@ def _simplified(node: Node) -> str:
 def _scaled(node: Node, lines: Lines, value: str, scale: str, axes: list[int]) -> None:
     """Bind `y`, a value over its root mean square, and `inverse`, one over that, which is computed
     in float32 where the value has fewer digits."""
-    narrow = given(node, 0).dtype in NARROW
+    narrow = node.given(0).dtype in NARROW
     value = lines.set("wide", f"Cast<to = 1>({value})") if narrow else value
     squares = lines.set("squares", f"Mul({value}, {value})")
     mean = lines.set("mean", f"ReduceMean({squares}, {lines.numbers('axes', axes)})")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from spaces.frontends.onnx.node import Node, Value
+from spaces.frontends.onnx.node import Node
 from spaces.ir import tvm_compat
 
 NARROW = ("float16", "bfloat16")
@@ -26,34 +26,13 @@ def in_type(builder: Any, tensor: Any, dtype: str) -> Any:
     return builder.emit(relax.op.astype(tensor, dtype))
 
 
-def operand(node: Node, builder: Any, number: int) -> Any:
-    """An operand as a tensor.
-
-    Raises:
-        TunerError: it is left out.
-    """
-    return given(node, number).tensor(builder)
-
-
-def given(node: Node, number: int) -> Value:
-    """An operand.
-
-    Raises:
-        TunerError: it is left out.
-    """
-    value = node.input(number)
-    if value is None:
-        raise node.refused(f"its operand {number} is missing")
-    return value
-
-
 def rank_of(node: Node, number: int = 0) -> int:
     """Number of axes of an operand.
 
     Raises:
         TunerError: it is not known.
     """
-    value = given(node, number)
+    value = node.given(number)
     if value.dims is not None:
         return len(value.dims)
     rank = int(getattr(getattr(value.expression, "ty", None), "ndim", -1))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from spaces.frontends.onnx.converters.precision import in_type, operand
+from spaces.frontends.onnx.converters.precision import in_type
 from spaces.frontends.onnx.node import Node
 from spaces.frontends.onnx.sizes import shape_expression
 
@@ -39,7 +39,7 @@ def reduced_at_run_time(
     if dims is None or listed is None or len(listed) != 1 or not isinstance(listed[0], int):
         raise node.refused("only a run knows how many axes it has, or its shape")
     rank, shape = len(dims), shape_expression(dims)
-    axes = in_type(builder, operand(node, builder, 1), "int64")
+    axes = in_type(builder, node.tensor(1, builder), "int64")
     one = relax.const(1, "int64")
     counted = []
     for axis in range(rank):

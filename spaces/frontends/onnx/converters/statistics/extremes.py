@@ -15,9 +15,7 @@ import numpy as np
 
 from spaces.frontends.onnx.converters.precision import (
     axis_within,
-    given,
     in_type,
-    operand,
     rank_of,
     wide_of,
 )
@@ -51,7 +49,7 @@ def _place(largest: bool) -> Convert:
 
         axis = axis_within(node, int(node.attributes.get("axis", 0)), rank_of(node))
         keep = bool(node.attributes.get("keepdims", 1))
-        tensor = operand(node, builder, 0)
+        tensor = node.tensor(0, builder)
         last = node.opset >= _LAST_INDEX and node.attributes.get("select_last_index", 0)
         if not last:
             return _first_place(node, builder, tensor, axis, keep=keep, largest=largest)
@@ -117,7 +115,7 @@ def _replaced(builder: Any, tensor: Any, old: Any, new: Any) -> Any:
 def _hardmax(node: Node, builder: Any) -> Any:
     from tvm import relax
 
-    dtype = given(node, 0).dtype
+    dtype = node.given(0).dtype
 
     def marked(tensor: Any, axis: int) -> Any:
         length = _length(node, tensor, axis)

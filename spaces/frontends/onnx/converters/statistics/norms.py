@@ -10,9 +10,7 @@ from spaces.frontends.onnx.converters.precision import (
     NARROW,
     WIDE,
     axis_within,
-    given,
     in_type,
-    operand,
     rank_of,
     wide_of,
 )
@@ -30,8 +28,8 @@ def _layer_norm(node: Node, builder: Any) -> Any:
     from tvm import relax
 
     axes, stash = _last_axes(node), _stash(node)
-    data, bias = given(node, 0), node.input(2)
-    tensor, scale = operand(node, builder, 0), operand(node, builder, 1)
+    data, bias = node.given(0), node.input(2)
+    tensor, scale = node.tensor(0, builder), node.tensor(1, builder)
     epsilon = float(node.attributes.get("epsilon", 1e-5))
     plain = data.dtype in ("float16", WIDE) and stash in (*NARROW, WIDE)
     if plain and not any(node.outputs[1:]) and _spans(node, axes, (1, 2)):
@@ -51,9 +49,9 @@ def _root_norm(node: Node, builder: Any) -> Any:
     """By the root of the mean square; the result has the type of the scale."""
     from tvm import relax
 
-    axes, dtype = _last_axes(node), given(node, 1).dtype
-    wide = "float64" if "float64" in (given(node, 0).dtype, _stash(node)) else WIDE
-    tensor, scale = (in_type(builder, operand(node, builder, n), wide) for n in (0, 1))
+    axes, dtype = _last_axes(node), node.given(1).dtype
+    wide = "float64" if "float64" in (node.given(0).dtype, _stash(node)) else WIDE
+    tensor, scale = (in_type(builder, node.tensor(n, builder), wide) for n in (0, 1))
     epsilon = float(node.attributes.get("epsilon", 1e-5))
     if wide == WIDE and axes[0] > 0 and _spans(node, axes, (1,)):
         found = builder.emit(relax.op.nn.rms_norm(tensor, scale, axes, epsilon))
@@ -66,9 +64,9 @@ def _root_norm(node: Node, builder: Any) -> Any:
 def _instance_norm(node: Node, builder: Any) -> Any:
     from tvm import relax
 
-    emit, dtype, rank = builder.emit, given(node, 0).dtype, rank_of(node)
+    emit, dtype, rank = builder.emit, node.given(0).dtype, rank_of(node)
     wide, axes = wide_of(dtype), [*range(2, rank)]
-    tensor = in_type(builder, operand(node, builder, 0), wide)
+    tensor = in_type(builder, node.tensor(0, builder), wide)
     epsilon = relax.const(float(node.attributes.get("epsilon", 1e-5)), wide)
     mean = emit(relax.op.mean(tensor, axes, keepdims=True))
     variance = emit(relax.op.variance(tensor, axes, keepdims=True))
@@ -83,7 +81,7 @@ def _channels(node: Node, builder: Any, number: int, dtype: str, rank: int) -> A
     """A number for each channel, in the shape that multiplies data."""
     from tvm import relax
 
-    value = in_type(builder, operand(node, builder, number), dtype)
+    value = in_type(builder, node.tensor(number, builder), dtype)
     return builder.emit(relax.op.reshape(value, [-1, *[1] * (rank - 2)]))
 
 
@@ -94,9 +92,9 @@ def _group_norm(node: Node, builder: Any) -> Any:
     channels = dims[1]
     if groups < 1 or (isinstance(channels, int) and channels % groups):
         raise node.refused(f"{channels} channels do not make {groups} equal groups")
-    data, scale, shift = (operand(node, builder, n) for n in range(3))
+    data, scale, shift = (node.tensor(n, builder) for n in range(3))
     epsilon = float(node.attributes.get("epsilon", 1e-5))
-    wide = "float64" if given(node, 0).dtype == "float64" else WIDE
+    wide = "float64" if node.given(0).dtype == "float64" else WIDE
     per_channel = node.opset >= _GROUPS_SCALED
     return builder.emit_te(group_norm, data, scale, shift, groups, epsilon, wide, per_channel)
 
@@ -104,10 +102,10 @@ def _group_norm(node: Node, builder: Any) -> Any:
 def _mean_variance(node: Node, builder: Any) -> Any:
     from tvm import relax
 
-    emit, dtype, rank = builder.emit, given(node, 0).dtype, rank_of(node)
+    emit, dtype, rank = builder.emit, node.given(0).dtype, rank_of(node)
     listed = node.attributes.get("axes", (0, 2, 3))
     axes = sorted({axis_within(node, int(axis), rank) for axis in listed})
-    tensor = in_type(builder, operand(node, builder, 0), wide_of(dtype))
+    tensor = in_type(builder, node.tensor(0, builder), wide_of(dtype))
     centred, _ = _centred(builder, tensor, axes)
     centred, _ = _centred(builder, centred, axes)  # the first mean was rounded to its own digits
     root = emit(relax.op.sqrt(_mean_square(builder, centred, axes)))
@@ -119,12 +117,12 @@ def _length_norm(node: Node, builder: Any) -> Any:
     """By the sum of sizes, or the root of that of squares; what is all zeros stays so."""
     from tvm import relax
 
-    emit, dtype = builder.emit, given(node, 0).dtype
+    emit, dtype = builder.emit, node.given(0).dtype
     axis = axis_within(node, int(node.attributes.get("axis", -1)), rank_of(node))
     power, wide = int(node.attributes.get("p", 2)), wide_of(dtype)
     if power not in (1, 2):
         raise node.refused(f"its p is {power}, and has to be 1 or 2")
-    tensor = in_type(builder, operand(node, builder, 0), wide)
+    tensor = in_type(builder, node.tensor(0, builder), wide)
     sizes = emit(relax.op.abs(tensor) if power == 1 else relax.op.multiply(tensor, tensor))
     length = emit(relax.op.sum(sizes, [axis], True))
     length = length if power == 1 else emit(relax.op.sqrt(length))
@@ -152,7 +150,7 @@ def _spans(node: Node, axes: Sequence[int], numbers: Sequence[int]) -> bool:
     dims = node.dims(0)
     wanted = None if dims is None else [dims[axis] for axis in axes]
     return all(
-        given(node, number).dtype == given(node, 0).dtype and _same(node, wanted, node.dims(number))
+        node.given(number).dtype == node.given(0).dtype and _same(node, wanted, node.dims(number))
         for number in numbers
         if node.input(number) is not None
     )

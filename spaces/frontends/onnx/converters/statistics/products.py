@@ -12,9 +12,7 @@ from typing import Any
 from spaces.frontends.onnx.converters.precision import (
     NARROW,
     WIDE,
-    given,
     in_type,
-    operand,
 )
 from spaces.frontends.onnx.node import Convert, Node
 from spaces.ir.element_types import is_float
@@ -23,17 +21,17 @@ from spaces.ir.element_types import is_float
 def _product(node: Node, builder: Any) -> Any:
     from tvm import relax
 
-    dtype = given(node, 0).dtype
+    dtype = node.given(0).dtype
     if dtype not in NARROW:
         return None
-    pair = (operand(node, builder, number) for number in (0, 1))
+    pair = (node.tensor(number, builder) for number in (0, 1))
     return in_type(builder, builder.emit(relax.op.matmul(*pair, out_dtype=WIDE)), dtype)
 
 
 def _general_product(node: Node, builder: Any) -> Any:
     from tvm import relax
 
-    dtype, emit = given(node, 0).dtype, builder.emit
+    dtype, emit = node.given(0).dtype, builder.emit
     alpha, beta = (float(node.attributes.get(name, 1.0)) for name in ("alpha", "beta"))
     is_whole = alpha.is_integer() and beta.is_integer()
     if dtype not in NARROW and (is_float(dtype) or is_whole):
@@ -41,7 +39,7 @@ def _general_product(node: Node, builder: Any) -> Any:
     wide = WIDE if is_float(dtype) else "float64"
     pair = []
     for number, name in enumerate(("transA", "transB")):
-        factor = operand(node, builder, number)
+        factor = node.tensor(number, builder)
         turned = bool(node.attributes.get(name, 0))
         pair.append(emit(relax.op.permute_dims(factor, [1, 0])) if turned else factor)
     if not is_float(dtype):
@@ -59,11 +57,11 @@ def _general_product(node: Node, builder: Any) -> Any:
 def _einsum(node: Node, builder: Any) -> Any:
     from tvm import topi
 
-    dtype = given(node, 0).dtype
+    dtype = node.given(0).dtype
     if dtype not in NARROW:
         return None
     wide = [
-        in_type(builder, operand(node, builder, number), WIDE) for number in range(len(node.inputs))
+        in_type(builder, node.tensor(number, builder), WIDE) for number in range(len(node.inputs))
     ]
     equation = node.attributes["equation"]
     text = equation.decode() if isinstance(equation, bytes) else equation

@@ -12,9 +12,7 @@ import numpy as np
 
 from spaces.frontends.onnx.converters.precision import (
     axis_within,
-    given,
     in_type,
-    operand,
     rank_of,
     wide_of,
 )
@@ -69,7 +67,7 @@ _REDUCTIONS: Mapping[str, Reduction] = MappingProxyType(
 
 
 def _reduce(node: Node, builder: Any) -> Any:
-    reduction, data, rank = _REDUCTIONS[node.operator], given(node, 0), rank_of(node)
+    reduction, data, rank = _REDUCTIONS[node.operator], node.given(0), rank_of(node)
     keep = bool(node.attributes.get("keepdims", 1))
     axes = _axes(node, rank)
     if axes is not None and any(d == 0 for d in _sizes(node, axes)):
@@ -169,7 +167,7 @@ def _of_nothing(node: Node, reduction: Reduction, axes: Sequence[int], keep: boo
     """The result where there are no elements to reduce."""
     from tvm import relax
 
-    dtype, dims = given(node, 0).dtype, node.dims(0) or []
+    dtype, dims = node.given(0).dtype, node.dims(0) or []
     value = reduction.of_nothing
     kind = numpy_dtype(dtype)
     if dtype == "bool":
@@ -187,10 +185,10 @@ def _global_average(node: Node, builder: Any) -> Any:
     """In a narrow type; any other is for TVM's importer."""
     from tvm import relax
 
-    dtype = given(node, 0).dtype
+    dtype = node.given(0).dtype
     if wide_of(dtype) == dtype:
         return None
-    wide = in_type(builder, operand(node, builder, 0), wide_of(dtype))
+    wide = in_type(builder, node.tensor(0, builder), wide_of(dtype))
     mean = builder.emit(relax.op.mean(wide, [*range(2, rank_of(node))], True))
     return in_type(builder, mean, dtype)
 

@@ -8,9 +8,7 @@ from typing import Any
 
 from spaces.frontends.onnx.converters.precision import (
     axis_within,
-    given,
     in_type,
-    operand,
     rank_of,
     wide_of,
 )
@@ -20,12 +18,12 @@ from spaces.frontends.onnx.node import Convert, Node
 def _running(node: Node, builder: Any) -> Any:
     from tvm import relax
 
-    dtype, rank = given(node, 0).dtype, rank_of(node)
-    tensor = in_type(builder, operand(node, builder, 0), wide_of(dtype))
+    dtype, rank = node.given(0).dtype, rank_of(node)
+    tensor = in_type(builder, node.tensor(0, builder), wide_of(dtype))
     if (numbers := _axis(node)) is not None:
         found = _along(node, builder, tensor, axis_within(node, numbers, rank))
         return in_type(builder, found, dtype)
-    where = builder.emit(relax.op.reshape(in_type(builder, operand(node, builder, 1), "int64"), []))
+    where = builder.emit(relax.op.reshape(in_type(builder, node.tensor(1, builder), "int64"), []))
     # Only a run knows the axis: all are tried, and one is taken.
     found = tensor
     for axis in range(rank):
@@ -39,7 +37,7 @@ def _running(node: Node, builder: Any) -> Any:
 def _axis(node: Node) -> int | None:
     from spaces.ir import tvm_compat
 
-    numbers, value = node.numbers(1), given(node, 1)
+    numbers, value = node.numbers(1), node.given(1)
     if numbers is None and tvm_compat.is_constant(value.expression):
         numbers = [int(n) for n in value.expression.value.numpy().flat]
     if numbers is not None and len(numbers) != 1:

@@ -8,9 +8,7 @@ from typing import Any
 
 from spaces.frontends.onnx.converters.precision import (
     axis_within,
-    given,
     in_type,
-    operand,
     rank_of,
     wide_of,
 )
@@ -30,7 +28,7 @@ def along_one_axis(node: Node, builder: Any, make: Callable[[Any, int], Any]) ->
     """
     from tvm import relax
 
-    rank, tensor = rank_of(node), operand(node, builder, 0)
+    rank, tensor = rank_of(node), node.tensor(0, builder)
     axis = int(node.attributes.get("axis", -1 if node.opset >= _ONE_AXIS else 1))
     if node.opset < _ONE_AXIS and axis == rank:  # all axes are before it
         axis, tensor = rank, builder.emit(relax.op.expand_dims(tensor, [rank]))
@@ -51,7 +49,7 @@ def along_one_axis(node: Node, builder: Any, make: Callable[[Any, int], Any]) ->
 def _softmax(node: Node, builder: Any) -> Any:
     from tvm import relax
 
-    dtype = given(node, 0).dtype
+    dtype = node.given(0).dtype
     make = relax.op.nn.softmax if node.operator == "Softmax" else relax.op.nn.log_softmax
 
     def shares(tensor: Any, axis: int) -> Any:

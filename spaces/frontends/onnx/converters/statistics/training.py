@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from spaces.frontends.onnx.converters.precision import given, operand, rank_of
+from spaces.frontends.onnx.converters.precision import rank_of
 from spaces.frontends.onnx.node import Convert, Node
 from spaces.frontends.onnx.sizes import shape_expression
 from spaces.ir import tvm_compat
@@ -34,8 +34,8 @@ def _of_each_place(node: Node, builder: Any) -> Any:
     from tvm import relax
 
     emit = builder.emit
-    data, scale, shift, mean, variance = (operand(node, builder, n) for n in range(5))
-    small = relax.const(float(node.attributes.get("epsilon", 1e-5)), given(node, 4).dtype)
+    data, scale, shift, mean, variance = (node.tensor(n, builder) for n in range(5))
+    small = relax.const(float(node.attributes.get("epsilon", 1e-5)), node.given(4).dtype)
     inverse = emit(relax.op.rsqrt(emit(relax.op.add(variance, small))))
     normal = emit(relax.op.multiply(emit(relax.op.subtract(data, mean)), inverse))
     return emit(relax.op.add(emit(relax.op.multiply(normal, scale)), shift))
@@ -47,14 +47,14 @@ def _dropout(node: Node, builder: Any) -> Any:
 
     if _draws(node):
         raise node.refused("it draws at random, as in training, and models are imported to be run")
-    tensor = operand(node, builder, 0)
+    tensor = node.tensor(0, builder)
     if not any(node.outputs[1:]):
         return tensor
     dims = node.dims(0)
     if dims is None:
         raise node.refused(f"the shape of its operand of {rank_of(node)} axes is not known")
     # Older versions do not say what the mask is; these are onnxruntime's.
-    dtype = "bool" if node.opset >= _MASK_IS_BOOL else given(node, 0).dtype
+    dtype = "bool" if node.opset >= _MASK_IS_BOOL else node.given(0).dtype
     kept = relax.const(np.asarray(node.opset >= _RATIO_IS_OPERAND).astype(dtype), dtype)
     return [tensor, relax.op.broadcast_to(kept, shape_expression(dims))]
 
@@ -79,7 +79,7 @@ def _number(node: Node, number: int) -> float | None:
     """An operand of one number; None where only a run knows it."""
     if known := node.numbers(number):
         return float(known[0])
-    expression = given(node, number).expression
+    expression = node.given(number).expression
     return float(expression.value.numpy().item()) if tvm_compat.is_constant(expression) else None
 
 
