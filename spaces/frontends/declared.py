@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 from spaces.frontends.inputs import InputSpec, Shape, check_names
-from spaces.ir.derived_dims import base_of, derived
+from tuner.dynamic.derived_names import base_of, derived
 from tuner.dynamic.shapes import NO_DOMAIN, Domain
 from tuner.errors import TunerError
 

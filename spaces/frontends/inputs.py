@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from spaces.ir.derived_dims import derived
 from spaces.ir.element_types import numpy_dtype
+from tuner.dynamic.derived_names import derived
 from tuner.errors import TunerError
 from tuner.options import InputArray, InputValue, IntRange
 

@@ -18,8 +18,8 @@ from typing import Any
 
 from spaces.frontends.declared import Declared
 from spaces.ir import tvm_compat
-from spaces.ir.derived_dims import base_of
 from spaces.ir.symbolic import is_symbolic, symbols, variables
+from tuner.dynamic.derived_names import base_of
 from tuner.errors import TunerError
 
 NAMES_FILE = "dims.json"

@@ -12,8 +12,6 @@ from typing import Any
 
 from spaces.ir import tvm_compat
 from spaces.ir.symbolic import value_of, variables
-from tuner.dynamic.derived_names import base_of as base_of
-from tuner.dynamic.derived_names import derived as derived
 
 
 def name_of(dim: Any) -> str:

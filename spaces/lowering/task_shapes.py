@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from spaces.ir import tvm_compat
-from spaces.ir.derived_dims import base_of, derived
 from spaces.ir.symbolic import is_symbolic, symbols, value_of, variables
 from spaces.lowering.relax_rewrite import tir_calls
+from tuner.dynamic.derived_names import base_of, derived
 from tuner.dynamic.shapes import MOST_SHAPES, merged, sampled
 from tuner.errors import TunerError
 from tuner.task import Instance, Shapes

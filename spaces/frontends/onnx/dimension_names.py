@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterable
 
-from spaces.ir.derived_dims import base_of
+from tuner.dynamic.derived_names import base_of
 
 _ODD = re.compile(r"\W+")
 _STEPS: dict[type[ast.operator], str] = {

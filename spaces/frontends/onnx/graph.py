@@ -49,10 +49,10 @@ from spaces.frontends.onnx.sequences import SEQUENCES, require_tensors
 from spaces.frontends.onnx.size_operators import constant_of, evaluated
 from spaces.frontends.onnx.sizes import MOST, Arithmetic, Size, Sizes, known_sizes
 from spaces.ir import tvm_compat
-from spaces.ir.derived_dims import base_of, derived
 from spaces.ir.element_types import numpy_dtype
 from spaces.ir.symbolic import NO_VALUES, text_of
 from spaces.lowering.relax_rewrite import constant
+from tuner.dynamic.derived_names import base_of, derived
 from tuner.errors import TunerError, first_line
 
 _ODD = re.compile(r"\W")

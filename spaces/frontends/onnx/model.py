@@ -25,9 +25,9 @@ from spaces.frontends.onnx.tensors import (
 )
 from spaces.frontends.quiet_import import hushed
 from spaces.ir import tvm_compat
-from spaces.ir.derived_dims import base_of
 from spaces.ir.symbolic import NO_VALUES, value_of
 from spaces.lowering.plain_shapes import with_plain_inputs
+from tuner.dynamic.derived_names import base_of
 from tuner.dynamic.shapes import NO_DOMAIN, Domain
 from tuner.errors import TunerError, first_line
 from tuner.files.model_file import check_file
