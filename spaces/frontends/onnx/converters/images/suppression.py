@@ -19,9 +19,11 @@ def _non_max_suppression(node: Node, builder: Any) -> Any:
     """Without a number of boxes there is none; without a threshold each score is high enough."""
     from tvm import relax, tirx
 
-    boxes, scores, dims = node.input(0), node.input(1), node.dims(0)
-    if boxes is None or scores is None or dims is None:
-        raise node.refused("the shape of its boxes is not known")
+    boxes, scores, dims, others = node.input(0), node.input(1), node.dims(0), node.dims(1)
+    if boxes is None or scores is None or dims is None or others is None:
+        raise node.refused("the shape of its boxes or of their scores is not known")
+    for size, other in ((dims[0], others[0]), (dims[1], others[2])):
+        node.require_equal(size, other)
     if node.input(2) is None:
         return relax.const(np.zeros((0, 3), "int64"), "int64")
     given = boxes.tensor(builder), scores.tensor(builder)

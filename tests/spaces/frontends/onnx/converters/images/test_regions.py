@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from onnx import helper, numpy_helper
 
-from tests.spaces.frontends.onnx.beside_onnxruntime import Array, by_reference, compare
+from tests.spaces.frontends.onnx.beside_onnxruntime import Array, by_reference, compare, refusal
 
 pytestmark = pytest.mark.tvm
 
@@ -91,6 +91,12 @@ def test_boxes_that_are_kept(operands: list[str], centers: int) -> None:
 def test_thresholds_that_a_run_knows() -> None:
     fed = BOXES | NUMBERS
     compare(one_node("NonMaxSuppression", fed), fed, fed | {"most": np.array([0])})
+
+
+def test_each_box_has_a_score() -> None:
+    for boxes in (BOXES["boxes"][:0], BOXES["boxes"][:, :2]):
+        fed = {**BOXES, "boxes": boxes} | NUMBERS
+        assert "NonMaxSuppression" in refusal(one_node("NonMaxSuppression", fed))
 
 
 def test_as_many_overlaps_as_allowed_are_kept() -> None:
