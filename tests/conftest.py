@@ -33,7 +33,7 @@ settings.register_profile("steady", derandomize=True, deadline=None)
 settings.register_profile("fuzz", derandomize=False, print_blob=True, deadline=None)
 settings.load_profile("steady")
 # It draws constants of whatever modules of ours are imported too, which depends on what else ran.
-setattr(providers, "_get_local_constants", lambda: providers._local_constants)
+providers._get_local_constants = lambda: providers._local_constants
 
 # Processes of pytest-xdist run its code as no module's: `inspect`, which TVM's parser asks for each
 # frame of each function, would look through all modules every time.
