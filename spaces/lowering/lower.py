@@ -114,7 +114,8 @@ def _prepared(module: Any) -> Any:
     from tvm.ir.transform import Sequential
     from tvm.relax import transform
 
-    tidy = Sequential([transform.Normalize(), transform.CanonicalizeBindings()])
+    passes = (transform.CanonicalizeBindings(), transform.DeadCodeElimination())
+    tidy = Sequential([transform.Normalize(), *passes])
     merged = Sequential([transform.Normalize(), transform.FoldBatchnormToConv2D(), tidy])
     inferred = Sequential([transform.DecomposeOpsForInference(), tidy])
     prepared = merged(move_biases_into_batch_norms(bound_takes(multiplied_powers(tidy(module)))))

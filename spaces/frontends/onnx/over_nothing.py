@@ -30,6 +30,8 @@ _RESULTS: Mapping[str, float] = MappingProxyType(
 )
 _UNKNOWN = frozenset(
     {"Gemm", "Conv", "ConvTranspose", "Einsum", "QLinearMatMul", "ArgMax", "ArgMin"}
+    | {"AveragePool", "GlobalAveragePool", "GlobalLpPool", "GlobalMaxPool", "LpPool", "MaxPool"}
+    | {"RoiAlign", "GridSample"}
 )
 
 

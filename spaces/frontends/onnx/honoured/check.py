@@ -41,13 +41,21 @@ def check_version(node: Node) -> None:
     """See that a node is one of its version of ONNX, whoever converts it.
 
     Raises:
-        TunerError: it has an attribute that its version does not know.
+        TunerError: it has an attribute that its version does not know, or operands of two types
+            where its version has one.
     """
     if (schema := _schema_of_version(node)) is None:
         return
     for name in node.attributes:
         if name not in schema.attributes:
             raise node.refused(f"its attribute {name} is not known in opset {node.opset}")
+    types: dict[str, str] = {}
+    for number, value in enumerate(node.inputs if len(schema.inputs) else ()):
+        formal = schema.inputs[min(number, len(schema.inputs) - 1)]
+        if value is None or not value.is_tensor or not formal.is_homogeneous:
+            continue
+        if (other := types.setdefault(formal.type_str, value.kind)) != value.kind:
+            raise node.refused(f"its input {formal.name} is {value.kind}, and not {other}")
 
 
 def with_defaults(node: Node) -> Node:

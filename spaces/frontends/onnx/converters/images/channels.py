@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from spaces.frontends.onnx.converters.images.windows import text
-from spaces.frontends.onnx.node import Convert, Node
+from spaces.frontends.onnx.node import Convert, Node, has_nothing
 from spaces.frontends.onnx.sizes import shape_expression
 
 
@@ -21,6 +21,8 @@ def _local_response(node: Node, builder: Any) -> Any:
     size, dtype = int(node.attributes["size"]), data.dtype
     before, after = (size - 1) // 2, size // 2
     tensor = data.tensor(builder)
+    if has_nothing(dims):
+        return tensor
     wide = tensor if dtype != "float16" else builder.emit(relax.op.astype(tensor, "float32"))
     computed = "float32" if dtype == "float16" else dtype
     squares = builder.emit(relax.op.multiply(wide, wide))

@@ -118,7 +118,8 @@ def _hardmax(node: Node, builder: Any) -> Any:
     dtype = node.given(0).dtype
 
     def marked(tensor: Any, axis: int) -> Any:
-        length = _length(node, tensor, axis)
+        if (length := _length(node, tensor, axis)) == 0:
+            return tensor
         place = _first_place(node, builder, tensor, axis, keep=True, largest=True)
         numbers = builder.emit(relax.op.arange(0, length, 1, "int64"))
         spread = [length if n == axis else 1 for n in range(len(tensor.ty.shape.values))]

@@ -214,22 +214,6 @@ def test_as_onnxruntime_does(operator: str, fed: Any, known: Any, said: Any) -> 
 
 
 HEADER = '<ir_version: 8, opset_import: ["": 17]>'
-BOX = np.zeros((3, 0), "float32")
-
-
-@pytest.mark.parametrize(
-    ("body", "weights", "wanted"),
-    [
-        ("a = ReduceSum <keepdims = 0> (x, ax) y = Exp(a)", {"ax": ints(1)}, np.ones(3)),
-        ("t = Transpose(x) a = MatMul(x, t) y = Exp(a)", {}, np.ones((3, 3))),
-        ("y = ReduceMax <axes = [1], keepdims = 0> (x)", {}, np.full(3, -np.inf)),
-        ("a = Relu(x) y = Pad(a, p)", {"p": ints(0, 1, 0, 1)}, np.zeros((3, 2))),
-    ],
-)
-def test_sums_over_nothing(body: str, weights: Any, wanted: Any) -> None:
-    result = ", ".join("ab"[: wanted.ndim])
-    text = f"{HEADER} g (float[3, 0] x) => (float[{result}] y) {{ {body} }}"
-    compare(parsed(text, **weights), {"x": BOX}, peer=lambda *_: [wanted.astype("float32")])
 
 
 @pytest.mark.parametrize(
