@@ -61,6 +61,8 @@ class Value:
     @property
     def numbers(self) -> list[int] | None:
         """What it holds in order, if all of that is known and no symbol in it."""
+        if has_nothing(self.dims or ()):
+            return []
         known = self.sizes is not None and self.sizes.numbers
         return [int(v) for v in self.sizes.flat()] if self.sizes and known else None
 

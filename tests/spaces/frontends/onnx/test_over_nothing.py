@@ -42,6 +42,13 @@ def test_what_a_pool_of_nothing_is_nobody_says(call: str) -> None:
     assert "it goes over no element" in refusal(parsed(model(call, "float[1,3,0,6] x")))
 
 
+def test_axes_that_a_run_knows_are_none_where_there_is_nothing() -> None:
+    given = "float[2,3] x, int8[0] a"
+    proto = parsed(model("ReduceSum(x, n)", given).replace("{", "{ n = Neg(a)"))
+    fed = {"x": np.ones((2, 3), "float32"), "a": np.zeros(0, "int8")}
+    compare(proto, fed, peer=lambda *_: [np.full((1, 1), 6, "float32")])
+
+
 @pytest.mark.parametrize(
     ("body", "weights", "wanted"),
     [
