@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,8 +21,11 @@ RANDOM = frozenset(
     | {"RandomUniform", "RandomUniformLike"}
 )
 """Operators of ONNX that draw at random."""
-_WRONG_THERE = frozenset({"LRN"})
-"""What ONNX's evaluator computes wrongly: it takes the number of images for that of channels."""
+_WRONG_BELOW = MappingProxyType(
+    {"LRN": math.inf, "Softmax": 13, "LogSoftmax": 13, "Hardmax": 13},
+)
+"""What ONNX's evaluator computes wrongly, in versions before that: for `LRN` it takes the number of
+images for that of channels, and the others looked along several axes once."""
 
 
 class CannotRun(Exception):
@@ -119,8 +124,10 @@ class _Evaluator:
         self.name = f"onnx {onnx.__version__}"
         self._names = names
         proto = onnx.load(str(model)) if isinstance(model, Path) else model
-        if any(node.op_type in _WRONG_THERE for node in proto.graph.node):
-            raise CannotRun(f"{self.name} computes {', '.join(sorted(_WRONG_THERE))} wrongly")
+        version = max((v.version for v in proto.opset_import if not v.domain), default=1)
+        for node in proto.graph.node:
+            if version < _WRONG_BELOW.get(node.op_type, 0):
+                raise CannotRun(f"{self.name} computes {node.op_type} wrongly")
         try:
             self._evaluator = ReferenceEvaluator(proto)
         except Exception as error:  # it raises whatever it meets

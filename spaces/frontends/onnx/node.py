@@ -223,7 +223,7 @@ class Node:
 
 Convert: TypeAlias = Callable[[Node, Any], Any]
 """Gives a node as an expression of Relax, or a list of these, one for each output, with a builder;
-None where it is for TVM's importer."""
+None where it is for TVM's importer, or for what ONNX says that it is made of."""
 
 
 def shaped(converters: Mapping[str, Convert]) -> dict[str, Convert]:

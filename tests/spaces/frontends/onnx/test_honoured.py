@@ -122,6 +122,7 @@ def node(call: str, opset: int = 23, given: str = "float[2,3,4] x", **weights: A
         ("Add(x, x, x)", 13, "its input 2 is not taken"),
         ("Add(x, i)", 13, "its input B is int32, and not float32"),
         ("Mod<fmod = -3>(x, x)", 13, "its fmod is -3"),
+        ("CenterCropPad(x, one)", 18, "1 sizes are none for 3 axes"),
         ("SequenceLength(x)", 11, "is no sequence that is known"),
         ("com.foo.Add(x, x)", 17, "does not know operator com.foo.Add"),
         ("ai.onnx.ml.Relu(x)", 17, "does not know operator ai.onnx.ml.Relu"),
@@ -134,7 +135,7 @@ def test_what_is_not_honoured_is_refused_in_a_line(call: str, opset: int, why: s
     proto = node(
         call, opset, given,
         c=floats(3), l=floats(4), t=floats(3, 1, 2),
-        half=np.array(0.5, "float32"), true=np.array(True),
+        half=np.array(0.5, "float32"), true=np.array(True), one=np.array([2]),
     )  # fmt: skip
     said = refusal(proto)
     name = call.partition("(")[0].partition("<")[0].split("= ")[-1]

@@ -285,5 +285,15 @@ def _split_at_run(node: Node, builder: Any, dims: Sequence[Size], axis: int) -> 
     return [part(place) for place in range(number)]
 
 
-SLICING: Mapping[str, Convert] = MappingProxyType({"Slice": _slice, "Split": _split})
+def _center_crop_pad(node: Node, _builder: Any) -> None:
+    """What ONNX says that it is made of would spread one size over all axes."""
+    axes, dims = node.attributes.get("axes"), node.dims(0)
+    number = len(axes) if axes is not None else None if dims is None else len(dims)
+    if (length := length_of(node, 1)) != number:
+        raise node.refused(f"{length} sizes are none for {number} axes")
+
+
+SLICING: Mapping[str, Convert] = MappingProxyType(
+    {"CenterCropPad": _center_crop_pad, "Slice": _slice, "Split": _split}
+)
 """By operator."""
