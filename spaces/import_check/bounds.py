@@ -30,13 +30,18 @@ def coarsest_step(proto: Any) -> float:
     """
     import onnx
 
+    kinds = types_in(proto)
+    names = {onnx.TensorProto.FLOAT16: "float16", onnx.TensorProto.BFLOAT16: "bfloat16"}
+    return max((eps_of(name) for kind, name in names.items() if kind in kinds), default=0.0)
+
+
+def types_in(proto: Any) -> set[int]:
+    """The types of elements that a graph mentions, as ONNX numbers them."""
     graph = proto.graph
     values = (*graph.input, *graph.output, *graph.value_info)
     kinds = {value.type.tensor_type.elem_type for value in values}
     kinds |= {tensor.data_type for tensor in graph.initializer}
-    kinds |= {a.i for node in graph.node for a in node.attribute if a.name in ("to", "dtype")}
-    names = {onnx.TensorProto.FLOAT16: "float16", onnx.TensorProto.BFLOAT16: "bfloat16"}
-    return max((eps_of(name) for kind, name in names.items() if kind in kinds), default=0.0)
+    return kinds | {a.i for node in graph.node for a in node.attribute if a.name in ("to", "dtype")}
 
 
 def part(got: Array, want: Array, *, narrow: bool = False, step: float = 0.0) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spaces.frontends.model import Model
+from spaces.import_check.bounds import types_in
 from tuner.errors import first_line
 
 Array = npt.NDArray[Any]
@@ -25,7 +26,8 @@ _WRONG_BELOW = MappingProxyType(
     {"LRN": math.inf, "Softmax": 13, "LogSoftmax": 13, "Hardmax": 13},
 )
 """What ONNX's evaluator computes wrongly, in versions before that: for `LRN` it takes the number of
-images for that of channels, and the others looked along several axes once."""
+images for that of channels, and the others looked along several axes once. It rounds what `Erf` gives
+to float32."""
 
 
 class CannotRun(Exception):
@@ -126,7 +128,8 @@ class _Evaluator:
         proto = onnx.load(str(model)) if isinstance(model, Path) else model
         version = max((v.version for v in proto.opset_import if not v.domain), default=1)
         for node in proto.graph.node:
-            if version < _WRONG_BELOW.get(node.op_type, 0):
+            rounded = node.op_type == "Erf" and onnx.TensorProto.DOUBLE in types_in(proto)
+            if version < _WRONG_BELOW.get(node.op_type, 0) or rounded:
                 raise CannotRun(f"{self.name} computes {node.op_type} wrongly")
         try:
             self._evaluator = ReferenceEvaluator(proto)

@@ -206,6 +206,15 @@ def test_a_program_is_its_own_source() -> None:
     assert checked(load_model(spec)).state == "own"
 
 
+@pytest.mark.parametrize(
+    ("call", "opset"), [("Erf(x)", 17), ("Softmax<axis = 0>(x)", 11), ("LRN<size = 1>(x)", 17)]
+)
+def test_what_its_own_evaluator_computes_wrongly_it_is_not_asked(call: str, opset: int) -> None:
+    text = f'<ir_version: 8, opset_import: ["": {opset}]> f (double[2, 2] x) => (double[2, 2] y) '
+    with pytest.raises(CannotRun, match="computes [A-Za-z]* wrongly"):
+        sources._Evaluator(parsed(text + f"{{ y = {call} }}"), ["x"])
+
+
 def test_who_cannot_run_a_model_says_why() -> None:
     text = '<ir_version: 8, opset_import: ["": 17]> f (float[2] x) => (float[2] y) { y = Nope (x) }'
     with pytest.raises(CannotRun, match="Nope"):

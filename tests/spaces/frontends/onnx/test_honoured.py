@@ -122,6 +122,7 @@ def node(call: str, opset: int = 23, given: str = "float[2,3,4] x", **weights: A
         ("Add(x, x, x)", 13, "its input 2 is not taken"),
         ("Add(x, i)", 13, "its input B is int32, and not float32"),
         ("Mod<fmod = -3>(x, x)", 13, "its fmod is -3"),
+        ("Slice(x, v, v, one)", 13, "its operands say ends of unlike numbers of axes"),
         ("CenterCropPad(x, one)", 18, "1 sizes are none for 3 axes"),
         ("SequenceLength(x)", 11, "is no sequence that is known"),
         ("com.foo.Add(x, x)", 17, "does not know operator com.foo.Add"),
@@ -130,7 +131,7 @@ def node(call: str, opset: int = 23, given: str = "float[2,3,4] x", **weights: A
     ],
 )
 def test_what_is_not_honoured_is_refused_in_a_line(call: str, opset: int, why: str) -> None:
-    given = "float[2,3,4] x, float[2,3] r, float[5] v, "
+    given = "float[2,3,4] x, float[2,3] r, int64[5] v, "
     given += "int32[2,3] i"
     proto = node(
         call, opset, given,

@@ -130,6 +130,8 @@ def _sliced_at_run(node: Node, builder: Any, dims: Sequence[Size]) -> Any:
 
     operands = [place for place in (1, 2, 3, 4) if node.input(place) is not None]
     number, rank = length_of(node, 1), len(dims)
+    if any(length_of(node, place) != number for place in operands):
+        raise node.refused("its operands say ends of unlike numbers of axes")
 
     def parts(*tensors: Any) -> Any:
         return _parts_at_run(dict(zip(operands, tensors, strict=True)), number, dims)
