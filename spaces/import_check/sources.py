@@ -26,8 +26,8 @@ _WRONG_BELOW = MappingProxyType(
     {"LRN": math.inf, "Softmax": 13, "LogSoftmax": 13, "Hardmax": 13},
 )
 """What ONNX's evaluator computes wrongly, in versions before that: for `LRN` it takes the number of
-images for that of channels, and the others looked along several axes once. It rounds what `Erf` gives
-to float32."""
+images for that of channels, and the others looked along several axes once. It rounds what `Erf`
+gives to float32."""
 
 
 class CannotRun(Exception):

@@ -211,7 +211,7 @@ def test_a_program_is_its_own_source() -> None:
 )
 def test_what_its_own_evaluator_computes_wrongly_it_is_not_asked(call: str, opset: int) -> None:
     text = f'<ir_version: 8, opset_import: ["": {opset}]> f (double[2, 2] x) => (double[2, 2] y) '
-    with pytest.raises(CannotRun, match="computes [A-Za-z]* wrongly"):
+    with pytest.raises(CannotRun, match=r"computes [A-Za-z]* wrongly"):
         sources._Evaluator(parsed(text + f"{{ y = {call} }}"), ["x"])
 
 
