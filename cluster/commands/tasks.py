@@ -68,13 +68,14 @@ def tasks(
 
 def _check(model: Model, spec: ModelSpec, target: str) -> ImportCheck:
     """Compare a model with its source."""
-    from cluster.search.import_check import compare_copy
+    from cluster.search.import_check import MOST_S, compare_copy
     from spaces.frontends.model_copy import save_model_copy
-    from tuner.options import TuneOptions
+    from spaces.import_check.answers import record
 
     with tempfile.TemporaryDirectory() as folder:
-        save_model_copy(model, Path(folder), inputs=spec.inputs)
-        return compare_copy(Path(folder), model.content_hash, TuneOptions(spec, target))
+        references = record(model, spec.inputs, MOST_S)
+        save_model_copy(model, Path(folder), inputs=spec.inputs, references=references)
+        return compare_copy(Path(folder), model.content_hash, target)
 
 
 def _extracted(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from cluster.driver.declared_space import found_space, with_space
 from cluster.driver.layers import found_layers, offered, tried_layers
+from cluster.search.import_check import check_limit_s
 from cluster.search.job import SearchJob
 from tuner.errors import TunerError, UsageError
 from tuner.files.atomic import put_folder
@@ -145,6 +146,7 @@ def _keep_model(model: Model, options: TuneOptions, run: RunFolder) -> None:
     """Copy the model into the run, whole or not at all; a copy that is damaged or outdated is made
     anew."""
     from spaces.frontends.model_copy import is_outdated, save_model_copy
+    from spaces.import_check.answers import record
 
     if run.model_dir.exists() and not is_outdated(run.model_dir):
         try:
@@ -153,7 +155,10 @@ def _keep_model(model: Model, options: TuneOptions, run: RunFolder) -> None:
             _log.error("%s: it is copied anew", damaged.finding)
     partial = run.model_dir.with_name("model.part")
     shutil.rmtree(partial, ignore_errors=True)
-    save_model_copy(model, partial, inputs=options.model.inputs)
+    given, references = options.model.inputs, None
+    if options.import_check:
+        references = record(model, given, check_limit_s(options))
+    save_model_copy(model, partial, inputs=given, references=references)
     try:
         if run.model_dir.exists():
             shutil.rmtree(run.model_dir)

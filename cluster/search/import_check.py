@@ -35,13 +35,14 @@ _log = logging.getLogger(__name__)
 _CHILD = "spaces.import_check.check:ImportCheckChild"
 _READY_S = 120.0
 _SHARE = 0.1
-"""The share of a run's time that it may take, within these seconds."""
-_LEAST_S, _MOST_S = 5.0, 60.0
+"""The share of a run's time that it may take."""
+_LEAST_S, MOST_S = 5.0, 60.0
+"""Between these."""
 _PATIENCE = 4.0
 """The wall time that it may take, for each second of processor time."""
 _EXPLAIN_S = 150.0
 """The wall time beyond that, to find the node at fault."""
-_PACKAGES = ("apache-tvm", "onnx", "onnxruntime", "onnxslim", "torch")
+_PACKAGES = ("apache-tvm", "onnx", "onnxruntime", "torch")
 _SOURCES = ("frontends", "import_check", "lowering", "ir")
 """Rooms of `spaces` that an import goes through."""
 
@@ -101,14 +102,19 @@ def check_run(
         return known
     if (known := read_check(kept)) is not None:
         return _keep(location, run, known)
-    seconds = min(_MOST_S, max(_LEAST_S, _SHARE * options.limit_s))
+    limit_s = check_limit_s(options)
     check = compare_copy(
-        run.model_dir, manifest.model_hash, options, seconds=seconds, run=run, quiet=quiet
+        run.model_dir, manifest.model_hash, options.target, limit_s=limit_s, run=run, quiet=quiet
     )
     check = replace(check, key=key)
     if check.state == "passed":
         write_check(kept, check)
     return _keep(location, run, check)
+
+
+def check_limit_s(options: TuneOptions) -> float:
+    """The seconds that a run has for its check."""
+    return min(MOST_S, max(_LEAST_S, _SHARE * options.limit_s))
 
 
 def _check_or_say_why(
@@ -130,9 +136,9 @@ def _keep(location: RunLocation, run: RunFolder, check: ImportCheck) -> ImportCh
 def compare_copy(
     model_dir: Path,
     model_hash: str,
-    options: TuneOptions,
+    target: str,
     *,
-    seconds: float = _MOST_S,
+    limit_s: float = MOST_S,
     run: RunFolder | None = None,
     quiet: Quiet | None = None,
 ) -> ImportCheck:
@@ -140,13 +146,11 @@ def compare_copy(
 
     Args:
         model_dir: the copy, as a run keeps it.
-        options: with the target resolved.
-        seconds: of processor time.
+        target: canonical JSON.
+        limit_s: of processor time.
         run: where values of a difference are kept.
     """
-    limits = Limits(seconds, psutil.virtual_memory().available)
-    source = Path(options.model.source)
-    archive = source if source.suffix == ".pt2" and source.is_file() else None
+    limits = Limits(limit_s, psutil.virtual_memory().available)
     folder = None if run is None else run.root
     log = None if run is None else run.logs / "import_check.log"
     with Child(_CHILD, env={"CUDA_VISIBLE_DEVICES": ""}, log=log) as child:
@@ -157,8 +161,8 @@ def compare_copy(
         if isinstance(outcome, Returned):
             outcome = child.call(
                 "check",
-                *(model_dir, model_hash, archive, options.target, limits, folder),
-                deadline_s=_PATIENCE * seconds + _EXPLAIN_S,
+                *(model_dir, model_hash, target, limits, folder),
+                deadline_s=_PATIENCE * limit_s + _EXPLAIN_S,
                 frozen_s=frozen_s,
             )
     if isinstance(outcome, Returned):

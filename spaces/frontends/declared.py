@@ -74,6 +74,10 @@ class ModelSource(Protocol):
     def declared(self) -> Declared:
         """What it says of its inputs."""
 
+    @property
+    def exported(self) -> Any:
+        """The program of PyTorch that it is; None of any other."""
+
     def imported(self, inputs: Sequence[InputSpec], domain: Domain) -> Any:
         """Its module with these inputs. What was read may be changed by it: it is called once.
 

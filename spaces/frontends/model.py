@@ -29,6 +29,7 @@ class Model:
         path: the file it was read from; None where it came from a function.
         shapes: instances of its symbolic dimensions that it is tuned for; empty without any.
         proto: of ONNX, where it came from memory and there is no file.
+        exported: of PyTorch, the program, where it was read or given just now.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Model:
     path: Path | None = None
     shapes: Shapes = ()
     proto: Any = None
+    exported: Any = None
 
 
 def load_model(spec: ModelSpec, on_found: Callable[[], None] = lambda: None) -> Model:
@@ -97,7 +99,8 @@ def import_model(
     shapes = domain.shapes()
     module = source.imported(inputs, domain)
     content = source.content_hash(module, inputs)
-    return Model(source.name, source.kind, module, inputs, content, path, shapes, proto)
+    exported = source.exported
+    return Model(source.name, source.kind, module, inputs, content, path, shapes, proto, exported)
 
 
 def from_memory(spec: ModelSpec, on_found: Callable[[], None] = lambda: None) -> Model:

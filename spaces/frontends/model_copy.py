@@ -3,7 +3,8 @@
 The folder holds `model.json` (what the model is called, its kind, its inputs and values for
 them, checksums of the files: see `tuner.runs.model_files`), and beside it `model.onnx` (with
 `model.onnx.data` where it is large), or `module.json` and `module.params` with a module of TVM:
-what a function made, or what was imported from PyTorch.
+what a function made, or what was imported from PyTorch, with what PyTorch computes for a few inputs
+(`spaces.frontends.references`).
 
 Whoever can write to a run may put anything there, so nothing in it is read by something that runs
 code. Archives of PyTorch are: reading one unpickles what is in it and evaluates its expressions.
@@ -23,6 +24,7 @@ from spaces.frontends.declared import ModelKind
 from spaces.frontends.inputs import InputSpec
 from spaces.frontends.model import Model
 from spaces.frontends.module_copy import load_module, save_module
+from spaces.frontends.references import References, save_references
 from tuner.dynamic.shapes import domain_of, from_plain
 from tuner.errors import TunerError
 from tuner.options import InputArray, InputValue, IntRange
@@ -41,8 +43,15 @@ _MAX_ONE_FILE_BYTES = 1_500_000_000
 """A protobuf cannot hold more than 2 GB."""
 
 
-def save_model_copy(model: Model, directory: Path, *, inputs: InputValues = ()) -> None:
-    """Copy a model, and the values given for its inputs, into a folder.
+def save_model_copy(
+    model: Model,
+    directory: Path,
+    *,
+    inputs: InputValues = (),
+    references: References | None = None,
+) -> None:
+    """Copy a model, the values given for its inputs, and what was recorded of its source, into a
+    folder.
 
     The description is written last: a folder that has one is complete. None of it is synced to
     the disk: `tuner.files.atomic.put_folder` does that, and gives the folder its name.
@@ -54,6 +63,8 @@ def save_model_copy(model: Model, directory: Path, *, inputs: InputValues = ()) 
         directory.mkdir(parents=True, exist_ok=True)
         _copy_body(model, directory / _FILES[model.kind])
         values = _copy_values(inputs, directory)
+        if references is not None:
+            save_references(references, directory)
         about = _description(model, values) | {"files": checksums(directory)}
         text = json.dumps(about, indent=1)
         scratch = directory / f"{DESCRIPTION}.{os.getpid()}"

@@ -35,17 +35,20 @@ def read_torch(path: Path) -> ModuleSource | OnnxSource:
         TunerError: PyTorch is missing, the file is missing or broken, an operator cannot be
             imported, or the model is in training mode.
     """
-    program = core_program(read_archive(path), path)
+    exported = read_archive(path)
+    program = core_program(exported, path)
     kept = kept_names(path)
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256")
     try:
         module = _import(program, path)
     except TunerError as refused:
-        return read_by_onnx(program, path, kept, digest, refused)
+        by_onnx = read_by_onnx(program, path, kept, digest, refused)
+        return replace(by_onnx, exported=exported)
     note = "" if kept else NAMES_NOTE
     module = with_named_dims(module, kept, path)
-    return replace(read_module(module, path.stem, "torch", note=note), file=digest)
+    read = read_module(module, path.stem, "torch", note=note)
+    return replace(read, file=digest, exported=exported)
 
 
 def _import(program: Any, path: Path) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,26 +11,21 @@ from typing import Any
 import numpy.typing as npt
 
 from spaces.codegen.executable import LoadedModel, compile_plainly
-from spaces.frontends.inputs import InputSpec
 from spaces.frontends.model import Model
+from spaces.frontends.references import References
+from spaces.import_check.answers import Answers, Given, answers_for, plan
 from spaces.import_check.bounds import coarsest_step, part
-from spaces.import_check.draws import draw
 from spaces.import_check.locate import Fault, Grown, locate, save_fault
-from spaces.import_check.sources import CannotRun, LeftOpen, Source, left_open, source_of
+from spaces.import_check.sources import CannotRun, LeftOpen, left_open
 from spaces.lowering.lower import lower
 from spaces.targets.backends import backend_of
 from spaces.targets.target import fits_here
-from tuner.dynamic.shapes import sampled
 from tuner.errors import TunerError, first_line
-from tuner.options import InputValue
 from tuner.runs.import_check import FAULT_FOLDER, ImportCheck
 from tuner.task import Instance
 
 Array = npt.NDArray[Any]
 _HOST = '{"kind":"llvm"}'
-_SHAPES = 3
-"""Shapes of a model with open dimensions that are compared."""
-_DRAWS = 2
 _LOCATE_S = 120.0
 _SHARE = 0.3
 """The share of the free memory that a model may take: both sides hold its weights, ours twice
@@ -53,9 +48,10 @@ class Limits:
 def check_import(
     model: Model,
     target: str,
-    given: Sequence[tuple[str, InputValue]],
+    given: Given,
     limits: Limits,
     folder: Path | None = None,
+    references: References | None = None,
 ) -> ImportCheck:
     """Compare a model with its source.
 
@@ -65,11 +61,16 @@ def check_import(
         target: canonical JSON; a model for another machine is compiled for this one.
         given: values for inputs.
         folder: of the run, to keep the values of a difference in.
+        references: what was recorded of its source, if that is not here.
     """
     if model.kind == "function":
         return ImportCheck("own", "the program is its own source", (), model.content_hash)
     started_s = time.process_time()
-    check = _Comparison(model, target, given, limits, started_s + limits.seconds, folder).run()
+    try:
+        answers = answers_for(model, given, references, limits.seconds)
+    except CannotRun as error:
+        return replace(_skipped(str(error)), model_hash=model.content_hash)
+    check = _Comparison(model, target, limits, started_s + limits.seconds, folder).run(answers)
     spent_s = round(time.process_time() - started_s, 2)
     return replace(check, model_hash=model.content_hash, seconds=spent_s)
 
@@ -83,7 +84,6 @@ class _Comparison:
         self,
         model: Model,
         target: str,
-        given: Sequence[tuple[str, InputValue]],
         limits: Limits,
         until_s: float,
         folder: Path | None,
@@ -91,7 +91,6 @@ class _Comparison:
         here = backend_of(target).on_host and fits_here(target)
         self._target = target if here else _HOST
         self._model = model
-        self._given = given
         self._limits = limits
         self._until_s = until_s
         self._folder = folder
@@ -99,19 +98,15 @@ class _Comparison:
         self._proto = _proto_of(model)
         self._step = 0.0 if self._proto is None else coarsest_step(self._proto)
 
-    def run(self) -> ImportCheck:
+    def run(self, answers: Answers) -> ImportCheck:
         """Compare as much as the limits allow."""
-        try:
-            source = source_of(self._model)
-        except CannotRun as error:
-            return _skipped(str(error))
         open_ = self._left_open()
         if open_.nodes:
             self._notes.append(f"{', '.join(open_.nodes)}: what ONNX leaves open is not compared")
         module = lower(self._model.module, self._target)
         executable = compile_plainly(module, self._target)
         compared, longest_s = list[str](), 0.0
-        for instance, number in self._plan():
+        for instance, number in plan(self._model.shapes):
             before_s = time.process_time()
             if compared and before_s + longest_s > self._until_s:
                 self._notes.append(
@@ -119,47 +114,22 @@ class _Comparison:
                     "size was compared"
                 )
                 break
-            specs = [spec.at(dict(instance)) for spec in self._model.inputs]
             try:
-                feeds, want = self._feed(source, specs, number)
+                feeds, want = answers.of(instance, number)
             except CannotRun as error:
                 if not compared and not instance:
                     return _skipped(f"{error}; name usual values with --input")
                 self._notes.append(f"{_shown(instance, number)}: {error}")
                 continue
-            said = self._compare(executable, specs, feeds, want, open_)
+            said = self._compare(executable, feeds, want, open_)
             if said is not None:
                 return said
             compared.append(_shown(instance, number))
             longest_s = max(longest_s, time.process_time() - before_s)
         if not compared:
             return _skipped("; ".join(self._notes))
-        said_of = f"as {source.name} on {len(compared)} inputs"
+        said_of = f"as {answers.name} on {len(compared)} inputs"
         return ImportCheck("passed", said_of, tuple(self._notes))
-
-    def _feed(
-        self, source: Source, specs: Sequence[InputSpec], number: int
-    ) -> tuple[list[Array], list[Array]]:
-        """Inputs that the source takes, and what it gives for them: integers that it refuses are
-        drawn anew, as small ones.
-
-        Raises:
-            CannotRun: it takes none.
-        """
-        feeds = draw(specs, self._given, number)
-        try:
-            return feeds, source.outputs(feeds)
-        except CannotRun:
-            if number == 0:
-                raise
-            feeds = draw(specs, self._given, number, wide_integers=False)
-            return feeds, source.outputs(feeds)
-
-    def _plan(self) -> Iterator[tuple[Instance, int]]:
-        shapes = [i for i, _ in sampled(self._model.shapes, _SHAPES)] if self._model.shapes else []
-        first: Instance = shapes[0] if shapes else ()
-        yield from ((first, number) for number in range(_DRAWS))
-        yield from ((other, 0) for other in shapes[1:])
 
     def _left_open(self) -> LeftOpen:
         return LeftOpen() if self._proto is None else left_open(self._proto)
@@ -167,7 +137,6 @@ class _Comparison:
     def _compare(
         self,
         executable: Any,
-        specs: Sequence[InputSpec],
         feeds: Sequence[Array],
         want: Sequence[Array],
         open_: LeftOpen,
@@ -181,18 +150,16 @@ class _Comparison:
             return ImportCheck("differs", f"it has {len(got)} outputs, and {len(want)} there")
         for place, (mine, theirs) in enumerate(zip(got, want, strict=True)):
             if place not in open_.outputs and (said := part(mine, theirs, step=self._step)):
-                return self._explain(place, said, specs, feeds)
+                return self._explain(place, said, feeds)
         return None
 
-    def _explain(
-        self, place: int, said: str, specs: Sequence[InputSpec], feeds: Sequence[Array]
-    ) -> ImportCheck | None:
+    def _explain(self, place: int, said: str, feeds: Sequence[Array]) -> ImportCheck | None:
         """What is behind a difference of an output; None where it is rounding that has grown."""
         proto = self._proto
         if proto is None:
             return ImportCheck("differs", f"output {place}: {said}")
         output = f"output {proto.graph.output[place].name}"
-        names = [spec.name for spec in specs]
+        names = [spec.name for spec in self._model.inputs]
         found = locate(proto, names, feeds, self._target, _LOCATE_S)
         if isinstance(found, Grown) and found.nodes:
             self._notes.append(f"{output}: rounding grows in {', '.join(found.nodes[:3])}")
@@ -240,29 +207,25 @@ class ImportCheckChild:
         self,
         model_dir: Path,
         model_hash: str,
-        archive: Path | None,
         target: str,
         limits: Limits,
         run: Path | None,
     ) -> ImportCheck:
         """Compare the copy of a model that a run keeps.
 
-        Args:
-            archive: of PyTorch, of which a run keeps the module alone.
-
         Raises:
             TunerError: the copy is damaged.
         """
         from spaces.frontends.model_copy import load_input_values, load_model_copy
+        from spaces.frontends.references import load_references
 
         size = sum(file.stat().st_size for file in model_dir.iterdir())
         if size > limits.bytes_free * _SHARE:
             free = f"{_SHARE:.0%} of the {limits.bytes_free >> 20} MB that are free"
             return _skipped(f"the model takes {size >> 20} MB, more than {free}")
         model = load_model_copy(model_dir, model_hash)
-        if model.kind == "torch":
-            model = replace(model, path=archive)
+        given, references = load_input_values(model_dir), load_references(model_dir)
         try:
-            return check_import(model, target, load_input_values(model_dir), limits, run)
+            return check_import(model, target, given, limits, run, references)
         except TunerError as error:
             return replace(_skipped(str(error)), model_hash=model_hash)

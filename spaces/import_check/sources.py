@@ -1,4 +1,4 @@
-"""Who computes what a model's source means: onnxruntime, ONNX's own evaluator, or PyTorch."""
+"""Who computes what a graph of ONNX means: onnxruntime, or ONNX's own evaluator."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from spaces.frontends.model import Model
 from spaces.import_check.bounds import types_in
 from tuner.errors import first_line
 
@@ -47,20 +46,6 @@ class Source(Protocol):
         Raises:
             CannotRun: it fails on these.
         """
-
-
-def source_of(model: Model) -> Source:
-    """Who computes a model.
-
-    Raises:
-        CannotRun: nobody here does.
-    """
-    names = [spec.name for spec in model.inputs]
-    if model.kind == "torch":
-        if model.path is None:
-            raise CannotRun("its archive of PyTorch is not kept")
-        return _TorchSource(model.path)
-    return onnx_source(model.proto if model.path is None else model.path, names)
 
 
 def onnx_source(model: Any, names: Sequence[str]) -> Source:
@@ -146,36 +131,6 @@ class _Evaluator:
             raise
         except Exception as error:  # as above
             raise CannotRun(f"{self.name} does not run it: {first_line(error)}") from error
-
-
-class _TorchSource:
-    """PyTorch, on an archive that `torch.export.save` wrote."""
-
-    def __init__(self, path: Path) -> None:
-        import torch
-
-        from spaces.frontends.torch_archive import read_archive
-
-        self.name = f"torch {torch.__version__}"
-        self._program = read_archive(path)
-        self._module = self._program.module()
-
-    def outputs(self, feeds: Sequence[Array]) -> list[Array]:
-        """See `Source`."""
-        import torch
-        from torch.utils import _pytree
-
-        in_spec = self._program.call_spec.in_spec
-        if in_spec.num_leaves != len(feeds):
-            raise CannotRun("some of its arguments are no tensors")
-        tensors = [torch.from_dlpack(np.ascontiguousarray(f).copy()) for f in feeds]
-        args, kwargs = _pytree.tree_unflatten(tensors, in_spec)
-        try:
-            with torch.no_grad():
-                found, _ = _pytree.tree_flatten(self._module(*args, **kwargs))
-        except Exception as error:  # it raises whatever it meets
-            raise CannotRun(f"{self.name} does not run it: {first_line(error)}") from error
-        return [tensor.numpy() for tensor in found if isinstance(tensor, torch.Tensor)]
 
 
 def _arrays(values: Sequence[Any]) -> list[Array]:

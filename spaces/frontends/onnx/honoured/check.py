@@ -18,6 +18,15 @@ HONOURED: Mapping[str, Row] = MappingProxyType({**ELEMENTWISE, **LAYERS, **TENSO
 """By operator. None of another one is left to TVM."""
 NEWEST = 28
 """Version of ONNX's operators that the table was written for."""
+_SWITCHES = frozenset(
+    {"align_corners", "allowzero", "antialias", "broadcast", "ceil_mode", "center_point_box"}
+    | {"count_include_pad", "detect_negative", "detect_positive", "exclude_outside", "exclusive"}
+    | {"fmod", "input_forget", "interleaved", "inverse", "is_causal", "keepdims", "largest"}
+    | {"layout", "linear_before_reset", "new_axis", "noop_with_empty_axes", "onesided", "periodic"}
+    | {"reverse", "saturate", "select_last_index", "sorted", "storage_order", "transA", "transB"}
+    | {"upper"}
+)
+"""Attributes that are 0 or 1. Programs do not agree on what others would mean."""
 
 
 def check_honoured(node: Node) -> None:
@@ -41,14 +50,16 @@ def check_version(node: Node) -> None:
     """See that a node is one of its version of ONNX, whoever converts it.
 
     Raises:
-        TunerError: it has an attribute that its version does not know, or operands of two types
-            where its version has one.
+        TunerError: it has an attribute that its version does not know or that is out of its range,
+            or operands of two types where its version has one.
     """
     if (schema := _schema_of_version(node)) is None:
         return
-    for name in node.attributes:
+    for name, value in node.attributes.items():
         if name not in schema.attributes:
             raise node.refused(f"its attribute {name} is not known in opset {node.opset}")
+        if name in _SWITCHES and value not in (0, 1):
+            raise node.refused(f"its {name} is {value}, which is neither 0 nor 1")
     types: dict[str, str] = {}
     for number, value in enumerate(node.inputs if len(schema.inputs) else ()):
         formal = schema.inputs[min(number, len(schema.inputs) - 1)]

@@ -130,9 +130,7 @@ def _rest(node: Node, builder: Any, a: Any, b: Any, dtype: str) -> Any:
     from tvm import relax
 
     emit = builder.emit
-    if (fmod := node.attributes.get("fmod", 0)) not in (0, 1):
-        raise node.refused(f"its fmod is {fmod}, which is neither 0 nor 1")
-    if fmod:
+    if node.attributes.get("fmod", 0):
         return relax.op.mod(a, b)
     if not is_float(dtype):
         return relax.op.floor_mod(a, b)

@@ -1,0 +1,68 @@
+"""PyTorch as the source of a model that was exported from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from spaces.frontends.quiet_import import hushed
+from spaces.import_check.sources import CannotRun
+from tuner.errors import first_line
+
+Array = npt.NDArray[Any]
+
+
+class TorchSource:
+    """A program of `torch.export` as a `spaces.import_check.sources.Source`.
+
+    Raises:
+        CannotRun: PyTorch makes no module of it.
+    """
+
+    def __init__(self, program: Any) -> None:
+        import torch
+
+        self.name = f"torch {torch.__version__}"
+        self._program = program
+        try:
+            with hushed():
+                self._module = program.module()
+        except Exception as error:  # it raises whatever it meets
+            raise CannotRun(f"{self.name} does not take it: {first_line(error)}") from error
+
+    def outputs(self, feeds: Sequence[Array]) -> list[Array]:
+        """See `Source`."""
+        import torch
+        import tvm
+        from torch.utils import _pytree
+
+        # By way of TVM, which has all types of elements; NumPy's own export has its own only.
+        tensors = (torch.from_dlpack(tvm.runtime.tensor(np.array(feed))) for feed in feeds)
+        args, kwargs = _pytree.tree_unflatten(
+            [*_leaves(self._program, tensors)], self._program.call_spec.in_spec
+        )
+        try:
+            with torch.no_grad(), hushed():
+                found, _ = _pytree.tree_flatten(self._module(*args, **kwargs))
+        except Exception as error:  # it raises whatever it meets
+            raise CannotRun(f"{self.name} does not run it: {first_line(error)}") from error
+        results = [tensor for tensor in found if isinstance(tensor, torch.Tensor)]
+        return [tvm.runtime.from_dlpack(one.detach().contiguous()).numpy() for one in results]
+
+
+def _leaves(program: Any, tensors: Iterator[Any]) -> Iterator[Any]:
+    """The arguments of a program: its tensors, and what was fixed when it was exported."""
+    from torch.export.graph_signature import ConstantArgument, InputKind, TensorArgument
+
+    for spec in program.graph_signature.input_specs:
+        if spec.kind is not InputKind.USER_INPUT:
+            continue
+        if isinstance(spec.arg, TensorArgument):
+            yield next(tensors)
+        elif isinstance(spec.arg, ConstantArgument):
+            yield spec.arg.value
+        else:
+            raise CannotRun(f"its argument {spec.arg.name} is no tensor")
