@@ -273,7 +273,7 @@ def test_kernels_for_many_shapes_are_looked_at_on_shapes_that_they_serve(
     assert len(shapes) == len(set(shapes)) > 1
     assert {task["verdict"] for task in found["tasks"]} == {"right"}
     assert all(task["latency_ms"] > 0 for task in found["tasks"])
-    assert "passes=" in found["notes"][0]
+    assert any("passes=" in note for note in found["notes"])
 
 
 @pytest.mark.long

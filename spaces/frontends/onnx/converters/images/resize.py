@@ -56,13 +56,16 @@ def _method(node: Node) -> Method:
     mode = {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode)
     if mode not in _METHODS:
         raise node.refused(f"its mode is {mode}")
+    antialias = mode != "nearest" and bool(said.get("antialias", 0))
+    # Of two terms the one beyond the end is the last element either way.
+    excludes = bool(said.get("exclude_outside", 0)) and (mode == "cubic" or antialias)
     return Method(
         mode,
         "asymmetric" if old else text("coordinate_transformation_mode", "half_pixel"),
         "simple" if old else text("nearest_mode", "round_prefer_floor"),
         float(said.get("cubic_coeff_a", -0.75)),
-        mode == "cubic" and bool(said.get("exclude_outside", 0)),
-        mode != "nearest" and bool(said.get("antialias", 0)),
+        excludes,
+        antialias,
     )
 
 

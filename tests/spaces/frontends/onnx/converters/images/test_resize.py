@@ -92,8 +92,10 @@ def test_smooths_with_a_cubic(said: dict[str, Any]) -> None:
     compare(proto, drawn(1, 1, 8, 8), within=1e-4)
 
 
-def test_smooths_what_becomes_smaller() -> None:
-    proto = resize((1, 1, 8, 8), mode="linear", sizes=[1, 1, 3, 12], antialias=1)
+@pytest.mark.parametrize("excludes", [0, 1])
+def test_smooths_what_becomes_smaller(excludes: int) -> None:
+    said = {"antialias": 1, "exclude_outside": excludes}
+    proto = resize((1, 1, 8, 8), mode="linear", sizes=[1, 1, 3, 12], **said)
     compare(proto, drawn(1, 1, 8, 8), within=1e-4)
 
 
