@@ -204,9 +204,33 @@ class Node:
             TunerError: there is no such axis.
         """
         axis = int(self.attributes.get("axis", usual))
-        if not -rank <= axis < rank:
-            raise self.refused(f"there is no axis {axis} of {rank} dimensions")
-        return axis % rank
+        if not rank:
+            raise self.refused(f"there is no axis {axis} of a scalar")
+        return self.axis_within(axis, rank)
+
+    def axis_within(self, axis: int, rank: int) -> int:
+        """An axis counted from the front; 0 of a scalar is all of it.
+
+        Raises:
+            TunerError: there is no such axis.
+        """
+        if not -rank <= axis < max(rank, 1):
+            raise self.refused(f"its axis {axis} is none of {rank}")
+        return axis % max(rank, 1)
+
+    def rank(self, number: int = 0) -> int:
+        """Number of axes of an operand.
+
+        Raises:
+            TunerError: it is not known.
+        """
+        value = self.given(number)
+        if value.dims is not None:
+            return len(value.dims)
+        rank = int(getattr(getattr(value.expression, "ty", None), "ndim", -1))
+        if rank < 0:
+            raise self.refused(f"the rank of its operand {number} is not known")
+        return rank
 
     def dims(self, number: int) -> list[Size] | None:
         """The shape of an operand, if it is known, each size in its shortest form."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from spaces.frontends.onnx.contributed.text import Lines, Write, has, rank, said
+from spaces.frontends.onnx.contributed.text import Lines, Write, has, said
 from spaces.frontends.onnx.node import Node
 from spaces.ir.tvm_compat import known_int
 
@@ -53,20 +53,20 @@ def _third(node: Node) -> int:
 
 
 def _many(node: Node) -> str:
-    if (has(node, 0) and rank(node, 0) != 3) or not has(node, 1) or not has(node, 2):
+    if (has(node, 0) and node.rank(0) != 3) or not has(node, 1) or not has(node, 2):
         raise node.refused("queries, keys and values have to be operands of their own")
     lines, heads = Lines(), said(node, "num_heads", 0)
     names = {"q": "query", "k": "key", "v": "value"}
     if has(node, 3):
         split = ("q_bias", "k_bias", "v_bias")
         widths = [known_int((node.dims(n) or [None])[-1]) for n in range(3)]
-        if rank(node, 1) != 3 or None in widths:
+        if node.rank(1) != 3 or None in widths:
             raise node.refused("its operands are not of the shape that a bias is added to")
         sizes = lines.numbers("widths", [int(w or 0) for w in widths])
         lines.written.append(f"{', '.join(split)} = Split<axis = 0>(bias, {sizes})")
         for name, part in zip("qkv", split, strict=True):
             names[name] = lines.set(f"biased_{name}", f"Add({names[name]}, {part})")
-    apart = {n: number > 0 and rank(node, number) == 4 for number, n in enumerate("qkv")}
+    apart = {n: number > 0 and node.rank(number) == 4 for number, n in enumerate("qkv")}
     q, k, v = (names[n] if apart[n] else _heads(lines, names[n], heads) for n in "qkv")
     if has(node, 6):
         k, v = (
@@ -120,11 +120,11 @@ def _attended(node: Node, lines: Lines, q: str, k: str, v: str, *, mask: int, bi
 
 def _filter(node: Node, lines: Lines, k: str, number: int) -> str:
     """What is added to scores so that what is masked does not take part."""
-    axes = {1: [1, 2], 2: [1, 2], 3: [1]}.get(rank(node, number))
+    axes = {1: [1, 2], 2: [1, 2], 3: [1]}.get(node.rank(number))
     if axes is None:
-        raise node.refused(f"its mask has {rank(node, number)} axes")
+        raise node.refused(f"its mask has {node.rank(number)} axes")
     raw = "mask"
-    if rank(node, number) == 1:  # how many at the front take part
+    if node.rank(number) == 1:  # how many at the front take part
         numbers = lines.set("places", f"CastLike({lines.places('all', k, 2)}, mask)")
         column = lines.set("lengths", f"Unsqueeze(mask, {lines.numbers('second', [1])})")
         raw = lines.set("inside", f"Less({numbers}, {column})")
@@ -156,7 +156,7 @@ def _rotary(node: Node) -> str:
             raise node.refused("nothing says how many heads there are")
         heads = whole // (2 * width)
     places = "places"
-    if rank(node, 1) == 1:  # the first of them
+    if node.rank(1) == 1:  # the first of them
         numbers = lines.places("rotated", "x", 1 if len(dims) == 3 else 2)
         row = lines.set("row", f"Add({numbers}, places)")
         batch = lines.set("batch", f"Gather(rotated_shape, {lines.numbers('first', [0])})")

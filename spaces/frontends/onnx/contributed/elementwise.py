@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from spaces.frontends.onnx.contributed.text import Lines, Write, handed_on, has, rank, real, said
+from spaces.frontends.onnx.contributed.text import Lines, Write, handed_on, has, real, said
 from spaces.frontends.onnx.node import Node
 
 _CONVOLUTION = (
@@ -90,7 +90,7 @@ def _fused_product(node: Node) -> str:
 
 def _turned(node: Node, lines: Lines, number: int, name: str) -> str:
     """An operand of a product, in the order of axes that the product takes it in."""
-    axes = list(range(rank(node, number)))
+    axes = list(range(node.rank(number)))
     if said(node, f"transBatch{name.upper()}", 0):
         axes = [*axes[1:-1], axes[0], axes[-1]]
     if said(node, f"trans{name.upper()}", 0) and len(axes) > 1:

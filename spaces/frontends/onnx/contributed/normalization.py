@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from spaces.frontends.onnx.contributed.text import Lines, Write, has, rank, real, said
+from spaces.frontends.onnx.contributed.text import Lines, Write, has, real, said
 from spaces.frontends.onnx.converters.precision import NARROW
 from spaces.frontends.onnx.node import Node
 
 
 def _simplified(node: Node) -> str:
     lines = Lines()
-    first = said(node, "axis", -1) % rank(node, 0)
-    _scaled(node, lines, "x", "scale", list(range(first, rank(node, 0))))
+    first = said(node, "axis", -1) % node.rank(0)
+    _scaled(node, lines, "x", "scale", list(range(first, node.rank(0))))
     return lines.function(["x", "scale"], ["y", "inverse"])
 
 

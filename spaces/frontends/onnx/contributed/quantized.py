@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from types import MappingProxyType
 
-from spaces.frontends.onnx.contributed.text import Lines, Write, handed_on, has, rank, said
+from spaces.frontends.onnx.contributed.text import Lines, Write, handed_on, has, said
 from spaces.frontends.onnx.node import Node
 
 _POOL = ("auto_pad: string", "ceil_mode: int", "count_include_pad: int", "kernel_shape: ints",
@@ -96,7 +96,7 @@ def _linear(operator: str, node: Node) -> str:
 
 
 def _softmax(node: Node) -> str:
-    axis, last = said(node, "axis", -1), rank(node, 0) - 1
+    axis, last = said(node, "axis", -1), node.rank(0) - 1
     if said(node, "opset", 13) < 13 and axis not in (-1, last):
         raise node.refused("it normalises all axes from its axis on")
     return _one("Softmax", ("axis: int",), node)

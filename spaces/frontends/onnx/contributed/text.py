@@ -74,15 +74,3 @@ def said(node: Node, name: str, usual: Any) -> Any:
     """An attribute, text as such."""
     found = node.attributes.get(name, usual)
     return found.decode() if isinstance(found, bytes) else found
-
-
-def rank(node: Node, number: int) -> int:
-    """Number of axes of an operand.
-
-    Raises:
-        TunerError: it is not known.
-    """
-    dims = node.dims(number)
-    if dims is None:
-        raise node.refused(f"the shape of its operand {number} is not known")
-    return len(dims)

@@ -14,9 +14,7 @@ from typing import Any
 import numpy as np
 
 from spaces.frontends.onnx.converters.precision import (
-    axis_within,
     in_type,
-    rank_of,
     wide_of,
 )
 from spaces.frontends.onnx.converters.statistics.softmax import along_one_axis
@@ -47,7 +45,7 @@ def _place(largest: bool) -> Convert:
     def place(node: Node, builder: Any) -> Any:
         from tvm import relax
 
-        axis = axis_within(node, int(node.attributes.get("axis", 0)), rank_of(node))
+        axis = node.axis_within(int(node.attributes.get("axis", 0)), node.rank())
         keep = bool(node.attributes.get("keepdims", 1))
         tensor = node.tensor(0, builder)
         last = node.opset >= _LAST_INDEX and node.attributes.get("select_last_index", 0)

@@ -9,9 +9,7 @@ from typing import Any
 from spaces.frontends.onnx.converters.precision import (
     NARROW,
     WIDE,
-    axis_within,
     in_type,
-    rank_of,
     wide_of,
 )
 from spaces.frontends.onnx.converters.statistics.group_norm import group_norm
@@ -64,7 +62,7 @@ def _root_norm(node: Node, builder: Any) -> Any:
 def _instance_norm(node: Node, builder: Any) -> Any:
     from tvm import relax
 
-    emit, dtype, rank = builder.emit, node.given(0).dtype, rank_of(node)
+    emit, dtype, rank = builder.emit, node.given(0).dtype, node.rank()
     wide, axes = wide_of(dtype), [*range(2, rank)]
     tensor = in_type(builder, node.tensor(0, builder), wide)
     epsilon = relax.const(float(node.attributes.get("epsilon", 1e-5)), wide)
@@ -102,9 +100,9 @@ def _group_norm(node: Node, builder: Any) -> Any:
 def _mean_variance(node: Node, builder: Any) -> Any:
     from tvm import relax
 
-    emit, dtype, rank = builder.emit, node.given(0).dtype, rank_of(node)
+    emit, dtype, rank = builder.emit, node.given(0).dtype, node.rank()
     listed = node.attributes.get("axes", (0, 2, 3))
-    axes = sorted({axis_within(node, int(axis), rank) for axis in listed})
+    axes = sorted({node.axis_within(int(axis), rank) for axis in listed})
     tensor = in_type(builder, node.tensor(0, builder), wide_of(dtype))
     centred, _ = _centred(builder, tensor, axes)
     centred, _ = _centred(builder, centred, axes)  # the first mean was rounded to its own digits
@@ -118,7 +116,7 @@ def _length_norm(node: Node, builder: Any) -> Any:
     from tvm import relax
 
     emit, dtype = builder.emit, node.given(0).dtype
-    axis = axis_within(node, int(node.attributes.get("axis", -1)), rank_of(node))
+    axis = node.axis_within(int(node.attributes.get("axis", -1)), node.rank())
     power, wide = int(node.attributes.get("p", 2)), wide_of(dtype)
     if power not in (1, 2):
         raise node.refused(f"its p is {power}, and has to be 1 or 2")
@@ -133,8 +131,8 @@ def _length_norm(node: Node, builder: Any) -> Any:
 
 def _last_axes(node: Node) -> list[int]:
     """The axes from the one that is named on."""
-    rank = rank_of(node)
-    return [*range(axis_within(node, int(node.attributes.get("axis", -1)), rank), rank)]
+    rank = node.rank()
+    return [*range(node.axis_within(int(node.attributes.get("axis", -1)), rank), rank)]
 
 
 def _stash(node: Node) -> str:

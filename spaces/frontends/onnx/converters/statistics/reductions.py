@@ -11,9 +11,7 @@ from typing import Any
 import numpy as np
 
 from spaces.frontends.onnx.converters.precision import (
-    axis_within,
     in_type,
-    rank_of,
     wide_of,
 )
 from spaces.frontends.onnx.converters.statistics.axes_at_run_time import reduced_at_run_time
@@ -67,7 +65,7 @@ _REDUCTIONS: Mapping[str, Reduction] = MappingProxyType(
 
 
 def _reduce(node: Node, builder: Any) -> Any:
-    reduction, data, rank = _REDUCTIONS[node.operator], node.given(0), rank_of(node)
+    reduction, data, rank = _REDUCTIONS[node.operator], node.given(0), node.rank()
     keep = bool(node.attributes.get("keepdims", 1))
     axes = _axes(node, rank)
     if axes is not None and any(d == 0 for d in _sizes(node, axes)):
@@ -155,7 +153,7 @@ def _axes(node: Node, rank: int) -> list[int] | None:
         listed = [] if value is None else known
         if not listed and node.attributes.get("noop_with_empty_axes", 0):
             return []
-    return sorted({axis_within(node, int(a), rank) for a in listed or range(rank)})
+    return sorted({node.axis_within(int(a), rank) for a in listed or range(rank)})
 
 
 def _sizes(node: Node, axes: Sequence[int]) -> list[Size]:
@@ -189,7 +187,7 @@ def _global_average(node: Node, builder: Any) -> Any:
     if wide_of(dtype) == dtype:
         return None
     wide = in_type(builder, node.tensor(0, builder), wide_of(dtype))
-    mean = builder.emit(relax.op.mean(wide, [*range(2, rank_of(node))], True))
+    mean = builder.emit(relax.op.mean(wide, [*range(2, node.rank())], True))
     return in_type(builder, mean, dtype)
 
 

@@ -7,9 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from spaces.frontends.onnx.converters.precision import (
-    axis_within,
     in_type,
-    rank_of,
     wide_of,
 )
 from spaces.frontends.onnx.node import Convert, Node
@@ -18,10 +16,10 @@ from spaces.frontends.onnx.node import Convert, Node
 def _running(node: Node, builder: Any) -> Any:
     from tvm import relax
 
-    dtype, rank = node.given(0).dtype, rank_of(node)
+    dtype, rank = node.given(0).dtype, node.rank()
     tensor = in_type(builder, node.tensor(0, builder), wide_of(dtype))
     if (numbers := _axis(node)) is not None:
-        found = _along(node, builder, tensor, axis_within(node, numbers, rank))
+        found = _along(node, builder, tensor, node.axis_within(numbers, rank))
         return in_type(builder, found, dtype)
     where = builder.emit(relax.op.reshape(in_type(builder, node.tensor(1, builder), "int64"), []))
     # Only a run knows the axis: all are tried, and one is taken.

@@ -7,9 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from spaces.frontends.onnx.converters.precision import (
-    axis_within,
     in_type,
-    rank_of,
     wide_of,
 )
 from spaces.frontends.onnx.node import Convert, Node
@@ -28,13 +26,13 @@ def along_one_axis(node: Node, builder: Any, make: Callable[[Any, int], Any]) ->
     """
     from tvm import relax
 
-    rank, tensor = rank_of(node), node.tensor(0, builder)
+    rank, tensor = node.rank(), node.tensor(0, builder)
     axis = int(node.attributes.get("axis", -1 if node.opset >= _ONE_AXIS else 1))
     if node.opset < _ONE_AXIS and axis == rank:  # all axes are before it
         axis, tensor = rank, builder.emit(relax.op.expand_dims(tensor, [rank]))
         found = make(tensor, axis)
         return builder.emit(relax.op.squeeze(found, [axis]))
-    axis = axis_within(node, axis, rank)
+    axis = node.axis_within(axis, rank)
     if node.opset >= _ONE_AXIS or (axis == 1 and rank == 2):
         return make(tensor, axis)
     dims = node.dims(0)

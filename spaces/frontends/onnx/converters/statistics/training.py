@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from spaces.frontends.onnx.converters.precision import rank_of
 from spaces.frontends.onnx.node import Convert, Node
 from spaces.frontends.onnx.sizes import shape_expression
 from spaces.ir import tvm_compat
@@ -52,7 +51,7 @@ def _dropout(node: Node, builder: Any) -> Any:
         return tensor
     dims = node.dims(0)
     if dims is None:
-        raise node.refused(f"the shape of its operand of {rank_of(node)} axes is not known")
+        raise node.refused(f"the shape of its operand of {node.rank()} axes is not known")
     # Older versions do not say what the mask is; these are onnxruntime's.
     dtype = "bool" if node.opset >= _MASK_IS_BOOL else node.given(0).dtype
     kept = relax.const(np.asarray(node.opset >= _RATIO_IS_OPERAND).astype(dtype), dtype)
