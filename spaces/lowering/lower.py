@@ -20,12 +20,12 @@ from spaces.lowering.concats import put_off_concats
 from spaces.lowering.constants import mark_constants
 from spaces.lowering.folding import folded
 from spaces.lowering.idle_taps import without_idle_taps
+from spaces.lowering.index_bounds import bound_indices
 from spaces.lowering.layouts.channels_last import channels_last
 from spaces.lowering.layouts.transposed import without_transposed
 from spaces.lowering.plain_shapes import with_plain_shapes
 from spaces.lowering.relax_passes import (
     affine_batch_norms,
-    bound_takes,
     move_biases_into_batch_norms,
     multiplied_powers,
 )
@@ -41,7 +41,7 @@ _LOWERED = "tuner.lowered"
 def lower(module: Any, target: Any) -> Any:
     """Lower a model to fused tensor programs, weights folded in.
 
-    In order: squares and cubes become products, indices of gathers are kept within their tables,
+    In order: squares and cubes become products, indices are kept within their tables,
     batch norms are folded into the convolutions before them where these have constant weights, and
     are a product and a sum elsewhere, the remaining inference-only operators are decomposed,
     constants are folded, transposed convolutions become convolutions, and weights that only ever
@@ -118,7 +118,7 @@ def _prepared(module: Any) -> Any:
     tidy = Sequential([transform.Normalize(), *passes])
     merged = Sequential([transform.Normalize(), transform.FoldBatchnormToConv2D(), tidy])
     inferred = Sequential([transform.DecomposeOpsForInference(), tidy])
-    prepared = merged(move_biases_into_batch_norms(bound_takes(multiplied_powers(tidy(module)))))
+    prepared = merged(move_biases_into_batch_norms(bound_indices(multiplied_powers(tidy(module)))))
     prepared = inferred(affine_batch_norms(prepared))
     prepared = transform.FoldConstant()(folded(prepared))
     return tidy(without_idle_taps(without_transposed(prepared)))

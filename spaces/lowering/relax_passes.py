@@ -68,28 +68,6 @@ def affine_batch_norms(module: Any) -> Any:
     return _rewritten(module, is_tuple_get_item(norm, 0), affine)
 
 
-def bound_takes(module: Any) -> Any:
-    """Have every gather that trusts its indices clip them to the table.
-
-    The importers leave the check out, so an index out of range reads foreign memory and may crash
-    the process that runs the model. Indices in range give the same as before.
-    """
-    from tvm.relax.dpl import is_op, wildcard
-
-    table, indices = wildcard(), wildcard()
-    gather = is_op("relax.take")(table, indices)
-
-    def bounded(matched: Any, found: Any) -> Any:
-        from tvm import relax
-
-        if matched.attrs.mode != "fast":
-            return matched
-        axis = matched.attrs.axis
-        return relax.op.take(found[table], found[indices], axis, mode="clip")
-
-    return _rewritten(module, gather, bounded)
-
-
 def multiplied_powers(module: Any) -> Any:
     """Turn squares and cubes into products, which a CPU does in an instruction or two."""
 

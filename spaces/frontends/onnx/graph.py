@@ -255,7 +255,8 @@ class _Graph:
         """A value, or memory of its shape if it has no element."""
         if value.sizes is not None or not has_nothing(value.dims or ()):
             return value
-        return Value(expression=empty_tensor(self.builder, value.dims or (), value.dtype))
+        nothing = empty_tensor(self.builder, value.dims or (), value.dtype)
+        return Value(expression=nothing, narrow=value.narrow)
 
     def _constant(self, tensor: Any) -> Value:
         """A constant of the graph, the same one each time: steps of a loop share theirs."""
@@ -293,14 +294,18 @@ class _Graph:
             self.values, self._opset = outside, opset
 
     def _check_shapes(self, node: Any, found: Sequence[Any]) -> None:
-        """Refuse a node whose result has a shape that nobody can tell. Of data-dependent operators
-        nobody can; where no dimension is symbolic, TVM finds a way at run time."""
+        """Refuse a node whose result has less than nothing along an axis, or a shape that nobody
+        can tell. Of data-dependent operators nobody can; where no dimension is symbolic, TVM finds
+        a way at run time."""
+        results = [Value(expression=e).dims for e in found]
+        if any((tvm_compat.known_int(size) or 0) < 0 for dims in results for size in dims or ()):
+            raise TunerError(f"cannot import {described(node)}: it reaches beyond its operand")
         if not self._arithmetic.symbols or node.op_type in DATA_DEPENDENT:
             return
         operands = [self.values[name] for name in node.input if name]
         shapes = [value.dims for value in operands if value is not None]
         known = [dims for dims in shapes if dims is not None]
-        if len(known) == len(shapes) and any(Value(expression=e).dims is None for e in found):
+        if len(known) == len(shapes) and None in results:
             names = " and ".join(self._arithmetic.symbols)
             listed = " and ".join(",".join(map(_text, dims)) for dims in known)
             raise TunerError(

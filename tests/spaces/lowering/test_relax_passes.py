@@ -115,35 +115,6 @@ def test_a_lone_batch_norm_is_a_product_and_a_sum(
     np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
 
 
-def gather(mode: str) -> Any:
-    from tvm import relax
-
-    table = relax.const(np.arange(12, dtype="float32").reshape(4, 3))
-    b = relax.BlockBuilder()
-    ids = relax.Var("ids", relax.TensorType((5,), "int64"))
-    with b.function("main", [ids]):
-        with b.dataflow():
-            out = b.emit_output(relax.op.take(table, ids, axis=0, mode=mode))
-        b.emit_func_output(out)
-    return b.get()
-
-
-def test_an_index_out_of_range_reads_no_foreign_memory(capfd: pytest.CaptureFixture[str]) -> None:
-    executable = compile_module(lower(gather("fast"), LLVM), LLVM)
-    (got,) = run_once(executable, [np.array([0, 3, 2, 10**12, -(10**12)])])
-    assert got[:, 0].tolist() == [0, 9, 6, 9, 0]
-    assert capfd.readouterr().err == ""
-
-
-def test_a_gather_that_checks_its_indices_is_left_alone() -> None:
-    from tvm_ffi import structural_equal
-
-    from spaces.lowering.relax_passes import bound_takes
-
-    module = gather("nan")
-    assert structural_equal(bound_takes(module), module)
-
-
 @pytest.mark.parametrize(("exponent", "products"), [(2, 1), (3, 2), (2.5, 0), (4, 0)])
 def test_squares_and_cubes_are_products(exponent: float, products: int) -> None:
     from tvm import relax

@@ -27,6 +27,17 @@ _SWITCHES = frozenset(
     | {"upper"}
 )
 """Attributes that are 0 or 1. Programs do not agree on what others would mean."""
+_NAMES = MappingProxyType(
+    {
+        "float32": "float",
+        "float64": "double",
+        "float8_e8m0fnu": "float8e8m0",
+        "float6_e2m3fn": "float6e2m3",
+        "float6_e3m2fn": "float6e3m2",
+        "float4_e2m1fn": "float4e2m1",
+    }
+)
+"""Types of elements as schemas write them, where that is another name."""
 
 
 def check_honoured(node: Node) -> None:
@@ -51,7 +62,7 @@ def check_version(node: Node) -> None:
 
     Raises:
         TunerError: it has an attribute that its version does not know or that is out of its range,
-            or operands of two types where its version has one.
+            operands of two types where its version has one, or of a type that no version takes.
     """
     if (schema := _schema_of_version(node)) is None:
         return
@@ -62,11 +73,15 @@ def check_version(node: Node) -> None:
             raise node.refused(f"its {name} is {value}, which is neither 0 nor 1")
     types: dict[str, str] = {}
     for number, value in enumerate(node.inputs if len(schema.inputs) else ()):
-        formal = schema.inputs[min(number, len(schema.inputs) - 1)]
+        formal = _formal(schema, number)
         if value is None or not value.is_tensor or not formal.is_homogeneous:
             continue
         if (other := types.setdefault(formal.type_str, value.kind)) != value.kind:
             raise node.refused(f"its input {formal.name} is {value.kind}, and not {other}")
+        allowed = formal.types | _formal(_newest(node), number).types
+        kind = _NAMES.get(value.kind, value.kind.replace("_", ""))
+        if f"tensor({kind})" not in allowed:
+            raise node.refused(f"its input {formal.name} is not taken in {value.kind}")
 
 
 def with_defaults(node: Node) -> Node:
@@ -112,7 +127,7 @@ def _of_operand(found: Row, schema: Any, number: int, value: Value) -> Iterator[
         yield f"its input {number} is not taken"
         return
     types = found.operands[min(number, len(found.operands) - 1)]
-    name = schema.inputs[min(number, len(schema.inputs) - 1)].name
+    name = _formal(schema, number).name
     if not types:
         yield f"its input {name} is not taken"
     elif value.dtype not in types:
@@ -146,6 +161,11 @@ def _text(value: Any) -> str:
 def _variadic(formal: Any, number: int) -> bool:
     last = formal[len(formal) - 1] if len(formal) else None
     return last is not None and number >= len(formal) - 1 and "Variadic" in str(last.option)
+
+
+def _formal(schema: Any, number: int) -> Any:
+    """What a schema says of an operand; the last one may stand for any number of them."""
+    return schema.inputs[min(number, len(schema.inputs) - 1)]
 
 
 def _schema_of_version(node: Node) -> Any | None:

@@ -120,6 +120,7 @@ def node(call: str, opset: int = 23, given: str = "float[2,3,4] x", **weights: A
         ("Dropout(x)", 6, "it draws at random, as in training"),
         ("z, y = BatchNormalization(x, c, c, c, c)", 15, "its output running_mean is not"),
         ("Add(x, x, x)", 13, "its input 2 is not taken"),
+        ("Not(i)", 13, "its input X is not taken in int32"),
         ("Add(x, i)", 13, "its input B is int32, and not float32"),
         ("Mod<fmod = -3>(x, x)", 13, "its fmod is -3, which is neither 0 nor 1"),
         ("ReduceSum<keepdims = -2>(x)", 13, "its keepdims is -2"),

@@ -64,3 +64,10 @@ def test_sums_over_nothing(body: str, weights: Any, wanted: Any) -> None:
     x = np.zeros((3, 0), "float32")
     peer = wanted.astype("float32")
     compare(parsed(f"{text} {{ {body} }}", **weights), {"x": x}, peer=lambda *_: [peer])
+
+
+@pytest.mark.parametrize(
+    "call", ["AveragePool<kernel_shape = [2, 5]>(x)", "MaxPool<kernel_shape = [5, 1]>(x)"]
+)
+def test_windows_beyond_an_image_are_refused(call: str) -> None:
+    assert "reaches beyond its operand" in refusal(parsed(model(call, "float[1,1,3,3] x")))

@@ -106,18 +106,16 @@ def from_front(builder: Any, places: Any, size: Size) -> Any:
     """Places counted from the front, negative ones from the back of an axis of a size."""
     from tvm import te
 
-    def program(tensor: Any) -> Any:
+    def program(tensor: Any, whole: Any) -> Any:
         from tvm import tirx
-
-        whole = tirx.const(size, "int64") if isinstance(size, int) else size
 
         def element(*index: Any) -> Any:
             place = tensor(*index)
-            return tirx.Select(place < 0, place + whole.astype(place.ty.dtype), place)
+            return tirx.Select(place < 0, place + tirx.Cast(place.ty.dtype, whole), place)
 
         return te.compute(tensor.shape, element, name="from_front")
 
-    return builder.emit_te(program, places, primfunc_name_hint="from_front")
+    return builder.emit_te(program, places, size, primfunc_name_hint="from_front")
 
 
 def _compress(node: Node, builder: Any) -> Any:
@@ -143,16 +141,20 @@ def _compress(node: Node, builder: Any) -> Any:
 
 
 def _reverse_sequence(node: Node, builder: Any) -> Any:
-    from tvm import topi
+    from tvm import te, tirx, topi
 
     time = int(node.attributes.get("time_axis", 0))
     batch = int(node.attributes.get("batch_axis", 1))
     if {time, batch} != {0, 1}:
         raise node.refused(f"time_axis {time} and batch_axis {batch} are not 0 and 1")
+    size = node.shape(0)[time]
+
+    def program(data: Any, lengths: Any) -> Any:
+        kept = te.compute(lengths.shape, lambda n: tirx.min(lengths[n], size), name="lengths")
+        return topi.reverse_sequence(data, kept, time, batch)
+
     operands = [node.tensor(number, builder) for number in (0, 1)]
-    return builder.emit_te(
-        topi.reverse_sequence, *operands, time, batch, primfunc_name_hint="reverse_sequence"
-    )
+    return builder.emit_te(program, *operands, primfunc_name_hint="reverse_sequence")
 
 
 def _tensor_scatter(node: Node, builder: Any) -> Any:

@@ -271,3 +271,10 @@ def test_an_old_size_of_0_is_what_a_shape_says() -> None:
     assert resolve(declared, [("x", (2, 3))])[0].shape == (2, 3)
     assert resolve(declared)[0].shape == (0, 3)
     lowered(proto)
+
+
+def test_a_sequence_is_reversed_as_far_as_it_goes() -> None:
+    text = '<ir_version: 8, opset_import: ["": 10]> g (float[4,3] x, int64[3] n) => (float[4,3] y) '
+    x = np.arange(12, dtype="float32").reshape(4, 3)
+    proto = parsed(text + "{ y = ReverseSequence(x, n) }")
+    compare(proto, {"x": x, "n": np.array([10**12] * 3)}, peer=lambda *_: [x[::-1]])
