@@ -31,17 +31,22 @@ def by_source(drawn: Drawn) -> Sequence[Array]:
     """What its sources give, where they agree.
 
     Raises:
-        CannotRun: neither takes it, or each means something else.
+        CannotRun: neither takes it, one does and refuses its inputs, or each means something else.
     """
     names, feeds = [*drawn.feeds], [*drawn.feeds.values()]
     found = []
     for source in (_Onnxruntime, _Evaluator):
         try:
-            found.append(source(drawn.proto, names).outputs(feeds))
-        except CannotRun as error:
-            refused = error
+            taken = source(drawn.proto, names)
+        except CannotRun:
+            continue
+        try:
+            found.append(taken.outputs(feeds))
+        except CannotRun:
+            if not found:
+                raise
     if not found:
-        raise refused
+        raise CannotRun("neither takes it")
     for one, other in zip(found[0], found[-1], strict=True):
         if part(one, other):
             raise CannotRun("its sources do not agree")
