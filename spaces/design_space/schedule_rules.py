@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -162,7 +163,36 @@ def make_rules(module: Any, target_json: str) -> RuleSet:
         sch_rules=kind, postprocs=kind, mutator_probs=kind
     )
     context = tune_context(module, target_json, generator)
-    return rule_set(f"{RULES}:{kind}", context, anew=generated(context, target_json))
+
+    def sketch() -> Sequence[Any]:
+        return _sketch(context, kind, target_json)
+
+    anew = generated(context, target_json)
+    return rule_set(f"{RULES}:{kind}", context, sketch, anew=anew)
+
+
+def _sketch(context: Any, kind: str, target_json: str) -> Sequence[Any]:
+    """The schedules of the rules; of all but one where TVM fails with it, as its `compute_at` does
+    on some programs of several stages.
+
+    Raises:
+        InvalidCandidate: it fails with any of them.
+    """
+    from tvm.s_tir import meta_schedule as ms
+
+    try:
+        return list(context.generate_design_space())
+    except Exception as error:  # whatever its C++ side throws
+        failed = error
+    rules = list(ms.ScheduleRule.create(kind))
+    for left_out in reversed(range(len(rules))):
+        some = [rule for number, rule in enumerate(rules) if number != left_out]
+        generator = ms.space_generator.PostOrderApply(
+            sch_rules=some, postprocs=kind, mutator_probs=kind
+        )
+        with suppress(Exception):
+            return list(tune_context(context.mod, target_json, generator).generate_design_space())
+    raise InvalidCandidate(f"TVM's rules fail: {first_line(failed)}") from failed
 
 
 @lru_cache(maxsize=128)
