@@ -43,4 +43,4 @@ def test_a_rule_with_which_tvm_fails_is_left_out() -> None:
     rules = make_rules(task_module(task.module), LLVM)
     with pytest.raises(Exception, match="CanProveSinglePoint"):
         rules.context.generate_design_space()
-    assert len(rules.sketch()) > 1
+    assert rules.sketch()

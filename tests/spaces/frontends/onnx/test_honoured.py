@@ -125,6 +125,7 @@ def node(call: str, opset: int = 23, given: str = "float[2,3,4] x", **weights: A
         ("Mod<fmod = -3>(x, x)", 13, "its fmod is -3, which is neither 0 nor 1"),
         ("ReduceSum<keepdims = -2>(x)", 13, "its keepdims is -2"),
         ("Slice(x, v, v, one)", 13, "its operands say ends of unlike numbers of axes"),
+        ("GroupNormalization<num_groups = 1>(x, c, short)", 21, "has 2 elements too few"),
         ("CenterCropPad(x, one)", 18, "1 sizes are none for 3 axes"),
         ("SequenceLength(x)", 11, "is no sequence that is known"),
         ("com.foo.Add(x, x)", 17, "does not know operator com.foo.Add"),
@@ -138,7 +139,7 @@ def test_what_is_not_honoured_is_refused_in_a_line(call: str, opset: int, why: s
     proto = node(
         call, opset, given,
         c=floats(3), l=floats(4), t=floats(3, 1, 2),
-        half=np.array(0.5, "float32"), true=np.array(True), one=np.array([2]),
+        half=np.array(0.5, "float32"), true=np.array(True), one=np.array([2]), short=floats(1),
     )  # fmt: skip
     said = refusal(proto)
     name = call.partition("(")[0].partition("<")[0].split("= ")[-1]

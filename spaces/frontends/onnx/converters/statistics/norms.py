@@ -94,6 +94,8 @@ def _group_norm(node: Node, builder: Any) -> Any:
     epsilon = float(node.attributes.get("epsilon", 1e-5))
     wide = "float64" if node.given(0).dtype == "float64" else WIDE
     per_channel = node.opset >= _GROUPS_SCALED
+    for number in (1, 2):
+        node.require_equal(node.shape(number)[0], channels if per_channel else groups)
     return builder.emit_te(group_norm, data, scale, shift, groups, epsilon, wide, per_channel)
 
 
