@@ -67,6 +67,17 @@ class Value:
         return [int(v) for v in self.sizes.flat()] if self.sizes and known else None
 
     @property
+    def array(self) -> np.ndarray[Any, Any] | None:
+        """What it holds, if it is a constant of any type."""
+        if self.sizes is None:
+            constant = getattr(self.expression, "value", None)
+            return None if constant is None else np.asarray(constant.numpy())
+        if not self.sizes.numbers:
+            return None
+        values = np.array(self.sizes.flat(), dtype=self.sizes.dtype)
+        return values.reshape(self.sizes.values.shape)
+
+    @property
     def dtype(self) -> str:
         """Of its elements."""
         return str(self.expression.ty.dtype) if self.sizes is None else self.sizes.dtype
@@ -159,13 +170,7 @@ class Node:
     def array(self, number: int) -> np.ndarray[Any, Any] | None:
         """An operand's values, if it is a constant of any type."""
         value = self.input(number)
-        if value is None or value.sizes is None:
-            constant = getattr(getattr(value, "expression", None), "value", None)
-            return None if constant is None else np.asarray(constant.numpy())
-        if not value.sizes.numbers:
-            return None
-        values = np.array(value.sizes.flat(), dtype=value.sizes.dtype)
-        return values.reshape(value.sizes.values.shape)
+        return None if value is None else value.array
 
     def given(self, number: int) -> Value:
         """An operand.

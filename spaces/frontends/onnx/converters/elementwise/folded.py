@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from spaces.frontends.onnx.node import Convert, Node, Value
-from spaces.ir import tvm_compat
 from spaces.lowering.relax_rewrite import constant
 
 NUMPY_TYPES = frozenset(
@@ -75,11 +74,6 @@ def _described(name: str, array: Any) -> Any:
 
 def known_array(value: Value) -> np.ndarray[Any, Any] | None:
     """What a value holds, if that is known and not large."""
-    if value.sizes is not None:
-        known = value.sizes.numbers
-        array = np.array(value.sizes.values.tolist(), value.sizes.dtype) if known else None
-        return None if array is None else array.reshape(value.sizes.values.shape)
-    if not tvm_compat.is_constant(value.expression):
-        return None
-    found: np.ndarray[Any, Any] = value.expression.value.numpy()
-    return found if found.size <= _MOST and value.dtype in NUMPY_TYPES else None
+    array = value.array
+    small = array is not None and array.size <= _MOST and value.dtype in NUMPY_TYPES
+    return array if small else None
