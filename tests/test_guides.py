@@ -12,12 +12,15 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+
+from tests.needed import needed_package
 
 pytestmark = [pytest.mark.tvm, pytest.mark.ray, pytest.mark.long, pytest.mark.timeout(900)]
 
@@ -76,20 +79,17 @@ def tokens_network() -> onnx.ModelProto:
     return model
 
 
-def has_torch() -> bool:
-    try:
-        import torch  # noqa: F401
-        import transformers  # noqa: F401
-    except ImportError:
-        return False
-    return True
+def lacks(text: str) -> bool:
+    """Whether a program needs what is not installed."""
+    needed = (name for name in ("torch", "transformers") if re.search(rf"(import|from) {name}\b", text))
+    return any(find_spec(name) is None for name in needed)
 
 
 @pytest.mark.parametrize("page", GUIDES, ids=lambda path: path.stem)
 def test_a_guide_works_as_it_is_written(page: Path, tmp_path: Path) -> None:
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     if page.stem == "pytorch":
-        pytest.importorskip("torch")
+        needed_package("torch")
     onnx.save(tokens_network(), str(tmp_path / "bert.onnx"))
     ran = 0
     for language, name, text in steps(page):
@@ -100,7 +100,7 @@ def test_a_guide_works_as_it_is_written(page: Path, tmp_path: Path) -> None:
                 if words := words_of(line):
                     run(tmp_path, *words)
                     ran += 1
-        elif language == "python" and (has_torch() or "import torch" not in text):
+        elif language == "python" and not lacks(text):
             run(tmp_path, sys.executable, "-c", _TRIALS.sub(r"\g<1>16", text))
             ran += 1
     assert ran >= 3

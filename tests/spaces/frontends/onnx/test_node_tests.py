@@ -37,6 +37,7 @@ def test_a_drawn_tenth_is_right_or_refused() -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1800)
 def test_all_are_right_or_refused() -> None:
     found = [*results(sorted(cases()))]
     assert faults(found) == ""
