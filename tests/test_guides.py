@@ -81,7 +81,9 @@ def tokens_network() -> onnx.ModelProto:
 
 def lacks(text: str) -> bool:
     """Whether a program needs what is not installed."""
-    needed = (name for name in ("torch", "transformers") if re.search(rf"(import|from) {name}\b", text))
+    needed = (
+        name for name in ("torch", "transformers") if re.search(rf"(import|from) {name}\b", text)
+    )
     return any(find_spec(name) is None for name in needed)
 
 

@@ -21,6 +21,7 @@ from tests.cluster.output import output_of
 from tuner.record import Status, record_from_json
 from tuner.runs.folder import RunFolder
 from tuner.runs.import_check import read_check
+from tuner.tracking.tracker import drain
 
 pytestmark = [pytest.mark.tvm, pytest.mark.ray, pytest.mark.slow]
 
@@ -186,6 +187,8 @@ def test_ctrl_c_stops_the_job_and_keeps_what_was_measured_and_the_winners(
     assert "stopped" in said.splitlines()[-1]
     assert "Stopped by a signal" in said
     assert trials(run) >= 3
+    # Who is interrupted does not wait long for MLflow, which makes its database first.
+    assert drain(run, 120.0).pending == 0
     statuses, winners = in_mlflow(run)
     assert statuses == {"KILLED"}
     assert winners == (run / "tracking" / "best.jsonl").read_text()

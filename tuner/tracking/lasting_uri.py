@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tuner.tracking.mlflow_sink import sqlite_file
+from tuner.tracking.mlflow_client import sqlite_file
 
 
 def is_plain_folder(uri: str) -> bool:

@@ -19,9 +19,9 @@ from tuner.cost_models.pretrained import BaseModel, base_model_from_json
 from tuner.errors import TunerError
 from tuner.process.ask_once import ask_once
 from tuner.process.outcome import Returned
-from tuner.tracking.mlflow_sink import (
+from tuner.tracking.mlflow_client import (
     artifacts_of,
-    connected,
+    connect,
     quiet_environment,
     redacted,
     refusal,
@@ -126,7 +126,7 @@ class Registry:
     def __init__(self, uri: str) -> None:
         self._uri = uri
         with _one_at_a_time(uri):
-            self._client = connected(uri)
+            self._client = connect(uri)
             self._client.search_registered_models(max_results=1)  # makes the tables of a new file
 
     def register(self, name: str, base: BaseModel) -> int:

@@ -12,13 +12,7 @@ from typing import Any
 from tuner.errors import TunerError
 from tuner.process.ask_once import ask_once
 from tuner.process.outcome import Returned
-from tuner.tracking.mlflow_sink import (
-    connected,
-    quiet_environment,
-    redacted,
-    refusal,
-    sqlite_file,
-)
+from tuner.tracking.mlflow_client import connect, quiet_environment, redacted, refusal, sqlite_file
 
 RECORDS = "records"
 _START_S = 60.0
@@ -69,7 +63,7 @@ class Artifacts:
     """A connection to MLflow. Lives in a child process."""
 
     def __init__(self, uri: str) -> None:
-        self._client: Any = connected(uri)
+        self._client: Any = connect(uri)
 
     def fetch(self, run_id: str, into: str) -> str | None:
         """Fetch the records; return their folder, or None where the run has none."""

@@ -1,4 +1,4 @@
-"""Pushes entries to MLflow. The only file of this package that imports mlflow, when used.
+"""Pushes entries to MLflow. This file and `mlflow_client.py` alone import it, when used.
 
 Layout in MLflow: a run for the session's run, tagged `tuner.run` with its uuid, and a child run
 for each task that gets one, tagged `tuner.task` with its key. The ids MLflow gave are kept in
@@ -14,7 +14,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -22,8 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tuner.process.outcome import Outcome, Raised
-from tuner.runs.folder import RunFolder
+from tuner.tracking.mlflow_client import artifacts_of, connect, redacted, tracking_uri
 from tuner.tracking.pages.decoration import decoration
 from tuner.tracking.pages.experiment_page import LEVEL_TAG, OF_MODEL, OF_TASK, experiment_tags
 from tuner.tracking.sink import Gone, Refused, SinkError, Unavailable
@@ -71,61 +69,10 @@ class Target:
         write_json(paths.target, {"uri": self.uri, "experiment": self.experiment}, mode=0o600)
 
 
-_SQLITE = "sqlite:///"
-
-
 def load_target(paths: TrackingPaths) -> Target:
     """The target that a run was started with; the default where none was kept."""
     raw = read_json(paths.target)
     return Target(str(raw.get("uri", "")), str(raw.get("experiment", "tuner")))
-
-
-def tracking_uri(run_dir: Path, uri: str) -> str:
-    """The URI for MLflow; for an empty one, that of a SQLite file in the run folder."""
-    return uri or f"{_SQLITE}{RunFolder(run_dir.absolute()).mlflow_db}"
-
-
-def redacted(text: str) -> str:
-    """The text without the user names and passwords of the URIs in it. In those of databases
-    SQLAlchemy takes passwords with slashes."""
-    text = re.sub(r"(\w://)[^/@\s]*@", r"\1***@", text)
-    return re.sub(r"\b((?!https?:)\w[\w+]*://)[^/:@\s]*:[^@\s]*@", r"\1***@", text)
-
-
-def refusal(outcome: Outcome) -> str:
-    """Why a child process gave no result, in one line without passwords."""
-    text = redacted(outcome.text if isinstance(outcome, Raised) else str(outcome))
-    return " ".join(text.split())[:200]
-
-
-def sqlite_file(uri: str) -> Path | None:
-    """The file of a SQLite URI; None for other URIs."""
-    return Path(uri.removeprefix(_SQLITE)) if uri.startswith(_SQLITE) else None
-
-
-def quiet_environment() -> dict[str, str]:
-    """Environment variables that must be set before MLflow is imported in a tracker.
-
-    They turn off usage statistics, MLflow's own retries, which would block for minutes, and its
-    thread that takes metrics and loses them.
-    """
-    return {
-        "MLFLOW_DISABLE_TELEMETRY": "true",
-        "DO_NOT_TRACK": "true",
-        "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
-        "MLFLOW_HTTP_REQUEST_TIMEOUT": "5",
-        "MLFLOW_ENABLE_ASYNC_LOGGING": "false",
-        "MLFLOW_LOGGING_LEVEL": "WARNING",
-        "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
-        "GIT_PYTHON_REFRESH": "quiet",
-    }
-
-
-def connected(uri: str) -> Any:
-    """A client of MLflow's tracking and model registry at a URI. Expects `quiet_environment`."""
-    from mlflow import MlflowClient
-
-    return MlflowClient(tracking_uri=uri, registry_uri=uri)
 
 
 def system_monitors() -> tuple[list[Any], float]:
@@ -152,12 +99,6 @@ def system_monitors() -> tuple[list[Any], float]:
     with suppress(ImportError, RuntimeError):  # no library, no GPU
         monitors.append(GPUMonitor())
     return monitors, interval_s
-
-
-def artifacts_of(uri: str) -> str | None:
-    """The place of artifacts: next to a SQLite file; None leaves it to the server."""
-    file = sqlite_file(uri)
-    return None if file is None else (file.absolute().parent / "mlartifacts").as_uri()
 
 
 class MlflowSink:
@@ -258,7 +199,7 @@ class MlflowSink:
         if self._client is None:
             # An unknown URI is not the entries' fault: none of them may be dropped.
             with self._translated(refusals=False):
-                self._client = connected(self._uri)
+                self._client = connect(self._uri)
         return self._client
 
     @contextmanager

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tuner.tracking.mlflow_sink import connected, quiet_environment, tracking_uri
+from tuner.tracking.mlflow_client import connect, quiet_environment, tracking_uri
 
 
 @contextmanager
@@ -27,7 +27,7 @@ def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A SQLite store that MLflow made and nobody used."""
     file = tmp_path_factory.mktemp("empty") / "mlflow.db"
     with _quiet():
-        connected(f"sqlite:///{file}").search_experiments()
+        connect(f"sqlite:///{file}").search_experiments()
     return file
 
 

@@ -22,11 +22,7 @@ from tuner.task import Task
 from tuner.tracking.child_runs import MOST_CHILDREN
 from tuner.tracking.cursor import load_progress
 from tuner.tracking.drain import RunDrain
-from tuner.tracking.mlflow_sink import (
-    MlflowSink,
-    Target,
-    system_monitors,
-)
+from tuner.tracking.mlflow_sink import MlflowSink, Target, system_monitors
 from tuner.tracking.spool import (
     Metrics,
     Start,
