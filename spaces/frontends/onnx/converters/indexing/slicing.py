@@ -244,7 +244,8 @@ def _split(node: Node, builder: Any) -> Any:
     if len(filled) > 1:
         ends = list(accumulate(filled))[:-1]
         whole = builder.emit(relax.op.split(data, ends, axis))
-        parts = iter([relax.TupleGetItem(whole, place) for place in range(len(filled))])
+        items = (relax.TupleGetItem(whole, place) for place in range(len(filled)))
+        parts = iter([builder.emit(item) for item in items])
     else:
         parts = iter([data])
     empty = [*dims[:axis], 0, *dims[axis + 1 :]]

@@ -278,3 +278,10 @@ def test_a_sequence_is_reversed_as_far_as_it_goes() -> None:
     x = np.arange(12, dtype="float32").reshape(4, 3)
     proto = parsed(text + "{ y = ReverseSequence(x, n) }")
     compare(proto, {"x": x, "n": np.array([10**12] * 3)}, peer=lambda *_: [x[::-1]])
+
+
+def test_parts_are_multiplied() -> None:
+    """TVM's importer takes what is neither a variable nor a call for a constant."""
+    text = '<ir_version: 8, opset_import: ["": 18]> g (float[3, 4] x) => (float[3, 2] y) '
+    proto = parsed(text + "{ a, b = Split <axis = 1, num_outputs = 2> (x) y = Mul(a, b) }")
+    compare(proto, {"x": np.arange(12, dtype="float32").reshape(3, 4)})
