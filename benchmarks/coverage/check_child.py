@@ -64,7 +64,7 @@ def dims_of(tuned: Any, path: Path) -> tuple[tuple[str, tuple[int, ...]], ...]:
 
 def _names(path: Path, dims: list[str]) -> dict[str, str]:
     if path.suffix == ".pt2":
-        from spaces.frontends.torch_model import read_torch
+        from spaces.frontends.pytorch.model import read_torch
 
         symbols = read_torch(path).declared.symbols
         return dict(zip(dims if len(dims) == 1 else sorted(dims), symbols, strict=True))

@@ -51,8 +51,8 @@ def _restored(run: RunLocation, files: tuple[Path, ...], run_id: str | None) -> 
     from tuner.runs.lock import RunLock
     from tuner.runs.remote import open_store
     from tuner.storage.restore import restore as bring_back
-    from tuner.tracking.mlflow_client import tracking_uri
     from tuner.tracking.mlflow_records import fetch_records
+    from tuner.tracking.mlflow_uris import tracking_uri
 
     folder, _ = read_run(folder_of(run))
     with ExitStack() as stack:

@@ -349,7 +349,7 @@ def ray(child: Child, *, full: bool = False) -> Finding:
 
 def tracking(uri: str | None) -> Finding:
     """Check that MLflow's server answers. A run goes on without it, so this only warns."""
-    from tuner.tracking.mlflow_client import redacted
+    from tuner.tracking.mlflow_uris import redacted
     from tuner.tracking.tracker import check_uri
 
     if not uri:

@@ -119,7 +119,7 @@ def _of_torch(program: Any, name: str) -> ModuleSource | OnnxSource:
     """By way of an archive: importing changes a program, and this is the user's own."""
     import torch
 
-    from spaces.frontends.torch_model import read_torch
+    from spaces.frontends.pytorch.model import read_torch
 
     with tempfile.TemporaryDirectory() as folder:
         archive = Path(folder) / f"{name}.pt2"

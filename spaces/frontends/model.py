@@ -70,7 +70,7 @@ def _read_file(path: Path, kind: ModelKind) -> ModelSource:
         from spaces.frontends.onnx.model import read_onnx_file
 
         return read_onnx_file(path)
-    from spaces.frontends.torch_model import read_torch
+    from spaces.frontends.pytorch.model import read_torch
 
     return read_torch(path)
 

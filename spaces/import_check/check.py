@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy.typing as npt
 
-from spaces.codegen.executable import LoadedModel, compile_plainly
+from spaces.codegen.executable import LoadedModel
 from spaces.frontends.model import Model
 from spaces.frontends.references import References
 from spaces.import_check.answers import Answers, Given, answers_for, plan
 from spaces.import_check.bounds import coarsest_step, part
 from spaces.import_check.locate import Fault, Grown, locate, save_fault
+from spaces.import_check.plain_code import compile_untuned
 from spaces.import_check.sources import CannotRun, LeftOpen, left_open
-from spaces.lowering.lower import lower
 from spaces.targets.backends import backend_of
 from spaces.targets.target import fits_here
 from tuner.errors import TunerError, first_line
@@ -103,8 +103,7 @@ class _Comparison:
         open_ = self._left_open()
         if open_.nodes:
             self._notes.append(f"{', '.join(open_.nodes)}: what ONNX leaves open is not compared")
-        module = lower(self._model.module, self._target)
-        executable = compile_plainly(module, self._target)
+        executable = compile_untuned(self._model.module, self._target)
         compared, longest_s = list[str](), 0.0
         for instance, number in plan(self._model.shapes):
             before_s = time.process_time()

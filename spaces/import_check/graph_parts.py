@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spaces.codegen.executable import compile_plainly, run_once
+from spaces.codegen.executable import run_once
 from spaces.frontends.inputs import InputSpec
 from spaces.frontends.onnx.model import import_graph
+from spaces.import_check.plain_code import compile_untuned
 from spaces.import_check.sources import onnx_source
 from spaces.ir.element_types import numpy_dtype
-from spaces.lowering.lower import lower
 
 Array = npt.NDArray[Any]
 _CONSTANT = 1024
@@ -46,8 +46,8 @@ class GraphPart:
         ]
         copy = type(self.proto)()
         copy.CopyFrom(self.proto)
-        lowered = lower(import_graph(copy, specs, Path("part.onnx")), target)
-        found = run_once(compile_plainly(lowered, target), [values[name] for name in self.inputs])
+        module = import_graph(copy, specs, Path("part.onnx"))
+        found = run_once(compile_untuned(module, target), [values[name] for name in self.inputs])
         return dict(zip(self.outputs, found, strict=True))
 
     def by_source(self, values: Mapping[str, Array]) -> dict[str, Array]:

@@ -55,7 +55,7 @@ def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             for name in archive.namelist():
                 pickle.loads(archive.read(name))
 
-    monkeypatch.setattr("spaces.frontends.torch_model.read_archive", load)
+    monkeypatch.setattr("spaces.frontends.pytorch.model.read_archive", load)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path / "ran"
 

@@ -19,9 +19,9 @@ from tuner.cost_models.pretrained import BaseModel, base_model_from_json
 from tuner.errors import TunerError
 from tuner.process.ask_once import ask_once
 from tuner.process.outcome import Returned
-from tuner.tracking.mlflow_client import (
+from tuner.tracking.mlflow_sink import connect
+from tuner.tracking.mlflow_uris import (
     artifacts_of,
-    connect,
     quiet_environment,
     redacted,
     refusal,

@@ -12,7 +12,8 @@ from typing import Any
 from tuner.errors import TunerError
 from tuner.process.ask_once import ask_once
 from tuner.process.outcome import Returned
-from tuner.tracking.mlflow_client import connect, quiet_environment, redacted, refusal, sqlite_file
+from tuner.tracking.mlflow_sink import connect
+from tuner.tracking.mlflow_uris import quiet_environment, redacted, refusal, sqlite_file
 
 RECORDS = "records"
 _START_S = 60.0

@@ -1,4 +1,4 @@
-"""Pushes entries to MLflow. This file and `mlflow_client.py` alone import it, when used.
+"""Pushes entries to MLflow. The only file of this package that imports mlflow, when used.
 
 Layout in MLflow: a run for the session's run, tagged `tuner.run` with its uuid, and a child run
 for each task that gets one, tagged `tuner.task` with its key. The ids MLflow gave are kept in
@@ -21,7 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tuner.tracking.mlflow_client import artifacts_of, connect, redacted, tracking_uri
+import psutil
+
+from tuner.tracking.mlflow_uris import SQLITE, artifacts_of, redacted, sqlite_file, tracking_uri
 from tuner.tracking.pages.decoration import decoration
 from tuner.tracking.pages.experiment_page import LEVEL_TAG, OF_MODEL, OF_TASK, experiment_tags
 from tuner.tracking.sink import Gone, Refused, SinkError, Unavailable
@@ -73,6 +75,40 @@ def load_target(paths: TrackingPaths) -> Target:
     """The target that a run was started with; the default where none was kept."""
     raw = read_json(paths.target)
     return Target(str(raw.get("uri", "")), str(raw.get("experiment", "tuner")))
+
+
+def connect(uri: str) -> Any:
+    """A client of MLflow's tracking and model registry at a URI. Expects `quiet_environment`."""
+    if (file := sqlite_file(uri)) is not None and not file.exists():
+        _make_database(file)
+    return _client(uri)
+
+
+def _client(uri: str) -> Any:
+    from mlflow import MlflowClient
+
+    return MlflowClient(tracking_uri=uri, registry_uri=uri)
+
+
+def _make_database(file: Path) -> None:
+    """Make a database that is whole, or not there.
+
+    MLflow writes its tables in tens of steps. A file whose making was cut off between two of them
+    cannot be opened any more, and a tracker may be killed at any moment.
+    """
+    file.parent.mkdir(parents=True, exist_ok=True)
+    begun = f"{file.name}.part-"
+    for other in file.parent.glob(f"{begun}*"):
+        if not psutil.pid_exists(int(other.name.removeprefix(begun).partition("-")[0])):
+            other.unlink(missing_ok=True)
+    part = file.with_name(f"{begun}{os.getpid()}")
+    try:
+        _client(f"{SQLITE}{part}").search_experiments(max_results=1)
+        with suppress(FileExistsError):  # another process was faster
+            os.link(part, file)
+    finally:
+        for left in file.parent.glob(f"{part.name}*"):
+            left.unlink(missing_ok=True)
 
 
 def system_monitors() -> tuple[list[Any], float]:

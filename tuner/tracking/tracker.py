@@ -27,9 +27,8 @@ from tuner.errors import TunerError
 from tuner.runs.folder import RunFolder
 from tuner.tracking.cursor import load_progress
 from tuner.tracking.drain import count_pending
-from tuner.tracking.lasting_uri import is_plain_folder, lasting_uri
-from tuner.tracking.mlflow_client import quiet_environment, redacted
 from tuner.tracking.mlflow_sink import Target, load_target
+from tuner.tracking.mlflow_uris import is_plain_folder, lasting_uri, quiet_environment, redacted
 from tuner.tracking.pages.experiment_page import page_of
 from tuner.tracking.spool import TrackingPaths, read_json
 from tuner.tracking.spool_observer import RunStatus, SpoolObserver

@@ -29,8 +29,8 @@ from types import FrameType
 from tuner.errors import TunerError
 from tuner.tracking.cursor import Progress, load_progress
 from tuner.tracking.drain import RunDrain, count_pending
-from tuner.tracking.mlflow_client import quiet_environment, sqlite_file, tracking_uri
 from tuner.tracking.mlflow_sink import MlflowSink, load_target, system_monitors
+from tuner.tracking.mlflow_uris import quiet_environment, sqlite_file, tracking_uri
 from tuner.tracking.sink import Sink, SinkError, Unavailable
 from tuner.tracking.spool import TrackingPaths
 from tuner.tracking.system_metrics import SystemSamples

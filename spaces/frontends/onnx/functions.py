@@ -102,3 +102,9 @@ def _type_of(value: Value | None) -> Any:
     dtype = onnx.helper.np_dtype_to_tensor_dtype(numpy_dtype(value.dtype))
     dims = value.dims
     return onnx.helper.make_tensor_type_proto(dtype, dims and [known_int(d) for d in dims])
+
+
+def opset_of(proto: Any) -> int:
+    """Of a model or a function; 0 where it says nothing of ONNX's own operators."""
+    versions = [o.version for o in proto.opset_import if o.domain in STANDARD_DOMAINS]
+    return int(versions[0]) if versions else 0

@@ -18,7 +18,7 @@ import numpy as np
 from spaces.frontends.inputs import InputSpec
 from spaces.frontends.onnx.contributed.registry import contributed_function
 from spaces.frontends.onnx.control_flow import CONTROL_FLOW
-from spaces.frontends.onnx.functions import defined_function, nodes_of
+from spaces.frontends.onnx.functions import defined_function, nodes_of, opset_of
 from spaces.frontends.onnx.honoured.check import (
     check_honoured,
     check_version,
@@ -394,9 +394,3 @@ def _array(tensor: Any) -> np.ndarray[Any, Any]:
     import onnx.numpy_helper
 
     return np.asarray(onnx.numpy_helper.to_array(tensor))
-
-
-def opset_of(proto: Any) -> int:
-    """Of a model or a function; 0 where it says nothing of ONNX's own operators."""
-    versions = [o.version for o in proto.opset_import if o.domain in STANDARD_DOMAINS]
-    return int(versions[0]) if versions else 0

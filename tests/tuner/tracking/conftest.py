@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tuner.tracking.mlflow_client import connect, quiet_environment, tracking_uri
+from tuner.tracking.mlflow_sink import connect
+from tuner.tracking.mlflow_uris import quiet_environment, tracking_uri
 
 
 @contextmanager

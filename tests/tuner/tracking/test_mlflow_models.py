@@ -16,8 +16,8 @@ from tuner.errors import TunerError
 from tuner.process.child import Child
 from tuner.process.outcome import Outcome, Returned
 from tuner.tracking import mlflow_models
-from tuner.tracking.mlflow_client import quiet_environment
 from tuner.tracking.mlflow_models import fetch, register, registry_uri, versions
+from tuner.tracking.mlflow_uris import quiet_environment
 
 pytestmark = pytest.mark.slow
 

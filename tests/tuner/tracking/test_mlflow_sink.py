@@ -32,9 +32,9 @@ from tuner.storage.memory import MemoryStore
 from tuner.storage.restore import Restored, restore
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task
-from tuner.tracking.mlflow_client import quiet_environment, tracking_uri
 from tuner.tracking.mlflow_records import fetch_records
 from tuner.tracking.mlflow_sink import MlflowSink, Target
+from tuner.tracking.mlflow_uris import quiet_environment, tracking_uri
 from tuner.tracking.sink import Gone, Refused, Unavailable
 from tuner.tracking.spool import (
     Artifact,

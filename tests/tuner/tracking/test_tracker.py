@@ -27,8 +27,8 @@ from tuner.session.phase import Phase
 from tuner.session.progress import Snapshot, TaskRow
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task
-from tuner.tracking.mlflow_client import redacted
 from tuner.tracking.mlflow_sink import Target
+from tuner.tracking.mlflow_uris import redacted
 from tuner.tracking.pages import metric_names as names
 from tuner.tracking.spool import (
     Artifact,

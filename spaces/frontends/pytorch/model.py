@@ -1,7 +1,7 @@
 """PyTorch export archives (`model.pt2`). PyTorch is an optional extra.
 
 TVM's importer takes most of them. Where it fails, or makes of a node what PyTorch says it is not,
-they go by way of ONNX, see `spaces.frontends.torch_onnx`.
+they go by way of ONNX, see `spaces.frontends.pytorch.by_onnx`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any
 
 from spaces.frontends.module_source import ModuleSource, read_module
 from spaces.frontends.onnx.model import OnnxSource
+from spaces.frontends.pytorch.archive import core_program, listed, operators, read_archive
+from spaces.frontends.pytorch.by_onnx import read_by_onnx
+from spaces.frontends.pytorch.dims import NAMES_NOTE, kept_names, with_named_dims
+from spaces.frontends.pytorch.products import product_converters
 from spaces.frontends.quiet_import import hushed
-from spaces.frontends.torch_archive import core_program, listed, operators, read_archive
-from spaces.frontends.torch_dims import NAMES_NOTE, kept_names, with_named_dims
-from spaces.frontends.torch_onnx import read_by_onnx
-from spaces.frontends.torch_products import product_converters
 from spaces.ir import tvm_compat
 from spaces.ir.symbolic import symbols
 from tuner.errors import TunerError, first_line
@@ -28,7 +28,7 @@ def read_torch(path: Path) -> ModuleSource | OnnxSource:
     """Read an archive that `torch.export.save` wrote, weights as constants.
 
     TVM imports it at once: only then it is known what its dimensions are called, see
-    `spaces.frontends.torch_dims`, and whether it can. Its inputs have the names that `forward`
+    `spaces.frontends.pytorch.dims`, and whether it can. Its inputs have the names that `forward`
     gives them (`inputs_key` for a tensor inside of an argument).
 
     Raises:

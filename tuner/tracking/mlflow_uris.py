@@ -1,24 +1,36 @@
-"""How MLflow is reached: URIs, its environment, and clients of it."""
+"""URIs of MLflow, and the environment that its clients need."""
 
 from __future__ import annotations
 
-import os
 import re
-from contextlib import suppress
 from pathlib import Path
-from typing import Any
-
-import psutil
 
 from tuner.process.outcome import Outcome, Raised
 from tuner.runs.folder import RunFolder
 
-_SQLITE = "sqlite:///"
+SQLITE = "sqlite:///"
 
 
 def tracking_uri(run_dir: Path, uri: str) -> str:
     """The URI for MLflow; for an empty one, that of a SQLite file in the run folder."""
-    return uri or f"{_SQLITE}{RunFolder(run_dir.absolute()).mlflow_db}"
+    return uri or f"{SQLITE}{RunFolder(run_dir.absolute()).mlflow_db}"
+
+
+def is_plain_folder(uri: str) -> bool:
+    """Whether a URI names a folder of files, in which MLflow keeps no runs any more."""
+    named = "://" in uri or uri.partition(":")[0] in ("databricks", "databricks-uc")
+    return bool(uri) and (not named or uri.startswith("file:"))
+
+
+def lasting_uri(uri: str) -> str:
+    """A URI that names the same in any working directory, as a run keeps it; empty, which is the
+    run folder's own database, for one of a plain folder."""
+    if is_plain_folder(uri):
+        return ""
+    file = sqlite_file(uri)
+    if file is None or file.is_absolute() or str(file).startswith(":"):
+        return uri
+    return f"{SQLITE}{file.absolute()}"
 
 
 def redacted(text: str) -> str:
@@ -36,7 +48,7 @@ def refusal(outcome: Outcome) -> str:
 
 def sqlite_file(uri: str) -> Path | None:
     """The file of a SQLite URI; None for other URIs."""
-    return Path(uri.removeprefix(_SQLITE)) if uri.startswith(_SQLITE) else None
+    return Path(uri.removeprefix(SQLITE)) if uri.startswith(SQLITE) else None
 
 
 def quiet_environment() -> dict[str, str]:
@@ -55,40 +67,6 @@ def quiet_environment() -> dict[str, str]:
         "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
         "GIT_PYTHON_REFRESH": "quiet",
     }
-
-
-def connect(uri: str) -> Any:
-    """A client of MLflow's tracking and model registry at a URI. Expects `quiet_environment`."""
-    if (file := sqlite_file(uri)) is not None and not file.exists():
-        _make_database(file)
-    return _client(uri)
-
-
-def _client(uri: str) -> Any:
-    from mlflow import MlflowClient
-
-    return MlflowClient(tracking_uri=uri, registry_uri=uri)
-
-
-def _make_database(file: Path) -> None:
-    """Make a database that is whole, or not there.
-
-    MLflow writes its tables in tens of steps. A file whose making was cut off between two of them
-    cannot be opened any more, and a tracker may be killed at any moment.
-    """
-    file.parent.mkdir(parents=True, exist_ok=True)
-    begun = f"{file.name}.part-"
-    for other in file.parent.glob(f"{begun}*"):
-        if not psutil.pid_exists(int(other.name.removeprefix(begun).partition("-")[0])):
-            other.unlink(missing_ok=True)
-    part = file.with_name(f"{begun}{os.getpid()}")
-    try:
-        _client(f"{_SQLITE}{part}").search_experiments(max_results=1)
-        with suppress(FileExistsError):  # another process was faster
-            os.link(part, file)
-    finally:
-        for left in file.parent.glob(f"{part.name}*"):
-            left.unlink(missing_ok=True)
 
 
 def artifacts_of(uri: str) -> str | None:

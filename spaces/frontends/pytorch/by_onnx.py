@@ -13,8 +13,8 @@ from typing import Any
 
 from spaces.frontends.module_source import LEAST_EXPORTED
 from spaces.frontends.onnx.model import OnnxSource, read_onnx_proto
+from spaces.frontends.pytorch.dims import NAMES_NOTE, with_named_symbols
 from spaces.frontends.quiet_import import hushed
-from spaces.frontends.torch_dims import NAMES_NOTE, with_named_symbols
 from tuner.checks import LARGEST
 from tuner.dynamic.derived_names import base_of
 from tuner.errors import TunerError

@@ -1,0 +1,1 @@
+"""Programs of `torch.export`: read, and imported by TVM or by way of ONNX."""
