@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +19,7 @@ torch = needed_package("torch")
 from cluster.api import torch_backend  # noqa: E402
 from cluster.api.torch_backend import Graph, Wishes  # noqa: E402
 
+ROOT = Path(__file__).parents[3]
 pytestmark = [pytest.mark.tvm, pytest.mark.slow]
 
 
@@ -79,8 +82,10 @@ def test_the_example_is_tuned_and_right(
 ) -> None:
     from examples.torch_compile import main
 
-    assert main({"trials": 4, "strategy": "random", "run": tmp_path / "runs"}) < 1e-5
-    assert compiled(graphs) == 1
+    # Ray keeps how it proves who it is for as long as a process lives: other tests use another way.
+    said = {"trials": 4, "strategy": "random", "run": str(tmp_path / "runs")}
+    program = f"from examples.torch_compile import main; assert main({said}) < 1e-5"
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, timeout=280)
     (run,) = (tmp_path / "runs").iterdir()
     assert (run / "records.sqlite").exists()
 
@@ -90,7 +95,7 @@ def test_the_example_is_tuned_and_right(
     monkeypatch.setattr(torch_backend, "tune", refused)
     torch._dynamo.reset()
     assert main({"store": str(run)}) < 1e-5
-    assert compiled(graphs) == 2
+    assert compiled(graphs) == 1
 
 
 def test_each_shape_is_compiled_and_other_weights_are_seen(
