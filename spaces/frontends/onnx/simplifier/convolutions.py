@@ -77,8 +77,9 @@ def _take_change(convolution: Any, node: Any, known: KnownTensors) -> bool:
     if bias is None or bias.shape != (channels,):
         return False
     wide = np.broadcast_to(change.factor.astype("float64"), (channels,))
-    new_weight = _scaled(weight, wide, groups if convolution.op_type == "ConvTranspose" else 0)
-    new_bias = (bias.astype("float64") * wide + change.term).astype(weight.dtype)
+    with np.errstate(over="ignore"):  # what became infinite is seen below
+        new_weight = _scaled(weight, wide, groups if convolution.op_type == "ConvTranspose" else 0)
+        new_bias = (bias.astype("float64") * wide + change.term).astype(weight.dtype)
     if not (_is_kept(weight, new_weight) and np.all(np.isfinite(new_bias))):
         return False
     name = node.output[0]
