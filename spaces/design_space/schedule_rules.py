@@ -6,10 +6,11 @@ import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from spaces.intrinsics.registration import arm_family, register_intrinsics, stub_intrinsics
+from spaces.ir.guard import note
 from spaces.ir.schedules import InvalidCandidate, task_module, tvm_seed
 from spaces.targets.backends import backend_of, load
 from spaces.targets.config import Config
@@ -157,18 +158,17 @@ def generated(context: Any, target_json: str) -> Callable[[int], Sequence[Any]]:
 def make_rules(module: Any, target_json: str) -> RuleSet:
     """The default rules for a program: those that TVM's own tuner would use on this target."""
     kind = rule_names(module, target_json).rules
+    context = tune_context(module, target_json, _generator(kind, kind))
+    anew = generated(context, target_json)
+    sketch = partial(_sketch, context, kind, target_json)
+    return rule_set(f"{RULES}:{kind}", context, sketch, anew=anew)
+
+
+def _generator(kind: str, rules: Any) -> Any:
+    """TVM's generator of a kind, with the rules of that kind or a list of its own."""
     from tvm.s_tir import meta_schedule as ms
 
-    generator = ms.space_generator.PostOrderApply(
-        sch_rules=kind, postprocs=kind, mutator_probs=kind
-    )
-    context = tune_context(module, target_json, generator)
-
-    def sketch() -> Sequence[Any]:
-        return _sketch(context, kind, target_json)
-
-    anew = generated(context, target_json)
-    return rule_set(f"{RULES}:{kind}", context, sketch, anew=anew)
+    return ms.space_generator.PostOrderApply(sch_rules=rules, postprocs=kind, mutator_probs=kind)
 
 
 def _sketch(context: Any, kind: str, target_json: str) -> Sequence[Any]:
@@ -183,13 +183,12 @@ def _sketch(context: Any, kind: str, target_json: str) -> Sequence[Any]:
     try:
         return list(context.generate_design_space())
     except Exception as error:  # whatever its C++ side throws
+        note(error, "one of TVM's rules")
         failed = error
     rules = list(ms.ScheduleRule.create(kind))
     for left_out in reversed(range(len(rules))):
         some = [rule for number, rule in enumerate(rules) if number != left_out]
-        generator = ms.space_generator.PostOrderApply(
-            sch_rules=some, postprocs=kind, mutator_probs=kind
-        )
+        generator = _generator(kind, some)
         with suppress(Exception):
             return list(tune_context(context.mod, target_json, generator).generate_design_space())
     raise InvalidCandidate(f"TVM's rules fail: {first_line(failed)}") from failed

@@ -75,7 +75,7 @@ class ModelSource(Protocol):
         """What it says of its inputs."""
 
     @property
-    def exported(self) -> Any:
+    def torch_program(self) -> Any:
         """The program of PyTorch that it is; None of any other."""
 
     def imported(self, inputs: Sequence[InputSpec], domain: Domain) -> Any:

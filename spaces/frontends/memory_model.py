@@ -129,7 +129,7 @@ def _of_torch(program: Any, name: str) -> ModuleSource | OnnxSource:
             raise TunerError(f"torch.export cannot save it: {first_line(error)}") from error
         try:
             # Two archives of one program may differ.
-            return replace(read_torch(archive), name=name, file=None, exported=program)
+            return replace(read_torch(archive), name=name, file=None, torch_program=program)
         except TunerError as error:
             raise TunerError(str(error).replace(str(archive), "the program")) from error
 

@@ -29,7 +29,7 @@ class Model:
         path: the file it was read from; None where it came from a function.
         shapes: instances of its symbolic dimensions that it is tuned for; empty without any.
         proto: of ONNX, where it came from memory and there is no file.
-        exported: of PyTorch, the program, where it was read or given just now.
+        torch_program: of PyTorch, the program, where it was read or given just now.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Model:
     path: Path | None = None
     shapes: Shapes = ()
     proto: Any = None
-    exported: Any = None
+    torch_program: Any = None
 
 
 def load_model(spec: ModelSpec, on_found: Callable[[], None] = lambda: None) -> Model:
@@ -99,8 +99,8 @@ def import_model(
     shapes = domain.shapes()
     module = source.imported(inputs, domain)
     content = source.content_hash(module, inputs)
-    exported = source.exported
-    return Model(source.name, source.kind, module, inputs, content, path, shapes, proto, exported)
+    program = source.torch_program
+    return Model(source.name, source.kind, module, inputs, content, path, shapes, proto, program)
 
 
 def from_memory(spec: ModelSpec, on_found: Callable[[], None] = lambda: None) -> Model:

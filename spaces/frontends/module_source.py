@@ -29,7 +29,7 @@ class ModuleSource:
     Attributes:
         module: with a Relax function "main", or tensor programs only.
         file: SHA-256 of the file that it was read from, to go on with; None where there is none.
-        exported: the program of PyTorch that it is; None of any other.
+        torch_program: the program of PyTorch that it is; None of any other.
     """
 
     name: str
@@ -37,7 +37,7 @@ class ModuleSource:
     module: Any
     declared: Declared
     file: Any = None
-    exported: Any = None
+    torch_program: Any = None
 
     def imported(self, inputs: Sequence[InputSpec], _domain: Domain) -> Any:
         """The module with those symbols bound that the inputs have as numbers."""

@@ -78,10 +78,10 @@ def record(model: Model, given: Given, limit_s: float) -> References | None:
     Args:
         limit_s: after so many seconds it is asked no more.
     """
-    if model.exported is None:
+    if model.torch_program is None:
         return None
     try:
-        asked = _Asked(TorchSource(model.exported), model.inputs, given)
+        asked = _Asked(TorchSource(model.torch_program), model.inputs, given)
     except CannotRun as error:
         return References("torch", (), str(error))
     known, refused, until_s = list[Reference](), "", time.monotonic() + limit_s

@@ -112,9 +112,9 @@ class _Evaluator:
         self._names = names
         proto = onnx.load(str(model)) if isinstance(model, Path) else model
         version = max((v.version for v in proto.opset_import if not v.domain), default=1)
+        rounded = {"Erf"} if onnx.TensorProto.DOUBLE in types_in(proto) else set()
         for node in proto.graph.node:
-            rounded = node.op_type == "Erf" and onnx.TensorProto.DOUBLE in types_in(proto)
-            if version < _WRONG_BELOW.get(node.op_type, 0) or rounded:
+            if version < _WRONG_BELOW.get(node.op_type, 0) or node.op_type in rounded:
                 raise CannotRun(f"{self.name} computes {node.op_type} wrongly")
         try:
             self._evaluator = ReferenceEvaluator(proto)

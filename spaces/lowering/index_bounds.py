@@ -28,7 +28,7 @@ def _bound_takes(module: Any) -> Any:
     table, indices = wildcard(), wildcard()
     gather = is_op("relax.take")(table, indices)
 
-    def bounded(matched: Any, found: Any) -> Any:
+    def clip(matched: Any, found: Any) -> Any:
         from tvm import relax
 
         if matched.attrs.mode != "fast":
@@ -36,7 +36,7 @@ def _bound_takes(module: Any) -> Any:
         axis = matched.attrs.axis
         return relax.op.take(found[table], found[indices], axis, mode="clip")
 
-    return with_graphs(module, lambda graph: rewrite_call(gather, bounded, graph))
+    return with_graphs(module, lambda graph: rewrite_call(gather, clip, graph))
 
 
 def _of_axis(call: Any, dims: list[Any]) -> list[Any]:
@@ -101,7 +101,7 @@ def _within(builder: Any, indices: Any, sizes: list[Any], *, from_back: bool) ->
     """Indices between the ends of axes; their own last axis tells several axes apart."""
     from tvm import te, tirx
 
-    def kept(tensor: Any, *ends: Any) -> Any:
+    def keep(tensor: Any, *ends: Any) -> Any:
         def element(*index: Any) -> Any:
             place = tensor(*index)
             size = tirx.Cast(place.ty.dtype, ends[-1])
@@ -112,4 +112,4 @@ def _within(builder: Any, indices: Any, sizes: list[Any], *, from_back: bool) ->
 
         return te.compute(tensor.shape, element, name="kept")
 
-    return builder.emit_te(kept, indices, *sizes, primfunc_name_hint="places")
+    return builder.emit_te(keep, indices, *sizes, primfunc_name_hint="places")

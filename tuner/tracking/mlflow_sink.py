@@ -23,6 +23,7 @@ from typing import Any
 
 import psutil
 
+from tuner.files.atomic import name_first
 from tuner.tracking.mlflow_uris import SQLITE, artifacts_of, redacted, sqlite_file, tracking_uri
 from tuner.tracking.pages.decoration import decoration
 from tuner.tracking.pages.experiment_page import LEVEL_TAG, OF_MODEL, OF_TASK, experiment_tags
@@ -105,7 +106,7 @@ def _make_database(file: Path) -> None:
     try:
         _client(f"{SQLITE}{part}").search_experiments(max_results=1)
         with suppress(FileExistsError):  # another process was faster
-            os.link(part, file)
+            name_first(part, file)
     finally:
         for left in file.parent.glob(f"{part.name}*"):
             left.unlink(missing_ok=True)

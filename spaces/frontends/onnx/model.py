@@ -44,7 +44,7 @@ class OnnxSource:
         proto: the protobuf, all data in it.
         path: of the file, or one made of its name.
         file: SHA-256 of the file and its external data, to go on with; None where there is none.
-        exported: the program of PyTorch that it was written of; None of any other.
+        torch_program: the program of PyTorch that it was written of; None of any other.
     """
 
     name: str
@@ -53,7 +53,7 @@ class OnnxSource:
     file: Any
     declared: Declared
     kind: ModelKind = "onnx"
-    exported: Any = None
+    torch_program: Any = None
 
     def imported(self, inputs: Sequence[InputSpec], domain: Domain) -> Any:
         """The module in Relax."""

@@ -172,7 +172,7 @@ class Node:
         value = self.input(number)
         return None if value is None else value.array
 
-    def given(self, number: int) -> Value:
+    def operand(self, number: int) -> Value:
         """An operand.
 
         Raises:
@@ -189,7 +189,7 @@ class Node:
         Raises:
             TunerError: it is left out.
         """
-        return self.given(number).tensor(builder)
+        return self.operand(number).tensor(builder)
 
     def shape(self, number: int) -> list[Size]:
         """The shape of an operand.
@@ -229,7 +229,7 @@ class Node:
         Raises:
             TunerError: it is not known.
         """
-        value = self.given(number)
+        value = self.operand(number)
         if value.dims is not None:
             return len(value.dims)
         rank = int(getattr(getattr(value.expression, "ty", None), "ndim", -1))

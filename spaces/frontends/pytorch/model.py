@@ -44,11 +44,11 @@ def read_torch(path: Path) -> ModuleSource | OnnxSource:
         module = _import(program, path)
     except TunerError as refused:
         by_onnx = read_by_onnx(program, path, kept, digest, refused)
-        return replace(by_onnx, exported=exported)
+        return replace(by_onnx, torch_program=exported)
     note = "" if kept else NAMES_NOTE
     module = with_named_dims(module, kept, path)
     read = read_module(module, path.stem, "torch", note=note)
-    return replace(read, file=digest, exported=exported)
+    return replace(read, file=digest, torch_program=exported)
 
 
 def _import(program: Any, path: Path) -> Any:

@@ -37,7 +37,7 @@ class Scaled(torch.nn.Module):  # type: ignore[misc, name-defined]
         return found if less is None else found - less
 
 
-def exported(*args: Any, dynamic: Any = None) -> Any:
+def export(*args: Any, dynamic: Any = None) -> Any:
     with warnings.catch_warnings():  # PyTorch warns of its own code
         warnings.simplefilter("ignore")
         return torch.export.export(Scaled(), args, dynamic_shapes=dynamic)
@@ -45,7 +45,7 @@ def exported(*args: Any, dynamic: Any = None) -> Any:
 
 def open_model() -> Model:
     dynamic = {"x": {0: torch.export.Dim("n", max=64)}, "factor": None, "less": None}
-    program = exported(torch.ones(8, 3), 2.0, None, dynamic=dynamic)
+    program = export(torch.ones(8, 3), 2.0, None, dynamic=dynamic)
     return model_in_memory(program, ModelSpec("model", dims=(("x_0", (1, 2, 8)),)))
 
 
@@ -70,13 +70,13 @@ def test_a_wrong_import_is_found(tmp_path: Path) -> None:
     last = references.known[-1]
     wrong = replace(last, outputs=(last.outputs[0] + 1,))
     changed = replace(references, known=(*references.known[:-1], wrong))
-    check = check_import(replace(model, exported=None), TARGET, (), LIMITS, None, changed)
+    check = check_import(replace(model, torch_program=None), TARGET, (), LIMITS, None, changed)
     assert check.state == "differs"
     assert check.said.startswith("output 0: largest error 1")
 
 
 def test_inputs_of_a_user_are_those_that_are_compared(tmp_path: Path) -> None:
-    program = exported(torch.ones(2, 3), 2.0)
+    program = export(torch.ones(2, 3), 2.0)
     file = tmp_path / "x.npy"
     np.save(file, np.full((2, 3), 7, "float32"))
     given = (("x", file),)

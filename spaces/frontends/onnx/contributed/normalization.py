@@ -20,7 +20,7 @@ def _simplified(node: Node) -> str:
 def _scaled(node: Node, lines: Lines, value: str, scale: str, axes: list[int]) -> None:
     """Bind `y`, a value over its root mean square, and `inverse`, one over that, which is computed
     in float32 where the value has fewer digits."""
-    narrow = node.given(0).dtype in NARROW
+    narrow = node.operand(0).dtype in NARROW
     value = lines.set("wide", f"Cast<to = 1>({value})") if narrow else value
     squares = lines.set("squares", f"Mul({value}, {value})")
     mean = lines.set("mean", f"ReduceMean({squares}, {lines.numbers('axes', axes)})")

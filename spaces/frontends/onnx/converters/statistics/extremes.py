@@ -113,7 +113,7 @@ def _replaced(builder: Any, tensor: Any, old: Any, new: Any) -> Any:
 def _hardmax(node: Node, builder: Any) -> Any:
     from tvm import relax
 
-    dtype = node.given(0).dtype
+    dtype = node.operand(0).dtype
 
     def marked(tensor: Any, axis: int) -> Any:
         if (length := _length(node, tensor, axis)) == 0:

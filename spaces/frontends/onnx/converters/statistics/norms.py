@@ -26,7 +26,7 @@ def _layer_norm(node: Node, builder: Any) -> Any:
     from tvm import relax
 
     axes, stash = _last_axes(node), _stash(node)
-    data, bias = node.given(0), node.input(2)
+    data, bias = node.operand(0), node.input(2)
     tensor, scale = node.tensor(0, builder), node.tensor(1, builder)
     epsilon = float(node.attributes.get("epsilon", 1e-5))
     plain = data.dtype in ("float16", WIDE) and stash in (*NARROW, WIDE)
@@ -47,8 +47,8 @@ def _root_norm(node: Node, builder: Any) -> Any:
     """By the root of the mean square; the result has the type of the scale."""
     from tvm import relax
 
-    axes, dtype = _last_axes(node), node.given(1).dtype
-    wide = "float64" if "float64" in (node.given(0).dtype, _stash(node)) else WIDE
+    axes, dtype = _last_axes(node), node.operand(1).dtype
+    wide = "float64" if "float64" in (node.operand(0).dtype, _stash(node)) else WIDE
     tensor, scale = (in_type(builder, node.tensor(n, builder), wide) for n in (0, 1))
     epsilon = float(node.attributes.get("epsilon", 1e-5))
     if wide == WIDE and axes[0] > 0 and _spans(node, axes, (1,)):
@@ -62,7 +62,7 @@ def _root_norm(node: Node, builder: Any) -> Any:
 def _instance_norm(node: Node, builder: Any) -> Any:
     from tvm import relax
 
-    emit, dtype, rank = builder.emit, node.given(0).dtype, node.rank()
+    emit, dtype, rank = builder.emit, node.operand(0).dtype, node.rank()
     wide, axes = wide_of(dtype), [*range(2, rank)]
     tensor = in_type(builder, node.tensor(0, builder), wide)
     epsilon = relax.const(float(node.attributes.get("epsilon", 1e-5)), wide)
@@ -92,7 +92,7 @@ def _group_norm(node: Node, builder: Any) -> Any:
         raise node.refused(f"{channels} channels do not make {groups} equal groups")
     data, scale, shift = (node.tensor(n, builder) for n in range(3))
     epsilon = float(node.attributes.get("epsilon", 1e-5))
-    wide = "float64" if node.given(0).dtype == "float64" else WIDE
+    wide = "float64" if node.operand(0).dtype == "float64" else WIDE
     per_channel = node.opset >= _GROUPS_SCALED
     for number in (1, 2):
         node.require_equal(node.shape(number)[0], channels if per_channel else groups)
@@ -102,7 +102,7 @@ def _group_norm(node: Node, builder: Any) -> Any:
 def _mean_variance(node: Node, builder: Any) -> Any:
     from tvm import relax
 
-    emit, dtype, rank = builder.emit, node.given(0).dtype, node.rank()
+    emit, dtype, rank = builder.emit, node.operand(0).dtype, node.rank()
     listed = node.attributes.get("axes", (0, 2, 3))
     axes = sorted({node.axis_within(int(axis), rank) for axis in listed})
     tensor = in_type(builder, node.tensor(0, builder), wide_of(dtype))
@@ -117,7 +117,7 @@ def _length_norm(node: Node, builder: Any) -> Any:
     """By the sum of sizes, or the root of that of squares; what is all zeros stays so."""
     from tvm import relax
 
-    emit, dtype = builder.emit, node.given(0).dtype
+    emit, dtype = builder.emit, node.operand(0).dtype
     axis = node.axis_within(int(node.attributes.get("axis", -1)), node.rank())
     power, wide = int(node.attributes.get("p", 2)), wide_of(dtype)
     if power not in (1, 2):
@@ -150,7 +150,8 @@ def _spans(node: Node, axes: Sequence[int], numbers: Sequence[int]) -> bool:
     dims = node.dims(0)
     wanted = None if dims is None else [dims[axis] for axis in axes]
     return all(
-        node.given(number).dtype == node.given(0).dtype and _same(node, wanted, node.dims(number))
+        node.operand(number).dtype == node.operand(0).dtype
+        and _same(node, wanted, node.dims(number))
         for number in numbers
         if node.input(number) is not None
     )

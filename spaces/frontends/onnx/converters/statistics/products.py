@@ -21,7 +21,7 @@ from spaces.ir.element_types import is_float
 def _product(node: Node, builder: Any) -> Any:
     from tvm import relax
 
-    dtype = node.given(0).dtype
+    dtype = node.operand(0).dtype
     if dtype not in NARROW:
         return None
     pair = (node.tensor(number, builder) for number in (0, 1))
@@ -31,7 +31,7 @@ def _product(node: Node, builder: Any) -> Any:
 def _general_product(node: Node, builder: Any) -> Any:
     from tvm import relax
 
-    dtype, emit = node.given(0).dtype, builder.emit
+    dtype, emit = node.operand(0).dtype, builder.emit
     alpha, beta = (float(node.attributes.get(name, 1.0)) for name in ("alpha", "beta"))
     is_whole = alpha.is_integer() and beta.is_integer()
     if dtype not in NARROW and (is_float(dtype) or is_whole):
@@ -57,7 +57,7 @@ def _general_product(node: Node, builder: Any) -> Any:
 def _einsum(node: Node, builder: Any) -> Any:
     from tvm import topi
 
-    dtype = node.given(0).dtype
+    dtype = node.operand(0).dtype
     if dtype not in NARROW:
         return None
     wide = [

@@ -65,7 +65,7 @@ _REDUCTIONS: Mapping[str, Reduction] = MappingProxyType(
 
 
 def _reduce(node: Node, builder: Any) -> Any:
-    reduction, data, rank = _REDUCTIONS[node.operator], node.given(0), node.rank()
+    reduction, data, rank = _REDUCTIONS[node.operator], node.operand(0), node.rank()
     keep = bool(node.attributes.get("keepdims", 1))
     axes = _axes(node, rank)
     if axes is not None and any(d == 0 for d in _sizes(node, axes)):
@@ -165,7 +165,7 @@ def _of_nothing(node: Node, reduction: Reduction, axes: Sequence[int], keep: boo
     """The result where there are no elements to reduce."""
     from tvm import relax
 
-    dtype, dims = node.given(0).dtype, node.dims(0) or []
+    dtype, dims = node.operand(0).dtype, node.dims(0) or []
     value = reduction.of_nothing
     kind = numpy_dtype(dtype)
     if dtype == "bool":
@@ -183,7 +183,7 @@ def _global_average(node: Node, builder: Any) -> Any:
     """In a narrow type; any other is for TVM's importer."""
     from tvm import relax
 
-    dtype = node.given(0).dtype
+    dtype = node.operand(0).dtype
     if wide_of(dtype) == dtype:
         return None
     wide = in_type(builder, node.tensor(0, builder), wide_of(dtype))

@@ -16,7 +16,7 @@ from spaces.frontends.onnx.node import Convert, Node
 def _running(node: Node, builder: Any) -> Any:
     from tvm import relax
 
-    dtype, rank = node.given(0).dtype, node.rank()
+    dtype, rank = node.operand(0).dtype, node.rank()
     tensor = in_type(builder, node.tensor(0, builder), wide_of(dtype))
     if (numbers := _axis(node)) is not None:
         found = _along(node, builder, tensor, node.axis_within(numbers, rank))
@@ -35,7 +35,7 @@ def _running(node: Node, builder: Any) -> Any:
 def _axis(node: Node) -> int | None:
     from spaces.ir import tvm_compat
 
-    numbers, value = node.numbers(1), node.given(1)
+    numbers, value = node.numbers(1), node.operand(1)
     if numbers is None and tvm_compat.is_constant(value.expression):
         numbers = [int(n) for n in value.expression.value.numpy().flat]
     if numbers is not None and len(numbers) != 1:

@@ -47,7 +47,7 @@ def along_one_axis(node: Node, builder: Any, make: Callable[[Any, int], Any]) ->
 def _softmax(node: Node, builder: Any) -> Any:
     from tvm import relax
 
-    dtype = node.given(0).dtype
+    dtype = node.operand(0).dtype
     make = relax.op.nn.softmax if node.operator == "Softmax" else relax.op.nn.log_softmax
 
     def shares(tensor: Any, axis: int) -> Any:

@@ -34,7 +34,7 @@ def _of_each_place(node: Node, builder: Any) -> Any:
 
     emit = builder.emit
     data, scale, shift, mean, variance = (node.tensor(n, builder) for n in range(5))
-    small = relax.const(float(node.attributes.get("epsilon", 1e-5)), node.given(4).dtype)
+    small = relax.const(float(node.attributes.get("epsilon", 1e-5)), node.operand(4).dtype)
     inverse = emit(relax.op.rsqrt(emit(relax.op.add(variance, small))))
     normal = emit(relax.op.multiply(emit(relax.op.subtract(data, mean)), inverse))
     return emit(relax.op.add(emit(relax.op.multiply(normal, scale)), shift))
@@ -53,7 +53,7 @@ def _dropout(node: Node, builder: Any) -> Any:
     if dims is None:
         raise node.refused(f"the shape of its operand of {node.rank()} axes is not known")
     # Older versions do not say what the mask is; these are onnxruntime's.
-    dtype = "bool" if node.opset >= _MASK_IS_BOOL else node.given(0).dtype
+    dtype = "bool" if node.opset >= _MASK_IS_BOOL else node.operand(0).dtype
     kept = relax.const(np.asarray(node.opset >= _RATIO_IS_OPERAND).astype(dtype), dtype)
     return [tensor, relax.op.broadcast_to(kept, shape_expression(dims))]
 
@@ -78,7 +78,7 @@ def _number(node: Node, number: int) -> float | None:
     """An operand of one number; None where only a run knows it."""
     if known := node.numbers(number):
         return float(known[0])
-    expression = node.given(number).expression
+    expression = node.operand(number).expression
     return float(expression.value.numpy().item()) if tvm_compat.is_constant(expression) else None
 
 
