@@ -75,6 +75,7 @@ namespace {
 Thread threads[kMostThreads];
 char* stacks;
 unsigned count, alive;
+unsigned guarded;  // stacks whose lowest page may not be touched
 uint32_t warp_alive[kMostThreads / kWarp];
 std::vector<Thread*> ready, polling;
 std::vector<std::pair<Thread*, uint32_t*>> converging;
@@ -401,10 +402,8 @@ void prepare_stacks(unsigned wanted) {
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (made == MAP_FAILED) fail("MemoryError", "no memory for the stacks of threads");
     stacks = static_cast<char*>(made);
-    for (unsigned i = 0; i < kMostThreads; ++i) {
-      mprotect(stacks + i * kStackBytes, kPage, PROT_NONE);
-    }
   }
+  for (; guarded < wanted; ++guarded) mprotect(stacks + guarded * kStackBytes, kPage, PROT_NONE);
   count = wanted;
 }
 
