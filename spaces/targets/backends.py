@@ -94,6 +94,10 @@ class Backend:
         rules: names TVM's schedule rules for a target, `(Config, low_precision) -> RuleNames`.
         device_code: gives the machine code of a compiled library for the device,
             `(library, target) -> bytes | None`; may be empty.
+        stopwatch: times kernels on its devices, `(device) -> spaces.devices.stopwatch.Stopwatch`,
+            with TVM's device.
+        checker: checks outputs on its devices, `(device, target) ->
+            spaces.devices.checker.Checker`.
         onnxruntime: its execution provider for such devices; empty for the CPU's.
     """
 
@@ -113,6 +117,8 @@ class Backend:
     pipeline: str
     templates: str
     rules: str
+    stopwatch: str
+    checker: str
     device_code: str = ""
     onnxruntime: str = ""
 
@@ -131,6 +137,8 @@ BACKENDS = (
         pipeline="spaces.passes.pipeline:cpu_pipeline",
         templates="spaces.templates.registry:cpu_templates",
         rules="spaces.design_space.schedule_rules:cpu_rules",
+        stopwatch="spaces.devices.stopwatch:CpuStopwatch",
+        checker="spaces.devices.checker:HostChecker",
     ),
     Backend(
         kind="cuda",
@@ -147,6 +155,8 @@ BACKENDS = (
         pipeline="spaces.passes.pipeline:stock_pipeline",
         templates="spaces.templates.registry:gpu_templates",
         rules="spaces.design_space.schedule_rules:cuda_rules",
+        stopwatch="spaces.devices.graph_stopwatch:cuda_stopwatch",
+        checker="spaces.devices.device_checker:DeviceChecker",
         device_code="spaces.codegen.cuda_code:device_code",
         onnxruntime="CUDAExecutionProvider",
     ),
