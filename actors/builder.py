@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -159,7 +157,7 @@ def _without_text(task: Task) -> Task:
 
 def _environment() -> dict[str, str]:
     """Environment of the child, which is shown no device."""
-    env = {
+    return {
         "CUDA_VISIBLE_DEVICES": "",
         "TVM_NUM_THREADS": "1",
         # CUDA code stays source until `spaces.codegen.artifact` compiles it, on machines with a
@@ -167,9 +165,6 @@ def _environment() -> dict[str, str]:
         "TVM_COMPILE_FORCE_FALLBACK": "1",
         **HOARDING,
     }
-    if shutil.which("nvcc") and "TVM_CUDA_COMPILE_MODE" not in os.environ:
-        env["TVM_CUDA_COMPILE_MODE"] = "nvcc"
-    return env
 
 
 def _result(outcome: Outcome, build_s: float) -> Built | Measurement:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from spaces.targets.cores import allowed_cores
+from tuner.errors import TunerError
 
 DISTRIBUTION = "elastic-tuner"
 NO_DEVICE = "no device here"
@@ -261,12 +262,19 @@ def cuda(tvm_sees_one: bool) -> Iterator[Finding]:
         yield Finding("cuda", "warn", f"{', '.join(names)}: TVM cannot use it", advice)
         return
     yield Finding("cuda", "ok", ", ".join(names) or "TVM sees a device")
-    nvcc = shutil.which("nvcc")
-    if nvcc is None:
-        advice = "install the CUDA toolkit, or set CUDA_HOME to one with headers"
-        yield Finding("nvcc", "warn", "not found", advice)
-    else:
-        yield Finding("nvcc", "ok", nvcc)
+    yield compiler()
+
+
+def compiler() -> Finding:
+    """Look for the compiler of CUDA kernels."""
+    from spaces.codegen.cuda.nvcc import find_nvcc, nvcc_version
+
+    try:
+        nvcc = find_nvcc()
+        return Finding("nvcc", "ok", f"{nvcc} {nvcc_version(nvcc)}")
+    except TunerError as error:
+        found, _, advice = str(error).partition(": ")
+        return Finding("nvcc", "warn", found, advice)
 
 
 def _devices() -> list[str]:

@@ -93,7 +93,9 @@ class Backend:
         templates: gives the templates of a task, best first, `(Task) -> list[Template]`.
         rules: names TVM's schedule rules for a target, `(Config, low_precision) -> RuleNames`.
         device_code: gives the machine code of a compiled library for the device,
-            `(library, target) -> bytes | None`; may be empty.
+            `(library, target) -> DeviceCode | None`; may be empty.
+        compiling: gives the context in which TVM compiles such code as we do,
+            `(target) -> AbstractContextManager`; may be empty.
         onnxruntime: its execution provider for such devices; empty for the CPU's.
     """
 
@@ -114,6 +116,7 @@ class Backend:
     templates: str
     rules: str
     device_code: str = ""
+    compiling: str = ""
     onnxruntime: str = ""
 
 
@@ -147,7 +150,8 @@ BACKENDS = (
         pipeline="spaces.passes.pipeline:stock_pipeline",
         templates="spaces.templates.registry:gpu_templates",
         rules="spaces.design_space.schedule_rules:cuda_rules",
-        device_code="spaces.codegen.cuda_code:device_code",
+        device_code="spaces.codegen.cuda.device_code:device_code",
+        compiling="spaces.codegen.cuda.device_code:compiling_for",
         onnxruntime="CUDAExecutionProvider",
     ),
 )

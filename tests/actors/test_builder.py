@@ -352,7 +352,7 @@ def test_cuda_code_is_compiled_by_the_builder(real_task: Task, tmp_path: Path) -
         result = builder.build(cuda_task(real_task, "sm_90"), bound(real_task), WAIT_S)
         assert isinstance(result, Built), result
         with zipfile.ZipFile(io.BytesIO(result.artifact)) as archive:
-            assert archive.namelist() == ["kernel.so", "device.bin"]
+            assert archive.namelist() == ["kernel.so", "device.bin", "kernels.json"]
             assert len(archive.read("device.bin")) > 1000
     finally:
         builder.close()

@@ -24,6 +24,7 @@ LINES = [
     'torch>=2.6; extra == "torch"',
     'onnxscript>=0.7; extra == "torch"',
     "s3fs>=2025.2; extra == 's3'",
+    'nvidia-cuda-nvcc<14,>=13; sys_platform == "linux" and extra == "cuda"',
     'boto3>=99; extra == "other"',
 ]
 
@@ -84,14 +85,25 @@ def test_a_program_of_several_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_kernels_for_a_gpu_take_a_device_and_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     name = "tune CUDA kernels"
-    assert examined(monkeypatch, {}, {"nvcc"})[name].ok
-    assert examined(monkeypatch, {})[name].found == "missing: nvcc"
+    nvcc = Finding("nvcc", "ok", "/cuda/bin/nvcc 13.0.88")
+    found = examined(monkeypatch, {}, findings=[*GOOD, nvcc])[name]
+    assert found == Feature(name, True, "/cuda/bin/nvcc 13.0.88, H100")
+    packaged = examined(monkeypatch, {"nvidia-cuda-nvcc": "13.0.88"})[name]
+    assert packaged == Feature(name, True, "nvidia-cuda-nvcc 13.0.88, H100")
+    without = examined(monkeypatch, {})[name]
+    assert without.found == "missing: nvidia-cuda-nvcc<14,>=13"
+    assert without.command == "python -m pip install 'nvidia-cuda-nvcc<14,>=13'"
+
+
+def test_kernels_for_a_gpu_take_a_device_that_tvm_can_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "tune CUDA kernels"
+    nvcc = Finding("nvcc", "ok", "/cuda/bin/nvcc 13.0.88")
     (absent,) = doctor_checks.cuda(False)
     assert absent.level == "ok"
-    without = examined(monkeypatch, {}, {"nvcc"}, [absent])[name]
+    without = examined(monkeypatch, {}, findings=[absent, nvcc])[name]
     assert without == Feature(name, False, "missing: an NVIDIA GPU with its driver")
-    unusable = [Finding("cuda", "warn", "H100: TVM cannot use it")]
-    assert not examined(monkeypatch, {}, {"nvcc"}, unusable)[name].ok
+    unusable = [Finding("cuda", "warn", "H100: TVM cannot use it"), nvcc]
+    assert not examined(monkeypatch, {}, findings=unusable)[name].ok
 
 
 def test_a_compiler_that_does_not_link_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

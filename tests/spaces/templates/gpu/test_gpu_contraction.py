@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spaces.codegen.artifact import build_artifact
-from spaces.codegen.cubin import KernelUse, kernel_uses
+from spaces.codegen.cuda.cubin import KernelUse, kernel_uses
 from spaces.deploy.dispatch import dispatched
 from spaces.design_space.default_schedule import default_candidate
 from spaces.design_space.knob_space import KnobSpace
@@ -146,14 +146,8 @@ def innermost_loops(source: str) -> list[str]:
     return found
 
 
-@pytest.fixture
-def by_nvcc(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TVM_CUDA_COMPILE_MODE", "nvcc")
-
-
 @needs_nvcc
 @pytest.mark.slow
-@pytest.mark.usefixtures("by_nvcc")
 @pytest.mark.parametrize(("name", "number"), NVCC_BUILDS)
 def test_settings_compile_to_machine_code_within_the_limits_without_spills(
     name: str, number: int
@@ -328,7 +322,6 @@ def scheduled(name: str, knobs: Knobs) -> Any:
 
 
 @needs_nvcc
-@pytest.mark.usefixtures("by_nvcc")
 def test_two_kernels_and_their_dispatcher_are_one_library() -> None:
     from tvm.ir import IRModule
 
@@ -339,7 +332,6 @@ def test_two_kernels_and_their_dispatcher_are_one_library() -> None:
 
 
 @needs_nvcc
-@pytest.mark.usefixtures("by_nvcc")
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=long) if name in ("NT", "NN") else name for name in FOUR]
 )
