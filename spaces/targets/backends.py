@@ -43,6 +43,13 @@ class Devices(Protocol):
     def refuse_incomplete(self, config: Config) -> None:
         """Raise TunerError if a target as written lacks options that this machine cannot tell."""
 
+    def canonical(self, config: Config, tag: str) -> Config:
+        """A valid target in the one form that is kept, however its options were said.
+
+        Args:
+            tag: of TVM's, by which it was named; else empty.
+        """
+
     def completed(self, config: Config, cores: int | None, host: Host | None) -> Config:
         """A valid target with the options that it leaves open filled in.
 
