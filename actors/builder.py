@@ -87,6 +87,17 @@ class Builder:
         if not isinstance(outcome, Returned):
             raise RuntimeError(f"builder did not start: {outcome}")
 
+    def try_target(self, target: str, deadline_s: float = _START_DEADLINE_S) -> None:
+        """See that this machine can build for a target, before a run counts on it. Only after
+        `ready`.
+
+        Raises:
+            RuntimeError: it cannot; the text says why.
+        """
+        outcome = self._child.call("try_target", target, deadline_s=deadline_s)
+        if not isinstance(outcome, Returned):
+            raise RuntimeError(f"builder cannot build for the target: {outcome}")
+
     def build_module(self, module: str, target: str, deadline_s: float) -> Built | Measurement:
         """Compile a scheduled module as it is, see `BuildChild.build_module` and `build`."""
         self.ready()

@@ -103,6 +103,8 @@ class Backend:
             `(library, target) -> DeviceCode | None`; may be empty.
         compiling: gives the context in which TVM compiles such code as we do,
             `(target) -> AbstractContextManager`; may be empty.
+        try_compiler: compiles a kernel of one line, `(target) -> None`, where the compiler is no
+            part of TVM and may be missing; may be empty.
         onnxruntime: its execution provider for such devices; empty for the CPU's.
     """
 
@@ -124,6 +126,7 @@ class Backend:
     rules: str
     device_code: str = ""
     compiling: str = ""
+    try_compiler: str = ""
     onnxruntime: str = ""
 
 
@@ -159,6 +162,7 @@ BACKENDS = (
         rules="spaces.design_space.schedule_rules:cuda_rules",
         device_code="spaces.codegen.cuda.device_code:device_code",
         compiling="spaces.codegen.cuda.device_code:compiling_for",
+        try_compiler="spaces.codegen.cuda.device_code:try_compiler",
         onnxruntime="CUDAExecutionProvider",
     ),
 )

@@ -6,14 +6,17 @@ import json
 import re
 from typing import Any
 
+from spaces.ir.cuda_runtime import CUDART, why_no_runtime
 from spaces.targets.config import Config, plain
 from spaces.targets.gpu import REGISTERS, STATIC_SHARED_BYTES, THREADS, WARP, numbers_of
 from spaces.targets.host import Host
-from spaces.targets.nvidia.driver import read_device
+from spaces.targets.nvidia.driver import LIBRARY, read_device, why_no_device
 from spaces.targets.nvidia.numbers import Numbers, architecture_of, numbers_of_tag
 from tuner.errors import TunerError
 
 _SUFFIX = re.compile(r"(?<=\d)[af]$")
+_NO_DEVICE = (LIBRARY, "CUDA_ERROR_NO_DEVICE", "CUDA_ERROR_INVALID_DEVICE")
+"""In what the driver and the loader say where there is no device."""
 _LIMITS = {
     "max_num_threads": THREADS,
     "max_threads_per_block": THREADS,
@@ -29,19 +32,37 @@ FILLED_IN = frozenset({*_LIMITS, "l2_cache_size_bytes", "model"})
 
 def present() -> bool:
     """Whether this machine has a CUDA device that TVM can use."""
-    return bool(device().exist)
+    return not why_no_runtime() and bool(device().exist)
+
+
+def why_absent() -> str:
+    """Why TVM can use no CUDA device here, in one line that names the library that is missing, if
+    one is; empty where it can."""
+    if present():
+        return ""
+    return why_no_runtime() or why_no_device() or "TVM sees no device, though the driver shows one"
+
+
+def mend(why: str) -> str:
+    """What helps against what `why_absent` said; empty where a machine simply has no device."""
+    if CUDART in why:
+        return "python -m pip install 'elastic-tuner[cuda]' brings it"
+    if any(word in why for word in _NO_DEVICE):
+        return ""
+    return "see that NVIDIA's driver is 580 or newer, and that this process may use the device"
 
 
 def detected(cores: int | None, host: Host | None) -> Config:
     """This machine's first device, with the limits that it reports.
 
     Raises:
-        TunerError: it has no device.
+        TunerError: it has no device, or TVM cannot use it; it says why.
     """
-    if not present():
+    if why := why_absent():
+        remedy = f": {mend(why)}" if mend(why) else ""
         raise TunerError(
-            "this machine has no CUDA device; to tune for one elsewhere, give --target "
-            '\'{"kind":"cuda","arch":"sm_90"}\''
+            f"this machine has no CUDA device ({why}{remedy}); to tune for one elsewhere, give "
+            '--target \'{"kind":"cuda","arch":"sm_90"}\''
         )
     from tvm.target import Target
 

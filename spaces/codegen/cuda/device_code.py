@@ -16,6 +16,7 @@ from spaces.codegen.cuda.cubin import check_launch
 
 KIND = "cuda"
 """TVM's name of modules of CUDA kernels, and of the form of such a module that holds source."""
+_ONE_LINE = '#include <cuda_fp16.h>\nextern "C" __global__ void tried(half* a) { a[0] += a[1]; }\n'
 _COMPILE = "tvm_callback_cuda_compile"
 
 
@@ -37,6 +38,16 @@ def device_code(library: Any, target: Any) -> DeviceCode | None:
     code = compile_cuda("".join(sources), arch_of(target))
     check_launch(code.uses, str(target))
     return code
+
+
+def try_compiler(target: Any) -> None:
+    """Compile a kernel of one line for a `tvm.target.Target`.
+
+    Raises:
+        TunerError: there is no compiler.
+        RuntimeError: it does not compile for the target.
+    """
+    compile_cuda(_ONE_LINE, arch_of(target))
 
 
 def source_of(module: Any) -> str:

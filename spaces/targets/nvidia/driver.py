@@ -46,6 +46,40 @@ class DriverDevice:
     cuda: str
 
 
+LEAST_CUDA = (13, 0)
+"""The CUDA version of TVM's wheel, which a driver has to take."""
+
+
+def why_no_device(library: str = LIBRARY) -> str:
+    """Why the driver gives TVM no device, in one line; empty where it has one for it.
+
+    Args:
+        library: as for `read_device`.
+    """
+    try:
+        driver = ctypes.CDLL(library)
+    except OSError as error:
+        return str(error)
+    if failed := driver.cuInit(0):
+        return f"the driver does not start: {_error_name(driver, failed)}"
+    device, version = ctypes.c_int(), ctypes.c_int()
+    if failed := driver.cuDeviceGet(ctypes.byref(device), 0):
+        return f"the driver shows no device: {_error_name(driver, failed)}"
+    driver.cuDriverGetVersion(ctypes.byref(version))
+    cuda = (version.value // 1000, version.value % 1000 // 10)
+    if cuda < LEAST_CUDA:
+        said, wanted = (".".join(map(str, v)) for v in (cuda, LEAST_CUDA))
+        return f"the driver takes CUDA {said} at most, and TVM's wheel is made for {wanted}"
+    return ""
+
+
+def _error_name(driver: ctypes.CDLL, failed: int) -> str:
+    """The driver's name of an error, such as CUDA_ERROR_NO_DEVICE, with its number."""
+    name = ctypes.c_char_p()
+    driver.cuGetErrorName(failed, ctypes.byref(name))
+    return f"{(name.value or b'error').decode(errors='replace')} ({failed})"
+
+
 def read_device(library: str = LIBRARY) -> DriverDevice | None:
     """The driver's first device; None without a driver, and where it shows no device.
 

@@ -29,6 +29,9 @@ LINES = [
 ]
 
 
+GONE = "libcuda.so.1: cannot open shared object file"
+
+
 def examined(
     monkeypatch: pytest.MonkeyPatch,
     versions: dict[str, str],
@@ -98,7 +101,7 @@ def test_kernels_for_a_gpu_take_a_device_and_a_compiler(monkeypatch: pytest.Monk
 def test_kernels_for_a_gpu_take_a_device_that_tvm_can_use(monkeypatch: pytest.MonkeyPatch) -> None:
     name = "tune CUDA kernels"
     nvcc = Finding("nvcc", "ok", "/cuda/bin/nvcc 13.0.88")
-    (absent,) = doctor_checks.cuda(False)
+    (absent,) = doctor_checks.cuda(GONE)
     assert absent.level == "ok"
     without = examined(monkeypatch, {}, findings=[absent, nvcc])[name]
     assert without == Feature(name, False, "missing: an NVIDIA GPU with its driver")
@@ -131,7 +134,7 @@ def test_every_extra_for_users_is_a_feature() -> None:
 
 def test_each_command_installs_what_it_should() -> None:
     """On a machine that has nothing at all."""
-    child = Answer({"target": {"mcpu": "x", "num-cores": 1}, "host": "x", "cuda": False})
+    child = Answer({"target": {"mcpu": "x", "num-cores": 1}, "host": "x", "cuda": GONE, "mend": ""})
     findings = list(doctor_checks.target(lambda *_: child))
     for feature in features(findings, version=_nothing, which=lambda _: None):
         assert not feature.ok

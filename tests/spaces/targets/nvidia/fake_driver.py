@@ -30,7 +30,12 @@ int cuDeviceGet(int *device, int ordinal) {
   *device = ordinal;
   return ordinal < %(devices)d ? 0 : 101;
 }
-int cuDriverGetVersion(int *version) { *version = 13000; return 0; }
+int cuDriverGetVersion(int *version) { *version = %(cuda)d; return 0; }
+int cuGetErrorName(int error, const char **name) {
+  *name = error == 100 ? "CUDA_ERROR_NO_DEVICE"
+        : error == 101 ? "CUDA_ERROR_INVALID_DEVICE" : "CUDA_ERROR_OTHER";
+  return 0;
+}
 int cuDeviceGetName(char *name, int size, int device) {
   strncpy(name, "%(name)s", size);
   return 0;
@@ -51,15 +56,18 @@ def fake_driver(
     name: str = "NVIDIA H100 80GB HBM3",
     init: int = 0,
     devices: int = 1,
+    cuda: int = 13000,
 ) -> str:
     """Compile one; return its path.
 
     Args:
         init: what `cuInit` answers.
+        cuda: the newest CUDA version that it takes, in thousands and tens.
     """
     cases = " ".join(f"case {n}: *value = {v}; return 0;" for n, v in attributes.items())
     source, library = folder / "driver.c", folder / "libcuda.so.1"
-    source.write_text(_SOURCE % {"init": init, "devices": devices, "name": name, "cases": cases})
+    answers = {"init": init, "devices": devices, "name": name, "cases": cases, "cuda": cuda}
+    source.write_text(_SOURCE % answers)
     command = ["cc", "-shared", "-fPIC", "-o", str(library), str(source)]
     subprocess.run(command, check=True, timeout=60)
     return str(library)

@@ -16,6 +16,7 @@ from spaces.targets.nvidia.driver import read_device
 from spaces.targets.target import asks_for, resolve_target
 from tests.contracts.programs import gemm_task
 from tests.spaces.targets.nvidia.fake_driver import H100, H100_PCIE, fake_driver
+from tuner.errors import TunerError
 
 pytestmark = pytest.mark.tvm
 
@@ -45,6 +46,7 @@ def with_device(
     def give(attributes: dict[int, int]) -> None:
         library = fake_driver(tmp_path, attributes)
         monkeypatch.setattr(cuda, "device", Hopper)
+        monkeypatch.setattr(cuda, "why_no_runtime", lambda: "")
         monkeypatch.setattr(cuda, "read_device", lambda: read_device(library))
         found = Target({"kind": "cuda", "arch": "sm_90", "thread_warp_size": 32, **said})
         monkeypatch.setattr(Target, "from_device", lambda device: found)
@@ -115,3 +117,23 @@ def test_48_kib_are_the_limit_of_declared_shared_memory_alone() -> None:
     assert gpu.kept_shared_bytes == 1 << 10
     more = '{"kind": "cuda", "arch": "sm_90", "max_shared_memory_per_block": 232448}'
     assert replace(gpu_of(resolve_target(more)), numbers=gpu.numbers) == gpu
+
+
+@pytest.mark.parametrize(
+    ("why", "helps"),
+    [
+        ("libcudart.so.13: cannot open shared object file", "elastic-tuner[cuda]"),
+        ("libcuda.so.1: cannot open shared object file", ""),
+        ("the driver does not start: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803)", "driver is 580"),
+    ],
+)
+def test_a_target_that_this_machine_cannot_be_says_what_it_lacks(
+    monkeypatch: pytest.MonkeyPatch, why: str, helps: str
+) -> None:
+    monkeypatch.setattr(cuda, "why_no_runtime", lambda: why)
+    with pytest.raises(TunerError, match="has no CUDA device") as refused:
+        resolve_target("cuda")
+    assert why in str(refused.value)
+    assert helps in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert not cuda.present()

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from spaces.targets.nvidia.driver import read_device
+from spaces.targets.nvidia.driver import read_device, why_no_device
 from spaces.targets.nvidia.numbers import Numbers, architecture_of, numbers_of_tag, usual_numbers
-from tests.spaces.targets.nvidia.fake_driver import H100, NO_DEVICE, fake_driver
+from tests.spaces.targets.nvidia.fake_driver import H100, NO_DEVICE, NOT_INITIALIZED, fake_driver
 
 
 def test_the_driver_says_what_a_device_has(tmp_path: Path) -> None:
@@ -59,3 +60,28 @@ def test_a_device_that_is_named_has_numbers_of_its_own() -> None:
 @pytest.mark.parametrize(("arch", "number"), [("sm_90a", 90), ("sm_120", 120), ("", 0)])
 def test_an_architecture_has_a_number(arch: str, number: int) -> None:
     assert architecture_of(arch) == number
+
+
+@pytest.mark.parametrize(
+    ("answers", "says"),
+    [
+        ({"init": NO_DEVICE}, r"does not start: CUDA_ERROR_NO_DEVICE \(100\)"),
+        ({"init": NOT_INITIALIZED}, r"does not start: CUDA_ERROR_OTHER \(3\)"),
+        ({"devices": 0}, r"shows no device: CUDA_ERROR_INVALID_DEVICE \(101\)"),
+        ({"cuda": 12080}, r"takes CUDA 12\.8 at most, and TVM's wheel is made for 13\.0"),
+    ],
+)
+def test_a_driver_that_gives_no_device_says_why(
+    tmp_path: Path, answers: dict[str, int], says: str
+) -> None:
+    why = why_no_device(fake_driver(tmp_path, H100, **answers))  # type: ignore[arg-type]
+    assert re.search(says, why)
+    assert "\n" not in why
+
+
+def test_a_driver_that_gives_one_has_no_excuse(tmp_path: Path) -> None:
+    assert why_no_device(fake_driver(tmp_path, H100)) == ""
+
+
+def test_a_driver_that_is_missing_is_named() -> None:
+    assert "libno-such-driver.so" in why_no_device("libno-such-driver.so")
