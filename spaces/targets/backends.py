@@ -105,6 +105,10 @@ class Backend:
             `(target) -> AbstractContextManager`; may be empty.
         try_compiler: compiles a kernel of one line, `(target) -> None`, where the compiler is no
             part of TVM and may be missing; may be empty.
+        stopwatch: times kernels on its devices, `(device) -> spaces.devices.stopwatch.Stopwatch`,
+            with TVM's device.
+        checker: checks outputs on its devices, `(device, target) ->
+            spaces.devices.checker.Checker`.
         onnxruntime: its execution provider for such devices; empty for the CPU's.
     """
 
@@ -124,6 +128,8 @@ class Backend:
     pipeline: str
     templates: str
     rules: str
+    stopwatch: str
+    checker: str
     device_code: str = ""
     compiling: str = ""
     try_compiler: str = ""
@@ -144,6 +150,8 @@ BACKENDS = (
         pipeline="spaces.passes.pipeline:cpu_pipeline",
         templates="spaces.templates.registry:cpu_templates",
         rules="spaces.design_space.schedule_rules:cpu_rules",
+        stopwatch="spaces.devices.stopwatch:CpuStopwatch",
+        checker="spaces.devices.checker:HostChecker",
     ),
     Backend(
         kind="cuda",
@@ -160,6 +168,8 @@ BACKENDS = (
         pipeline="spaces.passes.pipeline:stock_pipeline",
         templates="spaces.templates.registry:gpu_templates",
         rules="spaces.design_space.schedule_rules:cuda_rules",
+        stopwatch="spaces.devices.graph_stopwatch:cuda_stopwatch",
+        checker="spaces.devices.device_checker:DeviceChecker",
         device_code="spaces.codegen.cuda.device_code:device_code",
         compiling="spaces.codegen.cuda.device_code:compiling_for",
         try_compiler="spaces.codegen.cuda.device_code:try_compiler",
