@@ -1,7 +1,7 @@
 """How a matrix instruction may sum: models of it, and which of them fit what a device gave.
 
-A model takes the exact products of one element, a group at a time in the order of k. The group's
-products and the sum so far are cut to units of the largest one's exponent, added exactly, and the sum
+A model takes the exact products of one element, a group at a time in the order of k. A group's
+products and the sum so far are cut to units of the largest one's exponent and added exactly; that
 is rounded to the accumulator's format. Numbers are whole multiples of 2**-SCALE.
 """
 
@@ -75,7 +75,10 @@ def sum_by(model: Model, terms: Sequence[Term], start: int, format: Format) -> i
     total, bits = start, 0
     for first in range(0, len(terms), model.group):
         group = [t for t in terms[first : first + model.group] if t.value]
-        parts = [(t.value, t.factors if model.exponent == "factors" else _exponent(t.value)) for t in group]
+        parts = [
+            (t.value, t.factors if model.exponent == "factors" else _exponent(t.value))
+            for t in group
+        ]
         if total:
             parts.append((total, _exponent(total)))
         unit = max((e for _, e in parts), default=0) - model.bits + SCALE

@@ -101,7 +101,7 @@ def _compile_group(
 
 
 def run_nvcc(source: str, target: Path, *, arch: str, fast_math: bool) -> str:
-    """Compile one source. Empty where that went well, otherwise the first line that says why not."""
+    """Compile one source. Empty where that went well, otherwise the line that says why not."""
     nvcc = shutil.which("nvcc")
     if nvcc is None:
         return "nvcc is not on PATH"

@@ -82,7 +82,10 @@ class Driver:
         self._call("cuModuleGetFunction", byref(function), module, c_char_p(kernel.encode()))
         if shared_bytes:
             self._call(
-                "cuFuncSetAttribute", function, c_int(_MAX_DYNAMIC_SHARED_BYTES), c_int(shared_bytes)
+                "cuFuncSetAttribute",
+                function,
+                c_int(_MAX_DYNAMIC_SHARED_BYTES),
+                c_int(shared_bytes),
             )
         with self._on_device(buffers) as pointers:
             maps = [self._encode(tensor, pointers[tensor.buffer]) for tensor in tensor_maps]
@@ -105,7 +108,9 @@ class Driver:
             size = c_size_t(max(1, data.nbytes))
             self._call("cuMemAlloc_v2", byref(pointer), size)
             pointers.append(pointer)
-            self._call("cuMemcpyHtoD_v2", pointer, c_void_p(data.ctypes.data), c_size_t(data.nbytes))
+            self._call(
+                "cuMemcpyHtoD_v2", pointer, c_void_p(data.ctypes.data), c_size_t(data.nbytes)
+            )
         yield pointers
         for pointer in pointers:
             self._call("cuMemFree_v2", pointer)
@@ -117,8 +122,8 @@ class Driver:
 
     def _encode(self, tensor: TensorMap, address: c_uint64) -> ctypes.Array[c_uint64]:
         """The 128 bytes of a CUtensorMap, at a multiple of 64."""
-        memory = np.zeros(24, np.uint64)
-        skip = -memory.ctypes.data // 8 % 8
+        memory = (c_uint64 * 24)()
+        skip = -(ctypes.addressof(memory) // 8) % 8
         encoded = (c_uint64 * 16).from_buffer(memory, 8 * skip)
         rank = len(tensor.shape)
         self._call(

@@ -3,7 +3,7 @@
     python -m benchmarks.gpu.instructions --out DIR [--only TEXT] [--arch sm_90a] [--cubins DIR]
 
 Compiles the programs of tests/spaces/emulation/instructions, runs each on the device, and compares
-with what its definition says. Asks as well what no manual says (`questions.py`). DIR gets
+with what its definition says. Asks as well what no manual says (benchmarks/gpu/questions). DIR gets
 instructions.npz, the inputs and outputs of all programs that ran, instructions.json, and the
 compiled programs. Needs Python, numpy and nvcc, and no nvcc with --cubins. Without a device it
 compiles all and says that it ran none.
@@ -28,7 +28,8 @@ import numpy as np
 from benchmarks.gpu.compile import Compiled, compile_programs, nvcc_version, read_index
 from benchmarks.gpu.devices import DeviceProcess
 from benchmarks.gpu.driver import Driver, DriverError
-from benchmarks.gpu.questions import Question, questions
+from benchmarks.gpu.questions.catalogue import questions
+from benchmarks.gpu.questions.question import Question
 from tests.spaces.emulation.instructions.catalogue import programs
 from tests.spaces.emulation.instructions.judge import is_right, judge
 from tests.spaces.emulation.instructions.program import SEED, Array, Arrays, Program
@@ -77,7 +78,7 @@ def device_here() -> dict[str, Any]:
 
 
 def arch_of(about: Mapping[str, Any]) -> str:
-    """The architecture to compile for: the device's own, with all that it has; empty without one."""
+    """The architecture to compile for: the device's, with all that it has; empty without one."""
     if "capability" not in about:
         return ""
     number = about["capability"].replace(".", "")
@@ -92,7 +93,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--out", type=Path, required=True, help="folder for the results")
     parser.add_argument("--only", default="", help="programs with this in their name")
-    parser.add_argument("--arch", default="", help="compile all for this one; the device's otherwise")
+    parser.add_argument(
+        "--arch", default="", help="compile all for this one; the device's otherwise"
+    )
     parser.add_argument("--cubins", type=Path, help="a folder `cubins` that another call left")
     parser.add_argument("--cores", type=int, default=0, help="calls of nvcc at a time")
     return parser.parse_args(arguments)
@@ -169,7 +172,7 @@ def keys_of(program: Program, outputs: Sequence[Array]) -> dict[str, Array]:
 
 def saved_outputs(arrays: Mapping[str, Array], program: Program) -> Arrays:
     """A program's outputs in that file; none where it did not run."""
-    found = []
+    found: Arrays = []
     while (key := f"{program.name}/out{len(found)}") in arrays:
         found.append(arrays[key])
     return found

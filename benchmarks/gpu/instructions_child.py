@@ -2,9 +2,9 @@
 
     python -m benchmarks.gpu.instructions_child CUBINS OUTPUTS
 
-Says what the device is, then reads a program's name a line and answers each with a line of JSON; the
-outputs are in the file that it names. Ends after an error, since the device
-takes no more from this process then.
+Says what the device is, then reads names of programs and answers each with a line of JSON; the
+outputs are in the file that it names. Ends after an error, since the device takes no more from this
+process then.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 
 from benchmarks.gpu.compile import read_index
 from benchmarks.gpu.driver import Driver, DriverError
-from benchmarks.gpu.questions import questions
+from benchmarks.gpu.questions.catalogue import questions
 from tests.spaces.emulation.instructions.catalogue import programs
 
 

@@ -137,15 +137,18 @@ def filled(like: Array, fill: int = 0xFF) -> Array:
     return np.full(like.nbytes, fill, np.uint8).view(like.dtype).reshape(like.shape)
 
 
-def kernel(parameters: str, body: str, *, threads: int = 32, before: str = "") -> str:
+def kernel(
+    parameters: str, body: str, *, threads: int = 32, blocks: int = 0, before: str = ""
+) -> str:
     """CUDA C of a kernel called KERNEL.
 
     Args:
         before: includes and functions; those of standard integers are there.
-        threads: of a block, for its launch bounds.
+        threads, blocks: of a block, and least of a multiprocessor, for its launch bounds.
     """
+    bounds = f"{threads}, {blocks}" if blocks else f"{threads}"
     return (
         f"#include <cstdint>\n{before}\n"
-        f'extern "C" __global__ void __launch_bounds__({threads}) KERNEL({parameters}) {{\n'
+        f'extern "C" __global__ void __launch_bounds__({bounds}) KERNEL({parameters}) {{\n'
         f"{body}\n}}\n"
     )

@@ -46,7 +46,9 @@ NAN = {HALF: 0x7FFF, BFLOAT: 0x7FFF, SINGLE: 0x7FFFFFFF}
 """What CUDA's conversions and arithmetic give for any NaN."""
 
 
-def round_to(value: Fraction, format: Format, mode: Mode = "rn", *, minus_zero: bool = False) -> int:
+def round_to(
+    value: Fraction, format: Format, mode: Mode = "rn", *, minus_zero: bool = False
+) -> int:
     """The bits of the value rounded. `minus_zero` is the sign of a value that is zero."""
     negative = value < 0 or (value == 0 and minus_zero)
     sign = int(negative) << (format.bits - 1)

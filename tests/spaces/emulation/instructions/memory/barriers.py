@@ -51,6 +51,7 @@ __forceinline__ __device__ void wait(uint64_t* bar, int parity) {
 """
 """One function for each instruction; the wait is the loop that TVM emits."""
 
+
 def called(body: str) -> str:
     """Those of `FUNCTIONS` that the body calls: others may need a newer architecture."""
     parts = [f"__forceinline__{part}" for part in FUNCTIONS.split("__forceinline__")[1:]]
@@ -137,6 +138,7 @@ _STATES = """
     asm volatile("mbarrier.pending_count.b64 %0, %1;" : "=r"(pending) : "l"(second));
     ASK pending;"""
 _STATES_GIVE = [0, 2, 1, 1, 1]
+
 
 def _ring() -> Program:
     """A producer warp and three consumer warps, ten rounds through two stages: what is full and

@@ -31,9 +31,10 @@ def _bytes(rng: np.random.Generator, *shape: int) -> Array:
 
 def _plain(cache: str, size: int) -> Program:
     """Each thread copies its part, to a place that is not its own."""
+    to, source = f"tile + (63 - threadIdx.x) * {size}", f"in + threadIdx.x * {size}"
     body = f"""
   __shared__ __align__(16) uint8_t tile[64 * {size}];
-  {_copy(cache, size, to=f"tile + (63 - threadIdx.x) * {size}", source=f"in + threadIdx.x * {size}")}
+  {_copy(cache, size, to=to, source=source)}
   {_COMMIT}
   {_wait(0)}
   __syncthreads();
@@ -50,20 +51,13 @@ def _plain(cache: str, size: int) -> Program:
 
 def _zero_fill(cache: str, size: int) -> Program:
     """Thread t copies t modulo (size + 1) bytes; the others of its part become zero."""
+    to, source = f"tile + threadIdx.x * {size}", f"in + threadIdx.x * {size}"
     body = f"""
   __shared__ __align__(16) uint8_t tile[64 * {size}];
   for (int i = threadIdx.x; i < 64 * {size}; i += 64) tile[i] = 0xff;
   __syncthreads();
   uint32_t count = threadIdx.x % {size + 1};
-  {
-      _copy(
-          cache,
-          size,
-          to=f"tile + threadIdx.x * {size}",
-          source=f"in + threadIdx.x * {size}",
-          source_size="count",
-      )
-  }
+  {_copy(cache, size, to=to, source=source, source_size="count")}
   {_COMMIT}
   {_wait(0)}
   __syncthreads();

@@ -18,7 +18,8 @@ from tests.spaces.emulation.instructions.program import (
 from tests.spaces.emulation.instructions.swizzle import place, swizzle
 
 _SECTION = (
-    "PTX ISA 9.0, 9.7.9.25.5.2 cp.async.bulk.tensor, 5.5 Tensors (tiled mode, 5.5.7 Swizzling Modes)"
+    "PTX ISA 9.0, 9.7.9.25.5.2 cp.async.bulk.tensor,"
+    " 5.5 Tensors (tiled mode, 5.5.7 Swizzling Modes)"
 )
 _TYPES = {"float16": np.float16, "float32": np.float32, "uint8": np.uint8}
 
@@ -95,7 +96,10 @@ _BOXES = [
         for s in (32, 64, 128)
     ),
     _Box(
-        "2d.no-swizzle", shape=(72, 21), box=(24, 5), at=((0, 0), (7, 11), (56, 3), (-9, -2), (72, 0))
+        "2d.no-swizzle",
+        shape=(72, 21),
+        box=(24, 5),
+        at=((0, 0), (7, 11), (56, 3), (-9, -2), (72, 0)),
     ),
     _Box(
         "2d.float32.swizzle-128",

@@ -59,7 +59,7 @@ def _readonly(kind: str, dtype: type[np.generic]) -> Program:
 
 
 def _guarded() -> Program:
-    """A load that TVM guards: zero where the predicate is false, and the address then is no one's."""
+    """A load that TVM guards: zero where the predicate is false; the address then is wild."""
     body = """
   float value;
   int guard = threadIdx.x % 3 != 0;

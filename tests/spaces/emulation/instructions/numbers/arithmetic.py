@@ -22,7 +22,9 @@ from tests.spaces.emulation.instructions.rounding import (
     value_of,
 )
 
-_SECTION = "CUDA Math API 13.0, 1.{} Precision Intrinsics (IEEE 754: rounded to nearest, ties to even)"
+_SECTION = (
+    "CUDA Math API 13.0, 1.{} Precision Intrinsics (IEEE 754: rounded to nearest, ties to even)"
+)
 _HEADERS = "#include <cuda_fp16.h>\n#include <cuda_bf16.h>"
 _COUNT = 1024
 

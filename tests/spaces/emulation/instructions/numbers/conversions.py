@@ -45,7 +45,7 @@ def _narrow_samples(format: Format, rng: np.random.Generator) -> Array:
     )
     values = [float(value_of(int(b), format)) for b in bits]
     positive = np.array(values, np.float32)
-    # Where the next would be if there were no infinity: half way to it rounding to nearest changes.
+    # Where the next would be without an infinity: half way to it rounding overflows.
     beyond = np.array([2.0 ** (format.max_exponent + 1)]) if format is HALF else np.array([])
     all_positive = np.concatenate([positive, beyond.astype(np.float32)])
     finite = np.concatenate([-all_positive[::-1], all_positive[1:]])
@@ -63,7 +63,7 @@ def _program(
     *,
     arch: str = "sm_80",
 ) -> Program:
-    """One thread for each number. `types` are C's of input and output, and numpy's of the output."""
+    """One thread for each number. `types`: C's of input and output, numpy's of the output."""
     given, gives, dtype = types
     count = int(make(np.random.default_rng(0)).size)
 
@@ -143,7 +143,7 @@ def _widening() -> list[Program]:
 
 def _pairs() -> list[Program]:
     """Two at once: the first argument is in the lower half, but for cvt, where the second is."""
-    forms = [
+    forms: list[tuple[str, Format, Mode, str, bool]] = [
         ("__floats2half2_rn", HALF, "rn", "__floats2half2_rn(a, b)", False),
         ("__floats2bfloat162_rn", BFLOAT, "rn", "__floats2bfloat162_rn(a, b)", False),
         ("cvt.rn.f16x2.f32", HALF, "rn", "", True),

@@ -1,8 +1,7 @@
 """Functions of float32 with the errors that the manual allows, plain and with --use_fast_math.
 
-References are float64's. Bounds are those of the manual's tables; where it gives a bound for a range
-only, numbers come from that range. Numbers are such that no result is subnormal: with fast math those
-are zero.
+References are float64's. Bounds are those of the manual's tables; where it gives a bound for a
+range only, numbers come from that range. No result is subnormal: with fast math those are zero.
 """
 
 from __future__ import annotations
@@ -75,7 +74,9 @@ _PLAIN = [
     _Function("cosf", "cosf(x)", np.cos, -20, 20, ulps(2)),
     _Function("tanhf", "tanhf(x)", np.tanh, -10, 10, ulps(2)),
     _Function("erff", "erff(x)", _erf, -4, 4, ulps(2)),
-    _Function("powf", "powf(fabsf(x), 1.7f)", lambda x: np.abs(x) ** np.float32(1.7), 0.01, 50, ulps(4)),
+    _Function(
+        "powf", "powf(fabsf(x), 1.7f)", lambda x: np.abs(x) ** np.float32(1.7), 0.01, 50, ulps(4)
+    ),
     _Function("sqrtf", "sqrtf(x)", np.sqrt, 1e-6, 1e6, ulps(0)),
     _Function("rsqrtf", "rsqrtf(x)", lambda x: 1 / np.sqrt(x), 1e-6, 1e6, ulps(2)),
     _Function("1/x", "1.0f / x", lambda x: 1 / x, 1e-6, 1e6, ulps(0)),

@@ -1,7 +1,7 @@
 """Which elements of its matrices each thread of a warp holds for mma.sync.
 
-Written from PTX ISA 9.0, 9.7.14.5.1 to 9.7.14.5.10 Matrix Fragments for mma. `group` is the thread's
-number divided by 4, `member` the rest, as groupID and threadID_in_group there.
+Written from PTX ISA 9.0, 9.7.14.5.1 to 9.7.14.5.10 Matrix Fragments for mma. Of a thread's number
+divided by 4, g is the quotient and t the rest: groupID and threadID_in_group there.
 """
 
 from __future__ import annotations

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tests.spaces.emulation.instructions.program import Array, Arrays, Program, kernel
 from tests.spaces.emulation.instructions.products import fragments as f
 from tests.spaces.emulation.instructions.products.fragments import Fragment, registers
+from tests.spaces.emulation.instructions.program import Array, Arrays, Program, kernel
 from tests.spaces.emulation.instructions.rounding import bfloat_bits
 
 _SECTION = "PTX ISA 9.0, 9.7.14.5.{}, and 9.7.14.5.14 mma"
@@ -48,53 +48,56 @@ def _half(values: Array) -> Array:
     return values.astype(np.float16)
 
 
-_F16 = dict(a=f.A_M16K16, b=f.B_K16N8, c=f.ACCUMULATOR)
-_K8 = dict(a=f.A_M16K8, b=f.B_K8N8, c=f.ACCUMULATOR)
+def _narrow(name: str, depth: int, encode: Callable[[Array], Array]) -> _Mma:
+    """Factors of 16 bits."""
+    accumulator = "half" if name.endswith(".f16") else "float"
+    if depth == 16:
+        title, a, b = (
+            "8 Matrix Fragments for mma.m16n8k16 with floating point type",
+            f.A_M16K16,
+            f.B_K16N8,
+        )
+    else:
+        title, a, b = "7 Matrix Fragments for mma.m16n8k8", f.A_M16K8, f.B_K8N8
+    shape = (16, 8, depth)
+    name = f"m16n8k{depth}.row.col.{name}"
+    return _Mma(name, title, shape, a, b, f.ACCUMULATOR, encode, accumulator=accumulator)
+
+
+def _bytes(kind: str, depth: int) -> _Mma:
+    """Factors of 8 bits."""
+    if depth == 32:
+        title, a, b = "10 Matrix Fragments for mma.m16n8k32", f.A_M16K32_S8, f.B_K32N8_S8
+    else:
+        title, a, b = (
+            "9 Matrix Fragments for mma.m16n8k16 with integer type",
+            f.A_M16K16_S8,
+            f.B_K16N8_S8,
+        )
+    dtype = np.int8 if kind == "s8" else np.uint8
+    return _Mma(
+        f"m16n8k{depth}.row.col.s32.{kind}.{kind}.s32",
+        title,
+        (16, 8, depth),
+        a,
+        b,
+        f.ACCUMULATOR,
+        lambda values: values.astype(dtype),
+        accumulator="int",
+        low=int(np.iinfo(dtype).min),
+        high=int(np.iinfo(dtype).max),
+    )
+
 
 _FORMS = [
-    _Mma(
-        "m16n8k16.row.col.f32.f16.f16.f32",
-        "8 Matrix Fragments for mma.m16n8k16 with floating point type",
-        (16, 8, 16),
-        **_F16,
-        encode=_half,
-    ),
-    _Mma(
-        "m16n8k16.row.col.f16.f16.f16.f16",
-        "8 Matrix Fragments for mma.m16n8k16 with floating point type",
-        (16, 8, 16),
-        **_F16,
-        encode=_half,
-        accumulator="half",
-    ),
-    _Mma(
-        "m16n8k16.row.col.f32.bf16.bf16.f32",
-        "8 Matrix Fragments for mma.m16n8k16 with floating point type",
-        (16, 8, 16),
-        **_F16,
-        encode=_bfloat,
-    ),
-    _Mma(
-        "m16n8k8.row.col.f32.f16.f16.f32",
-        "7 Matrix Fragments for mma.m16n8k8",
-        (16, 8, 8),
-        **_K8,
-        encode=_half,
-    ),
-    _Mma(
-        "m16n8k8.row.col.f16.f16.f16.f16",
-        "7 Matrix Fragments for mma.m16n8k8",
-        (16, 8, 8),
-        **_K8,
-        encode=_half,
-        accumulator="half",
-    ),
-    _Mma(
-        "m16n8k8.row.col.f32.bf16.bf16.f32",
-        "7 Matrix Fragments for mma.m16n8k8",
-        (16, 8, 8),
-        **_K8,
-        encode=_bfloat,
+    *(
+        _narrow(name, depth, encode)
+        for depth in (16, 8)
+        for name, encode in (
+            ("f32.f16.f16.f32", _half),
+            ("f16.f16.f16.f16", _half),
+            ("f32.bf16.bf16.f32", _bfloat),
+        )
     ),
     _Mma(
         "m16n8k8.row.col.f32.tf32.tf32.f32",
@@ -114,30 +117,7 @@ _FORMS = [
         c=f.ACCUMULATOR,
         encode=_tf32,
     ),
-    *(
-        _Mma(
-            f"m16n8k{k}.row.col.s32.{kind}.{kind}.s32",
-            section,
-            (16, 8, k),
-            a=a,
-            b=b,
-            c=f.ACCUMULATOR,
-            encode=lambda values, kind=kind: values.astype(np.int8 if kind == "s8" else np.uint8),
-            accumulator="int",
-            low=-128 if kind == "s8" else 0,
-            high=127 if kind == "s8" else 255,
-        )
-        for kind in ("s8", "u8")
-        for k, a, b, section in (
-            (32, f.A_M16K32_S8, f.B_K32N8_S8, "10 Matrix Fragments for mma.m16n8k32"),
-            (
-                16,
-                f.A_M16K16_S8,
-                f.B_K16N8_S8,
-                "9 Matrix Fragments for mma.m16n8k16 with integer type",
-            ),
-        )
-    ),
+    *(_bytes(kind, depth) for kind in ("s8", "u8") for depth in (32, 16)),
     _Mma(
         "m8n8k16.row.col.s32.s8.s8.s32",
         "3 Matrix Fragments for mma.m8n8k16",
@@ -206,7 +186,11 @@ def _source(name: str, counts: list[int], word: str, accumulator: str) -> str:
     outs = ", ".join(f'"={letter}"(d[threadIdx.x * {nc} + {i}])' for i in range(nc))
     ins = ", ".join(
         f'"{kind}"({array}[threadIdx.x * {n} + {i}])'
-        for array, n, kind in (("a", na, _LETTERS[word]), ("b", nb, _LETTERS[word]), ("c", nc, letter))
+        for array, n, kind in (
+            ("a", na, _LETTERS[word]),
+            ("b", nb, _LETTERS[word]),
+            ("c", nc, letter),
+        )
         for i in range(n)
     )
     return kernel(

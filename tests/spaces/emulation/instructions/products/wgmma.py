@@ -21,6 +21,8 @@ _SECTION = "PTX ISA 9.0, 9.7.15.5.1 Register Fragments and Shared Memory Matrix 
 Lay = Callable[[int, int], Layout]
 """From an operand's rows and the bytes of each."""
 
+_BY_K: Lay = partial(by_k, swizzle_bytes=128)
+
 
 @dataclass(frozen=True, slots=True)
 class _Wgmma:
@@ -38,8 +40,8 @@ class _Wgmma:
     k: int
     kinds: str = "f32.f16.f16"
     step: int = 16
-    a: Lay | None = partial(by_k, swizzle_bytes=128)
-    b: Lay = partial(by_k, swizzle_bytes=128)
+    a: Lay | None = _BY_K
+    b: Lay = _BY_K
     scale_d: int = 1
     scale_a: int = 1
     low: int = -8
@@ -96,7 +98,9 @@ def _program(form: _Wgmma) -> Program:
     right = form.b(form.n, row_bytes)
 
     def make(rng: np.random.Generator) -> Arrays:
-        a, b = (_encode(rng.integers(form.low, form.high + 1, (n, form.k)), kind) for n in (64, form.n))
+        a, b = (
+            _encode(rng.integers(form.low, form.high + 1, (n, form.k)), kind) for n in (64, form.n)
+        )
         c = rng.integers(-900, 901, (64, form.n)).astype(accumulator)
         return [_held_a(a) if left is None else left.write(a), right.write(b), _deal(c)]
 
@@ -133,7 +137,9 @@ def _decode(encoded: Array, kind: str) -> Array:
 def _held_a(a: Array) -> Array:
     """A as registers (K step, thread, register): warp w holds rows 16*w on as mma.sync's m16k16."""
     steps = [
-        np.concatenate([registers(A_M16K16.deal(a[r : r + 16, k : k + 16])) for r in range(0, 64, 16)])
+        np.concatenate(
+            [registers(A_M16K16.deal(a[r : r + 16, k : k + 16])) for r in range(0, 64, 16)]
+        )
         for k in range(0, a.shape[1], 16)
     ]
     return np.stack(steps)
@@ -163,7 +169,7 @@ def _gather(held: Array, n: int, kind: np.dtype[np.generic]) -> Array:
 
 
 def _source(form: _Wgmma, left: Layout | None, right: Layout) -> str:
-    to, kind, _ = form.kinds.split(".")
+    to, _, _ = form.kinds.split(".")
     word = {"f32": "float", "f16": "uint32_t", "s32": "int"}[to]
     count = form.n // 2 // (2 if to == "f16" else 1)
     of_a = _room(left)
@@ -233,6 +239,46 @@ def _instruction(
     )
 
 
+def _setmaxnreg() -> Program:
+    """Three warpgroups: one gives registers away, two take them and keep 180 values each.
+
+    384 threads have 168 registers each, if they are the only block: 128 * 40 + 256 * 232 in all.
+    Without that bound the compiler ignores the instruction.
+    """
+    body = """
+  int t = threadIdx.x;
+  if (t < 128) {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;" : : : "memory");
+    out[t] = in[t] * 3;
+  } else {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;" : : : "memory");
+    uint32_t r[180];
+#pragma unroll
+    for (int i = 0; i < 180; ++i) r[i] = ((const volatile uint32_t*)in)[(t + i) % 384];
+    uint32_t sum = 0;
+#pragma unroll
+    for (int i = 0; i < 180; ++i) sum = sum * 5 + r[179 - i];
+    out[t] = sum;
+  }"""
+
+    def expect(given: Array) -> Arrays:
+        t = np.arange(384)
+        total = np.zeros(384, np.uint32)
+        for i in reversed(range(180)):
+            total = total * np.uint32(5) + given[(t + i) % 384]
+        return [np.where(t < 128, given * np.uint32(3), total)]
+
+    return Program(
+        name="setmaxnreg",
+        section="PTX ISA 9.0, 9.7.19.5 setmaxnreg",
+        source=kernel("const uint32_t* in, uint32_t* out", body, threads=384, blocks=1),
+        make=lambda rng: [rng.integers(0, 1 << 32, 384, np.uint32)],
+        expect=expect,
+        block=(384, 1, 1),
+        arch="sm_90a",
+    )
+
+
 def programs() -> list[Program]:
     """All of them."""
-    return [_program(form) for form in _FORMS]
+    return [*map(_program, _FORMS), _setmaxnreg()]

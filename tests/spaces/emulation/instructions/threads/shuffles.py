@@ -16,7 +16,7 @@ Source = Callable[[Array, Array, int], Array]
 
 
 def _idx(lane: Array, operand: Array, width: int) -> Array:
-    return lane // width * width + operand % width
+    return np.asarray(lane // width * width + operand % width)
 
 
 def _up(lane: Array, operand: Array, width: int) -> Array:
@@ -122,16 +122,12 @@ def _ptx(mode: str, form: str) -> Program:
 
     def expect(given: Array) -> Arrays:
         lane = np.arange(32)
-        return [
-            np.stack([given[source(lane, np.full(32, op), width)] for width, op in _PTX_CASES])
-        ]
+        return [np.stack([given[source(lane, np.full(32, op), width)] for width, op in _PTX_CASES])]
 
     return Program(
         name=f"shfl.sync.{mode}.b32",
         section=_PTX,
-        source=kernel(
-            "const uint32_t* in, uint32_t* out", f"  int lane = threadIdx.x;\n{rows}"
-        ),
+        source=kernel("const uint32_t* in, uint32_t* out", f"  int lane = threadIdx.x;\n{rows}"),
         make=lambda rng: [rng.integers(0, 1 << 32, 32, np.uint32)],
         expect=expect,
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from tests.spaces.emulation.instructions.program import Array, Arrays, Program, kernel
@@ -35,10 +37,10 @@ def _votes() -> Program:
         return [answers.astype(np.int32)]
 
     def expect(given: Array) -> Arrays:
-        bits = (given.astype(np.uint64) << np.arange(32, dtype=np.uint64)).sum(1)
+        bits = np.sum(given.astype(np.uint64) << np.arange(32, dtype=np.uint64), axis=1)
         ballot = np.repeat(bits.astype(np.uint32)[:, None], 32, axis=1)
-        some = np.repeat(given.any(1)[:, None], 32, axis=1)
-        every = np.repeat(given.all(1)[:, None], 32, axis=1)
+        some = np.repeat(np.max(given, axis=1, keepdims=True), 32, axis=1)
+        every = np.repeat(np.min(given, axis=1, keepdims=True), 32, axis=1)
         low = np.uint32((1 << 20) - 1)
         part = np.where(np.arange(32) < 20, ballot & low, ~ballot & ~low)
         mask = np.full((4, 32), 0xFFFFFFFF, np.uint32)
@@ -71,7 +73,7 @@ def _match() -> Program:
     )
 
 
-def _reductions(kind: str, dtype: type[np.generic], names: tuple[str, ...]) -> Program:
+def _reductions(kind: str, dtype: type[np.integer[Any]], names: tuple[str, ...]) -> Program:
     """In the whole warp, then in two parts of it."""
     calls = "\n".join(
         f"  out[{2 * i} * 32 + t] = __reduce_{name}_sync({_FULL}, in[t]);\n"
