@@ -118,6 +118,22 @@ class BuildChild:
         except Exception as error:  # TVM raises whatever its C++ side threw
             return BuildAnswer(status=Status.BUILD_FAILED, error=_complaint(error))
 
+    def try_target(self, target: str) -> None:
+        """Compile a kernel of one line for a target, where that takes more than TVM.
+
+        Args:
+            target: canonical JSON.
+
+        Raises:
+            TunerError: there is no compiler here.
+            RuntimeError: it does not compile for the target.
+        """
+        from spaces.targets.backends import backend_of, load
+        from spaces.targets.target import parse_target
+
+        if name := backend_of(target).try_compiler:
+            load(name)(parse_target(target))
+
     def build_module(self, module: str, target: str) -> BuildAnswer:
         """Compile a scheduled module as it is.
 

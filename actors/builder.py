@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -89,6 +87,17 @@ class Builder:
         if not isinstance(outcome, Returned):
             raise RuntimeError(f"builder did not start: {outcome}")
 
+    def try_target(self, target: str, deadline_s: float = _START_DEADLINE_S) -> None:
+        """See that this machine can build for a target, before a run counts on it. Only after
+        `ready`.
+
+        Raises:
+            RuntimeError: it cannot; the text says why.
+        """
+        outcome = self._child.call("try_target", target, deadline_s=deadline_s)
+        if not isinstance(outcome, Returned):
+            raise RuntimeError(f"builder cannot build for the target: {outcome}")
+
     def build_module(self, module: str, target: str, deadline_s: float) -> Built | Measurement:
         """Compile a scheduled module as it is, see `BuildChild.build_module` and `build`."""
         self.ready()
@@ -159,7 +168,7 @@ def _without_text(task: Task) -> Task:
 
 def _environment() -> dict[str, str]:
     """Environment of the child, which is shown no device."""
-    env = {
+    return {
         "CUDA_VISIBLE_DEVICES": "",
         "TVM_NUM_THREADS": "1",
         # CUDA code stays source until `spaces.codegen.artifact` compiles it, on machines with a
@@ -167,9 +176,6 @@ def _environment() -> dict[str, str]:
         "TVM_COMPILE_FORCE_FALLBACK": "1",
         **HOARDING,
     }
-    if shutil.which("nvcc") and "TVM_CUDA_COMPILE_MODE" not in os.environ:
-        env["TVM_CUDA_COMPILE_MODE"] = "nvcc"
-    return env
 
 
 def _result(outcome: Outcome, build_s: float) -> Built | Measurement:

@@ -167,7 +167,8 @@ class SpaceActor(_Alive):
 
 @ray.remote(num_cpus=0.5, **_OPTIONS)
 class BuilderActor(_Alive):
-    """Compiles candidates. Sees no GPU, so that no compiler touches one."""
+    """Compiles candidates. Sees no GPU, so that no compiler touches one. It is ready once it has
+    built a kernel of one line for each target of its tasks."""
 
     _worker: Builder
 
@@ -180,8 +181,10 @@ class BuilderActor(_Alive):
         )
 
     def ready(self) -> About:
-        """Wait for the child to be warm."""
+        """Wait for the child to be warm, and to have built for each target."""
         self._worker.ready()
+        for target in {task.target for task in self._tasks.values()}:
+            self._worker.try_target(target)
         return _about()
 
     @ray.method(num_returns=2)  # type: ignore[untyped-decorator]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections import OrderedDict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from spaces.devices.ladder import Timed, time_kernel
+from spaces.devices.stopwatch import NOTHING_LOADED, Loaded, Stopwatch
 from spaces.ir.lean_tvm import import_tvm_lean
 from tuner.effort import Timing
 from tuner.layers import OURS, Layers
@@ -20,10 +20,9 @@ from tuner.user_code.faults import LayerFailed, blamed
 from tuner.user_code.load import load
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
     from spaces.check.reference import Case, Reference
     from spaces.codegen.artifact import Kernel
+    from spaces.devices.checker import Checker
 
 _REFERENCES_BYTES = 768 << 20
 """The size up to which references are kept in memory; the last one always is."""
@@ -32,20 +31,12 @@ _CHECKS = 2
 an output may be right by luck of the threads once. After that, an artifact that comes again is only
 timed."""
 _PASSED_KEPT = 10_000
-_MAX_RUNS = 1_000_000
 _SPIN_S = 0.15
 """A library's threads look for work for up to 0.1 s after a call, on the cores that the next kernel
 is timed on."""
 _BOTH_S = 0.5
 """A kernel with a longer run is checked with one draw at a time: an unscheduled program must not
 hold up all others."""
-_SINGLY = 4
-"""A run as long as this many samples is timed by itself. The call, some microseconds, hardly counts
-then, and the evaluator would run the kernel once more for each group of samples."""
-_HOPELESS = 2.0
-_HOPELESS_FLOOR_S = 0.020
-"""A first run of more than this many cutoffs, and this long, is enough to cut a kernel off: warming
-up, the launch, and a few time slices lost to a stranger do not explain it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +51,6 @@ class Checked:
 
     error: str
     run_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Timed:
-    """The samples, in seconds for one run; a single one if the kernel was cut off."""
-
-    samples_s: tuple[float, ...]
-    censored: bool = False
 
 
 @lru_cache(maxsize=1)
@@ -105,6 +88,8 @@ class RunChild:
 
         import spaces.check.reference
         import spaces.codegen.artifact  # noqa: F401
+        from spaces.targets.backends import backend_of
+        from spaces.targets.backends import load as load_named
         from spaces.targets.target import device_of
 
         actual = tvm.runtime.num_threads()
@@ -112,14 +97,16 @@ class RunChild:
             raise RuntimeError(f"thread count: TVM uses {actual}, the target has {threads}")
         self._target = target
         self._device = device_of(target)
+        row = backend_of(target)
+        self._stopwatch: Stopwatch = load_named(row.stopwatch)(self._device)
+        self._checker: Checker = load_named(row.checker)(self._device, target)
         self._scratch, self._salt = scratch, salt
         self._timer, self._libraries = layers.runner, layers.libraries
         self._spins_s = 0.0
         self._references: OrderedDict[tuple[str, Instance], Reference] = OrderedDict()
         self._passed: OrderedDict[tuple[str, Instance, bytes], int] = OrderedDict()
-        self._loaded: Any = None
+        self._loaded = NOTHING_LOADED
         self._tensors: list[Any] = []
-        self._arguments: list[Any] = []
 
     def about(self) -> tuple[str, str]:
         """Fingerprints of the device and of the toolchain."""
@@ -186,7 +173,6 @@ class RunChild:
         known = self._references[task_key, instance]
         self.drop()
         loaded = load_kernel(artifact)
-        self._loaded = loaded.module
         pair = (task_key, instance, hashlib.sha256(artifact).digest())
         passed, timed_on, first_s = self._passed.get(pair, 0), known.cases[-1], 0.0
         if passed >= _CHECKS:
@@ -194,9 +180,9 @@ class RunChild:
             return Checked("", 0.0)
         for case in known.cases[passed:] + known.cases[:passed]:
             self._feed(loaded, case)
-            run_s = self._run_once()
+            run_s = self._stopwatch.run_once(self._loaded)
             first_s = first_s or run_s
-            if error := how_wrong(case, self._tensors):
+            if error := self._checker.wrong(case, self._tensors):
                 return Checked(error, first_s)
             if run_s > _BOTH_S:
                 break
@@ -207,13 +193,10 @@ class RunChild:
 
     def _feed(self, loaded: Kernel, case: Case) -> None:
         """Set the arguments to their values before a run."""
-        import tvm
-
-        self._arguments, self._tensors = [], []  # free those of another draw first
-        self._tensors = [
-            tvm.runtime.tensor(case.fresh(i), self._device) for i in range(len(case.arguments))
-        ]
-        self._arguments = loaded.arguments(self._tensors, self._device)
+        self.drop()  # free those of another draw first
+        self._tensors = self._checker.feed(case)
+        arguments = loaded.arguments(self._tensors, self._device)
+        self._loaded = Loaded(loaded.module, arguments)
 
     def _note_passed(self, pair: tuple[str, Instance, bytes]) -> None:
         self._passed[pair] = self._passed.pop(pair, 0) + 1
@@ -230,54 +213,19 @@ class RunChild:
         import time
 
         try:
-            return self._timed(timing, cutoff_s)
+            if self._timer is not None:
+                timed = self._time_theirs(self._timer, timing, cutoff_s)
+            else:
+                timed = time_kernel(self._stopwatch, self._loaded, timing, cutoff_s)
+            return replace(timed, conditions=self._stopwatch.conditions())
         finally:
             time.sleep(self._spins_s)
-
-    def _timed(self, timing: Timing, cutoff_s: float | None) -> Timed:
-        """Time the artifact that `prepare` loaded.
-
-        Each step up to full timing (see `Timing`) costs more, and fewer kernels take it.
-
-        Raises:
-            LayerFailed: a user's runner is at fault.
-        """
-        if self._timer is not None:
-            return self._time_theirs(self._timer, timing, cutoff_s)
-        first_s = self._run_once()
-        if cutoff_s is not None and first_s > max(_HOPELESS * cutoff_s, _HOPELESS_FLOOR_S):
-            return Timed((first_s,), censored=True)
-        if first_s > timing.long_s:  # such as an unscheduled program, which holds up all others
-            again = () if first_s > timing.once_s else (self._run_once(),)
-            return Timed((first_s, *again))
-        if first_s > _SINGLY * timing.sample_s:
-            return self._time_singly(timing, cutoff_s, first_s)
-        kernel = self._loaded.get_function("main", query_imports=True)
-        for _ in range(timing.warmup_runs - 2):  # the run above was one; the evaluator adds one
-            kernel(*self._arguments)
-        estimate_s = self._evaluate(1, 1)[0]
-        if not (math.isfinite(estimate_s) and estimate_s > 0):
-            return Timed((estimate_s,))
-        if cutoff_s is not None and estimate_s > cutoff_s:
-            # A stranger may have slowed one run down, but a candidate is cut off for good.
-            estimate_s = min(first_s, estimate_s, self._run_once())
-            if estimate_s > cutoff_s:
-                return Timed((estimate_s,), censored=True)
-        if estimate_s < timing.sample_s / 50:  # one run is mostly overhead: look closer
-            estimate_s = self._evaluate(_runs(timing.sample_s / 10, estimate_s), 1)[0]
-        runs = _runs(timing.sample_s, estimate_s)
-        # The estimate was one warm run, which is what a sample of a slow kernel is.
-        samples: tuple[float, ...] = (estimate_s,) if runs == 1 else ()
-        samples += self._samples(runs, timing.min_samples - len(samples))
-        if min(samples) > timing.near_s(cutoff_s):
-            return Timed(samples)
-        wanted = min(max(int(timing.total_s / (runs * estimate_s)), 1), timing.max_samples)
-        return Timed(samples + self._samples(runs, wanted - len(samples)))
 
     def _time_theirs(self, source: Source, timing: Timing, cutoff_s: float | None) -> Timed:
         theirs = _timer_of(source)
         with blamed(source, "runner, time", always=False):
-            found = theirs.time(self._loaded, self._arguments, self._device, timing, cutoff_s)
+            loaded = self._loaded
+            found = theirs.time(loaded.module, loaded.arguments, self._device, timing, cutoff_s)
         try:
             samples = tuple(float(sample) for sample in found)
         except (TypeError, ValueError) as error:
@@ -286,63 +234,6 @@ class RunChild:
             raise LayerFailed(f"{source.file}: time gave no samples (runner)")
         return Timed(samples, censored=cutoff_s is not None and min(samples) > cutoff_s)
 
-    def _time_singly(self, timing: Timing, cutoff_s: float | None, first_s: float) -> Timed:
-        """Take samples of one run each. The run before them was the warm-up; it counts as a sample
-        where it is so long that cold caches make no difference."""
-        again_s = self._run_once()
-        if cutoff_s is not None and min(first_s, again_s) > cutoff_s:
-            return Timed((min(first_s, again_s),), censored=True)
-        samples = (first_s, again_s) if first_s > timing.total_s else (again_s,)
-        count = timing.min_samples
-        if cutoff_s is None or again_s <= timing.near_s(cutoff_s):
-            count = max(count, min(int(timing.total_s / again_s), timing.max_samples))
-        return Timed((*samples, *(self._run_once() for _ in range(count - len(samples)))))
-
     def drop(self) -> None:
         """Free the loaded kernel and its tensors."""
-        self._tensors, self._arguments = [], []
-        self._loaded = None
-
-    def _run_once(self) -> float:
-        """Wall seconds of one run, launch included."""
-        import time
-
-        kernel = self._loaded.get_function("main", query_imports=True)
-        self._device.sync()
-        start_s = time.perf_counter()
-        kernel(*self._arguments)
-        self._device.sync()
-        return time.perf_counter() - start_s
-
-    def _samples(self, runs: int, count: int) -> tuple[float, ...]:
-        return self._evaluate(runs, count) if count > 0 else ()
-
-    def _evaluate(self, runs: int, samples: int) -> tuple[float, ...]:
-        evaluator = self._loaded.time_evaluator("main", self._device, number=runs, repeat=samples)
-        return tuple(float(s) for s in evaluator(*self._arguments).results)
-
-
-def how_wrong(case: Case, tensors: Sequence[Any]) -> str:
-    """The error in the arguments that a kernel has written; empty if they are right."""
-    import numpy as np
-
-    for i, arg in enumerate(case.arguments):
-        got = tensors[i].numpy()
-        if not arg.written:
-            if not np.array_equal(_raw(got), _raw(case.fresh(i))):
-                return f"it overwrote its input {arg.name}"
-        elif (error := case.wrong(i, got)) is not None:
-            return f"output {arg.name}: {error}"
-    return ""
-
-
-def _raw(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The contents as integers, which compare in a tenth of the time, also where NaN."""
-    return array.view(f"u{array.dtype.itemsize}")
-
-
-def _runs(span_s: float, run_s: float) -> int:
-    """The number of runs that fill a span."""
-    if not (math.isfinite(run_s) and run_s > 0):
-        return 1
-    return max(1, min(_MAX_RUNS, math.ceil(span_s / run_s)))
+        self._tensors, self._loaded = [], NOTHING_LOADED

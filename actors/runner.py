@@ -10,8 +10,10 @@ from typing import Any
 
 from actors.memory_limit import memory_bytes
 from actors.quiet_lock import NotQuiet, Quiet
-from actors.run_child import Checked, Timed
+from actors.run_child import Checked
 from actors.warm_child import HOARDING, WarmChild, killed
+from spaces.devices.cuda_runtime import OUT_OF_MEMORY
+from spaces.devices.ladder import Timed
 from spaces.targets.backends import backend_of
 from spaces.targets.config import target_cores
 from spaces.targets.cores import usable_cores
@@ -23,7 +25,8 @@ from tuner.record import Measurement, Status
 from tuner.task import Instance, Task
 
 _START_DEADLINE_S = 120.0
-_DEVICE_ERROR = "CUDA"
+_DEVICE_ERROR = "cuda"
+"""Part of the words of each error of the device's, whether TVM says it or `spaces.devices`."""
 _RECYCLE_GROWTH_BYTES = 600 << 20
 """A child that has grown by this since its first trial holds only fragments of earlier trials'
 memory; some 400 trials of small kernels make them. A task whose tensors alone are larger does not
@@ -34,6 +37,8 @@ than any pause between two timed runs. TVM's default of 300 000 keeps a core bus
 the next, which builders could use."""
 _CHILD = "actors.run_child:RunChild"
 _QUIET_DEADLINE_S = 300.0
+_FULL_TRIES = 3
+"""Tries of a candidate on a device whose memory is taken."""
 _HOPELESS = 8.0
 _HOPELESS_FLOOR_S = 0.1
 """A first run that took more than this many cutoffs, and this long, is not timed at all: a
@@ -96,6 +101,8 @@ class Runner:
         self._recycle_growth_bytes = recycle_growth_bytes
         self._lean_bytes = 0
         self._section_s = 0.0
+        wrong = () if backend_of(target).on_host else (Status.WRONG,)
+        self._harmless = (Status.OK, Status.CENSORED, *wrong)
         threads = target_cores(target) if backend_of(target).on_host else None
         self._child = WarmChild(
             child,
@@ -173,7 +180,9 @@ class Runner:
         After a crash in a child that had run other artifacts before, this is tried once more in a
         fresh one: the others may be at fault. The same holds for an error of the device, which an
         artifact that seemed to end well may have left in its context. A child killed from outside
-        is not the artifact's fault. A child in which anything failed is not used again.
+        is not the artifact's fault, nor is a device whose memory others took. A child in which
+        anything failed is not used again; one on a device is, after a wrong output, which cannot
+        have spoilt the host's memory.
 
         Args:
             cutoff_s: a kernel slower than this is CENSORED with the one sample it gave.
@@ -185,7 +194,8 @@ class Runner:
                 look for work.
 
         Returns:
-            OK, CENSORED, RUN_FAILED, WRONG or TIMEOUT; UNCHECKED where there is no reference.
+            OK, CENSORED, RUN_FAILED, WRONG or TIMEOUT; UNCHECKED where there is no reference; LOST
+            where the device had no memory left, each time.
         """
         tries = 0
         if library and not self._child.fresh:
@@ -205,12 +215,14 @@ class Runner:
             if isinstance(result, Returned):
                 result = self._measure(task, instance, artifact, timing, cutoff_s, deadline_s)
             measured = _judged(result)
-            good = measured.status in (Status.OK, Status.CENSORED)
-            if not good or bool(library) or self._has_grown(fresh):
+            if measured.status not in self._harmless or bool(library) or self._has_grown(fresh):
                 self._child.replace()
-            if killed(result, tries):
+            full = _is_full(result)
+            if killed(result, tries) or (full and tries < _FULL_TRIES):
                 continue
-            if fresh or not _may_be_anothers(result):
+            if full:
+                measured = replace(measured, status=Status.LOST)
+            if full or fresh or not _may_be_anothers(result):
                 return replace(measured, run_s=elapsed_s() + self._section_s)
 
     def close(self) -> None:
@@ -262,7 +274,8 @@ class Runner:
         if not isinstance(outcome, Returned):
             return outcome
         timed: Timed = outcome.value
-        return Measurement(Status.CENSORED if timed.censored else Status.OK, timed.samples_s)
+        status = Status.CENSORED if timed.censored else Status.OK
+        return Measurement(status, timed.samples_s, conditions=timed.conditions)
 
     def _learn(self, task: Task, instance: Instance, deadline_s: float) -> Outcome:
         """Make sure that the child has the task's reference; a failure is no candidate's fault."""
@@ -320,10 +333,16 @@ def _judged(result: Outcome | Measurement) -> Measurement:
             return _failed(str(result))
 
 
+def _is_full(result: Outcome | Measurement) -> bool:
+    """Whether the device had no memory left. A candidate's own tensors fit, since its task's
+    reference did, so others have it."""
+    return isinstance(result, Raised) and OUT_OF_MEMORY in str(result)
+
+
 def _may_be_anothers(result: Outcome | Measurement) -> bool:
     """Whether a kernel that the child ran before may have caused a failure."""
     if isinstance(result, Raised):
-        return _DEVICE_ERROR in str(result)
+        return _DEVICE_ERROR in str(result).lower()
     return isinstance(result, Died | MemoryExceeded)
 
 

@@ -4,13 +4,14 @@ nothing may be."""
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 import os
 import shutil
-from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+
+from spaces.codegen.cuda.nvcc import find_nvcc, packaged_nvcc
+from tuner.errors import TunerError
 
 NOTHING_SKIPPED = "TUNER_TEST_NOTHING_SKIPPED"
 """Variable that makes what is missing a failure; `.ci/run` sets it, and installs all of it."""
@@ -39,16 +40,16 @@ def needed_package(name: str) -> Any:
 
 def needed_nvcc() -> str:
     """The path of CUDA's compiler. Without it the calling test is skipped, or fails."""
-    return shutil.which("nvcc") or _go_without("nvcc is missing: make env")
+    try:
+        return str(find_nvcc())
+    except TunerError:
+        return _go_without("nvcc is missing: make env")
 
 
 def with_cuda_programs(path: str) -> str:
     """A PATH on which those that the environment's own packages bring come first."""
-    try:
-        files = importlib.metadata.files("nvidia-cuda-nvcc") or []
-    except importlib.metadata.PackageNotFoundError:
-        return path
-    found = [str(Path(str(f.locate())).resolve().parent) for f in files if f.name == "nvcc"]
+    packaged = packaged_nvcc()
+    found = [] if packaged is None else [str(packaged.parent)]
     folders = path.split(os.pathsep)
     return os.pathsep.join([*found, *(folder for folder in folders if folder not in found)])
 

@@ -526,14 +526,14 @@ def quantity(text: str) -> float:
             "actors.run_child",
             "_BOTH_S",
         ),
-        ("reference", "run is slower than ~ the limit", "actors.run_child", "_HOPELESS"),
+        ("reference", "run is slower than ~ the limit", "spaces.devices.ladder", "_HOPELESS"),
         (
             "reference",
             "the limit, and than ~ ~, is not run again",
-            "actors.run_child",
+            "spaces.devices.ladder",
             "_HOPELESS_FLOOR_S",
         ),
-        ("reference", "as long as ~ samples", "actors.run_child", "_SINGLY"),
+        ("reference", "as long as ~ samples", "spaces.devices.ladder", "_SINGLY"),
         ("reference", "slower than ~ times that limit", "actors.runner", "_HOPELESS"),
         (
             "reference",

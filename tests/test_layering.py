@@ -73,7 +73,7 @@ ROOMS = {
         "targets",
         ("check", "passes", "lowering"),
         ("templates", "codegen", "frontends", "libraries"),
-        ("features", "import_check"),
+        ("features", "import_check", "devices"),
         "design_space",
         ("deploy", "testing"),
     ),

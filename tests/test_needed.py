@@ -34,7 +34,13 @@ WANTS = [
 @pytest.fixture
 def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A machine without programs."""
+    from spaces.codegen.cuda import nvcc
+
     monkeypatch.setenv("PATH", str(tmp_path))
+    for home in ("CUDA_HOME", "CUDA_PATH"):
+        monkeypatch.delenv(home, raising=False)
+    monkeypatch.setattr(nvcc, "packaged_nvcc", lambda: None)
+    monkeypatch.setattr(nvcc, "_USUAL", tmp_path)
 
 
 def test_one_that_is_there_is_found() -> None:

@@ -22,7 +22,7 @@ KINDS = {*TARGET_KINDS, "rocm", "metal", "vulkan", "opencl", "hip"}
 ALLOWED = {
     "tuner/checks.py": "names the kinds there are, where TVM is not known",
     "tuner/search/dynamic/specialization.py": "on which kinds copies were measured",
-    "spaces/codegen/cuda_code.py": "for CUDA alone; the kind is a compiled library's",
+    "spaces/codegen/cuda/packing.py": "for CUDA alone; the kinds are a compiled library's",
     "spaces/codegen/library_threads.py": "for CPUs alone; the kind is a compiled library's",
     "spaces/ir/nan_kept.py": "what LLVM makes of a maximum with NaN",
     "spaces/intrinsics/registration.py": "names of TVM's modules of intrinsics",

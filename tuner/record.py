@@ -86,6 +86,42 @@ class TrialKey:
 
 
 @dataclass(frozen=True, slots=True)
+class Conditions:
+    """The condition of a device while a kernel was timed; nothing is known of a CPU's.
+
+    Attributes:
+        l2: what a run found in the last cache: `warm` is what the run before left there, `cold`
+            other data.
+        anchor_s: time of a fixed piece of work on the same device.
+        clock_mhz: of the multiprocessors, after the last sample; 0 where it is not known, as are
+            all others. `most_clock_mhz` is the device's most.
+        slowed_by: reasons for a lower clock.
+        strangers: other processes that computed on the device.
+    """
+
+    l2: str = ""
+    anchor_s: float = 0.0
+    clock_mhz: int = 0
+    most_clock_mhz: int = 0
+    temperature_c: int = 0
+    power_w: float = 0.0
+    slowed_by: tuple[str, ...] = ()
+    strangers: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data; empty where nothing is known."""
+        return {} if self == NO_CONDITIONS else {**asdict(self), "slowed_by": list(self.slowed_by)}
+
+    @classmethod
+    def from_json(cls, raw: dict[str, Any]) -> Conditions:
+        """The conditions that `to_json` gave this data for."""
+        return cls(**{**raw, "slowed_by": tuple(raw["slowed_by"])}) if raw else NO_CONDITIONS
+
+
+NO_CONDITIONS = Conditions()
+
+
+@dataclass(frozen=True, slots=True)
 class Measurement:
     """The outcome of a trial.
 
@@ -98,6 +134,7 @@ class Measurement:
         run_s: seconds spent loading, checking and timing.
         fault: what a user's object did wrong, which ends the run. It says nothing of the candidate,
             so the record is not kept.
+        conditions: the device's, while it was timed.
     """
 
     status: Status
@@ -106,6 +143,7 @@ class Measurement:
     build_s: float = 0.0
     run_s: float = 0.0
     fault: str = ""
+    conditions: Conditions = NO_CONDITIONS
 
     @property
     def latency_s(self) -> float | None:
@@ -173,6 +211,7 @@ class Record:
     def to_json(self) -> dict[str, Any]:
         """The line of an exported records file, as plain data."""
         predicted = {} if self.predicted is None else {"predicted": asdict(self.predicted)}
+        conditions = self.measurement.conditions.to_json()
         return {
             "task": self.trial.task_key,
             "candidate": _plain(self.trial.candidate),
@@ -188,6 +227,7 @@ class Record:
             "time": self.time_s,
             "code_hash": self.code_hash,
             **predicted,
+            **({"conditions": conditions} if conditions else {}),
         }
 
 
@@ -239,6 +279,7 @@ def record_from_plain(raw: Any) -> Record:
                 error=raw.get("error", ""),
                 build_s=float(raw.get("build_s", 0.0)),
                 run_s=float(raw.get("run_s", 0.0)),
+                conditions=Conditions.from_json(raw.get("conditions", {})),
             ),
             provenance=Provenance(raw["worker"], raw.get("device", ""), raw.get("toolchain", "")),
             attempt=int(raw["attempt"]),

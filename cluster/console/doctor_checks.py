@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from spaces.targets.cores import allowed_cores
+from tuner.errors import TunerError
 
 DISTRIBUTION = "elastic-tuner"
 NO_DEVICE = "no device here"
@@ -30,6 +31,7 @@ _CHILD_DEADLINE_S = 60.0
 _VECTORS = ("amx-", "avx", "f16c", "fma", "neon", "sse4.2", "sve")
 """The prefixes of the names of CPU features that tell the widths and types of vectors."""
 _RAY_DEADLINE_S = 120.0
+_DRIVER = "see that NVIDIA's driver library can be loaded by this process"
 
 _PACKAGES = Path(__file__).resolve().parents[2]
 
@@ -207,7 +209,8 @@ print(json.dumps({
     "host": host.processor().mcpu,
     "guess": host.named,
     "features": of_kernels(host.reported),
-    "cuda": cuda.present(),
+    "cuda": cuda.why_absent(),
+    "mend": cuda.mend(cuda.why_absent()),
 }))
 """
 
@@ -219,7 +222,7 @@ def target(child: Child) -> Iterator[Finding]:
         yield Finding("target", "fail", answer.error, "tuner --debug doctor may show more")
         return
     yield cpu_target(answer.value, allowed=allowed_cores())
-    yield from cuda(bool(answer.value["cuda"]))
+    yield from cuda(str(answer.value["cuda"]), str(answer.value["mend"]))
 
 
 def cpu_target(facts: dict[str, Any], *, allowed: int) -> Finding:
@@ -250,23 +253,35 @@ def _about_cpu(facts: dict[str, Any]) -> str:
     return f" ({', '.join(said)})" if said else ""
 
 
-def cuda(tvm_sees_one: bool) -> Iterator[Finding]:
-    """Check that the driver and TVM agree on a device, and that kernels can be compiled for it."""
-    names = _devices()
-    if not names and not tvm_sees_one:
-        yield Finding("cuda", "ok", f"{NO_DEVICE}; --target llvm is what auto means")
+def cuda(why_absent: str, mend: str = "") -> Iterator[Finding]:
+    """Check that the driver and TVM agree on a device, and that kernels can be compiled for it.
+
+    Args:
+        why_absent, mend: why TVM can use none, and what helps; see `spaces.targets.cuda`.
+    """
+    names = ", ".join(_devices())
+    if why_absent and not names and not mend:
+        found = f"{NO_DEVICE} ({why_absent}); --target llvm is what auto means"
+        yield Finding("cuda", "ok", found)
         return
-    if not tvm_sees_one:
-        advice = "see that the driver is new enough for the CUDA version of TVM's wheel"
-        yield Finding("cuda", "warn", f"{', '.join(names)}: TVM cannot use it", advice)
+    if why_absent:
+        found = f"{names or 'a device'}: TVM cannot use it: {why_absent}"
+        yield Finding("cuda", "warn", found, mend or _DRIVER)
         return
-    yield Finding("cuda", "ok", ", ".join(names) or "TVM sees a device")
-    nvcc = shutil.which("nvcc")
-    if nvcc is None:
-        advice = "install the CUDA toolkit, or set CUDA_HOME to one with headers"
-        yield Finding("nvcc", "warn", "not found", advice)
-    else:
-        yield Finding("nvcc", "ok", nvcc)
+    yield Finding("cuda", "ok", names or "TVM sees a device")
+    yield compiler()
+
+
+def compiler() -> Finding:
+    """Look for the compiler of CUDA kernels."""
+    from spaces.codegen.cuda.nvcc import find_nvcc, nvcc_version
+
+    try:
+        nvcc = find_nvcc()
+        return Finding("nvcc", "ok", f"{nvcc} {nvcc_version(nvcc)}")
+    except TunerError as error:
+        found, _, advice = str(error).partition(": ")
+        return Finding("nvcc", "warn", found, advice)
 
 
 def _devices() -> list[str]:

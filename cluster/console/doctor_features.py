@@ -50,6 +50,7 @@ class Needs:
 
     Attributes:
         extra: the extra of this package whose requirements it takes.
+        stands_in: name of a finding that, where it is good, stands in for the extra.
         packages: more packages, by name.
         programs: any of these on the path will do.
         install: the command that brings such a program; empty where none does.
@@ -60,6 +61,7 @@ class Needs:
 
     name: str
     extra: str = ""
+    stands_in: str = ""
     packages: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
     install: str = ""
@@ -72,9 +74,9 @@ FEATURES = (
     Needs("tune PyTorch models, torch.compile", extra="torch"),
     Needs(
         "tune CUDA kernels",
+        extra="cuda",
+        stands_in="nvcc",
         checks=(("cuda", "an NVIDIA GPU with its driver", ""),),
-        programs=("nvcc",),
-        install="apt-get install nvidia-cuda-toolkit",
     ),
     Needs(
         "export libraries",
@@ -132,10 +134,12 @@ def _feature(
     from packaging.requirements import Requirement
 
     wanted = [*_of_extra(lines, needs.extra), *(_named(name, lines) for name in needs.packages)]
-    if needs.extra and not wanted:
-        found = f"unknown: the {DISTRIBUTION} that is installed has no extra {needs.extra}"
-        return Feature(needs.name, False, found, "python -m pip install -e .")
     there, missing, commands = [], [], []
+    if needs.stands_in and (good := _good(needs.stands_in, findings)):
+        wanted, there = [], [good]
+    elif needs.extra and not wanted:
+        unknown = f"unknown: the {DISTRIBUTION} that is installed has no extra {needs.extra}"
+        return Feature(needs.name, False, unknown, "python -m pip install -e .")
     for requirement in map(Requirement, wanted):
         has = _installed(requirement.name, version)
         if has and requirement.specifier.contains(has, prereleases=True):

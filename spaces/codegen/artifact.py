@@ -3,7 +3,8 @@
 An artifact is a zip file without compression:
 
     kernel.so       host code, as TVM loads it
-    device.bin      for CUDA: the machine code of the kernels (cubin or fatbin)
+    device.bin      for CUDA: the machine code of the kernels (a cubin)
+    kernels.json    for CUDA: registers, shared memory and spills of each kernel, as compiled
     packing.json    how constant operands are packed ahead, if they are; see
                     `spaces.codegen.prepack.Packing`
 
@@ -28,7 +29,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spaces.codegen.cuda_code import precompiled
+from spaces.codegen.cuda.compile import parse_uses
+from spaces.codegen.cuda.cubin import KernelUse
+from spaces.codegen.cuda.device_code import precompiled
 from spaces.codegen.prepack import COMPUTE, PREPACK, Packing, split
 from spaces.codegen.theirs import Compiler
 from spaces.passes.pipeline import tir_pipeline
@@ -37,6 +40,7 @@ from spaces.targets.target import parse_target
 
 _HOST = "kernel.so"
 _DEVICE = "device.bin"
+_KERNELS = "kernels.json"
 _PACKING = "packing.json"
 _TRUSTING = {"tirx.disable_assert": True}
 """Timed kernels get arguments that fit, and checks of these take a sixth of a build."""
@@ -63,7 +67,7 @@ def build_artifact(module: Any, target: Any, compiler: Compiler | None = None) -
         members = {_HOST: _host_library(library, Path(folder))}
     device_code = backend_of(target).device_code
     if device_code and (code := load(device_code)(library, target)) is not None:
-        members[_DEVICE] = code
+        members |= {_DEVICE: code.binary, _KERNELS: code.uses_json()}
     if packing is not None:
         members[_PACKING] = packing.to_json().encode()
     return _pack(members)
@@ -126,6 +130,12 @@ def load_kernel(artifact: bytes, folder: Path | None = None) -> Kernel:
         load_artifact(artifact, folder),
         None if packing is None else Packing.from_json(packing.decode()),
     )
+
+
+def kernels_of(artifact: bytes) -> dict[str, KernelUse]:
+    """What each kernel of an artifact takes of its device, as compiled; empty of a CPU's."""
+    text = _unpack(artifact).get(_KERNELS)
+    return {} if text is None else parse_uses(text)
 
 
 def load_artifact(artifact: bytes, folder: Path | None = None) -> Any:

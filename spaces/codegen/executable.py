@@ -5,19 +5,20 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from spaces.codegen.cuda.packing import packing_of
 from spaces.codegen.library_threads import bring_along, pipeline_with_threads, runs_in_parallel
 from spaces.codegen.prepack import pack_weights
 from spaces.ir import tvm_compat
 from spaces.passes.dlight import gpu_rules
 from spaces.passes.pipeline import tir_pipeline
-from spaces.targets.backends import backend_of
+from spaces.targets.backends import backend_of, load
 from spaces.targets.config import target_cores
 from spaces.targets.target import device_of, parse_target
 from tuner.checks import library_file
@@ -87,14 +88,25 @@ def _compiled(lowered: Any, target_json: str, passes: str, threads: int) -> Exec
         asks = threads > 0 and runs_in_parallel(lowered)
         if asks:
             passes = pipeline_with_threads(passes, threads)
-        library = tvm.compile(
-            lowered, target=target, relax_pipeline=tvm_compat.BUILD_PIPELINE, tir_pipeline=passes
-        )
+        with _compiling(target_json, target):
+            library = tvm.compile(
+                lowered,
+                target=target,
+                relax_pipeline=tvm_compat.BUILD_PIPELINE,
+                tir_pipeline=passes,
+            )
         if asks:
             bring_along(library)
     except (RuntimeError, ValueError, TypeError) as error:
         raise TunerError(f"the module does not compile: {first_line(error)}") from error
     return Executable(library, target_json, programs)
+
+
+def _compiling(target_json: str, target: Any) -> AbstractContextManager[None]:
+    """The context in which TVM compiles for a target."""
+    name = backend_of(target_json).compiling
+    context: AbstractContextManager[None] = load(name)(target) if name else nullcontext()
+    return context
 
 
 def _default_scheduled(lowered: Any, target: Any) -> Any:
@@ -128,7 +140,7 @@ def export_library(executable: Executable, path: Path) -> None:
         scratch.touch()  # the linker's own words for a folder that refuses are many and vague
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        executable.library.export_library(str(scratch))
+        executable.library.export_library(str(scratch), **_packing(executable))
         put_file(scratch, path)
     except OSError as error:
         raise TunerError(f"cannot write {path}: {error.strerror or error}") from error
@@ -138,6 +150,13 @@ def export_library(executable: Executable, path: Path) -> None:
     finally:
         with suppress(OSError):
             scratch.unlink(missing_ok=True)
+
+
+def _packing(executable: Executable) -> dict[str, Any]:
+    """How TVM is to pack what a library imports, where that has to be said."""
+    library = getattr(executable.library, "mod", executable.library)
+    pack = packing_of(library, parse_target(executable.target))
+    return {} if pack is None else {"fpack_imports": pack}
 
 
 class LoadedModel:

@@ -2,7 +2,8 @@
 
 TVM and `tvm_ffi` import PyTorch wherever it is installed, to be safe from clashing symbols on
 Windows and to convert its tensors: 1.3 s of processor time and 200 MB in each process. Whoever
-needs PyTorch after that imports it as ever; its tensors go to TVM by DLPack.
+needs PyTorch after that imports it as ever; its tensors go to TVM by DLPack. What TVM does need and
+would not find, the CUDA runtime of a package, is loaded before it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import spec_from_file_location
 from types import ModuleType
 
+from spaces.ir.cuda_runtime import load_cudart
 from tuner.process.lean_import import without
 
 _LIBRARIES = ("tvm", "tvm_ffi")
@@ -22,6 +24,8 @@ _EXTRA = "torch"
 
 class _Loader(SourceFileLoader):
     def exec_module(self, module: ModuleType) -> None:
+        if module.__name__ == _LIBRARIES[0]:
+            load_cudart()
         with without(_EXTRA):
             super().exec_module(module)
 

@@ -43,6 +43,13 @@ class Devices(Protocol):
     def refuse_incomplete(self, config: Config) -> None:
         """Raise TunerError if a target as written lacks options that this machine cannot tell."""
 
+    def canonical(self, config: Config, tag: str) -> Config:
+        """A valid target in the one form that is kept, however its options were said.
+
+        Args:
+            tag: of TVM's, by which it was named; else empty.
+        """
+
     def completed(self, config: Config, cores: int | None, host: Host | None) -> Config:
         """A valid target with the options that it leaves open filled in.
 
@@ -93,7 +100,15 @@ class Backend:
         templates: gives the templates of a task, best first, `(Task) -> list[Template]`.
         rules: names TVM's schedule rules for a target, `(Config, low_precision) -> RuleNames`.
         device_code: gives the machine code of a compiled library for the device,
-            `(library, target) -> bytes | None`; may be empty.
+            `(library, target) -> DeviceCode | None`; may be empty.
+        compiling: gives the context in which TVM compiles such code as we do,
+            `(target) -> AbstractContextManager`; may be empty.
+        try_compiler: compiles a kernel of one line, `(target) -> None`, where the compiler is no
+            part of TVM and may be missing; may be empty.
+        stopwatch: times kernels on its devices, `(device) -> spaces.devices.stopwatch.Stopwatch`,
+            with TVM's device.
+        checker: checks outputs on its devices, `(device, target) ->
+            spaces.devices.checker.Checker`.
         onnxruntime: its execution provider for such devices; empty for the CPU's.
     """
 
@@ -113,7 +128,11 @@ class Backend:
     pipeline: str
     templates: str
     rules: str
+    stopwatch: str
+    checker: str
     device_code: str = ""
+    compiling: str = ""
+    try_compiler: str = ""
     onnxruntime: str = ""
 
 
@@ -131,6 +150,8 @@ BACKENDS = (
         pipeline="spaces.passes.pipeline:cpu_pipeline",
         templates="spaces.templates.registry:cpu_templates",
         rules="spaces.design_space.schedule_rules:cpu_rules",
+        stopwatch="spaces.devices.stopwatch:CpuStopwatch",
+        checker="spaces.devices.checker:HostChecker",
     ),
     Backend(
         kind="cuda",
@@ -147,7 +168,11 @@ BACKENDS = (
         pipeline="spaces.passes.pipeline:stock_pipeline",
         templates="spaces.templates.registry:gpu_templates",
         rules="spaces.design_space.schedule_rules:cuda_rules",
-        device_code="spaces.codegen.cuda_code:device_code",
+        stopwatch="spaces.devices.graph_stopwatch:cuda_stopwatch",
+        checker="spaces.devices.device_checker:DeviceChecker",
+        device_code="spaces.codegen.cuda.device_code:device_code",
+        compiling="spaces.codegen.cuda.device_code:compiling_for",
+        try_compiler="spaces.codegen.cuda.device_code:try_compiler",
         onnxruntime="CUDAExecutionProvider",
     ),
 )

@@ -3,43 +3,78 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
+from spaces.ir.cuda_runtime import CUDART, why_no_runtime
 from spaces.targets.config import Config, plain
+from spaces.targets.gpu import REGISTERS, STATIC_SHARED_BYTES, THREADS, WARP, numbers_of
 from spaces.targets.host import Host
+from spaces.targets.nvidia.driver import LIBRARY, read_device, why_no_device
+from spaces.targets.nvidia.numbers import Numbers, architecture_of, numbers_of_tag
 from tuner.errors import TunerError
 
-# Limits of a block on every CUDA device since sm_50. A bare target does not name them, and the
-# schedule rules need them.
+_SUFFIX = re.compile(r"(?<=\d)[af]$")
+_NO_DEVICE = (LIBRARY, "CUDA_ERROR_NO_DEVICE", "CUDA_ERROR_INVALID_DEVICE")
+"""In what the driver and the loader say where there is no device."""
 _LIMITS = {
-    "max_num_threads": 1024,
-    "max_threads_per_block": 1024,
-    "max_shared_memory_per_block": 49152,
-    "registers_per_block": 65536,
-    "thread_warp_size": 32,
+    "max_num_threads": THREADS,
+    "max_threads_per_block": THREADS,
+    # What a kernel may declare, which is what TVM's checks and rules take it for.
+    "max_shared_memory_per_block": STATIC_SHARED_BYTES,
+    "registers_per_block": REGISTERS,
+    "thread_warp_size": WARP,
 }
-FILLED_IN = frozenset(_LIMITS)
+"""Limits of a block on every device. A bare target does not name them, and the schedule rules need
+them."""
+FILLED_IN = frozenset({*_LIMITS, "l2_cache_size_bytes", "model"})
 
 
 def present() -> bool:
     """Whether this machine has a CUDA device that TVM can use."""
-    return bool(device().exist)
+    return not why_no_runtime() and bool(device().exist)
+
+
+def why_absent() -> str:
+    """Why TVM can use no CUDA device here, in one line that names the library that is missing, if
+    one is; empty where it can."""
+    if present():
+        return ""
+    return why_no_runtime() or why_no_device() or "TVM sees no device, though the driver shows one"
+
+
+def mend(why: str) -> str:
+    """What helps against what `why_absent` said; empty where a machine simply has no device."""
+    if CUDART in why:
+        return "python -m pip install 'elastic-tuner[cuda]' brings it"
+    if any(word in why for word in _NO_DEVICE):
+        return ""
+    return "see that NVIDIA's driver is 580 or newer, and that this process may use the device"
 
 
 def detected(cores: int | None, host: Host | None) -> Config:
     """This machine's first device, with the limits that it reports.
 
     Raises:
-        TunerError: it has no device.
+        TunerError: it has no device, or TVM cannot use it; it says why.
     """
-    if not present():
+    if why := why_absent():
+        remedy = f": {mend(why)}" if mend(why) else ""
         raise TunerError(
-            "this machine has no CUDA device; to tune for one elsewhere, give --target "
-            '\'{"kind":"cuda","arch":"sm_90"}\''
+            f"this machine has no CUDA device ({why}{remedy}); to tune for one elsewhere, give "
+            '--target \'{"kind":"cuda","arch":"sm_90"}\''
         )
     from tvm.target import Target
 
-    return plain(Target.from_device(device()))
+    return completed(canonical(plain(Target.from_device(device())), ""), cores, host)
+
+
+def canonical(config: Config, tag: str) -> Config:
+    """A target by its architecture alone: `sm_90a` names the same devices as `sm_90`. The compiler
+    is told the first where a kernel needs it (`spaces.codegen.cuda.nvcc.architecture`)."""
+    numbers = numbers_of_tag(tag)
+    known = {} if numbers is None else _filled(numbers)
+    return {**known, **config, "arch": _SUFFIX.sub("", str(config["arch"]))}
 
 
 def refuse_incomplete(config: Config) -> None:
@@ -56,8 +91,17 @@ def refuse_incomplete(config: Config) -> None:
 
 
 def completed(config: Config, cores: int | None, host: Host | None) -> Config:
-    """A target with the limits that all devices keep, where it does not name its own."""
-    return {**_LIMITS, **config}
+    """A target with the limits that all devices keep and the numbers of one device, where it does
+    not name its own: those of the device here if it is of that architecture, else the usual."""
+    numbers = numbers_of(config)
+    here = read_device()
+    if here is not None and here.architecture == architecture_of(str(config["arch"])):
+        numbers = here.numbers.or_else(numbers)
+    return {**_LIMITS, **_filled(numbers), **config}
+
+
+def _filled(numbers: Numbers) -> Config:
+    return {"model": numbers.to_text(), "l2_cache_size_bytes": numbers.l2_bytes}
 
 
 def missing(target_json: str, host: Host | None) -> tuple[str, ...]:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-_STATIC_SHARED = 48 << 10
-"""Bytes of shared memory that a kernel may declare; more has to be asked for at launch, which these
-kernels do not do."""
+from spaces.targets.config import Config
+from spaces.targets.nvidia.numbers import Numbers, architecture_of, usual_numbers
+
+STATIC_SHARED_BYTES = 48 << 10
+"""The most shared memory that a kernel may declare. More has to be dynamic, and asked for at the
+launch, as TVM does for the scope `shared.dyn`."""
+THREADS, WARP, REGISTERS = 1024, 32, 64 << 10
+"""Of a block, on every device since sm_50."""
 _MOST_REGISTERS = 255
-_USUAL = 80
-# Those of the usual data centre or desktop part of each architecture. A target does not tell, and
-# asking a device would rank settings differently on a machine that has none.
-_MULTIPROCESSORS = {70: 80, 75: 40, 80: 108, 86: 82, 89: 128, 90: 132, 100: 148, 120: 170}
 _FEW_MADDS = (70, 75, 80)
 
 
@@ -24,10 +24,11 @@ class Gpu:
 
     Attributes:
         warp: threads of a warp.
-        threads: the most threads of a block; `registers` and `shared_bytes` are its most of these.
+        threads: the most threads of a block; `registers` and `shared_bytes` are its most of these,
+            as declared.
+        dynamic_shared_bytes: its most shared memory where the launch asks for it.
         thread_registers: the most registers of one thread.
-        multiprocessors: number of multiprocessors, which run blocks at the same time.
-        resident_threads: the most threads of all blocks that share a multiprocessor.
+        numbers: the device's own.
         madds: multiply-adds in float32 that a multiprocessor starts in a cycle.
     """
 
@@ -35,27 +36,56 @@ class Gpu:
     threads: int
     registers: int
     shared_bytes: int
-    multiprocessors: int
+    dynamic_shared_bytes: int
+    numbers: Numbers
     thread_registers: int = _MOST_REGISTERS
-    resident_threads: int = 2048
     madds: int = 128
+
+    @property
+    def multiprocessors(self) -> int:
+        """Number of multiprocessors, which run blocks at the same time."""
+        return self.numbers.multiprocessors
+
+    @property
+    def hertz(self) -> float:
+        """Clock of the multiprocessors."""
+        return self.numbers.megahertz * 1e6
+
+    @property
+    def memory_bytes_per_cycle(self) -> float:
+        """Bytes that the device's memory moves in a cycle of the multiprocessors."""
+        return self.numbers.gigabytes_per_s * 1e9 / self.hertz
+
+    @property
+    def kept_shared_bytes(self) -> int:
+        """Shared memory that the system keeps for itself of each block on a multiprocessor."""
+        n = self.numbers
+        return n.multiprocessor_shared_bytes - n.block_shared_bytes
 
 
 @lru_cache(maxsize=16)
 def gpu_of(target_json: str) -> Gpu:
     """The device of a cuda target; limits that the target leaves out hold for every device."""
     config = json.loads(target_json)
-    threads = config.get("max_threads_per_block", config.get("max_num_threads", 1024))
-    digits = re.search(r"\d+", str(config.get("arch", "")))
-    arch = int(digits[0]) if digits else 0
+    threads = config.get("max_threads_per_block", config.get("max_num_threads", THREADS))
+    architecture = architecture_of(str(config.get("arch", "")))
+    numbers = numbers_of(config)
+    asked = int(config.get("max_shared_memory_per_block", STATIC_SHARED_BYTES))
     return Gpu(
-        warp=int(config.get("thread_warp_size", 32)),
+        warp=int(config.get("thread_warp_size", WARP)),
         threads=int(threads),
-        registers=int(config.get("registers_per_block", 65536)),
-        shared_bytes=min(
-            int(config.get("max_shared_memory_per_block", _STATIC_SHARED)), _STATIC_SHARED
-        ),
-        multiprocessors=_MULTIPROCESSORS.get(arch, _USUAL),
-        resident_threads=1024 if arch == 75 else 1536 if arch in (86, 89, 120) else 2048,
-        madds=64 if arch in _FEW_MADDS else 128,
+        registers=int(config.get("registers_per_block", REGISTERS)),
+        shared_bytes=min(asked, STATIC_SHARED_BYTES),
+        dynamic_shared_bytes=max(asked, numbers.block_shared_bytes),
+        numbers=numbers,
+        madds=64 if architecture in _FEW_MADDS else 128,
     )
+
+
+def numbers_of(config: Config) -> Numbers:
+    """The numbers that a cuda target states, and the usual ones of its architecture where it does
+    not."""
+    usual = usual_numbers(architecture_of(str(config.get("arch", ""))))
+    stated = usual.updated(str(config.get("model", "")))
+    l2_bytes = int(config.get("l2_cache_size_bytes", usual.l2_bytes))
+    return stated.with_l2(l2_bytes)

@@ -27,6 +27,11 @@ def detected(cores: int | None, host: Host | None) -> Config:
     return completed(config, cores, host)
 
 
+def canonical(config: Config, tag: str) -> Config:
+    """The target as it is: there is one way to name its options."""
+    return config
+
+
 def refuse_incomplete(config: Config) -> None:
     """Accept every target: options that are left out hold for any CPU."""
 

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from spaces.targets.backends import BACKENDS, Backend, backend, backend_of
-from spaces.targets.config import canonical, parsed, validated
+from spaces.targets.config import Config, canonical, parsed, validated
 from spaces.targets.host import Host
 from tuner.checks import TARGET_KINDS
 from tuner.errors import TunerError
@@ -34,8 +34,18 @@ def resolve_target(text: str, *, cores: int | None = None, host: Host | None = N
     config = parsed(text)
     if "kind" in config:
         backend(config["kind"]).devices.refuse_incomplete(config)
-    config = validated(config)
+    config = _in_one_form(config)
     return canonical(backend(config["kind"]).devices.completed(config, cores, host))
+
+
+def _in_one_form(config: Config) -> Config:
+    """A target as a user wrote it, in the one form that is kept.
+
+    Raises:
+        UsageError: TVM knows no such option or tag.
+    """
+    valid = validated(config)
+    return backend(valid["kind"]).devices.canonical(valid, config.get("tag", ""))
 
 
 def asked_backend(text: str) -> Backend:
@@ -70,7 +80,7 @@ def asks_for(text: str, begun: str) -> bool:
     target = json.loads(begun)
     if text in TARGET_KINDS:
         return bool(target["kind"] == text)
-    asked = {name: value for name, value in validated(parsed(text)).items() if value != ""}
+    asked = {name: value for name, value in _in_one_form(parsed(text)).items() if value != ""}
     said = {name: target.get(name) for name in asked}
     return asked == said and (
         target.keys() - asked.keys() <= backend(asked["kind"]).devices.FILLED_IN

@@ -211,7 +211,7 @@ def judged(name: str, compute: Callable[..., Array]) -> list[str]:
     Args:
         compute: an output, of the inputs and, where it takes it, what is wanted.
     """
-    from actors.run_child import how_wrong
+    from spaces.devices.checker import how_wrong
 
     said = []
     for case in known(name).cases:

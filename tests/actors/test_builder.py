@@ -345,6 +345,37 @@ def test_what_the_compiler_refuses_is_a_failed_build(real_task: Task, tmp_path: 
 
 
 @pytest.mark.tvm
+def test_a_machine_without_the_compiler_of_a_target_says_so_before_it_is_counted_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would fail every candidate."""
+    home = tmp_path / "cuda"
+    (home / "bin").mkdir(parents=True)
+    (home / "bin" / "nvcc").write_text("#!/bin/sh\necho 'fatal: cudafe++ died' >&2\nexit 2\n")
+    (home / "bin" / "nvcc").chmod(0o755)
+    monkeypatch.setenv("CUDA_HOME", str(home))
+    builder = Builder(log_dir=tmp_path)
+    try:
+        builder.ready()
+        builder.try_target('{"kind":"llvm","num-cores":1}')
+        with pytest.raises(RuntimeError, match=r"cannot build .*cudafe\+\+ died"):
+            builder.try_target('{"arch":"sm_90","kind":"cuda"}')
+    finally:
+        builder.close()
+
+
+@pytest.mark.tvm
+@needs_nvcc
+def test_a_machine_that_can_build_for_a_target_is_counted_on(tmp_path: Path) -> None:
+    builder = Builder(log_dir=tmp_path)
+    try:
+        builder.ready()
+        builder.try_target('{"arch":"sm_90","kind":"cuda"}')
+    finally:
+        builder.close()
+
+
+@pytest.mark.tvm
 @needs_nvcc
 def test_cuda_code_is_compiled_by_the_builder(real_task: Task, tmp_path: Path) -> None:
     builder = Builder(log_dir=tmp_path)
@@ -352,7 +383,7 @@ def test_cuda_code_is_compiled_by_the_builder(real_task: Task, tmp_path: Path) -
         result = builder.build(cuda_task(real_task, "sm_90"), bound(real_task), WAIT_S)
         assert isinstance(result, Built), result
         with zipfile.ZipFile(io.BytesIO(result.artifact)) as archive:
-            assert archive.namelist() == ["kernel.so", "device.bin"]
+            assert archive.namelist() == ["kernel.so", "device.bin", "kernels.json"]
             assert len(archive.read("device.bin")) > 1000
     finally:
         builder.close()

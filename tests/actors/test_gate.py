@@ -197,10 +197,10 @@ def check_schedules(name: str, count: int) -> None:
     """Draw schedules of a program, as a run does, and judge what they compute."""
     import tvm
 
-    from actors.run_child import how_wrong
     from spaces.codegen.artifact import build_artifact, load_kernel
     from spaces.design_space.realize import realize
     from spaces.design_space.task_space import TaskSpace
+    from spaces.devices.checker import how_wrong
     from spaces.ir.schedules import InvalidCandidate
     from spaces.lowering.extract_tasks import task_of
     from tuner.candidate import Draft

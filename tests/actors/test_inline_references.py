@@ -17,7 +17,8 @@ from tuner.record import Provenance
 from tuner.task import Task
 
 CHILD = """
-from actors.run_child import Checked, Timed
+from actors.run_child import Checked
+from spaces.devices.ladder import Timed
 from tests.contracts.references import WHY, make_reference
 
 class Hopeless(Exception):

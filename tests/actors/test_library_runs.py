@@ -10,9 +10,11 @@ from pathlib import Path
 import psutil
 import pytest
 
+from actors import run_child
 from actors.builder import Builder, Built
 from actors.run_child import RunChild
 from actors.runner import Runner
+from spaces.devices.ladder import Timed
 from spaces.libraries.offers import offer
 from spaces.libraries.registration import space_of
 from spaces.lowering.extract_tasks import task_of
@@ -130,11 +132,18 @@ def test_it_has_a_process_of_its_own(task: Task, tmp_path: Path) -> None:
                 notes.unlink()
 
 
-def test_nothing_else_is_timed_while_its_threads_look_for_work(task: Task, tmp_path: Path) -> None:
+def test_nothing_else_is_timed_while_its_threads_look_for_work(
+    task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     layers = Layers(libraries=(Source("cumsum.py", TEXT, "Sums"),))
     child = RunChild(task.target, None, tmp_path, layers)
     child.use_library(space_of(layers.libraries[0]))
     ended_s = []
-    child._timed = lambda *_: ended_s.append(time.perf_counter())  # type: ignore[method-assign, assignment, return-value, func-returns-value]
+
+    def end(*_: object) -> Timed:
+        ended_s.append(time.perf_counter())
+        return Timed(())
+
+    monkeypatch.setattr(run_child, "time_kernel", end)
     child.time(EFFORTS["quick"].timing, None)
     assert time.perf_counter() - ended_s[0] >= 0.15

@@ -18,12 +18,14 @@ from tuner.task import Task
 
 WAIT_S = 120.0
 TARGET = json.dumps({"kind": "llvm", "num-cores": 1})
+CUDA = json.dumps({"kind": "cuda", "arch": "sm_90"})
 TASK = Task("0" * 16, "matmul", "no module", TARGET)
 TIMING = Timing(sample_s=0.001, total_s=0.004, min_samples=3, max_samples=5)
 
 FAKE = '''
 import os, signal, time
-from actors.run_child import Checked, Timed
+from actors.run_child import Checked
+from spaces.devices.ladder import Timed
 
 class Fake:
     """Does what the artifact says."""
@@ -51,6 +53,11 @@ class Fake:
         if self.word.startswith("killed") and not os.path.exists(self.word.split()[1]):
             open(self.word.split()[1], "w").close()
             os.kill(os.getpid(), signal.SIGKILL)
+        if self.word.startswith("full"):
+            place = self.word.split()[1]
+            if not os.path.exists(place):
+                if os.path.isabs(place): open(place, "w").close()
+                raise RuntimeError("CUDA Error: cudaErrorMemoryAllocation (2): out of memory")
         if self.word == "slow": time.sleep(1.1)
         error = "off by one" if self.word == "wrong" else ""
         return Checked(error, 1.1 if self.word == "slow" else 0.001)
@@ -72,11 +79,10 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
 
     def make(**settings: Any) -> Runner:
         runner = Runner(
-            target=TARGET,
+            **{"target": TARGET, **settings},
             log_dir=tmp_path,
             scratch=tmp_path / "scratch",
             child="fake_run:Fake",
-            **settings,
         )
         made.append(runner)
         return runner
@@ -114,6 +120,25 @@ def test_a_sound_child_is_used_again_and_a_suspect_one_is_not(fake: Callable[...
     assert pid(run(runner, b"good")) == first
     assert run(runner, b"wrong").status is Status.WRONG
     assert pid(run(runner, b"good")) != first
+
+
+def test_a_wrong_output_on_a_device_leaves_the_host_sound(fake: Callable[..., Runner]) -> None:
+    runner = fake(target=CUDA)
+    first = pid(run(runner, b"good"))
+    assert run(runner, b"wrong").status is Status.WRONG
+    assert pid(run(runner, b"good")) == first
+
+
+def test_memory_that_others_took_from_a_device_is_nobodys_fault(
+    fake: Callable[..., Runner], tmp_path: Path
+) -> None:
+    runner = fake(target=CUDA)
+    first = pid(run(runner, b"good"))
+    second = pid(run(runner, f"full {tmp_path / 'freed'}".encode()))
+    assert second != first, "another try, in a child of its own"
+    lost = run(runner, b"full for good")
+    assert lost.status is Status.LOST
+    assert "out of memory" in lost.error
 
 
 def test_a_child_that_has_grown_is_replaced_but_not_one_that_was_as_large_at_first(
@@ -541,6 +566,7 @@ def test_a_slow_kernel_is_checked_on_the_draws_in_turn(
 ) -> None:
     from actors import run_child
     from spaces.codegen.artifact import build_artifact
+    from spaces.devices import checker
 
     looked_at: list[float] = []
 
@@ -548,8 +574,8 @@ def test_a_slow_kernel_is_checked_on_the_draws_in_turn(
         looked_at.append(float(tensors[0].numpy().max()))
         return how_wrong(case, tensors)
 
-    how_wrong = run_child.how_wrong
-    monkeypatch.setattr(run_child, "how_wrong", look)
+    how_wrong = checker.how_wrong
+    monkeypatch.setattr(checker, "how_wrong", look)
     monkeypatch.setattr(run_child, "_BOTH_S", 0.0)  # slower than that is any
     child = run_child.RunChild(TARGET, None, tmp_path)
     child.learn(relu6, ())

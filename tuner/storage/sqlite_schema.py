@@ -28,7 +28,16 @@ from tuner.arrays import Features, vector_bytes, vector_of
 from tuner.candidate import Candidate, CandidateKind
 from tuner.dynamic.shapes import from_plain
 from tuner.errors import TunerError
-from tuner.record import Measurement, Predicted, Provenance, Record, Status, Trial, TrialKey
+from tuner.record import (
+    Conditions,
+    Measurement,
+    Predicted,
+    Provenance,
+    Record,
+    Status,
+    Trial,
+    TrialKey,
+)
 from tuner.storage.history import History, from_text, to_text
 from tuner.task import Instance, Shapes, Task
 
@@ -53,7 +62,7 @@ CREATE = (
         latency_s REAL, samples_s BLOB NOT NULL, error TEXT NOT NULL, build_s REAL, run_s REAL,
         worker TEXT NOT NULL, device TEXT NOT NULL, toolchain TEXT NOT NULL,
         attempt INTEGER NOT NULL, time_s REAL, code_hash TEXT NOT NULL DEFAULT '',
-        predicted TEXT NOT NULL DEFAULT '',
+        predicted TEXT NOT NULL DEFAULT '', conditions TEXT NOT NULL DEFAULT '',
         UNIQUE (task_key, candidate_key, instance, rung))""",
     "CREATE INDEX record_ranking ON record (task_key, rung, status, latency_s)",
     """CREATE TABLE feature (
@@ -74,13 +83,14 @@ LATER = (
     ("session", "utilisation"),
     ("task", "sizes"),
     ("record", "predicted"),
+    ("record", "conditions"),
 )
 """Columns that the first files of this version lack, each with its table: text, empty by
 default."""
 
 INSERT_RECORD = f"""INSERT INTO record (task_key, candidate_key, instance, rung, space, status,
     latency_s, samples_s, error, build_s, run_s, worker, device, toolchain, attempt, time_s,
-    code_hash, predicted) VALUES ({",".join("?" * 18)}) ON CONFLICT DO NOTHING"""
+    code_hash, predicted, conditions) VALUES ({",".join("?" * 19)}) ON CONFLICT DO NOTHING"""
 INSERT_CANDIDATE = (
     "INSERT INTO candidate (key, kind, payload) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
 )
@@ -109,13 +119,14 @@ def select_record(missing: Collection[tuple[str, str]], written: bool) -> str:
         missing: those of `LATER` that the file lacks, as an old one does that is opened read-only.
         written: whether it has the table of traces; a file of version 1 has none.
     """
-    code_hash, predicted = (
-        "''" if ("record", column) in missing else column for column in ("code_hash", "predicted")
+    code_hash, predicted, conditions = (
+        "''" if ("record", column) in missing else column
+        for column in ("code_hash", "predicted", "conditions")
     )
     trace = _WRITTEN if written else "NULL"
     return f"""SELECT task_key, kind, payload, space, instance, rung, status, samples_s, error,
         build_s, run_s, worker, device, toolchain, attempt, time_s, {code_hash}, {trace},
-        {predicted}
+        {predicted}, {conditions}
         FROM record JOIN candidate ON candidate.key = candidate_key"""
 
 
@@ -148,6 +159,7 @@ def record_row(record: Record) -> tuple[object, ...]:
         record.time_s,
         record.code_hash,
         "" if record.predicted is None else json.dumps(asdict(record.predicted)),
+        json.dumps(conditions) if (conditions := measurement.conditions.to_json()) else "",
     )
 
 
@@ -218,6 +230,7 @@ def record_of(row: tuple[Any, ...]) -> Record:
             error=json.loads(error),
             build_s=_real(build_s),
             run_s=_real(run_s),
+            conditions=Conditions.from_json(json.loads(row[19] or "{}")),
         ),
         provenance=Provenance(worker, device, toolchain),
         attempt=attempt,

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass, field
 
 from spaces.design_space.analysis.extents import Draws, Extent, Tile
-
-_SHARED_BYTES, _THREADS = 48 << 10, 1024
+from spaces.targets.gpu import STATIC_SHARED_BYTES, THREADS, gpu_of
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceLimits:
     """What a block of threads may use."""
 
-    threads: int = _THREADS
-    shared_bytes: int = _SHARED_BYTES
+    threads: int = THREADS
+    shared_bytes: int = STATIC_SHARED_BYTES
 
     @staticmethod
     def of(target_json: str) -> DeviceLimits:
         """The limits that a target states; CUDA's least where it does not."""
-        target = json.loads(target_json)
-        return DeviceLimits(
-            int(target.get("max_threads_per_block", _THREADS)),
-            int(target.get("max_shared_memory_per_block", _SHARED_BYTES)),
-        )
+        gpu = gpu_of(target_json)
+        return DeviceLimits(gpu.threads, gpu.shared_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +45,7 @@ class Launch:
     pipelined: tuple[Extent, ...] = ()
     vectors: tuple[tuple[Extent, int], ...] = ()
     least: int = 1
-    most: int = _THREADS
+    most: int = THREADS
     limits: DeviceLimits = field(default_factory=DeviceLimits)
 
     def why_not(self, draws: Draws) -> str:

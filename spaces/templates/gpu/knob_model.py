@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,6 @@ SPREAD = (32, 4)
 """The length of a line of a tile that is transposed in shared memory: a multiple of the first, plus
 the second, so that threads that write a line of the operand meet in few banks."""
 
-HERTZ = 1.5e9
 _ITEM = 4
 _MOST_VTHREADS = 8
 _MOST_UNROLLED = 2048
@@ -242,6 +242,7 @@ class Estimate:
         resident: blocks that share a multiprocessor.
         steps: steps of the reduction.
         padded: multiply-adds, padding included, for each one that is needed.
+        streaming: cycles in which the device's memory moves every operand and the result once.
         cycles: total cycles of the program.
     """
 
@@ -253,13 +254,15 @@ class Estimate:
     resident: Any
     steps: Any
     padded: Any
+    streaming: Any
     cycles: Any
 
 
 def estimate(c: Contraction, roles: Roles, gpu: Gpu, columns: Columns) -> Estimate:
     """Estimate waves of blocks; a step takes the slowest of arithmetic, shared memory and fetch.
 
-    The wait of a step for memory is hidden by other blocks of the same multiprocessor.
+    The wait of a step for memory is hidden by other blocks of the same multiprocessor. No program
+    is faster than the device's memory moves its tensors.
     """
     b = block_of(columns)
     rows, width = c.axes[roles.row].extent, c.axes[roles.column].extent
@@ -280,15 +283,19 @@ def estimate(c: Contraction, roles: Roles, gpu: Gpu, columns: Columns) -> Estima
     busy = np.maximum(np.maximum(issuing, reading), fetching)
     step = np.maximum(busy, _STEP_CYCLES / resident)
     stores = b.rows * b.columns * _ITEM / _FETCH_BYTES
+    streaming = _moved_bytes(c) / gpu.memory_bytes_per_cycle
     cycles = waves * (steps * step + stores + _BLOCK_CYCLES / resident)
+    cycles = np.maximum(cycles, streaming)
     wanted = np.maximum(rows * width * depth * 1.0, 1.0)
     padded = row_tiles * b.rows * column_tiles * b.columns * 1.0 * steps * b.depth / wanted
-    return Estimate(issuing, reading, fetching, blocks, waves, resident, steps, padded, cycles)
+    return Estimate(
+        issuing, reading, fetching, blocks, waves, resident, steps, padded, streaming, cycles
+    )
 
 
 def costs_s(c: Contraction, roles: Roles, gpu: Gpu, columns: Columns) -> Costs:
     """Analytic latencies; infinite where a setting is not feasible."""
-    seconds = estimate(c, roles, gpu, columns).cycles / HERTZ
+    seconds = estimate(c, roles, gpu, columns).cycles / gpu.hertz
     return np.where(feasible(c, roles, gpu, columns), seconds, np.inf)
 
 
@@ -296,11 +303,21 @@ def _ceil(number: Any, tile: Any) -> Any:
     return -(-number // tile)
 
 
+def _moved_bytes(c: Contraction) -> Any:
+    """Bytes of both operands and of the result."""
+    extents = [np.asarray(axis.extent, dtype=np.float64) for axis in c.axes]
+    indexed = [[axis.used[operand] for axis in c.axes] for operand in range(2)]
+    indexed.append([not axis.reduce for axis in c.axes])
+    each = (prod(e for e, has in zip(extents, own, strict=True) if has) for own in indexed)
+    return sum(each) * _ITEM
+
+
 def _resident(c: Contraction, roles: Roles, gpu: Gpu, b: Block) -> Any:
     """The number of blocks that fit on one multiprocessor together."""
-    by_shared = gpu.shared_bytes // np.maximum(shared_bytes(c, roles, b), 1)
+    own_bytes = shared_bytes(c, roles, b) + gpu.kept_shared_bytes
+    by_shared = gpu.numbers.multiprocessor_shared_bytes // np.maximum(own_bytes, 1)
     by_registers = gpu.registers // (registers(c, roles, b) * b.threads)
-    by_threads = gpu.resident_threads // b.threads
+    by_threads = gpu.numbers.resident_threads // b.threads
     return np.maximum(np.minimum(np.minimum(by_shared, by_registers), by_threads), 1)
 
 

@@ -56,7 +56,7 @@ class GpuContractionTemplate:
         """See `spaces.templates.base.ShapedTemplate`."""
         shapes, columns = over_shapes(self._contraction, self._extents, knobs)
         cycles = knob_model.estimate(shapes, self._roles, self._gpu, columns).cycles
-        return np.asarray(cycles / knob_model.HERTZ)
+        return np.asarray(cycles / self._gpu.hertz)
 
     def layout(self, knobs: Knobs) -> str:
         """See `spaces.templates.base.ShapedTemplate`: these kernels take operands as they are."""

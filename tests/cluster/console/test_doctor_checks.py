@@ -83,8 +83,12 @@ def test_a_package_that_is_not_installed() -> None:
     assert levels(doctor_checks.pins("nosuchdistribution")) == [("pins", "fail")]
 
 
+GONE = "libcuda.so.1: cannot open shared object file"
+
+
 def facts(mcpu: str = "znver4", cores: int = 2) -> dict[str, object]:
-    return {"target": {"mcpu": mcpu, "num-cores": cores}, "host": "znver4", "cuda": False}
+    target = {"mcpu": mcpu, "num-cores": cores}
+    return {"target": target, "host": "znver4", "cuda": GONE, "mend": ""}
 
 
 def test_the_target_against_the_cpu() -> None:
@@ -111,6 +115,54 @@ def test_what_was_found_of_the_cpu_is_said() -> None:
     for said in ("sapphirerapids", "LLVM guesses rocketlake", "-amx-tile", "avx512fp16", "l3=1101"):
         assert said in finding.found
     assert "bmi" not in finding.found
+
+
+def devices(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    """What the driver lists."""
+    monkeypatch.setattr(doctor_checks, "_devices", lambda: list(names))
+
+
+def test_a_machine_without_a_device_is_none_that_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    devices(monkeypatch)
+    (finding,) = doctor_checks.cuda(GONE)
+    assert finding.level == "ok"
+    assert GONE in finding.found
+
+
+def test_a_device_that_tvm_cannot_use_is_named_with_the_library_that_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    why = "libcudart.so.13: cannot open shared object file: No such file or directory"
+    for listed in (["NVIDIA H100"], []):
+        devices(monkeypatch, *listed)
+        (finding,) = doctor_checks.cuda(why, "pip install it")
+        assert finding.level == "warn"
+        assert why in finding.found
+        assert finding.advice == "pip install it"
+    devices(monkeypatch, "NVIDIA H100")
+    (finding,) = doctor_checks.cuda(GONE)
+    assert (finding.level, finding.advice) == ("warn", doctor_checks._DRIVER)
+
+
+def test_a_device_that_is_good_wants_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    devices(monkeypatch, "NVIDIA H100")
+    found = {finding.name: finding for finding in doctor_checks.cuda("")}
+    assert found["cuda"].found == "NVIDIA H100"
+    assert found["nvcc"].level in ("ok", "warn")
+
+
+def test_a_compiler_that_is_missing_is_named_with_what_brings_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from spaces.codegen.cuda import nvcc
+
+    monkeypatch.setattr(nvcc, "packaged_nvcc", lambda: None)
+    monkeypatch.setattr(nvcc, "_USUAL", tmp_path)
+    for name in ("PATH", "CUDA_HOME", "CUDA_PATH"):
+        monkeypatch.setenv(name, "")
+    finding = doctor_checks.compiler()
+    assert (finding.level, finding.found) == ("warn", "CUDA's compiler is missing")
+    assert "elastic-tuner[cuda]" in finding.advice
 
 
 def test_a_compiler_that_cannot_link(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,8 +24,12 @@ LINES = [
     'torch>=2.6; extra == "torch"',
     'onnxscript>=0.7; extra == "torch"',
     "s3fs>=2025.2; extra == 's3'",
+    'nvidia-cuda-nvcc<14,>=13; sys_platform == "linux" and extra == "cuda"',
     'boto3>=99; extra == "other"',
 ]
+
+
+GONE = "libcuda.so.1: cannot open shared object file"
 
 
 def examined(
@@ -84,14 +88,25 @@ def test_a_program_of_several_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_kernels_for_a_gpu_take_a_device_and_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     name = "tune CUDA kernels"
-    assert examined(monkeypatch, {}, {"nvcc"})[name].ok
-    assert examined(monkeypatch, {})[name].found == "missing: nvcc"
-    (absent,) = doctor_checks.cuda(False)
+    nvcc = Finding("nvcc", "ok", "/cuda/bin/nvcc 13.0.88")
+    found = examined(monkeypatch, {}, findings=[*GOOD, nvcc])[name]
+    assert found == Feature(name, True, "/cuda/bin/nvcc 13.0.88, H100")
+    packaged = examined(monkeypatch, {"nvidia-cuda-nvcc": "13.0.88"})[name]
+    assert packaged == Feature(name, True, "nvidia-cuda-nvcc 13.0.88, H100")
+    without = examined(monkeypatch, {})[name]
+    assert without.found == "missing: nvidia-cuda-nvcc<14,>=13"
+    assert without.command == "python -m pip install 'nvidia-cuda-nvcc<14,>=13'"
+
+
+def test_kernels_for_a_gpu_take_a_device_that_tvm_can_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "tune CUDA kernels"
+    nvcc = Finding("nvcc", "ok", "/cuda/bin/nvcc 13.0.88")
+    (absent,) = doctor_checks.cuda(GONE)
     assert absent.level == "ok"
-    without = examined(monkeypatch, {}, {"nvcc"}, [absent])[name]
+    without = examined(monkeypatch, {}, findings=[absent, nvcc])[name]
     assert without == Feature(name, False, "missing: an NVIDIA GPU with its driver")
-    unusable = [Finding("cuda", "warn", "H100: TVM cannot use it")]
-    assert not examined(monkeypatch, {}, {"nvcc"}, unusable)[name].ok
+    unusable = [Finding("cuda", "warn", "H100: TVM cannot use it"), nvcc]
+    assert not examined(monkeypatch, {}, findings=unusable)[name].ok
 
 
 def test_a_compiler_that_does_not_link_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,7 +134,7 @@ def test_every_extra_for_users_is_a_feature() -> None:
 
 def test_each_command_installs_what_it_should() -> None:
     """On a machine that has nothing at all."""
-    child = Answer({"target": {"mcpu": "x", "num-cores": 1}, "host": "x", "cuda": False})
+    child = Answer({"target": {"mcpu": "x", "num-cores": 1}, "host": "x", "cuda": GONE, "mend": ""})
     findings = list(doctor_checks.target(lambda *_: child))
     for feature in features(findings, version=_nothing, which=lambda _: None):
         assert not feature.ok

@@ -193,3 +193,24 @@ def test_what_a_worker_keeps_on_a_machine_without_the_run_folder_goes_with_it(
     assert there() == {"left"}
     ray.get(left.leave.remote(), timeout=60)
     assert there() == set()
+
+
+def test_a_builder_that_cannot_build_for_the_run_s_target_is_never_ready(tmp_path: Any) -> None:
+    """It would fail every trial that it gets."""
+    import ray
+
+    from actors.chunked_args import in_pieces
+    from actors.ray_actors import WorkerPlace, actor_class
+    from tests.contracts.programs import gemm_task
+
+    (tmp_path / "bin").mkdir()
+    nvcc = tmp_path / "bin" / "nvcc"
+    nvcc.write_text("#!/bin/sh\necho 'nvcc fatal: no cudafe++'\nexit 2\n")
+    nvcc.chmod(0o755)
+    task = gemm_task('{"arch":"sm_90","kind":"cuda","max_num_threads":1024}', 64)
+    place = WorkerPlace(None, tmp_path, tmp_path)
+    options = {"runtime_env": {"env_vars": {"CUDA_HOME": str(tmp_path)}}}
+    actor = actor_class("builder").options(**options).remote("b", place, *in_pieces([task]))
+    with pytest.raises(RuntimeError, match=r"cannot build for the target: .*no cudafe\+\+"):
+        ray.get(actor.ready.remote(), timeout=120)
+    ray.kill(actor)

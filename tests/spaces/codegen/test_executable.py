@@ -73,6 +73,8 @@ def test_what_the_linker_complains_of_is_told(tmp_path: Path) -> None:
     executable = compile_module(example("gemm.py:gemm", m=8)[1], LLVM)
 
     class Refusing:
+        kind, imports = "llvm", ()
+
         def export_library(self, path: str) -> None:
             raise RuntimeError("Compilation error:\n/usr/bin/ld: final link failed: no space\n")
 

@@ -36,8 +36,10 @@ EXAMPLES = {
     "cuda": '{"kind":"cuda","arch":"sm_90"}',
 }
 """Of each kind, as a user writes it, with what no machine has to be asked for."""
-NAMED = ("pipeline", "templates", "rules", "device_code")
+NAMED = ("pipeline", "templates", "rules", "device_code", "compiling", "try_compiler")
 """What rows name by module."""
+OPTIONAL = ("device_code", "compiling", "try_compiler")
+"""What a row may leave out."""
 
 
 def test_there_is_a_row_for_each_kind_that_options_take() -> None:
@@ -58,7 +60,7 @@ def test_searches_on_unlike_kinds_are_called_differently() -> None:
 def test_what_a_row_names_can_be_called(row: Backend) -> None:
     for field in NAMED:
         name = getattr(row, field)
-        assert callable(load(name)) if name else field == "device_code"
+        assert callable(load(name)) if name else field in OPTIONAL
 
 
 @EACH

@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import lru_cache
 from io import BytesIO
 from itertools import product
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -18,12 +19,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spaces.codegen.artifact import build_artifact
-from spaces.codegen.cubin import KernelUse, kernel_uses
+from spaces.codegen.cuda.cubin import KernelUse, kernel_uses
 from spaces.deploy.dispatch import dispatched
 from spaces.design_space.default_schedule import default_candidate
 from spaces.design_space.knob_space import KnobSpace
 from spaces.design_space.realize import realize
 from spaces.ir import tvm_compat
+from spaces.ir.symbolic import specialised
 from spaces.lowering.extract_tasks import task_of
 from spaces.targets.gpu import gpu_of
 from spaces.targets.target import parse_target, resolve_target
@@ -146,14 +148,8 @@ def innermost_loops(source: str) -> list[str]:
     return found
 
 
-@pytest.fixture
-def by_nvcc(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TVM_CUDA_COMPILE_MODE", "nvcc")
-
-
 @needs_nvcc
 @pytest.mark.slow
-@pytest.mark.usefixtures("by_nvcc")
 @pytest.mark.parametrize(("name", "number"), NVCC_BUILDS)
 def test_settings_compile_to_machine_code_within_the_limits_without_spills(
     name: str, number: int
@@ -267,6 +263,46 @@ def test_a_setting_beyond_the_limits_is_infeasible(
     assert (template.shared_bytes(columns)[good] <= shared).all()
 
 
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_no_program_is_faster_than_memory_moves_its_tensors(name: str) -> None:
+    template = space_of(name).template
+    assert isinstance(template, GpuContractionTemplate)
+    slow = gpu_of(CUDA)
+    slow = replace(slow, numbers=replace(slow.numbers, gigabytes_per_s=1))
+    (knobs,) = some_settings(name, 1, seed=6)
+    for shape, cost_s in zip(
+        symbolic_task(name).shapes, template.on(slow).shape_costs_s(knobs), strict=True
+    ):
+        assert cost_s * 1e9 >= moved_bytes(name, dict(shape[0])) * 0.999999
+    assert (template.on(slow).shape_costs_s(knobs) >= template.shape_costs_s(knobs)).all()
+
+
+def moved_bytes(name: str, sizes: dict[str, int]) -> int:
+    """Bytes of a product's operands and result on a shape."""
+    from tvm.ir import load_json
+
+    function = specialised(load_json(symbolic_task(name).module), sizes)["main"]
+    elements = [prod(tvm_compat.param_shape(p) or ()) for p in function.params]
+    return 4 * sum(sorted(elements)[-3:])
+
+
+def test_blocks_share_a_multiprocessor_s_memory_and_not_what_one_may_declare() -> None:
+    """Two blocks of 32 KiB fit where each may declare 48 KiB at most."""
+    template = space_of("NT").template
+    assert isinstance(template, GpuContractionTemplate)
+    small = gpu_of(CUDA)
+    n = small.numbers
+    shrunk = replace(n, multiprocessor_shared_bytes=48 << 10, block_shared_bytes=47 << 10)
+    columns = draw(template, 500, np.random.default_rng(1))
+    wide, narrow = (
+        template.on(g).costs_s(columns) for g in (small, replace(small, numbers=shrunk))
+    )
+    good = np.isfinite(wide)
+    assert (np.isfinite(narrow) == good).all()
+    assert (wide[good] <= narrow[good]).all()
+    assert (wide[good] < narrow[good]).any()
+
+
 def test_limits_and_not_shapes_say_which_settings_are_feasible() -> None:
     template = space_of("NT").template
     assert isinstance(template, GpuContractionTemplate)
@@ -328,7 +364,6 @@ def scheduled(name: str, knobs: Knobs) -> Any:
 
 
 @needs_nvcc
-@pytest.mark.usefixtures("by_nvcc")
 def test_two_kernels_and_their_dispatcher_are_one_library() -> None:
     from tvm.ir import IRModule
 
@@ -339,7 +374,6 @@ def test_two_kernels_and_their_dispatcher_are_one_library() -> None:
 
 
 @needs_nvcc
-@pytest.mark.usefixtures("by_nvcc")
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=long) if name in ("NT", "NN") else name for name in FOUR]
 )

@@ -4,38 +4,41 @@ from __future__ import annotations
 
 import pytest
 
-from actors.run_child import RunChild, Timed
+from spaces.devices.ladder import Timed, time_kernel
+from spaces.devices.stopwatch import NOTHING_LOADED, Loaded
 from tuner.effort import EFFORTS, Timing
+from tuner.record import NO_CONDITIONS, Conditions
 
 TIMING = Timing(sample_s=0.002, total_s=0.020, min_samples=3, max_samples=20)
 BEST_S = 1e-3
 CUTOFF_S = TIMING.cutoff_s(BEST_S)
 
 
-class Steady(RunChild):
-    """A kernel that takes the same time in every run; counts its runs."""
+class Steady:
+    """A stopwatch on which a kernel takes the same time in every run; counts its runs."""
 
     def __init__(self, run_s: float) -> None:
         self._run_s = run_s
         self.spent_s = 0.0
-        self._loaded = self
-        self._timer, self._spins_s = None, 0.0
 
-    def get_function(self, name: str, query_imports: bool) -> None:
-        """Nothing: the runs below are counted, not made."""
-
-    def _run_once(self) -> float:
+    def run_once(self, loaded: Loaded) -> float:
         self.spent_s += self._run_s
         return self._run_s
 
-    def _evaluate(self, runs: int, samples: int) -> tuple[float, ...]:
-        self.spent_s += self._run_s * (1 + runs * samples)  # it makes one run untimed
-        return (self._run_s,) * samples
+    def wake(self, loaded: Loaded, runs: int) -> None:
+        self.spent_s += self._run_s * max(0, runs)
+
+    def samples(self, loaded: Loaded, runs: int, count: int) -> tuple[float, ...]:
+        self.spent_s += self._run_s * (1 + runs * count)  # it makes one run untimed
+        return (self._run_s,) * count
+
+    def conditions(self) -> Conditions:
+        return NO_CONDITIONS
 
 
 def timed(run_s: float, cutoff_s: float | None = CUTOFF_S) -> tuple[Timed, float]:
-    kernel = Steady(run_s)
-    return kernel.time(TIMING, cutoff_s), kernel.spent_s
+    watch = Steady(run_s)
+    return time_kernel(watch, NOTHING_LOADED, TIMING, cutoff_s), watch.spent_s
 
 
 def test_one_run_is_enough_for_a_hopeless_kernel() -> None:
@@ -52,11 +55,12 @@ def test_beyond_the_cutoff_it_is_censored_after_a_few_runs() -> None:
 
 def test_one_slow_run_that_is_a_strangers_doing_cuts_nothing_off() -> None:
     class Disturbed(Steady):
-        def _evaluate(self, runs: int, samples: int) -> tuple[float, ...]:
+        def samples(self, loaded: Loaded, runs: int, count: int) -> tuple[float, ...]:
             slow, self._run_s = self._run_s, BEST_S
-            return (slow,) * samples
+            return (slow,) * count
 
-    assert not Disturbed(6 * BEST_S).time(TIMING, CUTOFF_S).censored
+    watch = Disturbed(6 * BEST_S)
+    assert not time_kernel(watch, NOTHING_LOADED, TIMING, CUTOFF_S).censored
 
 
 @pytest.mark.parametrize("slower", [1.3, 2.0, 3.9])

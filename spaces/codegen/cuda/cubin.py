@@ -8,7 +8,7 @@ are the threads of a block.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 
@@ -44,12 +44,16 @@ class KernelUse:
         stack_bytes: stack of each thread, in slow memory: spilled registers, and arrays that did
             not become registers.
         threads: the most threads of a block; 0 where the program does not say.
+        spill_store_bytes: registers that the code of a thread writes to the stack, and
+            `spill_load_bytes` those that it reads back, where the compiler's report is known.
     """
 
     registers: int
     shared_bytes: int
     stack_bytes: int
     threads: int = 0
+    spill_store_bytes: int = 0
+    spill_load_bytes: int = 0
 
 
 def kernel_uses(binary: bytes) -> dict[str, KernelUse]:
@@ -79,19 +83,14 @@ def kernel_uses(binary: bytes) -> dict[str, KernelUse]:
     return found
 
 
-def check_launch(binary: bytes, target_json: str) -> None:
-    """Refuse machine code with a kernel that no device of a target can start.
+def check_launch(uses: Mapping[str, KernelUse], target_json: str) -> None:
+    """Refuse kernels of which one cannot be started by any device of a target.
 
-    Spilled registers are no reason: they cost time, which is measured. Code that cannot be read is
-    accepted.
+    Spilled registers are no reason: they cost time, which is measured.
 
     Raises:
         ValueError: it names the kernel and the resource of which it needs too much.
     """
-    try:
-        uses = kernel_uses(binary)
-    except (ValueError, KeyError, IndexError, struct.error):
-        return  # compressed, or of another toolchain
     for kernel, use in uses.items():
         if excess := too_much(use, gpu_of(target_json)):
             raise ValueError(f"kernel {kernel} cannot be launched: {excess}")

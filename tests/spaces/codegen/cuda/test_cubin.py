@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from actors.build_child import BuildChild
-from spaces.codegen.cubin import KernelUse, check_launch, kernel_uses, too_much
+from spaces.codegen.cuda.cubin import KernelUse, kernel_uses, too_much
 from spaces.ir.schedules import canonical_payload, new_schedule, task_module
 from spaces.lowering.extract_tasks import task_of
 from spaces.targets.gpu import gpu_of
@@ -52,11 +52,6 @@ def test_a_kernel_that_does_not_say_how_large_its_blocks_are_is_taken_for_good()
     assert too_much(replace(GOOD, registers=255, threads=0), GPU) == ""
 
 
-@pytest.mark.parametrize("binary", [b"", b"\x7fELF", b"\x7fELF" + bytes(200), b"PTX"])
-def test_machine_code_that_cannot_be_read_is_taken_for_good(binary: bytes) -> None:
-    check_launch(binary, CUDA)
-
-
 def in_blocks(threads: int) -> tuple[Task, Candidate]:
     """Additions in blocks of so many threads."""
     from tvm import te
@@ -80,10 +75,7 @@ def built(threads: int) -> Any:
 
 
 @needs_nvcc
-def test_the_threads_of_a_block_are_read_from_its_machine_code(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("TVM_CUDA_COMPILE_MODE", "nvcc")
+def test_the_threads_of_a_block_are_read_from_its_machine_code() -> None:
     answer = built(256)
     assert answer.status is Status.OK, answer.error
     with zipfile.ZipFile(BytesIO(answer.artifact)) as archive:
@@ -92,10 +84,7 @@ def test_the_threads_of_a_block_are_read_from_its_machine_code(
 
 
 @needs_nvcc
-def test_a_kernel_that_no_device_can_start_is_a_build_that_failed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("TVM_CUDA_COMPILE_MODE", "nvcc")
+def test_a_kernel_that_no_device_can_start_is_a_build_that_failed() -> None:
     answer = built(2048)
     assert (answer.status, answer.artifact) == (Status.BUILD_FAILED, b"")
     assert "cannot be launched: 2048 threads in a block, of 1024" in answer.error

@@ -1,0 +1,1 @@
+"""What is found out on a machine with a GPU."""

@@ -1,0 +1,1 @@
+"""Machine code of CUDA kernels: compiled by nvcc as we ask, and read."""

@@ -1,0 +1,129 @@
+"""Compile CUDA source to machine code, with what its compiler says about each kernel.
+
+One call makes a cubin for one architecture, the target's: never for the device that happens to be
+here. What a kernel takes of registers, shared memory and stack is in the cubin; how much of the
+stack is spilled registers only ptxas says.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from spaces.codegen.cuda.cubin import KernelUse, kernel_uses
+from spaces.codegen.cuda.nvcc import architecture, command, find_nvcc
+from tuner.errors import TunerError
+
+DEADLINE_S = 600.0
+"""For one call: a whole model's kernels are one source, and take a second each."""
+_FUNCTION = re.compile(r"Function properties for (\S+)")
+_SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
+_ERROR = re.compile(r"\berror\b|\bfatal\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceCode:
+    """Compiled kernels.
+
+    Attributes:
+        binary: a cubin.
+        uses: resources of each kernel, by its name.
+    """
+
+    binary: bytes
+    uses: Mapping[str, KernelUse]
+
+    def uses_json(self) -> bytes:
+        """The resources as text that `parse_uses` reads."""
+        return json.dumps({name: asdict(use) for name, use in self.uses.items()}).encode()
+
+
+def parse_uses(text: bytes) -> dict[str, KernelUse]:
+    """The resources that `DeviceCode.uses_json` wrote."""
+    return {name: KernelUse(**use) for name, use in json.loads(text).items()}
+
+
+def compile_cuda(source: str, arch: str, *, deadline_s: float = DEADLINE_S) -> DeviceCode:
+    """Compile CUDA source.
+
+    Args:
+        source: CUDA C++, as TVM emits it.
+        arch: the architecture of the target, such as `sm_90`; see `nvcc.architecture`.
+
+    Raises:
+        TunerError: there is no compiler.
+        RuntimeError: it refuses the source, with its first complaint, or takes too long.
+    """
+    nvcc = find_nvcc()
+    with tempfile.TemporaryDirectory(prefix="nvcc-") as folder:
+        written, output = Path(folder) / "kernels.cu", Path(folder) / "kernels.cubin"
+        written.write_text(source, encoding="utf-8")
+        said = _run(command(nvcc, architecture(arch, source), written, output), deadline_s)
+        binary = output.read_bytes()
+    return DeviceCode(binary, _with_spills(_uses(binary), said))
+
+
+def _run(call: list[str], deadline_s: float) -> str:
+    """Run the compiler; return what it said."""
+    try:
+        process = subprocess.Popen(
+            call,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        )
+    except OSError as error:
+        raise TunerError(f"{call[0]} does not run: {error.strerror or error}") from error
+    with process:
+        try:
+            said, _ = process.communicate(timeout=deadline_s)
+        except BaseException as error:
+            _kill_tree(process.pid)
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise RuntimeError(f"nvcc: error: no answer within {deadline_s:g} s") from error
+            raise
+    if process.returncode != 0:
+        lines = [line.strip() for line in said.splitlines() if line.strip()]
+        first = next(filter(_ERROR.search, lines), lines[-1] if lines else "failed")
+        raise RuntimeError(f"nvcc: {first}")
+    return said
+
+
+def _kill_tree(pid: int) -> None:
+    """Kill a process and what it started: the compiler proper is a child of nvcc's."""
+    import psutil
+
+    with suppress(psutil.Error):
+        process = psutil.Process(pid)
+        for each in (process, *process.children(recursive=True)):
+            with suppress(psutil.Error):
+                each.kill()
+
+
+def _uses(binary: bytes) -> dict[str, KernelUse]:
+    """The resources of kernels; empty of a cubin that cannot be read, as of a later toolchain."""
+    try:
+        return kernel_uses(binary)
+    except (ValueError, KeyError, IndexError, struct.error):
+        return {}
+
+
+def _with_spills(uses: dict[str, KernelUse], said: str) -> dict[str, KernelUse]:
+    """Resources of kernels with the spilled bytes that ptxas reports for each."""
+    found, kernel = dict(uses), ""
+    for line in said.splitlines():
+        if named := _FUNCTION.search(line):
+            kernel = named[1]
+        elif (spilled := _SPILLS.search(line)) and kernel in found:
+            stores, loads = int(spilled[1]), int(spilled[2])
+            found[kernel] = replace(found[kernel], spill_store_bytes=stores, spill_load_bytes=loads)
+    return found

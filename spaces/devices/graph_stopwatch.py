@@ -1,0 +1,125 @@
+"""Timing on a CUDA device by graphs: many launches in one, so that short kernels show their time.
+
+A launch from the host takes 4.5 us on an H100, whatever the kernel; in a graph of 200 the same
+kernel takes 0.9 us, and a kernel of 56 us is 56 us either way
+(`benchmarks/results/gpu/probe-h100.json`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+from spaces.devices.cuda_runtime import CudaRuntime, Graph, Runtime
+from spaces.devices.health import Health, Nvml, read_health
+from spaces.devices.stopwatch import Loaded, run_once
+from tuner.record import Conditions
+
+_MOST_LAUNCHES = 200
+"""Launches in one graph. What one launch of a graph costs, 5 us, is shared by all of them."""
+_WAKE_S = 0.004
+"""An idle device is at a sixth of its clock. On an H100 the first runs after a pause are slow, and
+the clock is up before this has passed."""
+_WAKE_RUNS = 2_000
+_AT_ONCE = 16
+"""Launches that the host sends ahead of the device while it wakes it."""
+_ANCHOR_BYTES, _ANCHOR_FILLS = 128 << 20, 4
+_TRIES, _COOL_S = 3, 0.2
+"""A throttled device is left alone for this long, so many times less one, before what it gives is
+taken as it is."""
+
+
+class GraphStopwatch:
+    """Implements `spaces.devices.stopwatch.Stopwatch` for a CUDA device.
+
+    Args:
+        health: reads the device's condition; None where nothing can be known of it.
+        flush_bytes: have each run find so many bytes of other data in the L2 cache. Runs are then
+            timed together with what fills it, and the time of filling alone is taken off. With 0
+            runs find what the one before left.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        health: Callable[[], Health] | None = None,
+        *,
+        flush_bytes: int = 0,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._runtime, self._health, self._sleep = runtime, health, sleep
+        self._flush_bytes = flush_bytes
+        self._anchor: Graph | None = None
+
+    def run_once(self, loaded: Loaded) -> float:
+        """See `Stopwatch`."""
+        return run_once(loaded, self._runtime.synchronize)
+
+    def wake(self, loaded: Loaded, runs: int) -> None:
+        """See `Stopwatch`."""
+        kernel, started_s, done = loaded.function(), time.perf_counter(), 0
+        while done < runs or (done < _WAKE_RUNS and time.perf_counter() - started_s < _WAKE_S):
+            kernel(*loaded.arguments)
+            done += 1
+            if done % _AT_ONCE == 0:
+                self._runtime.synchronize()
+        self._runtime.synchronize()
+
+    def samples(self, loaded: Loaded, runs: int, count: int) -> tuple[float, ...]:
+        """See `Stopwatch`. Samples of a device that throttled meanwhile are taken again."""
+        for _ in range(_TRIES - 1):
+            taken = self._sample(loaded, runs, count)
+            if self._health is None or not self._health().throttled:
+                return taken
+            self._sleep(_COOL_S)
+        return self._sample(loaded, runs, count)
+
+    def conditions(self) -> Conditions:
+        """See `Stopwatch`. The fixed work is the filling of 512 MiB of the device's memory."""
+        if self._anchor is None:
+            fill = self._runtime.memset(_ANCHOR_BYTES)
+            self._anchor = self._runtime.graph([fill], _ANCHOR_FILLS)
+            self._anchor.launch(1)
+        known = {} if self._health is None else self._health().as_measured()
+        l2 = "cold" if self._flush_bytes else "warm"
+        return Conditions(l2=l2, anchor_s=self._anchor.launch(1), **known)
+
+    def _sample(self, loaded: Loaded, runs: int, count: int) -> tuple[float, ...]:
+        kernel = loaded.function()
+        launches = min(runs, _MOST_LAUNCHES)
+        replays = -(-runs // launches)
+
+        def launch() -> None:
+            kernel(*loaded.arguments)
+
+        if self._flush_bytes:
+            return self._sample_cold(launch, launches, replays, count)
+        with closing(self._runtime.graph([launch], launches)) as graph:
+            graph.launch(1)  # the first replay loads what the graph needs
+            return tuple(graph.launch(replays) / (launches * replays) for _ in range(count))
+
+    def _sample_cold(
+        self, launch: Callable[[], None], launches: int, replays: int, count: int
+    ) -> tuple[float, ...]:
+        fill = self._runtime.memset(self._flush_bytes)
+        with (
+            closing(self._runtime.graph([fill, launch], launches)) as both,
+            closing(self._runtime.graph([fill], launches)) as alone,
+        ):
+            both.launch(1)
+            alone.launch(1)
+            spans_s = [both.launch(replays) - alone.launch(replays) for _ in range(count)]
+        return tuple(span_s / (launches * replays) for span_s in spans_s)
+
+
+def cuda_stopwatch(device: Any) -> GraphStopwatch:
+    """The stopwatch of TVM's CUDA device.
+
+    Raises:
+        OSError, DeviceFault: see `CudaRuntime`.
+    """
+    runtime = CudaRuntime(device)
+    nvml = Nvml.open(runtime.bus_id())
+    return GraphStopwatch(runtime, None if nvml is None else lambda: read_health(nvml))
