@@ -24,7 +24,7 @@ _SET_DEVICE = "__tvm_set_device"
 
 
 @cache
-def emulated_pipeline(name: str) -> str:
+def hosted_pipeline(name: str) -> str:
     """The name of a TIR pipeline that does the same as pipeline `name`, for the emulated device."""
     from tvm.tirx import get_tir_pipeline, register_tir_pipeline
 
@@ -34,7 +34,7 @@ def emulated_pipeline(name: str) -> str:
         passes, host, device = get_tir_pipeline(name)
         return Sequential([passes, _on_cpu()]), host, device
 
-    longer = f"{name}-emulated"
+    longer = f"{name}-emulated-host"
     register_tir_pipeline(longer, made)
     return longer
 

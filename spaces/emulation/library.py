@@ -10,12 +10,13 @@ from typing import Any
 from spaces.emulation.compile import compile_kernels
 
 _KIND = "cuda"
+_ONE_LINE = 'extern "C" __global__ void tried(float* a) { a[0] += a[1]; }\n'
 _CONFIGURE = "emulation.configure"
 DEADLINE_S = 60.0
 """How long a launch may take where nothing else is said."""
 
 
-def kernels_of(library: Any, target: Any) -> bytes | None:
+def build_kernels(library: Any, target: Any) -> bytes | None:
     """The kernels of a library compiled for the emulated device; None where it has none.
 
     Args:
@@ -41,7 +42,7 @@ def architecture(name: str) -> int:
 
 
 def load_kernels(code: bytes, *, seed: int = 0, deadline_s: float = DEADLINE_S) -> Any:
-    """Load what `kernels_of` compiled: a `tvm.runtime.Module` for host code to import.
+    """Load what `build_kernels` compiled: a `tvm.runtime.Module` for host code to import.
 
     Args:
         seed: the order in which blocks and threads run.
@@ -57,12 +58,28 @@ def load_kernels(code: bytes, *, seed: int = 0, deadline_s: float = DEADLINE_S) 
     return kernels
 
 
+def drop_kernels(library: Any) -> None:
+    """Leave out the kernels of a library that was compiled, which its host code is not to find."""
+    others = [module for module in library.imports if module.kind != _KIND]
+    library.clear_imports()
+    for module in others:
+        library.import_module(module)
+
+
 def on_emulated(library: Any, target: Any, *, seed: int = 0) -> Any:
     """A library just compiled, with its kernels on the emulated device in the place of CUDA's."""
-    code = kernels_of(library, target)
+    code = build_kernels(library, target)
     if code is not None:
-        others = [m for m in library.imports if m.kind != _KIND]
-        library.clear_imports()
-        for module in (*others, load_kernels(code, seed=seed)):
-            library.import_module(module)
+        drop_kernels(library)
+        library.import_module(load_kernels(code, seed=seed))
     return library
+
+
+def try_compiler(target: Any) -> None:
+    """Compile a kernel of one line for a `tvm.target.Target`.
+
+    Raises:
+        TunerError: there is no compiler.
+        ValueError: it does not compile.
+    """
+    compile_kernels(_ONE_LINE, architecture(str(target.attrs["arch"])))

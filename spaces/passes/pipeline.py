@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+from spaces.emulation.host_code import hosted_pipeline
 from spaces.passes.cpu_passes import before_compile
 from spaces.passes.stack_alloc import on_stack
 from spaces.targets.backends import backend_of, load
@@ -41,12 +42,18 @@ def ahead_of_tvm(module: Any, target: Any) -> Any:
 
 def keeps_on_stack(target: Any) -> bool:
     """Whether `tir_pipeline` has passes of ours: `ahead_of_tvm` before TVM's, `on_stack` after."""
-    return tir_pipeline(target) != _STOCK
+    return tir_pipeline(target) == _CPU
 
 
 def stock_pipeline() -> str:
     """The name of TVM's own pipeline."""
     return _STOCK
+
+
+def emulated_pipeline() -> str:
+    """The name of TVM's own pipeline with host code for the emulated device, see
+    `spaces.emulation.host_code`."""
+    return hosted_pipeline(_STOCK)
 
 
 @cache
