@@ -106,6 +106,8 @@ class Backend:
             `(target) -> AbstractContextManager`; may be empty.
         try_compiler: compiles a kernel of one line, `(target) -> None`, where the compiler is no
             part of TVM and may be missing; may be empty.
+        toolchain: gives the versions of such a compiler for fingerprints, `() -> str`; may be
+            empty.
         stock_environment: variables with which TVM's own compiler makes the code that we make.
         stopwatch: times kernels on its devices, `(device) -> spaces.devices.stopwatch.Stopwatch`,
             with TVM's device.
@@ -135,6 +137,7 @@ class Backend:
     device_code: str = ""
     compiling: str = ""
     try_compiler: str = ""
+    toolchain: str = ""
     stock_environment: tuple[tuple[str, str], ...] = ()
     onnxruntime: str = ""
 
@@ -176,6 +179,7 @@ BACKENDS = (
         device_code="spaces.codegen.cuda.device_code:device_code",
         compiling="spaces.codegen.cuda.device_code:compiling_for",
         try_compiler="spaces.codegen.cuda.device_code:try_compiler",
+        toolchain="spaces.codegen.cuda.nvcc:nvcc_fingerprint",
         stock_environment=(("TVM_CUDA_COMPILE_MODE", "nvcc"), ("TVM_CUDA_NVCC_NO_FAST_MATH", "1")),
         onnxruntime="CUDAExecutionProvider",
     ),
