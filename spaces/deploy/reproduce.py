@@ -81,7 +81,10 @@ def reproducer(
         "kind": json.loads(task.target)["kind"],
         "on_host": on_host,
         "stack": keeps_on_stack(task.target),
-        "environment": thread_variables(target_cores(task.target)) if on_host else {},
+        "environment": {
+            **(thread_variables(target_cores(task.target)) if on_host else {}),
+            **dict(backend_of(task.target).stock_environment),
+        },
         "tvm": tvm.__version__,
         "device": device,
         "cases": [_case(task, one) for one in timed],

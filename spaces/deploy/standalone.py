@@ -96,7 +96,8 @@ class Build:
         self.data, self.name = data, data["name"]
         self.module = unpacked(data["module"])
         self.hash = hash_of(self.module)
-        with tvm.transform.PassContext(config={"tirx.disable_assert": True}):
+        # TVM compiles for the current target where it has the device, else for the device's.
+        with target, tvm.transform.PassContext(config={"tirx.disable_assert": True}):
             pipeline = stack_pipeline() if stack else "default"
             self.library = tvm.compile(self.module, target=target, tir_pipeline=pipeline).mod
         kind = target.kind.name
