@@ -12,9 +12,10 @@ from typing import Any
 
 from spaces.passes.cpu_passes import before_compile
 from spaces.passes.stack_alloc import on_stack
+from spaces.passes.typed_pointers import retype_pointers
 from spaces.targets.backends import backend_of, load
 
-_CPU = "tuner-cpu"
+_CPU, _CUDA = "tuner-cpu", "tuner-cuda"
 _STOCK = "default"
 
 
@@ -22,8 +23,8 @@ def tir_pipeline(target: Any) -> str:
     """The `tir_pipeline` to pass to `tvm.compile`. Public: `tuner.tir_pipeline`.
 
     For a CPU, the passes of `spaces.passes.cpu_passes`, those of TVM, and
-    `spaces.passes.stack_alloc.on_stack`; they are registered with TVM here. For a GPU, the name of
-    TVM's own pipeline.
+    `spaces.passes.stack_alloc.on_stack`. For a GPU, TVM's and, after these,
+    `spaces.passes.typed_pointers`. They are registered with TVM here.
 
     Args:
         target: a TVM target, canonical JSON of one, or a kind.
@@ -40,13 +41,27 @@ def ahead_of_tvm(module: Any, target: Any) -> Any:
 
 
 def keeps_on_stack(target: Any) -> bool:
-    """Whether `tir_pipeline` has passes of ours: `ahead_of_tvm` before TVM's, `on_stack` after."""
-    return tir_pipeline(target) != _STOCK
+    """Whether `tir_pipeline` has `ahead_of_tvm` before TVM's own passes, and `on_stack` after."""
+    return tir_pipeline(target) == _CPU
 
 
-def stock_pipeline() -> str:
-    """The name of TVM's own pipeline."""
-    return _STOCK
+@cache
+def cuda_pipeline() -> str:
+    """Register our pipeline for CUDA, once, and return its name."""
+    from tvm.ir.transform import Sequential
+    from tvm.tirx import get_tir_pipeline, register_tir_pipeline
+    from tvm.tirx.transform import prim_func_pass
+
+    def retype(function: Any, _module: Any, _context: Any) -> Any:
+        return retype_pointers(function)
+
+    def made() -> tuple[Any, Any, Any]:
+        passes, host, device = get_tir_pipeline(_STOCK)
+        ours = prim_func_pass(retype, opt_level=0, name="RetypePointers")
+        return passes, host, lambda: Sequential([ours, device()])
+
+    register_tir_pipeline(_CUDA, made)
+    return _CUDA
 
 
 @cache

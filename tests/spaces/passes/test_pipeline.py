@@ -138,10 +138,5 @@ def test_tvm_knows_the_passes_of_a_cpu_by_name() -> None:
     assert len(get_tir_pipeline(tir_pipeline(target))) == 3
 
 
-def test_on_other_devices_they_are_tvms_own() -> None:
-    cuda = '{"arch":"sm_80","kind":"cuda","max_num_threads":1024}'
-    assert tir_pipeline(cuda) == tir_pipeline(parse_target(cuda)) == "default"
-
-
 def test_their_version_is_part_of_the_toolchain() -> None:
     assert f"passes={cpu_passes.VERSION}" in toolchain_fingerprint().split()
