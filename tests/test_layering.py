@@ -70,7 +70,7 @@ ROOMS = {
     ),
     "spaces": (
         ("ir", "intrinsics"),
-        "targets",
+        ("targets", "emulation"),
         ("check", "passes", "lowering"),
         ("templates", "codegen", "frontends", "libraries"),
         ("features", "import_check", "devices"),

@@ -4,6 +4,7 @@ An artifact is a zip file without compression:
 
     kernel.so       host code, as TVM loads it
     device.bin      for CUDA: the machine code of the kernels (a cubin)
+    emulated.so     for the emulated CUDA device: the kernels, see `spaces.emulation`
     kernels.json    for CUDA: registers, shared memory and spills of each kernel, as compiled
     packing.json    how constant operands are packed ahead, if they are; see
                     `spaces.codegen.prepack.Packing`
@@ -34,12 +35,14 @@ from spaces.codegen.cuda.cubin import KernelUse
 from spaces.codegen.cuda.device_code import precompiled
 from spaces.codegen.prepack import COMPUTE, PREPACK, Packing, split
 from spaces.codegen.theirs import Compiler
+from spaces.emulation.library import build_kernels, drop_kernels, load_kernels
 from spaces.passes.pipeline import tir_pipeline
 from spaces.targets.backends import backend_of, compiling, load
 from spaces.targets.target import parse_target
 
 _HOST = "kernel.so"
 _DEVICE = "device.bin"
+_EMULATED = "emulated.so"
 _KERNELS = "kernels.json"
 _PACKING = "packing.json"
 _TRUSTING = {"tirx.disable_assert": True}
@@ -63,10 +66,13 @@ def build_artifact(module: Any, target: Any, compiler: Compiler | None = None) -
     """
     target = parse_target(target) if isinstance(target, str) else target
     library, packing = compile_kernel(module, target, compiler)
+    row, members = backend_of(target), {}
+    if row.emulated and (emulated := build_kernels(library, target)) is not None:
+        members[_EMULATED] = emulated
+        drop_kernels(library)
     with tempfile.TemporaryDirectory(prefix="build-") as folder:
-        members = {_HOST: _host_library(library, Path(folder))}
-    device_code = backend_of(target).device_code
-    if device_code and (code := load(device_code)(library, target)) is not None:
+        members[_HOST] = _host_library(library, Path(folder))
+    if row.device_code and (code := load(row.device_code)(library, target)) is not None:
         members |= {_DEVICE: code.binary, _KERNELS: code.uses_json()}
     if packing is not None:
         members[_PACKING] = packing.to_json().encode()
@@ -152,7 +158,10 @@ def load_artifact(artifact: bytes, folder: Path | None = None) -> Any:
         path = Path(made) / _HOST
         path.write_bytes(members[_HOST])
         with precompiled(members.get(_DEVICE)):
-            return tvm.runtime.load_module(str(path))
+            loaded = tvm.runtime.load_module(str(path))
+    if _EMULATED in members:
+        loaded.import_module(load_kernels(members[_EMULATED]))
+    return loaded
 
 
 def _host_library(library: Any, folder: Path) -> bytes:

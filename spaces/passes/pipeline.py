@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+from spaces.emulation.host_code import hosted_pipeline
 from spaces.passes.cpu_passes import before_compile
 from spaces.passes.stack_alloc import on_stack
 from spaces.passes.typed_pointers import retype_pointers
@@ -62,6 +63,12 @@ def cuda_pipeline() -> str:
 
     register_tir_pipeline(_CUDA, made)
     return _CUDA
+
+
+def emulated_pipeline() -> str:
+    """The name of the pipeline for CUDA with host code for the emulated device, see
+    `spaces.emulation.host_code`."""
+    return hosted_pipeline(cuda_pipeline())
 
 
 @cache

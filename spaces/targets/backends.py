@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any, Protocol
 
-from spaces.targets import cuda, llvm
+from spaces.targets import cuda, emulated, llvm
 from spaces.targets.config import Config
 from spaces.targets.host import Host
 from tuner import checks
@@ -94,6 +94,7 @@ class Backend:
             may be empty.
         on_host: whether kernels run on threads of the CPU that calls them.
         quiet: whether nothing else may run on the machine's CPU while a kernel is timed.
+        emulated: whether it is no device, and its times are a model's.
 
         packs_weights: whether layouts are chosen for it, and weights may be packed ahead of time.
         runs_unscheduled: whether a program without a schedule runs.
@@ -126,6 +127,7 @@ class Backend:
     visible: str = ""
     on_host: bool
     quiet: bool
+    emulated: bool = False
 
     packs_weights: bool
     runs_unscheduled: bool
@@ -186,14 +188,38 @@ BACKENDS = (
 )
 """`auto` means the last one that a machine has; the first one is on every machine."""
 
+EMULATED = replace(
+    BACKENDS[1],
+    word=emulated.KEY,
+    devices=emulated,
+    tags=(),
+    resource=MEASURE,
+    everywhere=True,
+    visible="",
+    emulated=True,
+    pipeline="spaces.passes.pipeline:emulated_pipeline",
+    stopwatch="spaces.devices.emulated:EmulatedStopwatch",
+    checker="spaces.devices.emulated:ZonedChecker",
+    device_code="",
+    compiling="",
+    try_compiler="spaces.emulation.library:try_compiler",
+    onnxruntime="",
+)
+"""The row of CUDA targets for the emulated device, which nobody gets who does not ask for it."""
 
-def backend(kind: object) -> Backend:
+
+def backend(kind: object, keys: object = None) -> Backend:
     """The row of a kind.
+
+    Args:
+        keys: those of the target, if it has any.
 
     Raises:
         UsageError: there is no such kind.
     """
     name = checks.target_kind(kind)
+    if emulated.is_emulated(keys):
+        return EMULATED
     return next(row for row in BACKENDS if row.kind == name)
 
 
@@ -207,14 +233,15 @@ def backend_of(target: Any) -> Backend:
         UsageError: it is none of these, or of an unknown kind.
     """
     if not isinstance(target, str):
-        return backend(str(target.kind))
+        return backend(str(target.kind), target.keys)
     if target in checks.TARGET_KINDS:
         return backend(target)
     try:
-        kind = json.loads(target)["kind"]
-    except (ValueError, KeyError, TypeError) as error:
+        config = json.loads(target)
+        kind, keys = config["kind"], config.get("keys")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(f"{checks.short(target)} is no target as JSON") from error
-    return backend(kind)
+    return backend(kind, keys)
 
 
 def load(name: str) -> Any:

@@ -101,6 +101,12 @@ def completed(config: Config, cores: int | None, host: Host | None) -> Config:
     return {**_LIMITS, **_filled(numbers), **config}
 
 
+def completed_as_usual(config: Config) -> Config:
+    """A target with the limits and numbers of the usual device of its architecture, where it does
+    not name its own."""
+    return {**_LIMITS, **_filled(numbers_of(config)), **config}
+
+
 def _filled(numbers: Numbers) -> Config:
     return {"model": numbers.to_text(), "l2_cache_size_bytes": numbers.l2_bytes}
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from spaces.targets import cuda, emulated
 from spaces.targets.backends import BACKENDS, Backend, backend, backend_of
 from spaces.targets.config import Config, canonical, parsed, validated
 from spaces.targets.host import Host
 from tuner.checks import TARGET_KINDS
-from tuner.errors import TunerError
+from tuner.errors import TunerError, UsageError
 
 
 def resolve_target(text: str, *, cores: int | None = None, host: Host | None = None) -> str:
@@ -33,9 +34,29 @@ def resolve_target(text: str, *, cores: int | None = None, host: Host | None = N
         return canonical(backend(text).devices.detected(cores, host))
     config = parsed(text)
     if "kind" in config:
-        backend(config["kind"]).devices.refuse_incomplete(config)
+        _row(config).devices.refuse_incomplete(config)
     config = _in_one_form(config)
-    return canonical(backend(config["kind"]).devices.completed(config, cores, host))
+    return canonical(_row(config).devices.completed(config, cores, host))
+
+
+def emulated_target(text: str) -> str:
+    """Canonical JSON of the emulated device of a CUDA target that a user names.
+
+    Raises:
+        UsageError: it is no CUDA target, malformed JSON, or an unknown option.
+        TunerError: it names no architecture.
+    """
+    row = asked_backend(text)
+    if row.devices not in (cuda, emulated):
+        raise UsageError("the emulated device stands for a CUDA device: --target names which")
+    config = parsed(text)
+    if "kind" in config:
+        emulated.refuse_incomplete(config)
+    return canonical(emulated.completed(_in_one_form(config), None, None))
+
+
+def _row(config: Config) -> Backend:
+    return backend(config["kind"], config.get("keys"))
 
 
 def _in_one_form(config: Config) -> Config:
@@ -45,7 +66,7 @@ def _in_one_form(config: Config) -> Config:
         UsageError: TVM knows no such option or tag.
     """
     valid = validated(config)
-    return backend(valid["kind"]).devices.canonical(valid, config.get("tag", ""))
+    return _row(valid).devices.canonical(valid, config.get("tag", ""))
 
 
 def asked_backend(text: str) -> Backend:
@@ -59,7 +80,7 @@ def asked_backend(text: str) -> Backend:
         tag = config["tag"]
         tagged = [row for row in BACKENDS if tag.startswith(row.tags)]
         return tagged[0] if tagged else backend(validated(config)["kind"])
-    return backend(config["kind"])
+    return _row(config)
 
 
 def asks_for(text: str, begun: str) -> bool:
@@ -83,7 +104,7 @@ def asks_for(text: str, begun: str) -> bool:
     asked = {name: value for name, value in _in_one_form(parsed(text)).items() if value != ""}
     said = {name: target.get(name) for name in asked}
     return asked == said and (
-        target.keys() - asked.keys() <= backend(asked["kind"]).devices.FILLED_IN
+        target.keys() - asked.keys() <= _row(asked).devices.FILLED_IN
     )
 
 

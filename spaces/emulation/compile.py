@@ -1,0 +1,100 @@
+"""C++ of kernels compiled to a shared library, with the machine that runs them linked in."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+
+from spaces.emulation.kernels import translated
+from tuner.errors import TunerError
+
+_SOURCES = Path(__file__).parent / "cpp"
+_OPTIONS = (
+    *("-std=c++20", "-O2", "-fPIC", "-fvisibility=hidden", "-w", "-pipe"),
+    # CUDA C reads memory as it pleases, integers wrap around, and there is no `errno`.
+    *("-fno-strict-aliasing", "-fwrapv", "-fno-math-errno", "-fno-trapping-math"),
+    *("-fno-exceptions", "-fno-rtti"),
+)
+_COMPILE_LIMIT_S = 300.0
+
+
+def compiler() -> str:
+    """The path of the C++ compiler: `CXX`, or g++, or clang++.
+
+    Raises:
+        TunerError: there is none.
+    """
+    for name in (os.environ.get("CXX", ""), "g++", "clang++"):
+        if name and (path := shutil.which(name)):
+            return path
+    raise TunerError("the emulated CUDA device needs a C++ compiler: install g++, or set CXX")
+
+
+def compile_kernels(source: str, architecture: int) -> bytes:
+    """A shared library with the kernels of CUDA C as packed functions of their names.
+
+    A kernel's function takes its arguments, its launch parameters, and a text with the tags of
+    these, separated by commas.
+
+    Args:
+        architecture: the digits of the device's, such as 80 for sm_80.
+
+    Raises:
+        TunerError: there is no C++ compiler.
+        ValueError: the program has what the emulated device does not know; the text names it.
+    """
+    with tempfile.TemporaryDirectory(prefix="emulated-") as folder:
+        program, output = Path(folder) / "kernels.cpp", Path(folder) / "kernels.so"
+        program.write_text(translated(source))
+        objects = Path(folder) / "kernels.o"
+        _compile(program, objects, f"-D__CUDA_ARCH__={architecture * 10}")
+        machine = []
+        for name, code in _machine().items():
+            machine.append(Path(folder) / name)
+            machine[-1].write_bytes(code)
+        _call("-shared", "-o", str(output), str(objects), *map(str, machine), "-lrt")
+        return output.read_bytes()
+
+
+@cache
+def _machine() -> dict[str, bytes]:
+    """The object files of the machine, compiled once in a process."""
+    with (
+        tempfile.TemporaryDirectory(prefix="machine-") as folder,
+        ThreadPoolExecutor(os.cpu_count()) as pool,
+    ):
+        sources = sorted(_SOURCES.glob("*.cpp"))
+        outputs = [Path(folder) / f"{source.stem}.o" for source in sources]
+        list(pool.map(_compile, sources, outputs))
+        return {output.name: output.read_bytes() for output in outputs}
+
+
+def _compile(source: Path, output: Path, *options: str) -> None:
+    import tvm_ffi.libinfo
+
+    folders = [
+        _SOURCES / "include",
+        _SOURCES,
+        tvm_ffi.libinfo.find_include_path(),
+        tvm_ffi.libinfo.find_dlpack_include_path(),
+    ]
+    include = [f"-I{folder}" for folder in folders]
+    _call(*_OPTIONS, *options, *include, "-c", "-o", str(output), str(source))
+
+
+def _call(*arguments: str) -> None:
+    done = subprocess.run(
+        [compiler(), *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=_COMPILE_LIMIT_S,
+    )
+    if done.returncode != 0:
+        lines = [line for line in done.stderr.splitlines() if "error" in line]
+        raise ValueError(f"C++ compiler: {(lines or [done.stderr.strip() or 'failed'])[0]}")

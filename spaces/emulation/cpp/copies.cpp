@@ -1,0 +1,171 @@
+// cp.async, whose copies belong to threads, and cp.async.bulk, whose copies belong to nobody (PTX
+// ISA, "Data Movement and Conversion Instructions: Asynchronous copy").
+#include "async_state.hpp"
+#include "tensor_map.hpp"
+
+namespace emu::ptx {
+namespace {
+
+void land(const std::vector<Copy>& copies) {
+  for (const Copy& copy : copies) {
+    memcpy(copy.to, copy.from, copy.from_bytes);
+    memset(static_cast<char*>(copy.to) + copy.from_bytes, 0, copy.bytes - copy.from_bytes);
+  }
+}
+
+struct ArrivalAfterCopies : Event {
+  unsigned thread;
+  std::vector<Copy> copies;
+  uint32_t address;
+  int line;
+  void happen() override {
+    land(copies);
+    mbarrier_arrive(address, 1, 0, false, line);
+  }
+};
+
+struct Load : Event {
+  std::vector<Run> runs;  // from global memory; null: zeros
+  uint32_t bytes, mbarrier;
+  int line;
+  void happen() override {
+    static const char zeros[16] = {};
+    for (const Run& run : runs) {
+      for (uint32_t i = 0; i < run.bytes; i += 16) {
+        uint32_t step = run.bytes - i < 16 ? run.bytes - i : 16;
+        proxy_write(run.shared + i, run.global ? run.global + i : zeros, step);
+      }
+    }
+    mbarrier_complete(mbarrier, bytes, line);
+  }
+};
+
+struct Store : BulkStore {
+  std::vector<Run> runs;
+  void happen() override {
+    for (const Run& run : runs) {
+      if (run.global) memcpy(run.global, proxy_view(run.shared, run.bytes), run.bytes);
+    }
+  }
+};
+
+// What a copy is to write may not be read until it has: whoever reads it gets NaN.
+void poison_for_proxy(const std::vector<Run>& runs) {
+  static const uint16_t words[8] = {kPoison, kPoison, kPoison, kPoison, kPoison, kPoison, kPoison, kPoison};
+  for (const Run& run : runs) {
+    for (uint32_t i = 0; i < run.bytes; i += 16) {
+      proxy_write(run.shared + i, words, run.bytes - i < 16 ? run.bytes - i : 16);
+    }
+  }
+}
+
+void begin_load(std::vector<Run> runs, uint32_t bytes, uint32_t mbarrier, int line) {
+  check_mbarrier_for_proxy(mbarrier, line);
+  poison_for_proxy(runs);
+  auto* load = new Load;
+  load->runs = std::move(runs);
+  load->bytes = bytes;
+  load->mbarrier = mbarrier;
+  load->line = line;
+  later(load);
+}
+
+void begin_store(std::vector<Run> runs) {
+  auto* store = new Store;
+  store->runs = std::move(runs);
+  in_flight().stores[now->rank].open.push_back(store);
+}
+
+void check_bulk(uint64_t global, uint32_t shared, uint32_t bytes, int line) {
+  if (global % 16 || shared % 16 || bytes % 16) {
+    fail("RuntimeError", "cp.async.bulk of %u bytes between %lx and shared memory at %u, line %d: multiples of 16", bytes, global, shared, line);
+  }
+}
+
+}  // namespace
+
+void copy_async(uint32_t to, uint64_t from, uint32_t bytes, uint32_t from_bytes, int line) {
+  if ((bytes != 4 && bytes != 8 && bytes != 16) || to % bytes || from % bytes || from_bytes > bytes) {
+    fail("RuntimeError", "cp.async of %u of %u bytes from %lx to shared memory at %u, line %d", from_bytes, bytes, from, to, line);
+  }
+  void* place = from_shared(to, bytes);
+  poison(place, bytes);
+  in_flight().copies[now->rank].open.push_back({place, reinterpret_cast<const void*>(from), bytes, from_bytes});
+}
+
+void commit_copies() { in_flight().copies[now->rank].close(); }
+
+// "cp.async.wait_group": the youngest groups may be left in flight.
+void wait_copies(uint32_t left) {
+  auto& groups = in_flight().copies[now->rank].closed;
+  while (groups.size() > left) {
+    land(groups.front());
+    groups.pop_front();
+  }
+}
+
+// "cp.async.mbarrier.arrive": arrives when the thread's copies so far have landed. Unless it is
+// `.noinc`, it adds the arrival to those that the phase waits for.
+void arrive_after_copies(uint32_t address, bool counts, int line) {
+  auto& own = in_flight().copies[now->rank];
+  auto* arrival = new ArrivalAfterCopies;
+  arrival->thread = now->rank;
+  for (auto& group : own.closed) arrival->copies.insert(arrival->copies.end(), group.begin(), group.end());
+  arrival->copies.insert(arrival->copies.end(), own.open.begin(), own.open.end());
+  arrival->address = address;
+  arrival->line = line;
+  if (counts) ++in_flight().mbarriers[address].pending;
+  later(arrival);
+}
+
+void load_tile(uint32_t to, uint64_t map, const int32_t* coordinates, int rank, uint32_t mbarrier, int line) {
+  const TensorMap& tensor = tensor_map(map, rank, line);
+  begin_load(runs_of(tensor, coordinates, to, line), tensor.tile_bytes(), mbarrier, line);
+}
+
+void store_tile(uint64_t map, const int32_t* coordinates, int rank, uint32_t from, int line) {
+  begin_store(runs_of(tensor_map(map, rank, line), coordinates, from, line));
+}
+
+void load_bulk(uint32_t to, uint64_t from, uint32_t bytes, uint32_t mbarrier, int line) {
+  check_bulk(from, to, bytes, line);
+  from_shared(to, bytes);
+  begin_load({{to, reinterpret_cast<char*>(from), bytes}}, bytes, mbarrier, line);
+}
+
+void store_bulk(uint64_t to, uint32_t from, uint32_t bytes, int line) {
+  check_bulk(to, from, bytes, line);
+  begin_store({{from, reinterpret_cast<char*>(to), bytes}});
+}
+
+void commit_bulk() { in_flight().stores[now->rank].close(); }
+
+void wait_bulk(uint32_t left) {
+  auto& groups = in_flight().stores[now->rank].closed;
+  while (groups.size() > left) {
+    for (BulkStore* store : groups.front()) {
+      store->happen();
+      delete store;
+    }
+    groups.pop_front();
+  }
+}
+
+// "barrier.cluster": a block is a cluster of its own.
+void cluster_arrive(int) {
+  AsyncState& state = in_flight();
+  if (++state.cluster_arrived == block_extent.x * block_extent.y * block_extent.z) {
+    state.cluster_arrived = 0;
+    ++state.cluster_phase;
+    wake(~0ull);
+  }
+}
+
+void cluster_wait(int line) {
+  AsyncState& state = in_flight();
+  uint64_t phase = state.cluster_phase;
+  if (state.cluster_arrived == 0) return;
+  while (state.cluster_phase == phase) wait_for("barrier.cluster.wait", line, ~0ull);
+}
+
+}  // namespace emu::ptx

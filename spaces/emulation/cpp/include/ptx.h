@@ -1,0 +1,134 @@
+// Operands of assembly, and instructions that are short. What others do is said where they are.
+// Numbers of sections are not given: the PTX ISA's change between its versions, names do not.
+#pragma once
+
+#include "../async.hpp"
+#include "../matrices.hpp"
+
+namespace emu::ptx {
+
+template <class T, class V>
+T& output(V& variable) {
+  static_assert(sizeof(T) == sizeof(V), "an operand of another size than its constraint");
+  return reinterpret_cast<T&>(variable);
+}
+
+template <class T, class V>
+T input(V value) {
+  if constexpr (std::is_pointer_v<V>) {
+    return reinterpret_cast<T>(value);
+  } else if constexpr (std::is_floating_point_v<T> || std::is_integral_v<V>) {
+    return static_cast<T>(value);
+  } else {
+    static_assert(sizeof(T) == sizeof(V), "an operand of another size than its constraint");
+    return __builtin_bit_cast(T, value);
+  }
+}
+
+// A register's bits as a number of an instruction's type: registers have none of their own.
+template <class T, class V>
+T bits(V value) {
+  if constexpr (std::is_floating_point_v<T> == std::is_floating_point_v<V>) {
+    return static_cast<T>(value);
+  } else if constexpr (sizeof(T) == sizeof(V)) {
+    return __builtin_bit_cast(T, value);
+  } else {
+    static_assert(sizeof(T) == sizeof(V), "a register of another size than the instruction's");
+  }
+}
+
+template <class T, class V>
+void set(T& target, V value) {
+  if constexpr (std::is_floating_point_v<T> == std::is_floating_point_v<V>) {
+    target = static_cast<T>(value);
+  } else {
+    target = __builtin_bit_cast(T, value);
+  }
+}
+
+template <class T>
+uint64_t word(T value) {
+  uint64_t made = 0;
+  memcpy(&made, &value, sizeof(T));
+  return made;
+}
+
+// "Data Movement and Conversion Instructions: mov" of vectors: the first element is the lowest.
+template <class W, class... P>
+void pack(W& whole, P... parts) {
+  uint64_t made = 0;
+  unsigned shift = 0;
+  ((made |= word(parts) << shift, shift += 8 * sizeof(P)), ...);
+  memcpy(&whole, &made, sizeof(W));
+}
+template <class W, class... P>
+void unpack(W whole, P&... parts) {
+  uint64_t rest = word(whole);
+  ((memcpy(&parts, &rest, sizeof(P)), rest = sizeof(P) < 8 ? rest >> (8 * sizeof(P) % 64) : 0), ...);
+}
+
+// "Logic and Shift Instructions": a shift by more than the size gives what shifting bit by bit does.
+template <class T>
+T shl(T a, uint32_t by) { return by < 8 * sizeof(T) ? a << by : 0; }
+template <class T>
+T shr(T a, uint32_t by) {
+  if (by < 8 * sizeof(T)) return a >> by;
+  return std::is_signed_v<T> && a < 0 ? T(-1) : T(0);
+}
+
+template <class T>
+T fused(T a, T b, T c) {
+  if constexpr (std::is_same_v<T, float>) return ::fmaf(a, b, c);
+  else if constexpr (std::is_same_v<T, double>) return ::fma(a, b, c);
+  else return a * b + c;
+}
+
+// "Integer Arithmetic Instructions: dp4a".
+template <bool kSignedA, bool kSignedB>
+uint32_t dp4a(uint32_t a, uint32_t b, uint32_t c) {
+  for (int i = 0; i < 4; ++i) {
+    int x = static_cast<int>(a >> (8 * i) & 0xFF), y = static_cast<int>(b >> (8 * i) & 0xFF);
+    c += (kSignedA ? static_cast<int8_t>(x) : x) * (kSignedB ? static_cast<int8_t>(y) : y);
+  }
+  return c;
+}
+
+// "cvt.rna.tf32": to the nearest with 10 bits of mantissa, ties away from zero.
+inline uint32_t tf32(float value) {
+  return (__builtin_bit_cast(uint32_t, value) + 0x1000) & ~0x1FFFu;
+}
+
+template <class T>
+T* generic_place(uint64_t address, int count, int line) {
+  if (address % (sizeof(T) * count)) fail("RuntimeError", "memory read or written in words of %zu bytes at an address that is no multiple, line %d", sizeof(T) * count, line);
+  return reinterpret_cast<T*>(address);
+}
+template <class T>
+T* shared_place(uint64_t address, int count, int line) {
+  if (address % (sizeof(T) * count)) fail("RuntimeError", "shared memory read or written in words of %zu bytes at %lu, line %d", sizeof(T) * count, address, line);
+  return static_cast<T*>(from_shared(static_cast<uint32_t>(address), sizeof(T) * count));
+}
+
+// "shfl.sync": the value of another lane of a segment, and whether there is such a lane.
+struct ShuffledWord {
+  uint32_t value;
+  bool inside;
+};
+inline ShuffledWord shuffle(Shuffle kind, uint32_t value, uint32_t by, uint32_t clamp, uint32_t mask, int line) {
+  uint32_t segment = clamp >> 8 & 0x1F;
+  unsigned width = 32 - segment;
+  unsigned lane = now->lane, first = lane & segment;
+  Shuffled probe{0, 0, kind, kind == Shuffle::kIndex ? by : by & 0x1F, width};
+  uint32_t got = emu::shuffle(kind, mask, value, probe.by, static_cast<int>(width), line);
+  bool inside = true;
+  if (kind == Shuffle::kUp) inside = lane >= first + probe.by;
+  if (kind == Shuffle::kDown) inside = lane + probe.by < first + width;
+  if (kind == Shuffle::kXor) inside = (lane ^ probe.by) < first + width;
+  return {got, inside};
+}
+
+inline void barrier(uint32_t number, uint32_t threads, bool waits, int line) {
+  named_barrier(number, threads, waits, line);
+}
+
+}  // namespace emu::ptx

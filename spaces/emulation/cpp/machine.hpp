@@ -1,0 +1,104 @@
+// What a kernel may ask of the machine that runs it: who it is, barriers, meetings of lanes,
+// shared memory, things that happen later.
+//
+// A block's threads are fibers of one CPU thread. A fiber runs as compiled code until it waits.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#define EMU_HIDDEN __attribute__((visibility("hidden")))
+
+namespace emu {
+
+struct Index {
+  unsigned x, y, z;
+};
+
+struct Meeting;
+
+// A thread of the running block.
+struct Thread {
+  Index index;
+  unsigned rank;  // its number in the block, x fastest
+  unsigned lane;  // its number in its warp
+  unsigned warp;  // its warp's number in the block
+  bool done;
+  bool blocked;
+  void* stack_pointer;
+  const char* waits_at;  // what it waits at, for reports; null while it runs
+  int line;              // the line of the kernel's source where it waits
+  uint64_t waits_for;    // which one: a barrier's number, the place of an mbarrier
+};
+
+EMU_HIDDEN extern Thread* now;  // the thread that runs
+EMU_HIDDEN extern Index block_index, block_extent, grid_extent;
+
+constexpr unsigned kWarp = 32;
+constexpr unsigned kWarpgroup = 128;
+constexpr uint16_t kPoison = 0x7FF5;  // a NaN in float16, bfloat16, float32 and float64
+
+// End the launch with an error of Python's kind `kind`.
+[[noreturn]] EMU_HIDDEN void fail(const char* kind, const char* format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+// The thread that runs, in words.
+EMU_HIDDEN const char* thread_text();
+
+// Barriers of a block (PTX ISA, "Parallel Synchronization and Communication Instructions: bar").
+EMU_HIDDEN void sync_threads(int line);
+EMU_HIDDEN int sync_threads_count(int predicate, int line);
+EMU_HIDDEN void named_barrier(unsigned number, unsigned threads, bool waits, int line);
+
+// Lanes that do an instruction together. Each brings operands; the last one to come does it for
+// all of them, and all go on.
+struct Lanes {
+  void* operands[kWarpgroup];  // of each lane, null for one that takes no part
+  unsigned count;              // lanes in the group: 32 or 128
+  template <class T>
+  T* of(unsigned lane) const {
+    return static_cast<T*>(operands[lane]);
+  }
+};
+using Apply = void (*)(const Lanes&);
+EMU_HIDDEN void meet_warp(const char* what, int line, uint32_t mask, void* operands, Apply apply);
+EMU_HIDDEN void meet_warpgroup(const char* what, int line, void* operands, Apply apply);
+EMU_HIDDEN uint32_t active_mask(int line);  // lanes that are here too, once no other can come
+
+// Let other threads go first.
+EMU_HIDDEN void yield(const char* what, int line);
+
+// Block until `wake(place)`.
+EMU_HIDDEN void wait_for(const char* what, int line, uint64_t place);
+EMU_HIDDEN void wake(uint64_t place);
+
+// Something that another unit of the device does at a time of its own, but no later than when
+// all threads wait.
+struct Event {
+  virtual ~Event() = default;
+  virtual void happen() = 0;
+};
+EMU_HIDDEN void later(Event* event);  // takes ownership
+
+// Shared memory of the block. Addresses in its window are 32 bits wide.
+EMU_HIDDEN uint32_t to_shared(const void* pointer);
+EMU_HIDDEN void* from_shared(uint32_t address, size_t bytes);
+EMU_HIDDEN bool is_shared(const void* pointer);
+EMU_HIDDEN void* static_shared(size_t offset);
+EMU_HIDDEN void* dynamic_shared();
+EMU_HIDDEN void poison(void* start, size_t bytes);
+
+// What the asynchronous proxy sees of shared memory: what threads wrote before a proxy fence, and
+// what the proxy itself wrote (PTX ISA, "Memory Consistency Model: Proxies").
+EMU_HIDDEN const void* proxy_view(uint32_t address, size_t bytes);
+EMU_HIDDEN void proxy_write(uint32_t address, const void* from, size_t bytes);
+EMU_HIDDEN void proxy_fence();
+
+// Notes kept for a block, dropped at its end.
+struct Notes {
+  virtual ~Notes() = default;
+};
+EMU_HIDDEN extern Notes* async_notes;  // of copies, mbarriers and products in flight
+
+}  // namespace emu

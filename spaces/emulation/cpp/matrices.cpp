@@ -1,0 +1,216 @@
+// ldmatrix, stmatrix, mma.sync (PTX ISA, "Warp Level Matrix Instructions").
+#include "matrices.hpp"
+
+#include <cmath>
+#include <type_traits>
+
+#include "include/narrow_float.h"
+
+namespace emu::ptx {
+namespace {
+
+struct Moved {
+  uint32_t* const* to;
+  const uint32_t* from;
+  int count;
+  bool turned;
+  uint32_t address;
+};
+
+// "ldmatrix": lanes 8i to 8i+7 have the addresses of the rows of matrix i. Lane l gets of row l/4
+// elements 2(l%4) and the next; of a turned matrix, of the column in the row's place.
+void load(const Lanes& lanes) {
+  const Moved& first = *lanes.of<Moved>(0);
+  for (int matrix = 0; matrix < first.count; ++matrix) {
+    const uint16_t* rows[8];
+    for (int r = 0; r < 8; ++r) {
+      uint32_t address = lanes.of<Moved>(8 * matrix + r)->address;
+      if (address % 16) fail("RuntimeError", "ldmatrix of a row at %u: not a multiple of 16", address);
+      rows[r] = static_cast<const uint16_t*>(from_shared(address, 16));
+    }
+    for (unsigned lane = 0; lane < kWarp; ++lane) {
+      unsigned row = lane / 4, column = 2 * (lane % 4);
+      uint32_t low = first.turned ? rows[column][row] : rows[row][column];
+      uint32_t high = first.turned ? rows[column + 1][row] : rows[row][column + 1];
+      *lanes.of<Moved>(lane)->to[matrix] = low | high << 16;
+    }
+  }
+}
+
+// "stmatrix": the other way.
+void store(const Lanes& lanes) {
+  const Moved& first = *lanes.of<Moved>(0);
+  for (int matrix = 0; matrix < first.count; ++matrix) {
+    uint16_t* rows[8];
+    for (int r = 0; r < 8; ++r) {
+      uint32_t address = lanes.of<Moved>(8 * matrix + r)->address;
+      if (address % 16) fail("RuntimeError", "stmatrix of a row at %u: not a multiple of 16", address);
+      rows[r] = static_cast<uint16_t*>(from_shared(address, 16));
+    }
+    for (unsigned lane = 0; lane < kWarp; ++lane) {
+      unsigned row = lane / 4, column = 2 * (lane % 4);
+      uint32_t word = lanes.of<Moved>(lane)->from[matrix];
+      (first.turned ? rows[column][row] : rows[row][column]) = static_cast<uint16_t>(word);
+      (first.turned ? rows[column + 1][row] : rows[row][column + 1]) = static_cast<uint16_t>(word >> 16);
+    }
+  }
+}
+
+struct Product {
+  Shape shape;
+  Kind d_kind, a_kind, b_kind, c_kind;
+  void* const* d;
+  const uint64_t *a, *b, *c;
+};
+
+struct Place {
+  int row, column;
+};
+
+// "Matrix Fragments for mma": where element i of a lane's registers lies. A register holds as many
+// elements side by side as fit in it; lanes of four hold a row, one below the other.
+Place place_of_a(int lane, int i, int side, int k) {
+  int group = lane / 4, quarter = lane % 4, register_number = i / side;
+  // Registers go down 8 rows first, and then on by half of the columns.
+  bool lower = register_number % 2;
+  int column = quarter * side + i % side + (register_number / 2) * 4 * side;
+  (void)k;
+  return {group + (lower ? 8 : 0), column};
+}
+
+Place place_of_b(int lane, int i, int side) {
+  int group = lane / 4, quarter = lane % 4;
+  return {quarter * side + i % side + (i / side) * 4 * side, group};
+}
+
+Place place_of_c(int lane, int i) {
+  return {lane / 4 + (i / 2) * 8, (lane % 4) * 2 + i % 2};
+}
+
+void put(Kind kind, void* const* registers, int index, double value) {
+  switch (kind) {
+    case Kind::kF16: {
+      auto* word = static_cast<uint16_t*>(registers[index / 2]);
+      word[index % 2] = Narrow<Fp16>(static_cast<float>(value)).bits();
+      return;
+    }
+    case Kind::kF32: *static_cast<float*>(registers[index]) = static_cast<float>(value); return;
+    case Kind::kF64: *static_cast<double*>(registers[index]) = value; return;
+    case Kind::kS32: {
+      auto whole = static_cast<int32_t>(static_cast<int64_t>(value));
+      memcpy(registers[index], &whole, 4);
+      return;
+    }
+    default: fail("RuntimeError", "mma.sync with results of a type that it does not have");
+  }
+}
+
+template <class Sum>
+void multiply(const Lanes& lanes) {
+  const Product& first = *lanes.of<Product>(0);
+  const auto [m, n, k] = first.shape;
+  static Sum a[16 * 64], b[64 * 8], d[16 * 8];
+  int side_a = elements_of(first.a_kind), side_b = elements_of(first.b_kind);
+  for (unsigned lane = 0; lane < kWarp; ++lane) {
+    const Product& own = *lanes.of<Product>(lane);
+    for (int i = 0; i < m * k / 32; ++i) {
+      Place p = m == 8 ? Place{static_cast<int>(lane) / 4, static_cast<int>(lane) % 4}
+                       : place_of_a(static_cast<int>(lane), i, side_a, k);
+      a[p.row * k + p.column] = static_cast<Sum>(element(own.a_kind, own.a, i));
+    }
+    for (int i = 0; i < k * n / 32; ++i) {
+      Place p = place_of_b(static_cast<int>(lane), i, side_b);
+      b[p.row * n + p.column] = static_cast<Sum>(element(own.b_kind, own.b, i));
+    }
+    for (int i = 0; i < m * n / 32; ++i) {
+      Place p = place_of_c(static_cast<int>(lane), i);
+      d[p.row * n + p.column] = static_cast<Sum>(element(own.c_kind, own.c, i));
+    }
+  }
+  for (int i = 0; i < m; ++i) {
+    for (int l = 0; l < k; ++l) {
+      for (int j = 0; j < n; ++j) d[i * n + j] += a[i * k + l] * b[l * n + j];
+    }
+  }
+  for (unsigned lane = 0; lane < kWarp; ++lane) {
+    const Product& own = *lanes.of<Product>(lane);
+    for (int i = 0; i < m * n / 32; ++i) {
+      Place p = place_of_c(static_cast<int>(lane), i);
+      put(own.d_kind, own.d, i, static_cast<double>(d[p.row * n + p.column]));
+    }
+  }
+}
+
+bool exists(Shape s, Kind a) {
+  switch (a) {
+    case Kind::kF16: return s.m == 16 && s.n == 8 && (s.k == 8 || s.k == 16);
+    case Kind::kBf16: return s.m == 16 && s.n == 8 && (s.k == 8 || s.k == 16);
+    case Kind::kTf32: return s.m == 16 && s.n == 8 && (s.k == 4 || s.k == 8);
+    case Kind::kS8:
+    case Kind::kU8: return s.m == 16 && s.n == 8 && (s.k == 16 || s.k == 32);
+    case Kind::kF64: return s.m == 8 && s.n == 8 && s.k == 4;
+    default: return false;
+  }
+}
+
+}  // namespace
+
+int elements_of(Kind kind) {
+  switch (kind) {
+    case Kind::kF16:
+    case Kind::kBf16: return 2;
+    case Kind::kS8:
+    case Kind::kU8: return 4;
+    default: return 1;
+  }
+}
+
+float widened(Kind kind, uint32_t bits) {
+  switch (kind) {
+    case Kind::kF16: return Fp16::widened(static_cast<uint16_t>(bits));
+    case Kind::kBf16: return Bf16::widened(static_cast<uint16_t>(bits));
+    case Kind::kTf32: return __builtin_bit_cast(float, bits & ~0x1FFFu);  // 10 bits of mantissa
+    default: return __builtin_bit_cast(float, bits);
+  }
+}
+
+double element(Kind kind, const uint64_t* registers, int index) {
+  switch (kind) {
+    case Kind::kF16:
+    case Kind::kBf16: return widened(kind, static_cast<uint32_t>(registers[index / 2] >> (16 * (index % 2))));
+    case Kind::kTf32:
+    case Kind::kF32: return widened(kind, static_cast<uint32_t>(registers[index]));
+    case Kind::kF64: return __builtin_bit_cast(double, registers[index]);
+    case Kind::kS8: return static_cast<int8_t>(registers[index / 4] >> (8 * (index % 4)));
+    case Kind::kU8: return static_cast<uint8_t>(registers[index / 4] >> (8 * (index % 4)));
+    case Kind::kS32: return static_cast<int32_t>(registers[index]);
+  }
+  __builtin_unreachable();
+}
+
+void ldmatrix(uint32_t* const* registers, int count, bool turned, uint32_t address, int line) {
+  Moved own{registers, nullptr, count, turned, address};
+  meet_warp("ldmatrix", line, ~0u, &own, load);
+}
+
+void stmatrix(const uint32_t* registers, int count, bool turned, uint32_t address, int line) {
+  Moved own{nullptr, registers, count, turned, address};
+  meet_warp("stmatrix", line, ~0u, &own, store);
+}
+
+void mma(Shape shape, Kind d_kind, Kind a_kind, Kind b_kind, Kind c_kind, void* const* d,
+         const uint64_t* a, const uint64_t* b, const uint64_t* c, int nd, int na, int nb, int nc,
+         int line) {
+  auto [m, n, k] = shape;
+  bool fits = exists(shape, a_kind) && (elements_of(a_kind) == elements_of(b_kind)) &&
+              nd * elements_of(d_kind) == m * n / 32 && nc * elements_of(c_kind) == m * n / 32 &&
+              na * elements_of(a_kind) == m * k / 32 && nb * elements_of(b_kind) == k * n / 32;
+  if (!fits) {
+    fail("RuntimeError", "the emulated device does not know mma.sync of m%dn%dk%d, line %d", m, n, k, line);
+  }
+  Product own{shape, d_kind, a_kind, b_kind, c_kind, d, a, b, c};
+  bool exact = a_kind == Kind::kF64 || d_kind == Kind::kS32;  // integers in float64 are exact
+  meet_warp("mma.sync", line, ~0u, &own, exact ? multiply<double> : multiply<float>);
+}
+
+}  // namespace emu::ptx

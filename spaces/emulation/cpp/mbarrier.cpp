@@ -1,0 +1,101 @@
+// mbarrier objects (PTX ISA, "Parallel Synchronization and Communication Instructions: mbarrier").
+//
+// A phase is complete when all arrivals and all bytes of copies have come. Their bits in shared
+// memory are opaque; here they are a mark, and the state is beside it.
+#include "async_state.hpp"
+
+namespace emu::ptx {
+namespace {
+
+constexpr uint64_t kMark = 0x6d62617272696572;
+constexpr uint32_t kMost = (1 << 20) - 1;
+
+uint64_t* bits_of(uint32_t address, int line) {
+  if (address % 8) fail("RuntimeError", "an mbarrier at %u, which is no multiple of 8, line %d", address, line);
+  return static_cast<uint64_t*>(from_shared(address, 8));
+}
+
+Mbarrier& known(uint32_t address, int line) {
+  uint64_t mark = *bits_of(address, line);
+  auto found = in_flight().mbarriers.find(address);
+  if (found == in_flight().mbarriers.end()) {
+    fail("RuntimeError", "%s uses the mbarrier at %u, line %d, before mbarrier.init", thread_text(), address, line);
+  }
+  if (mark != (kMark ^ address)) {
+    fail("RuntimeError", "the mbarrier at %u was written over, seen at line %d", address, line);
+  }
+  return found->second;
+}
+
+void complete(Mbarrier& barrier, uint32_t address) {
+  if (barrier.pending > 0 || barrier.bytes != 0) return;
+  ++barrier.phase;
+  barrier.pending = barrier.count;
+  wake(address);
+}
+
+}  // namespace
+
+void mbarrier_init(uint32_t address, uint32_t count, int line) {
+  if (count == 0 || count > kMost) fail("RuntimeError", "mbarrier.init for %u arrivals, line %d", count, line);
+  *bits_of(address, line) = kMark ^ address;
+  in_flight().mbarriers[address] = {count, count, 0, 0, false};
+}
+
+void mbarrier_inval(uint32_t address, int line) {
+  known(address, line);
+  in_flight().mbarriers.erase(address);
+}
+
+// "fence.mbarrier_init": what was initialised before is seen by all that use it later.
+void mbarrier_init_fence() {
+  for (auto& [address, barrier] : in_flight().mbarriers) barrier.fenced = true;
+}
+
+void check_mbarrier_for_proxy(uint32_t address, int line) {
+  if (!known(address, line).fenced) {
+    fail("RuntimeError",
+         "a copy is to complete at the mbarrier at %u, line %d, and no fence.mbarrier_init or "
+         "fence.proxy.async came after its mbarrier.init", address, line);
+  }
+}
+
+uint64_t mbarrier_arrive(uint32_t address, uint32_t count, uint32_t expected_bytes, bool drops, int line) {
+  Mbarrier& barrier = known(address, line);
+  uint64_t state = barrier.phase;
+  barrier.bytes += expected_bytes;
+  if (count > barrier.pending) {
+    fail("RuntimeError", "%u arrivals too many at the mbarrier at %u, line %d, by %s",
+         count - barrier.pending, address, line, thread_text());
+  }
+  barrier.pending -= count;
+  if (drops) barrier.count -= count;
+  complete(barrier, address);
+  return state;
+}
+
+void mbarrier_expect(uint32_t address, uint32_t bytes, int line) { known(address, line).bytes += bytes; }
+
+void mbarrier_complete(uint32_t address, uint32_t bytes, int line) {
+  Mbarrier& barrier = known(address, line);
+  barrier.bytes -= bytes;
+  if (barrier.bytes > kMost || -barrier.bytes > kMost) {
+    fail("RuntimeError", "the count of bytes of the mbarrier at %u is out of its range", address);
+  }
+  complete(barrier, address);
+}
+
+bool mbarrier_wait(uint32_t address, uint64_t state, bool parity, bool blocks, int line) {
+  for (;;) {
+    Mbarrier& barrier = known(address, line);
+    bool done = parity ? (barrier.phase & 1) != (state & 1) : barrier.phase > state;
+    if (done) return true;
+    if (!blocks) {
+      yield("mbarrier.test_wait", line);
+      return false;
+    }
+    wait_for("mbarrier.try_wait of the mbarrier at", line, address);
+  }
+}
+
+}  // namespace emu::ptx

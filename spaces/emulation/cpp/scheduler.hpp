@@ -1,0 +1,18 @@
+// Blocks, run one after another, for the code that launches grids.
+#pragma once
+
+#include "machine.hpp"
+
+namespace emu {
+
+EMU_HIDDEN void seed_with(uint64_t seed);
+EMU_HIDDEN uint32_t random_below(uint32_t limit);
+// Memory for the stacks of as many threads.
+EMU_HIDDEN void prepare_stacks(unsigned threads);
+// Run a block's threads to their end, `body` in each.
+EMU_HIDDEN void run_block(void (*body)());
+// Whether a thread runs as compiled code, and how often threads were switched: for the watchdog.
+EMU_HIDDEN extern volatile bool expired;
+EMU_HIDDEN extern volatile uint64_t switches;
+
+}  // namespace emu

@@ -1,0 +1,105 @@
+"""CUDA C of a library's kernels made into C++ for the emulated device.
+
+What C++ has no word for is replaced: arrays in shared memory, and assembly
+(`spaces.emulation.assembly`). The rest, such as `threadIdx` or `half`, is in the headers of
+`cpp/include`. Lines keep their numbers, which errors name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from spaces.emulation.assembly import without_assembly
+
+_KERNEL = re.compile(
+    r"__global__\s+void\s+(?:__(?:launch_bounds|maxnreg)__\((?P<most>[^)]*)\)\s*)*"
+    r"(?P<name>\w+)\s*\("
+)
+_SHARED = re.compile(
+    r"(?P<extern>extern\s+)?__shared__\s+"
+    r"(?:(?:alignas|__align__)\((?P<align>\d+)\)\s*)?"
+    r"(?P<type>[\w:]+(?:\s+[\w:]+)*?)\s+(?P<name>\w+)\s*(?P<dims>(?:\[[^\]]*\])*)\s*;"
+)
+_USUAL_ALIGNMENT = 16
+
+
+@dataclass(frozen=True, slots=True)
+class SharedArray:
+    """An array in shared memory, of a size that is known.
+
+    Attributes:
+        type: its type as C++ writes one without a name, such as `float[768]`.
+        alignment: in bytes.
+    """
+
+    name: str
+    type: str
+    alignment: int
+
+
+@dataclass(slots=True)
+class _Kernel:
+    name: str
+    most_threads: int
+    arrays: list[SharedArray] = field(default_factory=list)
+
+
+def kernel_names(source: str) -> list[str]:
+    """The names of the kernels of CUDA C, in its order."""
+    return [kernel.name for kernel in _kernels(source)]
+
+
+def translated(source: str) -> str:
+    """C++ that exports each kernel of CUDA C as a packed function of its name.
+
+    Raises:
+        ValueError: it has assembly, or shared memory in a place, that the emulated device does not
+            know; the text names it.
+    """
+    kernels = {kernel.name: kernel for kernel in _kernels(source)}
+    source = without_assembly(source)
+    body = _SHARED.sub(lambda found: _declared(found, source, kernels), source)
+    forward = "".join(f"static size_t {name}_place(int); " for name in kernels)
+    head = f'#include "cuda.h"\n{forward}\n#line 1 "kernels.cu"\n'
+    return head + body + "\n" + "\n".join(map(_exported, kernels.values())) + "\n"
+
+
+def _kernels(source: str) -> Iterator[_Kernel]:
+    known = set()
+    for found in _KERNEL.finditer(source):
+        if found["name"] not in known:
+            known.add(found["name"])
+            most = (found["most"] or "0").split(",")[0].strip()
+            yield _Kernel(found["name"], int(most))
+
+
+def _declared(found: re.Match[str], source: str, kernels: dict[str, _Kernel]) -> str:
+    """The declaration of an array in shared memory as one of a pointer, or a reference."""
+    name, kind = found["name"], found["type"]
+    if found["extern"]:
+        return f"{kind}* const {name} = static_cast<{kind}*>(emu::dynamic_shared());"
+    owner = None
+    for kernel in _KERNEL.finditer(source, 0, found.start()):
+        owner = kernels[kernel["name"]]
+    if owner is None:
+        raise ValueError(f"the emulated device does not know shared memory outside of kernels: {name}")
+    whole = SharedArray(name, kind + found["dims"], int(found["align"] or _USUAL_ALIGNMENT))
+    owner.arrays.append(whole)
+    place = f"emu::static_shared({owner.name}_place({len(owner.arrays) - 1}))"
+    return f"auto& {name} = *static_cast<std::type_identity_t<{whole.type}>*>({place});"
+
+
+def _exported(kernel: _Kernel) -> str:
+    """The packed function of a kernel, with where its arrays lie in shared memory."""
+    arrays = ", ".join(
+        f'emu::Array{{"{a.name}", sizeof({a.type}), {a.alignment}}}' for a in kernel.arrays
+    )
+    name, count = kernel.name, len(kernel.arrays)
+    return (
+        f"static constexpr auto {name}_layout = "
+        f"emu::laid_out(std::array<emu::Array, {count}>{{{arrays}}});\n"
+        f"static size_t {name}_place(int i) {{ return {name}_layout.places[i]; }}\n"
+        f"EMU_KERNEL({name}, {kernel.most_threads}, {name}_layout.bytes, {name}_layout.zones)"
+    )

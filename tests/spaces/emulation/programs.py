@@ -1,0 +1,248 @@
+"""Right programs for the emulated device, and the faults that are planted in them."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from spaces.design_space.trace_space import TraceSpace
+from spaces.emulation.buffers import call_zoned
+from spaces.emulation.compile import compile_kernels
+from spaces.emulation.host_code import hosted_pipeline
+from spaces.emulation.library import architecture, drop_kernels, load_kernels
+from spaces.ir.schedules import InvalidCandidate
+from spaces.lowering.extract_tasks import task_of
+from spaces.passes.pipeline import tir_pipeline
+from spaces.targets.target import emulated_target, parse_target
+from spaces.templates.registry import templates_of
+from tests.spaces.emulation import hopper
+from tests.spaces.emulation.planted_faults import Program
+from tuner.candidate import Draft
+from tuner.task import Task
+
+Array = npt.NDArray[Any]
+Edit = Callable[[str], str]
+
+EMULATED = emulated_target('{"kind":"cuda","arch":"sm_80"}')
+DEADLINE_S = 20.0
+_TOLERANCES = {"float32": 1e-5, "float16": 4e-3}
+_ASYNC = {"tirx.use_async_copy": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A program compiled for the emulated device, up to the C++ compiler.
+
+    Attributes:
+        host: a library of its host code.
+        source: CUDA C of its kernels.
+        arch: the digits of its architecture.
+        arguments: what to call it with; the last is the output.
+        expected: that output.
+    """
+
+    host: bytes
+    source: str
+    arch: int
+    arguments: tuple[Array, ...]
+    expected: Array
+
+    def output(self, edit: Edit | None = None, *, seed: int = 0) -> Array:
+        """The output of a run, with the source of the kernels edited.
+
+        Raises:
+            RuntimeError, TimeoutError, ValueError: the emulated device refuses it.
+        """
+        import tvm
+
+        source = self.source if edit is None else edit(self.source)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "host.so"
+            path.write_bytes(self.host)
+            host = tvm.runtime.load_module(str(path))
+        code = _compiled(source, self.arch)
+        host.import_module(load_kernels(code, seed=seed, deadline_s=DEADLINE_S))
+        return call_zoned(host["main"], self.arguments)[-1]
+
+    def is_right(self, output: Array) -> bool:
+        """Whether an output is the expected one, up to rounding."""
+        scale = float(np.abs(self.expected).max()) * _TOLERANCES[str(output.dtype)]
+        return bool(np.allclose(output.astype("float64"), self.expected, rtol=0, atol=scale))
+
+
+@cache
+def made(program: Program) -> Made:
+    """A right program."""
+    return _MAKERS[program]()
+
+
+def faulty(program: Program, edit: str) -> tuple[Made, Edit | None]:
+    """A program and the edit of its source that plants a fault; for a fault of host code, the
+    program with it, and no edit."""
+    if edit == "map_without_swizzle":
+        return _hopper(map_swizzle=0), None
+    return made(program), EDITS[edit]
+
+
+@cache
+def _compiled(source: str, arch: int) -> bytes:
+    return compile_kernels(source, arch)
+
+
+def compiled(module: Any, target: Any, pipeline: str, **config: int) -> Any:
+    """A module compiled with its host code for the emulated device."""
+    import tvm
+
+    with target, tvm.transform.PassContext(config=dict(config)):
+        return tvm.compile(module, target=target, tir_pipeline=hosted_pipeline(pipeline)).mod
+
+
+def _parts(library: Any, target: Any, arguments: tuple[Array, ...], expected: Array) -> Made:
+    source = "".join(m.inspect_source("cuda") for m in library.imports)
+    drop_kernels(library)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "host.so"
+        library.export_library(str(path))
+        host = path.read_bytes()
+    return Made(host, source, architecture(str(target.attrs["arch"])), arguments, expected)
+
+
+def _operands(shapes: tuple[tuple[int, ...], ...], dtype: str) -> tuple[Array, ...]:
+    """Random inputs, and an output of NaN."""
+    rng = np.random.default_rng(0)
+    *inputs, output = shapes
+    drawn = [rng.standard_normal(shape).astype(dtype) for shape in inputs]
+    return (*drawn, np.full(output, np.nan, dtype))
+
+
+def _exact(a: Array, b: Array) -> Array:
+    product: Array = a.astype("float64") @ b.astype("float64")
+    return product
+
+
+def _tiled() -> Made:
+    from tests.spaces.templates.gpu import test_gpu_contraction as contraction
+    from tests.contracts.programs import write_down
+
+    (knobs,) = contraction.some_settings("dense", 1, seed=1)
+    schedule = write_down(contraction.space_of("dense"), knobs).schedule
+    target = parse_target(EMULATED)
+    library = compiled(schedule.mod, target, tir_pipeline("cuda"))
+    a, b, c = _operands(((331, 64), (64, 96), (331, 96)), "float32")
+    return _parts(library, target, (a, b, c), _exact(a, b))
+
+
+def _staged() -> Made:
+    """The first draw of TVM's rules whose copies come in stages of three or more."""
+    from tvm import te, topi
+
+    m, n, k = 200, 168, 192
+    a, b = te.placeholder((m, k), name="a"), te.placeholder((k, n), name="b")
+    function = te.create_prim_func([a, b, topi.nn.matmul(a, b)])
+    task = task_of(function, EMULATED, name="staged")
+    target = parse_target(EMULATED)
+    for module in _drawn(task):
+        library = compiled(module, target, tir_pipeline("cuda"), **_ASYNC)
+        source = "".join(part.inspect_source("cuda") for part in library.imports)
+        if "cp.async.wait_group 2;" in source and "cp.async.ca" in source:
+            x, y, z = _operands(((m, k), (k, n), (m, n)), "float32")
+            return _parts(library, target, (x, y, z), _exact(x, y))
+    raise AssertionError("no draw of the rules has stages")
+
+
+def _drawn(task: Task, number: int = 60) -> Any:
+    space = TraceSpace(task)
+    for seed in range(number):
+        try:
+            yield space.realize_draft(Draft(task.key, seed, seed)).schedule.mod
+        except InvalidCandidate:
+            continue
+
+
+def _of_tirx(function: Any) -> tuple[Any, Any]:
+    import tvm
+
+    target = tvm.target.Target(hopper.TARGET, host=tvm.target.Target({"kind": "llvm"}))
+    return compiled(tvm.IRModule({"main": function}), target, "tirx"), target
+
+
+def _hopper(*, map_swizzle: int = 3) -> Made:
+    m, n, k = 328, 168, 328
+    library, target = _of_tirx(hopper.product(m, n, k, map_swizzle=map_swizzle))
+    a, b, c = _operands(((m, k), (n, k), (m, n)), "float16")
+    return _parts(library, target, (a, b, c), _exact(a, b.T))
+
+
+def _stored() -> Made:
+    m, n = 70, 168
+    library, target = _of_tirx(hopper.copy(m, n))
+    a, b = _operands(((m, n), (m, n)), "float16")
+    return _parts(library, target, (a, b), 2 * a.astype("float64"))
+
+
+_MAKERS: Mapping[Program, Callable[[], Made]] = {
+    Program.TILED: _tiled,
+    Program.STAGED: _staged,
+    Program.HOPPER: _hopper,
+    Program.STORED: _stored,
+}
+
+
+def _edit(pattern: str, replacement: str, *, count: int = 1) -> Edit:
+    def edited(source: str) -> str:
+        """Within the kernel: declarations of what it calls come before it."""
+        head, mark, body = source.rpartition('extern "C" __global__')
+        found, times = re.subn(pattern, replacement, body, count=count, flags=re.DOTALL)
+        assert times, pattern
+        return head + mark + found
+
+    return edited
+
+
+def _later_groups(source: str) -> str:
+    """Each wait leaves one group of copies more in flight."""
+    found = re.sub(
+        r"cp\.async\.wait_group (\d+);",
+        lambda m: f"cp.async.wait_group {int(m[1]) + 1};",
+        source,
+    )
+    assert found != source
+    return found
+
+
+def _unguarded(what: str) -> Edit:
+    """The condition around the first line with some text becomes true."""
+
+    def edited(source: str) -> str:
+        lines = source.split("\n")
+        place = next(i for i, line in enumerate(lines) if re.search(what, line))
+        guard = max(i for i in range(place) if lines[i].lstrip().startswith("if ("))
+        lines[guard] = re.sub(r"if \(.*\) \{", "if (true) {", lines[guard])
+        return "\n".join(lines)
+
+    return edited
+
+
+_WAIT = r"tvm_builtin_cuda_mbarrier_wait\([^;]*;"
+
+EDITS: Mapping[str, Edit] = {
+    "drop_barrier_after_use": _edit(r"__syncthreads\(\);", ""),
+    "drop_wait_for_full": _edit(rf"(setmaxnreg_inc.*?){_WAIT}", r"\1"),
+    "wait_for_one_group_less": _later_groups,
+    "drop_wait_for_empty": _edit(rf"(setmaxnreg_dec.*?){_WAIT}", r"\1"),
+    "drop_guard_of_load": _unguarded(r"^ *condval.* = .*\ba_ptr\b"),
+    "drop_guard_of_store": _unguarded(r"^ *[^=]*\bc_ptr\b[^=]* = "),
+    "describe_narrow_swizzle": _edit(
+        r"(encode_matrix_descriptor\([^;]*), 3\);", r"\1, 2);"
+    ),
+    "drop_wgmma_fence": _edit(r"tvm_builtin_ptx_wgmma_fence[^;]*;", ""),
+    "drop_proxy_fence": _edit(r"tvm_builtin_ptx_fence_proxy[^;]*;", ""),
+}
