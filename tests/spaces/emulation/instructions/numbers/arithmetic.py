@@ -26,7 +26,7 @@ _SECTION = (
     "CUDA Math API 13.0, 1.{} Precision Intrinsics (IEEE 754: rounded to nearest, ties to even)"
 )
 _HEADERS = "#include <cuda_fp16.h>\n#include <cuda_bf16.h>"
-_COUNT = 1024
+_COUNT = 512
 
 Operation = Callable[[Format, list[int]], int]
 """From the bits of the operands, those of the result."""
