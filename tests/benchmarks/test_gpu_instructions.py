@@ -13,6 +13,7 @@ import pytest
 
 from benchmarks.gpu.accumulation import EXACT, SCALE, Model, Term, fit, sum_by
 from benchmarks.gpu.compile import join_sources, read_index
+from benchmarks.gpu.confirmed import UNCONFIRMED, table
 from benchmarks.gpu.devices import DeviceProcess
 from benchmarks.gpu.instructions import arch_of, main
 from benchmarks.gpu.questions.catalogue import questions
@@ -113,6 +114,26 @@ def test_each_question_compiles(tmp_path: Path) -> None:
 
 def test_numbers_that_json_lacks_become_words() -> None:
     assert plain({"a": [float("nan"), 1.5], "b": float("inf")}) == {"a": ["nan", 1.5], "b": "inf"}
+
+
+def test_a_section_is_confirmed_once_a_device_gave_what_it_says() -> None:
+    names = ["ldmatrix.x1", "ldmatrix.x2", "movmatrix.trans"]
+    known = {name: PROGRAMS[name] for name in names}
+    assert table({}, known).count(f"| {UNCONFIRMED} |") == 2
+    right = {"ran": True, "says": "equal"}
+    result = {
+        "date": "2026-11-26T23:00:00+00:00",
+        "device": {"device": "NVIDIA H100"},
+        "programs": {"ldmatrix.x1": right, "movmatrix.trans": right},
+    }
+    said = table(result, known).splitlines()
+    assert said[2].endswith("| 2 | 1 of 2 confirmed |")
+    assert said[3].endswith("| 1 | confirmed: NVIDIA H100, 2026-11-26 |")
+    result["programs"] = {
+        **dict.fromkeys(names, right),
+        "ldmatrix.x2": {**right, "says": "differs"},
+    }
+    assert table(result, known).splitlines()[2].endswith("| differs: `ldmatrix.x2` |")
 
 
 # ---- sums

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -63,7 +64,7 @@ def change_last(array: Array) -> None:
 def test_a_program_runs_on_whatever_runs_its_kernel() -> None:
     """The seam: a device gets source, launch and all buffers, and gives all of them back."""
     program = PROGRAMS["ldmatrix.x4.trans"]
-    seen = {}
+    seen: dict[str, Any] = {}
 
     def device(source: str, kernel: str, **launch: object) -> list[Array]:
         seen.update(launch, kernel=kernel)
