@@ -16,7 +16,7 @@ from tests.spaces.emulation.instructions.products.shared_layouts import Layout, 
 from tests.spaces.emulation.instructions.program import Array, Arrays, Program, kernel
 from tests.spaces.emulation.instructions.rounding import bfloat_bits
 
-_SECTION = "PTX ISA 9.0, 9.7.15.5.1 Register Fragments and Shared Memory Matrix Layouts, 9.7.15.5.2"
+_SECTION = "PTX ISA 9.1, 9.7.15.5.1 Register Fragments and Shared Memory Matrix Layouts, 9.7.15.5.2"
 
 Lay = Callable[[int, int], Layout]
 """From an operand's rows and the bytes of each."""
@@ -273,7 +273,7 @@ def _setmaxnreg() -> Program:
 
     return Program(
         name="setmaxnreg",
-        section="PTX ISA 9.0, 9.7.19.5 setmaxnreg",
+        section="PTX ISA 9.1, 9.7.19.5 setmaxnreg",
         source=kernel("const uint32_t* in, uint32_t* out", body, threads=384, blocks=1),
         make=lambda rng: [rng.integers(0, 1 << 32, 384, np.uint32)],
         expect=expect,
