@@ -18,7 +18,7 @@ from tests.spaces.emulation.instructions.program import (
 from tests.spaces.emulation.instructions.swizzle import place, swizzle
 
 _SECTION = (
-    "PTX ISA 9.0, 9.7.9.25.5.2 cp.async.bulk.tensor,"
+    "PTX ISA 9.1, 9.7.9.27.1.2 cp.async.bulk.tensor,"
     " 5.5 Tensors (tiled mode, 5.5.7 Swizzling Modes)"
 )
 _TYPES = {"float16": np.float16, "float32": np.float32, "uint8": np.uint8}
