@@ -97,9 +97,10 @@ class Build:
         self.data, self.name = data, data["name"]
         self.module = unpacked(data["module"])
         self.hash = hash_of(self.module)
-        # TVM compiles for the current target where it has the device, else for the device's.
+        # Where TVM has the device it compiles CUDA source for the current target, or the device's.
+        current = contextlib.nullcontext() if run["on_host"] else target
         config = {"tirx.disable_assert": True, **run["config"]}
-        with target, tvm.transform.PassContext(config=config):
+        with current, tvm.transform.PassContext(config=config):
             pipeline = stack_pipeline() if run["stack"] else "default"
             self.library = tvm.compile(self.module, target=target, tir_pipeline=pipeline).mod
         kind = target.kind.name
