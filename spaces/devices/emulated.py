@@ -7,9 +7,7 @@ from typing import Any
 
 from spaces.check.reference import Case
 from spaces.devices.checker import how_wrong
-from spaces.devices.stopwatch import Loaded, run_once
 from spaces.emulation.buffers import Zoned
-from tuner.record import NO_CONDITIONS, Conditions
 
 
 class ZonedChecker:

@@ -103,9 +103,7 @@ def asks_for(text: str, begun: str) -> bool:
         return bool(target["kind"] == text)
     asked = {name: value for name, value in _in_one_form(parsed(text)).items() if value != ""}
     said = {name: target.get(name) for name in asked}
-    return asked == said and (
-        target.keys() - asked.keys() <= _row(asked).devices.FILLED_IN
-    )
+    return asked == said and (target.keys() - asked.keys() <= _row(asked).devices.FILLED_IN)
 
 
 def refuse_other_features(target_json: str, host: Host | None = None) -> None:

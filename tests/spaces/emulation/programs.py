@@ -22,7 +22,6 @@ from spaces.ir.schedules import InvalidCandidate
 from spaces.lowering.extract_tasks import task_of
 from spaces.passes.pipeline import tir_pipeline
 from spaces.targets.target import emulated_target, parse_target
-from spaces.templates.registry import templates_of
 from tests.spaces.emulation import hopper
 from tests.spaces.emulation.planted_faults import Program
 from tuner.candidate import Draft
@@ -129,8 +128,8 @@ def _exact(a: Array, b: Array) -> Array:
 
 
 def _tiled() -> Made:
-    from tests.spaces.templates.gpu import test_gpu_contraction as contraction
     from tests.contracts.programs import write_down
+    from tests.spaces.templates.gpu import test_gpu_contraction as contraction
 
     (knobs,) = contraction.some_settings("dense", 1, seed=1)
     schedule = write_down(contraction.space_of("dense"), knobs).schedule
@@ -240,9 +239,7 @@ EDITS: Mapping[str, Edit] = {
     "drop_wait_for_empty": _edit(rf"(setmaxnreg_dec.*?){_WAIT}", r"\1"),
     "drop_guard_of_load": _unguarded(r"^ *condval.* = .*\ba_ptr\b"),
     "drop_guard_of_store": _unguarded(r"^ *[^=]*\bc_ptr\b[^=]* = "),
-    "describe_narrow_swizzle": _edit(
-        r"(encode_matrix_descriptor\([^;]*), 3\);", r"\1, 2);"
-    ),
+    "describe_narrow_swizzle": _edit(r"(encode_matrix_descriptor\([^;]*), 3\);", r"\1, 2);"),
     "drop_wgmma_fence": _edit(r"tvm_builtin_ptx_wgmma_fence[^;]*;", ""),
     "drop_proxy_fence": _edit(r"tvm_builtin_ptx_fence_proxy[^;]*;", ""),
 }

@@ -11,7 +11,6 @@ from spaces.codegen.artifact import compile_kernel
 from spaces.design_space.trace_space import TraceSpace
 from spaces.ir.schedules import InvalidCandidate
 from spaces.lowering.extract_tasks import task_of
-from spaces.passes.pipeline import tir_pipeline
 from spaces.targets.target import parse_target, resolve_target
 from tuner.candidate import Draft
 from tuner.task import Task
@@ -61,11 +60,3 @@ def test_sums_in_single_are_stored_by_pointers_of_single(
         for call in ("load", "store")
     }
     assert pointers == {"load": {"half"}, "store": {"float"}}
-
-
-def test_the_pipeline_for_cuda_is_tvms_with_that_pass() -> None:
-    from tvm.tirx import get_tir_pipeline
-
-    name = tir_pipeline(CUDA)
-    assert name == tir_pipeline(parse_target(CUDA)) != "default"
-    assert len(get_tir_pipeline(name)) == 3
