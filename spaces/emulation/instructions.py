@@ -58,9 +58,7 @@ def statement(opcode: str, operands: Operands) -> str:
             try:
                 return made(found, operands)
             except (IndexError, KeyError) as error:
-                raise ValueError(
-                    f"the emulated device does not know {opcode} with {len(operands)} operands"
-                ) from error
+                raise ValueError(f"the emulated device does not know {opcode} with {len(operands)} operands") from error
     raise ValueError(f"the emulated device does not know the instruction {opcode}")
 
 
@@ -98,9 +96,7 @@ def _bits(kind: str, value: str) -> str:
 
 
 def _assign(target: str, kind: str, value: str) -> str:
-    return (
-        "" if target == "_" else f"emu::ptx::set({target}, static_cast<{_TYPES[kind]}>({value}));"
-    )
+    return "" if target == "_" else f"emu::ptx::set({target}, static_cast<{_TYPES[kind]}>({value}));"
 
 
 def _move(found: re.Match[str], operands: Operands) -> str:
@@ -125,9 +121,7 @@ def _binary(found: re.Match[str], operands: Operands) -> str:
     target, a, b = operands
     kind = found["type"]
     if found["name"] in ("shl", "shr"):
-        return _assign(
-            target, kind, f"emu::ptx::{found['name']}({_bits(kind, a)}, static_cast<uint32_t>({b}))"
-        )
+        return _assign(target, kind, f"emu::ptx::{found['name']}({_bits(kind, a)}, static_cast<uint32_t>({b}))")
     if kind == "pred":
         return f"{target} = {a} {_BINARY[found['name']]} {b};"
     return _assign(target, kind, f"{_bits(kind, a)} {_BINARY[found['name']]} {_bits(kind, b)}")
@@ -142,14 +136,8 @@ def _load(found: re.Match[str], operands: Operands) -> str:
     targets, address = _vector(operands[0]), _address(operands[1])
     space = "shared" if "shared" in (found["space"] or "") else "generic"
     count = len(targets)
-    code = (
-        f"{{ const auto* v_ = emu::ptx::{space}_place<const {kind}>({address}, {count}, __LINE__); "
-    )
-    return (
-        code
-        + " ".join(f"emu::ptx::set({t}, v_[{i}]);" for i, t in enumerate(targets) if t != "_")
-        + " }"
-    )
+    code = f"{{ const auto* v_ = emu::ptx::{space}_place<const {kind}>({address}, {count}, __LINE__); "
+    return code + " ".join(f"emu::ptx::set({t}, v_[{i}]);" for i, t in enumerate(targets) if t != "_") + " }"
 
 
 def _store(found: re.Match[str], operands: Operands) -> str:
@@ -157,11 +145,7 @@ def _store(found: re.Match[str], operands: Operands) -> str:
     address, values = _address(operands[0]), _vector(operands[1])
     space = "shared" if "shared" in (found["space"] or "") else "generic"
     code = f"{{ auto* v_ = emu::ptx::{space}_place<{kind}>({address}, {len(values)}, __LINE__); "
-    return (
-        code
-        + " ".join(f"v_[{i}] = {_bits(found['type'], v)};" for i, v in enumerate(values))
-        + " }"
-    )
+    return code + " ".join(f"v_[{i}] = {_bits(found['type'], v)};" for i, v in enumerate(values)) + " }"
 
 
 def _atomic(found: re.Match[str], operands: Operands) -> str:
@@ -210,9 +194,7 @@ def _warpgroup_product(found: re.Match[str], operands: Operands) -> str:
     turned = immediates[3:]
     turned_a, turned_b = ("0", turned[-1]) if from_registers and turned else (turned or ["0", "0"])
     words = ", ".join(f"emu::ptx::word({v})" for v in a)
-    arguments = (
-        f"{found['n']}, {found['k']}, {', '.join(kinds)}, d_, {len(d)}, a_, {len(a)}, {operands[2]}"
-    )
+    arguments = f"{found['n']}, {found['k']}, {', '.join(kinds)}, d_, {len(d)}, a_, {len(a)}, {operands[2]}"
     flags = f"emu::ptx::Scales{{static_cast<bool>({scale_d}), {scale_a}, {scale_b}, {turned_a}, {turned_b}}}"
     return (
         f"{{ void* d_[] = {{{pointers}}}; uint64_t a_[] = {{{words}}}; "
@@ -319,7 +301,7 @@ _TABLE: tuple[tuple[str, Made], ...] = (
     (r"elect\.sync", _elect),
     (r"(?P<name>ldmatrix|stmatrix)\.sync\.aligned\.(?:m8n8\.x(?P<count>[124])|x(?P<unused>[124])\.m8n8)(?P<trans>\.trans)?\.shared(?:::cta)?\.b16", _matrices),
     (rf"mma\.sync\.aligned\.m(?P<m>\d+)n(?P<n>\d+)k(?P<k>\d+)\.row\.col(?:\.satfinite)?\.(?P<d>{_KINDS})\.(?P<a>{_KINDS})\.(?P<b>{_KINDS})\.(?P<c>{_KINDS})", _product),
-    (r"wgmma\.mma_async\.sync\.aligned\.m64n(?P<n>\d+)k(?P<k>\d+)\.(?P<d>f16|f32)\.(?P<a>f16|bf16|tf32)\.(?P<b>f16|bf16|tf32)", _warpgroup_product),
+    (rf"wgmma\.mma_async\.sync\.aligned\.m64n(?P<n>\d+)k(?P<k>\d+)\.(?P<d>f16|f32)\.(?P<a>f16|bf16|tf32)\.(?P<b>f16|bf16|tf32)", _warpgroup_product),
     (r"wgmma\.fence\.sync\.aligned", lambda f, o: _with_line("wgmma_fence")),
     (r"wgmma\.commit_group\.sync\.aligned", lambda f, o: _with_line("wgmma_commit")),
     (r"wgmma\.wait_group\.sync\.aligned", lambda f, o: _with_line("wgmma_wait", o[0])),

@@ -84,9 +84,7 @@ def _declared(found: re.Match[str], source: str, kernels: dict[str, _Kernel]) ->
     for kernel in _KERNEL.finditer(source, 0, found.start()):
         owner = kernels[kernel["name"]]
     if owner is None:
-        raise ValueError(
-            f"the emulated device does not know shared memory outside of kernels: {name}"
-        )
+        raise ValueError(f"the emulated device does not know shared memory outside of kernels: {name}")
     whole = SharedArray(name, kind + found["dims"], int(found["align"] or _USUAL_ALIGNMENT))
     owner.arrays.append(whole)
     place = f"emu::static_shared({owner.name}_place({len(owner.arrays) - 1}))"

@@ -105,11 +105,7 @@ class _Scope:
         base, sign, offset = text.partition("+")
         if text.strip().startswith("{"):
             return self.value(text)
-        return (
-            f"({self._atom(base.strip())} + {self._atom(offset.strip())})"
-            if sign
-            else self._atom(base.strip())
-        )
+        return f"({self._atom(base.strip())} + {self._atom(offset.strip())})" if sign else self._atom(base.strip())
 
     def _atom(self, text: str) -> str:
         if text.startswith("!"):
