@@ -117,7 +117,7 @@ _BOXES = [
 ]
 
 
-def _load(box: _Box, mode: str = "") -> Program:
+def _load(box: _Box, mode: str = "", space: str = "cluster") -> Program:
     """All boxes, one after the other, through one barrier."""
     rank = len(box.shape)
     coordinates = ", ".join(f"%{2 + i}" for i in range(rank))
@@ -136,7 +136,7 @@ def _load(box: _Box, mode: str = "") -> Program:
     __syncthreads();
     if (threadIdx.x == 0) {{
       arrive_expect_tx(bar, {box.bytes});
-      asm volatile("cp.async.bulk.tensor.{rank}d.shared::cluster.global{mode}"
+      asm volatile("cp.async.bulk.tensor.{rank}d.shared::{space}.global{mode}"
         ".mbarrier::complete_tx::bytes [%0], [%1, {{{coordinates}}}], [%{2 + rank}];"
         : : "r"((unsigned int)__cvta_generic_to_shared(tile)), "l"(&map), {values},
             "r"((unsigned int)__cvta_generic_to_shared(bar)) : "memory");
@@ -152,7 +152,7 @@ def _load(box: _Box, mode: str = "") -> Program:
         return [np.stack([place(tile, box.addresses(), box.room) for tile in tiles])]
 
     return Program(
-        name=f"cp.async.bulk.tensor.{box.name}{mode}",
+        name=f"cp.async.bulk.tensor.{box.name}{mode}{'' if space == 'cluster' else '.cta'}",
         section=_SECTION,
         source=_kernel("const void*, const int* at, uint8_t* out", body),
         make=lambda rng: [box.random(rng), np.array(box.at, np.int32)],
@@ -234,5 +234,6 @@ def programs() -> list[Program]:
     return [
         *(_load(box) for box in _BOXES),
         _load(_BOXES[2], mode=".tile"),
+        _load(_BOXES[2], space="cta"),
         *(_store(box) for box in _STORED),
     ]
