@@ -165,7 +165,10 @@ def _load(box: _Box, mode: str = "", space: str = "cluster") -> Program:
 
 
 def _store(box: _Box) -> Program:
-    """Boxes that do not overlap go out; what would lie outside of the tensor is not written."""
+    """Boxes that do not overlap go out; what would lie outside of the tensor is not written.
+
+    A store must not begin outside (9.7.9.27.1.1 Restriction on Tensor Copy instructions).
+    """
     rank = len(box.shape)
     coordinates = ", ".join(f"%{1 + i}" for i in range(rank))
     values = ", ".join(f'"r"(at[round * {rank} + {i}])' for i in range(rank))
@@ -221,7 +224,7 @@ def _kernel(parameters: str, body: str) -> str:
 
 
 _STORED = [
-    _Box("2d.no-swizzle", (72, 21), (24, 5), ((0, 0), (30, 11), (60, 3), (-9, 18))),
+    _Box("2d.no-swizzle", (72, 21), (24, 5), ((0, 0), (30, 11), (60, 3), (0, 18))),
     _Box("2d.swizzle-128", (72, 21), (64, 8), ((0, 0), (24, 17)), 128),
     _Box("2d.swizzle-64", (72, 21), (32, 8), ((0, 0), (56, 17)), 64),
     _Box("2d.swizzle-32", (72, 21), (16, 8), ((0, 0), (64, 17)), 32),
