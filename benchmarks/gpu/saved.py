@@ -48,6 +48,16 @@ def saved_outputs(arrays: Mapping[str, Array], program: Program) -> Arrays:
     return found
 
 
+def reference_of(program: Program, folder: Path = KEPT) -> Arrays:
+    """The outputs that whoever plays a device must give: a device's own, where one has run it;
+    otherwise those of the definition."""
+    if (folder / ARRAYS).exists():
+        with np.load(folder / ARRAYS) as arrays:
+            if found := saved_outputs(arrays, program):
+                return found
+    return program.expect(*program.inputs())
+
+
 def disagreements(folder: Path, programs: Mapping[str, Program]) -> dict[str, str]:
     """What the device gave that is not what the definition says, by program.
 

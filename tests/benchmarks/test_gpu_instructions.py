@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from benchmarks.gpu.accumulation import EXACT, SCALE, Model, Term, fit, sum_by
-from benchmarks.gpu.compile import join_sources, read_index
+from benchmarks.gpu.compile import compile_programs, join_sources, read_index
 from benchmarks.gpu.confirmed import UNCONFIRMED, table
 from benchmarks.gpu.devices import DeviceProcess
 from benchmarks.gpu.instructions import arch_of, main
@@ -106,10 +106,15 @@ def test_without_a_device_all_is_compiled_and_nothing_called_run(
 
 @needs_nvcc
 def test_each_question_compiles(tmp_path: Path) -> None:
-    from benchmarks.gpu.compile import compile_programs
-
     asked = [question.program for question in questions().values()]
     assert compile_programs(asked, tmp_path).errors == {}
+
+
+@pytest.mark.gpu
+def test_this_device_does_what_the_definitions_say(tmp_path: Path) -> None:
+    assert main(["--out", str(tmp_path)]) == 0
+    rows = json.loads((tmp_path / RESULT).read_text())["programs"]
+    assert {name for name, row in rows.items() if not row["ran"]} == set()
 
 
 def test_numbers_that_json_lacks_become_words() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from benchmarks.gpu.compile import compile_programs
-from benchmarks.gpu.saved import ARRAYS, KEPT, disagreements
+from benchmarks.gpu.saved import ARRAYS, KEPT, disagreements, keys_of, reference_of, save
 from tests.needed import needs_nvcc
 from tests.spaces.emulation.instructions.catalogue import programs
 from tests.spaces.emulation.instructions.judge import EQUAL, check_definition, is_right, judge
@@ -222,9 +222,18 @@ def test_a_device_gave_what_the_definitions_say() -> None:
 
 
 def make_saved(folder: Path, program: Program, outputs: list[Array]) -> None:
-    from benchmarks.gpu.saved import keys_of, save
-
     save(folder, {"programs": {}}, keys_of(program, outputs))
+
+
+def test_what_a_device_gave_is_the_reference_from_then_on(tmp_path: Path) -> None:
+    program = PROGRAMS["ldmatrix.x2"]
+    outputs = program.expect(*program.inputs())
+    assert judge(program, reference_of(program, tmp_path)) == EQUAL
+    outputs[0][0, 0] ^= 4
+    make_saved(tmp_path, program, outputs)
+    given = reference_of(program, tmp_path)
+    assert judge(program, outputs, given) == EQUAL
+    assert "differs" in judge(program, given)
 
 
 def test_a_saved_output_that_differs_is_found(tmp_path: Path) -> None:

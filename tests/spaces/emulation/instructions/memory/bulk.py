@@ -94,4 +94,4 @@ def _store() -> Program:
 
 def programs() -> list[Program]:
     """All of them."""
-    return [_load("shared::cluster"), _store()]
+    return [_load("shared::cluster"), _load("shared::cta"), _store()]

@@ -187,7 +187,7 @@ def source_of(form: Wgmma, left: Layout | None, right: Layout) -> str:
         "  __syncthreads();",
         f"  {word} r[{count}];",
         f"  for (int i = 0; i < {count}; ++i) r[i] = c[threadIdx.x * {count} + i];",
-        *([_descriptor("descA", "shared", left)] if left else []),
+        _descriptor("descA", "shared", left) if left else _load_a(form.k // form.step),
         _descriptor("descB", f"shared + {of_a}", right),
         '  asm volatile("wgmma.fence.sync.aligned;" : : : "memory");',
     ]
@@ -203,6 +203,14 @@ def source_of(form: Wgmma, left: Layout | None, right: Layout) -> str:
 
 def _copy(source: str, target: str, size: int) -> str:
     return f"  for (int i = threadIdx.x; i < {size}; i += 128) ({target})[i] = {source}[i];"
+
+
+def _load_a(steps: int) -> str:
+    """All of A's registers, before the fence that orders them before the products."""
+    return (
+        f"  uint32_t held[{4 * steps}];\n  for (int i = 0; i < {4 * steps}; ++i)"
+        " held[i] = a[(i / 4 * 128 + threadIdx.x) * 4 + i % 4];"
+    )
 
 
 def _descriptor(name: str, address: str, layout: Layout) -> str:
@@ -222,7 +230,7 @@ def _instruction(
     if left is None:
         held = ", ".join(f"%{count + i}" for i in range(4))
         operand_a = "{" + held + "}"
-        ins += [f'"r"(a[({step} * 128 + threadIdx.x) * 4 + {i}])' for i in range(4)]
+        ins += [f'"r"(held[{4 * step + i}])' for i in range(4)]
     else:
         operand_a = f"%{count}"
         ins.append(f'"l"(descA + {left.step_bytes * step >> 4})')
