@@ -8,16 +8,13 @@ from typing import Any
 
 import pytest
 
-from spaces.design_space.trace_space import TraceSpace
 from spaces.ir import tvm_compat
-from spaces.ir.schedules import InvalidCandidate, new_schedule
-from spaces.lowering.extract_tasks import task_of
-from spaces.passes import cpu_passes, pipeline
-from spaces.passes.pipeline import ahead_of_tvm, keeps_on_stack, pass_config, tir_pipeline
+from spaces.ir.schedules import new_schedule
+from spaces.passes import cpu_passes
+from spaces.passes.pipeline import ahead_of_tvm, keeps_on_stack, tir_pipeline
 from spaces.passes.stack_alloc import on_stack
 from spaces.passes.toolchain import toolchain_fingerprint
-from spaces.targets.target import parse_target, resolve_target
-from tuner.candidate import Draft
+from spaces.targets.target import parse_target
 
 pytestmark = pytest.mark.tvm
 
@@ -145,75 +142,15 @@ CUDA = '{"arch":"sm_80","kind":"cuda","max_num_threads":1024}'
 
 
 def test_tvm_knows_those_of_a_cuda_device_by_name_and_they_change_no_program_before() -> None:
+    from tvm.ir import IRModule
     from tvm.tirx import get_tir_pipeline
 
     assert tir_pipeline(CUDA) == tir_pipeline(parse_target(CUDA)) == tir_pipeline("cuda")
     assert tir_pipeline(CUDA) not in ("default", tir_pipeline(CPU))
     assert len(get_tir_pipeline(tir_pipeline(CUDA))) == 3
-    module = plain_product()
+    module = IRModule({"main": product(64)})
     assert ahead_of_tvm(module, CUDA) is module
     assert not keeps_on_stack(CUDA)
-
-
-def plain_product() -> Any:
-    from tvm import te
-    from tvm.ir import IRModule
-
-    a, b = (te.placeholder((256, 256), name=name) for name in "ab")
-    k = te.reduce_axis((0, 256), "k")
-    c = te.compute((256, 256), lambda i, j: te.sum(a[i, k] * b[k, j], k), "c")
-    return IRModule({"main": te.create_prim_func([a, b, c])})
-
-
-def copied_ahead() -> Any:
-    """A product whose operands are copied ahead, as TVM's rules schedule it for sm_80."""
-    task = task_of(plain_product()["main"], resolve_target(CUDA), name="product")
-    space = TraceSpace(task)
-    for number in range(60):
-        try:
-            point = space.realize_draft(Draft(task.key, number, number, None))
-        except InvalidCandidate:
-            continue
-        schedule = space.write(point.candidate)
-        if "async_stages" in str(schedule.trace):
-            return schedule.mod
-    raise AssertionError("no sketch copies ahead")
-
-
-@pytest.mark.parametrize(("arch", "copies"), [("sm_80", True), ("sm_90a", True), ("sm_75", False)])
-def test_copies_made_ahead_are_the_device_s_own_instructions(
-    arch: str, copies: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import tvm
-
-    monkeypatch.setenv("TVM_COMPILE_FORCE_FALLBACK", "1")
-    target = CUDA.replace("sm_80", arch)
-    with tvm.transform.PassContext(config={"tirx.disable_assert": True}):
-        library = tvm.compile(
-            copied_ahead(), target=parse_target(target), tir_pipeline=tir_pipeline(target)
-        ).mod
-    source = library.imports[0].inspect_source("cuda")
-    kernel = source[source.rindex('extern "C" __global__') :]
-    assert ("cp_async_legacy" in kernel) == copies
-    assert kernel.index("cp_async_wait_group") < kernel.rindex("__syncthreads")
-    assert pass_config(target) == ({"tirx.use_async_copy": True} if copies else {})
-
-
-def test_settings_of_a_user_s_passes_stay() -> None:
-    """They are those of the context that it compiles in."""
-    import tvm
-
-    seen = []
-
-    @tvm.transform.module_pass(opt_level=0)
-    def look(module: Any, context: Any) -> Any:
-        seen.append((bool(context.config.get("tirx.disable_vectorize")), context.opt_level))
-        return module
-
-    theirs = tvm.transform.PassContext(opt_level=1, config={"tirx.disable_vectorize": True})
-    with theirs, pipeline._with_config({"tirx.use_async_copy": True}):
-        look(plain_product())
-    assert seen == [(True, 1)]
 
 
 def test_their_version_is_part_of_the_toolchain() -> None:
