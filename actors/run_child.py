@@ -113,7 +113,7 @@ class RunChild:
         from spaces.passes.toolchain import toolchain_fingerprint
         from spaces.targets.target import device_fingerprint
 
-        return device_fingerprint(self._target), toolchain_fingerprint()
+        return device_fingerprint(self._target), toolchain_fingerprint(self._target)
 
     def knows(self, task_key: str, instance: Instance) -> bool:
         """Whether the child has the reference of this task and shape; if not, `learn` makes it."""

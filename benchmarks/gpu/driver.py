@@ -30,13 +30,16 @@ class DriverError(Exception):
 class Driver:
     """The first device, with its primary context.
 
+    Args:
+        cuda: the library's functions; those of libcuda.so.1 otherwise.
+
     Raises:
         DriverError: There is no driver or no device, or it cannot be used.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, cuda: Any = None) -> None:
         try:
-            self._cuda: Any = ctypes.CDLL("libcuda.so.1")
+            self._cuda = ctypes.CDLL("libcuda.so.1") if cuda is None else cuda
         except OSError as error:
             raise DriverError(f"no driver: {error}") from error
         self._call("cuInit", c_uint(0))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +33,11 @@ def main() -> None:
     except DriverError as error:
         say({"error": str(error)})
         return
-    files = read_index(cubins).cubins
+    files: Mapping[str, Path] = {}
     for line in sys.stdin:
         program = known[line.strip()]
         inputs = program.inputs()
+        files = files or read_index(cubins).cubins  # which is there when the first name comes
         try:
             after = driver.run(
                 files[program.name],

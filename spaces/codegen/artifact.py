@@ -13,9 +13,9 @@ For a schedule that packs constant operands, `kernel.so` holds two functions: "p
 packed operands, "main" computes with them. So the time of "main" is that of a compiled model. For
 any other schedule there is "main" alone.
 
-TVM leaves CUDA source in `kernel.so` and compiles it when the library is loaded, on the machine
-that has the device, while that device idles. We compile it here instead, and hand the result to
-TVM when it asks for it.
+TVM leaves CUDA source in `kernel.so` where it has no CUDA runtime, and compiles it when the library
+is loaded, on the machine that has the device, while that device idles. We compile it here instead,
+and hand the result to TVM when it asks for it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from spaces.codegen.prepack import COMPUTE, PREPACK, Packing, split
 from spaces.codegen.theirs import Compiler
 from spaces.emulation.library import build_kernels, drop_kernels, load_kernels
 from spaces.passes.pipeline import tir_pipeline
-from spaces.targets.backends import backend_of, load
+from spaces.targets.backends import backend_of, compiling, load
 from spaces.targets.target import parse_target
 
 _HOST = "kernel.so"
@@ -92,11 +92,12 @@ def compile_kernel(
 
     parts = split(module) if [gv.name_hint for gv in module.functions] == [COMPUTE] else None
     module = module if parts is None else parts.module
-    if compiler is not None:
-        library = compiler(module, target)
-    else:
-        with tvm.transform.PassContext(config=_TRUSTING):
-            library = tvm.compile(module, target=target, tir_pipeline=tir_pipeline(target)).mod
+    with compiling(target):
+        if compiler is not None:
+            library = compiler(module, target)
+        else:
+            with tvm.transform.PassContext(config=_TRUSTING):
+                library = tvm.compile(module, target=target, tir_pipeline=tir_pipeline(target)).mod
     return library, None if parts is None else parts.packing
 
 

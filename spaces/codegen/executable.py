@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from spaces.codegen.prepack import pack_weights
 from spaces.ir import tvm_compat
 from spaces.passes.dlight import gpu_rules
 from spaces.passes.pipeline import tir_pipeline
-from spaces.targets.backends import backend_of, load
+from spaces.targets.backends import backend_of, compiling
 from spaces.targets.config import target_cores
 from spaces.targets.target import device_of, parse_target
 from tuner.checks import library_file
@@ -88,7 +88,7 @@ def _compiled(lowered: Any, target_json: str, passes: str, threads: int) -> Exec
         asks = threads > 0 and runs_in_parallel(lowered)
         if asks:
             passes = pipeline_with_threads(passes, threads)
-        with _compiling(target_json, target):
+        with compiling(target):
             library = tvm.compile(
                 lowered,
                 target=target,
@@ -100,13 +100,6 @@ def _compiled(lowered: Any, target_json: str, passes: str, threads: int) -> Exec
     except (RuntimeError, ValueError, TypeError) as error:
         raise TunerError(f"the module does not compile: {first_line(error)}") from error
     return Executable(library, target_json, programs)
-
-
-def _compiling(target_json: str, target: Any) -> AbstractContextManager[None]:
-    """The context in which TVM compiles for a target."""
-    name = backend_of(target_json).compiling
-    context: AbstractContextManager[None] = load(name)(target) if name else nullcontext()
-    return context
 
 
 def _default_scheduled(lowered: Any, target: Any) -> Any:

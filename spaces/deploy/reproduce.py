@@ -25,6 +25,7 @@ from spaces.intrinsics.vnni import named
 from spaces.ir.element_types import is_float
 from spaces.ir.schedules import InvalidCandidate, code_hash, replayed, task_module, whole_payload
 from spaces.ir.symbolic import specialised
+from spaces.passes.cuda.pipeline import pass_config
 from spaces.passes.pipeline import ahead_of_tvm, keeps_on_stack
 from spaces.targets.backends import backend_of
 from spaces.targets.config import target_cores
@@ -81,7 +82,11 @@ def reproducer(
         "kind": json.loads(task.target)["kind"],
         "on_host": on_host,
         "stack": keeps_on_stack(task.target),
-        "environment": thread_variables(target_cores(task.target)) if on_host else {},
+        "environment": {
+            **(thread_variables(target_cores(task.target)) if on_host else {}),
+            **dict(backend_of(task.target).stock_environment),
+        },
+        "config": pass_config(task.target),
         "tvm": tvm.__version__,
         "device": device,
         "cases": [_case(task, one) for one in timed],

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import base64
+import contextlib
 import hashlib
 import json
 import math
@@ -57,7 +58,7 @@ def done(run: dict[str, Any]) -> int:
     if tvm.__version__ != run["tvm"]:
         said(f"mind that it was written for TVM {run['tvm']}")
     target = target_of(run["target"], run["on_host"])
-    builds = [Build(each, target, run["stack"]) for each in (*run["kernels"], run["default"])]
+    builds = [Build(each, target, run) for each in (*run["kernels"], run["default"])]
     wrong = [f"{build.name}: {why}" for build in builds if (why := build.differs())]
     for build in builds:
         said(f"{build.name}: {build.told()}")
@@ -87,17 +88,20 @@ class Build:
 
     Args:
         data: one of the run's.
-        stack: whether small tensors stay on the stack, as the run had them.
+        run: whether small tensors stay `stack`ed, as the run had them, and its passes' `config`.
     """
 
-    def __init__(self, data: dict[str, Any], target: Any, stack: bool) -> None:
+    def __init__(self, data: dict[str, Any], target: Any, run: dict[str, Any]) -> None:
         import tvm
 
         self.data, self.name = data, data["name"]
         self.module = unpacked(data["module"])
         self.hash = hash_of(self.module)
-        with tvm.transform.PassContext(config={"tirx.disable_assert": True}):
-            pipeline = stack_pipeline() if stack else "default"
+        # Where TVM has the device it compiles CUDA source for the current target, or the device's.
+        current = contextlib.nullcontext() if run["on_host"] else target
+        config = {"tirx.disable_assert": True, **run["config"]}
+        with current, tvm.transform.PassContext(config=config):
+            pipeline = stack_pipeline() if run["stack"] else "default"
             self.library = tvm.compile(self.module, target=target, tir_pipeline=pipeline).mod
         kind = target.kind.name
         sources = [m.inspect_source(kind) for m in self.library.imports if m.kind == kind]

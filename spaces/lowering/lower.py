@@ -19,6 +19,7 @@ from spaces.lowering.byoc import left_to_codegens, put_back
 from spaces.lowering.concats import put_off_concats
 from spaces.lowering.constants import mark_constants
 from spaces.lowering.folding import folded
+from spaces.lowering.host_results import on_device
 from spaces.lowering.idle_taps import without_idle_taps
 from spaces.lowering.index_bounds import bound_indices
 from spaces.lowering.layouts.channels_last import channels_last
@@ -77,6 +78,8 @@ def lower(module: Any, target: Any) -> Any:
         target = Target(json.loads(resolve_target(target) if target in TARGET_KINDS else target))
     with target, PassContext(opt_level=3):
         lowered = _lowered(_prepared(module), packs_weights=row.packs_weights)
+        if not row.on_host:
+            lowered = on_device(lowered, int(row.devices.device().dlpack_device_type()))
     return _marked(put_back(lowered, left_to_codegens(module)), row.kind)
 
 

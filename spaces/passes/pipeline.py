@@ -12,6 +12,7 @@ from typing import Any
 
 from spaces.emulation.host_code import hosted_pipeline
 from spaces.passes.cpu_passes import before_compile
+from spaces.passes.cuda.pipeline import cuda_pipeline
 from spaces.passes.stack_alloc import on_stack
 from spaces.targets.backends import backend_of, load
 
@@ -23,8 +24,8 @@ def tir_pipeline(target: Any) -> str:
     """The `tir_pipeline` to pass to `tvm.compile`. Public: `tuner.tir_pipeline`.
 
     For a CPU, the passes of `spaces.passes.cpu_passes`, those of TVM, and
-    `spaces.passes.stack_alloc.on_stack`; they are registered with TVM here. For a GPU, the name of
-    TVM's own pipeline.
+    `spaces.passes.stack_alloc.on_stack`. For a CUDA device, those of TVM as
+    `spaces.passes.cuda.pipeline` has them run. They are registered with TVM here.
 
     Args:
         target: a TVM target, canonical JSON of one, or a kind.
@@ -41,19 +42,14 @@ def ahead_of_tvm(module: Any, target: Any) -> Any:
 
 
 def keeps_on_stack(target: Any) -> bool:
-    """Whether `tir_pipeline` has passes of ours: `ahead_of_tvm` before TVM's, `on_stack` after."""
+    """Whether `tir_pipeline` has `ahead_of_tvm` before TVM's own passes, and `on_stack` after."""
     return tir_pipeline(target) == _CPU
 
 
-def stock_pipeline() -> str:
-    """The name of TVM's own pipeline."""
-    return _STOCK
-
-
 def emulated_pipeline() -> str:
-    """The name of TVM's own pipeline with host code for the emulated device, see
+    """The name of the pipeline for CUDA with host code for the emulated device, see
     `spaces.emulation.host_code`."""
-    return hosted_pipeline(_STOCK)
+    return hosted_pipeline(cuda_pipeline())
 
 
 @cache

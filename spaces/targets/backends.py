@@ -8,6 +8,7 @@ is named as `module:callable` and imported where it is used, see `load`.
 from __future__ import annotations
 
 import json
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any, Protocol
@@ -106,6 +107,9 @@ class Backend:
             `(target) -> AbstractContextManager`; may be empty.
         try_compiler: compiles a kernel of one line, `(target) -> None`, where the compiler is no
             part of TVM and may be missing; may be empty.
+        toolchain: gives the versions of such a compiler for fingerprints, `() -> str`; may be
+            empty.
+        stock_environment: variables with which TVM's own compiler makes the code that we make.
         stopwatch: times kernels on its devices, `(device) -> spaces.devices.stopwatch.Stopwatch`,
             with TVM's device.
         checker: checks outputs on its devices, `(device, target) ->
@@ -135,6 +139,8 @@ class Backend:
     device_code: str = ""
     compiling: str = ""
     try_compiler: str = ""
+    toolchain: str = ""
+    stock_environment: tuple[tuple[str, str], ...] = ()
     onnxruntime: str = ""
 
 
@@ -167,7 +173,7 @@ BACKENDS = (
         quiet=False,
         packs_weights=False,
         runs_unscheduled=False,
-        pipeline="spaces.passes.pipeline:stock_pipeline",
+        pipeline="spaces.passes.cuda.pipeline:cuda_pipeline",
         templates="spaces.templates.registry:gpu_templates",
         rules="spaces.design_space.schedule_rules:cuda_rules",
         stopwatch="spaces.devices.graph_stopwatch:cuda_stopwatch",
@@ -175,6 +181,8 @@ BACKENDS = (
         device_code="spaces.codegen.cuda.device_code:device_code",
         compiling="spaces.codegen.cuda.device_code:compiling_for",
         try_compiler="spaces.codegen.cuda.device_code:try_compiler",
+        toolchain="spaces.codegen.cuda.nvcc:nvcc_fingerprint",
+        stock_environment=(("TVM_CUDA_COMPILE_MODE", "nvcc"), ("TVM_CUDA_NVCC_NO_FAST_MATH", "1")),
         onnxruntime="CUDAExecutionProvider",
     ),
 )
@@ -240,3 +248,10 @@ def load(name: str) -> Any:
     """Import the callable that a row names as `module:callable`."""
     module, _, attribute = name.partition(":")
     return getattr(import_module(module), attribute)
+
+
+def compiling(target: Any) -> AbstractContextManager[None]:
+    """The context in which TVM compiles for a `tvm.target.Target` as we do."""
+    name = backend_of(target).compiling
+    context: AbstractContextManager[None] = load(name)(target) if name else nullcontext()
+    return context

@@ -10,6 +10,7 @@ from spaces.ir.cuda_runtime import CUDART, why_no_runtime
 from spaces.targets.config import Config, plain
 from spaces.targets.gpu import REGISTERS, STATIC_SHARED_BYTES, THREADS, WARP, numbers_of
 from spaces.targets.host import Host
+from spaces.targets.nvidia.board import read_board
 from spaces.targets.nvidia.driver import LIBRARY, read_device, why_no_device
 from spaces.targets.nvidia.numbers import Numbers, architecture_of, numbers_of_tag
 from tuner.errors import TunerError
@@ -125,16 +126,22 @@ def fits(target_json: str) -> bool:
 
 
 def fingerprint(target_json: str, host: Host | None) -> str:
+    """The device's name with what changes its times: driver, power limit, MIG. Where there is no
+    device here, the architecture that was asked for."""
+    plain_name = former_fingerprint(target_json)
+    here = read_device() if present() else None
+    if here is None:
+        return plain_name
+    board = read_board(here.bus_id)
+    return f"{plain_name} {f'cuda={here.cuda}' if board is None else board.to_text()}"
+
+
+def former_fingerprint(target_json: str) -> str:
     """The device's name; where there is no device here, the architecture that was asked for."""
     if not present():
         return f"cuda {json.loads(target_json).get('arch', '')}".strip()
     here = device()
     return f"cuda {here.device_name} cc={here.compute_version}"
-
-
-def former_fingerprint(target_json: str) -> str:
-    """The same as `fingerprint`: it never was another."""
-    return fingerprint(target_json, None)
 
 
 def alike(one: str, other: str) -> bool:

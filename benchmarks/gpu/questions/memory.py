@@ -90,6 +90,29 @@ def _atomic_subnormals() -> Question:
     )
 
 
+def _shared_base() -> Question:
+    """Swizzles depend on addresses, so where dynamic shared memory begins is of use."""
+    body = """
+  extern __shared__ __align__(1024) uint8_t dynamic[];
+  __shared__ __align__(8) uint64_t fixed[3];
+  fixed[threadIdx.x % 3] = in[0];
+  dynamic[threadIdx.x] = in[0];
+  out[0] = __cvta_generic_to_shared(dynamic);
+  out[1] = __cvta_generic_to_shared(fixed);"""
+    names = ("dynamic, aligned to 1024, beside 24 static bytes", "static")
+    return Question(
+        "where shared memory begins",
+        ask(
+            "shared.base",
+            kernel("const uint32_t* in, uint32_t* out", body),
+            lambda rng: [np.array([1], np.uint32)],
+            [np.zeros(2, np.uint32)],
+            shared_bytes=4096,
+        ),
+        lambda _inputs, outputs: {n: int(v) for n, v in zip(names, outputs[0], strict=True)},
+    )
+
+
 def questions() -> list[Question]:
     """All of them."""
-    return [_narrow_box(), _atomic_subnormals()]
+    return [_narrow_box(), _shared_base(), _atomic_subnormals()]

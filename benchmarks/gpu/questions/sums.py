@@ -11,6 +11,8 @@ import numpy as np
 from benchmarks.gpu.accumulation import fit
 from benchmarks.gpu.questions.question import Question, ask
 from tests.spaces.emulation.instructions.products import fragments as f
+from tests.spaces.emulation.instructions.products.shared_layouts import by_k
+from tests.spaces.emulation.instructions.products.wgmma import Wgmma, deal, gather, source_of
 from tests.spaces.emulation.instructions.program import Array, Arrays, kernel
 from tests.spaces.emulation.instructions.rounding import BFLOAT, HALF, SINGLE, Format
 
@@ -135,6 +137,39 @@ def _sums(form: Sum) -> Question:
     )
 
 
+def _of_warpgroup() -> Question:
+    """m64n8k16 of float16 with both factors in shared memory."""
+    form = Wgmma("", 8, 16)
+    left, right = by_k(64, 32, 128), by_k(8, 32, 128)
+    half, single = np.dtype(np.float16), np.dtype(np.float32)
+
+    def make(rng: np.random.Generator) -> Arrays:
+        a, b = (_spread(rng, (rows, 16), 6).astype(half) for rows in (64, 8))
+        start = (4 * _spread(rng, (64, 8), 6)).astype(single)
+        return [left.write(a), right.write(b), deal(start)]
+
+    def answer(inputs: Arrays, outputs: Arrays) -> dict[str, Any]:
+        a, b = left.read(inputs[0], half), right.read(inputs[1], half)
+        start, got = (gather(held, 8, single).view(np.uint32) for held in (inputs[2], outputs[0]))
+        rows = np.s_[::4]
+        factors = a[rows].view(np.uint16)[None], np.ascontiguousarray(b.T).view(np.uint16)[None]
+        return fit(*factors, start[rows][None], got[rows][None], factors=HALF)
+
+    return Question(
+        "how wgmma.m64n8k16.f32.f16.f16 rounds its sums",
+        ask(
+            "sum.wgmma.m64n8k16.f32.f16.f16",
+            source_of(form, left, right),
+            make,
+            [np.zeros((128, 4), np.float32)],
+            block=(128, 1, 1),
+            shared_bytes=8192 + 1024,
+            arch="sm_90a",
+        ),
+        answer,
+    )
+
+
 def questions() -> list[Question]:
     """All of them."""
-    return [_sums(form) for form in SUMS]
+    return [*(_sums(form) for form in SUMS), _of_warpgroup()]

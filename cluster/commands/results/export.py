@@ -112,8 +112,8 @@ def _mark_other_toolchains(run: RunLocation) -> None:
     from spaces.passes.toolchain import toolchain_fingerprint
     from tuner.report.report import best_report
 
-    here = toolchain_fingerprint()
-    with opened(run) as (_, store):
+    with opened(run) as (manifest, store):
+        here = toolchain_fingerprint(manifest.target)
         used = {row["toolchain"] for row in best_report(store)["tasks"] if row["toolchain"]}
     if others := sorted(used - {here}):
         click.echo(

@@ -173,17 +173,17 @@ def rebuilder(
             stack.enter_context(closing(runner))
         try:
             builder.ready()
-            here = _here(runner, lacks)
+            here = _here(runner, target, lacks)
         except RuntimeError as error:
             raise TunerError(str(error)) from error
         yield Rebuilder(builder, runner, here, effort, on_step)
 
 
-def _here(runner: Runner | None, lacks: str) -> Here:
+def _here(runner: Runner | None, target: str, lacks: str) -> Here:
     if runner is None:
         from spaces.passes.toolchain import toolchain_fingerprint
 
-        return Here("", toolchain_fingerprint(), lacks)
+        return Here("", toolchain_fingerprint(target), lacks)
     runner.ready()
     return Here(*runner.about())
 

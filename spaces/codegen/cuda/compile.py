@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
 from spaces.codegen.cuda.cubin import KernelUse, kernel_uses
@@ -23,6 +24,8 @@ from tuner.errors import TunerError
 
 DEADLINE_S = 600.0
 """For one call: a whole model's kernels are one source, and take a second each."""
+_KEPT = 8
+"""Compiled sources: TVM asks for the code that we ask for again, where it compiles at once."""
 _FUNCTION = re.compile(r"Function properties for (\S+)")
 _SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 _ERROR = re.compile(r"\berror\b|\bfatal\b", re.IGNORECASE)
@@ -61,11 +64,15 @@ def compile_cuda(source: str, arch: str, *, deadline_s: float = DEADLINE_S) -> D
         TunerError: there is no compiler.
         RuntimeError: it refuses the source, with its first complaint, or takes too long.
     """
-    nvcc = find_nvcc()
+    return _compile(find_nvcc(), source, architecture(arch, source), deadline_s)
+
+
+@lru_cache(maxsize=_KEPT)
+def _compile(nvcc: Path, source: str, arch: str, deadline_s: float) -> DeviceCode:
     with tempfile.TemporaryDirectory(prefix="nvcc-") as folder:
         written, output = Path(folder) / "kernels.cu", Path(folder) / "kernels.cubin"
         written.write_text(source, encoding="utf-8")
-        said = _run(command(nvcc, architecture(arch, source), written, output), deadline_s)
+        said = _run(command(nvcc, arch, written, output), deadline_s)
         binary = output.read_bytes()
     return DeviceCode(binary, _with_spills(_uses(binary), said))
 

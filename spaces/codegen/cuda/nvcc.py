@@ -7,6 +7,7 @@ is one instruction that is wrong from the eleventh bit on.
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import os
 import re
@@ -102,6 +103,17 @@ def nvcc_version(nvcc: Path) -> str:
     if found is None:
         raise TunerError(f"{nvcc} does not say its version")
     return found[1]
+
+
+def nvcc_fingerprint() -> str:
+    """The compiler's version, and a hash of the flags that we call it with. A machine that only
+    measures may have none."""
+    flags = hashlib.sha256(" ".join(FLAGS).encode()).hexdigest()[:8]
+    try:
+        version = nvcc_version(find_nvcc())
+    except TunerError:
+        version = "none"
+    return f"nvcc={version} flags={flags}"
 
 
 def architecture(arch: str, source: str) -> str:

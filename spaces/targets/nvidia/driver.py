@@ -38,12 +38,14 @@ class DriverDevice:
         architecture: such as 90.
         numbers: what it has; 0 where the driver does not say.
         cuda: the newest CUDA version that the driver takes, such as "13.0".
+        bus_id: its place on the PCI bus, by which other libraries know it.
     """
 
     name: str
     architecture: int
     numbers: Numbers
     cuda: str
+    bus_id: str
 
 
 LEAST_CUDA = (13, 0)
@@ -95,7 +97,9 @@ def read_device(library: str = LIBRARY) -> DriverDevice | None:
         return None
     driver.cuDriverGetVersion(ctypes.byref(version))
     name = ctypes.create_string_buffer(256)
+    bus_id = ctypes.create_string_buffer(64)
     driver.cuDeviceGetName(name, len(name), device)
+    driver.cuDeviceGetPCIBusId(bus_id, len(bus_id), device)
 
     def ask(attribute: Attribute) -> int:
         value = ctypes.c_int()
@@ -121,4 +125,5 @@ def read_device(library: str = LIBRARY) -> DriverDevice | None:
             gigabytes_per_s=round(rate / 1e6),
         ),
         cuda=f"{version.value // 1000}.{version.value % 1000 // 10}",
+        bus_id=bus_id.value.decode(errors="replace"),
     )

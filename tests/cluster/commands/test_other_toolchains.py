@@ -96,7 +96,7 @@ def test_by_export_where_the_library_is_compiled_with_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     compiler, exported = types.ModuleType("compiler"), types.ModuleType("exported")
-    compiler.toolchain_fingerprint = lambda: here  # type: ignore[attr-defined]
+    compiler.toolchain_fingerprint = lambda target: here  # type: ignore[attr-defined]
     exported.ExternalSymbols = KeyError  # type: ignore[attr-defined]
     exported.export_library = lambda run, out, **_: out.touch() or {}  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "spaces.passes.toolchain", compiler)

@@ -246,12 +246,10 @@ def test_kernels_for_many_shapes_and_one_for_a_single_shape(tmp_path: Path) -> N
 
 @pytest.mark.long
 @needs_nvcc
-def test_a_kernel_for_cuda_is_compiled_where_there_is_no_device(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TVM_CUDA_COMPILE_MODE", "nvcc")
+def test_a_kernel_for_cuda_is_compiled_where_there_is_no_device(tmp_path: Path) -> None:
     task = gemm_task(CUDA, 64)
     text = reproduced(task, default_candidate(task))
+    assert "TVM_CUDA_NVCC_NO_FAST_MATH" in text
     found = ran(text, tmp_path, "--compile-only")
     assert (found.code, found.told["wrong"]) == (0, []), found.err
     import tvm

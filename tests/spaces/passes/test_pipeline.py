@@ -11,7 +11,7 @@ import pytest
 from spaces.ir import tvm_compat
 from spaces.ir.schedules import new_schedule
 from spaces.passes import cpu_passes
-from spaces.passes.pipeline import tir_pipeline
+from spaces.passes.pipeline import ahead_of_tvm, keeps_on_stack, tir_pipeline
 from spaces.passes.stack_alloc import on_stack
 from spaces.passes.toolchain import toolchain_fingerprint
 from spaces.targets.target import parse_target
@@ -138,9 +138,19 @@ def test_tvm_knows_the_passes_of_a_cpu_by_name() -> None:
     assert len(get_tir_pipeline(tir_pipeline(target))) == 3
 
 
-def test_on_other_devices_they_are_tvms_own() -> None:
-    cuda = '{"arch":"sm_80","kind":"cuda","max_num_threads":1024}'
-    assert tir_pipeline(cuda) == tir_pipeline(parse_target(cuda)) == "default"
+CUDA = '{"arch":"sm_80","kind":"cuda","max_num_threads":1024}'
+
+
+def test_tvm_knows_those_of_a_cuda_device_by_name_and_they_change_no_program_before() -> None:
+    from tvm.ir import IRModule
+    from tvm.tirx import get_tir_pipeline
+
+    assert tir_pipeline(CUDA) == tir_pipeline(parse_target(CUDA)) == tir_pipeline("cuda")
+    assert tir_pipeline(CUDA) not in ("default", tir_pipeline(CPU))
+    assert len(get_tir_pipeline(tir_pipeline(CUDA))) == 3
+    module = IRModule({"main": product(64)})
+    assert ahead_of_tvm(module, CUDA) is module
+    assert not keeps_on_stack(CUDA)
 
 
 def test_their_version_is_part_of_the_toolchain() -> None:

@@ -36,9 +36,9 @@ EXAMPLES = {
     "cuda": '{"kind":"cuda","arch":"sm_90"}',
 }
 """Of each kind, as a user writes it, with what no machine has to be asked for."""
-NAMED = ("pipeline", "templates", "rules", "device_code", "compiling", "try_compiler")
+NAMED = ("pipeline", "templates", "rules", "device_code", "compiling", "try_compiler", "toolchain")
 """What rows name by module."""
-OPTIONAL = ("device_code", "compiling", "try_compiler")
+OPTIONAL = ("device_code", "compiling", "try_compiler", "toolchain")
 """What a row may leave out."""
 
 

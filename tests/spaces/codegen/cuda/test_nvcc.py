@@ -8,6 +8,7 @@ import pytest
 
 from spaces.codegen.cuda import nvcc
 from spaces.codegen.cuda.nvcc import architecture, command, find_nvcc, nvcc_version
+from spaces.passes.toolchain import toolchain_fingerprint
 from tests.needed import needs_nvcc
 from tuner.errors import TunerError
 
@@ -89,3 +90,28 @@ def test_its_version_is_read(tmp_path: Path) -> None:
 @needs_nvcc
 def test_the_one_of_this_environment_has_a_version() -> None:
     assert nvcc_version(find_nvcc()).count(".") == 2
+
+
+@pytest.mark.tvm
+def test_the_toolchain_of_a_cuda_target_names_the_compiler_and_its_flags(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    cuda, cpu = '{"arch":"sm_90","kind":"cuda"}', '{"kind":"llvm"}'
+    says = "Cuda compilation tools, release 13.0, V13.0.88"
+    program(tmp_path, says)
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    found = toolchain_fingerprint(cuda)
+    assert found.startswith(f"{toolchain_fingerprint()} nvcc=13.0.88 flags=")
+    assert toolchain_fingerprint(cpu) == toolchain_fingerprint()
+    monkeypatch.setattr(nvcc, "FLAGS", (*nvcc.FLAGS, "--use_fast_math"))
+    assert toolchain_fingerprint(cuda) != found
+
+
+def test_a_machine_that_only_measures_may_have_none(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(nvcc, "packaged_nvcc", lambda: None)
+    monkeypatch.setattr(nvcc, "_USUAL", tmp_path)
+    for name in ("PATH", "CUDA_HOME", "CUDA_PATH"):
+        monkeypatch.setenv(name, "")
+    assert nvcc.nvcc_fingerprint().startswith("nvcc=none flags=")

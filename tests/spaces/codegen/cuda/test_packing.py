@@ -153,23 +153,50 @@ def test_a_module_is_compiled_in_that_context(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(tvm, "compile", watched)
     compile_module(lower(gelu(), CUDA), CUDA)
     assert seen == [b"\x7fELF"]
+    build_artifact(scheduled(), CUDA)
+    assert seen == [b"\x7fELF"] * 2
+
+
+@needs_nvcc
+def test_what_tvm_has_compiled_at_once_is_not_compiled_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from spaces.codegen.cuda import compile as compiler
+
+    calls = []
+    run = compiler._run
+    monkeypatch.setattr(compiler, "_run", lambda *args: calls.append(args) or run(*args))
+    source = 'extern "C" __global__ void once(float* x) { x[0] += 1.0f; }'
+    first = compiler.compile_cuda(source, "sm_86")
+    assert compiler.compile_cuda(source, "sm_86") == first
+    assert compiler.compile_cuda(source, "sm_80") != first
+    assert len(calls) == 2
 
 
 @needs_nvcc
 def test_an_artifact_carries_what_its_kernels_take() -> None:
+    (use,) = kernels_of(build_artifact(scheduled(), CUDA)).values()
+    assert use.registers > 0
+    assert use.threads > 0
+    assert kernels_of(build_artifact(added(), '{"kind":"llvm"}')) == {}
+
+
+def added() -> Any:
+    """A program that adds."""
     from tvm import te
     from tvm.ir import IRModule
-    from tvm.s_tir import dlight
 
     a = te.placeholder((4096,), name="a")
     function = te.create_prim_func([a, te.compute((4096,), lambda i: a[i] + 1.0, name="b")])
-    target = parse_target(CUDA)
-    with target:
-        module = dlight.ApplyDefaultSchedule(dlight.gpu.Fallback())(IRModule({"main": function}))
-    (use,) = kernels_of(build_artifact(module, target)).values()
-    assert use.registers > 0
-    assert use.threads > 0
-    assert kernels_of(build_artifact(IRModule({"main": function}), '{"kind":"llvm"}')) == {}
+    return IRModule({"main": function})
+
+
+def scheduled() -> Any:
+    """The same, for a GPU."""
+    from tvm.s_tir import dlight
+
+    with parse_target(CUDA):
+        return dlight.ApplyDefaultSchedule(dlight.gpu.Fallback())(added())
 
 
 def kernels(library: Any) -> list[Any]:

@@ -1,6 +1,6 @@
 """How tiles lie in shared memory under the swizzles of tensor copies and of wgmma.
 
-PTX ISA 9.0, 5.5.7 Swizzling Modes and 9.7.15.5.1.2 Shared Memory Matrix Layout: the 16 bytes at
+PTX ISA 9.1, 5.5.7 Swizzling Modes and 9.7.15.5.1.2 Shared Memory Matrix Layout: the 16 bytes at
 position i of a line of 128 bytes go to position i xor (line modulo 8) of the same line with 128
 bytes; with 64 and 32 bytes, only the lowest two bits and the lowest bit of i change, by the lowest
 bits of the line.

@@ -12,8 +12,14 @@ import pytest
 
 from spaces.targets import cuda
 from spaces.targets.gpu import gpu_of
+from spaces.targets.nvidia.board import Board
 from spaces.targets.nvidia.driver import read_device
-from spaces.targets.target import asks_for, resolve_target
+from spaces.targets.target import (
+    asks_for,
+    device_fingerprint,
+    former_fingerprint,
+    resolve_target,
+)
 from tests.contracts.programs import gemm_task
 from tests.spaces.targets.nvidia.fake_driver import H100, H100_PCIE, fake_driver
 from tuner.errors import TunerError
@@ -117,6 +123,30 @@ def test_48_kib_are_the_limit_of_declared_shared_memory_alone() -> None:
     assert gpu.kept_shared_bytes == 1 << 10
     more = '{"kind": "cuda", "arch": "sm_90", "max_shared_memory_per_block": 232448}'
     assert replace(gpu_of(resolve_target(more)), numbers=gpu.numbers) == gpu
+
+
+def test_a_fingerprint_has_what_changes_a_device_s_times(
+    with_device: Callable[[dict[int, int]], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = resolve_target(WAYS[0])
+    assert device_fingerprint(target) == "cuda sm_90"
+    with_device(H100)
+    found = set()
+    for board in (
+        None,
+        Board("580.95.05", 700, False),
+        Board("580.126.09", 700, False),
+        Board("580.95.05", 350, False),
+        Board("580.95.05", 700, True),
+    ):
+        asked: list[str] = []
+        monkeypatch.setattr(cuda, "read_board", lambda bus, b=board, a=asked: a.append(bus) or b)
+        found.add(device_fingerprint(target))
+        assert asked == ["0000:1B:00.0"]
+    assert len(found) == 5
+    assert "cuda NVIDIA H100 cc=9.0 driver=580.95.05 power=700W" in found
+    assert "cuda NVIDIA H100 cc=9.0 driver=580.95.05 power=700W mig" in found
+    assert former_fingerprint(target) == "cuda NVIDIA H100 cc=9.0"
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ def test_the_driver_says_what_a_device_has(tmp_path: Path) -> None:
     device = read_device(fake_driver(tmp_path, H100))
     assert device is not None
     assert (device.name, device.architecture) == ("NVIDIA H100 80GB HBM3", 90)
-    assert device.cuda == "13.0"
+    assert (device.cuda, device.bus_id) == ("13.0", "0000:1B:00.0")
     assert device.numbers == Numbers(132, 50 << 20, 228 << 10, 227 << 10, 2048, 1980, 3352)
 
 

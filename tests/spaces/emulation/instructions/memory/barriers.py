@@ -8,7 +8,7 @@ import numpy as np
 
 from tests.spaces.emulation.instructions.program import Array, Arrays, Program, kernel
 
-_SECTION = "PTX ISA 9.0, 9.7.13.15 Parallel Synchronization and Communication: mbarrier, {}"
+_SECTION = "PTX ISA 9.1, 9.7.13.15.{}"
 
 FUNCTIONS = """
 __forceinline__ __device__ void init(uint64_t* bar, uint32_t count) {
@@ -128,16 +128,29 @@ _STATES = """
     asm volatile("mbarrier.arrive.shared.b64 %0, [%1];"
       : "=l"(first) : "r"((unsigned int)__cvta_generic_to_shared(bar)) : "memory");
     ASK tested(bar, first);
-    uint32_t pending;
-    asm volatile("mbarrier.pending_count.b64 %0, %1;" : "=r"(pending) : "l"(first));
-    ASK pending;
     asm volatile("mbarrier.arrive.shared.b64 %0, [%1];"
       : "=l"(second) : "r"((unsigned int)__cvta_generic_to_shared(bar)) : "memory");
     ASK tested(bar, first);
-    ASK tested(bar, second);
+    ASK tested(bar, second);"""
+_STATES_GIVE = [0, 1, 1]
+
+_PENDING = """
+    init(bar, 4);
+    uint64_t first, second;
+    uint32_t pending;
+    asm volatile("mbarrier.arrive.noComplete.shared.b64 %0, [%1], 1;"
+      : "=l"(first) : "r"((unsigned int)__cvta_generic_to_shared(bar)) : "memory");
+    asm volatile("mbarrier.pending_count.b64 %0, %1;" : "=r"(pending) : "l"(first));
+    ASK pending;
+    asm volatile("mbarrier.arrive.noComplete.shared.b64 %0, [%1], 2;"
+      : "=l"(second) : "r"((unsigned int)__cvta_generic_to_shared(bar)) : "memory");
     asm volatile("mbarrier.pending_count.b64 %0, %1;" : "=r"(pending) : "l"(second));
-    ASK pending;"""
-_STATES_GIVE = [0, 2, 1, 1, 1]
+    ASK pending;
+    ASK tested(bar, second);
+    asm volatile("mbarrier.arrive.shared.b64 %0, [%1];"
+      : "=l"(second) : "r"((unsigned int)__cvta_generic_to_shared(bar)) : "memory");
+    ASK tested(bar, first);"""
+_PENDING_GIVE = [4, 3, 0, 1]
 
 
 def _ring() -> Program:
@@ -180,7 +193,9 @@ def _ring() -> Program:
 
     return Program(
         name="mbarrier.try_wait.parity",
-        section=_SECTION.format("mbarrier.try_wait, mbarrier.arrive, fence.mbarrier_init"),
+        section=_SECTION.format(
+            "16 mbarrier.try_wait, .13 mbarrier.arrive, 9.7.13.4 fence.mbarrier_init"
+        ),
         source=kernel(
             "const uint32_t* in, uint32_t* out",
             body,
@@ -210,7 +225,7 @@ def _of_copies() -> Program:
   for (int i = threadIdx.x; i < 1024; i += 64) out[i] = tile[i];"""
     return Program(
         name="cp.async.mbarrier.arrive.noinc",
-        section=_SECTION.format("cp.async.mbarrier.arrive"),
+        section=_SECTION.format("15 cp.async.mbarrier.arrive"),
         source=kernel(
             "const uint8_t* in, uint8_t* out",
             body,
@@ -228,23 +243,30 @@ def programs() -> list[Program]:
     return [
         _scripted(
             "mbarrier.test_wait.parity",
-            "mbarrier.test_wait, mbarrier.arrive",
+            "16 mbarrier.test_wait / mbarrier.try_wait (parity)",
             _PHASES,
             _PHASES_GIVE,
             arch="sm_90a",
         ),
         _scripted(
             "mbarrier.expect_tx",
-            "mbarrier.expect_tx, mbarrier.complete_tx, mbarrier.arrive.expect_tx",
+            "5 Tracking asynchronous operations, .11 mbarrier.expect_tx, .12 mbarrier.complete_tx",
             _BYTES,
             _BYTES_GIVE,
             arch="sm_90a",
         ),
         _scripted(
             "mbarrier.test_wait",
-            "mbarrier.test_wait, mbarrier.arrive, mbarrier.pending_count",
+            "16 mbarrier.test_wait / mbarrier.try_wait (state), .13 mbarrier.arrive",
             _STATES,
             _STATES_GIVE,
+            arch="sm_80",
+        ),
+        _scripted(
+            "mbarrier.pending_count",
+            "17 mbarrier.pending_count, .13 mbarrier.arrive (noComplete)",
+            _PENDING,
+            _PENDING_GIVE,
             arch="sm_80",
         ),
         _ring(),

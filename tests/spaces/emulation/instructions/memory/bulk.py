@@ -7,7 +7,7 @@ import numpy as np
 from tests.spaces.emulation.instructions.memory.barriers import called
 from tests.spaces.emulation.instructions.program import Array, Arrays, Program, kernel
 
-_SECTION = "PTX ISA 9.0, 9.7.9.25.4.1 cp.async.bulk"
+_SECTION = "PTX ISA 9.1, 9.7.9.25.4.1 cp.async.bulk"
 
 
 def _load(space: str) -> Program:
@@ -83,7 +83,7 @@ def _store() -> Program:
 
     return Program(
         name="cp.async.bulk.global.shared::cta",
-        section=_SECTION + ", cp.async.bulk.commit_group, cp.async.bulk.wait_group",
+        section=_SECTION + ", 9.7.9.27.2 Bulk and Tensor copy completion instructions",
         source=kernel("const uint8_t* in, uint8_t* out", body, threads=64),
         make=lambda rng: [rng.integers(0, 255, 512, np.uint8)],
         expect=expect,
@@ -94,4 +94,4 @@ def _store() -> Program:
 
 def programs() -> list[Program]:
     """All of them."""
-    return [_load("shared::cluster"), _store()]
+    return [_load("shared::cluster"), _load("shared::cta"), _store()]

@@ -6,8 +6,8 @@ import numpy as np
 
 from tests.spaces.emulation.instructions.program import Array, Arrays, Program, kernel
 
-_COPY = "PTX ISA 9.0, 9.7.9.25.3.1 cp.async"
-_GROUPS = "PTX ISA 9.0, 9.7.9.25.3.2 cp.async.commit_group and .3 cp.async.wait_group"
+_COPY = "PTX ISA 9.1, 9.7.9.25.3.1 cp.async"
+_GROUPS = "PTX ISA 9.1, 9.7.9.25.3.2 cp.async.commit_group and .3 cp.async.wait_group"
 
 _COMMIT = 'asm volatile("cp.async.commit_group;");'
 

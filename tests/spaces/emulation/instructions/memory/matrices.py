@@ -11,9 +11,9 @@ import numpy as np
 
 from tests.spaces.emulation.instructions.program import Array, Arrays, Program, kernel
 
-_LDMATRIX = "PTX ISA 9.0, 9.7.14.5.15 Warp-level matrix load instruction: ldmatrix"
-_STMATRIX = "PTX ISA 9.0, 9.7.14.5.16 Warp-level matrix store instruction: stmatrix"
-_MOVMATRIX = "PTX ISA 9.0, 9.7.14.5.17 Warp-level matrix transpose instruction: movmatrix"
+_LDMATRIX = "PTX ISA 9.1, 9.7.14.5.15 Warp-level matrix load instruction: ldmatrix"
+_STMATRIX = "PTX ISA 9.1, 9.7.14.5.16 Warp-level matrix store instruction: stmatrix"
+_MOVMATRIX = "PTX ISA 9.1, 9.7.14.5.17 Warp-level matrix transpose instruction: movmatrix"
 
 _STRIDE = 24
 """Elements from row to row in shared memory: 48 bytes, so that rows are aligned, and not packed."""

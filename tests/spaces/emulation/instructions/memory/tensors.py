@@ -18,7 +18,7 @@ from tests.spaces.emulation.instructions.program import (
 from tests.spaces.emulation.instructions.swizzle import place, swizzle
 
 _SECTION = (
-    "PTX ISA 9.0, 9.7.9.25.5.2 cp.async.bulk.tensor,"
+    "PTX ISA 9.1, 9.7.9.27.1.2 cp.async.bulk.tensor,"
     " 5.5 Tensors (tiled mode, 5.5.7 Swizzling Modes)"
 )
 _TYPES = {"float16": np.float16, "float32": np.float32, "uint8": np.uint8}
@@ -117,7 +117,7 @@ _BOXES = [
 ]
 
 
-def _load(box: _Box, mode: str = "") -> Program:
+def _load(box: _Box, mode: str = "", space: str = "cluster") -> Program:
     """All boxes, one after the other, through one barrier."""
     rank = len(box.shape)
     coordinates = ", ".join(f"%{2 + i}" for i in range(rank))
@@ -136,7 +136,7 @@ def _load(box: _Box, mode: str = "") -> Program:
     __syncthreads();
     if (threadIdx.x == 0) {{
       arrive_expect_tx(bar, {box.bytes});
-      asm volatile("cp.async.bulk.tensor.{rank}d.shared::cluster.global{mode}"
+      asm volatile("cp.async.bulk.tensor.{rank}d.shared::{space}.global{mode}"
         ".mbarrier::complete_tx::bytes [%0], [%1, {{{coordinates}}}], [%{2 + rank}];"
         : : "r"((unsigned int)__cvta_generic_to_shared(tile)), "l"(&map), {values},
             "r"((unsigned int)__cvta_generic_to_shared(bar)) : "memory");
@@ -152,7 +152,7 @@ def _load(box: _Box, mode: str = "") -> Program:
         return [np.stack([place(tile, box.addresses(), box.room) for tile in tiles])]
 
     return Program(
-        name=f"cp.async.bulk.tensor.{box.name}{mode}",
+        name=f"cp.async.bulk.tensor.{box.name}{mode}{'' if space == 'cluster' else '.cta'}",
         section=_SECTION,
         source=_kernel("const void*, const int* at, uint8_t* out", body),
         make=lambda rng: [box.random(rng), np.array(box.at, np.int32)],
@@ -165,7 +165,10 @@ def _load(box: _Box, mode: str = "") -> Program:
 
 
 def _store(box: _Box) -> Program:
-    """Boxes that do not overlap go out; what would lie outside of the tensor is not written."""
+    """Boxes that do not overlap go out; what would lie outside of the tensor is not written.
+
+    A store must not begin outside (9.7.9.27.1.1 Restriction on Tensor Copy instructions).
+    """
     rank = len(box.shape)
     coordinates = ", ".join(f"%{1 + i}" for i in range(rank))
     values = ", ".join(f'"r"(at[round * {rank} + {i}])' for i in range(rank))
@@ -221,7 +224,7 @@ def _kernel(parameters: str, body: str) -> str:
 
 
 _STORED = [
-    _Box("2d.no-swizzle", (72, 21), (24, 5), ((0, 0), (30, 11), (60, 3), (-9, 18))),
+    _Box("2d.no-swizzle", (72, 21), (24, 5), ((0, 0), (30, 11), (60, 3), (0, 18))),
     _Box("2d.swizzle-128", (72, 21), (64, 8), ((0, 0), (24, 17)), 128),
     _Box("2d.swizzle-64", (72, 21), (32, 8), ((0, 0), (56, 17)), 64),
     _Box("2d.swizzle-32", (72, 21), (16, 8), ((0, 0), (64, 17)), 32),
@@ -234,5 +237,6 @@ def programs() -> list[Program]:
     return [
         *(_load(box) for box in _BOXES),
         _load(_BOXES[2], mode=".tile"),
+        _load(_BOXES[2], space="cta"),
         *(_store(box) for box in _STORED),
     ]

@@ -6,9 +6,9 @@ import numpy as np
 
 from tests.spaces.emulation.instructions.program import Arrays, Program, kernel
 
-_VECTORS = "CUDA C++ Programming Guide 13.0, 10.3.1 Built-in Vector Types"
-_LDG = "CUDA C++ Programming Guide 13.0, 10.10 Read-Only Data Cache Load Function"
-_LD = "PTX ISA 9.0, 9.7.9.8 ld, 9.7.9.9 ld.global.nc, 9.7.9.11 st"
+_VECTORS = "CUDA C++ Programming Guide 13.0, Built-in Vector Types"
+_LDG = "CUDA C++ Programming Guide 13.0, Read-Only Data Cache Load Function"
+_LD = "PTX ISA 9.1, 9.7.9.8 ld, 9.7.9.9 ld.global.nc, 9.7.9.11 st"
 
 _TYPES = {
     "float": (np.float32, (2, 3, 4)),

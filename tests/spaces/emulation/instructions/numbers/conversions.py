@@ -23,8 +23,8 @@ from tests.spaces.emulation.instructions.rounding import (
     value_of,
 )
 
-_SECTION = "CUDA Math API 13.0, 1.{} Conversion and Data Movement; PTX ISA 9.0, 9.7.9.22 cvt"
-_HALF, _BFLOAT = _SECTION.format("2.7 Half Precision"), _SECTION.format("3.7 Bfloat16 Precision")
+_SECTION = "CUDA Math API 13.0, {} Conversion and Data Movement; PTX ISA 9.1, 9.7.9.21 cvt"
+_HALF, _BFLOAT = _SECTION.format("Half Precision"), _SECTION.format("Bfloat16 Precision")
 _HEADERS = "#include <cuda_fp16.h>\n#include <cuda_bf16.h>"
 
 _MODES: tuple[Mode, ...] = ("rn", "rz", "rd", "ru")
@@ -237,7 +237,7 @@ def _whole(
     def to_bits(bits: int) -> int:
         return _to_integer(bits, format, mode, -(2**31), 2**31 - 1) & 0xFFFFFFFF
 
-    section = _HALF if format is HALF else "CUDA Math API 13.0, 1.13 Type Casting Intrinsics"
+    section = _HALF if format is HALF else "CUDA Math API 13.0, Type Casting Intrinsics"
     return _program(name, section, f"out[i] = {call};", draw, to_bits, (kind, "int", np.int32))
 
 
@@ -254,7 +254,7 @@ def _from_integer(name: str, format: Format, mode: Mode) -> Program:
 
     half = format is HALF
     body = f"out[i] = __half_as_ushort({name}(in[i]));" if half else f"out[i] = {name}(in[i]);"
-    section = _HALF if half else "CUDA Math API 13.0, 1.13 Type Casting Intrinsics"
+    section = _HALF if half else "CUDA Math API 13.0, Type Casting Intrinsics"
     kinds = ("int", "uint16_t", np.uint16) if half else ("int", "float", np.float32)
     return _program(name, section, body, draw, to_bits, kinds)
 
@@ -277,7 +277,7 @@ def _tf32() -> Program:
 
     return _program(
         "cvt.rna.tf32.f32",
-        "PTX ISA 9.0, 9.7.9.22 cvt",
+        "PTX ISA 9.1, 9.7.9.21 cvt",
         'asm volatile("cvt.rna.tf32.f32 %0, %1;" : "=r"(out[i]) : "f"(in[i]));',
         draw,
         to_bits,

@@ -14,9 +14,9 @@ import numpy as np
 
 from tests.spaces.emulation.instructions.program import Array, Arrays, Program, kernel
 
-_STANDARD = "CUDA C++ Programming Guide 13.0, 16.1 Standard Functions, single precision"
-_FAST = "CUDA C++ Programming Guide 13.0, 16.2 Intrinsic Functions, single precision"
-_PTX = "PTX ISA 9.0, 9.7.3 Floating Point Instructions: {}"
+_STANDARD = "CUDA C++ Programming Guide 13.0, Standard Functions, single precision"
+_FAST = "CUDA C++ Programming Guide 13.0, Intrinsic Functions, single precision"
+_PTX = "PTX ISA 9.1, 9.7.3 Floating Point Instructions: {}"
 _COUNT = 1024
 
 Bound = Callable[[Array, Array], Array]

@@ -9,9 +9,9 @@ import numpy as np
 from tests.spaces.emulation.instructions.program import Array, Arrays, Program, kernel
 from tests.spaces.emulation.instructions.rounding import map_bits
 
-_SECTION = "CUDA Math API 13.0, 1.10 Integer Intrinsics"
-_PRMT = "PTX ISA 9.0, 9.7.9.7 prmt"
-_DP4A = "PTX ISA 9.0, 9.7.1.23 dp4a"
+_SECTION = "CUDA Math API 13.0, Integer Intrinsics"
+_PRMT = "PTX ISA 9.1, 9.7.9.7 prmt"
+_DP4A = "PTX ISA 9.1, 9.7.1.23 dp4a"
 _COUNT = 256
 
 

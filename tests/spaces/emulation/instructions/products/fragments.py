@@ -1,6 +1,6 @@
 """Which elements of its matrices each thread of a warp holds for mma.sync.
 
-Written from PTX ISA 9.0, 9.7.14.5.1 to 9.7.14.5.10 Matrix Fragments for mma. Of a thread's number
+Written from PTX ISA 9.1, 9.7.14.5.1 to 9.7.14.5.10 Matrix Fragments for mma. Of a thread's number
 divided by 4, g is the quotient and t the rest: groupID and threadID_in_group there.
 """
 

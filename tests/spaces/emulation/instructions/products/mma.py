@@ -16,7 +16,7 @@ from tests.spaces.emulation.instructions.products.fragments import Fragment, reg
 from tests.spaces.emulation.instructions.program import Array, Arrays, Program, kernel
 from tests.spaces.emulation.instructions.rounding import bfloat_bits
 
-_SECTION = "PTX ISA 9.0, 9.7.14.5.{}, and 9.7.14.5.14 mma"
+_SECTION = "PTX ISA 9.1, 9.7.14.5.{}, and 9.7.14.5.14 mma"
 
 
 @dataclass(frozen=True, slots=True)

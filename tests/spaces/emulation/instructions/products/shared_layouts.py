@@ -1,6 +1,6 @@
 """How wgmma's operands lie in shared memory, and the descriptors that say so.
 
-PTX ISA 9.0, 9.7.15.5.1.2 Shared Memory Matrix Layout, .1 Major-ness supported by Strides and .2
+PTX ISA 9.1, 9.7.15.5.1.2 Shared Memory Matrix Layout, .1 Major-ness supported by Strides and .2
 Matrix Descriptor Format. Of each operand, rows run over M or N, columns over K.
 """
 

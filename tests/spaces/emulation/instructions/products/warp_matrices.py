@@ -13,7 +13,7 @@ import numpy as np
 from tests.spaces.emulation.instructions.program import Array, Arrays, Program, filled, kernel
 from tests.spaces.emulation.instructions.rounding import bfloat_bits
 
-_SECTION = "CUDA C++ Programming Guide 13.0, 10.24 Warp Matrix Functions (nvcuda::wmma)"
+_SECTION = "CUDA C++ Programming Guide 13.0, Warp Matrix Functions (nvcuda::wmma)"
 
 
 @dataclass(frozen=True, slots=True)

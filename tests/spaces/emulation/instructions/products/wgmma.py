@@ -16,7 +16,7 @@ from tests.spaces.emulation.instructions.products.shared_layouts import Layout, 
 from tests.spaces.emulation.instructions.program import Array, Arrays, Program, kernel
 from tests.spaces.emulation.instructions.rounding import bfloat_bits
 
-_SECTION = "PTX ISA 9.0, 9.7.15.5.1 Register Fragments and Shared Memory Matrix Layouts, 9.7.15.5.2"
+_SECTION = "PTX ISA 9.1, 9.7.15.5.1 Register Fragments and Shared Memory Matrix Layouts, 9.7.15.5.2"
 
 Lay = Callable[[int, int], Layout]
 """From an operand's rows and the bytes of each."""
@@ -25,7 +25,7 @@ _BY_K: Lay = partial(by_k, swizzle_bytes=128)
 
 
 @dataclass(frozen=True, slots=True)
-class _Wgmma:
+class Wgmma:
     """One form.
 
     Attributes:
@@ -64,31 +64,31 @@ def _across(swizzle_bytes: int) -> Lay:
 
 
 _FORMS = [
-    *(_Wgmma("", n, 32) for n in (8, 16, 128, 256)),
-    _Wgmma("", 64, 64),
-    _Wgmma("", 64, 32, kinds="f32.bf16.bf16"),
-    _Wgmma("", 24, 32, kinds="f16.f16.f16", low=-4, high=4),
-    _Wgmma("a-in-registers", 64, 32, a=None),
-    _Wgmma("a-in-registers", 64, 32, kinds="f32.bf16.bf16", a=None),
-    *(_Wgmma(f"swizzle-{s}", 32, 16, a=_in(s), b=_in(s)) for s in (32, 64)),
-    _Wgmma("no-swizzle", 32, 32, a=_in(0), b=_in(0)),
-    _Wgmma("b-n-major", 64, 32, b=_across(128)),
-    _Wgmma("b-n-major", 128, 32, b=_across(128)),
-    _Wgmma("b-n-major.swizzle-64", 64, 32, b=_across(64)),
-    _Wgmma("b-n-major.swizzle-32", 64, 32, b=_across(32)),
-    _Wgmma("b-n-major.no-swizzle", 64, 32, b=_across(0)),
-    _Wgmma("a-m-major", 64, 32, a=_across(128)),
-    _Wgmma("scale-d-0", 8, 32, scale_d=0),
-    _Wgmma("scale-a--1", 8, 32, scale_a=-1),
-    _Wgmma("", 64, 16, kinds="f32.tf32.tf32", step=8),
-    _Wgmma("", 64, 64, kinds="s32.s8.s8", step=32, low=-128, high=127),
-    _Wgmma("", 16, 64, kinds="s32.u8.u8", step=32, low=0, high=255),
+    *(Wgmma("", n, 32) for n in (8, 16, 128, 256)),
+    Wgmma("", 64, 64),
+    Wgmma("", 64, 32, kinds="f32.bf16.bf16"),
+    Wgmma("", 24, 32, kinds="f16.f16.f16", low=-4, high=4),
+    Wgmma("a-in-registers", 64, 32, a=None),
+    Wgmma("a-in-registers", 64, 32, kinds="f32.bf16.bf16", a=None),
+    *(Wgmma(f"swizzle-{s}", 32, 16, a=_in(s), b=_in(s)) for s in (32, 64)),
+    Wgmma("no-swizzle", 32, 32, a=_in(0), b=_in(0)),
+    Wgmma("b-n-major", 64, 32, b=_across(128)),
+    Wgmma("b-n-major", 128, 32, b=_across(128)),
+    Wgmma("b-n-major.swizzle-64", 64, 32, b=_across(64)),
+    Wgmma("b-n-major.swizzle-32", 64, 32, b=_across(32)),
+    Wgmma("b-n-major.no-swizzle", 64, 32, b=_across(0)),
+    Wgmma("a-m-major", 64, 32, a=_across(128)),
+    Wgmma("scale-d-0", 8, 32, scale_d=0),
+    Wgmma("scale-a--1", 8, 32, scale_a=-1),
+    Wgmma("", 64, 16, kinds="f32.tf32.tf32", step=8),
+    Wgmma("", 64, 64, kinds="s32.s8.s8", step=32, low=-128, high=127),
+    Wgmma("", 16, 64, kinds="s32.u8.u8", step=32, low=0, high=255),
 ]
 
 _ACCUMULATORS = {"f32": np.float32, "f16": np.float16, "s32": np.int32}
 
 
-def _program(form: _Wgmma) -> Program:
+def _program(form: Wgmma) -> Program:
     to, kind, _ = form.kinds.split(".")
     accumulator = np.dtype(_ACCUMULATORS[to])
     element = _encode(np.zeros(1), kind).dtype
@@ -102,19 +102,19 @@ def _program(form: _Wgmma) -> Program:
             _encode(rng.integers(form.low, form.high + 1, (n, form.k)), kind) for n in (64, form.n)
         )
         c = rng.integers(-900, 901, (64, form.n)).astype(accumulator)
-        return [_held_a(a) if left is None else left.write(a), right.write(b), _deal(c)]
+        return [_held_a(a) if left is None else left.write(a), right.write(b), deal(c)]
 
     def expect(first: Array, second: Array, c: Array) -> Arrays:
         a = _gather_a(first, element) if left is None else left.read(first, element)
         product = form.scale_a * _decode(a, kind) @ _decode(right.read(second, element), kind).T
         if form.scale_d:
-            product = product + _gather(c, form.n, accumulator)
-        return [_deal(product.astype(accumulator))]
+            product = product + gather(c, form.n, accumulator).astype(np.float64)
+        return [deal(product.astype(accumulator))]
 
     return Program(
         name=f"{name}.{form.name}" if form.name else name,
         section=_SECTION,
-        source=_source(form, left, right),
+        source=source_of(form, left, right),
         make=make,
         expect=expect,
         block=(128, 1, 1),
@@ -157,18 +157,21 @@ def _places(n: int) -> tuple[Array, Array]:
     return row, 8 * (i // 4) + 2 * (thread % 4) + i % 2
 
 
-def _deal(d: Array) -> Array:
+def deal(d: Array) -> Array:
+    """The registers of D that each thread of a warpgroup holds."""
     held = np.ascontiguousarray(d[_places(d.shape[1])])
     return registers(held) if held.dtype == np.float16 else held
 
 
-def _gather(held: Array, n: int, kind: np.dtype[np.generic]) -> Array:
-    d = np.zeros((64, n))
+def gather(held: Array, n: int, kind: np.dtype[np.generic]) -> Array:
+    """D, of which threads hold these registers."""
+    d = np.zeros((64, n), kind)
     d[_places(n)] = held.view(kind).reshape(128, -1)
     return d
 
 
-def _source(form: _Wgmma, left: Layout | None, right: Layout) -> str:
+def source_of(form: Wgmma, left: Layout | None, right: Layout) -> str:
+    """CUDA C of one product; parameters are A, B, what D holds before, and D."""
     to, _, _ = form.kinds.split(".")
     word = {"f32": "float", "f16": "uint32_t", "s32": "int"}[to]
     count = form.n // 2 // (2 if to == "f16" else 1)
@@ -184,7 +187,7 @@ def _source(form: _Wgmma, left: Layout | None, right: Layout) -> str:
         "  __syncthreads();",
         f"  {word} r[{count}];",
         f"  for (int i = 0; i < {count}; ++i) r[i] = c[threadIdx.x * {count} + i];",
-        *([_descriptor("descA", "shared", left)] if left else []),
+        _descriptor("descA", "shared", left) if left else _load_a(form.k // form.step),
         _descriptor("descB", f"shared + {of_a}", right),
         '  asm volatile("wgmma.fence.sync.aligned;" : : : "memory");',
     ]
@@ -202,6 +205,14 @@ def _copy(source: str, target: str, size: int) -> str:
     return f"  for (int i = threadIdx.x; i < {size}; i += 128) ({target})[i] = {source}[i];"
 
 
+def _load_a(steps: int) -> str:
+    """All of A's registers, before the fence that orders them before the products."""
+    return (
+        f"  uint32_t held[{4 * steps}];\n  for (int i = 0; i < {4 * steps}; ++i)"
+        " held[i] = a[(i / 4 * 128 + threadIdx.x) * 4 + i % 4];"
+    )
+
+
 def _descriptor(name: str, address: str, layout: Layout) -> str:
     return (
         f"  uint64_t {name} = 0x{layout.descriptor():016x}ull"
@@ -210,7 +221,7 @@ def _descriptor(name: str, address: str, layout: Layout) -> str:
 
 
 def _instruction(
-    form: _Wgmma, step: int, count: int, word: str, left: Layout | None, right: Layout
+    form: Wgmma, step: int, count: int, word: str, left: Layout | None, right: Layout
 ) -> str:
     to, kind, _ = form.kinds.split(".")
     letter = "f" if word == "float" else "r"
@@ -219,7 +230,7 @@ def _instruction(
     if left is None:
         held = ", ".join(f"%{count + i}" for i in range(4))
         operand_a = "{" + held + "}"
-        ins += [f'"r"(a[({step} * 128 + threadIdx.x) * 4 + {i}])' for i in range(4)]
+        ins += [f'"r"(held[{4 * step + i}])' for i in range(4)]
     else:
         operand_a = f"%{count}"
         ins.append(f'"l"(descA + {left.step_bytes * step >> 4})')
@@ -270,7 +281,7 @@ def _setmaxnreg() -> Program:
 
     return Program(
         name="setmaxnreg",
-        section="PTX ISA 9.0, 9.7.19.5 setmaxnreg",
+        section="PTX ISA 9.1, 9.7.19.5 setmaxnreg",
         source=kernel("const uint32_t* in, uint32_t* out", body, threads=384, blocks=1),
         make=lambda rng: [rng.integers(0, 1 << 32, 384, np.uint32)],
         expect=expect,

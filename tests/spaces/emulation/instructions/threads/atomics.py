@@ -12,7 +12,7 @@ import numpy as np
 from tests.spaces.emulation.instructions.program import Array, Arrays, Program, kernel
 from tests.spaces.emulation.instructions.rounding import bfloat_bits
 
-_SECTION = "CUDA C++ Programming Guide 13.0, 10.14 Atomic Functions"
+_SECTION = "CUDA C++ Programming Guide 13.0, Atomic Functions"
 _GRID, _THREADS, _BINS = 3, 64, 5
 
 Fold = Callable[[Array, Array, Array], None]

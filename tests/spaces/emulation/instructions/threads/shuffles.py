@@ -8,8 +8,8 @@ import numpy as np
 
 from tests.spaces.emulation.instructions.program import Array, Arrays, Program, kernel
 
-_SECTION = "CUDA C++ Programming Guide 13.0, 10.22 Warp Shuffle Functions"
-_PTX = "PTX ISA 9.0, 9.7.9.6 shfl.sync"
+_SECTION = "CUDA C++ Programming Guide 13.0, Warp Shuffle Functions"
+_PTX = "PTX ISA 9.1, 9.7.9.6 shfl.sync"
 
 Source = Callable[[Array, Array, int], Array]
 """The lane whose value a lane gets: from lane, operand and width; its own where it is outside."""

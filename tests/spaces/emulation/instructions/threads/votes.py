@@ -8,12 +8,12 @@ import numpy as np
 
 from tests.spaces.emulation.instructions.program import Array, Arrays, Program, kernel
 
-_VOTE = "CUDA C++ Programming Guide 13.0, 10.19 Warp Vote Functions"
-_MATCH = "CUDA C++ Programming Guide 13.0, 10.20 Warp Match Functions"
-_REDUCE = "CUDA C++ Programming Guide 13.0, 10.21 Warp Reduce Functions"
-_SYNC = "CUDA C++ Programming Guide 13.0, 10.6 Synchronization Functions"
-_BAR = "PTX ISA 9.0, 9.7.13.1 bar, barrier"
-_ELECT = "PTX ISA 9.0, 9.7.13.14 elect.sync"
+_VOTE = "CUDA C++ Programming Guide 13.0, Warp Vote Functions"
+_MATCH = "CUDA C++ Programming Guide 13.0, Warp Match Functions"
+_REDUCE = "CUDA C++ Programming Guide 13.0, Warp Reduce Functions"
+_SYNC = "CUDA C++ Programming Guide 13.0, Synchronization Functions"
+_BAR = "PTX ISA 9.1, 9.7.13.1 bar, barrier"
+_ELECT = "PTX ISA 9.1, 9.7.13.14 elect.sync"
 
 _FULL = "0xffffffff"
 

@@ -1,0 +1,235 @@
+"""Our side: kernels of each workload's space, drawn and built on all cores, checked and timed.
+
+A short evolution without a cluster: fresh samples, then mutants of the best three, by the product's
+own space, builder, check and timing.
+"""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from actors.runner import Runner
+from benchmarks.gpu.workloads import Workload
+from tuner.candidate import Candidate, Draft
+from tuner.effort import EFFORTS
+from tuner.errors import first_line
+from tuner.record import Measurement, Status
+
+_PARENTS = 3
+_DRAFTS_TRIED = 20
+_RUN_DEADLINE_S, _REFERENCE_DEADLINE_S = 20.0, 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A kernel of a workload's space.
+
+    Attributes:
+        artifact: compiled; empty where that failed, for the reason `error`.
+        predicted_s: its space's estimate, where it has one.
+    """
+
+    workload: str
+    candidate: Candidate | None = None
+    artifact: bytes = b""
+    error: str = ""
+    predicted_s: float | None = None
+    build_s: float = 0.0
+
+
+@dataclass(slots=True)
+class Side:
+    """All that was found of one workload."""
+
+    workload: Workload
+    target: str
+    timed: list[tuple[Sample, float]] = field(default_factory=list)
+    ended: Counter[str] = field(default_factory=Counter)
+    errors: list[str] = field(default_factory=list)
+    run_s: list[float] = field(default_factory=list)
+    by_rows_s: dict[int, float] = field(default_factory=dict)
+    conditions: dict[str, Any] = field(default_factory=dict)
+
+    def add(self, sample: Sample, measured: Measurement | None) -> None:
+        """Count a kernel, and keep its time."""
+        self.ended["no build" if measured is None else str(measured.status)] += 1
+        error = sample.error if measured is None else measured.error
+        if error and len(self.errors) < 3:
+            self.errors.append(error[:200])
+        if measured is not None:
+            self.run_s.append(measured.run_s)
+            self.conditions = measured.conditions.to_json() or self.conditions
+            if measured.latency_s is not None:
+                self.timed.append((sample, measured.latency_s))
+                self.timed.sort(key=lambda pair: pair[1])
+
+    @property
+    def best(self) -> tuple[Sample, float] | None:
+        """The fastest kernel, with its seconds."""
+        return self.timed[0] if self.timed else None
+
+    def to_json(self) -> dict[str, Any]:
+        """What to write down."""
+        seconds = self.best[1] if self.best else None
+        return {
+            "best_us": None if seconds is None else seconds * 1e6,
+            "by_rows_us": {rows: s * 1e6 for rows, s in self.by_rows_s.items()},
+            "ended": dict(self.ended),
+            "errors": self.errors,
+            "build_s": _mean([sample.build_s for sample, _ in self.timed]),
+            "run_s": _mean(self.run_s),
+            "predicted_and_measured_us": [
+                [_us(sample.predicted_s), took_s * 1e6] for sample, took_s in self.timed
+            ],
+            "conditions": self.conditions,
+        }
+
+
+@lru_cache(maxsize=32)
+def _space(workload: Workload, target: str) -> Any:
+    from spaces.design_space.task_space import TaskSpace
+
+    task = workload.task(target)
+    return task, TaskSpace(task)
+
+
+def draw(workload: Workload, target: str, number: int, parent: Candidate | None) -> Sample:
+    """Draw a schedule and compile it. In a process of a pool, which keeps the space."""
+    from actors.build_child import BuildChild
+    from spaces.ir.schedules import InvalidCandidate
+
+    started_s, why = time.perf_counter(), ""
+    task, space = _space(workload, target)
+    for turn in range(_DRAFTS_TRIED):
+        seed = number * _DRAFTS_TRIED + turn
+        try:
+            point = space.realize_draft(Draft(task.key, seed, 1 + seed, parent))
+        except InvalidCandidate as error:
+            why = first_line(error)
+            continue
+        child = BuildChild()
+        child.learn(task)
+        answer = child.build(task.key, point.candidate)
+        build_s = time.perf_counter() - started_s
+        if answer.artifact:
+            return Sample(
+                workload.name, point.candidate, answer.artifact, "", point.estimate_s, build_s
+            )
+        why = answer.error
+    return Sample(workload.name, error=why)
+
+
+@contextmanager
+def builders() -> Iterator[ProcessPoolExecutor]:
+    """A pool of processes that draw and build, one for each core."""
+    cores = len(os.sched_getaffinity(0))
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(cores, mp_context=context) as pool:
+        yield pool
+
+
+def start(
+    pool: ProcessPoolExecutor, sides: list[Side], count: int, generation: int
+) -> dict[Future[Sample], Side]:
+    """Begin to build the next generation of all workloads, in turns."""
+    begun: dict[Future[Sample], Side] = {}
+    for number in range(count):
+        for side in sides:
+            parents = [sample.candidate for sample, _ in side.timed[:_PARENTS]]
+            parent = parents[number % len(parents)] if parents and generation else None
+            at = generation * count + number
+            begun[pool.submit(draw, side.workload, side.target, at, parent)] = side
+    return begun
+
+
+def measure(runner: Runner, begun: dict[Future[Sample], Side], until_s: float) -> None:
+    """Check and time kernels as they are built, until a moment of the monotonic clock."""
+    known: dict[str, str] = {}
+    left_s = max(0.1, until_s - time.monotonic())
+    try:
+        for ready in as_completed(begun, timeout=left_s):
+            side, sample = begun[ready], ready.result()
+            if not sample.artifact:
+                side.add(sample, None)
+                continue
+            task, _ = _space(side.workload, side.target)
+            instance = side.workload.instance(*side.workload.rows[-1:] or (0,))
+            if side.workload.name not in known:
+                learned = runner.learn(task, instance, _REFERENCE_DEADLINE_S)
+                known[side.workload.name] = learned.error
+            side.add(sample, _run(runner, side, sample, instance))
+            if time.monotonic() > until_s:
+                raise TimeoutError
+    except TimeoutError:
+        for future in begun:
+            future.cancel()
+
+
+def time_rows(runner: Runner, side: Side) -> None:
+    """Time the best kernel for open sizes on each of them."""
+    if side.best is None:
+        return
+    task, _ = _space(side.workload, side.target)
+    for rows in side.workload.rows:
+        instance = side.workload.instance(rows)
+        if runner.learn(task, instance, _REFERENCE_DEADLINE_S).error:
+            continue
+        measured = _run(runner, side, side.best[0], instance)
+        if measured.status is Status.OK and measured.latency_s is not None:
+            side.by_rows_s[rows] = measured.latency_s
+
+
+def _run(runner: Runner, side: Side, sample: Sample, instance: Any) -> Measurement:
+    task, _ = _space(side.workload, side.target)
+    timing = EFFORTS["normal"].timing
+    best_s = (
+        side.best[1]
+        if side.best and instance == side.workload.instance(*side.workload.rows[-1:] or (0,))
+        else None
+    )
+    return runner.run(
+        task,
+        sample.artifact,
+        timing=timing,
+        cutoff_s=timing.cutoff_s(best_s),
+        deadline_s=_RUN_DEADLINE_S,
+        instance=instance,
+    )
+
+
+@contextmanager
+def runner_of(target: str, folder: Path) -> Iterator[Runner]:
+    """A runner on this machine's device."""
+    runner = Runner(target=target, log_dir=folder, scratch=folder / "references")
+    with closing(runner):
+        yield runner
+
+
+def shapes(side: Side) -> list[tuple[list[int], str]]:
+    """Shapes and types of the arguments of a workload's program."""
+    import tvm
+
+    from spaces.check.draws import arguments
+
+    task, _ = _space(side.workload, side.target)
+    found = arguments(tvm.ir.load_json(task.module)["main"])
+    return [(list(argument.shape), argument.dtype) for argument in found]
+
+
+def _us(seconds: float | None) -> float | None:
+    return None if seconds is None or not math.isfinite(seconds) else seconds * 1e6
+
+
+def _mean(values: list[float]) -> float | None:
+    return sum(values) / len(values) if values else None

@@ -1,0 +1,133 @@
+"""The programs that are compared on a device, each as a tensor program and as a call of torch."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from tuner.task import Task
+
+_OPEN = "M"
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """One program.
+
+    Attributes:
+        kind: of `KINDS`; names the program and the call.
+        sizes: of its dimensions, see the kinds.
+        rows: sizes of the first dimension where that is open; else empty, and it is in `sizes`.
+    """
+
+    name: str
+    kind: str
+    sizes: tuple[int, ...]
+    dtype: str = "float32"
+    rows: tuple[int, ...] = ()
+
+    @property
+    def flops(self) -> float:
+        """Of one run, for products and convolutions; 0 for what memory bounds. Of the largest
+        where a dimension is open."""
+        if self.kind == "convolution":
+            batch, channels, size, filters, width = self.sizes
+            return 2.0 * batch * filters * size**2 * channels * width**2
+        if self.kind in ("product", "batched"):
+            return 2.0 * math.prod((*(self.rows[-1:]), *self.sizes))
+        return 0.0
+
+    @property
+    def bytes(self) -> float:
+        """Read and written by one run at least, where memory bounds it."""
+        width = {"float32": 4, "float16": 2, "bfloat16": 2}[self.dtype]
+        return 2.0 * width * math.prod(self.sizes)
+
+    def task(self, target: str) -> Task:
+        """The program as a task."""
+        from spaces.lowering.extract_tasks import task_of
+
+        task = task_of(self._program(), target, name=self.kind)
+        if not self.rows:
+            return task
+        from dataclasses import replace
+
+        return replace(task, shapes=tuple((((_OPEN, rows),), 1.0) for rows in self.rows))
+
+    def instance(self, rows: int) -> tuple[tuple[str, int], ...]:
+        """The shape on which a kernel for open sizes is timed; empty for one of known sizes."""
+        return ((_OPEN, rows),) if self.rows else ()
+
+    def _program(self) -> Any:
+        from tvm import te, topi
+
+        if self.kind == "product":
+            return _product(self)
+        if self.kind == "batched":
+            b, m, n, k = self.sizes
+            left = te.placeholder((b, m, k), self.dtype, name="a")
+            right = te.placeholder((b, n, k), self.dtype, name="b")
+            return te.create_prim_func([left, right, topi.nn.batch_matmul(left, right)])
+        if self.kind == "convolution":
+            batch, channels, size, filters, width = self.sizes
+            x = te.placeholder((batch, channels, size, size), self.dtype, name="x")
+            w = te.placeholder((filters, channels, width, width), self.dtype, name="w")
+            return te.create_prim_func([x, w, topi.nn.conv2d_nchw(x, w, 1, width // 2, 1)])
+        x = te.placeholder(self.sizes, self.dtype, name="x")
+        if self.kind == "softmax":
+            return te.create_prim_func([x, topi.nn.softmax(x, axis=1)])
+        if self.kind == "gelu":
+            return te.create_prim_func([x, _gelu(x)])
+        scale, shift = (te.placeholder(self.sizes[1:], self.dtype, name=n) for n in ("s", "t"))
+        return te.create_prim_func([x, scale, shift, topi.nn.layer_norm(x, scale, shift, [1])])
+
+
+def _product(workload: Workload) -> Any:
+    """Summed in float32, as torch does, and rounded to the type of the operands."""
+    from tvm import te, tirx
+
+    *rows, n, k = (tirx.const(size, "int64") for size in workload.sizes)
+    m = rows[0] if rows else te.var(_OPEN, "int64")
+    a = te.placeholder((m, k), workload.dtype, name="a")
+    b = te.placeholder((k, n), workload.dtype, name="b")
+    along = te.reduce_axis((tirx.const(0, "int64"), k), "k")
+
+    def term(i: Any, j: Any) -> Any:
+        return te.sum(a[i, along].astype("float32") * b[along, j].astype("float32"), along)
+
+    c = te.compute((m, n), term, name="c")
+    if workload.dtype == "float32":
+        return te.create_prim_func([a, b, c])
+    rounded = te.compute((m, n), lambda i, j: c[i, j].astype(workload.dtype), name="d")
+    return te.create_prim_func([a, b, rounded])
+
+
+def _gelu(x: Any) -> Any:
+    """By tanh, as language models have it."""
+    from tvm import te, tirx
+
+    def value(*at: Any) -> Any:
+        v = x(*at)
+        inner = tirx.const(0.7978845608, "float32") * (v + 0.044715 * v * v * v)
+        return 0.5 * v * (1.0 + tirx.tanh(inner))
+
+    return te.compute(x.shape, value, name="y")
+
+
+ON_A_DEVICE = (
+    Workload("product f32 1024", "product", (1024, 1024, 1024)),
+    Workload("product f32 2048", "product", (2048, 2048, 2048)),
+    Workload("product f32 1000x333x517", "product", (1000, 333, 517)),
+    Workload("product f16 1024", "product", (1024, 1024, 1024), "float16"),
+    Workload("product f16 2048", "product", (2048, 2048, 2048), "float16"),
+    Workload("product bf16 2048", "product", (2048, 2048, 2048), "bfloat16"),
+    Workload("decode f16 1x4096x4096", "product", (1, 4096, 4096), "float16"),
+    Workload("decode f16 16x4096x4096", "product", (16, 4096, 4096), "float16"),
+    Workload("open rows f32 ?x1024x1024", "product", (1024, 1024), rows=(16, 128, 1024)),
+    Workload("batched f32 NT 48x512x512x64", "batched", (48, 512, 512, 64)),
+    Workload("convolution f32 3x3", "convolution", (8, 64, 56, 64, 3)),
+    Workload("softmax 4096x4096", "softmax", (4096, 4096)),
+    Workload("layer norm 4096x1024", "layer norm", (4096, 1024)),
+    Workload("gelu 4096x4096", "gelu", (4096, 4096)),
+)

@@ -1,0 +1,1 @@
+"""Passes of ours for CUDA devices."""

@@ -1,0 +1,122 @@
+"""TVM's passes for CUDA devices, with three things of ours.
+
+Copies that a schedule makes ahead are the device's own instructions (cp.async), which TVM does only
+where it is told to. And no kernel is launched on an empty grid, which the driver refuses: a size of
+zero is a valid size, for which there is nothing to do. And pointers into shared memory have its
+types (`spaces.passes.cuda.typed_pointers`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from spaces.ir import rewrite, tvm_compat
+from spaces.passes.cuda.typed_pointers import retype_pointers
+from spaces.targets.nvidia.numbers import architecture_of
+
+_NAME = "tuner-cuda"
+_STOCK = "default"
+_ASYNC = "tirx.use_async_copy"
+"""TVM's setting for copies made ahead. Without it they are loads and stores, and their waits stay.
+"""
+_FIRST_ASYNC = 80
+"""The first architecture that has them (PTX ISA, "cp.async")."""
+_LAUNCH = "tirx.call_ffi_kernel"
+_BLOCKS = "blockIdx."
+
+
+def pass_config(target: Any) -> dict[str, bool]:
+    """The settings of TVM's passes with which its own pipeline makes the kernels that ours makes.
+
+    Args:
+        target: a TVM target of any kind, or canonical JSON of one.
+    """
+    if isinstance(target, str):
+        arch = json.loads(target).get("arch", "")
+    else:
+        arch = target.attrs.get("arch", "")
+    return {_ASYNC: True} if architecture_of(str(arch)) >= _FIRST_ASYNC else {}
+
+
+@cache
+def cuda_pipeline() -> str:
+    """Register our pipeline for CUDA devices, once, and return its name."""
+    from tvm.ir.transform import Sequential, module_pass
+    from tvm.tirx import get_tir_pipeline, register_tir_pipeline
+    from tvm.tirx.transform import prim_func_pass
+
+    def made() -> tuple[Any, Any, Any]:
+        passes, host, device = get_tir_pipeline(_STOCK)
+
+        def lower(module: Any, _context: Any) -> Any:
+            with _with_config(_config_of(module)):
+                return without_empty_grids(passes(module))
+
+        def retype(function: Any, _module: Any, _context: Any) -> Any:
+            return retype_pointers(function)
+
+        first = module_pass(lower, opt_level=0, name="LowerForCuda")
+        typed = prim_func_pass(retype, opt_level=0, name="RetypePointers")
+        return first, host, lambda: Sequential([typed, device()])
+
+    register_tir_pipeline(_NAME, made)
+    return _NAME
+
+
+def without_empty_grids(module: Any) -> Any:
+    """A module of host functions and kernels, as TVM's passes leave it, whose host functions launch
+    no kernel on a grid without blocks."""
+    import tvm
+    from tvm_ffi import structural_mutate
+
+    def launch(node: Any, mutator: Any) -> Any:
+        conditions = _blocks_there(node.value)
+        if not conditions:
+            return mutator.default_mutate(node)
+        return tvm.tirx.IfThenElse(rewrite.conjunction(conditions), node, None)
+
+    changed = {
+        gv: f.with_body(structural_mutate(f.body, [(tvm.tirx.Evaluate, launch)]))
+        if isinstance(f, tvm.tirx.PrimFunc)
+        else f
+        for gv, f in module.functions.items()
+    }
+    return tvm.ir.IRModule(changed, attrs=module.attrs, global_infos=module.global_infos)
+
+
+def _blocks_there(call: Any) -> list[Any]:
+    """What holds where a launch has blocks; empty of any other call, and of known numbers."""
+    if tvm_compat.operator_name(call) != _LAUNCH:
+        return []
+    tags = list(call.attrs.launch_params)
+    values = list(call.args)[len(call.args) - len(tags) :]
+    return [
+        value > rewrite.constant(0, value)
+        for tag, value in zip(tags, values, strict=True)
+        if str(tag).startswith(_BLOCKS) and tvm_compat.known_int(value) is None
+    ]
+
+
+def _config_of(module: Any) -> dict[str, bool]:
+    """The settings for the target that the functions of a module are for."""
+    for function in module.functions.values():
+        if (target := function.attrs.get("target")) is not None:
+            return pass_config(target)
+    return {}
+
+
+def _with_config(config: Mapping[str, bool]) -> Any:
+    """The current context of passes with more settings."""
+    from tvm.ir.transform import PassContext
+
+    now = PassContext.current()
+    return PassContext(
+        opt_level=now.opt_level,
+        required_pass=list(now.required_pass),
+        disabled_pass=list(now.disabled_pass),
+        instruments=list(now.instruments),
+        config={**dict(now.config), **config},
+    )

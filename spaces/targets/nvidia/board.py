@@ -1,0 +1,66 @@
+"""The settings of a board that timings depend on: its power limit, MIG, the driver.
+
+NVIDIA's management library tells (NVML API Reference, "Device Queries", "Multi Instance GPU
+Management"), through the package nvidia-ml-py. Without it, or without the right to ask, nothing is
+known of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """The settings of the board of a device.
+
+    Attributes:
+        driver: version of the driver, such as "580.95.05".
+        power_limit_w: watts that it may draw; 0 where that is not told.
+        mig: whether it is divided into instances.
+    """
+
+    driver: str
+    power_limit_w: int
+    mig: bool
+
+    def to_text(self) -> str:
+        """The settings for a fingerprint."""
+        power = f" power={self.power_limit_w}W" if self.power_limit_w else ""
+        return f"driver={self.driver}{power}{' mig' if self.mig else ''}"
+
+
+def read_board(bus_id: str) -> Board | None:
+    """The settings of a board by its device's PCI bus id, since NVML counts devices that CUDA does
+    not show; None where they are not told."""
+    try:
+        nvml = import_module("pynvml")
+        nvml.nvmlInit()
+    except Exception:  # the package is missing, or its library, or the driver does not answer
+        return None
+    try:
+        handle = nvml.nvmlDeviceGetHandleByPciBusId(bus_id)
+        return Board(
+            _text(nvml.nvmlSystemGetDriverVersion()),
+            round(_told(nvml.nvmlDeviceGetEnforcedPowerLimit, handle, 0) / 1000),
+            bool(_told(lambda h: nvml.nvmlDeviceGetMigMode(h)[0], handle, 0)),
+        )
+    except nvml.NVMLError:
+        return None
+    finally:
+        nvml.nvmlShutdown()
+
+
+def _told(ask: Any, handle: Any, otherwise: int) -> int:
+    """What a board tells; boards of less than a data centre have neither."""
+    nvml = import_module("pynvml")
+    try:
+        return int(ask(handle))
+    except nvml.NVMLError:
+        return otherwise
+
+
+def _text(told: Any) -> str:
+    return told.decode() if isinstance(told, bytes) else str(told)
