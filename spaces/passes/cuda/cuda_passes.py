@@ -3,7 +3,7 @@
 Copies that a schedule makes ahead are the device's own instructions (cp.async), which TVM does only
 where it is told to. And no kernel is launched on an empty grid, which the driver refuses: a size of
 zero is a valid size, for which there is nothing to do. And pointers into shared memory have its
-types (`spaces.passes.typed_pointers`).
+types (`spaces.passes.cuda.typed_pointers`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any
 
 from spaces.ir import rewrite, tvm_compat
-from spaces.passes.typed_pointers import retype_pointers
+from spaces.passes.cuda.typed_pointers import retype_pointers
 from spaces.targets.nvidia.numbers import architecture_of
 
 _NAME = "tuner-cuda"

@@ -1,0 +1,1 @@
+"""Passes over programs for CUDA devices."""
