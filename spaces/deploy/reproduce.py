@@ -25,7 +25,7 @@ from spaces.intrinsics.vnni import named
 from spaces.ir.element_types import is_float
 from spaces.ir.schedules import InvalidCandidate, code_hash, replayed, task_module, whole_payload
 from spaces.ir.symbolic import specialised
-from spaces.passes.cuda.cuda_passes import pass_config
+from spaces.passes.cuda.pipeline import pass_config
 from spaces.passes.pipeline import ahead_of_tvm, keeps_on_stack
 from spaces.targets.backends import backend_of
 from spaces.targets.config import target_cores

@@ -1,4 +1,4 @@
-"""The emulated CUDA device's stopwatch and checker."""
+"""The emulated CUDA device's checker, and its stopwatch, whose times are a model's."""
 
 from __future__ import annotations
 
@@ -7,7 +7,37 @@ from typing import Any
 
 from spaces.check.reference import Case
 from spaces.devices.checker import how_wrong
+from spaces.devices.launch_model import launch_s
+from spaces.devices.stopwatch import Loaded
 from spaces.emulation.buffers import Zoned
+from spaces.emulation.library import launches_of, target_of
+from tuner.record import NO_CONDITIONS, Conditions
+
+
+class EmulatedStopwatch:
+    """Implements `spaces.devices.stopwatch.Stopwatch`: a kernel runs once for each question, and
+    its time is what `spaces.devices.launch_model` makes of what it did."""
+
+    def __init__(self, device: Any) -> None:
+        pass
+
+    def run_once(self, loaded: Loaded) -> float:
+        """See `Stopwatch`; seconds of the model."""
+        launches_of(loaded.module)  # those from before
+        loaded.function()(*loaded.arguments)
+        target = target_of(loaded.module)
+        return sum(launch_s(launch, target) for launch in launches_of(loaded.module))
+
+    def wake(self, loaded: Loaded, runs: int) -> None:
+        """See `Stopwatch`: a model is always awake."""
+
+    def samples(self, loaded: Loaded, runs: int, count: int) -> tuple[float, ...]:
+        """See `Stopwatch`: all samples are equal."""
+        return (self.run_once(loaded),) * count
+
+    def conditions(self) -> Conditions:
+        """See `Stopwatch`."""
+        return NO_CONDITIONS
 
 
 class ZonedChecker:

@@ -1,7 +1,8 @@
 """Assembly statements in CUDA C, replaced by what their instructions do.
 
 A statement becomes a C++ function that is called where it stands, its operands bound to names by
-their constraints, and its text translated by `spaces.emulation.ptx`. It keeps its number of lines.
+their constraints, and its text translated by `spaces.emulation.ptx.translate`. It keeps its number
+of lines.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from spaces.emulation.ptx import translated
+from spaces.emulation.ptx.translate import translated
 
 _START = re.compile(r"\b(?:asm|__asm__)\s*(?:volatile|__volatile__)?\s*\(")
 _DIRECTIVE = re.compile(r"^[ \t]*#[^\n]*$", re.MULTILINE)

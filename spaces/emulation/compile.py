@@ -35,7 +35,7 @@ def compiler() -> str:
     raise TunerError("the emulated CUDA device needs a C++ compiler: install g++, or set CXX")
 
 
-def compile_kernels(source: str, architecture: int) -> bytes:
+def compile_kernels(source: str, architecture: int, target: str = "") -> bytes:
     """A shared library with the kernels of CUDA C as packed functions of their names.
 
     A kernel's function takes its arguments, its launch parameters, and a text with the tags of
@@ -43,6 +43,7 @@ def compile_kernels(source: str, architecture: int) -> bytes:
 
     Args:
         architecture: the digits of the device's, such as 80 for sm_80.
+        target: a text that the library keeps, to tell which device it is for.
 
     Raises:
         TunerError: there is no C++ compiler.
@@ -50,7 +51,7 @@ def compile_kernels(source: str, architecture: int) -> bytes:
     """
     with tempfile.TemporaryDirectory(prefix="emulated-") as folder:
         program, output = Path(folder) / "kernels.cpp", Path(folder) / "kernels.so"
-        program.write_text(translated(source))
+        program.write_text(translated(source, target))
         objects = Path(folder) / "kernels.o"
         _compile(program, objects, f"-D__CUDA_ARCH__={architecture * 10}")
         machine = []

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from spaces.emulation.assembly import without_assembly
+from spaces.emulation.charges import charged
 
 _KERNEL = re.compile(
     r"__global__\s+void\s+(?:__(?:launch_bounds|maxnreg)__\((?P<most>[^)]*)\)\s*)*"
@@ -21,6 +22,11 @@ _SHARED = re.compile(
     r"(?P<extern>extern\s+)?__shared__\s+"
     r"(?:(?:alignas|__align__)\((?P<align>\d+)\)\s*)?"
     r"(?P<type>[\w:]+(?:\s+[\w:]+)*?)\s+(?P<name>\w+)\s*(?P<dims>(?:\[[^\]]*\])*)\s*;"
+)
+_DEFINITION = re.compile(
+    r"(?P<head>__global__\s[^;{]*?\b\w+\s*\((?P<parameters>[^;{]*)\)\s*)"
+    r"(?P<body>\{\n.*?)(?=\nextern|\Z)",
+    re.DOTALL,
 )
 _USUAL_ALIGNMENT = 16
 
@@ -51,8 +57,11 @@ def kernel_names(source: str) -> list[str]:
     return [kernel.name for kernel in _kernels(source)]
 
 
-def translated(source: str) -> str:
+def translated(source: str, target: str = "") -> str:
     """C++ that exports each kernel of CUDA C as a packed function of its name.
+
+    Args:
+        target: a text that the library keeps.
 
     Raises:
         ValueError: it has assembly, or shared memory in a place, that the emulated device does not
@@ -60,10 +69,16 @@ def translated(source: str) -> str:
     """
     kernels = {kernel.name: kernel for kernel in _kernels(source)}
     source = without_assembly(source)
+    source = _DEFINITION.sub(_charged, source)
     body = _SHARED.sub(lambda found: _declared(found, source, kernels), source)
     forward = "".join(f"static size_t {name}_place(int); " for name in kernels)
     head = f'#include "cuda.h"\n{forward}\n#line 1 "kernels.cu"\n'
-    return head + body + "\n" + "\n".join(map(_exported, kernels.values())) + "\n"
+    kept = f'const char* const emu::target_text = R"kept({target})kept";'
+    return "\n".join([head + body, *map(_exported, kernels.values()), kept, ""])
+
+
+def _charged(found: re.Match[str]) -> str:
+    return found["head"] + charged(found["body"], found["parameters"])
 
 
 def _kernels(source: str) -> Iterator[_Kernel]:
@@ -84,7 +99,9 @@ def _declared(found: re.Match[str], source: str, kernels: dict[str, _Kernel]) ->
     for kernel in _KERNEL.finditer(source, 0, found.start()):
         owner = kernels[kernel["name"]]
     if owner is None:
-        raise ValueError(f"the emulated device does not know shared memory outside of kernels: {name}")
+        raise ValueError(
+            f"the emulated device does not know shared memory outside of kernels: {name}"
+        )
     whole = SharedArray(name, kind + found["dims"], int(found["align"] or _USUAL_ALIGNMENT))
     owner.arrays.append(whole)
     place = f"emu::static_shared({owner.name}_place({len(owner.arrays) - 1}))"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ from spaces.emulation.compile import compile_kernels
 
 _KIND = "cuda"
 _ONE_LINE = 'extern "C" __global__ void tried(float* a) { a[0] += a[1]; }\n'
-_CONFIGURE = "emulation.configure"
+_CONFIGURE, _LAUNCHES = "emulation.configure", "emulation.launches"
+_TARGET = "emulation.target"
 DEADLINE_S = 60.0
 """How long a launch may take where nothing else is said."""
 
@@ -30,7 +32,8 @@ def build_kernels(library: Any, target: Any) -> bytes | None:
     sources = [m.inspect_source(_KIND) for m in library.imports if m.kind == _KIND]
     if not sources:
         return None
-    return compile_kernels("".join(sources), architecture(str(target.attrs["arch"])))
+    arch = architecture(str(target.attrs["arch"]))
+    return compile_kernels("".join(sources), arch, str(target))
 
 
 def architecture(name: str) -> int:
@@ -56,6 +59,44 @@ def load_kernels(code: bytes, *, seed: int = 0, deadline_s: float = DEADLINE_S) 
         kernels = tvm.runtime.load_module(str(path))
     kernels[_CONFIGURE](seed, int(deadline_s * 1e3))
     return kernels
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A launch that was made, and the work of all its threads.
+
+    Attributes:
+        threads: of a block.
+        block_shared_bytes: shared memory of a block.
+        operations: on floats; `tensor_operations` on tensor cores, a multiply-add being two.
+        global_bytes: read from and written to global memory; `shared_bytes` to shared memory.
+        barriers: that all threads of a block passed.
+    """
+
+    kernel: str
+    blocks: int
+    threads: int
+    block_shared_bytes: int
+    operations: int
+    global_bytes: int
+    shared_bytes: int
+    tensor_operations: int
+    barriers: int
+
+
+def launches_of(module: Any) -> list[Launch]:
+    """The launches of a module's kernels since the last call; none if it has no kernels."""
+    if not module.implements_function(_LAUNCHES, query_imports=True):
+        return []
+    lines = str(module.get_function(_LAUNCHES, query_imports=True)()).splitlines()
+    return [Launch(name, *map(int, numbers)) for name, *numbers in map(str.split, lines)]
+
+
+def target_of(module: Any) -> str:
+    """The target that a module's kernels were compiled for, as JSON; empty if it has none."""
+    if not module.implements_function(_TARGET, query_imports=True):
+        return ""
+    return str(module.get_function(_TARGET, query_imports=True)())
 
 
 def drop_kernels(library: Any) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from spaces.emulation.host_code import hosted_pipeline
 from spaces.passes.cpu_passes import before_compile
-from spaces.passes.cuda.cuda_passes import cuda_pipeline
+from spaces.passes.cuda.pipeline import cuda_pipeline
 from spaces.passes.stack_alloc import on_stack
 from spaces.targets.backends import backend_of, load
 
@@ -25,7 +25,7 @@ def tir_pipeline(target: Any) -> str:
 
     For a CPU, the passes of `spaces.passes.cpu_passes`, those of TVM, and
     `spaces.passes.stack_alloc.on_stack`. For a CUDA device, those of TVM as
-    `spaces.passes.cuda.cuda_passes` has them run. They are registered with TVM here.
+    `spaces.passes.cuda.pipeline` has them run. They are registered with TVM here.
 
     Args:
         target: a TVM target, canonical JSON of one, or a kind.

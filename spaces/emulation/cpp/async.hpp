@@ -44,7 +44,7 @@ EMU_HIDDEN void wgmma(int n, int k, Kind d_kind, Kind a_kind, Kind b_kind, void*
 EMU_HIDDEN void wgmma_fence(int line);
 EMU_HIDDEN void wgmma_commit(int line);
 EMU_HIDDEN void wgmma_wait(uint32_t left, int line);
-EMU_HIDDEN void set_registers(uint32_t count, bool more, int line);
+EMU_HIDDEN void set_registers(uint32_t count, int line);
 
 EMU_HIDDEN void cluster_arrive(int line);
 EMU_HIDDEN void cluster_wait(int line);

@@ -61,6 +61,7 @@ void poison_for_proxy(const std::vector<Run>& runs) {
 
 void begin_load(std::vector<Run> runs, uint32_t bytes, uint32_t mbarrier, int line) {
   check_mbarrier_for_proxy(mbarrier, line);
+  charge(0, bytes, bytes);
   poison_for_proxy(runs);
   auto* load = new Load;
   load->runs = std::move(runs);
@@ -72,6 +73,7 @@ void begin_load(std::vector<Run> runs, uint32_t bytes, uint32_t mbarrier, int li
 
 void begin_store(std::vector<Run> runs) {
   auto* store = new Store;
+  for (const Run& run : runs) charge(0, run.global ? run.bytes : 0, run.bytes);
   store->runs = std::move(runs);
   in_flight().stores[now->rank].open.push_back(store);
 }
@@ -89,6 +91,7 @@ void copy_async(uint32_t to, uint64_t from, uint32_t bytes, uint32_t from_bytes,
     fail("RuntimeError", "cp.async of %u of %u bytes from %lx to shared memory at %u, line %d", from_bytes, bytes, from, to, line);
   }
   void* place = from_shared(to, bytes);
+  charge(0, from_bytes, bytes);
   poison(place, bytes);
   in_flight().copies[now->rank].open.push_back({place, reinterpret_cast<const void*>(from), bytes, from_bytes});
 }

@@ -21,6 +21,7 @@ namespace {
 
 constexpr int kSignals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
 constexpr long kTick_ns = 50'000'000;
+constexpr size_t kMostLog = 1 << 20;
 
 struct Request {
   unsigned grid[3] = {1, 1, 1}, block[3] = {1, 1, 1}, cluster[3] = {1, 1, 1};
@@ -38,6 +39,7 @@ int64_t deadline_ms = 60'000;
 uint64_t switches_before;
 int64_t ticks;
 int watched_signal;
+std::string log;  // of launches, a line each: see `emulation.launches`
 
 void jump_out(const char* kind, std::string text) {
   error_kind = kind;
@@ -221,6 +223,18 @@ void run_grid(const Kernel& kernel, const Request& r) {
   }
 }
 
+void note(const Kernel& kernel, const Request& r) {
+  size_t shared = r.dynamic_bytes + kernel.static_bytes;
+  for (size_t i = 0; i < kernel.zone_count; ++i) shared -= kernel.zones[i].bytes;
+  char line[512];
+  snprintf(line, sizeof line, "%s %lu %lu %zu %lu %lu %lu %lu %lu\n", kernel.name,
+           1ul * r.grid[0] * r.grid[1] * r.grid[2], 1ul * r.block[0] * r.block[1] * r.block[2],
+           shared, work.operations, work.global_bytes, work.shared_bytes, work.tensor_operations,
+           work.barriers);
+  if (log.size() > kMostLog) log.clear();  // nobody asks
+  log += line;
+}
+
 }  // namespace
 
 void fail(const char* kind, const char* format, ...) {
@@ -243,7 +257,9 @@ int launch(const Kernel& kernel, const TVMFFIAny* arguments, int count) {
   if (sigsetjmp(outside, 1) == 0) {
     Request request = requested(kernel, arguments, count);
     check(kernel, request);
+    work = Work{};
     run_grid(kernel, request);
+    note(kernel, request);
     now = nullptr;
     return 0;
   }
@@ -276,4 +292,25 @@ int configure(void*, const TVMFFIAny* arguments, int32_t count, TVMFFIAny* resul
   emu::deadline_ms = arguments[1].v_int64;
   result->type_index = kTVMFFINone;
   return 0;
+}
+
+// `emulation.launches()`: the launches since the last call, a line each: the kernel's name, its
+// blocks, threads of a block, bytes of shared memory of a block, and the work of all threads.
+extern "C" __attribute__((visibility("default"))) int launches(void*, const TVMFFIAny*, int32_t,
+                                                               TVMFFIAny* result)
+    asm("__tvm_ffi_emulation.launches");
+int launches(void*, const TVMFFIAny*, int32_t, TVMFFIAny* result) {
+  TVMFFIByteArray text = {emu::log.data(), emu::log.size()};
+  int failed = TVMFFIStringFromByteArray(&text, result);
+  emu::log.clear();
+  return failed;
+}
+
+// `emulation.target()`: what device the kernels are for.
+extern "C" __attribute__((visibility("default"))) int target(void*, const TVMFFIAny*, int32_t,
+                                                             TVMFFIAny* result)
+    asm("__tvm_ffi_emulation.target");
+int target(void*, const TVMFFIAny*, int32_t, TVMFFIAny* result) {
+  TVMFFIByteArray text = {emu::target_text, strlen(emu::target_text)};
+  return TVMFFIStringFromByteArray(&text, result);
 }

@@ -22,6 +22,9 @@ struct Kernel {
   void (*run)(const TVMFFIAny* arguments);
 };
 
+// The device that the kernels are for, as whoever compiled them says it.
+EMU_HIDDEN extern const char* const target_text;
+
 // Run a grid. The call's arguments are the kernel's own, then its launch parameters, then their
 // tags as text, separated by commas.
 EMU_HIDDEN int launch(const Kernel& kernel, const TVMFFIAny* arguments, int count);

@@ -95,6 +95,18 @@ EMU_HIDDEN const void* proxy_view(uint32_t address, size_t bytes);
 EMU_HIDDEN void proxy_write(uint32_t address, const void* from, size_t bytes);
 EMU_HIDDEN void proxy_fence();
 
+// What threads did, for the model of time: floats' operations and bytes as the program says them,
+// operations of tensor cores and barriers as they were done.
+struct Work {
+  uint64_t operations, global_bytes, shared_bytes, tensor_operations, barriers;
+};
+EMU_HIDDEN extern Work work;
+inline void charge(uint64_t operations, uint64_t global_bytes, uint64_t shared_bytes) {
+  work.operations += operations;
+  work.global_bytes += global_bytes;
+  work.shared_bytes += shared_bytes;
+}
+
 // Notes kept for a block, dropped at its end.
 struct Notes {
   virtual ~Notes() = default;

@@ -21,6 +21,7 @@ struct Moved {
 // elements 2(l%4) and the next; of a turned matrix, of the column in the row's place.
 void load(const Lanes& lanes) {
   const Moved& first = *lanes.of<Moved>(0);
+  charge(0, 0, 128 * static_cast<uint64_t>(first.count));
   for (int matrix = 0; matrix < first.count; ++matrix) {
     const uint16_t* rows[8];
     for (int r = 0; r < 8; ++r) {
@@ -109,6 +110,7 @@ template <class Sum>
 void multiply(const Lanes& lanes) {
   const Product& first = *lanes.of<Product>(0);
   const auto [m, n, k] = first.shape;
+  work.tensor_operations += 2ull * m * n * k;
   static Sum a[16 * 64], b[64 * 8], d[16 * 8];
   int side_a = elements_of(first.a_kind), side_b = elements_of(first.b_kind);
   for (unsigned lane = 0; lane < kWarp; ++lane) {

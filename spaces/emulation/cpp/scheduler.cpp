@@ -41,6 +41,7 @@ namespace emu {
 Thread* now;
 Index block_index, block_extent, grid_extent;
 Notes* async_notes;
+Work work;
 volatile bool expired;
 volatile uint64_t switches;
 
@@ -200,6 +201,7 @@ void block_at(const char* what, int line, uint64_t place) {
 
 void open_barrier(Barrier& barrier) {
   int sum = barrier.sum;
+  ++work.barriers;
   for (Thread* thread : barrier.waiting) {
     barrier_sums[thread->rank] = sum;
     set_ready(thread);

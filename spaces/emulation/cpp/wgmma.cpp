@@ -116,6 +116,7 @@ void happen(Wgmma& p, Warpgroup& group, int line) {
     }
   }
   multiply(d, a, b, p.n, p.k);
+  work.tensor_operations += 2ull * kRows * p.n * p.k;
   for (int lane = 0; lane < 128; ++lane) {
     for (int i = 0; i < elements; ++i) {
       Place at = place_of_d(lane, i);
@@ -185,7 +186,6 @@ Warpgroup& own_group() { return in_flight().warpgroups[now->rank / kWarpgroup]; 
 
 struct Simple {
   uint32_t value;
-  bool flag;
   int line;
 };
 
@@ -213,7 +213,7 @@ void wgmma_commit(int line) {
 }
 
 void wgmma_wait(uint32_t left, int line) {
-  Simple own{left, false, line};
+  Simple own{left, line};
   meet_warpgroup("wgmma.wait_group", line, &own, [](const Lanes& lanes) {
     Warpgroup& group = own_group();
     const Simple& first = *lanes.of<Simple>(0);
@@ -225,9 +225,9 @@ void wgmma_wait(uint32_t left, int line) {
 }
 
 // "setmaxnreg": the registers of all warpgroups together are those of a multiprocessor.
-void set_registers(uint32_t count, bool more, int line) {
+void set_registers(uint32_t count, int line) {
   if (count < 24 || count > 256 || count % 8) fail("RuntimeError", "setmaxnreg to %u registers, line %d", count, line);
-  Simple own{count, more, line};
+  Simple own{count, line};
   meet_warpgroup("setmaxnreg", line, &own, [](const Lanes& lanes) {
     own_group().registers = lanes.of<Simple>(0)->value;
     uint64_t sum = 0;

@@ -1,1 +1,1 @@
-"""Passes over programs for CUDA devices."""
+"""Passes of ours for CUDA devices."""

@@ -82,7 +82,8 @@ def _bits(tensor: Any) -> int:
     import tvm
 
     dtype = tvm.DataType(str(tensor.dtype))
-    return math.prod(int(extent) for extent in tensor.shape) * dtype.bits * dtype.lanes
+    count = math.prod(int(extent) for extent in tensor.shape)
+    return count * int(dtype.bits) * int(dtype.lanes)
 
 
 def _name(call: Any) -> str:

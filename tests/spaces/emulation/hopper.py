@@ -10,7 +10,7 @@ TARGET = {
     "max_threads_per_block": 1024,
     "max_num_threads": 1024,
 }
-_NO_SWIZZLE, _WIDE_SWIZZLE = 0, 3
+_WIDE_SWIZZLE = 3
 
 
 def product(m: int, n: int, k: int, *, map_swizzle: int = _WIDE_SWIZZLE) -> Any:
@@ -26,19 +26,22 @@ def product(m: int, n: int, k: int, *, map_swizzle: int = _WIDE_SWIZZLE) -> Any:
 
     bm, bn, bk, stages, sums = 128, 64, 64, 4, 32
     steps, stage_bytes = -(-k // bk), (bm + bn) * bk * 2
+    encode = "runtime.cuTensorMapEncodeTiled"
     load = "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+    describe = T.cuda.wgmma.encode_matrix_descriptor
     multiply = f"wgmma.mma_async.sync.aligned.m64n{bn}k16.f32.f16.f16"
 
-    # fmt: off
     @T.prim_func
     def main(a_ptr: T.handle, b_ptr: T.handle, c_ptr: T.handle) -> None:
         A = T.match_buffer(a_ptr, (m, k), "float16", align=16)
         B = T.match_buffer(b_ptr, (n, k), "float16", align=16)
         C = T.match_buffer(c_ptr, (m, n), "float16", align=16)
         a_map: T.let[T.handle("tensormap")] = T.tvm_stack_alloca("tensormap", 1)
-        T.call_packed("runtime.cuTensorMapEncodeTiled", a_map, "float16", 2, A.data, k, m, k * 2, bk, bm, 1, 1, 0, 3, 0, 0)
+        T.call_packed(encode, a_map, "float16", 2, A.data, k, m, k * 2, bk, bm, 1, 1, 0, 3, 0, 0)
         b_map: T.let[T.handle("tensormap")] = T.tvm_stack_alloca("tensormap", 1)
-        T.call_packed("runtime.cuTensorMapEncodeTiled", b_map, "float16", 2, B.data, k, n, k * 2, bk, bn, 1, 1, 0, map_swizzle, 0, 0)
+        T.call_packed(
+            encode, b_map, "float16", 2, B.data, k, n, k * 2, bk, bn, 1, 1, 0, map_swizzle, 0, 0
+        )
         T.device_entry()
         block_n, block_m = T.cta_id([-(-n // bn), -(-m // bm)])
         thread = T.thread_id([384])
@@ -59,37 +62,68 @@ def product(m: int, n: int, k: int, *, map_swizzle: int = _WIDE_SWIZZLE) -> Any:
             if thread == 0:
                 for step in T.serial(steps):
                     T.cuda.mbarrier_wait(empty.ptr_to([step % stages]), ((step // stages) % 2) ^ 1)
-                    T.ptx.mbarrier.arrive.expect_tx.shared.b64(full.ptr_to([step % stages]), T.uint32(stage_bytes))
-                    T.ptx[load](tile_a.ptr_to([step % stages, 0]), T.address_of(a_map), step * bk, block_m * bm, full.ptr_to([step % stages]))
-                    T.ptx[load](tile_b.ptr_to([step % stages, 0]), T.address_of(b_map), step * bk, block_n * bn, full.ptr_to([step % stages]))
+                    T.ptx.mbarrier.arrive.expect_tx.shared.b64(
+                        full.ptr_to([step % stages]), T.uint32(stage_bytes)
+                    )
+                    T.ptx[load](
+                        tile_a.ptr_to([step % stages, 0]),
+                        T.address_of(a_map),
+                        step * bk,
+                        block_m * bm,
+                        full.ptr_to([step % stages]),
+                    )
+                    T.ptx[load](
+                        tile_b.ptr_to([step % stages, 0]),
+                        T.address_of(b_map),
+                        step * bk,
+                        block_n * bn,
+                        full.ptr_to([step % stages]),
+                    )
         else:
             T.ptx["setmaxnreg.inc.sync.aligned.u32"](232)
             group = T.meta_var(thread // 128 - 1)
             acc = T.alloc_buffer((sums,), "float32", scope="local")
-            of_a: T.uint64
-            of_b: T.uint64
+            of_a = T.alloc_buffer((1,), "uint64", scope="local")
+            of_b = T.alloc_buffer((1,), "uint64", scope="local")
             for i in T.unroll(sums):
                 acc[i] = T.float32(0)
             for step in T.serial(steps):
                 T.cuda.mbarrier_wait(full.ptr_to([step % stages]), (step // stages) % 2)
-                T.cuda.wgmma.encode_matrix_descriptor(T.address_of(of_a), tile_a.ptr_to([step % stages, group * 64 * bk]), 1, 64, 3)
-                T.cuda.wgmma.encode_matrix_descriptor(T.address_of(of_b), tile_b.ptr_to([step % stages, 0]), 1, 64, 3)
+                describe(
+                    of_a.ptr_to([0]), tile_a.ptr_to([step % stages, group * 64 * bk]), 1, 64, 3
+                )
+                describe(of_b.ptr_to([0]), tile_b.ptr_to([step % stages, 0]), 1, 64, 3)
                 T.ptx.wgmma.fence.sync.aligned()
                 for kk in T.unroll(bk // 16):
-                    T.ptx[multiply](*[acc[i] for i in range(sums)], of_a + T.uint64(2) * T.Cast("uint64", kk), of_b + T.uint64(2) * T.Cast("uint64", kk), T.ptx.pred(1), 1, 1, 0, 0)
+                    T.ptx[multiply](
+                        *[acc[i] for i in range(sums)],
+                        of_a[0] + T.Cast("uint64", kk * 2),
+                        of_b[0] + T.Cast("uint64", kk * 2),
+                        T.ptx.pred(1),
+                        1,
+                        1,
+                        0,
+                        0,
+                    )
                 T.ptx.wgmma.commit_group.sync.aligned()
                 T.ptx.wgmma.wait_group.sync.aligned(1)
-                if thread % 128 == 0:
-                    if step > 0:
-                        T.ptx.mbarrier.arrive.shared.b64(empty.ptr_to([(step - 1) % stages]), T.uint32(1))
+                if thread % 128 == 0 and step > 0:
+                    T.ptx.mbarrier.arrive.shared.b64(
+                        empty.ptr_to([(step - 1) % stages]), T.uint32(1)
+                    )
             T.ptx.wgmma.wait_group.sync.aligned(0)
+            row = T.meta_var(
+                block_m * bm + group * 64 + (thread % 128) // 32 * 16 + (thread % 32) // 4
+            )
+            column = T.meta_var(block_n * bn + thread % 4 * 2)
             for i in T.unroll(sums // 4):
                 for r in T.unroll(2):
                     for c in T.unroll(2):
-                        if block_m * bm + group * 64 + (thread % 128) // 32 * 16 + (thread % 32) // 4 + r * 8 < m:
-                            if block_n * bn + i * 8 + thread % 4 * 2 + c < n:
-                                C[block_m * bm + group * 64 + (thread % 128) // 32 * 16 + (thread % 32) // 4 + r * 8, block_n * bn + i * 8 + thread % 4 * 2 + c] = T.Cast("float16", acc[i * 4 + r * 2 + c])
-    # fmt: on
+                        if row + r * 8 < m and column + i * 8 + c < n:
+                            C[row + r * 8, column + i * 8 + c] = T.Cast(
+                                "float16", acc[i * 4 + r * 2 + c]
+                            )
+
     return main
 
 
@@ -99,15 +133,15 @@ def copy(m: int, n: int) -> Any:
     from tvm.script import tirx as T
 
     bm, bn = 32, 64
+    encode = "runtime.cuTensorMapEncodeTiled"
     store = "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group"
 
-    # fmt: off
     @T.prim_func
     def main(a_ptr: T.handle, b_ptr: T.handle) -> None:
         A = T.match_buffer(a_ptr, (m, n), "float16", align=16)
         B = T.match_buffer(b_ptr, (m, n), "float16", align=16)
         b_map: T.let[T.handle("tensormap")] = T.tvm_stack_alloca("tensormap", 1)
-        T.call_packed("runtime.cuTensorMapEncodeTiled", b_map, "float16", 2, B.data, n, m, n * 2, bn, bm, 1, 1, 0, 0, 0, 0)
+        T.call_packed(encode, b_map, "float16", 2, B.data, n, m, n * 2, bn, bm, 1, 1, 0, 0, 0, 0)
         T.device_entry()
         block_n, block_m = T.cta_id([-(-n // bn), -(-m // bm)])
         thread = T.thread_id([64])
@@ -115,14 +149,13 @@ def copy(m: int, n: int) -> Any:
         tile = pool.alloc((bm, bn), "float16", align=1024)
         pool.commit()
         for i in T.serial(bm):
-            if block_m * bm + i < m:
-                if block_n * bn + thread < n:
-                    tile[i, thread] = A[block_m * bm + i, block_n * bn + thread] * T.float16(2)
+            if block_m * bm + i < m and block_n * bn + thread < n:
+                tile[i, thread] = A[block_m * bm + i, block_n * bn + thread] * T.float16(2)
         T.ptx["fence.proxy.async.shared::cta"]()
         T.cuda.cta_sync()
         if thread == 0:
             T.ptx[store](T.address_of(b_map), block_n * bn, block_m * bm, tile.ptr_to([0, 0]))
             T.ptx["cp.async.bulk.commit_group"]()
             T.ptx["cp.async.bulk.wait_group.read"](0)
-    # fmt: on
+
     return main

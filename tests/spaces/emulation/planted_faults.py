@@ -1,4 +1,4 @@
-"""Faults that the emulated device has to catch. The list was fixed before the emulation was written.
+"""Faults that the emulated device has to catch. The list was fixed before the emulation was.
 
 Each is an edit of a right program: of the CUDA C of its kernel, or of the text of its host program.
 A fault counts as caught if the run ends with an error, or its output is wrong, for every seed.

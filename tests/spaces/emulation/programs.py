@@ -22,8 +22,10 @@ from spaces.ir.schedules import InvalidCandidate
 from spaces.lowering.extract_tasks import task_of
 from spaces.passes.pipeline import tir_pipeline
 from spaces.targets.target import emulated_target, parse_target
+from tests.contracts.programs import write_down
 from tests.spaces.emulation import hopper
 from tests.spaces.emulation.planted_faults import Program
+from tests.spaces.templates.gpu import test_gpu_contraction as contraction
 from tuner.candidate import Draft
 from tuner.task import Task
 
@@ -128,9 +130,6 @@ def _exact(a: Array, b: Array) -> Array:
 
 
 def _tiled() -> Made:
-    from tests.contracts.programs import write_down
-    from tests.spaces.templates.gpu import test_gpu_contraction as contraction
-
     (knobs,) = contraction.some_settings("dense", 1, seed=1)
     schedule = write_down(contraction.space_of("dense"), knobs).schedule
     target = parse_target(EMULATED)

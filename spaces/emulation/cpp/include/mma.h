@@ -38,6 +38,8 @@ void fill_fragment(fragment<Use, M, N, K, T, L>& a, V value) {
 template <bool kRows, class F, class P>
 void load(F& a, const P* from, unsigned stride) {
   int first = static_cast<int>(emu::now->lane) * F::num_elements;
+  if (emu::is_shared(from)) emu::charge(0, 0, F::num_elements * sizeof(P));
+  else emu::charge(0, F::num_elements * sizeof(P), 0);
   for (int i = 0; i < F::num_elements; ++i) {
     int row = (first + i) / F::columns, column = (first + i) % F::columns;
     a.x[i] = from[kRows ? row * stride + column : column * stride + row];
@@ -92,6 +94,7 @@ void multiply(const emu::Lanes& lanes) {
   using Sum = std::conditional_t<std::is_integral_v<T>, int,
                                  std::conditional_t<std::is_same_v<T, double>, double, float>>;
   constexpr int m = D::rows, n = D::columns, k = A::columns;
+  emu::work.tensor_operations += 2ull * m * n * k;
   Sum a[m * k], b[k * n], d[m * n];
   gather<Sum, A>(a, lanes, [](void* p) { return static_cast<P*>(p)->a; });
   gather<Sum, B>(b, lanes, [](void* p) { return static_cast<P*>(p)->b; });

@@ -127,6 +127,33 @@ inline ShuffledWord shuffle(Shuffle kind, uint32_t value, uint32_t by, uint32_t 
   return {got, inside};
 }
 
+// "vote.sync", "elect.sync".
+inline uint32_t vote_ballot(uint32_t mask, bool predicate, int line) {
+  return emu::vote(mask, predicate, line).ballot;
+}
+inline bool vote_any(uint32_t mask, bool predicate, int line) {
+  return emu::vote(mask, predicate, line).ballot != 0;
+}
+inline bool vote_all(uint32_t mask, bool predicate, int line) {
+  Vote v = emu::vote(mask, predicate, line);
+  return v.ballot == v.members;
+}
+inline bool vote_uni(uint32_t mask, bool predicate, int line) {
+  Vote v = emu::vote(mask, predicate, line);
+  return v.ballot == v.members || v.ballot == 0;
+}
+inline uint32_t elected(uint32_t mask, int line) {
+  return static_cast<uint32_t>(__builtin_ctz(emu::vote(mask, true, line).members));
+}
+
+// "cvta" between generic addresses and those of the shared window.
+inline uint64_t shared_of(uint64_t address) {
+  return to_shared(reinterpret_cast<const void*>(address));
+}
+inline uint64_t generic_of(uint64_t address) {
+  return reinterpret_cast<uint64_t>(from_shared(static_cast<uint32_t>(address), 0));
+}
+
 inline void barrier(uint32_t number, uint32_t threads, bool waits, int line) {
   named_barrier(number, threads, waits, line);
 }

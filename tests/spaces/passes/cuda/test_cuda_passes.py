@@ -13,8 +13,8 @@ import pytest
 from spaces.design_space.trace_space import TraceSpace
 from spaces.ir.schedules import InvalidCandidate
 from spaces.lowering.extract_tasks import task_of
-from spaces.passes.cuda import cuda_passes
-from spaces.passes.cuda.cuda_passes import pass_config
+from spaces.passes.cuda import pipeline as cuda_passes
+from spaces.passes.cuda.pipeline import pass_config
 from spaces.passes.dlight import gpu_rules
 from spaces.passes.pipeline import tir_pipeline
 from spaces.targets.target import parse_target, resolve_target

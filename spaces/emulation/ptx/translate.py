@@ -1,8 +1,8 @@
 """Text of PTX translated to C++.
 
 Registers become variables, labels labels, predicates conditions; each instruction becomes a
-statement, most of them calls of functions in `cpp/include/ptx.h` and beside it, which say what the
-instruction does. The instructions are in `spaces.emulation.instructions`.
+statement (`spaces.emulation.ptx.table`), most of them calls of functions in `cpp/include/ptx.h` and
+beside it, which say what the instruction does.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from spaces.emulation.instructions import SPECIAL_REGISTERS, statement
+from spaces.emulation.ptx.forms import parts
+from spaces.emulation.ptx.scalars import SPECIAL_REGISTERS
+from spaces.emulation.ptx.table import statement
 
 _REGISTER_TYPES = {
     "pred": "bool",
@@ -81,7 +83,7 @@ class _Scope:
         if guard is not None:
             return f"if ({guard[1]}{self.value(guard[2])}) {{ {self.code(guard[3])} }}"
         opcode, *rest = piece.split(None, 1)
-        return statement(opcode, [self.value(part) for part in _listed("".join(rest))])
+        return statement(opcode, [self.value(part) for part in parts("".join(rest))])
 
     def _registers(self, piece: str) -> str:
         found = re.fullmatch(r"\.reg\s+\.(\w+)\s+(.*)", piece, re.DOTALL)
@@ -94,18 +96,19 @@ class _Scope:
         """An operand as C++: an expression, or, for a vector, expressions between braces."""
         text = text.strip()
         if text.startswith("{"):
-            return "{" + ", ".join(self.value(part) for part in _listed(text[1:-1])) + "}"
+            return "{" + ", ".join(self.value(part) for part in parts(text[1:-1])) + "}"
         if text.startswith("["):
-            return "[" + ", ".join(self._address(part) for part in _listed(text[1:-1])) + "]"
+            return "[" + ", ".join(self._address(part) for part in parts(text[1:-1])) + "]"
         if "|" in text:
             return "|".join(self.value(part) for part in text.split("|"))
         return self._atom(text)
 
     def _address(self, text: str) -> str:
-        base, sign, offset = text.partition("+")
-        if text.strip().startswith("{"):
+        if text.startswith("{"):
             return self.value(text)
-        return f"({self._atom(base.strip())} + {self._atom(offset.strip())})" if sign else self._atom(base.strip())
+        base, sign, offset = text.partition("+")
+        place = self._atom(base.strip())
+        return f"({place} + {self._atom(offset.strip())})" if sign else place
 
     def _atom(self, text: str) -> str:
         if text.startswith("!"):
@@ -132,16 +135,3 @@ class _Scope:
 
 def _name(register: str) -> str:
     return "p_" + register.lstrip("%").replace("$", "_")
-
-
-def _listed(text: str) -> list[str]:
-    """Operands, separated by commas outside of brackets."""
-    parts, depth, current = [], 0, ""
-    for character in text:
-        depth += (character in "[{(") - (character in "]})")
-        if character == "," and depth == 0:
-            parts.append(current)
-            current = ""
-        else:
-            current += character
-    return [part.strip() for part in [*parts, current] if part.strip()]

@@ -1,0 +1,1 @@
+"""PTX in C++: its text, and its instructions by what they are about."""
