@@ -17,7 +17,7 @@ from actors.runner import Learned, longest_learn_s, longest_run_s
 from cluster.ray_workers.ray_pool import Done, RayPool, policy
 from cluster.scaling.pool import Pool
 from cluster.scaling.pool_counts import PoolCounts
-from cluster.scaling.scaling_policy import Node, WorkerCounts
+from cluster.scaling.scaling_policy import BuildRatio, Node, WorkerCounts
 from tuner.candidate import library_space
 from tuner.effort import Effort
 from tuner.errors import TunerError
@@ -131,6 +131,7 @@ class RayMeasurer:
         self._refused: list[Record] = []
         self._device, self._unlike = device, starters.unlike
         self._toolchain: str | None = None
+        self._ratio = BuildRatio()
         leases = leases or Leases.of(effort)
         self._builders: RayPool[BuildJob] = RayPool(
             Pool(BUILDER, lambda job: leases.build_s, limits),
@@ -174,6 +175,11 @@ class RayMeasurer:
     def counts(self) -> Mapping[str, PoolCounts]:
         """The numbers of workers and of trials that wait for one, by kind of worker."""
         return {BUILDER: self._builders.state.counts, RUNNER: self._runners.state.counts}
+
+    @property
+    def builders_per_runner(self) -> int:
+        """The builders that keep one runner busy, as far as builds and measurements tell."""
+        return self._ratio.builders
 
     def free(self) -> int:
         """Number of trials that would keep builders busy and a few built programs waiting."""
@@ -275,6 +281,7 @@ class RayMeasurer:
         if isinstance(done.value, Measurement):
             return self._record(job.trial, done.value, done, attempt=done.attempt)
         self._build_deadlines.built(job.trial.task_key, done.value.build_s)
+        self._ratio.built(done.value.build_s)
         written = done.value.written
         known = self._programs.reused(job.trial, written.code_hash, done.value.build_s)
         if known is not None:
@@ -301,6 +308,7 @@ class RayMeasurer:
         if missing or done.lost:
             return self._lost(done, job.trial)
         measurement = replace(done.value, build_s=job.compiled.build_s)
+        self._ratio.ran(measurement.run_s)
         record = self._record(
             job.trial, measurement, done, attempt=done.attempt, written=job.compiled.written
         )

@@ -15,15 +15,20 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
+from statistics import median
 
 _TRIALS_PER_RUNNER = 32
 """The number of trials that justifies a further runner."""
 _CPUS_PER_SPACE_WORKER = 4
-_BUILDERS_PER_RUNNER = 2
-"""The builders that keep one runner busy: about the ratio of build time to measuring time."""
+LEAST_BUILDERS = 2
+"""The builders that keep one runner busy, where nothing is known of how long both take."""
 _MOST_BUILDERS_PER_RUNNER = 16
-"""Further builders would build candidates that are out of date by the time they are measured."""
-_TRIALS_PER_BUILDER = _TRIALS_PER_RUNNER // _BUILDERS_PER_RUNNER
+"""Further builders would build candidates that are out of date by the time they are measured,
+unless a measurement takes that much less than a build."""
+_MOST_RATIO = 64
+_RATIO_OF = 64
+"""The last builds and measurements that tell the ratio of their times, and the least that do."""
+_RATIO_OF_AT_LEAST = 8
 _PATIENCE_S = 180.0
 """The time in which a cluster that grows should have started a machine."""
 _FULL_S = 900.0
@@ -84,6 +89,9 @@ class Demand:
         device: Ray's name of the resource that a runner takes.
         trials_left: trials still to be measured, re-timings included.
         devices: the most devices that the user allows; None is all that can be had.
+        builders: those that keep one runner busy: the ratio of the time of a build to that of a
+            measurement. A CPU's kernel takes about as long to build as to measure; nvcc takes
+            seconds, and a GPU some hundredths of one.
         of_devices: its share of the devices among the runs that measure on such devices.
         of_cpus: its share of the CPUs among all runs.
     """
@@ -91,6 +99,7 @@ class Demand:
     device: str
     trials_left: int
     devices: int | None = None
+    builders: int = LEAST_BUILDERS
     of_devices: Share = Share()
     of_cpus: Share = Share()
 
@@ -120,16 +129,17 @@ def worker_counts(cluster: Cluster, demand: Demand) -> WorkerCounts:
     if cluster.grows:
         most = runners if cluster.full else 2 * runners + 1
         runners = min(most, math.ceil(demand.trials_left / _TRIALS_PER_RUNNER))
-        cpus = min(cpus, math.ceil(demand.trials_left / _TRIALS_PER_BUILDER))
+        cpus = min(cpus, math.ceil(demand.trials_left * demand.builders / _TRIALS_PER_RUNNER))
     if demand.devices is not None:
         runners = min(runners, demand.devices)
     runners = max(1, runners)
     builders = cpus
     if cluster.grows and not cluster.full:
-        builders = max(builders, _BUILDERS_PER_RUNNER * runners)
+        builders = max(builders, demand.builders * runners)
+    most = max(_MOST_BUILDERS_PER_RUNNER, demand.builders)
     return WorkerCounts(
         runners=runners,
-        builders=max(1, min(builders, _MOST_BUILDERS_PER_RUNNER * runners)),
+        builders=max(1, min(builders, most * runners)),
         space_workers=max(1, math.ceil(cpus / _CPUS_PER_SPACE_WORKER)),
     )
 
@@ -154,6 +164,31 @@ def keeping_order(nodes: Sequence[Node], demand: Demand, runners: int) -> list[s
         return 2 if amount([node], demand.device) >= 1 else 1
 
     return [node.id for node in sorted(ordered, key=rank)]
+
+
+class BuildRatio:
+    """The builders that keep one runner busy, by the times that the last trials took."""
+
+    def __init__(self) -> None:
+        self._builds_s: deque[float] = deque(maxlen=_RATIO_OF)
+        self._runs_s: deque[float] = deque(maxlen=_RATIO_OF)
+
+    def built(self, build_s: float) -> None:
+        """Take in the seconds of a build."""
+        self._builds_s.append(build_s)
+
+    def ran(self, run_s: float) -> None:
+        """Take in the seconds that a runner worked on a trial."""
+        self._runs_s.append(run_s)
+
+    @property
+    def builders(self) -> int:
+        """At least as many as are assumed where nothing is known."""
+        known = min(len(self._builds_s), len(self._runs_s))
+        if known < _RATIO_OF_AT_LEAST or not median(self._runs_s) > 0:
+            return LEAST_BUILDERS
+        ratio = math.ceil(median(self._builds_s) / median(self._runs_s))
+        return max(LEAST_BUILDERS, min(ratio, _MOST_RATIO))
 
 
 class Growth:

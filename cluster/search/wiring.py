@@ -18,7 +18,7 @@ from cluster.ray_workers.nodes import NodeWatch, one_of
 from cluster.ray_workers.ray_measurer import RayMeasurer, Starters
 from cluster.ray_workers.ray_space_pool import RaySpacePool
 from cluster.scaling.pool_counts import PoolCounts
-from cluster.scaling.scaling_policy import Cluster, Demand, amount
+from cluster.scaling.scaling_policy import LEAST_BUILDERS, Cluster, Demand, amount
 from cluster.search.beginning import Beginning
 from cluster.search.job import SearchJob
 from cluster.search.looks import runs_beside
@@ -85,7 +85,7 @@ def machines(
             builders_and_runners,
             space_pool,
             look=watch.look,
-            demand=lambda: _demand(job, trials_left()),
+            demand=lambda: _demand(job, trials_left(), builders_and_runners),
             each_look=lambda: _show(metrics, builders_and_runners, space_pool),
         )
         pools.adapt()  # workers start while the session reads its store
@@ -181,13 +181,14 @@ def _runner_needs(backend: Backend, cluster: Cluster) -> dict[str, Any]:
     return one_of(backend.resource) if declared or not backend.everywhere else {}
 
 
-def _demand(job: SearchJob, trials_left: int) -> Demand:
+def _demand(job: SearchJob, trials_left: int, workers: RayMeasurer | None) -> Demand:
     """The resources that the run would use now."""
     names = searches()
     return Demand(
         job.backend.resource,
         trials_left,
         job.options.devices,
+        LEAST_BUILDERS if workers is None else workers.builders_per_runner,
         of_devices=share_of_devices(job.name, names),
         of_cpus=share_of_cpus(job.name, names),
     )

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.scaling.scaling_policy import (
+    BuildRatio,
     Cluster,
     Demand,
     Growth,
@@ -67,6 +70,38 @@ def test_with_little_left_to_measure_a_cluster_that_grows_is_let_go() -> None:
     assert worker_counts(Cluster(many), Demand("GPU", 0)) == WorkerCounts(4, 64, 32), (
         "a fixed one is not"
     )
+
+
+def test_a_runner_has_the_builders_that_keep_it_busy() -> None:
+    """nvcc takes seconds, and a measurement on a GPU some hundredths of one."""
+    nodes = [Node(name, {"CPU": 4.0, "GPU": 1.0}) for name in "ab"]
+    wanted = worker_counts(Cluster(nodes, grows=True), replace(ON_GPU, builders=20))
+    assert wanted.builders == 20 * wanted.runners
+    fixed = [Node("a", {"CPU": 64.0, "GPU": 1.0})]
+    assert worker_counts(Cluster(fixed), ON_GPU).builders == 16
+    assert worker_counts(Cluster(fixed), replace(ON_GPU, builders=20)).builders == 20
+    few = replace(ON_GPU, builders=20, trials_left=8)
+    assert worker_counts(Cluster(fixed, grows=True, full=True), few).builders == 5
+
+
+def test_how_many_that_are_is_told_by_what_builds_and_measurements_took() -> None:
+    ratio = BuildRatio()
+    assert ratio.builders == 2
+    for _ in range(7):
+        ratio.built(2.0)
+        ratio.ran(0.1)
+    assert ratio.builders == 2, "a few do not tell"
+    ratio.built(2.0)
+    ratio.ran(0.1)
+    assert ratio.builders == 20
+    ratio.ran(30.0)
+    assert ratio.builders == 20, "one that hung does not count"
+    for _ in range(64):
+        ratio.ran(10.0)
+    assert ratio.builders == 2
+    for _ in range(64):
+        ratio.ran(0.001)
+    assert ratio.builders == 64
 
 
 def test_one_that_grows_no_more_is_asked_for_no_more() -> None:
