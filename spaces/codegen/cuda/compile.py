@@ -86,8 +86,9 @@ def _compile(nvcc: Path, source: str, arch: str, deadline_s: float) -> DeviceCod
 def _by_library(nvcc: Path, source: str, arch: str, deadline_s: float) -> Answer | None:
     """A cubin by NVRTC, and what that said; None where there is none, or it does not take the
     source: then nvcc has the last word."""
-    toolkit = nvcc.parent.parent
-    path = find_nvrtc(toolkit, nvcc_version(nvcc))
+    toolkit, path = nvcc.parent.parent, None
+    with suppress(TunerError):  # an nvcc that does not even say its version
+        path = find_nvrtc(toolkit, nvcc_version(nvcc))
     if path is None:
         return None
     answers: SimpleQueue[Answer | None] = SimpleQueue()
