@@ -21,13 +21,15 @@ _KERNEL = re.compile(
 _SHARED = re.compile(
     r"(?P<extern>extern\s+)?__shared__\s+"
     r"(?:(?:alignas|__align__)\((?P<align>\d+)\)\s*)?"
-    r"(?P<type>[\w:]+(?:\s+[\w:]+)*?)\s+(?P<name>\w+)\s*(?P<dims>(?:\[[^\]]*\])*)\s*;"
+    r"(?P<type>[\w:]+(?:\s+[\w:]+)*?)\s+(?P<names>\w+\s*(?:\[[^\]]*\]\s*)*"
+    r"(?:,\s*\w+\s*(?:\[[^\]]*\]\s*)*)*);"
 )
 _DEFINITION = re.compile(
     r"(?P<head>__global__\s[^;{]*?\b\w+\s*\((?P<parameters>[^;{]*)\)\s*)"
     r"(?P<body>\{\n.*?)(?=\nextern|\Z)",
     re.DOTALL,
 )
+_FLOAT = re.compile(r"\b(?:float|double|half|__half|nv_bfloat16)\s*\*?\s*(?:__restrict__\s*)?(\w+)")
 _USUAL_ALIGNMENT = 16
 
 
@@ -69,12 +71,25 @@ def translated(source: str, target: str = "") -> str:
     """
     kernels = {kernel.name: kernel for kernel in _kernels(source)}
     source = without_assembly(source)
-    source = _DEFINITION.sub(_charged, source)
+    source = _fitting(_DEFINITION.sub(_charged, source))
     body = _SHARED.sub(lambda found: _declared(found, source, kernels), source)
     forward = "".join(f"static size_t {name}_place(int); " for name in kernels)
     head = f'#include "cuda.h"\n{forward}\n#line 1 "kernels.cu"\n'
     kept = f'const char* const emu::target_text = R"kept({target})kept";'
     return "\n".join([head + body, *map(_exported, kernels.values()), kept, ""])
+
+
+def _fitting(source: str) -> str:
+    """Casts of floats to integers become ones that a device's are like: what does not fit is the
+    nearest that does. Only a name, or the call of a function, is seen to be a float."""
+    names = "|".join(sorted({*_FLOAT.findall(source)}))
+    operand = rf"(?:{names})\b" if names else "(?!)"
+    return re.sub(
+        rf"(?<=[(,;=] )\((int|unsigned|uint|int64_t)\)(?={operand}|\w+f\()|"
+        rf"(?<=[(,;=])\((int|unsigned|uint|int64_t)\)(?={operand}|\w+f\()",
+        lambda found: f"emu::Fitting<{found[1] or found[2]}>{{}} ->* ",
+        source,
+    )
 
 
 def _charged(found: re.Match[str]) -> str:
@@ -91,18 +106,25 @@ def _kernels(source: str) -> Iterator[_Kernel]:
 
 
 def _declared(found: re.Match[str], source: str, kernels: dict[str, _Kernel]) -> str:
-    """The declaration of an array in shared memory as one of a pointer, or a reference."""
-    name, kind = found["name"], found["type"]
+    """The declaration of arrays in shared memory as one of pointers, or of references."""
+    names, kind = [name.strip() for name in found["names"].split(",")], found["type"]
     if found["extern"]:
+        name = names[0].partition("[")[0].strip()
         return f"{kind}* const {name} = static_cast<{kind}*>(emu::dynamic_shared());"
     owner = None
     for kernel in _KERNEL.finditer(source, 0, found.start()):
         owner = kernels[kernel["name"]]
     if owner is None:
         raise ValueError(
-            f"the emulated device does not know shared memory outside of kernels: {name}"
+            f"the emulated device does not know shared memory outside of kernels: {names[0]}"
         )
-    whole = SharedArray(name, kind + found["dims"], int(found["align"] or _USUAL_ALIGNMENT))
+    return " ".join(_reference(owner, name, kind, found["align"]) for name in names)
+
+
+def _reference(owner: _Kernel, declared: str, kind: str, alignment: str | None) -> str:
+    name, bracket, dims = declared.partition("[")
+    name = name.strip()
+    whole = SharedArray(name, kind + bracket + dims, int(alignment or _USUAL_ALIGNMENT))
     owner.arrays.append(whole)
     place = f"emu::static_shared({owner.name}_place({len(owner.arrays) - 1}))"
     return f"auto& {name} = *static_cast<std::type_identity_t<{whole.type}>*>({place});"

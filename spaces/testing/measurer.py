@@ -21,24 +21,26 @@ _PATIENCE_S = 120.0
 
 
 class MeasurerContract:
-    """Subclass it as `Test...` with `made`, which makes a measurer from the tasks."""
+    """Subclass it as `Test...` with `made`, which makes a measurer from the tasks; and with
+    `target`, canonical JSON, where it does not measure on a CPU."""
 
     made: Callable[[Sequence[Task]], Measurer]
+    target: str = programs.TARGET
 
     @pytest.fixture
     def measurer(self) -> Iterator[Measurer]:
         """A fresh one, of one task."""
-        with closing(type(self).made([programs.task()])) as found:
+        with closing(type(self).made([programs.task(self.target)])) as found:
             yield found
 
     def test_every_trial_comes_back_once(self, measurer: Measurer) -> None:
-        trials = [_trial(c) for c in (*_candidates(3), _NONSENSE)]
+        trials = [self._trial(c) for c in (*_candidates(3, self.target), _NONSENSE)]
         records = _measured(measurer, trials)
         assert Counter(r.trial.key for r in records) == Counter(t.key for t in trials)
         assert measurer.collect(0.05) == []
 
     def test_what_runs_has_times_and_says_where(self, measurer: Measurer) -> None:
-        (record,) = _measured(measurer, [_trial(default_candidate(programs.task()))])
+        (record,) = _measured(measurer, [self._default()])
         assert record.measurement.status is Status.OK, record.measurement.error
         assert all(0 < s < 10 for s in record.measurement.samples_s)
         assert record.latency_s is not None
@@ -46,21 +48,21 @@ class MeasurerContract:
         assert measurer.toolchain() == record.provenance.toolchain
 
     def test_what_is_no_schedule_has_a_reason_and_no_time(self, measurer: Measurer) -> None:
-        (record,) = _measured(measurer, [_trial(_NONSENSE)])
+        (record,) = _measured(measurer, [self._trial(_NONSENSE)])
         assert record.latency_s is None
         assert record.measurement.status.failed
         assert record.measurement.error
 
     def test_a_finalist_is_timed_again(self, measurer: Measurer) -> None:
-        again = replace(_trial(default_candidate(programs.task())), rung=1)
-        records = _measured(measurer, [_trial(again.candidate), again])
+        once = self._default()
+        records = _measured(measurer, [once, replace(once, rung=1)])
         assert sorted(r.trial.rung for r in records) == [0, 1]
         assert {r.measurement.status for r in records} == {Status.OK}
 
     def test_slots_are_taken_and_given_back(self, measurer: Measurer) -> None:
         before = _free(measurer)
         assert before > 0
-        measurer.submit([_trial(_NONSENSE)])
+        measurer.submit([self._trial(_NONSENSE)])
         assert measurer.free() == before - 1
         _collected(measurer, 1)
         assert _free(measurer) == before
@@ -70,31 +72,38 @@ class MeasurerContract:
         assert measurer.collect(0.1) == []
         assert time.monotonic() - started_s < 60
 
+    def _trial(self, candidate: Candidate) -> Trial:
+        return Trial(programs.task(self.target).key, candidate)
+
+    def _default(self) -> Trial:
+        return self._trial(default_candidate(programs.task(self.target)))
+
 
 _NONSENSE = Candidate(CandidateKind.TRACE, "[[0],[]]", "rules:test")
 
 
-def _candidates(count: int) -> list[Candidate]:
-    drawn = [point.candidate for point in programs.points(count - 1)]
-    return [default_candidate(programs.task()), *drawn]
-
-
-def _trial(candidate: Candidate) -> Trial:
-    return Trial(programs.task().key, candidate)
+def _candidates(count: int, target: str) -> list[Candidate]:
+    drawn = [point.candidate for point in programs.points(count - 1, target)]
+    return [default_candidate(programs.task(target)), *drawn]
 
 
 def _free(measurer: Measurer) -> int:
     """Its free slots, once it has any: workers may take a while to start."""
+    return _waited(measurer, [])
+
+
+def _waited(measurer: Measurer, records: list[Record]) -> int:
+    """Its free slots, once it has any; what it hands back meanwhile is added to the records."""
     until_s = time.monotonic() + _PATIENCE_S
     while (free := measurer.free()) <= 0 and time.monotonic() < until_s:
-        measurer.collect(0.2)
+        records += measurer.collect(0.2)
     return free
 
 
 def _measured(measurer: Measurer, trials: Sequence[Trial]) -> list[Record]:
     records: list[Record] = []
     for trial in trials:
-        _free(measurer)
+        _waited(measurer, records)
         measurer.submit([trial])
         records += measurer.collect(0.0)
     return records + _collected(measurer, len(trials) - len(records))

@@ -20,22 +20,22 @@ SIZES = (24, 40, 16)
 
 
 @lru_cache
-def task() -> Task:
-    """relu(A B) in float32."""
+def task(target: str = TARGET) -> Task:
+    """relu(A B) in float32, for a target as canonical JSON."""
     from tvm import te, topi
 
     m, n, k = SIZES
     a, b = te.placeholder((m, k), name="a"), te.placeholder((k, n), name="b")
     function = te.create_prim_func([a, b, topi.nn.relu(topi.nn.matmul(a, b))])
-    return task_of(function, TARGET, name="product")
+    return task_of(function, target, name="product")
 
 
-def points(count: int) -> Sequence[Point]:
+def points(count: int, target: str = TARGET) -> Sequence[Point]:
     """Fresh points of the space of TVM's rules; equal calls give equal ones."""
-    space, found = TraceSpace(task()), []
+    space, found = TraceSpace(task(target)), []
     for number in range(20 * count):
         try:
-            found.append(space.realize_draft(Draft(task().key, number, number)))
+            found.append(space.realize_draft(Draft(task(target).key, number, number)))
         except InvalidCandidate:
             continue
         if len(found) == count:

@@ -17,7 +17,8 @@ EMU_HIDDEN void mbarrier_init(uint32_t address, uint32_t count, int line);
 EMU_HIDDEN void mbarrier_inval(uint32_t address, int line);
 EMU_HIDDEN void mbarrier_init_fence();
 EMU_HIDDEN uint64_t mbarrier_arrive(uint32_t address, uint32_t count, uint32_t expected_bytes,
-                                    bool drops, int line);
+                                    bool drops, bool keeps_open, int line);
+EMU_HIDDEN uint32_t mbarrier_pending_count(uint64_t state);
 EMU_HIDDEN void mbarrier_expect(uint32_t address, uint32_t bytes, int line);
 EMU_HIDDEN void mbarrier_complete(uint32_t address, uint32_t bytes, int line);
 EMU_HIDDEN bool mbarrier_wait(uint32_t address, uint64_t state, bool parity, bool blocks, int line);

@@ -20,7 +20,7 @@ struct ArrivalAfterCopies : Event {
   int line;
   void happen() override {
     land(copies);
-    mbarrier_arrive(address, 1, 0, false, line);
+    mbarrier_arrive(address, 1, 0, false, false, line);
   }
 };
 

@@ -70,12 +70,12 @@ struct Place {
 
 // "Matrix Fragments for mma": where element i of a lane's registers lies. A register holds as many
 // elements side by side as fit in it; lanes of four hold a row, one below the other.
-Place place_of_a(int lane, int i, int side, int k) {
+Place place_of_a(int lane, int i, int side, int m) {
   int group = lane / 4, quarter = lane % 4, register_number = i / side;
   // Registers go down 8 rows first, and then on by half of the columns.
   bool lower = register_number % 2;
   int column = quarter * side + i % side + (register_number / 2) * 4 * side;
-  (void)k;
+  if (m == 8) return {group, quarter * side + i % side + register_number * 4 * side};
   return {group + (lower ? 8 : 0), column};
 }
 
@@ -116,8 +116,7 @@ void multiply(const Lanes& lanes) {
   for (unsigned lane = 0; lane < kWarp; ++lane) {
     const Product& own = *lanes.of<Product>(lane);
     for (int i = 0; i < m * k / 32; ++i) {
-      Place p = m == 8 ? Place{static_cast<int>(lane) / 4, static_cast<int>(lane) % 4}
-                       : place_of_a(static_cast<int>(lane), i, side_a, k);
+      Place p = place_of_a(static_cast<int>(lane), i, side_a, m);
       a[p.row * k + p.column] = static_cast<Sum>(element(own.a_kind, own.a, i));
     }
     for (int i = 0; i < k * n / 32; ++i) {
@@ -143,13 +142,59 @@ void multiply(const Lanes& lanes) {
   }
 }
 
+// m8n8k4 of float16 is four products, each of eight lanes: 4q to 4q+3, and those 16 further on
+// ("Matrix Fragments for mma.m8n8k4 with .f16 floating point type").
+Place place_of_quad_sum(int lane, int i, Kind kind) {
+  int lower = lane < 16 ? 0 : 4;
+  if (kind == Kind::kF16) return {lane % 4 + lower, i};
+  return {(lane & 1) + (i & 2) + lower, (i & 4) + (lane & 2) + (i & 1)};
+}
+
+void multiply_quads(const Lanes& lanes) {
+  work.tensor_operations += 4 * 2 * 8 * 8 * 4;
+  for (int quad = 0; quad < 4; ++quad) {
+    float a[8][4], b[4][8], d[8][8];
+    auto each = [&](auto visit) {
+      for (int l = 0; l < 8; ++l) {
+        int lane = quad * 4 + l % 4 + l / 4 * 16;
+        visit(lane, *lanes.of<Product>(static_cast<unsigned>(lane)));
+      }
+    };
+    each([&](int lane, const Product& own) {
+      int place = lane % 4 + (lane < 16 ? 0 : 4);
+      for (int i = 0; i < 4; ++i) {
+        a[place][i] = static_cast<float>(element(own.a_kind, own.a, i));
+        b[i][place] = static_cast<float>(element(own.b_kind, own.b, i));
+      }
+      for (int i = 0; i < 8; ++i) {
+        Place p = place_of_quad_sum(lane, i, own.c_kind);
+        d[p.row][p.column] = static_cast<float>(element(own.c_kind, own.c, i));
+      }
+    });
+    for (int i = 0; i < 8; ++i) {
+      for (int j = 0; j < 8; ++j) {
+        for (int l = 0; l < 4; ++l) d[i][j] += a[i][l] * b[l][j];
+      }
+    }
+    each([&](int lane, const Product& own) {
+      for (int i = 0; i < 8; ++i) {
+        Place p = place_of_quad_sum(lane, i, own.d_kind);
+        put(own.d_kind, own.d, i, static_cast<double>(d[p.row][p.column]));
+      }
+    });
+  }
+}
+
+bool is_of_quads(Shape s, Kind a) { return s.m == 8 && s.n == 8 && s.k == 4 && a == Kind::kF16; }
+
 bool exists(Shape s, Kind a) {
   switch (a) {
     case Kind::kF16: return s.m == 16 && s.n == 8 && (s.k == 8 || s.k == 16);
     case Kind::kBf16: return s.m == 16 && s.n == 8 && (s.k == 8 || s.k == 16);
     case Kind::kTf32: return s.m == 16 && s.n == 8 && (s.k == 4 || s.k == 8);
     case Kind::kS8:
-    case Kind::kU8: return s.m == 16 && s.n == 8 && (s.k == 16 || s.k == 32);
+    case Kind::kU8:
+      return s.n == 8 && ((s.m == 16 && (s.k == 16 || s.k == 32)) || (s.m == 8 && s.k == 16));
     case Kind::kF64: return s.m == 8 && s.n == 8 && s.k == 4;
     default: return false;
   }
@@ -195,6 +240,24 @@ void ldmatrix(uint32_t* const* registers, int count, bool turned, uint32_t addre
   meet_warp("ldmatrix", line, ~0u, &own, load);
 }
 
+// "movmatrix": a matrix turned, in registers.
+uint32_t movmatrix(uint32_t word, int line) {
+  uint32_t result = 0;
+  uint32_t* to[] = {&result};
+  Moved own{to, &word, 1, true, 0};
+  meet_warp("movmatrix", line, ~0u, &own, [](const Lanes& lanes) {
+    auto at = [&](unsigned row, unsigned column) {
+      uint32_t from = *lanes.of<Moved>(row * 4 + column / 2)->from;
+      return column % 2 ? from >> 16 : from & 0xFFFF;
+    };
+    for (unsigned lane = 0; lane < kWarp; ++lane) {
+      unsigned row = lane / 4, column = 2 * (lane % 4);
+      *lanes.of<Moved>(lane)->to[0] = at(column, row) | at(column + 1, row) << 16;
+    }
+  });
+  return result;
+}
+
 void stmatrix(const uint32_t* registers, int count, bool turned, uint32_t address, int line) {
   Moved own{nullptr, registers, count, turned, address};
   meet_warp("stmatrix", line, ~0u, &own, store);
@@ -204,13 +267,18 @@ void mma(Shape shape, Kind d_kind, Kind a_kind, Kind b_kind, Kind c_kind, void* 
          const uint64_t* a, const uint64_t* b, const uint64_t* c, int nd, int na, int nb, int nc,
          int line) {
   auto [m, n, k] = shape;
+  Product own{shape, d_kind, a_kind, b_kind, c_kind, d, a, b, c};
+  if (is_of_quads(shape, a_kind) && b_kind == Kind::kF16 && na == 2 && nb == 2 &&
+      nd * elements_of(d_kind) == 8 && nc * elements_of(c_kind) == 8) {
+    meet_warp("mma.sync", line, ~0u, &own, multiply_quads);
+    return;
+  }
   bool fits = exists(shape, a_kind) && (elements_of(a_kind) == elements_of(b_kind)) &&
               nd * elements_of(d_kind) == m * n / 32 && nc * elements_of(c_kind) == m * n / 32 &&
               na * elements_of(a_kind) == m * k / 32 && nb * elements_of(b_kind) == k * n / 32;
   if (!fits) {
     fail("RuntimeError", "the emulated device does not know mma.sync of m%dn%dk%d, line %d", m, n, k, line);
   }
-  Product own{shape, d_kind, a_kind, b_kind, c_kind, d, a, b, c};
   bool exact = a_kind == Kind::kF64 || d_kind == Kind::kS32;  // integers in float64 are exact
   meet_warp("mma.sync", line, ~0u, &own, exact ? multiply<double> : multiply<float>);
 }

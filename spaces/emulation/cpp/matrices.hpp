@@ -12,6 +12,7 @@ enum class Kind { kF16, kBf16, kTf32, kF32, kF64, kS8, kU8, kS32 };
 
 EMU_HIDDEN void ldmatrix(uint32_t* const* registers, int count, bool turned, uint32_t address,
                          int line);
+EMU_HIDDEN uint32_t movmatrix(uint32_t word, int line);
 EMU_HIDDEN void stmatrix(const uint32_t* registers, int count, bool turned, uint32_t address,
                          int line);
 // The registers of each operand; those of `d` are places.

@@ -8,7 +8,8 @@ namespace emu::ptx {
 namespace {
 
 constexpr uint64_t kMark = 0x6d62617272696572;
-constexpr uint32_t kMost = (1 << 20) - 1;
+constexpr unsigned kPendingBits = 20;
+constexpr uint32_t kMost = (1 << kPendingBits) - 1;
 
 uint64_t* bits_of(uint32_t address, int line) {
   if (address % 8) fail("RuntimeError", "an mbarrier at %u, which is no multiple of 8, line %d", address, line);
@@ -26,6 +27,9 @@ Mbarrier& known(uint32_t address, int line) {
   }
   return found->second;
 }
+
+// The opaque state: a phase, and the arrivals that it waited for.
+uint64_t state_of(const Mbarrier& barrier) { return barrier.phase << kPendingBits | barrier.pending; }
 
 void complete(Mbarrier& barrier, uint32_t address) {
   if (barrier.pending > 0 || barrier.bytes != 0) return;
@@ -60,13 +64,16 @@ void check_mbarrier_for_proxy(uint32_t address, int line) {
   }
 }
 
-uint64_t mbarrier_arrive(uint32_t address, uint32_t count, uint32_t expected_bytes, bool drops, int line) {
+uint64_t mbarrier_arrive(uint32_t address, uint32_t count, uint32_t expected_bytes, bool drops, bool keeps_open, int line) {
   Mbarrier& barrier = known(address, line);
-  uint64_t state = barrier.phase;
+  uint64_t state = state_of(barrier);
   barrier.bytes += expected_bytes;
   if (count > barrier.pending) {
     fail("RuntimeError", "%u arrivals too many at the mbarrier at %u, line %d, by %s",
          count - barrier.pending, address, line, thread_text());
+  }
+  if (keeps_open && (count == barrier.pending)) {
+    fail("RuntimeError", "mbarrier.arrive.noComplete completes the phase of the mbarrier at %u, line %d", address, line);
   }
   barrier.pending -= count;
   if (drops) barrier.count -= count;
@@ -85,10 +92,12 @@ void mbarrier_complete(uint32_t address, uint32_t bytes, int line) {
   complete(barrier, address);
 }
 
+uint32_t mbarrier_pending_count(uint64_t state) { return static_cast<uint32_t>(state & kMost); }
+
 bool mbarrier_wait(uint32_t address, uint64_t state, bool parity, bool blocks, int line) {
   for (;;) {
     Mbarrier& barrier = known(address, line);
-    bool done = parity ? (barrier.phase & 1) != (state & 1) : barrier.phase > state;
+    bool done = parity ? (barrier.phase & 1) != (state & 1) : barrier.phase > state >> kPendingBits;
     if (done) return true;
     if (!blocks) {
       yield("mbarrier.test_wait", line);

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include <cstdio>
+#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
@@ -83,7 +84,7 @@ std::vector<std::pair<Thread*, uint32_t*>> converging;
 std::vector<std::unique_ptr<Event>> events;
 Barrier barriers[kBarriers];
 int barrier_sums[kMostThreads];
-std::vector<Meeting> warp_meetings[kMostThreads / kWarp];
+std::deque<Meeting> warp_meetings[kMostThreads / kWarp];
 Meeting warpgroup_meetings[kMostThreads / kWarpgroup];
 void* main_stack;
 void (*thread_body)();
@@ -342,11 +343,9 @@ void meet_warp(const char* what, int line, uint32_t mask, void* operands, Apply 
   for (Meeting& meeting : warp_meetings[warp]) {
     if (meeting.what == nullptr) {
       free = &meeting;
-    } else if (meeting.mask & mask) {
+    } else if (meeting.mask == mask) {
       check_same(meeting, what, line);
-      if (meeting.mask == mask) return join(meeting, now->lane, operands);
-      fail("RuntimeError", "lanes of warp %u name masks %08x and %08x at %s, line %d", warp,
-           meeting.mask, mask, what, line);
+      return join(meeting, now->lane, operands);
     }
   }
   if (free == nullptr) free = &warp_meetings[warp].emplace_back();
@@ -418,7 +417,7 @@ void run_block(void (*body)()) {
   events.clear();
   idle_rounds = 0;
   for (Barrier& barrier : barriers) barrier = Barrier{};
-  for (auto& meetings : warp_meetings) meetings.clear();
+  for (unsigned warp = 0; warp * kWarp < count; ++warp) warp_meetings[warp].clear();
   for (Meeting& meeting : warpgroup_meetings) {
     meeting.what = nullptr;
     meeting.waiting.clear();

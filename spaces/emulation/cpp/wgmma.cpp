@@ -10,7 +10,7 @@
 namespace emu::ptx {
 namespace {
 
-constexpr int kRows = 64;
+constexpr int kRows = 64, kMostTerms = 32;
 constexpr uint32_t kNan = 0x7FF57FF5;
 
 // "Matrix Descriptor Format".
@@ -53,53 +53,60 @@ Place place_of_d(int lane, int i) {
   return {warp * 16 + l / 4 + (i / 2 % 2) * 8, i / 4 * 8 + l % 4 * 2 + i % 2};
 }
 
-void read_matrix(float* to, const Descriptor& d, Kind kind, int rows, int k, bool turned) {
-  int bytes = kind == Kind::kTf32 ? 4 : 2;
+template <class Sum>
+void read_matrix(Sum* to, const Descriptor& d, Kind kind, int rows, int k, bool turned) {
+  int bytes = 4 / elements_of(kind);
   for (int major = 0; major < rows; ++major) {
     for (int l = 0; l < k; ++l) {
       uint32_t bits = 0;
       memcpy(&bits, proxy_view(place_of(d, major, l, bytes, turned), static_cast<size_t>(bytes)), static_cast<size_t>(bytes));
-      to[major * k + l] = widened(kind, bits);
+      uint64_t word = bits;
+      to[major * k + l] = static_cast<Sum>(element(kind, &word, 0));
     }
   }
 }
 
-void read_fragments(float* to, const Wgmma& product) {
+template <class Sum>
+void read_fragments(Sum* to, const Wgmma& product) {
   int side = elements_of(product.a_kind), count = static_cast<int>(product.a.size()) / 128;
   for (int lane = 0; lane < 128; ++lane) {
     for (int i = 0; i < count * side; ++i) {
       int reg = i / side, row = lane / 32 * 16 + lane % 32 / 4 + (reg % 2) * 8;
       int column = lane % 4 * side + i % side + reg / 2 * 4 * side;
-      to[row * product.k + column] = static_cast<float>(element(product.a_kind, &product.a[lane * count], i));
+      to[row * product.k + column] = static_cast<Sum>(element(product.a_kind, &product.a[lane * count], i));
     }
   }
 }
 
-float accumulator(const Wgmma& p, int lane, int i) {
+template <class Sum>
+Sum accumulator(const Wgmma& p, int lane, int i) {
   int side = elements_of(p.d_kind), count = static_cast<int>(p.d.size()) / 128;
   void* place = p.d[lane * count + i / side];
-  if (p.d_kind == Kind::kF32) return *static_cast<float*>(place);
+  if (p.d_kind != Kind::kF16) return *static_cast<Sum*>(place);
   return Fp16::widened(static_cast<uint16_t*>(place)[i % 2]);
 }
 
-void put(const Wgmma& p, int lane, int i, float value) {
+template <class Sum>
+void put(const Wgmma& p, int lane, int i, Sum value) {
   int side = elements_of(p.d_kind), count = static_cast<int>(p.d.size()) / 128;
   void* place = p.d[lane * count + i / side];
-  if (p.d_kind == Kind::kF32) *static_cast<float*>(place) = value;
+  if (p.d_kind != Kind::kF16) *static_cast<Sum*>(place) = value;
   else static_cast<uint16_t*>(place)[i % 2] = Fp16::narrowed(value);
 }
 
-void multiply(float* d, const float* a, const float* b, int n, int k) {
+template <class Sum>
+void multiply(Sum* d, const Sum* a, const Sum* b, int n, int k) {
   for (int i = 0; i < kRows; ++i) {
     for (int l = 0; l < k; ++l) {
-      float factor = a[i * k + l];
+      Sum factor = a[i * k + l];
       for (int j = 0; j < n; ++j) d[i * n + j] += factor * b[l * n + j];
     }
   }
 }
 
+template <class Sum>
 void happen(Wgmma& p, Warpgroup& group, int line) {
-  static float a[kRows * 16], turned_b[256 * 16], b[16 * 256], d[kRows * 256];
+  static Sum a[kRows * kMostTerms], turned_b[256 * kMostTerms], b[kMostTerms * 256], d[kRows * 256];
   for (size_t i = 0; i < p.saved.size(); ++i) memcpy(p.d[i], &p.saved[i], 4);
   if (p.a_in_registers) read_fragments(a, p);
   else read_matrix(a, described(p.a_descriptor, line), p.a_kind, kRows, p.k, p.scales.turned_a);
@@ -112,7 +119,7 @@ void happen(Wgmma& p, Warpgroup& group, int line) {
   for (int lane = 0; lane < 128; ++lane) {
     for (int i = 0; i < elements; ++i) {
       Place at = place_of_d(lane, i);
-      d[at.row * p.n + at.column] = p.scales.adds ? accumulator(p, lane, i) : 0.0f;
+      d[at.row * p.n + at.column] = p.scales.adds ? accumulator<Sum>(p, lane, i) : Sum{};
     }
   }
   multiply(d, a, b, p.n, p.k);
@@ -193,10 +200,12 @@ struct Simple {
 
 void wgmma(int n, int k, Kind d_kind, Kind a_kind, Kind b_kind, void* const* d, int nd,
            const uint64_t* a, int na, uint64_t b, Scales scales, bool a_in_registers, int line) {
-  bool is_known = a_kind == b_kind && k == (a_kind == Kind::kTf32 ? 8 : 16) && n % 8 == 0 && n >= 8 && n <= 256 &&
-                  (d_kind == Kind::kF32 || (d_kind == Kind::kF16 && a_kind == Kind::kF16)) &&
+  bool is_whole = elements_of(a_kind) == 4;
+  bool is_known = elements_of(a_kind) == elements_of(b_kind) && (is_whole || a_kind == b_kind) &&
+                  k == 8 * elements_of(a_kind) && n % 8 == 0 && n >= 8 && n <= 256 &&
+                  (is_whole ? d_kind == Kind::kS32 : d_kind == Kind::kF32 || (d_kind == Kind::kF16 && a_kind == Kind::kF16)) &&
                   nd * elements_of(d_kind) == kRows * n / 128 && na == (a_in_registers ? 4 : 1) &&
-                  !(a_kind == Kind::kTf32 && (scales.turned_a || scales.turned_b));
+                  (elements_of(a_kind) == 2 || !(scales.turned_a || scales.turned_b));
   if (!is_known) fail("RuntimeError", "the emulated device does not know wgmma.mma_async of m64n%dk%d in this form, line %d", n, k, line);
   Request own{n, k, nd, na, line, d_kind, a_kind, b_kind, d, a, b, scales, a_in_registers};
   meet_warpgroup("wgmma.mma_async", line, &own, begin);
@@ -218,7 +227,10 @@ void wgmma_wait(uint32_t left, int line) {
     Warpgroup& group = own_group();
     const Simple& first = *lanes.of<Simple>(0);
     while (group.products.closed.size() > first.value) {
-      for (Wgmma& p : group.products.closed.front()) happen(p, group, first.line);
+      for (Wgmma& p : group.products.closed.front()) {
+        if (p.d_kind == Kind::kS32) happen<int32_t>(p, group, first.line);
+        else happen<float>(p, group, first.line);
+      }
       group.products.closed.pop_front();
     }
   });

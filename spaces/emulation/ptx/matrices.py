@@ -70,6 +70,11 @@ FORMS = (
         2,
     ),
     form(
+        r"movmatrix\.sync\.aligned\.m8n8\.trans\.b16",
+        "emu::ptx::set({0}, emu::ptx::movmatrix({1}, __LINE__));",
+        2,
+    ),
+    form(
         rf"mma\.sync\.aligned\.{_SHAPE}\.row\.col\.(?P<d>{_KINDS})\.(?P<a>{_KINDS})"
         rf"\.(?P<b>{_KINDS})\.(?P<c>{_KINDS})",
         _product,
@@ -81,6 +86,11 @@ FORMS = (
         _warpgroup_product,
         6,
         8,
+    ),
+    form(
+        rf"wgmma\.mma_async\.sync\.aligned\.{_SHAPE}\.(?P<d>s32)\.(?P<a>s8|u8)\.(?P<b>s8|u8)",
+        lambda found, operands: _warpgroup_product(found, [*operands, "1", "1"]),
+        4,
     ),
     form(r"wgmma\.fence\.sync\.aligned", "emu::ptx::wgmma_fence(__LINE__);"),
     form(r"wgmma\.commit_group\.sync\.aligned", "emu::ptx::wgmma_commit(__LINE__);"),

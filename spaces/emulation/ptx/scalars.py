@@ -41,6 +41,7 @@ _COMPARE = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="
 _COMPARE |= {"lo": "<", "ls": "<=", "hi": ">", "hs": ">="}
 _BINARY = {"add": "+", "sub": "-", "mul": "*", "mul.lo": "*", "and": "&", "or": "|", "xor": "^"}
 _BINARY |= {"div": "/", "rem": "%"}
+_NARROW = {"f16": "emu::Fp16", "bf16": "emu::Bf16"}
 _OPERATORS = r"add|sub|mul\.lo|mul|and|or|xor|div|rem"
 
 
@@ -120,6 +121,28 @@ FORMS = (
     form(r"dp4a\.(?P<a>[us])32\.(?P<b>[us])32", _dot, 4),
     form(r"cvt\.(?P<to>[us](?:8|16|32|64))\.(?P<type>[us](?:8|16|32|64))", _convert, 2),
     form(r"cvt\.rna\.tf32\.f32", "emu::ptx::set({0}, emu::ptx::tf32({1}));", 2),
+    form(
+        r"cvt\.r(?P<way>[nz])\.(?P<kind>f16|bf16)x2\.f32",
+        lambda found, o: set_to(
+            o[0],
+            f"emu::ptx::narrow_pair<{_NARROW[found['kind']]}, {flag(found['way'] == 'n')}>"
+            f"({o[1]}, {o[2]})",
+        ),
+        3,
+    ),
+    form(
+        r"cvt\.rn\.(?P<kind>f16|bf16)\.f32",
+        lambda found, o: set_to(o[0], f"{_NARROW[found['kind']]}::narrowed({o[1]})"),
+        2,
+    ),
+    form(
+        r"cvt\.f32\.(?P<kind>f16|bf16)",
+        lambda found, o: set_to(o[0], f"{_NARROW[found['kind']]}::widened({o[1]})"),
+        2,
+    ),
+    form(r"prmt\.b32", "emu::ptx::set({0}, emu_bytes({1}, {2}, {3}));", 4),
+    form(rf"sin{_LESS_EXACT}\.f32", "emu::ptx::set({0}, ::sinf({1}));", 2),
+    form(rf"cos{_LESS_EXACT}\.f32", "emu::ptx::set({0}, ::cosf({1}));", 2),
     form(r"cvta\.to\.shared\.u64", "emu::ptx::set({0}, emu::ptx::shared_of({1}));", 2),
     form(r"cvta\.shared\.u64", "emu::ptx::set({0}, emu::ptx::generic_of({1}));", 2),
     form(r"cvta(?:\.to)?\.global\.u64", "emu::ptx::set({0}, {1});", 2),

@@ -44,7 +44,8 @@ def _arrive(found: re.Match[str], operands: Operands) -> str:
     state, where, *more = operands
     number = more[0] if more else "1"
     count, expected = ("1", number) if found["expect"] else (number, "0")
-    numbers = f"{address(where)}, {count}, {expected}, {flag(found['drop'])}"
+    how = f"{flag(found['drop'])}, {flag(found['open'])}"
+    numbers = f"{address(where)}, {count}, {expected}, {how}"
     return set_to(state, f"emu::ptx::mbarrier_arrive({numbers}, __LINE__)")
 
 
@@ -69,10 +70,16 @@ FORMS = (
     form(rf"mbarrier\.init{SHARED}\.b64", "emu::ptx::mbarrier_init({a[0]}, {1}, __LINE__);", 2),
     form(rf"mbarrier\.inval{SHARED}\.b64", "emu::ptx::mbarrier_inval({a[0]}, __LINE__);", 1),
     form(
-        rf"mbarrier\.arrive(?P<drop>_drop)?(?P<expect>\.expect_tx)?{ORDER}{SHARED}\.b64",
+        rf"mbarrier\.arrive(?P<drop>_drop)?(?P<expect>\.expect_tx)?(?P<open>\.noComplete)?"
+        rf"{ORDER}{SHARED}\.b64",
         _arrive,
         2,
         3,
+    ),
+    form(
+        r"mbarrier\.pending_count\.b64",
+        "emu::ptx::set({0}, emu::ptx::mbarrier_pending_count({1}));",
+        2,
     ),
     form(
         rf"mbarrier\.expect_tx{ORDER}{SHARED}\.b64",

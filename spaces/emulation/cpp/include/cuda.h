@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <limits>
 #include <type_traits>
 
 #include "../launch.hpp"
@@ -37,6 +38,7 @@ struct alignas(64) CUtensorMap {
   uint64_t opaque[16];
 };
 
+#include "narrow_float.h"
 #include "math_functions.h"
 #include "warp_functions.h"
 #include "ptx.h"

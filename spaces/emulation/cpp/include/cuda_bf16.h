@@ -12,6 +12,15 @@ using nv_bfloat162 = __nv_bfloat162;
 inline nv_bfloat16 __float2bfloat16(float x) { return x; }
 inline nv_bfloat16 __float2bfloat16_rn(float x) { return x; }
 inline nv_bfloat16 __double2bfloat16(double x) { return x; }
+inline nv_bfloat16 __float2bfloat16_rz(float x) {
+  return nv_bfloat16::of(emu::narrowed<emu::Bf16>(x, emu::Way::kZero));
+}
+inline nv_bfloat16 __float2bfloat16_rd(float x) {
+  return nv_bfloat16::of(emu::narrowed<emu::Bf16>(x, emu::Way::kDown));
+}
+inline nv_bfloat16 __float2bfloat16_ru(float x) {
+  return nv_bfloat16::of(emu::narrowed<emu::Bf16>(x, emu::Way::kUp));
+}
 inline float __bfloat162float(nv_bfloat16 x) { return x; }
 inline unsigned short __bfloat16_as_ushort(nv_bfloat16 x) { return x.bits(); }
 inline nv_bfloat16 __ushort_as_bfloat16(unsigned short x) { return nv_bfloat16::of(x); }

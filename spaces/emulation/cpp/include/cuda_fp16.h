@@ -14,10 +14,19 @@ inline half __float2half(float x) { return x; }
 inline half __float2half_rn(float x) { return x; }
 inline half __double2half(double x) { return x; }
 inline float __half2float(half x) { return x; }
+inline half __float2half_rz(float x) { return half::of(emu::narrowed<emu::Fp16>(x, emu::Way::kZero)); }
+inline half __float2half_rd(float x) { return half::of(emu::narrowed<emu::Fp16>(x, emu::Way::kDown)); }
+inline half __float2half_ru(float x) { return half::of(emu::narrowed<emu::Fp16>(x, emu::Way::kUp)); }
+inline int __half2int_rn(half x) { return __float2int_rn(x); }
+inline int __half2int_rz(half x) { return __float2int_rz(x); }
+inline int __half2int_rd(half x) { return __float2int_rd(x); }
+inline int __half2int_ru(half x) { return __float2int_ru(x); }
+inline half __int2half_rz(int x) { return __float2half_rz(emu::towards_zero(x)); }
+inline half __int2half_rd(int x) { return __float2half_rd(emu::down(x)); }
+inline half __int2half_ru(int x) { return __float2half_ru(emu::up(x)); }
 inline half __int2half_rn(int x) { return x; }
 inline half __uint2half_rn(unsigned x) { return x; }
-inline int __half2int_rz(half x) { return static_cast<int>(float(x)); }
-inline unsigned __half2uint_rz(half x) { return static_cast<unsigned>(float(x)); }
+inline unsigned __half2uint_rz(half x) { return __float2uint_rz(x); }
 inline unsigned short __half_as_ushort(half x) { return x.bits(); }
 inline short __half_as_short(half x) { return static_cast<short>(x.bits()); }
 inline half __ushort_as_half(unsigned short x) { return half::of(x); }

@@ -55,6 +55,49 @@ inline float rounded_to_odd(double value) {
   return __builtin_bit_cast(float, away ? bits - 1 : bits + 1);
 }
 
+// The sum of two float64, odd where it is inexact.
+inline double sum_to_odd(double a, double b) {
+  double sum = a + b, part = sum - a;
+  double error = (a - (sum - part)) + (b - part);
+  uint64_t bits = __builtin_bit_cast(uint64_t, sum);
+  if (error == 0 || error != error || (bits & 1)) return sum;
+  return __builtin_bit_cast(double, (error < 0) == (sum < 0) ? bits | 1 : bits - 1);
+}
+
+// A float rounded to a narrow one another way than to the nearest (CUDA Math API: `_rz` towards
+// zero, `_rd` down, `_ru` up), from the nearest.
+enum class Way { kZero, kDown, kUp };
+template <class Format>
+uint16_t narrowed(float value, Way way) {
+  uint16_t near = Format::narrowed(value);
+  float back = Format::widened(near);
+  if (back == value || value != value) return near;
+  bool over = back > value;  // else it is under
+  bool wants_lower = way == Way::kDown || (way == Way::kZero && value > 0);
+  if (over == wants_lower) {
+    bool away = over == (near >> 15 == 0);  // whether the wanted one is nearer to zero
+    near = away ? near - 1 : near + 1;
+    if (near == 0xFFFF) near = 0x8000;
+  }
+  return near;
+}
+
+// Of two numbers the one that is no NaN; of zeros the one with the sign that counts.
+template <class T>
+T larger(T a, T b) {
+  if (a != a) return b;
+  if (b != b) return a;
+  if (a == b) return __builtin_signbit(a) ? b : a;
+  return a > b ? a : b;
+}
+template <class T>
+T smaller(T a, T b) {
+  if (a != a) return b;
+  if (b != b) return a;
+  if (a == b) return __builtin_signbit(a) ? a : b;
+  return a < b ? a : b;
+}
+
 template <class Format>
 class Narrow {
  public:
@@ -99,6 +142,10 @@ struct alignas(4) Narrow2 {
   Narrow<Format> x, y;
   Narrow2() = default;
   Narrow2(Narrow<Format> x, Narrow<Format> y) : x(x), y(y) {}
+  friend Narrow2 operator+(Narrow2 a, Narrow2 b) { return {a.x + b.x, a.y + b.y}; }
+  friend Narrow2 operator-(Narrow2 a, Narrow2 b) { return {a.x - b.x, a.y - b.y}; }
+  friend Narrow2 operator*(Narrow2 a, Narrow2 b) { return {a.x * b.x, a.y * b.y}; }
+  friend Narrow2 operator/(Narrow2 a, Narrow2 b) { return {a.x / b.x, a.y / b.y}; }
 };
 
 }  // namespace emu
@@ -148,8 +195,8 @@ EMU_BINARY(__hadd, a + b)
 EMU_BINARY(__hsub, a - b)
 EMU_BINARY(__hmul, a * b)
 EMU_BINARY(__hdiv, a / b)
-EMU_BINARY(__hmax, ::fmaxf(a, b))
-EMU_BINARY(__hmin, ::fminf(a, b))
+EMU_BINARY(__hmax, emu::larger<float>(a, b))
+EMU_BINARY(__hmin, emu::smaller<float>(a, b))
 #undef EMU_BINARY
 
 #define EMU_COMPARE(name, expression)                                                         \
@@ -158,11 +205,17 @@ EMU_BINARY(__hmin, ::fminf(a, b))
     return expression;                                                                        \
   }
 EMU_COMPARE(__heq, a == b)
-EMU_COMPARE(__hne, a != b)
+EMU_COMPARE(__hne, a < b || a > b)
 EMU_COMPARE(__hlt, a < b)
 EMU_COMPARE(__hle, a <= b)
 EMU_COMPARE(__hgt, a > b)
 EMU_COMPARE(__hge, a >= b)
+EMU_COMPARE(__hequ, !(a < b) && !(a > b))
+EMU_COMPARE(__hneu, !(a == b))
+EMU_COMPARE(__hltu, !(a >= b))
+EMU_COMPARE(__hleu, !(a > b))
+EMU_COMPARE(__hgtu, !(a <= b))
+EMU_COMPARE(__hgeu, !(a < b))
 #undef EMU_COMPARE
 
 template <class F>
@@ -170,21 +223,17 @@ bool __hisnan(emu::Narrow<F> a) {
   return a != a;
 }
 template <class F>
+int __hisinf(emu::Narrow<F> a) {
+  return std::isinf(float(a)) ? (float(a) > 0 ? 1 : -1) : 0;
+}
+template <class F>
 emu::Narrow<F> __hfma(emu::Narrow<F> a, emu::Narrow<F> b, emu::Narrow<F> c) {
-  return static_cast<double>(float(a)) * float(b) + float(c);
+  return emu::sum_to_odd(static_cast<double>(float(a)) * float(b), float(c));
 }
 template <class F>
 emu::Narrow2<F> __hfma2(emu::Narrow2<F> a, emu::Narrow2<F> b, emu::Narrow2<F> c) {
   return {__hfma(a.x, b.x, c.x), __hfma(a.y, b.y, c.y)};
 }
-template <class F>
-emu::Narrow2<F> operator+(emu::Narrow2<F> a, emu::Narrow2<F> b) { return {a.x + b.x, a.y + b.y}; }
-template <class F>
-emu::Narrow2<F> operator-(emu::Narrow2<F> a, emu::Narrow2<F> b) { return {a.x - b.x, a.y - b.y}; }
-template <class F>
-emu::Narrow2<F> operator*(emu::Narrow2<F> a, emu::Narrow2<F> b) { return {a.x * b.x, a.y * b.y}; }
-template <class F>
-emu::Narrow2<F> operator/(emu::Narrow2<F> a, emu::Narrow2<F> b) { return {a.x / b.x, a.y / b.y}; }
 template <class F>
 emu::Narrow<F> __low2half(emu::Narrow2<F> a) { return a.x; }
 template <class F>

@@ -127,6 +127,13 @@ inline ShuffledWord shuffle(Shuffle kind, uint32_t value, uint32_t by, uint32_t 
   return {got, inside};
 }
 
+// "cvt" of two floats to a word of two narrow ones: the first is the upper.
+template <class Format, bool kNearest>
+uint32_t narrow_pair(float high, float low) {
+  auto one = [](float x) { return kNearest ? Format::narrowed(x) : narrowed<Format>(x, Way::kZero); };
+  return static_cast<uint32_t>(one(high)) << 16 | one(low);
+}
+
 // "vote.sync", "elect.sync".
 inline uint32_t vote_ballot(uint32_t mask, bool predicate, int line) {
   return emu::vote(mask, predicate, line).ballot;

@@ -66,6 +66,30 @@ inline Vote vote(uint32_t mask, bool predicate, int line) {
   return own;
 }
 
+// Of each lane, the lanes whose value is equal to its own.
+struct Matched {
+  uint64_t value;
+  uint32_t equal, members;
+};
+
+template <class T>
+Matched match(uint32_t mask, T value, int line) {
+  Matched own{0, 0, 0};
+  memcpy(&own.value, &value, sizeof(T));
+  meet_warp("a match", line, mask, &own, [](const Lanes& lanes) {
+    for (unsigned lane = 0; lane < kWarp; ++lane) {
+      auto* one = lanes.of<Matched>(lane);
+      for (unsigned other = 0; one && other < kWarp; ++other) {
+        auto* two = lanes.of<Matched>(other);
+        if (two == nullptr) continue;
+        one->members |= 1u << other;
+        if (one->value == two->value) one->equal |= 1u << other;
+      }
+    }
+  });
+  return own;
+}
+
 enum class Fold { kAdd, kMin, kMax, kAnd, kOr, kXor };
 
 template <class T>
@@ -134,6 +158,10 @@ int width_or_warp(A... width) {
 #define __all_sync(mask, p)                                                                   \
   ([&](emu::Vote v) { return static_cast<int>(v.ballot == v.members); }(                      \
       emu::vote((mask), (p) != 0, __LINE__)))
+#define __match_any_sync(mask, value) (emu::match((mask), (value), __LINE__).equal)
+#define __match_all_sync(mask, value, all)                                                    \
+  ([&](emu::Matched m) { *(all) = m.equal == m.members; return *(all) ? m.members : 0u; }(    \
+      emu::match((mask), (value), __LINE__)))
 #define __activemask() emu::active_mask(__LINE__)
 inline void emu_sync_warp(int line, uint32_t mask = ~0u) {
   int own;
@@ -179,6 +207,12 @@ T atomicOr(T* place, V value) {
 template <class T, class V>
 T atomicXor(T* place, V value) {
   return emu::exchanged(place, [=](T old) { return static_cast<T>(old ^ static_cast<T>(value)); });
+}
+inline unsigned atomicInc(unsigned* place, unsigned most) {
+  return emu::exchanged(place, [=](unsigned old) { return old >= most ? 0 : old + 1; });
+}
+inline unsigned atomicDec(unsigned* place, unsigned most) {
+  return emu::exchanged(place, [=](unsigned old) { return old == 0 || old > most ? most : old - 1; });
 }
 template <class T, class C, class V>
 T atomicCAS(T* place, C compare, V value) {
