@@ -17,7 +17,8 @@ from spaces.codegen.executable import compile_module, export_library, run_once
 from spaces.design_space.default_schedule import default_candidate
 from spaces.design_space.realize import realize
 from spaces.design_space.task_space import TaskSpace
-from spaces.devices.graph_stopwatch import cuda_stopwatch
+from spaces.devices.cuda_runtime import CudaRuntime
+from spaces.devices.graph_stopwatch import GraphStopwatch, cuda_stopwatch
 from spaces.devices.stopwatch import Loaded
 from spaces.ir.schedules import InvalidCandidate
 from spaces.lowering.extract_tasks import task_of
@@ -122,6 +123,20 @@ def test_a_graph_and_the_evaluator_agree_on_a_long_kernel_and_not_on_a_short_one
         timer = loaded.module.time_evaluator("main", device, number=200, repeat=5)
         told_s = min(timer(*loaded.arguments).results)
         assert (told_s < 1.1 * own_s) == alike, (own_s, told_s)
+
+
+def test_a_run_that_finds_other_data_in_the_cache_is_slower(target: str) -> None:
+    import tvm
+
+    device, size = device_of(target), 1 << 20
+    runtime = CudaRuntime(device)
+    tensors = [tvm.runtime.tensor(np.zeros(size, "float32"), device) for _ in range(2)]
+    loaded = Loaded(load_artifact(build_artifact(adding(size), target)), tensors)
+    warm, cold = GraphStopwatch(runtime), GraphStopwatch(runtime, flush_bytes=128 << 20)
+    warm.wake(loaded, 10)
+    warm_s, cold_s = (min(watch.samples(loaded, 50, 5)) for watch in (warm, cold))
+    assert cold_s > 1.2 * warm_s
+    assert (warm.conditions().l2, cold.conditions().l2) == ("warm", "cold")
 
 
 def adding(size: int) -> Any:
