@@ -325,7 +325,7 @@ def _judged(result: Outcome | Measurement) -> Measurement:
             if bad or (result.status is Status.OK and not result.samples_s):
                 return _failed(f"a sample is no time: {bad[0] if bad else 'none was taken'}")
             return result
-        case DeadlinePassed():
+        case DeadlinePassed() | Raised(kind="TimeoutError", fault=""):
             return Measurement(Status.TIMEOUT, error=str(result))
         case Raised() if result.fault:
             return replace(_failed(result.fault), fault=result.fault)

@@ -7,11 +7,14 @@ import shutil
 import subprocess
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 
 from spaces.emulation.kernels import translated
 from tuner.errors import TunerError
+from tuner.files.atomic import write_bytes
 
 _SOURCES = Path(__file__).parent / "cpp"
 _OPTIONS = (
@@ -58,17 +61,32 @@ def compile_kernels(source: str, architecture: int, target: str = "") -> bytes:
         objects = Path(folder) / "kernels.o"
         defined = f"-D__CUDA_ARCH__={architecture * 10}"
         _compile(program, objects, *_of_this_cpu(), defined)
-        machine = []
-        for name, code in _machine().items():
-            machine.append(Path(folder) / name)
-            machine[-1].write_bytes(code)
-        _call("-shared", "-o", str(output), str(objects), *map(str, machine), "-lrt")
+        machine = Path(folder) / "machine.o"
+        machine.write_bytes(_machine())
+        _call("-shared", "-o", str(output), str(objects), str(machine), "-lrt")
         return output.read_bytes()
 
 
 @cache
-def _machine() -> dict[str, bytes]:
-    """The object files of the machine, compiled once in a process."""
+def _machine() -> bytes:
+    """The object file of the machine, compiled once and kept with the user's other caches."""
+    import platformdirs
+
+    sources = sorted(path for path in _SOURCES.rglob("*") if path.is_file())
+    version = _call("--version")
+    key = sha256(b"\0".join([version.encode(), *(path.read_bytes() for path in sources)]))
+    folder = Path(platformdirs.user_cache_dir("elastic-tuner")) / "emulation"
+    kept = folder / f"{key.hexdigest()}.o"
+    with suppress(OSError):
+        return kept.read_bytes()
+    made = _compiled_machine()
+    with suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        write_bytes(kept, made)
+    return made
+
+
+def _compiled_machine() -> bytes:
     with (
         tempfile.TemporaryDirectory(prefix="machine-") as folder,
         ThreadPoolExecutor(os.cpu_count()) as pool,
@@ -76,7 +94,9 @@ def _machine() -> dict[str, bytes]:
         sources = sorted(_SOURCES.glob("*.cpp"))
         outputs = [Path(folder) / f"{source.stem}.o" for source in sources]
         list(pool.map(_compile, sources, outputs))
-        return {output.name: output.read_bytes() for output in outputs}
+        whole = Path(folder) / "whole.o"
+        _call("-r", "-nostdlib", "-o", str(whole), *map(str, outputs))
+        return whole.read_bytes()
 
 
 @cache
@@ -85,7 +105,9 @@ def _of_this_cpu() -> tuple[str, ...]:
         text = Path("/proc/cpuinfo").read_text()
     except OSError:
         return ()
-    found = {word for line in text.splitlines() if line.startswith("flags") for word in line.split()}
+    found = {
+        word for line in text.splitlines() if line.startswith("flags") for word in line.split()
+    }
     return ("-march=x86-64-v3", "-ffp-contract=fast") if found >= _NEWER else ()
 
 
@@ -102,7 +124,7 @@ def _compile(source: Path, output: Path, *options: str) -> None:
     _call(*_OPTIONS, *options, *include, "-c", "-o", str(output), str(source))
 
 
-def _call(*arguments: str) -> None:
+def _call(*arguments: str) -> str:
     done = subprocess.run(
         [compiler(), *arguments],
         capture_output=True,
@@ -113,3 +135,4 @@ def _call(*arguments: str) -> None:
     if done.returncode != 0:
         lines = [line for line in done.stderr.splitlines() if "error" in line]
         raise ValueError(f"C++ compiler: {(lines or [done.stderr.strip() or 'failed'])[0]}")
+    return done.stdout

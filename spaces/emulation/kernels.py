@@ -83,7 +83,7 @@ def _fitting(source: str) -> str:
     """Casts of floats to integers become ones that a device's are like: what does not fit is the
     nearest that does. Only a name, or the call of a function, is seen to be a float."""
     names = "|".join(sorted({*_FLOAT.findall(source)}))
-    operand = rf"(?:{names})\b" if names else "(?!)"
+    operand = rf"\(*(?:{names})\b" if names else "(?!)"
     return re.sub(
         rf"(?<=[(,;=] )\((int|unsigned|uint|int64_t)\)(?={operand}|\w+f\()|"
         rf"(?<=[(,;=])\((int|unsigned|uint|int64_t)\)(?={operand}|\w+f\()",

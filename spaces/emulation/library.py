@@ -50,9 +50,14 @@ def load_kernels(code: bytes, *, seed: int = 0, deadline_s: float = DEADLINE_S) 
     Args:
         seed: the order in which blocks and threads run.
         deadline_s: how long a launch may take.
+
+    A launch raises TimeoutError where it would never end, RuntimeError for what else a kernel does
+    wrong, and ValueError for what no device would start; the text names the place.
     """
     import tvm
+    from tvm_ffi.error import register_error
 
+    register_error(TimeoutError)  # TVM would make it a RuntimeError
     with tempfile.TemporaryDirectory(prefix="emulated-") as folder:
         path = Path(folder) / "kernels.so"
         path.write_bytes(code)

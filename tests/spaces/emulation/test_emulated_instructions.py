@@ -1,0 +1,29 @@
+"""The emulated device does what the programs of instructions demand, which were written apart from
+it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.spaces.emulation.instructions.catalogue import programs
+from tests.spaces.emulation.instructions.judge import is_right, judge
+from tests.spaces.emulation.instructions.program import run_on
+from tests.spaces.emulation.run_program import run_emulated
+
+pytestmark = pytest.mark.tvm
+PROGRAMS = programs()
+_EACH = 8
+"""One program in so many runs in `make test`, the others in `make slow`: a program costs a quarter
+of a second."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if number % _EACH == 0 else pytest.mark.long)
+        for number, name in enumerate(PROGRAMS)
+    ],
+)
+def test_an_instruction_does_what_its_definition_says(name: str) -> None:
+    verdict = judge(PROGRAMS[name], run_on(run_emulated, PROGRAMS[name]))
+    assert is_right(verdict), verdict

@@ -1,0 +1,147 @@
+"""What the emulated device refuses, and what it says of programs that are wrong."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+import pytest
+
+from spaces.emulation.assembly import without_assembly
+from spaces.emulation.compile import compile_kernels
+from spaces.emulation.library import load_kernels
+from tests.spaces.emulation.run_program import run_emulated
+
+pytestmark = pytest.mark.tvm
+_HEAD = 'extern "C" __global__ void __launch_bounds__(128) tried(float* a) {\n'
+
+
+def run(
+    body: str, *, threads: int = 64, blocks: int = 1, shared_bytes: int = 0, size: int = 64
+) -> Any:
+    """The buffer after a kernel with this body ran; zeros before."""
+    (after,) = run_emulated(
+        f"{_HEAD}{body}\n}}\n",
+        "tried",
+        grid=(blocks, 1, 1),
+        block=(threads, 1, 1),
+        shared_bytes=shared_bytes,
+        buffers=[np.zeros(size, np.float32)],
+    )
+    return after
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["tcgen05.alloc.cta_group::1.sync.aligned.b32 [%0], 32;", "mma.sync.aligned.m16n8k64.row.col"],
+)
+def test_an_instruction_that_is_not_known_is_refused_by_its_name(text: str) -> None:
+    with pytest.raises(ValueError, match=text.split(" ")[0].rstrip(";").split("::")[0]):
+        without_assembly(f'asm volatile("{text.rstrip(";")};" :: "r"(1));')
+
+
+def test_threads_that_part_at_a_barrier_are_named_with_the_lines() -> None:
+    with pytest.raises(RuntimeError, match=r"part at a barrier.*line \d+.*line \d+"):
+        run("if (threadIdx.x < 32) {\n__syncthreads();\n} else {\n__syncthreads();\n}")
+
+
+def test_a_barrier_that_some_threads_never_reach_is_named() -> None:
+    code = 'asm volatile("bar.sync 3, 64;");'
+    with pytest.raises(TimeoutError, match=r"never ends.*barrier 3"):
+        run(f"if (threadIdx.x < 32) {{ {code} }}")
+
+
+def test_an_mbarrier_that_nobody_completes_is_named() -> None:
+    body = """
+  __shared__ uint64_t bar[1];
+  unsigned place = __cvta_generic_to_shared(bar);
+  if (threadIdx.x == 0) asm volatile("mbarrier.init.shared.b64 [%0], 2;" :: "r"(place));
+  __syncthreads();
+  asm volatile("{.reg .pred p;\\nLOOP:\\nmbarrier.try_wait.parity.shared.b64 p, [%0], 0;\\n"
+    "@!p bra LOOP;\\n}" :: "r"(place));"""
+    with pytest.raises(TimeoutError, match=r"mbarrier at 1024"):
+        run(body)
+
+
+def test_a_loop_that_never_ends_meets_the_deadline() -> None:
+    source = f"{_HEAD}volatile float* p = a; while (p[0] == 0.0f) {{}} }}\n"
+    kernels = load_kernels(compile_kernels(source, 80), deadline_s=0.3)
+    place = ctypes.c_void_p(np.zeros(4, np.float32).ctypes.data)
+    with pytest.raises(TimeoutError, match="never comes to a barrier or its end"):
+        kernels["tried"](place, 32, "threadIdx.x")
+
+
+def test_lanes_that_part_at_a_shuffle_are_named() -> None:
+    body = """
+  float v = threadIdx.x;
+  if (threadIdx.x < 16) {
+    v = __shfl_xor_sync(0xffffffff, v, 1);
+  } else {
+    v = __shfl_xor_sync(0xffffffff, v, 2);
+  }
+  a[threadIdx.x] = v;"""
+    with pytest.raises(RuntimeError, match=r"lanes of warp \d+ .* part"):
+        run(body)
+
+
+@pytest.mark.parametrize("place", [64 + 16, -1024])
+def test_a_read_outside_of_a_buffer_is_seen(place: int) -> None:
+    with pytest.raises(RuntimeError, match=r"outside of its buffers: .* of argument 0"):
+        run(f"if (threadIdx.x == 5) a[0] = a[{place}];")
+
+
+def test_a_write_next_to_a_buffer_is_seen() -> None:
+    with pytest.raises(AssertionError):
+        run("a[-1] = 1.0f;")
+
+
+def test_a_write_past_an_array_of_shared_memory_is_seen() -> None:
+    with pytest.raises(RuntimeError, match="past the end of tile"):
+        run("__shared__ float tile[32]; tile[32 + threadIdx.x % 4] = 1.0f; a[0] = tile[0];")
+
+
+def test_a_write_past_dynamic_shared_memory_is_seen() -> None:
+    body = "extern __shared__ float tile[]; tile[threadIdx.x] = 1.0f; a[0] = tile[0];"
+    assert run(body, shared_bytes=256)[0] == 1
+    with pytest.raises(RuntimeError, match="shared memory"):
+        run(body, shared_bytes=128)
+
+
+def test_what_nobody_wrote_in_shared_memory_is_nan() -> None:
+    assert np.isnan(run("__shared__ float tile[64]; a[threadIdx.x] = tile[threadIdx.x];")).all()
+
+
+def test_an_integer_divided_by_zero_is_seen() -> None:
+    with pytest.raises(RuntimeError, match="divides an integer by zero"):
+        run("a[0] = 7 / (int)a[1];")
+
+
+def test_a_block_that_no_device_starts_is_refused() -> None:
+    with pytest.raises(ValueError, match="256 threads in a block, and it is compiled for 128"):
+        run("a[0] = 1.0f;", threads=256)
+    with pytest.raises(ValueError, match="shared memory"):
+        run("a[0] = 1.0f;", shared_bytes=300 << 10)
+
+
+def test_assembly_of_other_forms_is_understood() -> None:
+    body = """
+  int x; unsigned long long pair; float low, high;
+  asm ( "{\\n\\t"  // a comment
+    ".reg .u32 t1, t2;\\n\\t"
+    "mov.u32 t1, %%laneid;\\n\\t"
+    "add.u32 t2, t1, %1;\\n\\t"
+    "setp.lt.u32 p, t2, 10;" "}"
+    : "=r"(x) : "n"(3));"""
+    with pytest.raises(ValueError, match="p_p"):
+        run(body)  # a register that was not declared
+    body = body.replace("t1, t2;", "t1, t2;\\n.reg .pred p;").replace(
+        '10;"', '10;\\n@p mov.u32 %0, t2;\\n@!p mov.u32 %0, 77;"'
+    )
+    body += """
+  asm volatile("mov.b64 %0, {%1, %2};" : "=l"(pair) : "f"(1.5f), "f"(2.5f));
+  asm volatile("mov.b64 {%0, %1}, %2;" : "=f"(low), "=f"(high) : "l"(pair));
+  a[threadIdx.x] = x + low * 100 + high * 1000;"""
+    lanes = np.arange(64) % 32
+    wanted = np.where(lanes + 3 < 10, lanes + 3, 77) + 150 + 2500
+    np.testing.assert_array_equal(run(body), wanted)
