@@ -6,11 +6,13 @@ from __future__ import annotations
 import importlib
 import os
 import shutil
+from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 
-from spaces.codegen.cuda.nvcc import find_nvcc, packaged_nvcc
+from spaces.codegen.cuda.nvcc import find_nvcc, nvcc_version, packaged_nvcc
+from spaces.codegen.cuda.nvrtc import find_nvrtc
 from tuner.errors import TunerError
 
 NOTHING_SKIPPED = "TUNER_TEST_NOTHING_SKIPPED"
@@ -44,6 +46,13 @@ def needed_nvcc() -> str:
         return str(find_nvcc())
     except TunerError:
         return _go_without("nvcc is missing: make env")
+
+
+def needed_nvrtc() -> Path:
+    """The path of that compiler as a library. Without it the calling test is skipped, or fails."""
+    nvcc = Path(needed_nvcc())
+    found = find_nvrtc(nvcc.parent.parent, nvcc_version(nvcc))
+    return found or _go_without("NVRTC of nvcc's version is missing: make env")
 
 
 def with_cuda_programs(path: str) -> str:

@@ -29,6 +29,7 @@ from tuner.errors import TunerError
 from tuner.files.atomic import write_bytes
 
 _SANITIZER_LIMIT_S = 90.0
+_HOPPER_SIZES = (1000, 4096)
 _TOOLS = ("memcheck", "racecheck")
 
 
@@ -108,6 +109,8 @@ def compare(
     with ours.builders() as pool, ours.runner_of(target, folder) as runner:
         begun = ours.start(pool, sides, options.samples, 0)
         time_torch(chosen, report, triton=False, until_s=until_s)  # nothing else uses the device
+        if not options.only:
+            report.known["hopper"] = time_hopper(until_s)
         for generation in range(options.generations):
             if generation:
                 begun = ours.start(pool, sides, options.samples, generation)
@@ -140,6 +143,26 @@ def time_torch(chosen: list[Workload], report: Report, *, triton: bool, until_s:
             facts = json.loads(line)
             report.add(facts.pop("workload"), **{"triton" if triton else "torch": facts})
         timer.cancel()
+
+
+def time_hopper(until_s: float) -> list[Any]:
+    """What `benchmarks.gpu.hopper` says of its product in a process of its own; where it fails, its
+    last words."""
+    said: list[Any] = []
+    for size in _HOPPER_SIZES:
+        limit_s = max(1.0, until_s - time.monotonic())
+        command = [sys.executable, "-m", "benchmarks.gpu.hopper", str(size)]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=limit_s, check=False
+            )
+        except subprocess.TimeoutExpired:
+            said.append(f"{size}: no answer within {limit_s:.0f} s")
+            continue
+        lines = (done.stdout if done.returncode == 0 else done.stderr).strip().splitlines()
+        last = lines[-1] if lines else "no output"
+        said.append(json.loads(last) if done.returncode == 0 else last)
+    return said
 
 
 def sanitize(sides: list[ours.Side], folder: Path, until_s: float) -> dict[str, Any]:
@@ -176,6 +199,7 @@ def sanitize(sides: list[ours.Side], folder: Path, until_s: float) -> dict[str, 
 
 def tell(report: Report) -> None:
     """Print a line for each workload."""
+    print(f"hopper: {report.known.get('hopper')}, sanitizer: {report.known.get('sanitizer')}")
     for name, row in report.known["rows"].items():
         mine, torch, triton = (row.get(side, {}) for side in ("ours", "torch", "triton"))
         best_us, torch_us = mine.get("best_us"), torch.get("torch_us")

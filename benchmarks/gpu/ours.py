@@ -135,8 +135,17 @@ def builders() -> Iterator[ProcessPoolExecutor]:
     """A pool of processes that draw and build, one for each core."""
     cores = len(os.sched_getaffinity(0))
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(cores, mp_context=context) as pool:
+    with ProcessPoolExecutor(cores, mp_context=context, initializer=_start_lean) as pool:
         yield pool
+
+
+def _start_lean() -> None:
+    """Builders see no device, as the product's do: a context of theirs would take memory and time
+    from the kernels that are timed."""
+    from spaces.ir.lean_tvm import import_tvm_lean
+
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    import_tvm_lean()
 
 
 def start(

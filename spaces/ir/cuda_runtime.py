@@ -29,7 +29,7 @@ def load_cudart(folders: Iterable[Path] | None = None, name: str = CUDART) -> bo
     Returns:
         Whether it is loaded now. Where it is not, the loader may find it elsewhere.
     """
-    for folder in _package_folders() if folders is None else folders:
+    for folder in package_folders() if folders is None else folders:
         if (library := folder / name).is_file():
             try:
                 ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)
@@ -60,7 +60,7 @@ def why_no_runtime(runtime: Path | None = None) -> str:
     return ""
 
 
-def _package_folders() -> list[Path]:
+def package_folders() -> list[Path]:
     """Folders of the libraries of NVIDIA's packages."""
     if "nvidia" in sys.modules:
         roots = list(getattr(sys.modules["nvidia"], "__path__", ()))

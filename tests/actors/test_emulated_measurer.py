@@ -6,6 +6,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,8 @@ from actors.builder import Builder
 from actors.inline import InlineMeasurer
 from actors.runner import Runner
 from spaces.design_space.default_schedule import default_candidate
-from spaces.targets.target import device_fingerprint, emulated_target
+from spaces.targets import cuda
+from spaces.targets.target import device_fingerprint, emulated_target, resolve_target
 from spaces.testing import programs
 from spaces.testing.measurer import MeasurerContract
 from tuner.measure import Measurer
@@ -24,22 +26,31 @@ from tuner.task import Task
 pytestmark = [pytest.mark.tvm, pytest.mark.slow]
 
 EMULATED = emulated_target('{"kind":"cuda","arch":"sm_80"}')
+CUDA = resolve_target("cuda") if cuda.present() else ""
 
 
-def emulated_measurer(tasks: Sequence[Task]) -> Measurer:
+def measurer_of(target: str, tasks: Sequence[Task]) -> Measurer:
     """One builder and one runner of this process."""
     folder = Path(tempfile.mkdtemp())
-    provenance = Provenance("inline", device_fingerprint(EMULATED), "this tvm")
-    builder, runner = (
-        Builder(log_dir=folder),
-        Runner(target=EMULATED, log_dir=folder, scratch=folder),
-    )
+    provenance = Provenance("inline", device_fingerprint(target), "this tvm")
+    builder, runner = Builder(log_dir=folder), Runner(target=target, log_dir=folder, scratch=folder)
     return InlineMeasurer(tasks, builder, runner, provenance=provenance)
+
+
+emulated_measurer = partial(measurer_of, EMULATED)
 
 
 class TestEmulatedMeasurer(MeasurerContract):
     made = emulated_measurer
     target = EMULATED
+
+
+@pytest.mark.gpu
+class TestCudaMeasurer(MeasurerContract):
+    """The same suite on a real device."""
+
+    made = partial(measurer_of, CUDA)
+    target = CUDA
 
 
 def test_equal_kernels_have_equal_times_and_the_emulated_device_is_named() -> None:

@@ -1,8 +1,9 @@
 """Compile CUDA source to machine code, with what its compiler says about each kernel.
 
-One call makes a cubin for one architecture, the target's: never for the device that happens to be
-here. What a kernel takes of registers, shared memory and stack is in the cubin; how much of the
-stack is spilled registers only ptxas says.
+NVRTC compiles where it is, and makes the same code in less time; nvcc what NVRTC does not take, and
+all where there is no NVRTC of its version. One call makes a cubin for one architecture, the
+target's: never for the device that happens to be here. What a kernel takes of registers, shared
+memory and stack is in the cubin; how much of the stack is spilled registers only ptxas says.
 """
 
 from __future__ import annotations
@@ -12,23 +13,30 @@ import re
 import struct
 import subprocess
 import tempfile
+import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from queue import Empty, SimpleQueue
 
 from spaces.codegen.cuda.cubin import KernelUse, kernel_uses
-from spaces.codegen.cuda.nvcc import architecture, command, find_nvcc
+from spaces.codegen.cuda.nvcc import architecture, command, find_nvcc, nvcc_version
+from spaces.codegen.cuda.nvrtc import Refused, compile_by_nvrtc, find_nvrtc
 from tuner.errors import TunerError
 
 DEADLINE_S = 600.0
 """For one call: a whole model's kernels are one source, and take a second each."""
 _KEPT = 8
 """Compiled sources: TVM asks for the code that we ask for again, where it compiles at once."""
+_NO_ANSWER = "{}: error: no answer within {:g} s"
 _FUNCTION = re.compile(r"Function properties for (\S+)")
 _SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 _ERROR = re.compile(r"\berror\b|\bfatal\b", re.IGNORECASE)
+
+Answer = tuple[bytes, str]
+"""A cubin, and what its compiler said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +77,42 @@ def compile_cuda(source: str, arch: str, *, deadline_s: float = DEADLINE_S) -> D
 
 @lru_cache(maxsize=_KEPT)
 def _compile(nvcc: Path, source: str, arch: str, deadline_s: float) -> DeviceCode:
+    binary, said = _by_library(nvcc, source, arch, deadline_s) or _by_nvcc(
+        nvcc, source, arch, deadline_s
+    )
+    return DeviceCode(binary, _with_spills(_uses(binary), said))
+
+
+def _by_library(nvcc: Path, source: str, arch: str, deadline_s: float) -> Answer | None:
+    """A cubin by NVRTC, and what that said; None where there is none, or it does not take the
+    source: then nvcc has the last word."""
+    toolkit, path = nvcc.parent.parent, None
+    with suppress(TunerError):  # an nvcc that does not even say its version
+        path = find_nvrtc(toolkit, nvcc_version(nvcc))
+    if path is None:
+        return None
+    answers: SimpleQueue[Answer | None] = SimpleQueue()
+
+    def compile_source() -> None:
+        try:
+            answers.put(compile_by_nvrtc(path, source, arch, toolkit))
+        except Refused:
+            answers.put(None)
+
+    # It cannot be interrupted: if it takes too long, it is left behind.
+    threading.Thread(target=compile_source, name="nvrtc", daemon=True).start()
+    try:
+        return answers.get(timeout=deadline_s)
+    except Empty as error:
+        raise RuntimeError(_NO_ANSWER.format("nvrtc", deadline_s)) from error
+
+
+def _by_nvcc(nvcc: Path, source: str, arch: str, deadline_s: float) -> Answer:
     with tempfile.TemporaryDirectory(prefix="nvcc-") as folder:
         written, output = Path(folder) / "kernels.cu", Path(folder) / "kernels.cubin"
         written.write_text(source, encoding="utf-8")
         said = _run(command(nvcc, arch, written, output), deadline_s)
-        binary = output.read_bytes()
-    return DeviceCode(binary, _with_spills(_uses(binary), said))
+        return output.read_bytes(), said
 
 
 def _run(call: list[str], deadline_s: float) -> str:
@@ -96,7 +134,7 @@ def _run(call: list[str], deadline_s: float) -> str:
         except BaseException as error:
             _kill_tree(process.pid)
             if isinstance(error, subprocess.TimeoutExpired):
-                raise RuntimeError(f"nvcc: error: no answer within {deadline_s:g} s") from error
+                raise RuntimeError(_NO_ANSWER.format("nvcc", deadline_s)) from error
             raise
     if process.returncode != 0:
         lines = [line.strip() for line in said.splitlines() if line.strip()]

@@ -98,7 +98,8 @@ def nvcc_version(nvcc: Path) -> str:
             [str(nvcc), "--version"], capture_output=True, text=True, timeout=_VERSION_LIMIT_S
         ).stdout
     except (OSError, subprocess.SubprocessError) as error:
-        raise TunerError(f"{nvcc} does not run: {error}") from error
+        why = getattr(error, "strerror", None) or error
+        raise TunerError(f"{nvcc} does not run: {why}") from error
     found = re.search(r"\bV(\d+(?:\.\d+)+)", said)
     if found is None:
         raise TunerError(f"{nvcc} does not say its version")
@@ -110,7 +111,7 @@ def nvcc_fingerprint() -> str:
     measures may have none."""
     flags = hashlib.sha256(" ".join(FLAGS).encode()).hexdigest()[:8]
     try:
-        version = nvcc_version(find_nvcc())
+        version = nvcc_version(find_nvcc())  # NVRTC is used if it makes the same code
     except TunerError:
         version = "none"
     return f"nvcc={version} flags={flags}"

@@ -13,25 +13,26 @@ TARGET = {
 _WIDE_SWIZZLE = 3
 
 
-def product(m: int, n: int, k: int, *, map_swizzle: int = _WIDE_SWIZZLE) -> Any:
+def product(m: int, n: int, k: int, *, columns: int = 64, map_swizzle: int = _WIDE_SWIZZLE) -> Any:
     """C = A B^T in float16 with sums in float32, of any sizes that are multiples of 8.
 
-    A producer's warpgroup fills four stages with tiles of 128 and 64 rows by 64 columns; two
-    warpgroups multiply 64 rows each.
+    A producer's warpgroup fills four stages with tiles of 128 rows of A and `columns` rows of B by
+    64 columns; two warpgroups multiply 64 rows each.
 
     Args:
+        columns: of C in a block, a multiple of 8 up to 256.
         map_swizzle: of B's tensor map; any but the default is a fault.
     """
     from tvm.script import tirx as T
 
-    bm, bn, bk, stages, sums = 128, 64, 64, 4, 32
+    bm, bn, bk, stages, sums = 128, columns, 64, 4, columns // 2
     steps, stage_bytes = -(-k // bk), (bm + bn) * bk * 2
     encode = "runtime.cuTensorMapEncodeTiled"
     load = "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
     describe = T.cuda.wgmma.encode_matrix_descriptor
     multiply = f"wgmma.mma_async.sync.aligned.m64n{bn}k16.f32.f16.f16"
 
-    @T.prim_func
+    @T.prim_func  # type: ignore[untyped-decorator]
     def main(a_ptr: T.handle, b_ptr: T.handle, c_ptr: T.handle) -> None:
         A = T.match_buffer(a_ptr, (m, k), "float16", align=16)
         B = T.match_buffer(b_ptr, (n, k), "float16", align=16)
@@ -136,7 +137,7 @@ def copy(m: int, n: int) -> Any:
     encode = "runtime.cuTensorMapEncodeTiled"
     store = "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group"
 
-    @T.prim_func
+    @T.prim_func  # type: ignore[untyped-decorator]
     def main(a_ptr: T.handle, b_ptr: T.handle) -> None:
         A = T.match_buffer(a_ptr, (m, n), "float16", align=16)
         B = T.match_buffer(b_ptr, (m, n), "float16", align=16)

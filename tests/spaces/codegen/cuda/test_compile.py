@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
 
-from spaces.codegen.cuda import nvcc
+from spaces.codegen.cuda import compile, nvrtc
 from spaces.codegen.cuda.compile import compile_cuda, parse_uses
-from tests.needed import needs_nvcc
+from spaces.codegen.cuda.nvcc import find_nvcc, nvcc_version
+from tests.needed import needed_nvcc, needed_nvrtc, needs_nvcc
 from tests.spaces.codegen.cuda.test_nvcc import program
 from tuner.errors import TunerError
 
@@ -87,9 +89,10 @@ def test_one_that_does_not_answer_is_ended_with_what_it_started(
 ) -> None:
     stuck = program(tmp_path)
     pid = tmp_path / "pid"
-    stuck.write_text(f"#!/bin/sh\nsleep 600 &\necho $! > {pid}\nwait\n")
-    monkeypatch.setattr(nvcc, "packaged_nvcc", lambda: None)
+    answers = 'case "$1" in --version) echo "V13.0.88"; exit;; esac'
+    stuck.write_text(f"#!/bin/sh\n{answers}\nsleep 600 &\necho $! > {pid}\nwait\n")
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    monkeypatch.setattr(compile, "find_nvrtc", lambda *_: None)
     with pytest.raises(RuntimeError, match="no answer within 1 s"):
         compile_cuda(TANH, "sm_80", deadline_s=1.0)
     state = Path(f"/proc/{pid.read_text().strip()}/stat")
@@ -101,3 +104,84 @@ def test_one_that_cannot_be_run_is_named(monkeypatch: pytest.MonkeyPatch, tmp_pa
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
     with pytest.raises(TunerError, match="bin/nvcc does not run: Permission denied"):
         compile_cuda(TANH, "sm_80")
+
+
+TVM_S = """
+#ifdef __CUDACC_RTC__
+  #include <cuda/std/cstdint>
+  using cuda::std::int64_t;
+  #include <cuda/std/type_traits>
+  namespace std { using cuda::std::is_same_v; using cuda::std::conditional; }
+#else
+  #include <cstdint>
+  #include <type_traits>
+  #include <cuda.h>
+#endif
+#include <cuda_fp16.h>
+extern "C" __global__ void k(half* a, float* b, int64_t n) {
+  int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
+  static_assert(std::is_same_v<std::conditional<true, int, float>::type, int>, "");
+  if (i < n) b[i] = tanhf(__half2float(a[i])) * powf(b[i], 1.5f) + (b[i] > 0 ? INFINITY : 0.0f);
+}
+"""
+"""Of the form that TVM emits."""
+
+
+def code_of(binary: bytes, folder: Path) -> list[str]:
+    """Instructions, without addresses and encodings."""
+    lines = re.sub(r"/\*.*?\*/", "", sass(binary, folder)).splitlines()
+    return [line.strip() for line in lines if line.strip().endswith(";")]
+
+
+@needs_nvcc
+@pytest.mark.parametrize("source", [TVM_S, TANH, SPILLING, WARPGROUP])
+def test_the_library_makes_the_code_of_nvcc(
+    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needed_nvrtc()
+    calls: list[object] = []
+    run = compile._run
+    monkeypatch.setattr(compile, "_run", lambda *args: calls.append(args) or run(*args))
+    compile._compile.cache_clear()
+    by_library = compile_cuda(source, "sm_90")
+    assert calls == []
+    monkeypatch.setattr(compile, "find_nvrtc", lambda *_: None)
+    compile._compile.cache_clear()
+    by_nvcc = compile_cuda(source, "sm_90")
+    assert len(calls) == 1
+    assert by_library.uses == by_nvcc.uses
+    code = code_of(by_library.binary, tmp_path)
+    assert len(code) > 4
+    assert code == code_of(by_nvcc.binary, tmp_path)
+
+
+@needs_nvcc
+def test_what_the_library_does_not_take_is_left_to_nvcc() -> None:
+    needed_nvrtc()
+    source = f"#include <string>\n{TANH}"
+    toolkit = find_nvcc().parent.parent
+    with pytest.raises(nvrtc.Refused, match="string"):
+        nvrtc.compile_by_nvrtc(needed_nvrtc(), source, "sm_80", toolkit)
+    assert compile_cuda(source, "sm_80").uses
+
+
+@needs_nvcc
+def test_a_library_of_another_version_is_not_taken() -> None:
+    path, nvcc = needed_nvrtc(), Path(needed_nvcc())
+    assert nvcc_version(nvcc).startswith(nvrtc.nvrtc_version(path))
+    assert nvrtc.find_nvrtc(nvcc.parent.parent, "13.99.1") is None
+    assert nvrtc.find_nvrtc(nvcc.parent.parent, nvcc_version(nvcc)) == path
+
+
+def test_a_library_that_does_not_answer_is_left_behind(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    says = "Cuda compilation tools, release 13.0, V13.0.88"
+    program(tmp_path, says)
+    waits = threading.Event()
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    monkeypatch.setattr(compile, "find_nvrtc", lambda *_: tmp_path)
+    monkeypatch.setattr(compile, "compile_by_nvrtc", lambda *_: waits.wait(60))
+    with pytest.raises(RuntimeError, match=r"^nvrtc: error: no answer within 0\.1 s$"):
+        compile_cuda(TANH, "sm_80", deadline_s=0.1)
+    waits.set()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 H100 = {
@@ -20,7 +20,7 @@ H100 = {
 }
 """Attributes of an H100 SXM, by their numbers in cuda.h."""
 H100_PCIE = {**H100, 13: 1755000, 16: 114, 36: 1593000}
-NO_DEVICE, NOT_INITIALIZED = 100, 3
+NO_DEVICE, NOT_INITIALIZED, OTHER = 100, 3, 999
 """Results of `cuInit` (CUDA Driver API, `CUresult`)."""
 
 _SOURCE = """
@@ -61,17 +61,28 @@ def fake_driver(
     init: int = 0,
     devices: int = 1,
     cuda: int = 13000,
+    more: Iterable[str] = (),
 ) -> str:
     """Compile one; return its path.
 
     Args:
         init: what `cuInit` answers.
         cuda: the newest CUDA version that it takes, in thousands and tens.
+        more: names of functions that it has as well, and that fail.
     """
     cases = " ".join(f"case {n}: *value = {v}; return 0;" for n, v in attributes.items())
     source, library = folder / "driver.c", folder / "libcuda.so.1"
     answers = {"init": init, "devices": devices, "name": name, "cases": cases, "cuda": cuda}
-    source.write_text(_SOURCE % answers)
-    command = ["cc", "-shared", "-fPIC", "-o", str(library), str(source)]
+    failing = "".join(f"int {each}(void) {{ return {OTHER}; }}\n" for each in more)
+    source.write_text(_SOURCE % answers + failing)
+    command = [
+        "cc",
+        "-shared",
+        "-fPIC",
+        "-Wl,-soname,libcuda.so.1",
+        "-o",
+        str(library),
+        str(source),
+    ]
     subprocess.run(command, check=True, timeout=60)
     return str(library)

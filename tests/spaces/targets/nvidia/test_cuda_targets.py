@@ -36,6 +36,13 @@ WAYS = (
 """Ways to say an H100."""
 
 
+@pytest.fixture(autouse=True)
+def without_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that has none, also where this one has."""
+    monkeypatch.setattr(cuda, "why_no_runtime", lambda: "libcuda.so.1: no such file")
+    monkeypatch.setattr(cuda, "read_device", lambda: None)
+
+
 @pytest.fixture
 def with_device(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -1,0 +1,1 @@
+"""What lets this repository run on a machine with a GPU and no network."""
