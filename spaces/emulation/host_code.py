@@ -17,6 +17,8 @@ _CPU = 1
 """DLPack's number of the CPU as a kind of device."""
 _DEVICE_TYPE = 10
 """TVM's number of the field of a tensor that names its kind of device."""
+_KERNEL = 2
+"""TVM's number of the calling convention of kernels."""
 _KERNEL_CALL = "tirx.call_ffi_kernel"
 _FIELD = "tirx.tvm_struct_get"
 _PACKED_CALL = "tirx.tvm_call_packed"
@@ -44,7 +46,7 @@ def _on_cpu() -> Any:
 
     def changed(module: Any, _context: Any) -> Any:
         for variable, function in list(module.functions.items()):
-            if str(function.attrs["target"].kind) != "cuda":
+            if int(function.attrs.get("calling_conv", 0)) != _KERNEL:
                 module.update_func(variable, function.with_body(_moved(function.body)))
         return module
 
