@@ -15,6 +15,7 @@ import numpy as np
 from spaces.codegen.cuda.packing import packing_of
 from spaces.codegen.library_threads import bring_along, pipeline_with_threads, runs_in_parallel
 from spaces.codegen.prepack import pack_weights
+from spaces.emulation.library import on_emulated
 from spaces.ir import tvm_compat
 from spaces.passes.dlight import gpu_rules
 from spaces.passes.pipeline import tir_pipeline
@@ -97,6 +98,8 @@ def _compiled(lowered: Any, target_json: str, passes: str, threads: int) -> Exec
             )
         if asks:
             bring_along(library)
+        if backend_of(target_json).emulated:
+            on_emulated(getattr(library, "mod", library), target)
     except (RuntimeError, ValueError, TypeError) as error:
         raise TunerError(f"the module does not compile: {first_line(error)}") from error
     return Executable(library, target_json, programs)

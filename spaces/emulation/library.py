@@ -113,7 +113,10 @@ def drop_kernels(library: Any) -> None:
 
 
 def on_emulated(library: Any, target: Any, *, seed: int = 0) -> Any:
-    """A library just compiled, with its kernels on the emulated device in the place of CUDA's."""
+    """A library just compiled, with its kernels on the emulated device in the place of CUDA's, and
+    with those of the modules that it imports."""
+    for module in library.imports:
+        on_emulated(module, target, seed=seed)
     code = build_kernels(library, target)
     if code is not None:
         drop_kernels(library)

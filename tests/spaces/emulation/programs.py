@@ -34,6 +34,8 @@ Edit = Callable[[str], str]
 
 EMULATED = emulated_target('{"kind":"cuda","arch":"sm_80"}')
 DEADLINE_S = 20.0
+_SIZES = (328, 168, 328)
+"""Of the product for Hopper: more than two and a half tiles, six steps of its four stages."""
 _TOLERANCES = {"float32": 1e-5, "float16": 4e-3}
 _ASYNC = {"tirx.use_async_copy": 1}
 
@@ -89,7 +91,7 @@ def faulty(program: Program, edit: str) -> tuple[Made, Edit | None]:
     """A program and the edit of its source that plants a fault; for a fault of host code, the
     program with it, and no edit."""
     if edit == "map_without_swizzle":
-        return _hopper(map_swizzle=0), None
+        return product_of(*_SIZES, map_swizzle=0), None
     return made(program), EDITS[edit]
 
 
@@ -172,9 +174,9 @@ def _of_tirx(function: Any) -> tuple[Any, Any]:
     return compiled(tvm.IRModule({"main": function}), target, "tirx"), target
 
 
-def _hopper(*, map_swizzle: int = 3) -> Made:
-    m, n, k = 328, 168, 328
-    library, target = _of_tirx(hopper.product(m, n, k, map_swizzle=map_swizzle))
+def product_of(m: int, n: int, k: int, **options: int) -> Made:
+    """The product of `tests.spaces.emulation.hopper`."""
+    library, target = _of_tirx(hopper.product(m, n, k, **options))
     a, b, c = _operands(((m, k), (n, k), (m, n)), "float16")
     return _parts(library, target, (a, b, c), _exact(a, b.T))
 
@@ -189,7 +191,7 @@ def _stored() -> Made:
 _MAKERS: Mapping[Program, Callable[[], Made]] = {
     Program.TILED: _tiled,
     Program.STAGED: _staged,
-    Program.HOPPER: _hopper,
+    Program.HOPPER: lambda: product_of(*_SIZES),
     Program.STORED: _stored,
 }
 
