@@ -21,7 +21,8 @@ _OPTIONS = (
     *("-std=c++20", "-O2", "-fPIC", "-fvisibility=hidden", "-w", "-pipe"),
     # CUDA C reads memory as it pleases, integers wrap around, and there is no `errno`.
     *("-fno-strict-aliasing", "-fwrapv", "-fno-math-errno", "-fno-trapping-math"),
-    *("-fno-exceptions", "-fno-rtti"),
+    # A library that is dropped is unloaded, and gives its memory back.
+    *("-fno-exceptions", "-fno-rtti", "-fno-gnu-unique"),
 )
 _COMPILE_LIMIT_S = 300.0
 _NEWER = {"fma", "avx2", "bmi2", "f16c", "movbe"}

@@ -21,7 +21,7 @@ constexpr size_t kPage = 4096;
 extern "C" __attribute__((visibility("hidden"))) void emu_switch(void** from, void* to);
 #endif
 
-// The memory of one fiber's stack above a page that may not be touched.
+// A fiber that begins with `body`, on the memory of its stack.
 inline void* begin_fiber(char* stack, void (*body)()) {
 #if defined(__x86_64__)
   auto top = reinterpret_cast<uintptr_t>(stack + kStackBytes) & ~uintptr_t{15};

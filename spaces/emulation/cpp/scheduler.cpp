@@ -50,6 +50,7 @@ namespace {
 
 constexpr unsigned kMostThreads = 1024;
 constexpr unsigned kBarriers = 16;
+constexpr uint64_t kEndOfStack = 0x737461636b656e64;
 constexpr unsigned kIdleRounds = 2000;  // of threads that poll, without any progress
 
 struct Barrier {
@@ -77,7 +78,6 @@ namespace {
 Thread threads[kMostThreads];
 char* stacks;
 unsigned count, alive;
-unsigned guarded;  // stacks whose lowest page may not be touched
 uint32_t warp_alive[kMostThreads / kWarp];
 std::vector<Thread*> ready, polling;
 std::vector<std::pair<Thread*, uint32_t*>> converging;
@@ -90,6 +90,11 @@ void* main_stack;
 void (*thread_body)();
 uint64_t state = 88172645463325252ull;
 unsigned idle_rounds;
+
+// The lowest word of a stack, which nobody may reach.
+uint64_t& end_of_stack(unsigned rank) {
+  return *reinterpret_cast<uint64_t*>(stacks + rank * kStackBytes);
+}
 
 void set_ready(Thread* thread) {
   thread->waits_at = nullptr;
@@ -221,6 +226,9 @@ void open_if_complete(Barrier& barrier) {
 
 void fiber_main() {
   thread_body();
+  if (end_of_stack(now->rank) != kEndOfStack) {
+    fail("RuntimeError", "%s has more local memory than the emulated device gives it", thread_text());
+  }
   now->done = true;
   --alive;
   warp_alive[now->warp] &= ~(1u << now->lane);
@@ -404,8 +412,11 @@ void prepare_stacks(unsigned wanted) {
     if (made == MAP_FAILED) fail("MemoryError", "no memory for the stacks of threads");
     stacks = static_cast<char*>(made);
   }
-  for (; guarded < wanted; ++guarded) mprotect(stacks + guarded * kStackBytes, kPage, PROT_NONE);
   count = wanted;
+}
+
+__attribute__((destructor)) static void drop_stacks() {
+  if (stacks != nullptr) munmap(stacks, kMostThreads * kStackBytes);
 }
 
 void run_block(void (*body)()) {
@@ -436,6 +447,7 @@ void run_block(void (*body)()) {
                         nullptr,
                         0,
                         0};
+    end_of_stack(i) = kEndOfStack;
     ready.push_back(&threads[i]);
   }
   for (unsigned warp = 0; warp * kWarp < count; ++warp) {

@@ -80,6 +80,12 @@ void check_shared(const Zone* zones, size_t count) {
   check("all of it", end_place, left);
 }
 
+__attribute__((destructor)) static void drop_window() {
+  if (pages == nullptr) return;
+  munmap(pages, kWindow + 2 * kPage);
+  munmap(proxy, kWindow);
+}
+
 bool is_shared(const void* pointer) {
   auto* p = static_cast<const char*>(pointer);
   return window != nullptr && p >= window + kFirst && p < pages + kPage + kWindow;
