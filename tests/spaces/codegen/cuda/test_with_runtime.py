@@ -62,7 +62,7 @@ print(json.dumps(said))
 @pytest.fixture(scope="module")
 def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("runtime")
-    driver = fake_driver(folder, H100, more=missing_of(folder))
+    driver = fake_driver(folder, H100, more=missing_of(folder), soname=True)
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, driver, str(folder)],
         capture_output=True,
@@ -81,7 +81,7 @@ def missing_of(folder: Path) -> list[str]:
     runtime = Path(str(tvm.__file__)).parent / "lib" / "libtvm_runtime_cuda.so"
     listed = ["nm", "-D", "--undefined-only", str(runtime)]
     wanted = re.findall(r" (cu[A-Z]\w*)", subprocess.check_output(listed, text=True))
-    plain = fake_driver(folder, H100)
+    plain = fake_driver(folder, H100, soname=True)
     has = subprocess.check_output(["nm", "-D", "--defined-only", plain], text=True)
     return sorted(set(wanted) - set(re.findall(r" (cu[A-Z]\w*)", has)))
 

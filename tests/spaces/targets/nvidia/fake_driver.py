@@ -62,6 +62,7 @@ def fake_driver(
     devices: int = 1,
     cuda: int = 13000,
     more: Iterable[str] = (),
+    soname: bool = False,
 ) -> str:
     """Compile one; return its path.
 
@@ -69,20 +70,15 @@ def fake_driver(
         init: what `cuInit` answers.
         cuda: the newest CUDA version that it takes, in thousands and tens.
         more: names of functions that it has as well, and that fail.
+        soname: have the loader take it for the driver wherever that is asked for later, in the
+            same process; NVRTC asks for it, too, and needs a real one.
     """
     cases = " ".join(f"case {n}: *value = {v}; return 0;" for n, v in attributes.items())
     source, library = folder / "driver.c", folder / "libcuda.so.1"
     answers = {"init": init, "devices": devices, "name": name, "cases": cases, "cuda": cuda}
     failing = "".join(f"int {each}(void) {{ return {OTHER}; }}\n" for each in more)
     source.write_text(_SOURCE % answers + failing)
-    command = [
-        "cc",
-        "-shared",
-        "-fPIC",
-        "-Wl,-soname,libcuda.so.1",
-        "-o",
-        str(library),
-        str(source),
-    ]
+    command = ["cc", "-shared", "-fPIC", "-o", str(library), str(source)]
+    command += ["-Wl,-soname,libcuda.so.1"] if soname else []
     subprocess.run(command, check=True, timeout=60)
     return str(library)
