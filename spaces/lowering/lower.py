@@ -30,6 +30,7 @@ from spaces.lowering.relax_passes import (
     move_biases_into_batch_norms,
     multiplied_powers,
 )
+from spaces.lowering.sorted_axes import sort_last_axes
 from spaces.targets.backends import backend_of
 from spaces.targets.target import resolve_target
 from tuner.checks import TARGET_KINDS
@@ -77,7 +78,10 @@ def lower(module: Any, target: Any) -> Any:
     if isinstance(target, str):
         target = Target(json.loads(resolve_target(target) if target in TARGET_KINDS else target))
     with target, PassContext(opt_level=3):
-        lowered = _lowered(_prepared(module), packs_weights=row.packs_weights)
+        prepared = _prepared(module)
+        if not row.on_host:
+            prepared = sort_last_axes(prepared)
+        lowered = _lowered(prepared, packs_weights=row.packs_weights)
         if not row.on_host:
             lowered = on_device(lowered, int(row.devices.device().dlpack_device_type()))
     return _marked(put_back(lowered, left_to_codegens(module)), row.kind)

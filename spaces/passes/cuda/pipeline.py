@@ -1,9 +1,10 @@
-"""TVM's passes for CUDA devices, with three things of ours.
+"""TVM's passes for CUDA devices, with four things of ours.
 
 Copies that a schedule makes ahead are the device's own instructions (cp.async), which TVM does only
 where it is told to. And no kernel is launched on an empty grid, which the driver refuses: a size of
 zero is a valid size, for which there is nothing to do. And pointers into shared memory have its
-types (`spaces.passes.cuda.typed_pointers`).
+types (`spaces.passes.cuda.typed_pointers`). And what the host would run of a program is refused
+(`spaces.passes.cuda.host_loops`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from functools import cache
 from typing import Any
 
 from spaces.ir import rewrite, tvm_compat
+from spaces.passes.cuda.host_loops import refuse_host_loops
 from spaces.passes.cuda.typed_pointers import retype_pointers
 from spaces.targets.nvidia.numbers import architecture_of
 
@@ -52,6 +54,7 @@ def cuda_pipeline() -> str:
         passes, host, device = get_tir_pipeline(_STOCK)
 
         def lower(module: Any, _context: Any) -> Any:
+            refuse_host_loops(module)
             with _with_config(_config_of(module)):
                 return without_empty_grids(passes(module))
 
