@@ -90,7 +90,7 @@ def about(text: str) -> tuple[str, dict[str, Any]]:
     today = time.strftime("%Y-%m-%d")
     return target, {
         "device": device_fingerprint(target),
-        "toolchain": toolchain_fingerprint(),
+        "toolchain": toolchain_fingerprint(target),
         "target": json.loads(target),
         "date": today,
     }

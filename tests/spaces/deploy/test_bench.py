@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from spaces.codegen.executable import compile_module, compile_plainly
+from spaces.deploy import bench as bench_module
 from spaces.deploy.bench import Side, bench, errors, spread, take_rounds
 from spaces.frontends.inputs import make_inputs
 from spaces.frontends.model import Model, load_model
@@ -275,3 +276,25 @@ def test_a_reference_that_is_not_finite_is_pointed_out(tmp_path: Path) -> None:
     infinite = np.full((4, 8), np.inf, "float32")
     result = compared(small_onnx(tmp_path / "net.onnx"), inputs=[infinite])
     assert "NaN or infinity" in result.note
+
+
+def test_a_peer_on_a_device_gets_its_inputs_once_and_leaves_its_outputs_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As ours do; here the device is the CPU, which onnxruntime always has."""
+    onnxruntime = needed_package("onnxruntime")
+    monkeypatch.setattr(bench_module, "_ORT_DEVICE", "cpu")
+    small_onnx(tmp_path / "net.onnx")
+    session = onnxruntime.InferenceSession(str(tmp_path / "net.onnx"))
+    feed = {i.name: np.ones(i.shape, np.float32) for i in session.get_inputs()}
+    sent: list[int] = []
+    send = onnxruntime.OrtValue.ortvalue_from_numpy
+    monkeypatch.setattr(
+        onnxruntime.OrtValue,
+        "ortvalue_from_numpy",
+        lambda array, device: sent.append(array.nbytes) or send(array, device),
+    )
+    run = bench_module._bound_run(session, feed)
+    for _ in range(3):
+        run()
+    assert sent == [array.nbytes for array in feed.values()]
