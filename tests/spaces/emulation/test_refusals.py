@@ -166,6 +166,14 @@ extern "C" __global__ void tried(const __grid_constant__ CUtensorMap map, float*
             launch()
 
 
+def test_a_sum_in_global_memory_takes_a_subnormal_number_for_zero() -> None:
+    """As an H100 does, which keeps it in shared memory: `ask.atomic.subnormals`."""
+    head = "__shared__ float s[1]; s[0] = 0.0f; float x = __uint_as_float(1u << 20);\n"
+    after = run(head + "atomicAdd(a, x); atomicAdd(s, x); a[1] = s[0]; a[2] = x;", threads=1)
+    assert after[0] == 0
+    assert after[1] == after[2] > 0
+
+
 def test_an_integer_divided_by_zero_is_seen() -> None:
     with pytest.raises(RuntimeError, match="divides an integer by zero"):
         run("a[0] = 7 / (int)a[1];")

@@ -60,7 +60,9 @@ def test_a_vector_is_written_at_once_where_that_is_at_a_multiple_of_its_size(
     from tvm.script import tirx as T
 
     @T.prim_func(s_tir=True)  # type: ignore[untyped-decorator]
-    def main(a: T.Buffer((64,), "float32"), b: T.Buffer((64 * step,), "float32")) -> None:
+    def main(a_ptr: T.handle, b_ptr: T.handle) -> None:
+        a = T.match_buffer(a_ptr, (64,), "float32")
+        b = T.match_buffer(b_ptr, (64 * step,), "float32")
         for thread in T.thread_binding(16, "threadIdx.x"):
             for lane in T.vectorized(4):
                 with T.sblock("b"):
