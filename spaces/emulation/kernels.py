@@ -30,6 +30,11 @@ _DEFINITION = re.compile(
     re.DOTALL,
 )
 _FLOAT = re.compile(r"\b(?:float|double|half|__half|nv_bfloat16)\s*\*?\s*(?:__restrict__\s*)?(\w+)")
+_ACCESS = re.compile(
+    r"\*\s*(?:\((?:const\s+)?(?P<cast>\w+[1248])\s*\*\)\(|"
+    r"reinterpret_cast<(?:const\s+)?(?P<named>\w+[1248])\s*\*>\()"
+)
+"""The start of an access by the pointer to a vector that a pointer is cast to."""
 _USUAL_ALIGNMENT = 16
 
 
@@ -71,7 +76,7 @@ def translated(source: str, target: str = "") -> str:
     """
     kernels = {kernel.name: kernel for kernel in _kernels(source)}
     source = without_assembly(source)
-    source = _fitting(_DEFINITION.sub(_charged, source))
+    source = _checked(_fitting(_DEFINITION.sub(_charged, source)))
     body = _SHARED.sub(lambda found: _declared(found, source, kernels), source)
     forward = "".join(f"static size_t {name}_place(int); " for name in kernels)
     head = f'#include "cuda.h"\n{forward}\n#line 1 "kernels.cu"\n'
@@ -89,6 +94,13 @@ def _fitting(source: str) -> str:
         rf"(?<=[(,;=])\((int|unsigned|uint|int64_t)\)(?={operand}|\w+f\()",
         lambda found: f"emu::Fitting<{found[1] or found[2]}>{{}} ->* ",
         source,
+    )
+
+
+def _checked(source: str) -> str:
+    """Accesses to vectors ask whether the address is one that a device takes."""
+    return _ACCESS.sub(
+        lambda found: f"*emu::aligned<{found['cast'] or found['named']}>(__LINE__, ", source
     )
 
 

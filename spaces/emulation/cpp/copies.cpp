@@ -87,9 +87,11 @@ void check_bulk(uint64_t global, uint32_t shared, uint32_t bytes, int line) {
 }  // namespace
 
 void copy_async(uint32_t to, uint64_t from, uint32_t bytes, uint32_t from_bytes, int line) {
-  if ((bytes != 4 && bytes != 8 && bytes != 16) || to % bytes || from % bytes || from_bytes > bytes) {
-    fail("RuntimeError", "cp.async of %u of %u bytes from %lx to shared memory at %u, line %d", from_bytes, bytes, from, to, line);
+  if ((bytes != 4 && bytes != 8 && bytes != 16) || from_bytes > bytes) {
+    fail("RuntimeError", "cp.async of %u of %u bytes, line %d", from_bytes, bytes, line);
   }
+  if (from % bytes) misaligned(bytes, bytes, reinterpret_cast<const void*>(from), line);
+  if (to % bytes) misaligned(bytes, bytes, from_shared(to, bytes), line);
   void* place = from_shared(to, bytes);
   charge(0, from_bytes, bytes);
   poison(place, bytes);

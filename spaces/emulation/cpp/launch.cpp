@@ -248,6 +248,13 @@ void fail(const char* kind, const char* format, ...) {
   siglongjmp(outside, 1);
 }
 
+void misaligned(size_t bytes, size_t alignment, const volatile void* place, int line) {
+  auto* address = const_cast<const void*>(place);
+  std::string where = is_shared(address) ? " in shared memory" : near(address);
+  fail("RuntimeError", "%s of block (%u, %u, %u): misaligned address: %zu bytes at no multiple of %zu, line %d%s",
+       thread_text(), block_index.x, block_index.y, block_index.z, bytes, alignment, line, where.c_str());
+}
+
 int launch(const Kernel& kernel, const TVMFFIAny* arguments, int count) {
   std::lock_guard<std::mutex> lock(one_at_a_time);
   Watch watch;

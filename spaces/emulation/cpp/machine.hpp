@@ -43,6 +43,10 @@ constexpr uint16_t kPoison = 0x7FF5;  // a NaN in float16, bfloat16, float32 and
 [[noreturn]] EMU_HIDDEN void fail(const char* kind, const char* format, ...)
     __attribute__((format(printf, 2, 3)));
 
+// End it for an access to `bytes` bytes at an address that is no multiple of `alignment`.
+[[noreturn]] EMU_HIDDEN void misaligned(size_t bytes, size_t alignment,
+                                        const volatile void* place, int line);
+
 // The thread that runs, in words.
 EMU_HIDDEN const char* thread_text();
 

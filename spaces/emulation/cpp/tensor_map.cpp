@@ -122,6 +122,10 @@ const TensorMap& tensor_map(uint64_t address, int rank, int line) {
 
 std::vector<Run> runs_of(const TensorMap& map, const int32_t* coordinates, uint32_t shared, int line) {
   if (shared % 128) fail("RuntimeError", "a tile in shared memory at %u, which is no multiple of 128, line %d", shared, line);
+  // Measured on an H100: an illegal instruction. Strides are multiples of 16 bytes already.
+  if (coordinates[0] * int64_t{map.element_bytes} % 16) {
+    fail("RuntimeError", "illegal instruction: a tile begins at element %d of its rows, of %d bytes each, which is no multiple of 16 bytes, line %d", coordinates[0], map.element_bytes, line);
+  }
   from_shared(shared, map.tile_bytes());
   std::vector<Run> runs;
   uint32_t row_bytes = map.box[0] * map.element_bytes, rows = map.tile_bytes() / row_bytes;

@@ -2,8 +2,9 @@
 
 Copies that a schedule makes ahead are the device's own instructions (cp.async), which TVM does only
 where it is told to. And no kernel is launched on an empty grid, which the driver refuses: a size of
-zero is a valid size, for which there is nothing to do. And pointers into shared memory have its
-types (`spaces.passes.cuda.typed_pointers`). And what the host would run of a program is refused
+zero is a valid size, for which there is nothing to do. Pointers into shared memory have its types
+(`spaces.passes.cuda.typed_pointers`). Vectors are read, written and copied only where a device can
+(`spaces.passes.cuda.alignment`). And what the host would run of a program is refused
 (`spaces.passes.cuda.host_loops`).
 """
 
@@ -15,6 +16,7 @@ from functools import cache
 from typing import Any
 
 from spaces.ir import rewrite, tvm_compat
+from spaces.passes.cuda.alignment import CopyWatch, narrow_stores, without_copies_ahead
 from spaces.passes.cuda.host_loops import refuse_host_loops
 from spaces.passes.cuda.typed_pointers import retype_pointers
 from spaces.targets.nvidia.numbers import architecture_of
@@ -55,15 +57,24 @@ def cuda_pipeline() -> str:
 
         def lower(module: Any, _context: Any) -> Any:
             refuse_host_loops(module)
-            with _with_config(_config_of(module)):
-                return without_empty_grids(passes(module))
+            watch, config = CopyWatch(), _config_of(module)
+            with _with_config(config, watch.instrument()):
+                lowered = passes(module)
+            if watch.uneven:
+                with _with_config(config):
+                    lowered = passes(without_copies_ahead(module, watch.uneven))
+            return without_empty_grids(lowered)
 
         def retype(function: Any, _module: Any, _context: Any) -> Any:
             return retype_pointers(function)
 
+        def narrow(function: Any, _module: Any, _context: Any) -> Any:
+            return narrow_stores(function)
+
         first = module_pass(lower, opt_level=0, name="LowerForCuda")
         typed = prim_func_pass(retype, opt_level=0, name="RetypePointers")
-        return first, host, lambda: Sequential([typed, device()])
+        narrowed = prim_func_pass(narrow, opt_level=0, name="NarrowStores")
+        return first, host, lambda: Sequential([typed, device(), narrowed])
 
     register_tir_pipeline(_NAME, made)
     return _NAME
@@ -111,8 +122,8 @@ def _config_of(module: Any) -> dict[str, bool]:
     return {}
 
 
-def _with_config(config: Mapping[str, bool]) -> Any:
-    """The current context of passes with more settings."""
+def _with_config(config: Mapping[str, bool], *instruments: Any) -> Any:
+    """The current context of passes with more settings, and with more that looks on."""
     from tvm.ir.transform import PassContext
 
     now = PassContext.current()
@@ -120,6 +131,6 @@ def _with_config(config: Mapping[str, bool]) -> Any:
         opt_level=now.opt_level,
         required_pass=list(now.required_pass),
         disabled_pass=list(now.disabled_pass),
-        instruments=list(now.instruments),
+        instruments=[*now.instruments, *instruments],
         config={**dict(now.config), **config},
     )

@@ -11,6 +11,7 @@ import pytest
 from spaces.emulation.assembly import without_assembly
 from spaces.emulation.compile import compile_kernels
 from spaces.emulation.library import load_kernels
+from tests.spaces.emulation.instructions.program import TensorMap
 from tests.spaces.emulation.run_program import run_emulated
 
 pytestmark = pytest.mark.tvm
@@ -110,6 +111,67 @@ def test_a_write_past_dynamic_shared_memory_is_seen() -> None:
 
 def test_what_nobody_wrote_in_shared_memory_is_nan() -> None:
     assert np.isnan(run("__shared__ float tile[64]; a[threadIdx.x] = tile[threadIdx.x];")).all()
+
+
+@pytest.mark.parametrize(
+    "access",
+    [
+        "*(float4*)(a + 4 + {}) = make_float4(1, 2, 3, 4);",
+        "a[0] = (*(float2*)(a + 2 + {})).x;",
+        "a[0] = (*reinterpret_cast<const float4*>(a + {})).y;",
+        'asm volatile("ld.global.v4.f32 {{%0, _, _, _}}, [%1];" : "=f"(a[0]) : "l"(a + {}));',
+        'asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" :: "r"(tile), "l"(a + {}));',
+        'asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(tile + 4 * {}), "l"(a));',
+        'asm volatile("st.shared.v2.f32 [%0], {{%1, %1}};" :: "r"(tile + 4 * {}), "f"(1.0f));',
+    ],
+)
+def test_a_vector_at_no_multiple_of_its_size_is_refused(access: str) -> None:
+    """As an H100 does: "misaligned address"."""
+    head = "__shared__ float4 shared[8]; unsigned tile = __cvta_generic_to_shared(shared);\n"
+    run(head + access.format(0), threads=1)
+    with pytest.raises(RuntimeError, match=r"misaligned address: (8|16) bytes .*line 3"):
+        run(head + access.format(1), threads=1)
+
+
+@pytest.mark.parametrize(("first", "is_legal"), [(4, True), (-4, True), (2, False), (-1, False)])
+def test_a_tile_begins_at_a_multiple_of_16_bytes_of_a_row(first: int, is_legal: bool) -> None:
+    """Elsewhere an H100 answers with an illegal instruction."""
+    copy = "cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes"
+    source = f"""
+extern "C" __global__ void tried(const __grid_constant__ CUtensorMap map, float* a) {{
+  __shared__ alignas(128) float tile[16];
+  __shared__ uint64_t bar[1];
+  unsigned to = __cvta_generic_to_shared(tile), at = __cvta_generic_to_shared(bar);
+  asm volatile("mbarrier.init.shared.b64 [%0], 1;" :: "r"(at));
+  asm volatile("fence.mbarrier_init.release.cluster;");
+  asm volatile("{copy} [%0], [%1, {{%2}}], [%3];" :: "r"(to), "l"(&map), "r"({first}), "r"(at));
+}}
+"""
+
+    def launch() -> None:
+        run_emulated(
+            source,
+            "tried",
+            grid=(1, 1, 1),
+            block=(1, 1, 1),
+            shared_bytes=0,
+            buffers=[np.zeros(64, np.float32)],
+            tensor_maps=[TensorMap(0, "float32", (64,), (), (16,))],
+        )
+
+    if is_legal:
+        launch()
+    else:
+        with pytest.raises(RuntimeError, match=r"illegal instruction: .* no multiple of 16 bytes"):
+            launch()
+
+
+def test_a_sum_in_global_memory_takes_a_subnormal_number_for_zero() -> None:
+    """As an H100 does, which keeps it in shared memory: `ask.atomic.subnormals`."""
+    head = "__shared__ float s[1]; s[0] = 0.0f; float x = __uint_as_float(1u << 20);\n"
+    after = run(head + "atomicAdd(a, x); atomicAdd(s, x); a[1] = s[0]; a[2] = x;", threads=1)
+    assert after[0] == 0
+    assert after[1] == after[2] > 0
 
 
 def test_an_integer_divided_by_zero_is_seen() -> None:

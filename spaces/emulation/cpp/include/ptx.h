@@ -100,13 +100,16 @@ inline uint32_t tf32(float value) {
 
 template <class T>
 T* generic_place(uint64_t address, int count, int line) {
-  if (address % (sizeof(T) * count)) fail("RuntimeError", "memory read or written in words of %zu bytes at an address that is no multiple, line %d", sizeof(T) * count, line);
+  size_t bytes = sizeof(T) * count;
+  if (address % bytes) misaligned(bytes, bytes, reinterpret_cast<const void*>(address), line);
   return reinterpret_cast<T*>(address);
 }
 template <class T>
 T* shared_place(uint64_t address, int count, int line) {
-  if (address % (sizeof(T) * count)) fail("RuntimeError", "shared memory read or written in words of %zu bytes at %lu, line %d", sizeof(T) * count, address, line);
-  return static_cast<T*>(from_shared(static_cast<uint32_t>(address), sizeof(T) * count));
+  size_t bytes = sizeof(T) * count;
+  auto* place = static_cast<T*>(from_shared(static_cast<uint32_t>(address), bytes));
+  if (address % bytes) misaligned(bytes, bytes, const_cast<const void*>(static_cast<const volatile void*>(place)), line);
+  return place;
 }
 
 // "shfl.sync": the value of another lane of a segment, and whether there is such a lane.

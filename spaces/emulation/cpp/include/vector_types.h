@@ -24,3 +24,16 @@ EMU_VECTORS(unsigned long long, ulonglong, 8, 16, 8, 16)
 EMU_VECTORS(double, double, 8, 16, 8, 16)
 
 #undef EMU_VECTORS
+
+namespace emu {
+
+// A pointer to a vector, which a device reads and writes as a whole: at a multiple of its alignment
+// ("Device Memory Accesses" in the programming guide; an H100 stops at another: "misaligned
+// address").
+template <class T>
+T* aligned(int line, const volatile void* place) {
+  if (reinterpret_cast<uintptr_t>(place) % alignof(T)) [[unlikely]] misaligned(sizeof(T), alignof(T), place, line);
+  return static_cast<T*>(const_cast<void*>(place));
+}
+
+}  // namespace emu
