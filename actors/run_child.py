@@ -20,7 +20,8 @@ from tuner.user_code.faults import LayerFailed, blamed
 from tuner.user_code.load import load
 
 if TYPE_CHECKING:
-    from spaces.check.reference import Case, Reference
+    from spaces.check.case import Draw
+    from spaces.check.choice import Judge
     from spaces.codegen.artifact import Kernel
     from spaces.devices.checker import Checker
 
@@ -37,6 +38,11 @@ is timed on."""
 _BOTH_S = 0.5
 """A kernel with a longer run is checked with one draw at a time: an unscheduled program must not
 hold up all others."""
+
+
+_Shape = tuple[str, Instance]
+_Pair = tuple[str, Instance, bytes]
+"""A task, one of its shapes, and the digest of an artifact."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +92,7 @@ class RunChild:
         import_tvm_lean()
         import tvm
 
-        import spaces.check.reference
+        import spaces.check.choice
         import spaces.codegen.artifact  # noqa: F401
         from spaces.targets.backends import backend_of
         from spaces.targets.backends import load as load_named
@@ -103,8 +109,8 @@ class RunChild:
         self._scratch, self._salt = scratch, salt
         self._timer, self._libraries = layers.runner, layers.libraries
         self._spins_s = 0.0
-        self._references: OrderedDict[tuple[str, Instance], Reference] = OrderedDict()
-        self._passed: OrderedDict[tuple[str, Instance, bytes], int] = OrderedDict()
+        self._references: OrderedDict[_Shape, Judge] = OrderedDict()
+        self._passed: OrderedDict[_Pair, int] = OrderedDict()
         self._loaded = NOTHING_LOADED
         self._tensors: list[Any] = []
 
@@ -123,16 +129,17 @@ class RunChild:
         return key in self._references
 
     def learn(self, task: Task, instance: Instance) -> None:
-        """Compute the reference of a task for one shape, or find it in the scratch folder."""
+        """Compute the reference of a task for one shape, or find it in the scratch folder; of a
+        large one only some elements, see `spaces.check.choice`."""
         import tvm
 
-        from spaces.check.reference import reference
+        from spaces.check.choice import reference_of
         from spaces.ir.symbolic import specialised
 
         module = specialised(tvm.ir.load_json(task.module), dict(instance))
         salt = [self._salt] if self._salt else []
         seed = "-".join([task.key, *(f"{name}{value}" for name, value in instance), *salt])
-        found = reference(module, seed, self._scratch / "references")
+        found = reference_of(module, seed, self._scratch / "references")
         self._references[task.key, instance] = found
         kept_bytes = sum(known.size_bytes for known in self._references.values())
         while len(self._references) > 1 and kept_bytes > _REFERENCES_BYTES:
@@ -183,7 +190,9 @@ class RunChild:
             run_s = self._stopwatch.run_once(self._loaded)
             first_s = first_s or run_s
             if error := self._checker.wrong(case, self._tensors):
+                self._note_wrong(known, pair)
                 return Checked(error, first_s)
+            self._note_right(case, pair)
             if run_s > _BOTH_S:
                 break
         if case is not timed_on:
@@ -191,14 +200,36 @@ class RunChild:
         self._note_passed(pair)
         return Checked("", first_s)
 
-    def _feed(self, loaded: Kernel, case: Case) -> None:
+    def _feed(self, loaded: Kernel, case: Draw) -> None:
         """Set the arguments to their values before a run."""
         self.drop()  # free those of another draw first
         self._tensors = self._checker.feed(case)
         arguments = loaded.arguments(self._tensors, self._device)
         self._loaded = Loaded(loaded.module, arguments)
 
-    def _note_passed(self, pair: tuple[str, Instance, bytes]) -> None:
+    def _note_right(self, case: Draw, pair: _Pair) -> None:
+        """Judge a kernel by its outputs, where none was judged, and no longer those that it
+        disproves."""
+        from spaces.check.sampled_case import SampledCase
+
+        if not isinstance(case, SampledCase):
+            return
+        if case.whole is None:
+            written = [i for i, arg in enumerate(case.arguments) if arg.written]
+            case.keep(pair, {i: self._tensors[i].numpy() for i in written})
+        while case.disproved:
+            self._passed.pop(case.disproved.pop(), None)
+
+    def _note_wrong(self, known: Judge, pair: _Pair) -> None:
+        """Judge a kernel no longer that was right on another draw."""
+        from spaces.check.sampled_case import SampledCase
+
+        self._passed.pop(pair, None)
+        for case in known.cases:
+            if isinstance(case, SampledCase):
+                case.forget(pair)
+
+    def _note_passed(self, pair: _Pair) -> None:
         self._passed[pair] = self._passed.pop(pair, 0) + 1
         while len(self._passed) > _PASSED_KEPT:
             self._passed.popitem(last=False)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from spaces.check.draws import Argument
-from spaces.check.reference import Case
+from spaces.check.case import Case
 from spaces.devices.checker import HostChecker
 from spaces.devices.device_checker import DeviceChecker
 from spaces.ir.element_types import numpy_dtype
