@@ -185,14 +185,15 @@ class RunChild:
         if passed >= _CHECKS:
             self._feed(loaded, timed_on)
             return Checked("", 0.0)
-        for case in known.cases[passed:] + known.cases[:passed]:
+        cases: tuple[Draw, ...] = known.cases
+        for case in cases[passed:] + cases[:passed]:
             self._feed(loaded, case)
             run_s = self._stopwatch.run_once(self._loaded)
             first_s = first_s or run_s
-            if error := self._checker.wrong(case, self._tensors):
-                self._note_wrong(known, pair)
+            error = self._checker.wrong(case, self._tensors)
+            self._note_judgement(known, case, pair, error)
+            if error:
                 return Checked(error, first_s)
-            self._note_right(case, pair)
             if run_s > _BOTH_S:
                 break
         if case is not timed_on:
@@ -207,27 +208,22 @@ class RunChild:
         arguments = loaded.arguments(self._tensors, self._device)
         self._loaded = Loaded(loaded.module, arguments)
 
-    def _note_right(self, case: Draw, pair: _Pair) -> None:
-        """Judge a kernel by its outputs, where none was judged, and no longer those that it
-        disproves."""
+    def _note_judgement(self, known: Judge, case: Draw, pair: _Pair, error: str) -> None:
+        """Judge other kernels by this one's outputs, where there are no better ones, and none by
+        those of a kernel that is wrong, which is checked again should it come again."""
         from spaces.check.sampled_case import SampledCase
 
         if not isinstance(case, SampledCase):
             return
-        if case.whole is None:
+        task_key, instance, own = pair
+        for wrong in case.take_disproved() | ({own} if error else set()):
+            self._passed.pop((task_key, instance, wrong), None)
+            for each in known.cases:
+                if isinstance(each, SampledCase):
+                    each.forget(wrong)
+        if not error and case.whole is None:
             written = [i for i, arg in enumerate(case.arguments) if arg.written]
-            case.keep(pair, {i: self._tensors[i].numpy() for i in written})
-        while case.disproved:
-            self._passed.pop(case.disproved.pop(), None)
-
-    def _note_wrong(self, known: Judge, pair: _Pair) -> None:
-        """Judge a kernel no longer that was right on another draw."""
-        from spaces.check.sampled_case import SampledCase
-
-        self._passed.pop(pair, None)
-        for case in known.cases:
-            if isinstance(case, SampledCase):
-                case.forget(pair)
+            case.keep(own, {i: self._tensors[i].numpy() for i in written})
 
     def _note_passed(self, pair: _Pair) -> None:
         self._passed[pair] = self._passed.pop(pair, 0) + 1

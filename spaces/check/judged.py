@@ -34,11 +34,11 @@ class Judged:
     """A kernel's outputs, with what was computed in the place of what it wrote.
 
     Attributes:
-        by: the kernel.
+        by: digest of the kernel.
         case: its outputs, and estimated bounds; both are computed ones where there are such.
     """
 
-    by: object
+    by: bytes
     case: Case
 
     def put(self, position: int, sample: Sample) -> None:
@@ -66,7 +66,7 @@ class Judged:
 
 
 def judge(
-    by: object, case: Case, samples: Mapping[int, Sample], outputs: Mapping[int, Array]
+    by: bytes, case: Case, samples: Mapping[int, Sample], outputs: Mapping[int, Array]
 ) -> Judged:
     """What a kernel wrote that is right at the elements of these samples.
 
@@ -101,8 +101,8 @@ def _bound(output: Array, sample: Sample) -> Array | None:
     with np.errstate(all="ignore"):
         shares = sample.bound / size[sample.where]
     largest = shares[np.isfinite(shares)].max(initial=0.0)
-    size *= _MARGIN * largest
-    return size
+    bound: Array = size * (_MARGIN * largest)
+    return bound
 
 
 def _around(size: Array) -> Array:

@@ -34,15 +34,12 @@ class SampledCase:
         inputs: the arguments before a run; it knows no outputs.
         samples: of the outputs, by position.
         compute: other elements of the same draw.
-
-    Attributes:
-        disproved: kernels that were judged right and turned out wrong, see `forget`.
     """
 
     def __init__(self, inputs: Case, samples: Mapping[int, Sample], compute: Compute) -> None:
         self._inputs, self._samples, self._compute = inputs, samples, compute
         self._judged: Judged | None = None
-        self.disproved: set[object] = set()
+        self._disproved: set[bytes] = set()
 
     @property
     def arguments(self) -> tuple[Argument, ...]:
@@ -75,7 +72,7 @@ class SampledCase:
             if (error := sample.wrong(got)) is not None:
                 return error
             if sample.wrong(judged.case.outputs[position]) is not None:
-                self.disproved.add(judged.by)
+                self._disproved.add(judged.by)
                 self._judged = None
             judged.put(position, sample)
         _log.info("kernels differ in more places than can be computed, and are right in those")
@@ -91,17 +88,22 @@ class SampledCase:
                 _log.debug("%d elements of an output: %s", most, error)
         return self._samples[position]
 
-    def keep(self, by: object, outputs: Mapping[int, Array]) -> None:
+    def keep(self, by: bytes, outputs: Mapping[int, Array]) -> None:
         """Judge a kernel by what it wrote, which was not found wrong; the first one is kept.
 
         Args:
+            by: digest of the kernel.
             outputs: by position; they become the case's own.
         """
         if self._judged is None:
             self._judged = judge(by, self._inputs, self._samples, outputs)
 
-    def forget(self, by: object) -> None:
-        """Judge a kernel no longer, since it is wrong on another draw."""
-        self.disproved.discard(by)
+    def forget(self, by: bytes) -> None:
+        """Judge a kernel no longer, since it is wrong."""
         if self._judged is not None and self._judged.by == by:
             self._judged = None
+
+    def take_disproved(self) -> set[bytes]:
+        """The kernels that were judged right and have turned out wrong since this was asked."""
+        found, self._disproved = self._disproved, set()
+        return found

@@ -95,15 +95,24 @@ class SampledProgram:
                 refused = error
         raise refused
 
-    def samples(self, inputs: Sequence[Array], wanted: Mapping[int, Places]) -> dict[int, Sample]:
+    def samples(
+        self, inputs: Sequence[Array | None], wanted: Mapping[int, Places]
+    ) -> dict[int, Sample]:
         """Elements of outputs, by position.
+
+        Args:
+            inputs: contents of the arguments; those of outputs are not looked at.
 
         Raises:
             Unevaluable: see `compute`.
         """
         beside = self._bounds.beside
         extra = {len(self.args) + n: wanted[i] for n, i in enumerate(beside) if i in wanted}
-        read = {i: inputs[i] for i, arg in enumerate(self.args) if not arg.written}
+        read = {
+            i: known
+            for i, (arg, known) in enumerate(zip(self.args, inputs, strict=True))
+            if known is not None and not arg.written
+        }
         found = self._evaluation.at(read, {**wanted, **extra}, _MOST_S)
         outputs = {i: found[i] for i in wanted}
         bounds = self._bounds.of(outputs, [found[position] for position in extra])

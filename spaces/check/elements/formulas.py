@@ -244,11 +244,10 @@ class _Writer:
         name = operator_of(call)
         if name == "if_then_else":
             return self._chosen(call.args, guarded, lazy=True)
+        bits = name == "reinterpret"
+        function = reinterpreted_as(dtype_of(call)) if bits else function_of(name)
         operands = tuple(self._of(argument, guarded) for argument in call.args)
-        if name == "reinterpret":
-            dtype = dtype_of(call)
-            return self._operation((name, dtype), reinterpreted_as(dtype), operands)
-        return self._operation(name, function_of(name), operands)
+        return self._operation((name, dtype_of(call)), function, operands)
 
     def _load(self, load: Any, guarded: bool) -> int:
         key = hash(load.source)
