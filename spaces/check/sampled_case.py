@@ -98,9 +98,13 @@ class SampledCase:
         if self._judged is None:
             self._judged = judge(by, self._inputs, self._samples, outputs)
 
+    def is_by(self, by: bytes) -> bool:
+        """Whether others are compared with this kernel."""
+        return self._judged is not None and self._judged.by == by
+
     def forget(self, by: bytes) -> None:
         """Judge a kernel no longer, since it is wrong."""
-        if self._judged is not None and self._judged.by == by:
+        if self.is_by(by):
             self._judged = None
 
     def take_disproved(self) -> set[bytes]:
