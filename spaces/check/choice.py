@@ -25,18 +25,19 @@ slow cores (`benchmarks/results/references.md`)."""
 
 
 def reference_of(
-    module: Any, seed: str, cache: Path | None = None, quick_steps: float = QUICK_STEPS
+    module: Any, seed: str, cache: Path | None = None, quick_steps: float | None = None
 ) -> Judge:
     """What kernels of a task's module are judged by.
 
     Args:
         seed, cache: see `spaces.check.reference.reference`.
-        quick_steps: a program of more steps is computed at some elements, if that is known how.
+        quick_steps: a program of more steps is computed at some elements, if that is known how;
+            None is `QUICK_STEPS`.
 
     Raises:
         ValueError: the program has a parameter that is no tensor of known shape.
     """
-    if steps_of(module["main"]) > quick_steps:
+    if steps_of(module["main"]) > (QUICK_STEPS if quick_steps is None else quick_steps):
         try:
             return _sampled(module["main"], seed, cache)
         except Unevaluable as error:

@@ -4,7 +4,7 @@ How far two right kernels may be apart is known at the elements that were comput
 estimated: in proportion to the element and to the size of the values around it, by the largest
 proportion that is known, doubled. The size around an element is the output's, times that of each
 slice which the element is in, relative to the output's: a row that one large input made large may
-err by more.
+err by more. Sizes are upper quartiles.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ from spaces.check.sampled_program import Sample
 from spaces.check.stored import Places
 
 _MARGIN = 2.0
-_LEAST_SLICE = 64
+_LEAST_SLICE = 32
 """Slices of fewer elements tell nothing of the size of the values around one."""
+_QUARTILE, _ENOUGH = 0.75, 1024
+"""What stands for the elements of a slice, and how many of them are looked at."""
 _WORST = 64
 """Elements that may be looked at together."""
 
@@ -107,17 +109,34 @@ def _bound(output: Array, sample: Sample) -> Array | None:
 
 def _around(size: Array) -> Array:
     """The size of the values around each element, of an array that it can be added to."""
-    largest = float(size.max(initial=0.0))
-    around = np.zeros((1,) * size.ndim, size.dtype)
-    if largest == 0.0:
-        return around
-    squares = np.square(size / size.dtype.type(largest))
-    whole = math.sqrt(float(np.mean(squares, dtype=np.float64)))
-    around += largest * whole
+    if size.size == 0:
+        return size
+    whole = _typical(_thinned(size, axis=None).reshape(1, -1))[0]
+    if whole == 0.0:
+        whole = float(size.max(initial=0.0))
+    around = np.full((1,) * size.ndim, whole, size.dtype)
     for axis, extent in enumerate(size.shape):
-        if extent == 1 or size.size // extent < _LEAST_SLICE:
+        slices = np.moveaxis(_thinned(size, axis), axis, 0).reshape(extent, -1)
+        if extent == 1 or whole == 0.0 or slices.shape[1] < _LEAST_SLICE:
             continue
-        others = tuple(n for n in range(size.ndim) if n != axis)
-        slices = np.sqrt(np.mean(squares, axis=others, keepdims=True, dtype=np.float64))
-        around = around * (slices / whole).astype(size.dtype)
+        share = _typical(slices) / whole
+        share[share == 0.0] = 1.0
+        around = around * share.astype(size.dtype).reshape(
+            [-1 if n == axis else 1 for n in range(size.ndim)]
+        )
     return around
+
+
+def _typical(slices: Array) -> Array:
+    """A size that three in four of each row's elements do not reach: a few that are far larger do
+    not matter, nor do zeros, of which there may be as many as others."""
+    found: Array = np.quantile(slices, _QUARTILE, axis=1)
+    return found
+
+
+def _thinned(size: Array, axis: int | None) -> Array:
+    """Evenly spread elements, some of each axis and all of one."""
+    others = max(size.ndim - (axis is not None), 1)
+    most = max(int(_ENOUGH ** (1 / others)), 2)
+    steps = (1 if n == axis else -(-extent // most) for n, extent in enumerate(size.shape))
+    return size[tuple(slice(None, None, max(step, 1)) for step in steps)]
