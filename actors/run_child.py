@@ -9,6 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from actors.judged_kernels import JudgedKernels
 from spaces.devices.ladder import Timed, time_kernel
 from spaces.devices.stopwatch import NOTHING_LOADED, Loaded, Stopwatch
 from spaces.ir.lean_tvm import import_tvm_lean
@@ -20,7 +21,8 @@ from tuner.user_code.faults import LayerFailed, blamed
 from tuner.user_code.load import load
 
 if TYPE_CHECKING:
-    from spaces.check.reference import Case, Reference
+    from spaces.check.case import Draw
+    from spaces.check.choice import Judge
     from spaces.codegen.artifact import Kernel
     from spaces.devices.checker import Checker
 
@@ -37,6 +39,11 @@ is timed on."""
 _BOTH_S = 0.5
 """A kernel with a longer run is checked with one draw at a time: an unscheduled program must not
 hold up all others."""
+
+
+_Shape = tuple[str, Instance]
+_Pair = tuple[str, Instance, bytes]
+"""A task, one of its shapes, and the digest of an artifact."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +93,7 @@ class RunChild:
         import_tvm_lean()
         import tvm
 
-        import spaces.check.reference
+        import spaces.check.choice
         import spaces.codegen.artifact  # noqa: F401
         from spaces.targets.backends import backend_of
         from spaces.targets.backends import load as load_named
@@ -103,8 +110,10 @@ class RunChild:
         self._scratch, self._salt = scratch, salt
         self._timer, self._libraries = layers.runner, layers.libraries
         self._spins_s = 0.0
-        self._references: OrderedDict[tuple[str, Instance], Reference] = OrderedDict()
-        self._passed: OrderedDict[tuple[str, Instance, bytes], int] = OrderedDict()
+        self._references: OrderedDict[_Shape, Judge] = OrderedDict()
+        self._seeds: dict[_Shape, str] = {}
+        self._judged = JudgedKernels(scratch / "references")
+        self._passed: OrderedDict[_Pair, int] = OrderedDict()
         self._loaded = NOTHING_LOADED
         self._tensors: list[Any] = []
 
@@ -123,17 +132,18 @@ class RunChild:
         return key in self._references
 
     def learn(self, task: Task, instance: Instance) -> None:
-        """Compute the reference of a task for one shape, or find it in the scratch folder."""
+        """Compute the reference of a task for one shape, or find it in the scratch folder; of a
+        large one only some elements, see `spaces.check.choice`."""
         import tvm
 
-        from spaces.check.reference import reference
+        from spaces.check.choice import reference_of
         from spaces.ir.symbolic import specialised
 
         module = specialised(tvm.ir.load_json(task.module), dict(instance))
         salt = [self._salt] if self._salt else []
         seed = "-".join([task.key, *(f"{name}{value}" for name, value in instance), *salt])
-        found = reference(module, seed, self._scratch / "references")
-        self._references[task.key, instance] = found
+        found = reference_of(module, seed, self._scratch / "references")
+        self._references[task.key, instance], self._seeds[task.key, instance] = found, seed
         kept_bytes = sum(known.size_bytes for known in self._references.values())
         while len(self._references) > 1 and kept_bytes > _REFERENCES_BYTES:
             _, dropped = self._references.popitem(last=False)
@@ -170,35 +180,92 @@ class RunChild:
 
         if self._timer is not None:
             _timer_of(self._timer)  # its file may import much, and `time` must not wait for that
-        known = self._references[task_key, instance]
+        shape = task_key, instance
+        known = self._references[shape]
         self.drop()
-        loaded = load_kernel(artifact)
         pair = (task_key, instance, hashlib.sha256(artifact).digest())
         passed, timed_on, first_s = self._passed.get(pair, 0), known.cases[-1], 0.0
+        if not passed:
+            self._judge_again(shape)
+        loaded = load_kernel(artifact)
         if passed >= _CHECKS:
             self._feed(loaded, timed_on)
             return Checked("", 0.0)
-        for case in known.cases[passed:] + known.cases[:passed]:
-            self._feed(loaded, case)
-            run_s = self._stopwatch.run_once(self._loaded)
+        cases: tuple[Draw, ...] = known.cases
+        for case in cases[passed:] + cases[:passed]:
+            error, run_s = self._check(loaded, case, pair)
             first_s = first_s or run_s
-            if error := self._checker.wrong(case, self._tensors):
+            if error:
                 return Checked(error, first_s)
             if run_s > _BOTH_S:
                 break
         if case is not timed_on:
             self._feed(loaded, timed_on)
         self._note_passed(pair)
+        self._keep_judged(pair, artifact)
         return Checked("", first_s)
 
-    def _feed(self, loaded: Kernel, case: Case) -> None:
+    def _check(self, loaded: Kernel, case: Draw, pair: _Pair) -> tuple[str, float]:
+        """Run a kernel on a draw; return the error in its output, and the seconds of the run."""
+        self._feed(loaded, case)
+        run_s = self._stopwatch.run_once(self._loaded)
+        error = self._checker.wrong(case, self._tensors)
+        self._note_judgement(case, pair, error)
+        return error, run_s
+
+    def _judge_again(self, shape: _Shape) -> None:
+        """Have a kernel to compare others with, where another child had one."""
+        from spaces.check.sampled_case import SampledCase
+        from spaces.codegen.artifact import load_kernel
+
+        known = self._references[shape]
+        sampled = [case for case in known.cases if isinstance(case, SampledCase)]
+        if not sampled or any(case.whole for case in sampled):
+            return
+        artifact = self._judged.take(self._seeds[shape])
+        if artifact is None:
+            return
+        loaded = load_kernel(artifact)
+        pair = (*shape, hashlib.sha256(artifact).digest())
+        if not any(self._check(loaded, case, pair)[0] for case in sampled):
+            self._keep_judged(pair, artifact)
+
+    def _keep_judged(self, pair: _Pair, artifact: bytes) -> None:
+        """Let another child compare kernels with this one, if this one does. A library's functions
+        are in no other child."""
+        from spaces.check.sampled_case import SampledCase
+
+        *_, own = pair
+        shape = pair[0], pair[1]
+        cases = self._references[shape].cases
+        if not self._spins_s and any(isinstance(c, SampledCase) and c.is_by(own) for c in cases):
+            self._judged.put(self._seeds[shape], artifact)
+
+    def _feed(self, loaded: Kernel, case: Draw) -> None:
         """Set the arguments to their values before a run."""
         self.drop()  # free those of another draw first
         self._tensors = self._checker.feed(case)
         arguments = loaded.arguments(self._tensors, self._device)
         self._loaded = Loaded(loaded.module, arguments)
 
-    def _note_passed(self, pair: tuple[str, Instance, bytes]) -> None:
+    def _note_judgement(self, case: Draw, pair: _Pair, error: str) -> None:
+        """Judge other kernels by this one's outputs, where there are no better ones, and none by
+        those of a kernel that is wrong, which is checked again should it come again."""
+        from spaces.check.sampled_case import SampledCase
+
+        if not isinstance(case, SampledCase):
+            return
+        task_key, instance, own = pair
+        for wrong in case.take_disproved() | ({own} if error else set()):
+            self._passed.pop((task_key, instance, wrong), None)
+            for each in self._references[task_key, instance].cases:
+                if isinstance(each, SampledCase):
+                    each.forget(wrong)
+        if not error and case.whole is None:
+            written = [i for i, arg in enumerate(case.arguments) if arg.written]
+            case.keep(own, {i: self._tensors[i].numpy() for i in written})
+
+    def _note_passed(self, pair: _Pair) -> None:
         self._passed[pair] = self._passed.pop(pair, 0) + 1
         while len(self._passed) > _PASSED_KEPT:
             self._passed.popitem(last=False)

@@ -15,7 +15,7 @@ from benchmarks.race import Ready
 
 if TYPE_CHECKING:
     from spaces.check.draws import Argument
-    from spaces.check.reference import Case
+    from spaces.check.case import Case
 
 LARGE_BYTES = 512 << 20
 """More than any cache holds."""

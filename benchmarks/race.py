@@ -20,7 +20,7 @@ from tuner.process.outcome import Returned
 from tuner.task import Task
 
 if TYPE_CHECKING:
-    from spaces.check.reference import Case
+    from spaces.check.case import Case
 
 _READY_S = 120.0
 _SIDE_LIMIT_S = 30.0

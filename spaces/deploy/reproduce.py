@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from spaces.check.draws import Argument, arguments, limits, ranges
-from spaces.check.reference import relative_tolerance
+from spaces.check.output_bounds import relative_tolerance
 from spaces.codegen.prepack import COMPUTE, split
 from spaces.design_space.realize import realize
 from spaces.intrinsics.registration import families_named

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from spaces.check.reference import Case
+from spaces.check.case import Draw
 
 Array = npt.NDArray[Any]
 
@@ -19,10 +19,10 @@ class Checker(Protocol):
     `spaces.targets.backends` names one for each kind of target.
     """
 
-    def feed(self, case: Case) -> list[Any]:
+    def feed(self, case: Draw) -> list[Any]:
         """The arguments of a program before a run, as tensors on the device."""
 
-    def wrong(self, case: Case, tensors: Sequence[Any]) -> str:
+    def wrong(self, case: Draw, tensors: Sequence[Any]) -> str:
         """The error in the arguments that a kernel has written; empty if they are right."""
 
 
@@ -32,11 +32,11 @@ class HostChecker:
     def __init__(self, device: Any, target: str) -> None:
         self._device = device
 
-    def feed(self, case: Case) -> list[Any]:
+    def feed(self, case: Draw) -> list[Any]:
         """See `Checker`."""
         return [to_device(case.fresh(i), self._device) for i in range(len(case.arguments))]
 
-    def wrong(self, case: Case, tensors: Sequence[Any]) -> str:
+    def wrong(self, case: Draw, tensors: Sequence[Any]) -> str:
         """See `Checker`."""
         return how_wrong(case, tensors)
 
@@ -48,7 +48,7 @@ def to_device(array: Array, device: Any) -> Any:
     return tvm.runtime.tensor(array, device)
 
 
-def how_wrong(case: Case, tensors: Sequence[Any]) -> str:
+def how_wrong(case: Draw, tensors: Sequence[Any]) -> str:
     """The error in the arguments that a kernel has written; empty if they are right."""
     for i, arg in enumerate(case.arguments):
         got = tensors[i].numpy()

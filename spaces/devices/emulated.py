@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from spaces.check.reference import Case
+from spaces.check.case import Draw
 from spaces.devices.checker import how_wrong
 from spaces.devices.launch_model import launch_s
 from spaces.devices.stopwatch import Loaded
@@ -46,13 +46,13 @@ class ZonedChecker:
     def __init__(self, device: Any, target: str) -> None:
         self._zoned: list[Zoned] = []
 
-    def feed(self, case: Case) -> list[Any]:
+    def feed(self, case: Draw) -> list[Any]:
         """See `Checker`."""
         arguments = case.arguments
         self._zoned = [Zoned(case.fresh(i), a.dtype) for i, a in enumerate(arguments)]
         return [zoned.tensor for zoned in self._zoned]
 
-    def wrong(self, case: Case, tensors: Sequence[Any]) -> str:
+    def wrong(self, case: Draw, tensors: Sequence[Any]) -> str:
         """See `Checker`."""
         for argument, zoned in zip(case.arguments, self._zoned, strict=True):
             if damage := zoned.damage():

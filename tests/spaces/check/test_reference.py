@@ -67,7 +67,7 @@ def test_references_are_computed_on_all_threads_and_with_what_the_cpu_has(matmul
     import tvm
 
     from spaces.check.interchange import interchanged
-    from spaces.check.reference import compiled
+    from spaces.check.whole_program import compiled
     from spaces.targets.host import this_host
 
     code = compiled(interchanged(tvm.ir.load_json(matmul.module))).mod.inspect_source("ll")
@@ -147,12 +147,13 @@ def test_a_full_disk_costs_the_cache_and_leaves_nothing(
     import tvm
 
     from spaces.check import reference as referring
+    from spaces.check import stored
 
     def full(file: Any, **_: Any) -> None:
         file.write(b"some")
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(referring.np, "savez", full)
+    monkeypatch.setattr(stored.np, "savez", full)
     made = referring.reference(tvm.ir.load_json(matmul.module), "seed", tmp_path)
     assert len(made.cases) == 2
     assert list(tmp_path.iterdir()) == []
@@ -174,9 +175,11 @@ def test_what_is_infinite_on_any_range_is_looked_for_on_two(
         )
 
     runs = []
-    run = referring._Program.run
+    run = referring.WholeProgram.run
     monkeypatch.setattr(
-        referring._Program, "run", lambda self, contents: (runs.append(1), run(self, contents))[1]
+        referring.WholeProgram,
+        "run",
+        lambda self, contents: (runs.append(1), run(self, contents))[1],
     )
     task = _task(masked, "masked")
     for known in referring.reference(tvm.ir.load_json(task.module), "masked").cases:

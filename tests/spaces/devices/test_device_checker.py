@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from spaces.check.case import Case, Draw
 from spaces.check.draws import Argument
-from spaces.check.reference import Case
+from spaces.check.sampled_case import SampledCase
+from spaces.check.sampled_program import Sample
 from spaces.devices.checker import HostChecker
 from spaces.devices.device_checker import DeviceChecker
 from spaces.ir.element_types import numpy_dtype
@@ -41,7 +43,7 @@ def checkers(request: pytest.FixtureRequest) -> tuple[Any, DeviceChecker, HostCh
     return device, DeviceChecker(device, target, 1 << 30), HostChecker(device, target)
 
 
-def written(checker: Any, device: Any, of: Case, output: Any, overwrite: Any = None) -> str:
+def written(checker: Any, device: Any, of: Draw, output: Any, overwrite: Any = None) -> str:
     """The verdict on a kernel that writes an output, and perhaps its input."""
     import tvm
 
@@ -139,3 +141,30 @@ def test_any_shape_can_be_compared(checkers: Any, shape: tuple[int, ...]) -> Non
     device, on_device, _ = checkers
     of = case("float32", True, shape)
     assert written(on_device, device, of, of.outputs[1]) == ""
+
+
+def test_of_a_large_output_some_elements_are_compared_until_a_kernel_was_judged(
+    checkers: Any,
+) -> None:
+    device, on_device, on_host = checkers
+    for checker in (on_device, on_host):
+        of = case("float32", True)
+        want = of.outputs[1]
+        places = (np.array([0, 2]), np.array([0, 31_234]))
+
+        def compute(wanted: Any, want: Any = want) -> dict[int, Sample]:
+            where = np.ix_(*wanted[1])
+            return {1: Sample(wanted[1], want[where], np.full(want[where].shape, 0.5))}
+
+        some = SampledCase(Case(of.arguments, of.initial, {}, {}), compute({1: places}), compute)
+        known, unknown = want.copy(), want.copy()
+        known[2, 31_234] += 1
+        unknown[1, 5] += 50
+        assert written(checker, device, some, known) != ""
+        assert written(checker, device, some, unknown) == ""
+        assert written(checker, device, some, want, overwrite=want + 1).startswith("it overwrote")
+        some.keep(b"right", {1: want.copy()})
+        assert written(checker, device, some, want) == ""
+        for spoilt in (known, unknown):
+            assert written(checker, device, some, spoilt) != ""
+        assert written(checker, device, some, want) == ""

@@ -1,0 +1,73 @@
+"""Whether a kernel is judged by all elements of the outputs, or by some and by other kernels."""
+
+from __future__ import annotations
+
+import logging
+import math
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from spaces.check.case import Case
+from spaces.check.draws import arguments
+from spaces.check.elements.stages import Unevaluable
+from spaces.check.reference import FORMAT, Reference, compute, contents, reference
+from spaces.check.sampled_case import SampledCase
+from spaces.check.sampled_program import Sample, SampledProgram
+from spaces.check.stored import load, save
+from spaces.ir import tvm_compat
+
+Judge = Reference[Case] | Reference[SampledCase]
+_log = logging.getLogger(__name__)
+QUICK_STEPS = 4e9
+"""Steps of a program that its whole reference is computed of: both draws take some seconds on two
+slow cores (`benchmarks/results/references.md`)."""
+
+
+def reference_of(
+    module: Any, seed: str, cache: Path | None = None, quick_steps: float | None = None
+) -> Judge:
+    """What kernels of a task's module are judged by.
+
+    Args:
+        seed, cache: see `spaces.check.reference.reference`.
+        quick_steps: a program of more steps is computed at some elements, if that is known how;
+            None is `QUICK_STEPS`.
+
+    Raises:
+        ValueError: the program has a parameter that is no tensor of known shape.
+    """
+    if steps_of(module["main"]) > (QUICK_STEPS if quick_steps is None else quick_steps):
+        try:
+            return _sampled(module["main"], seed, cache)
+        except Unevaluable as error:
+            _log.info("all outputs are computed, which takes long: %s", error)
+    return reference(module, seed, cache)
+
+
+def steps_of(function: Any) -> float:
+    """The number of times that a program stores an element."""
+    return sum(
+        math.prod(tvm_compat.known_int(axis.dom.extent) or 1 for axis in block.iter_vars)
+        for block in tvm_compat.sblocks(function)
+    )
+
+
+def _sampled(function: Any, seed: str, cache: Path | None) -> Judge:
+    args = arguments(function)
+    program = SampledProgram(function, args, seed)
+    path = cache / f"elements-{FORMAT}-{seed}.npz" if cache else None
+    stored = load(path, args, sampled=True) if path else None
+    if stored is None:
+        stored = compute(program, function, args, seed)
+        if path:
+            save(path, stored)
+    cases = []
+    for initial, known in zip(contents(function, args, seed, stored), stored, strict=True):
+        samples = {
+            i: Sample(places, known.outputs[i], known.bounds[i])
+            for i, places in known.places.items()
+        }
+        inputs = Case(args, initial, {}, {})
+        cases.append(SampledCase(inputs, samples, partial(program.samples, initial)))
+    return Reference(args, tuple(cases))

@@ -1,0 +1,1 @@
+"""Chosen elements of what a program computes."""
