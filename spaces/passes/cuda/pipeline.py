@@ -1,4 +1,4 @@
-"""TVM's passes for CUDA devices, with four things of ours.
+"""TVM's passes for CUDA devices, with things of ours.
 
 Copies that a schedule makes ahead are the device's own instructions (cp.async), which TVM does only
 where it is told to. And no kernel is launched on an empty grid, which the driver refuses: a size of
