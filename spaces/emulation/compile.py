@@ -18,12 +18,17 @@ from tuner.files.atomic import write_bytes
 
 _SOURCES = Path(__file__).parent / "cpp"
 _OPTIONS = (
-    *("-std=c++20", "-O2", "-fPIC", "-fvisibility=hidden", "-w", "-pipe"),
+    *("-std=c++20", "-fPIC", "-fvisibility=hidden", "-w", "-pipe"),
     # CUDA C reads memory as it pleases, integers wrap around, and there is no `errno`.
     *("-fno-strict-aliasing", "-fwrapv", "-fno-math-errno", "-fno-trapping-math"),
     # A library that is dropped is unloaded, and gives its memory back.
     *("-fno-exceptions", "-fno-rtti", "-fno-gnu-unique"),
 )
+_HEADER = "kernels.h"
+"""What each program of kernels begins with."""
+_WELL, _FAST = "-O2", "-O1"
+_LONG = 1000
+"""Lines from which on kernels take longer to be compiled well than they run."""
 _COMPILE_LIMIT_S = 300.0
 _NEWER = {"fma", "avx2", "bmi2", "f16c", "movbe"}
 """Features of CPUs that have all that the compiler's level 3 of x86-64 asks for: with them a
@@ -58,10 +63,12 @@ def compile_kernels(source: str, architecture: int, target: str = "") -> bytes:
     """
     with tempfile.TemporaryDirectory(prefix="emulated-") as folder:
         program, output = Path(folder) / "kernels.cpp", Path(folder) / "kernels.so"
-        program.write_text(translated(source, target))
+        text = translated(source, target)
+        program.write_text(text)
         objects = Path(folder) / "kernels.o"
-        defined = f"-D__CUDA_ARCH__={architecture * 10}"
-        _compile(program, objects, *_of_this_cpu(), defined)
+        level = _WELL if text.count("\n") < _LONG else _FAST
+        options = (level, *_of_this_cpu(), f"-D__CUDA_ARCH__={architecture * 10}")
+        _compile(program, objects, *_header(options), *options)
         machine = Path(folder) / "machine.o"
         machine.write_bytes(_machine())
         _call("-shared", "-o", str(output), str(objects), str(machine), "-lrt")
@@ -71,20 +78,44 @@ def compile_kernels(source: str, architecture: int, target: str = "") -> bytes:
 @cache
 def _machine() -> bytes:
     """The object file of the machine, compiled once and kept with the user's other caches."""
-    import platformdirs
-
-    sources = sorted(path for path in _SOURCES.rglob("*") if path.is_file())
-    version = _call("--version")
-    key = sha256(b"\0".join([version.encode(), *(path.read_bytes() for path in sources)]))
-    folder = Path(platformdirs.user_cache_dir("elastic-tuner")) / "emulation"
-    kept = folder / f"{key.hexdigest()}.o"
+    kept = _cache() / "machine.o"
     with suppress(OSError):
         return kept.read_bytes()
     made = _compiled_machine()
     with suppress(OSError):
-        folder.mkdir(parents=True, exist_ok=True)
+        kept.parent.mkdir(parents=True, exist_ok=True)
         write_bytes(kept, made)
     return made
+
+
+@cache
+def _header(options: tuple[str, ...]) -> tuple[str, ...]:
+    """Options by which the header of all kernels is not read again for each, which takes longer
+    than most kernels: g++ keeps it compiled. Where that fails, the header itself is read."""
+    name = sha256(" ".join(options).encode()).hexdigest()[:16]
+    folder = _cache() / name
+    kept = folder / f"{_HEADER}.gch"
+    with suppress(OSError, ValueError):
+        if not kept.exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(prefix="header-", dir=folder) as scratch:
+                made = Path(scratch) / kept.name
+                include = (*_includes(), "-x", "c++-header")
+                header = str(_SOURCES / "include" / _HEADER)
+                _call(*_OPTIONS, *options, *include, "-o", str(made), header)
+                made.replace(kept)
+    return (f"-I{folder}",) if kept.exists() else ()
+
+
+@cache
+def _cache() -> Path:
+    """The folder of what is made of these sources, with this compiler."""
+    import platformdirs
+
+    sources = sorted(path for path in _SOURCES.rglob("*") if path.is_file())
+    text = b"\0".join([_call("--version").encode(), *(path.read_bytes() for path in sources)])
+    key = sha256(" ".join(_OPTIONS).encode() + text).hexdigest()
+    return Path(platformdirs.user_cache_dir("elastic-tuner")) / "emulation" / key
 
 
 def _compiled_machine() -> bytes:
@@ -94,7 +125,7 @@ def _compiled_machine() -> bytes:
     ):
         sources = sorted(_SOURCES.glob("*.cpp"))
         outputs = [Path(folder) / f"{source.stem}.o" for source in sources]
-        list(pool.map(_compile, sources, outputs))
+        list(pool.map(lambda one, to: _compile(one, to, _WELL), sources, outputs))
         whole = Path(folder) / "whole.o"
         _call("-r", "-nostdlib", "-o", str(whole), *map(str, outputs))
         return whole.read_bytes()
@@ -113,6 +144,10 @@ def _of_this_cpu() -> tuple[str, ...]:
 
 
 def _compile(source: Path, output: Path, *options: str) -> None:
+    _call(*_OPTIONS, *options, *_includes(), "-c", "-o", str(output), str(source))
+
+
+def _includes() -> list[str]:
     import tvm_ffi.libinfo
 
     folders = [
@@ -121,8 +156,7 @@ def _compile(source: Path, output: Path, *options: str) -> None:
         tvm_ffi.libinfo.find_include_path(),
         tvm_ffi.libinfo.find_dlpack_include_path(),
     ]
-    include = [f"-I{folder}" for folder in folders]
-    _call(*_OPTIONS, *options, *include, "-c", "-o", str(output), str(source))
+    return [f"-I{folder}" for folder in folders]
 
 
 def _call(*arguments: str) -> str:

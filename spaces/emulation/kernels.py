@@ -79,7 +79,7 @@ def translated(source: str, target: str = "") -> str:
     source = _checked(_fitting(_DEFINITION.sub(_charged, source)))
     body = _SHARED.sub(lambda found: _declared(found, source, kernels), source)
     forward = "".join(f"static size_t {name}_place(int); " for name in kernels)
-    head = f'#include "cuda.h"\n{forward}\n#line 1 "kernels.cu"\n'
+    head = f'#include "kernels.h"\n{forward}\n#line 1 "kernels.cu"\n'
     kept = f'const char* const emu::target_text = R"kept({target})kept";'
     return "\n".join([head + body, *map(_exported, kernels.values()), kept, ""])
 

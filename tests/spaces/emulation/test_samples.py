@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,15 @@ from tuner.task import Instance, Task
 
 pytestmark = pytest.mark.tvm
 _FEW, _MANY = 10, 200
-_NUMBERS = [_FEW, pytest.param(_MANY, marks=(pytest.mark.long, pytest.mark.timeout(1800)))]
+_IN_ALL = {"convolution", "float16 in float32", "softmax", "all symbolic"}
+"""Programs of which a few samples run in `make test`: each of the spaces has one."""
+
+
+def cases(names: Collection[str]) -> list[Any]:
+    """Each program with few samples and with many."""
+    long = (pytest.mark.long, pytest.mark.timeout(1800))
+    few = [pytest.param(n, _FEW, marks=() if n in _IN_ALL else pytest.mark.long) for n in names]
+    return [*few, *(pytest.param(name, _MANY, marks=long) for name in names)]
 
 
 def wrong(
@@ -30,15 +39,13 @@ def wrong(
     return found
 
 
-@pytest.mark.parametrize("number", _NUMBERS)
-@pytest.mark.parametrize("name", samples.PROGRAMS)
+@pytest.mark.parametrize(("name", "number"), cases(samples.PROGRAMS))
 def test_samples_of_the_rules_are_right(name: str, number: int) -> None:
     task = samples.task(name)
     assert wrong(task, samples.drawn(task, number)) == {}
 
 
-@pytest.mark.parametrize("number", _NUMBERS)
-@pytest.mark.parametrize("name", samples.SYMBOLIC)
+@pytest.mark.parametrize(("name", "number"), cases(samples.SYMBOLIC))
 def test_samples_of_the_template_are_right_on_every_shape(name: str, number: int) -> None:
     task = samples.symbolic_task(name)
     instances = tuple(instance for instance, _ in task.shapes)
