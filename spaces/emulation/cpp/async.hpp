@@ -7,7 +7,8 @@
 namespace emu::ptx {
 
 // cp.async: copies of a thread, in groups. They land when they are waited for.
-EMU_HIDDEN void copy_async(uint32_t to, uint64_t from, uint32_t bytes, uint32_t from_bytes, int line);
+EMU_HIDDEN void copy_async(uint32_t to, uint64_t from, uint32_t bytes, uint32_t from_bytes,
+                           int line);
 EMU_HIDDEN void commit_copies();
 EMU_HIDDEN void wait_copies(uint32_t left);
 EMU_HIDDEN void arrive_after_copies(uint32_t address, bool counts, int line);
@@ -27,7 +28,8 @@ EMU_HIDDEN void check_mbarrier_for_proxy(uint32_t address, int line);
 // cp.async.bulk: copies by a unit of its own.
 EMU_HIDDEN void load_tile(uint32_t to, uint64_t map, const int32_t* coordinates, int rank,
                           uint32_t mbarrier, int line);
-EMU_HIDDEN void store_tile(uint64_t map, const int32_t* coordinates, int rank, uint32_t from, int line);
+EMU_HIDDEN void store_tile(uint64_t map, const int32_t* coordinates, int rank, uint32_t from,
+                           int line);
 EMU_HIDDEN void load_bulk(uint32_t to, uint64_t from, uint32_t bytes, uint32_t mbarrier, int line);
 EMU_HIDDEN void store_bulk(uint64_t to, uint32_t from, uint32_t bytes, int line);
 EMU_HIDDEN void commit_bulk();

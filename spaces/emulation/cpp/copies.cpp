@@ -51,7 +51,8 @@ struct Store : BulkStore {
 
 // What a copy is to write may not be read until it has: whoever reads it gets NaN.
 void poison_for_proxy(const std::vector<Run>& runs) {
-  static const uint16_t words[8] = {kPoison, kPoison, kPoison, kPoison, kPoison, kPoison, kPoison, kPoison};
+  static const uint16_t words[8] = {kPoison, kPoison, kPoison, kPoison,
+                                    kPoison, kPoison, kPoison, kPoison};
   for (const Run& run : runs) {
     for (uint32_t i = 0; i < run.bytes; i += 16) {
       proxy_write(run.shared + i, words, run.bytes - i < 16 ? run.bytes - i : 16);
@@ -80,7 +81,9 @@ void begin_store(std::vector<Run> runs) {
 
 void check_bulk(uint64_t global, uint32_t shared, uint32_t bytes, int line) {
   if (global % 16 || shared % 16 || bytes % 16) {
-    fail("RuntimeError", "cp.async.bulk of %u bytes between %lx and shared memory at %u, line %d: multiples of 16", bytes, global, shared, line);
+    fail("RuntimeError",
+         "cp.async.bulk of %u bytes between %lx and shared memory at %u, line %d: multiples of 16",
+         bytes, global, shared, line);
   }
 }
 
@@ -95,7 +98,8 @@ void copy_async(uint32_t to, uint64_t from, uint32_t bytes, uint32_t from_bytes,
   void* place = from_shared(to, bytes);
   charge(0, from_bytes, bytes);
   poison(place, bytes);
-  in_flight().copies[now->rank].open.push_back({place, reinterpret_cast<const void*>(from), bytes, from_bytes});
+  in_flight().copies[now->rank].open.push_back(
+      {place, reinterpret_cast<const void*>(from), bytes, from_bytes});
 }
 
 void commit_copies() { in_flight().copies[now->rank].close(); }
@@ -115,7 +119,8 @@ void arrive_after_copies(uint32_t address, bool counts, int line) {
   auto& own = in_flight().copies[now->rank];
   auto* arrival = new ArrivalAfterCopies;
   arrival->thread = now->rank;
-  for (auto& group : own.closed) arrival->copies.insert(arrival->copies.end(), group.begin(), group.end());
+  for (auto& group : own.closed)
+    arrival->copies.insert(arrival->copies.end(), group.begin(), group.end());
   arrival->copies.insert(arrival->copies.end(), own.open.begin(), own.open.end());
   arrival->address = address;
   arrival->line = line;
@@ -123,7 +128,8 @@ void arrive_after_copies(uint32_t address, bool counts, int line) {
   later(arrival);
 }
 
-void load_tile(uint32_t to, uint64_t map, const int32_t* coordinates, int rank, uint32_t mbarrier, int line) {
+void load_tile(uint32_t to, uint64_t map, const int32_t* coordinates, int rank, uint32_t mbarrier,
+               int line) {
   const TensorMap& tensor = tensor_map(map, rank, line);
   begin_load(runs_of(tensor, coordinates, to, line), tensor.tile_bytes(), mbarrier, line);
 }

@@ -157,14 +157,16 @@ unsigned extent(const TVMFFIAny& value) {
 
 Request requested(const Kernel& kernel, const TVMFFIAny* arguments, int count) {
   const char* tags = count > kernel.parameters ? text_of(arguments[count - 1]) : nullptr;
-  if (tags == nullptr) fail("TypeError", "%s was called without its launch parameters", kernel.name);
+  if (tags == nullptr)
+    fail("TypeError", "%s was called without its launch parameters", kernel.name);
   Request request;
   std::string rest = tags;
   for (int i = kernel.parameters; !rest.empty(); ) {
     size_t comma = rest.find(',');
     std::string tag = rest.substr(0, comma);
     rest = comma == std::string::npos ? "" : rest.substr(comma + 1);
-    if (tag == "tirx.use_programtic_dependent_launch" || tag == "tirx.use_cooperative_launch") continue;
+    if (tag == "tirx.use_programtic_dependent_launch" || tag == "tirx.use_cooperative_launch")
+      continue;
     if (i >= count - 1) fail("TypeError", "%s was called without its %s", kernel.name, tag.c_str());
     const TVMFFIAny& value = arguments[i++];
     unsigned dimension = static_cast<unsigned>(tag.back() - 'x');
@@ -251,8 +253,10 @@ void fail(const char* kind, const char* format, ...) {
 void misaligned(size_t bytes, size_t alignment, const volatile void* place, int line) {
   auto* address = const_cast<const void*>(place);
   std::string where = is_shared(address) ? " in shared memory" : near(address);
-  fail("RuntimeError", "%s of block (%u, %u, %u): misaligned address: %zu bytes at no multiple of %zu, line %d%s",
-       thread_text(), block_index.x, block_index.y, block_index.z, bytes, alignment, line, where.c_str());
+  fail("RuntimeError",
+       "%s of block (%u, %u, %u): misaligned address: %zu bytes at no multiple of %zu, line %d%s",
+       thread_text(), block_index.x, block_index.y, block_index.z, bytes, alignment, line,
+       where.c_str());
 }
 
 int launch(const Kernel& kernel, const TVMFFIAny* arguments, int count) {

@@ -26,7 +26,8 @@ void load(const Lanes& lanes) {
     const uint16_t* rows[8];
     for (int r = 0; r < 8; ++r) {
       uint32_t address = lanes.of<Moved>(8 * matrix + r)->address;
-      if (address % 16) fail("RuntimeError", "ldmatrix of a row at %u: not a multiple of 16", address);
+      if (address % 16)
+        fail("RuntimeError", "ldmatrix of a row at %u: not a multiple of 16", address);
       rows[r] = static_cast<const uint16_t*>(from_shared(address, 16));
     }
     for (unsigned lane = 0; lane < kWarp; ++lane) {
@@ -45,14 +46,16 @@ void store(const Lanes& lanes) {
     uint16_t* rows[8];
     for (int r = 0; r < 8; ++r) {
       uint32_t address = lanes.of<Moved>(8 * matrix + r)->address;
-      if (address % 16) fail("RuntimeError", "stmatrix of a row at %u: not a multiple of 16", address);
+      if (address % 16)
+        fail("RuntimeError", "stmatrix of a row at %u: not a multiple of 16", address);
       rows[r] = static_cast<uint16_t*>(from_shared(address, 16));
     }
     for (unsigned lane = 0; lane < kWarp; ++lane) {
       unsigned row = lane / 4, column = 2 * (lane % 4);
       uint32_t word = lanes.of<Moved>(lane)->from[matrix];
       (first.turned ? rows[column][row] : rows[row][column]) = static_cast<uint16_t>(word);
-      (first.turned ? rows[column + 1][row] : rows[row][column + 1]) = static_cast<uint16_t>(word >> 16);
+      (first.turned ? rows[column + 1][row] : rows[row][column + 1]) =
+          static_cast<uint16_t>(word >> 16);
     }
   }
 }
@@ -89,7 +92,9 @@ Place place_of_c(int lane, int i) {
 }
 
 // Measured on an H100: each NaN is this one.
-float canonical(float value) { return value == value ? value : __builtin_bit_cast(float, 0x7FFFFFFFu); }
+float canonical(float value) {
+  return value == value ? value : __builtin_bit_cast(float, 0x7FFFFFFFu);
+}
 
 void put(Kind kind, void* const* registers, int index, double value) {
   switch (kind) {
@@ -98,7 +103,9 @@ void put(Kind kind, void* const* registers, int index, double value) {
       word[index % 2] = Narrow<Fp16>(static_cast<float>(value)).bits();
       return;
     }
-    case Kind::kF32: *static_cast<float*>(registers[index]) = canonical(static_cast<float>(value)); return;
+    case Kind::kF32:
+      *static_cast<float*>(registers[index]) = canonical(static_cast<float>(value));
+      return;
     case Kind::kF64: *static_cast<double*>(registers[index]) = value; return;
     case Kind::kS32: {
       auto whole = static_cast<int32_t>(static_cast<int64_t>(value));
@@ -227,7 +234,8 @@ float widened(Kind kind, uint32_t bits) {
 double element(Kind kind, const uint64_t* registers, int index) {
   switch (kind) {
     case Kind::kF16:
-    case Kind::kBf16: return widened(kind, static_cast<uint32_t>(registers[index / 2] >> (16 * (index % 2))));
+    case Kind::kBf16:
+      return widened(kind, static_cast<uint32_t>(registers[index / 2] >> (16 * (index % 2))));
     case Kind::kTf32:
     case Kind::kF32: return widened(kind, static_cast<uint32_t>(registers[index]));
     case Kind::kF64: return __builtin_bit_cast(double, registers[index]);
@@ -280,7 +288,8 @@ void mma(Shape shape, Kind d_kind, Kind a_kind, Kind b_kind, Kind c_kind, void* 
               nd * elements_of(d_kind) == m * n / 32 && nc * elements_of(c_kind) == m * n / 32 &&
               na * elements_of(a_kind) == m * k / 32 && nb * elements_of(b_kind) == k * n / 32;
   if (!fits) {
-    fail("RuntimeError", "the emulated device does not know mma.sync of m%dn%dk%d, line %d", m, n, k, line);
+    fail("RuntimeError", "the emulated device does not know mma.sync of m%dn%dk%d, line %d", m, n,
+         k, line);
   }
   bool exact = a_kind == Kind::kF64 || d_kind == Kind::kS32;  // integers in float64 are exact
   meet_warp("mma.sync", line, ~0u, &own, exact ? multiply<double> : multiply<float>);

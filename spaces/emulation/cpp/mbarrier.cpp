@@ -12,7 +12,8 @@ constexpr unsigned kPendingBits = 20;
 constexpr uint32_t kMost = (1 << kPendingBits) - 1;
 
 uint64_t* bits_of(uint32_t address, int line) {
-  if (address % 8) fail("RuntimeError", "an mbarrier at %u, which is no multiple of 8, line %d", address, line);
+  if (address % 8)
+    fail("RuntimeError", "an mbarrier at %u, which is no multiple of 8, line %d", address, line);
   return static_cast<uint64_t*>(from_shared(address, 8));
 }
 
@@ -20,7 +21,8 @@ Mbarrier& known(uint32_t address, int line) {
   uint64_t mark = *bits_of(address, line);
   auto found = in_flight().mbarriers.find(address);
   if (found == in_flight().mbarriers.end()) {
-    fail("RuntimeError", "%s uses the mbarrier at %u, line %d, before mbarrier.init", thread_text(), address, line);
+    fail("RuntimeError", "%s uses the mbarrier at %u, line %d, before mbarrier.init", thread_text(),
+         address, line);
   }
   if (mark != (kMark ^ address)) {
     fail("RuntimeError", "the mbarrier at %u was written over, seen at line %d", address, line);
@@ -29,7 +31,9 @@ Mbarrier& known(uint32_t address, int line) {
 }
 
 // The opaque state: a phase, and the arrivals that it waited for.
-uint64_t state_of(const Mbarrier& barrier) { return barrier.phase << kPendingBits | barrier.pending; }
+uint64_t state_of(const Mbarrier& barrier) {
+  return barrier.phase << kPendingBits | barrier.pending;
+}
 
 void complete(Mbarrier& barrier, uint32_t address) {
   if (barrier.pending > 0 || barrier.bytes != 0) return;
@@ -41,7 +45,8 @@ void complete(Mbarrier& barrier, uint32_t address) {
 }  // namespace
 
 void mbarrier_init(uint32_t address, uint32_t count, int line) {
-  if (count == 0 || count > kMost) fail("RuntimeError", "mbarrier.init for %u arrivals, line %d", count, line);
+  if (count == 0 || count > kMost)
+    fail("RuntimeError", "mbarrier.init for %u arrivals, line %d", count, line);
   *bits_of(address, line) = kMark ^ address;
   in_flight().mbarriers[address] = {count, count, 0, 0, false};
 }
@@ -64,7 +69,8 @@ void check_mbarrier_for_proxy(uint32_t address, int line) {
   }
 }
 
-uint64_t mbarrier_arrive(uint32_t address, uint32_t count, uint32_t expected_bytes, bool drops, bool keeps_open, int line) {
+uint64_t mbarrier_arrive(uint32_t address, uint32_t count, uint32_t expected_bytes, bool drops,
+                         bool keeps_open, int line) {
   Mbarrier& barrier = known(address, line);
   uint64_t state = state_of(barrier);
   barrier.bytes += expected_bytes;
@@ -73,7 +79,9 @@ uint64_t mbarrier_arrive(uint32_t address, uint32_t count, uint32_t expected_byt
          count - barrier.pending, address, line, thread_text());
   }
   if (keeps_open && (count == barrier.pending)) {
-    fail("RuntimeError", "mbarrier.arrive.noComplete completes the phase of the mbarrier at %u, line %d", address, line);
+    fail("RuntimeError",
+         "mbarrier.arrive.noComplete completes the phase of the mbarrier at %u, line %d", address,
+         line);
   }
   barrier.pending -= count;
   if (drops) barrier.count -= count;
@@ -81,7 +89,9 @@ uint64_t mbarrier_arrive(uint32_t address, uint32_t count, uint32_t expected_byt
   return state;
 }
 
-void mbarrier_expect(uint32_t address, uint32_t bytes, int line) { known(address, line).bytes += bytes; }
+void mbarrier_expect(uint32_t address, uint32_t bytes, int line) {
+  known(address, line).bytes += bytes;
+}
 
 void mbarrier_complete(uint32_t address, uint32_t bytes, int line) {
   Mbarrier& barrier = known(address, line);

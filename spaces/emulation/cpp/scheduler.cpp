@@ -1,15 +1,15 @@
-// Which fiber runs next: barriers, meetings of lanes, events, and what is said when none can go on.
+// Which fiber runs next: barriers, events, and what is said when none can go on.
 #include "scheduler.hpp"
 
 #include <sys/mman.h>
 
 #include <cstdio>
-#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "fiber.hpp"
+#include "meetings.hpp"
 
 #if defined(__x86_64__)
 asm(R"(
@@ -45,10 +45,11 @@ Notes* async_notes;
 Work work;
 volatile bool expired;
 volatile uint64_t switches;
+unsigned count;
+uint32_t warp_alive[kMostThreads / kWarp];
 
 namespace {
 
-constexpr unsigned kMostThreads = 1024;
 constexpr unsigned kBarriers = 16;
 constexpr uint64_t kEndOfStack = 0x737461636b656e64;
 constexpr unsigned kIdleRounds = 2000;  // of threads that poll, without any progress
@@ -61,31 +62,14 @@ struct Barrier {
   int sum = 0;
 };
 
-}  // namespace
-
-struct Meeting {
-  const char* what = nullptr;  // null: nobody meets
-  int line;
-  uint32_t mask;
-  unsigned arrived, expected;
-  Apply apply;
-  Lanes lanes;
-  std::vector<Thread*> waiting;
-};
-
-namespace {
-
 Thread threads[kMostThreads];
 char* stacks;
-unsigned count, alive;
-uint32_t warp_alive[kMostThreads / kWarp];
+unsigned alive;
 std::vector<Thread*> ready, polling;
 std::vector<std::pair<Thread*, uint32_t*>> converging;
 std::vector<std::unique_ptr<Event>> events;
 Barrier barriers[kBarriers];
 int barrier_sums[kMostThreads];
-std::deque<Meeting> warp_meetings[kMostThreads / kWarp];
-Meeting warpgroup_meetings[kMostThreads / kWarpgroup];
 void* main_stack;
 void (*thread_body)();
 uint64_t state = 88172645463325252ull;
@@ -96,11 +80,15 @@ uint64_t& end_of_stack(unsigned rank) {
   return *reinterpret_cast<uint64_t*>(stacks + rank * kStackBytes);
 }
 
+}  // namespace
+
 void set_ready(Thread* thread) {
   thread->waits_at = nullptr;
   ready.push_back(thread);
   idle_rounds = 0;
 }
+
+namespace {
 
 std::string described(const Thread& thread) {
   char text[256];
@@ -198,12 +186,16 @@ void reschedule() {
   switch_fiber(&self->stack_pointer, next->stack_pointer);
 }
 
+}  // namespace
+
 void block_at(const char* what, int line, uint64_t place) {
   now->waits_at = what;
   now->line = line;
   now->waits_for = place;
   reschedule();
 }
+
+namespace {
 
 void open_barrier(Barrier& barrier) {
   int sum = barrier.sum;
@@ -227,7 +219,8 @@ void open_if_complete(Barrier& barrier) {
 void fiber_main() {
   thread_body();
   if (end_of_stack(now->rank) != kEndOfStack) {
-    fail("RuntimeError", "%s has more local memory than the emulated device gives it", thread_text());
+    fail("RuntimeError", "%s has more local memory than the emulated device gives it",
+         thread_text());
   }
   now->done = true;
   --alive;
@@ -236,41 +229,6 @@ void fiber_main() {
   open_if_complete(barriers[0]);
   reschedule();
   __builtin_unreachable();
-}
-
-// The last one to come does it, and all go on.
-void join(Meeting& meeting, unsigned lane, void* operands) {
-  meeting.lanes.operands[lane] = operands;
-  ++meeting.arrived;
-  if (meeting.arrived < meeting.expected) {
-    meeting.waiting.push_back(now);
-    block_at(meeting.what, meeting.line, 0);
-    return;
-  }
-  meeting.apply(meeting.lanes);
-  for (Thread* thread : meeting.waiting) set_ready(thread);
-  meeting.waiting.clear();
-  meeting.what = nullptr;
-}
-
-void open_meeting(Meeting& meeting, const char* what, int line, uint32_t mask, unsigned expected,
-                  unsigned lanes, Apply apply) {
-  meeting.what = what;
-  meeting.line = line;
-  meeting.mask = mask;
-  meeting.arrived = 0;
-  meeting.expected = expected;
-  meeting.apply = apply;
-  meeting.lanes.count = lanes;
-  memset(meeting.lanes.operands, 0, sizeof(void*) * lanes);
-}
-
-void check_same(const Meeting& meeting, const char* what, int line) {
-  if (meeting.line == line && strcmp(meeting.what, what) == 0) return;
-  fail("RuntimeError",
-       "lanes of warp %u of block (%u, %u, %u) part: %s waits at %s, line %d, others at %s, line %d",
-       now->warp, block_index.x, block_index.y, block_index.z, thread_text(), what, line,
-       meeting.what, meeting.line);
 }
 
 }  // namespace
@@ -316,7 +274,8 @@ int sync_threads_count(int predicate, int line) {
 void named_barrier(unsigned number, unsigned wanted, bool waits, int line) {
   if (number >= kBarriers) fail("RuntimeError", "there is no barrier %u: there are 16", number);
   if (wanted == 0) wanted = count;
-  if (wanted % kWarp != 0) fail("RuntimeError", "barrier %u is for %u threads: whole warps", number, wanted);
+  if (wanted % kWarp != 0)
+    fail("RuntimeError", "barrier %u is for %u threads: whole warps", number, wanted);
   Barrier& barrier = barriers[number];
   if (barrier.arrived > 0 && barrier.threads != wanted) {
     fail("RuntimeError", "barrier %u is for %u threads, and for %u: line %d", number,
@@ -333,47 +292,6 @@ void named_barrier(unsigned number, unsigned wanted, bool waits, int line) {
   }
   open_if_complete(barrier);
   if (waits) reschedule();
-}
-
-void meet_warp(const char* what, int line, uint32_t mask, void* operands, Apply apply) {
-  unsigned warp = now->warp;
-  unsigned lanes = count - warp * kWarp;
-  uint32_t exist = lanes >= kWarp ? ~0u : (1u << lanes) - 1;
-  if (!(mask >> now->lane & 1)) {
-    fail("RuntimeError", "%s is not among the lanes %08x of its %s, line %d", thread_text(), mask,
-         what, line);
-  }
-  if (uint32_t gone = mask & exist & ~warp_alive[warp]) {
-    fail("RuntimeError", "lanes %08x of warp %u have ended: %s, line %d, is for them too", gone,
-         warp, what, line);
-  }
-  Meeting* free = nullptr;
-  for (Meeting& meeting : warp_meetings[warp]) {
-    if (meeting.what == nullptr) {
-      free = &meeting;
-    } else if (meeting.mask == mask) {
-      check_same(meeting, what, line);
-      return join(meeting, now->lane, operands);
-    }
-  }
-  if (free == nullptr) free = &warp_meetings[warp].emplace_back();
-  open_meeting(*free, what, line, mask, static_cast<unsigned>(__builtin_popcount(mask & exist)),
-               kWarp, apply);
-  join(*free, now->lane, operands);
-}
-
-void meet_warpgroup(const char* what, int line, void* operands, Apply apply) {
-  unsigned group = now->rank / kWarpgroup;
-  Meeting& meeting = warpgroup_meetings[group];
-  if (meeting.what != nullptr) {
-    check_same(meeting, what, line);
-  } else {
-    if (count < (group + 1) * kWarpgroup) {
-      fail("RuntimeError", "%s, line %d, is for 128 threads: the block has %u", what, line, count);
-    }
-    open_meeting(meeting, what, line, ~0u, kWarpgroup, kWarpgroup, apply);
-  }
-  join(meeting, now->rank % kWarpgroup, operands);
 }
 
 uint32_t active_mask(int line) {
@@ -428,11 +346,7 @@ void run_block(void (*body)()) {
   events.clear();
   idle_rounds = 0;
   for (Barrier& barrier : barriers) barrier = Barrier{};
-  for (unsigned warp = 0; warp * kWarp < count; ++warp) warp_meetings[warp].clear();
-  for (Meeting& meeting : warpgroup_meetings) {
-    meeting.what = nullptr;
-    meeting.waiting.clear();
-  }
+  clear_meetings();
   delete async_notes;
   async_notes = nullptr;
   for (unsigned i = 0; i < count; ++i) {

@@ -40,7 +40,8 @@ std::string wrong(const TensorMap& map) {
   if (map.rank < 1 || map.rank > 5) return "a rank of 1 to 5";
   if (reinterpret_cast<uint64_t>(map.global) % 16) return "a tensor at a multiple of 16 bytes";
   for (int i = 0; i + 1 < map.rank; ++i) {
-    if (map.strides[i] % 16 || map.strides[i] >= 1ull << 40) return "strides that are multiples of 16 bytes";
+    if (map.strides[i] % 16 || map.strides[i] >= 1ull << 40)
+      return "strides that are multiples of 16 bytes";
   }
   for (int i = 0; i < map.rank; ++i) {
     if (map.sizes[i] == 0 || map.sizes[i] > 1ull << 32) return "sizes of 1 to 2^32";
@@ -63,13 +64,17 @@ std::string encode(const TVMFFIAny* arguments, int32_t count) {
   map.element_bytes = static_cast<uint8_t>(element_bytes(arguments[1]));
   map.global = static_cast<char*>(arguments[3].v_ptr);
   int32_t place = 4;
-  for (int i = 0; i < rank; ++i) map.sizes[i] = static_cast<uint64_t>(taken(arguments, count, place));
-  for (int i = 0; i + 1 < rank; ++i) map.strides[i] = static_cast<uint64_t>(taken(arguments, count, place));
+  for (int i = 0; i < rank; ++i)
+    map.sizes[i] = static_cast<uint64_t>(taken(arguments, count, place));
+  for (int i = 0; i + 1 < rank; ++i)
+    map.strides[i] = static_cast<uint64_t>(taken(arguments, count, place));
   for (int i = 0; i < rank; ++i) map.box[i] = static_cast<uint16_t>(taken(arguments, count, place));
   for (int i = 0; i < rank; ++i) {
-    if (taken(arguments, count, place) != 1) return "element strides of 1, which alone the emulated device knows";
+    if (taken(arguments, count, place) != 1)
+      return "element strides of 1, which alone the emulated device knows";
   }
-  if (taken(arguments, count, place) != 0) return "no interleave, which the emulated device does not know";
+  if (taken(arguments, count, place) != 0)
+    return "no interleave, which the emulated device does not know";
   int64_t swizzle = taken(arguments, count, place);
   if (swizzle < 0 || swizzle > 3) return "a swizzle of 0 to 3";
   map.swizzle = static_cast<Swizzle>(swizzle);
@@ -82,7 +87,8 @@ std::string encode(const TVMFFIAny* arguments, int32_t count) {
 }
 
 // The row of a tile at these places of all dimensions but the first.
-void add_row(std::vector<Run>& runs, const TensorMap& map, const int32_t* coordinates, const uint32_t* at, uint32_t shared) {
+void add_row(std::vector<Run>& runs, const TensorMap& map, const int32_t* coordinates,
+             const uint32_t* at, uint32_t shared) {
   uint32_t bytes = map.box[0] * map.element_bytes;
   char* row = map.global;
   bool inside = true;
@@ -115,16 +121,25 @@ uint32_t TensorMap::tile_bytes() const {
 
 const TensorMap& tensor_map(uint64_t address, int rank, int line) {
   auto* map = reinterpret_cast<const TensorMap*>(address);
-  if (address % 64 || map->mark != kMark) fail("RuntimeError", "a copy of a tile without a tensor map, line %d", line);
-  if (map->rank != rank) fail("RuntimeError", "a copy of a tile of %d dimensions, of a tensor of %d, line %d", rank, map->rank, line);
+  if (address % 64 || map->mark != kMark)
+    fail("RuntimeError", "a copy of a tile without a tensor map, line %d", line);
+  if (map->rank != rank)
+    fail("RuntimeError", "a copy of a tile of %d dimensions, of a tensor of %d, line %d", rank,
+         map->rank, line);
   return *map;
 }
 
-std::vector<Run> runs_of(const TensorMap& map, const int32_t* coordinates, uint32_t shared, int line) {
-  if (shared % 128) fail("RuntimeError", "a tile in shared memory at %u, which is no multiple of 128, line %d", shared, line);
+std::vector<Run> runs_of(const TensorMap& map, const int32_t* coordinates, uint32_t shared,
+                         int line) {
+  if (shared % 128)
+    fail("RuntimeError", "a tile in shared memory at %u, which is no multiple of 128, line %d",
+         shared, line);
   // Measured on an H100: an illegal instruction. Strides are multiples of 16 bytes already.
   if (coordinates[0] * int64_t{map.element_bytes} % 16) {
-    fail("RuntimeError", "illegal instruction: a tile begins at element %d of its rows, of %d bytes each, which is no multiple of 16 bytes, line %d", coordinates[0], map.element_bytes, line);
+    fail("RuntimeError",
+         "illegal instruction: a tile begins at element %d of its rows, of %d bytes each, which is "
+         "no multiple of 16 bytes, line %d",
+         coordinates[0], map.element_bytes, line);
   }
   from_shared(shared, map.tile_bytes());
   std::vector<Run> runs;

@@ -31,12 +31,16 @@ struct Run {
 };
 
 EMU_HIDDEN const TensorMap& tensor_map(uint64_t address, int rank, int line);
-EMU_HIDDEN std::vector<Run> runs_of(const TensorMap& map, const int32_t* coordinates, uint32_t shared, int line);
+EMU_HIDDEN std::vector<Run> runs_of(const TensorMap& map, const int32_t* coordinates,
+                                    uint32_t shared, int line);
 
 // Where a byte of a swizzled pattern lies: units of 16 bytes change places by the bits of the
 // address above them (PTX ISA, "Tensor: Swizzling Modes").
 inline uint32_t swizzled(Swizzle swizzle, uint32_t address) {
-  uint32_t mask = swizzle == Swizzle::kNone ? 0 : swizzle == Swizzle::k32 ? 1 : swizzle == Swizzle::k64 ? 3 : 7;
+  uint32_t mask = swizzle == Swizzle::kNone ? 0
+                  : swizzle == Swizzle::k32 ? 1
+                  : swizzle == Swizzle::k64 ? 3
+                                            : 7;
   return address ^ ((address >> 7 & mask) << 4);
 }
 

@@ -21,7 +21,10 @@ struct Descriptor {
 
 Descriptor described(uint64_t bits, int line) {
   static const Swizzle kinds[] = {Swizzle::kNone, Swizzle::k128, Swizzle::k64, Swizzle::k32};
-  if (bits >> 49 & 7) fail("RuntimeError", "a matrix descriptor with a base offset, which the emulated device does not know, line %d", line);
+  if (bits >> 49 & 7)
+    fail("RuntimeError",
+         "a matrix descriptor with a base offset, which the emulated device does not know, line %d",
+         line);
   auto field = [&](int shift) { return static_cast<uint32_t>(bits >> shift & 0x3FFF) << 4; };
   return {field(0), field(16), field(32), kinds[bits >> 62]};
 }
@@ -30,12 +33,17 @@ Descriptor described(uint64_t bits, int line) {
 // K-major; or, turned, M- or N-major). Units of 16 bytes are first laid out plainly, with as many
 // side by side as the swizzle spans, and then change places.
 uint32_t place_of(const Descriptor& d, int major, int k, int bytes, bool turned) {
-  uint32_t units = d.swizzle == Swizzle::kNone ? 1 : d.swizzle == Swizzle::k32 ? 2 : d.swizzle == Swizzle::k64 ? 4 : 8;
-  uint32_t along = static_cast<uint32_t>(turned ? major : k) * bytes;  // bytes in the direction that is dense
+  uint32_t units = d.swizzle == Swizzle::kNone ? 1
+                   : d.swizzle == Swizzle::k32 ? 2
+                   : d.swizzle == Swizzle::k64 ? 4
+                                               : 8;
+  uint32_t along =
+      static_cast<uint32_t>(turned ? major : k) * bytes;  // bytes in the direction that is dense
   uint32_t across = static_cast<uint32_t>(turned ? k : major);
   uint32_t unit = along / 16, address = d.start + along % 16 + (across % 8) * units * 16;
   if (d.swizzle == Swizzle::kNone) {
-    address += turned ? unit * d.stride + across / 8 * d.leading : unit * d.leading + across / 8 * d.stride;
+    address += turned ? unit * d.stride + across / 8 * d.leading
+                      : unit * d.leading + across / 8 * d.stride;
   } else if (turned) {
     address += unit % units * 16 + unit / units * d.leading + across / 8 * d.stride;
   } else {
@@ -59,7 +67,8 @@ void read_matrix(Sum* to, const Descriptor& d, Kind kind, int rows, int k, bool 
   for (int major = 0; major < rows; ++major) {
     for (int l = 0; l < k; ++l) {
       uint32_t bits = 0;
-      memcpy(&bits, proxy_view(place_of(d, major, l, bytes, turned), static_cast<size_t>(bytes)), static_cast<size_t>(bytes));
+      memcpy(&bits, proxy_view(place_of(d, major, l, bytes, turned), static_cast<size_t>(bytes)),
+             static_cast<size_t>(bytes));
       uint64_t word = bits;
       to[major * k + l] = static_cast<Sum>(element(kind, &word, 0));
     }
@@ -73,7 +82,8 @@ void read_fragments(Sum* to, const Wgmma& product) {
     for (int i = 0; i < count * side; ++i) {
       int reg = i / side, row = lane / 32 * 16 + lane % 32 / 4 + (reg % 2) * 8;
       int column = lane % 4 * side + i % side + reg / 2 * 4 * side;
-      to[row * product.k + column] = static_cast<Sum>(element(product.a_kind, &product.a[lane * count], i));
+      to[row * product.k + column] =
+          static_cast<Sum>(element(product.a_kind, &product.a[lane * count], i));
     }
   }
 }
@@ -159,7 +169,8 @@ void check_fence(Warpgroup& group, const Wgmma& p, int line) {
     changed = left == group.left.end() || memcmp(&left->second, p.d[i], 4) != 0;
   }
   if (changed && !group.fenced) {
-    fail("RuntimeError", "wgmma.mma_async of registers that threads wrote, line %d, without wgmma.fence", line);
+    fail("RuntimeError",
+         "wgmma.mma_async of registers that threads wrote, line %d, without wgmma.fence", line);
   }
   group.fenced = false;
 }
@@ -172,7 +183,8 @@ void begin(const Lanes& lanes) {
   for (unsigned lane = 0; lane < kWarpgroup; ++lane) {
     const Request& own = *lanes.of<Request>(lane);
     if (own.b != first.b || (!own.a_in_registers && own.a[0] != first.a[0])) {
-      fail("RuntimeError", "threads of a warpgroup have different matrix descriptors, line %d", first.line);
+      fail("RuntimeError", "threads of a warpgroup have different matrix descriptors, line %d",
+           first.line);
     }
     p.d.insert(p.d.end(), own.d, own.d + own.nd);
     if (own.a_in_registers) p.a.insert(p.a.end(), own.a, own.a + own.na);
@@ -201,12 +213,17 @@ struct Simple {
 void wgmma(int n, int k, Kind d_kind, Kind a_kind, Kind b_kind, void* const* d, int nd,
            const uint64_t* a, int na, uint64_t b, Scales scales, bool a_in_registers, int line) {
   bool is_whole = elements_of(a_kind) == 4;
-  bool is_known = elements_of(a_kind) == elements_of(b_kind) && (is_whole || a_kind == b_kind) &&
-                  k == 8 * elements_of(a_kind) && n % 8 == 0 && n >= 8 && n <= 256 &&
-                  (is_whole ? d_kind == Kind::kS32 : d_kind == Kind::kF32 || (d_kind == Kind::kF16 && a_kind == Kind::kF16)) &&
-                  nd * elements_of(d_kind) == kRows * n / 128 && na == (a_in_registers ? 4 : 1) &&
-                  (elements_of(a_kind) == 2 || !(scales.turned_a || scales.turned_b));
-  if (!is_known) fail("RuntimeError", "the emulated device does not know wgmma.mma_async of m64n%dk%d in this form, line %d", n, k, line);
+  bool is_known =
+      elements_of(a_kind) == elements_of(b_kind) && (is_whole || a_kind == b_kind) &&
+      k == 8 * elements_of(a_kind) && n % 8 == 0 && n >= 8 && n <= 256 &&
+      (is_whole ? d_kind == Kind::kS32
+                : d_kind == Kind::kF32 || (d_kind == Kind::kF16 && a_kind == Kind::kF16)) &&
+      nd * elements_of(d_kind) == kRows * n / 128 && na == (a_in_registers ? 4 : 1) &&
+      (elements_of(a_kind) == 2 || !(scales.turned_a || scales.turned_b));
+  if (!is_known)
+    fail("RuntimeError",
+         "the emulated device does not know wgmma.mma_async of m64n%dk%d in this form, line %d", n,
+         k, line);
   Request own{n, k, nd, na, line, d_kind, a_kind, b_kind, d, a, b, scales, a_in_registers};
   meet_warpgroup("wgmma.mma_async", line, &own, begin);
 }
@@ -218,7 +235,8 @@ void wgmma_fence(int line) {
 
 void wgmma_commit(int line) {
   Simple own{};
-  meet_warpgroup("wgmma.commit_group", line, &own, [](const Lanes&) { own_group().products.close(); });
+  meet_warpgroup("wgmma.commit_group", line, &own,
+                 [](const Lanes&) { own_group().products.close(); });
 }
 
 void wgmma_wait(uint32_t left, int line) {
@@ -238,13 +256,16 @@ void wgmma_wait(uint32_t left, int line) {
 
 // "setmaxnreg": the registers of all warpgroups together are those of a multiprocessor.
 void set_registers(uint32_t count, int line) {
-  if (count < 24 || count > 256 || count % 8) fail("RuntimeError", "setmaxnreg to %u registers, line %d", count, line);
+  if (count < 24 || count > 256 || count % 8)
+    fail("RuntimeError", "setmaxnreg to %u registers, line %d", count, line);
   Simple own{count, line};
   meet_warpgroup("setmaxnreg", line, &own, [](const Lanes& lanes) {
     own_group().registers = lanes.of<Simple>(0)->value;
     uint64_t sum = 0;
     for (auto& [number, group] : in_flight().warpgroups) sum += group.registers * kWarpgroup;
-    if (sum > 65536) fail("RuntimeError", "setmaxnreg: warpgroups ask for %lu registers of 65536, line %d", sum, lanes.of<Simple>(0)->line);
+    if (sum > 65536)
+      fail("RuntimeError", "setmaxnreg: warpgroups ask for %lu registers of 65536, line %d", sum,
+           lanes.of<Simple>(0)->line);
   });
 }
 

@@ -14,9 +14,15 @@ inline half __float2half(float x) { return x; }
 inline half __float2half_rn(float x) { return x; }
 inline half __double2half(double x) { return x; }
 inline float __half2float(half x) { return x; }
-inline half __float2half_rz(float x) { return half::of(emu::narrowed<emu::Fp16>(x, emu::Way::kZero)); }
-inline half __float2half_rd(float x) { return half::of(emu::narrowed<emu::Fp16>(x, emu::Way::kDown)); }
-inline half __float2half_ru(float x) { return half::of(emu::narrowed<emu::Fp16>(x, emu::Way::kUp)); }
+inline half __float2half_rz(float x) {
+  return half::of(emu::narrowed<emu::Fp16>(x, emu::Way::kZero));
+}
+inline half __float2half_rd(float x) {
+  return half::of(emu::narrowed<emu::Fp16>(x, emu::Way::kDown));
+}
+inline half __float2half_ru(float x) {
+  return half::of(emu::narrowed<emu::Fp16>(x, emu::Way::kUp));
+}
 inline int __half2int_rn(half x) { return __float2int_rn(x); }
 inline int __half2int_rz(half x) { return __float2int_rz(x); }
 inline int __half2int_rd(half x) { return __float2int_rd(x); }

@@ -64,10 +64,12 @@ void pack(W& whole, P... parts) {
 template <class W, class... P>
 void unpack(W whole, P&... parts) {
   uint64_t rest = word(whole);
-  ((memcpy(&parts, &rest, sizeof(P)), rest = sizeof(P) < 8 ? rest >> (8 * sizeof(P) % 64) : 0), ...);
+  ((memcpy(&parts, &rest, sizeof(P)), rest = sizeof(P) < 8 ? rest >> (8 * sizeof(P) % 64) : 0),
+   ...);
 }
 
-// "Logic and Shift Instructions": a shift by more than the size gives what shifting bit by bit does.
+// "Logic and Shift Instructions": a shift by more than the size gives what shifting bit by bit
+// does.
 template <class T>
 T shl(T a, uint32_t by) { return by < 8 * sizeof(T) ? a << by : 0; }
 template <class T>
@@ -108,7 +110,9 @@ template <class T>
 T* shared_place(uint64_t address, int count, int line) {
   size_t bytes = sizeof(T) * count;
   auto* place = static_cast<T*>(from_shared(static_cast<uint32_t>(address), bytes));
-  if (address % bytes) misaligned(bytes, bytes, const_cast<const void*>(static_cast<const volatile void*>(place)), line);
+  if (address % bytes)
+    misaligned(bytes, bytes, const_cast<const void*>(static_cast<const volatile void*>(place)),
+               line);
   return place;
 }
 
@@ -117,7 +121,8 @@ struct ShuffledWord {
   uint32_t value;
   bool inside;
 };
-inline ShuffledWord shuffle(Shuffle kind, uint32_t value, uint32_t by, uint32_t clamp, uint32_t mask, int line) {
+inline ShuffledWord shuffle(Shuffle kind, uint32_t value, uint32_t by, uint32_t clamp,
+                            uint32_t mask, int line) {
   uint32_t segment = clamp >> 8 & 0x1F;
   unsigned width = 32 - segment;
   unsigned lane = now->lane, first = lane & segment;
@@ -133,7 +138,9 @@ inline ShuffledWord shuffle(Shuffle kind, uint32_t value, uint32_t by, uint32_t 
 // "cvt" of two floats to a word of two narrow ones: the first is the upper.
 template <class Format, bool kNearest>
 uint32_t narrow_pair(float high, float low) {
-  auto one = [](float x) { return kNearest ? Format::narrowed(x) : narrowed<Format>(x, Way::kZero); };
+  auto one = [](float x) {
+    return kNearest ? Format::narrowed(x) : narrowed<Format>(x, Way::kZero);
+  };
   return static_cast<uint32_t>(one(high)) << 16 | one(low);
 }
 

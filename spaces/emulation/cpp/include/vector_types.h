@@ -32,7 +32,8 @@ namespace emu {
 // address").
 template <class T>
 T* aligned(int line, const volatile void* place) {
-  if (reinterpret_cast<uintptr_t>(place) % alignof(T)) [[unlikely]] misaligned(sizeof(T), alignof(T), place, line);
+  if (reinterpret_cast<uintptr_t>(place) % alignof(T)) [[unlikely]]
+    misaligned(sizeof(T), alignof(T), place, line);
   return static_cast<T*>(const_cast<void*>(place));
 }
 

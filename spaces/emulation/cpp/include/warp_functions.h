@@ -200,11 +200,13 @@ T atomicExch(T* place, V value) {
 }
 template <class T, class V>
 T atomicMax(T* place, V value) {
-  return emu::exchanged(place, [=](T old) { return old < static_cast<T>(value) ? static_cast<T>(value) : old; });
+  return emu::exchanged(
+      place, [=](T old) { return old < static_cast<T>(value) ? static_cast<T>(value) : old; });
 }
 template <class T, class V>
 T atomicMin(T* place, V value) {
-  return emu::exchanged(place, [=](T old) { return static_cast<T>(value) < old ? static_cast<T>(value) : old; });
+  return emu::exchanged(
+      place, [=](T old) { return static_cast<T>(value) < old ? static_cast<T>(value) : old; });
 }
 template <class T, class V>
 T atomicAnd(T* place, V value) {
@@ -222,11 +224,13 @@ inline unsigned atomicInc(unsigned* place, unsigned most) {
   return emu::exchanged(place, [=](unsigned old) { return old >= most ? 0 : old + 1; });
 }
 inline unsigned atomicDec(unsigned* place, unsigned most) {
-  return emu::exchanged(place, [=](unsigned old) { return old == 0 || old > most ? most : old - 1; });
+  return emu::exchanged(place,
+                        [=](unsigned old) { return old == 0 || old > most ? most : old - 1; });
 }
 template <class T, class C, class V>
 T atomicCAS(T* place, C compare, V value) {
-  return emu::exchanged(place, [=](T old) { return old == static_cast<T>(compare) ? static_cast<T>(value) : old; });
+  return emu::exchanged(
+      place, [=](T old) { return old == static_cast<T>(compare) ? static_cast<T>(value) : old; });
 }
 
 template <class T>
