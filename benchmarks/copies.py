@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.race import Ready
 
 if TYPE_CHECKING:
-    from spaces.check.draws import Argument
     from spaces.check.case import Case
+    from spaces.check.draws import Argument
 
 LARGE_BYTES = 512 << 20
 """More than any cache holds."""
