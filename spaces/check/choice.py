@@ -19,9 +19,9 @@ from spaces.ir import tvm_compat
 
 Judge = Reference[Case] | Reference[SampledCase]
 _log = logging.getLogger(__name__)
-QUICK_STEPS = 4e9
-"""Steps of a program that its whole reference is computed of: both draws take some seconds on two
-slow cores (`benchmarks/results/references.md`)."""
+QUICK_STEPS = 1e10
+"""Steps of a program up to which all outputs are computed: for both draws two cores take two to ten
+seconds (`benchmarks/results/references.json`)."""
 
 
 def reference_of(
