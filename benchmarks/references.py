@@ -79,7 +79,7 @@ def main() -> None:
     args = parser.parse_args()
     rows = [measure(name) for name in ([args.only] if args.only else PROGRAMS)]
     if args.json:
-        print(json.dumps({"references": rows, "machine": about()}))
+        print(json.dumps({"rows": rows, "machine": about()}))
         return
     for row in rows:
         print(
