@@ -24,7 +24,6 @@ ALLOWED = {
     "tuner/search/dynamic/specialization.py": "on which kinds copies were measured",
     "spaces/codegen/cuda/packing.py": "for CUDA alone; the kinds are a compiled library's",
     "spaces/codegen/library_threads.py": "for CPUs alone; the kind is a compiled library's",
-    "spaces/targets/emulated.py": "keys of TVM's, by which a target is known to be emulated",
     "spaces/ir/nan_kept.py": "what LLVM makes of a maximum with NaN",
     "spaces/intrinsics/registration.py": "names of TVM's modules of intrinsics",
     "cluster/console/doctor_features.py": "the device that a feature needs, and what brings it",

@@ -11,6 +11,7 @@ import math
 import operator
 import re
 from collections.abc import Collection, Iterable, Sequence
+from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -19,8 +20,14 @@ from tuner.errors import UsageError, first_line
 
 TARGET_KINDS = ("llvm", "cuda")
 """Kinds of target that have a space: the rows of `spaces.targets.backends`."""
+MEASURES = ("device", "emulated")
+"""What kernels are timed on: devices, or a model of a CUDA device that runs on a CPU."""
 STRATEGIES = ("evolutionary", "random", "replay-function")
 """Names of the search strategies, see `tuner.search.registry`."""
+EMULATED_KEYS = ("cuda", "gpu", "emulated")
+"""The `keys` of a target that make it the emulated CUDA device."""
+EMULATED_ARCH = "sm_80"
+"""Of the emulated device, where nobody says which."""
 LARGEST = 2**31 - 1
 MOST_VALUES = 1 << 16
 """The most values that one symbolic dimension may have."""
@@ -59,6 +66,36 @@ def one_of(what: str, value: object, known: Collection[str]) -> str:
         *most, last = known
         raise UsageError(f"unknown {what} {short(value)}: write {', '.join(most)} or {last}")
     return value
+
+
+def measure(text: object) -> str:
+    """Check what kernels are to be timed on."""
+    return one_of("measure", text, MEASURES)
+
+
+def emulated(target_text: str) -> str:
+    """The emulated device in the place of a CUDA device that a target, checked, names.
+
+    A target that names no architecture stands for `EMULATED_ARCH`.
+    """
+    if target_text in ("auto", "cuda"):
+        target_text = json.dumps({"kind": "cuda"})
+    config = json.loads(target_text) if target_text.startswith("{") else {}
+    if config.get("kind") != "cuda":
+        raise UsageError(
+            f"--measure emulated is for CUDA targets, and the target is {short(target_text)}"
+        )
+    found = {"arch": EMULATED_ARCH, **config, "keys": list(EMULATED_KEYS)}
+    return json.dumps(found, sort_keys=True)
+
+
+@cache
+def is_emulated(target_json: str) -> bool:
+    """Whether a target, as canonical JSON, is the emulated device, whose times are a model's."""
+    try:
+        return EMULATED_KEYS[-1] in json.loads(target_json).get("keys", ())
+    except (ValueError, AttributeError):
+        return False
 
 
 def target(text: object) -> str:

@@ -100,6 +100,8 @@ class TuneOptions:
 
     Attributes:
         target: `auto`, `llvm`, `cuda`, or the JSON of a TVM target.
+        measure: what kernels are timed on: `device`, or `emulated`, which makes `target`, a CUDA
+            target, the emulated device.
         trials: total of the run; None is the effort's `trials_per_task` for each task.
         time_budget_s: wall time from when a trial can be measured; see `limit_s` for None.
         only: glob on task names; None is all of them.
@@ -148,10 +150,14 @@ class TuneOptions:
     space: SpaceSource | str | None = None
     space_arguments: str = ""
     layers: tuple[tuple[str, Source | str], ...] = ()
+    measure: str = "device"
 
     def __post_init__(self) -> None:
         _check("target", self.target, checks.target)
         object.__setattr__(self, "target", self.target.strip())
+        _check("measure", self.measure, checks.measure)
+        if self.measure == "emulated":
+            object.__setattr__(self, "target", checks.emulated(self.target))
         _check("trials", self.trials, _positive, optional=True)
         _check("time_budget_s", self.time_budget_s, _duration, optional=True)
         _check("effort", self.effort, _check_effort)

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
+
 from tuner.run_location import RunLocation
 
 if TYPE_CHECKING:
@@ -40,6 +42,7 @@ def opened(run: RunLocation, *, wrong_too: bool = False) -> Iterator[tuple[Manif
         TunerError: the run is missing, damaged, of another schema version or without records, or
             its model is wrong.
     """
+    from tuner.report.words import modelled_note
     from tuner.runs.folder import read_run, refuse_unbegun
     from tuner.runs.import_check import refuse_wrong_import
     from tuner.storage.sqlite_store import SqliteStore
@@ -48,5 +51,7 @@ def opened(run: RunLocation, *, wrong_too: bool = False) -> Iterator[tuple[Manif
     refuse_unbegun(folder, run)
     if not wrong_too:
         refuse_wrong_import(folder)
+    if note := modelled_note(manifest.target):
+        click.echo(f"tuner: note: {note}", err=True)
     with contextlib.closing(SqliteStore(folder.store, read_only=True)) as store:
         yield manifest, store

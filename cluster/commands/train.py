@@ -66,9 +66,12 @@ def train_on(runs: tuple[RunLocation, ...]) -> BaseModel:
     """
     from spaces.features.vectors import FEATURE_LENGTH, FEATURE_VERSION
     from tuner.cost_models import pretrained
+    from tuner.runs.emulated import refuse_emulated
 
     with ExitStack() as stack:
         found = [stack.enter_context(opened(run)) for run in dict.fromkeys(runs)]
+        for run, (manifest, _) in zip(dict.fromkeys(runs), found, strict=True):
+            refuse_emulated(run, manifest.target, "a base model learns nothing from them")
         families = {pretrained.family(manifest.target) for manifest, _ in found}
         if len(families) > 1:
             raise TunerError(

@@ -24,6 +24,7 @@ from cluster.console.flags import (
     address_flag,
     debug_flag,
     json_flag,
+    measure_flag,
     model_flags,
     model_spec,
 )
@@ -56,6 +57,7 @@ def _efforts() -> str:
 @click.command(cls=Remembering, short_help="Search for faster schedules of a model.")
 @click.argument("model", metavar="[MODEL]", required=False, type=FILE_TEXT)
 @model_flags
+@measure_flag
 @click.option(
     "--trials",
     metavar="N",
@@ -310,6 +312,7 @@ def _report(result: TuneResult, onward: Onward) -> dict[str, Any]:
         "elapsed_s": snapshot.elapsed_s,
         "trials_per_s": snapshot.trials_per_s,
         "gain": snapshot.gain,
+        "modelled": snapshot.modelled,
         "statuses": snapshot.statuses,
         "tasks": [
             {

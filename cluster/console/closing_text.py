@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from cluster.console.terminal import duration, latency, listed, ratio
 from tuner.report.closing import Closing, Left, Step
-from tuner.report.words import all_of, amount
+from tuner.report.words import MODELLED, all_of, amount
 from tuner.session.progress import Snapshot
 
 _ENDED = {
@@ -65,7 +65,9 @@ def won(said: Closing, snapshot: Snapshot) -> str:
     by = ", ".join(f"{row.task} ({row.share:.0%})" for row in said.won)
     most = f", by {by}" if len(said.won) == 1 else f", most of it by {by}"
     times = f"{latency(said.before_s)} → {latency(said.after_s)}"
-    return f"kernels {times}, {ratio(said.gain)} as fast{most if len(snapshot.tasks) > 1 else ''}"
+    most = most if len(snapshot.tasks) > 1 else ""
+    how = f" ({MODELLED})" if snapshot.modelled else ""
+    return f"kernels {times}, {ratio(said.gain)} as fast{most}{how}"
 
 
 def _no_times(snapshot: Snapshot) -> str:

@@ -14,7 +14,7 @@ from click.shell_completion import CompletionItem
 
 from cluster.console import completion, parse
 from tuner import checks
-from tuner.checks import TARGET_KINDS
+from tuner.checks import MEASURES, TARGET_KINDS
 from tuner.errors import UsageError
 from tuner.options import ModelSpec
 from tuner.run_location import RunLocation
@@ -104,6 +104,15 @@ address_flag = click.option(
     show_default=True,
     type=Parsed("address", parse.address, completion.words("auto", "local")),
     help="The Ray cluster to use; local starts one on this machine's loopback.",
+)
+measure_flag = click.option(
+    "--measure",
+    metavar="|".join(MEASURES),
+    default=MEASURES[0],
+    show_default=True,
+    type=Parsed("measure", checks.measure, completion.words(*MEASURES)),
+    help="What to time kernels on; emulated runs a CUDA target's kernels on the CPU, and has times"
+    " of a model's.",
 )
 run_argument = click.argument("run", metavar="DIR", type=RUN)
 

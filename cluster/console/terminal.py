@@ -86,6 +86,8 @@ def head(snapshot: Snapshot) -> str:
         parts.append(f"{duration(left_s(snapshot))} left")
     else:
         parts.append(f"{duration(snapshot.elapsed_s)} taken")
+    if snapshot.modelled:
+        parts.append("times modelled")
     if snapshot.pairwise_accuracy is not None:
         parts.append(f"model {snapshot.pairwise_accuracy:.0%} right")
     return "  ".join(parts)

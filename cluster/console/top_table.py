@@ -83,7 +83,7 @@ def _runs(glances: Sequence[Glance], width: int) -> Table:
             duration(glance.elapsed_s),
             str(glance.trials),
             f"{glance.trials_per_s:.1f}",
-            latency(glance.latency_s),
+            latency(glance.latency_s) + (" modelled" if glance.modelled else ""),
             ratio(glance.gain),
             *([_whose(glance)] if whose else []),
             *([_flat(glance)] if some else []),

@@ -66,7 +66,8 @@ class ExternalSymbols(TunerError):
 
 
 def export_library(run: Path, out: Path, *, allow_external: bool = False) -> dict[str, str]:
-    """Compile the model with its best schedules into a library that TVM loads.
+    """Compile the model with its best schedules into a library that TVM loads: for a run on the
+    emulated device, one for the device that it stands for.
 
     Args:
         allow_external: whether it may call functions that it does not hold.
@@ -83,11 +84,12 @@ def export_library(run: Path, out: Path, *, allow_external: bool = False) -> dic
     finished = _open(run)
     from spaces.codegen.executable import compile_module
     from spaces.codegen.executable import export_library as write
+    from spaces.targets.target import deployed_target
 
     calls = finished.results.calls
     if calls and not allow_external:
         raise ExternalSymbols(calls)
-    write(compile_module(finished.tuned(), finished.target), out)
+    write(compile_module(finished.tuned(), deployed_target(finished.target)), out)
     return {symbol: library_name(space) for symbol, space in calls.values()}
 
 

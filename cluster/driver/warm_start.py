@@ -8,7 +8,9 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 from cluster.search.job import WarmStart
+from tuner.checks import is_emulated
 from tuner.errors import TunerError
+from tuner.runs.emulated import refuse_emulated
 from tuner.runs.folder import RunFolder, read_run
 from tuner.search.transfer import Seeds, gather
 from tuner.storage.sqlite_store import SqliteStore
@@ -63,9 +65,14 @@ def seeds_for(tasks: Sequence[Task], run: RunFolder, others: Sequence[Path]) -> 
     """The seeds of the tasks that have any, from their own run and from others.
 
     Raises:
-        TunerError: a run that was named is missing, damaged or without records.
+        TunerError: a run that was named is missing, damaged or without records, or is on the
+            emulated device and this run is on a real one.
     """
-    folders = [read_run(folder)[0] for folder in others]
+    opened_runs = [read_run(folder) for folder in others]
+    if not any(is_emulated(task.target) for task in tasks):
+        for folder, manifest in opened_runs:
+            refuse_emulated(folder.root, manifest.target, "they seed no run on a device")
+    folders = [folder for folder, _ in opened_runs]
     with ExitStack() as stack:
 
         def opened(folder: RunFolder) -> SqliteStore:

@@ -11,6 +11,7 @@ from cluster.search.job import SearchJob
 from cluster.search.naming import device_name
 from tuner.cost_models.pretrained import family
 from tuner.layers import versions
+from tuner.report.words import modelled_note
 
 _GIT_S = 5.0
 """The most time for a question to git, whose folder may lie on a slow disk."""
@@ -40,6 +41,7 @@ def run_tags(job: SearchJob) -> dict[str, str]:
         "mlflow.source.type": "LOCAL",
         "mlflow.source.git.commit": revision.removesuffix("-dirty"),
         "mlflow.user": _user(),
+        "times": modelled_note(options.target),
     }
     return {key: value for key, value in tags.items() if value}
 

@@ -15,7 +15,8 @@ import numpy as np
 from spaces.codegen.cuda.packing import packing_of
 from spaces.codegen.library_threads import bring_along, pipeline_with_threads, runs_in_parallel
 from spaces.codegen.prepack import pack_weights
-from spaces.emulation.library import on_emulated
+from spaces.emulation.host_code import hosted_pipeline
+from spaces.emulation.library import Launch, launches_of, on_emulated
 from spaces.ir import tvm_compat
 from spaces.passes.dlight import gpu_rules
 from spaces.passes.pipeline import tir_pipeline
@@ -27,6 +28,9 @@ from tuner.errors import TunerError, first_line
 from tuner.files.atomic import put_file
 
 Array = np.ndarray[Any, Any]
+
+_STOCK = "default"
+"""TVM's own passes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +72,8 @@ def compile_plainly(lowered: Any, target_json: str) -> Executable:
     Raises:
         TunerError: the compiler refused it.
     """
-    return _compiled(lowered, target_json, "default", 0)
+    passes = hosted_pipeline(_STOCK) if backend_of(target_json).emulated else _STOCK
+    return _compiled(lowered, target_json, passes, 0)
 
 
 def _compiled(lowered: Any, target_json: str, passes: str, threads: int) -> Executable:
@@ -106,7 +111,7 @@ def _compiled(lowered: Any, target_json: str, passes: str, threads: int) -> Exec
 
 
 def _default_scheduled(lowered: Any, target: Any) -> Any:
-    from tvm import relax
+    from tvm import ir, relax
     from tvm.ir.transform import Sequential
     from tvm.s_tir import dlight
 
@@ -116,8 +121,10 @@ def _default_scheduled(lowered: Any, target: Any) -> Any:
         # reshapes that cost nothing must be recognised before a schedule hides what they are.
         passes = [relax.transform.LegalizeOps(), relax.transform.RewriteDataflowReshape()]
     passes.append(dlight.ApplyDefaultSchedule(*gpu_rules()))
+    # TVM's pass changes the module that it is given.
+    own = ir.IRModule(lowered.functions, attrs=lowered.attrs, global_infos=lowered.global_infos)
     with target:
-        return Sequential(passes)(lowered)
+        return Sequential(passes)(own)
 
 
 def export_library(executable: Executable, path: Path) -> None:
@@ -165,6 +172,7 @@ class LoadedModel:
             TunerError: this machine has no such device.
         """
         self._inputs = inputs
+        self._library = getattr(executable.library, "mod", executable.library)
         self._device = device_of(executable.target)
         self._calls = self._bound(executable)
         self._arguments = self._fresh()
@@ -173,6 +181,12 @@ class LoadedModel:
         """Run once, and wait until the device is done."""
         _called(self._calls, self._arguments)
         self._device.sync()
+
+    def launches(self) -> list[Launch]:
+        """Run once on the emulated device; the launches that it made."""
+        launches_of(self._library)  # those from before
+        self.run()
+        return launches_of(self._library)
 
     def outputs(self) -> list[Array]:
         """Run once on fresh inputs.

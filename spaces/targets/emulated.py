@@ -12,17 +12,22 @@ from typing import Any
 from spaces.targets import cuda
 from spaces.targets.config import Config
 from spaces.targets.host import Host
+from tuner.checks import EMULATED_KEYS
 from tuner.errors import TunerError
 
-KEY = "emulated"
+KEY = EMULATED_KEYS[-1]
 """Among the `keys` of a target."""
-_KEYS = ("cuda", "gpu", KEY)
 FILLED_IN = cuda.FILLED_IN
 
 
 def emulated(config: Config) -> Config:
     """A CUDA target's options with the emulated device in the place of a real one."""
-    return {**config, "keys": list(_KEYS)}
+    return {**config, "keys": list(EMULATED_KEYS)}
+
+
+def stands_for(config: Config) -> Config:
+    """An emulated target's options, of the device that it stands for."""
+    return {name: value for name, value in config.items() if name != "keys"}
 
 
 def is_emulated(keys: Any) -> bool:

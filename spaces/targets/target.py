@@ -55,6 +55,14 @@ def emulated_target(text: str) -> str:
     return canonical(emulated.completed(_in_one_form(config), None, None))
 
 
+def deployed_target(target_json: str) -> str:
+    """The target that libraries of a run for `target_json` are for: that of the device which the
+    emulated one stands for; any other as it is."""
+    if not backend_of(target_json).emulated:
+        return target_json
+    return canonical(emulated.stands_for(json.loads(target_json)))
+
+
 def _row(config: Config) -> Backend:
     return backend(config["kind"], config.get("keys"))
 
@@ -87,7 +95,7 @@ def asks_for(text: str, begun: str) -> bool:
     """Whether the target that a user asks for is the one that a run began with.
 
     It also is if the user leaves options of that target open: all of it (`auto`), all but the kind
-    (`llvm`, `cuda`), or options that a machine fills in, such as the number of threads.
+    (`llvm`, `cuda`, a real one), or options that a machine fills in, such as the number of threads.
 
     Args:
         text: as for `resolve_target`.
@@ -100,7 +108,8 @@ def asks_for(text: str, begun: str) -> bool:
         return True
     target = json.loads(begun)
     if text in TARGET_KINDS:
-        return bool(target["kind"] == text)
+        # The emulated device is asked for by its own name.
+        return bool(target["kind"] == text) and not backend_of(begun).emulated
     asked = {name: value for name, value in _in_one_form(parsed(text)).items() if value != ""}
     said = {name: target.get(name) for name in asked}
     return asked == said and (target.keys() - asked.keys() <= _row(asked).devices.FILLED_IN)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
 import pytest
 
+from tuner.checks import is_emulated
 from tuner.effort import EFFORTS
 from tuner.errors import UsageError
 from tuner.options import MAX_KERNELS, ModelSpec, TuneOptions
@@ -11,6 +15,7 @@ from tuner.runs.folder import Manifest
 
 NORMAL, QUICK = EFFORTS["normal"], EFFORTS["quick"]
 HOUR_S = 3600.0
+MODEL = ModelSpec("m.onnx")
 
 
 def options(
@@ -98,3 +103,30 @@ def test_arguments_are_for_a_space_that_is_named() -> None:
 def test_arguments_of_a_space_are_kept_as_one_text(given: object) -> None:
     options = TuneOptions(MODEL, space="mine.py", space_arguments=given)  # type: ignore[arg-type]
     assert options.space_arguments == '{"most": 64, "rows": 4}'
+
+
+@pytest.mark.parametrize("target", ["auto", "cuda", '{"kind":"cuda"}'])
+def test_the_emulated_device_is_asked_for_by_its_name(target: str) -> None:
+    asked = TuneOptions(MODEL, target=target, measure="emulated")
+    assert is_emulated(asked.target)
+    assert json.loads(asked.target)["arch"] == "sm_80"
+    assert not is_emulated(TuneOptions(MODEL, target=target).target)
+    assert replace(asked, trials=3).target == asked.target
+
+
+def test_the_emulated_device_is_the_one_that_the_target_says() -> None:
+    asked = TuneOptions(MODEL, target='{"kind":"cuda","arch":"sm_90a"}', measure="emulated")
+    assert json.loads(asked.target)["arch"] == "sm_90a"
+
+
+@pytest.mark.parametrize(
+    ("target", "measure", "said"),
+    [
+        ("llvm", "emulated", "--measure emulated is for CUDA targets"),
+        ('{"kind":"llvm"}', "emulated", "--measure emulated is for CUDA targets"),
+        ("cuda", "emulate", "unknown measure 'emulate': write device or emulated"),
+    ],
+)
+def test_no_other_device_is_emulated(target: str, measure: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        TuneOptions(MODEL, target=target, measure=measure)

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from tuner.checks import is_emulated
 from tuner.cost_models.base import pairwise_accuracy
 from tuner.cost_models.dataset import Dataset, Examples
 from tuner.errors import TunerError
@@ -31,7 +32,8 @@ _FOLDS = 5
 
 
 def family(target_json: str) -> str:
-    """The family of a target, whose records go into one model: one kind, one processor.
+    """The family of a target, whose records go into one model: one kind, one processor. That of the
+    emulated device is its own, and has no model.
 
     The number of threads is left out: the features hold it where it matters.
 
@@ -39,7 +41,7 @@ def family(target_json: str) -> str:
         target_json: canonical JSON of a target.
     """
     target: dict[str, Any] = json.loads(target_json)
-    kind = str(target.get("kind", "unknown"))
+    kind = "emulated" if is_emulated(target_json) else str(target.get("kind", "unknown"))
     processor = str(target.get("mcpu") or target.get("arch") or "generic")
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", f"{kind}-{processor}")
 

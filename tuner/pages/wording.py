@@ -9,7 +9,17 @@ from datetime import UTC, datetime
 
 from tuner.candidate import shown_space
 from tuner.report.run_report import RunReport
-from tuner.report.words import all_of, amount, latency, plural, ratio, seconds_of, three_digits
+from tuner.report.words import (
+    MODELLED,
+    all_of,
+    amount,
+    latency,
+    modelled_note,
+    plural,
+    ratio,
+    seconds_of,
+    three_digits,
+)
 
 
 def duration(seconds: float) -> str:
@@ -57,7 +67,10 @@ def headline(run: RunReport) -> list[Figure]:
     without = f", {amount(run.uncompared, 'task')} left out" if run.uncompared else ""
     figures = [
         Figure(ratio(run.gain), f"as fast as untuned{without}"),
-        Figure(f"{latency(run.untuned_s)} → {latency(run.tuned_s)}", "the model's kernels"),
+        Figure(
+            f"{latency(run.untuned_s)} → {latency(run.tuned_s)}",
+            "; ".join(filter(None, ("the model's kernels", modelled_note(run.manifest.target)))),
+        ),
     ]
     trials, failed = status["trials"], sum(status["failures"].values())
     return [
@@ -123,6 +136,7 @@ def facts(run: RunReport) -> list[tuple[str, str]]:
         ("run", run.place),
         ("target", _target(manifest.target)),
         ("measured on", "; ".join(run.devices)),
+        ("times", modelled_note(manifest.target)),
         ("compiled with", "; ".join(run.toolchains)),
         ("options", ", ".join(f"{key} {value}" for key, value in sorted(options.items()))),
         ("tuner", manifest.tuner_version),
@@ -189,7 +203,9 @@ def bench_note(run: RunReport) -> str:
     if run.bench is None:
         return ""
     later = "; the run went on since then" if run.last_s > run.bench.time_s else ""
-    return f"timed on {_moment(run.bench.time_s)}{later}"
+    modelled = any(shape.get("modelled") for shape in run.bench.shapes)
+    how = f", {MODELLED}" if modelled else ""
+    return f"timed on {_moment(run.bench.time_s)}{how}{later}"
 
 
 @dataclass(frozen=True, slots=True)

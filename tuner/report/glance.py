@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tuner.checks import is_emulated
 from tuner.record import Status
 from tuner.report.closing import settled_rows
 from tuner.report.report import has_ended
@@ -46,6 +47,7 @@ class Glance:
         failures: number of trials that failed, by kind.
         utilisation: seconds of the last session's workers, by kind and category.
         seen_s: its last sign of life, in seconds since the epoch; None where that is not known.
+        modelled: whether its times are a model's, of the emulated device.
         flat_s: seconds of work since a task became faster for the last time; None where that is
             not known. Of a run that has ended they end where it did.
     """
@@ -65,6 +67,7 @@ class Glance:
     seen_s: float | None = None
     flat_s: float | None = None
     tasks: tuple[TaskRow, ...] = ()
+    modelled: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """As an object of `tuner top --once --json`."""
@@ -81,6 +84,7 @@ class Glance:
             "failures": dict(self.failures),
             "utilisation": {kind: dict(seconds) for kind, seconds in self.utilisation.items()},
             "since_improved_s": self.flat_s,
+            "modelled": self.modelled,
         }
 
 
@@ -104,6 +108,7 @@ def of_snapshot(name: str, snapshot: Snapshot, ended: str = "", error: str = "")
         gain=snapshot.gain,
         failures=_failures(snapshot.statuses),
         utilisation=snapshot.utilisation,
+        modelled=snapshot.modelled,
         tasks=snapshot.tasks,
     )
 
@@ -167,6 +172,7 @@ class StoreGlances:
             seen_s=spans[-1].heartbeat_s if spans else None,
             flat_s=self._flat_s(spans, elapsed_s),
             tasks=tasks,
+            modelled=any(is_emulated(p.task.target) for p in self._progress.values()),
         )
 
     def _flat_s(self, spans: Sequence[SessionSpan], elapsed_s: float) -> float | None:

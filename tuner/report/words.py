@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from tuner.checks import is_emulated
+
+MODELLED = "modelled times of an emulated device: none was timed"
+"""What times of the emulated device are, wherever they are shown."""
+
 
 def latency(seconds: float | None) -> str:
     """Seconds for people, three significant digits; a dash where unknown."""
@@ -43,3 +48,8 @@ def all_of(count: int, noun: str) -> str:
 def seconds_of(milliseconds: float | None) -> float | None:
     """Milliseconds of a report in seconds; None where unknown."""
     return None if milliseconds is None else milliseconds / 1e3
+
+
+def modelled_note(target_json: str) -> str:
+    """What is to be said of the times of a run for a target; empty where they were measured."""
+    return MODELLED if is_emulated(target_json) else ""

@@ -153,6 +153,7 @@ class Snapshot:
         estimate_accuracy: the same of the analytic estimates; None before any pair.
         utilisation: seconds of this session's workers, by kind of worker and category.
         trials_left: trials still to be measured, re-timings included, as an estimate.
+        modelled: whether times are a model's, of the emulated device.
     """
 
     phase: Phase
@@ -169,6 +170,7 @@ class Snapshot:
     estimate_accuracy: float | None = None
     utilisation: SlotSeconds = field(default_factory=dict)
     trials_left: int = 0
+    modelled: bool = False
 
 
 def side_by_side(parts: Mapping[str, Snapshot]) -> Snapshot:
@@ -198,6 +200,7 @@ def side_by_side(parts: Mapping[str, Snapshot]) -> Snapshot:
         gain=gain(tasks),
         message="; ".join(said),
         trials_left=sum(s.trials_left for s in snapshots),
+        modelled=any(s.modelled for s in snapshots),
     )
 
 

@@ -82,8 +82,7 @@ class Session:
         self._limits = limits
         self._effort = effort
         self._observers = observers
-        self._clock = clock
-        self._wall = wall
+        self._clock, self._wall = clock, wall
         self._tasks = tuple(tasks)
         self._defaults = dict(defaults)
         self._libraries = libraries
@@ -380,8 +379,8 @@ class Session:
                 (observer.on_end if ended else observer.on_snapshot)(self._snapshot)
 
     def _draw(self) -> Snapshot:
-        elapsed_s = self._clock() - self._time.started_s
-        tasks = rows(self._known.progress.values(), self._known.chosen_s)
+        elapsed_s, progress = self._clock() - self._time.started_s, self._known.progress.values()
+        tasks = rows(progress, self._known.chosen_s)
         return Snapshot(
             phase=self._phase,
             elapsed_s=elapsed_s,
@@ -389,7 +388,7 @@ class Session:
             trials=self._known.spent,
             trials_budget=self._limits.trials,
             trials_per_s=self._known.new_records / elapsed_s if elapsed_s > 0 else 0.0,
-            statuses=counted(self._known.progress.values()),
+            statuses=counted(progress),
             tasks=tasks,
             gain=gain(tasks),
             pairwise_accuracy=self._accuracy,
@@ -397,4 +396,5 @@ class Session:
             message=self._time.waits_for or self._known.complaint,
             utilisation=self._utilisation.seconds(),
             trials_left=self._trials_left(),
+            modelled=self._known.modelled,
         )

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from tuner.arrays import Features
 from tuner.candidate import Candidate, CandidateKind
+from tuner.checks import is_emulated
 from tuner.cost_models.dataset import Dataset
 from tuner.dynamic.kernel_set import KernelSet
 from tuner.dynamic.shapes import measured_shapes, shape_text
@@ -73,6 +74,11 @@ class SessionState:
         self._refusals: Counter[str] = Counter()
         self._errors: Counter[str] = Counter()
         self._resume()
+
+    @property
+    def modelled(self) -> bool:
+        """Whether times are a model's, of the emulated device."""
+        return any(is_emulated(known.task.target) for known in self.progress.values())
 
     def _resume(self) -> None:
         """Take in the records of earlier sessions from the store."""

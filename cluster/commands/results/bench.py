@@ -72,6 +72,7 @@ def _keep(folder: Path, report: Mapping[str, Any]) -> None:
 def _print(report: Mapping[str, Any]) -> None:
     """Latencies side by side, each with its spread and its ratio to the tuned one; the error."""
     from cluster.console.terminal import latency, ratio
+    from tuner.report.words import MODELLED
 
     tuned_ms, spread, samples = report["tuned_ms"], report["spread"], report["samples"]
     rows = [
@@ -86,6 +87,8 @@ def _print(report: Mapping[str, Any]) -> None:
         if report[f"{program}_ms"] is not None
     ]
     print_table("", "latency", "spread", "samples", "to tuned", rows=rows)
+    if report.get("modelled"):
+        click.echo(MODELLED)
     if spread and max(spread.values()) > _BUSY:
         click.echo("the machine was busy: these times are apart too far to mean much, try again")
     if report["note"]:

@@ -12,7 +12,7 @@ import pytest
 from cluster.cli import run
 from cluster.driver.warm_start import base_for, seeds_for
 from tuner.candidate import Candidate, CandidateKind
-from tuner.cost_models.pretrained import BaseModel, read_base_model
+from tuner.cost_models.pretrained import BaseModel, family, read_base_model
 from tuner.errors import TunerError
 from tuner.record import Measurement, Provenance, Record, Status, Trial
 from tuner.runs.folder import Manifest, RunFolder, open_run
@@ -148,3 +148,42 @@ def test_seeds_come_from_other_runs(tmp_path: Path) -> None:
     open_run(tmp_path / "empty", Manifest("m", "hash", TARGET))
     with pytest.raises(TunerError, match="holds no records yet"):
         seeds_for([], mine, [tmp_path / "empty"])
+
+
+# ---- the emulated device, whose times are a model's
+
+REAL = '{"arch":"sm_80","kind":"cuda"}'
+EMULATED = '{"arch":"sm_80","keys":["cuda","gpu","emulated"],"kind":"cuda"}'
+
+
+def test_nothing_is_learned_from_the_emulated_device(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = [a_run(tmp_path / "real", target=REAL), a_run(tmp_path / "other", target=EMULATED)]
+    assert run(["train", *map(str, runs), "--out", str(tmp_path / "x.json")]) == 1
+    assert f"{runs[1]} has times of the emulated device" in capsys.readouterr().err
+    assert not (tmp_path / "x.json").exists()
+
+
+def test_no_model_of_a_device_is_for_the_emulated_one() -> None:
+    assert family(REAL) == "cuda-sm_80"
+    assert family(EMULATED) == "emulated-sm_80"
+    with pytest.raises(TunerError, match="no base model tuner-cost-model-emulated-sm_80"):
+        base_for("auto", EMULATED, None)
+
+
+def test_the_emulated_device_seeds_no_run_on_a_real_one(tmp_path: Path) -> None:
+    other = a_run(tmp_path / "emulated", target=EMULATED)
+    own = RunFolder(tmp_path / "own")
+    with pytest.raises(TunerError, match="has times of the emulated device"):
+        seeds_for([Task("a", "a", "{}", REAL)], own, [other])
+    assert seeds_for([Task("a", "a", "{}", EMULATED)], own, [other])
+
+
+def test_an_equal_program_is_another_task_on_the_emulated_device() -> None:
+    from spaces.targets.target import emulated_target, resolve_target, takes_the_same
+    from spaces.testing.programs import task
+
+    real = resolve_target(REAL)
+    assert task(real).key != task(emulated_target(REAL)).key
+    assert not takes_the_same(real, emulated_target(REAL))
