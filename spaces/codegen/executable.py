@@ -18,6 +18,7 @@ from spaces.codegen.prepack import pack_weights
 from spaces.emulation.host_code import hosted_pipeline
 from spaces.emulation.library import Launch, launches_of, on_emulated
 from spaces.ir import tvm_compat
+from spaces.passes.cuda.guarded_sums import guard_sums
 from spaces.passes.dlight import gpu_rules
 from spaces.passes.pipeline import tir_pipeline
 from spaces.targets.backends import backend_of, compiling
@@ -124,7 +125,7 @@ def _default_scheduled(lowered: Any, target: Any) -> Any:
     # TVM's pass changes the module that it is given.
     own = ir.IRModule(lowered.functions, attrs=lowered.attrs, global_infos=lowered.global_infos)
     with target:
-        return Sequential(passes)(own)
+        return guard_sums(Sequential(passes)(own))
 
 
 def export_library(executable: Executable, path: Path) -> None:

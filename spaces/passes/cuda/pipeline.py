@@ -4,7 +4,8 @@ Copies that a schedule makes ahead are the device's own instructions (cp.async),
 where it is told to. And no kernel is launched on an empty grid, which the driver refuses: a size of
 zero is a valid size, for which there is nothing to do. Pointers into shared memory have its types
 (`spaces.passes.cuda.typed_pointers`). Vectors are read, written and copied only where a device can
-(`spaces.passes.cuda.alignment`). And what the host would run of a program is refused
+(`spaces.passes.cuda.alignment`). Sums of several threads are written only where there is room
+(`spaces.passes.cuda.guarded_sums`). And what the host would run of a program is refused
 (`spaces.passes.cuda.host_loops`).
 """
 
@@ -17,6 +18,7 @@ from typing import Any
 
 from spaces.ir import rewrite, tvm_compat
 from spaces.passes.cuda.alignment import CopyWatch, narrow_stores, without_copies_ahead
+from spaces.passes.cuda.guarded_sums import guard_sums
 from spaces.passes.cuda.host_loops import refuse_host_loops
 from spaces.passes.cuda.typed_pointers import retype_pointers
 from spaces.targets.nvidia.numbers import architecture_of
@@ -57,7 +59,7 @@ def cuda_pipeline() -> str:
 
         def lower(module: Any, _context: Any) -> Any:
             refuse_host_loops(module)
-            watch, config = CopyWatch(), _config_of(module)
+            module, watch, config = guard_sums(module), CopyWatch(), _config_of(module)
             with _with_config(config, watch.instrument()):
                 lowered = passes(module)
             if watch.uneven:

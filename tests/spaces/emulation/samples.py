@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from spaces.check.reference import Case, reference
+from spaces.check.case import Case
+from spaces.check.reference import reference
 from spaces.codegen.artifact import build_artifact, load_kernel
 from spaces.design_space.knob_space import KnobSpace
 from spaces.design_space.trace_space import TraceSpace
