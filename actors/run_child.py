@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from spaces.codegen.artifact import Kernel
     from spaces.devices.checker import Checker
 
+_log = logging.getLogger(__name__)
 _REFERENCES_BYTES = 768 << 20
 """The size up to which references are kept in memory; the last one always is."""
 _CHECKS = 2
@@ -256,7 +258,10 @@ class RunChild:
         if not isinstance(case, SampledCase):
             return
         task_key, instance, own = pair
-        for wrong in case.take_disproved() | ({own} if error else set()):
+        disproved = case.take_disproved()
+        for wrong in disproved:
+            _log.warning("%s: kernel %s, which seemed right, is wrong", task_key, wrong.hex()[:12])
+        for wrong in disproved | ({own} if error else set()):
             self._passed.pop((task_key, instance, wrong), None)
             for each in self._references[task_key, instance].cases:
                 if isinstance(each, SampledCase):

@@ -25,6 +25,7 @@ COMPARISON = Path(__file__).parents[1] / "docs" / "comparison.md"
 _SAYS = {
     "throughput": "A GEMM tuned from scratch: rate, result and memory (`benchmarks.throughput`)",
     "startup": "How long it takes to begin (`benchmarks.startup`)",
+    "references": "What large tasks wait for: all outputs or some (`benchmarks.references`)",
     "quiet": "A/A test of the quiet lock (`benchmarks.quiet`)",
     "resume": "Kill -9 at random moments (`benchmarks.resume`)",
     "replay": "Search policies on recorded spaces (`benchmarks.replay`)",
@@ -147,6 +148,13 @@ _COLUMNS: dict[str, Columns] = {
         ("recorded ms", "recorded_ms"),
         ("threads", "threads"),
         ("failure", "failure"),
+    ),
+    "references": (
+        ("program", "program"),
+        ("steps", "steps"),
+        ("some elements s", "some_s"),
+        ("all outputs s", "whole_s"),
+        ("what a run does", "now"),
     ),
     "fleet": (
         ("slots", "slots"),

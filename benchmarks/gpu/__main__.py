@@ -7,7 +7,9 @@
 Needs torch, not Ray. Each workload's kernels are a short evolution of the product's own space,
 built on all cores, checked and timed by the product's own runner. Times are of CUDA graphs on both
 sides.
-The file is written again whenever more is known, so a run that is cut off has told most.
+The file is written again whenever more is known, so a run that is cut off has told most. A machine
+without a GPU runs small programs on the emulated device, whose times are a model's: the file's name
+and each row say so.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.gpu import ours
-from benchmarks.gpu.workloads import ON_A_DEVICE, Workload
+from benchmarks.gpu.workloads import ON_A_DEVICE, ON_THE_EMULATED_DEVICE, Workload
 from cluster.console.parse import duration_s
 from tuner.errors import TunerError
 from tuner.files.atomic import write_bytes
@@ -54,16 +56,21 @@ class Report:
 
 def main() -> int:
     """Run the command line."""
+    from spaces.ir.lean_tvm import import_tvm_lean
+
     options = _flags().parse_args()
-    chosen = [w for w in ON_A_DEVICE if _is_asked(w, options.only)]
-    if not chosen:
-        print(f"no workload is called {options.only}", file=sys.stderr)
-        return 2
+    import_tvm_lean()
     try:
         target, machine = about(options.target)
     except TunerError as error:
-        print(error, file=sys.stderr)
-        return 3
+        print(f"{error}\nSmall programs run on the emulated device.", file=sys.stderr)
+        target, machine = about_emulated()
+        options.emulated, options.out = True, options.out and emulated_file(options.out)
+    known = ON_THE_EMULATED_DEVICE if options.emulated else ON_A_DEVICE
+    chosen = [w for w in known if _is_asked(w, options.only)]
+    if not chosen:
+        print(f"no workload is called {options.only}", file=sys.stderr)
+        return 2
     report = Report(options.out, machine)
     until_s = time.monotonic() + options.time_budget
     with tempfile.TemporaryDirectory(prefix="gpu-") as folder:
@@ -79,9 +86,6 @@ def about(text: str) -> tuple[str, dict[str, Any]]:
     Raises:
         TunerError: the machine has no such device.
     """
-    from spaces.ir.lean_tvm import import_tvm_lean
-
-    import_tvm_lean()
     from spaces.passes.toolchain import toolchain_fingerprint
     from spaces.targets.target import device_fingerprint, device_of, resolve_target
 
@@ -96,6 +100,25 @@ def about(text: str) -> tuple[str, dict[str, Any]]:
     }
 
 
+def about_emulated() -> tuple[str, dict[str, Any]]:
+    """The same of the emulated device."""
+    from spaces.passes.toolchain import toolchain_fingerprint
+    from spaces.targets.target import device_fingerprint, emulated_target
+
+    target = emulated_target('{"kind":"cuda","arch":"sm_90"}')
+    return target, {
+        "device": device_fingerprint(target),
+        "toolchain": toolchain_fingerprint(target),
+        "target": json.loads(target),
+        "date": time.strftime("%Y-%m-%d"),
+    }
+
+
+def emulated_file(out: Path) -> Path:
+    """The file for times of a model, which nobody should take for a device's."""
+    return out if "emulated" in out.stem else out.with_stem(f"{out.stem}-emulated")
+
+
 def compare(
     chosen: list[Workload],
     target: str,
@@ -106,23 +129,29 @@ def compare(
 ) -> None:
     """Time both sides, and check some of our kernels with the vendor's own tool."""
     sides = [ours.Side(workload, target) for workload in chosen]
+    machine = report.known["machine"]["device"]
     with ours.builders() as pool, ours.runner_of(target, folder) as runner:
         begun = ours.start(pool, sides, options.samples, 0)
-        time_torch(chosen, report, triton=False, until_s=until_s)  # nothing else uses the device
-        if not options.only:
+        if not options.emulated:
+            time_torch(
+                chosen, report, triton=False, until_s=until_s
+            )  # nothing else uses the device
+        if not options.emulated and not options.only:
             report.known["hopper"] = time_hopper(until_s)
         for generation in range(options.generations):
             if generation:
                 begun = ours.start(pool, sides, options.samples, generation)
             ours.measure(runner, begun, until_s)
             for side in sides:
-                report.add(side.workload.name, ours=side.to_json())
-            print(f"generation {generation}: {time.monotonic() - until_s:.0f} s", flush=True)
+                report.add(side.workload.name, device=machine, ours=side.to_json())
+            print(f"generation {generation}, {until_s - time.monotonic():.0f} s left", flush=True)
         for side in sides:
             if side.workload.rows and time.monotonic() < until_s:
                 ours.time_rows(runner, side)
                 report.add(side.workload.name, ours=side.to_json())
     tell(report)
+    if options.emulated:
+        return
     if options.sanitizer and time.monotonic() < until_s:
         report.known["sanitizer"] = sanitize(sides, folder, until_s)
         report.save()
@@ -206,9 +235,11 @@ def tell(report: Report) -> None:
         share = f"{torch_us / best_us:.2f} of torch's speed" if best_us and torch_us else ""
         said = [f"ours {_us(best_us)}", f"torch {_us(torch_us)}"]
         said += [f"triton {_us(triton.get('triton_us'))}", share, str(mine.get("ended", ""))]
-        print(f"{name:32} " + ", ".join(said), flush=True)
+        where = "emulated, by a model: " if "emulated" in row.get("device", "") else ""
+        print(f"{name:32} {where}" + ", ".join(said), flush=True)
         if by_rows := mine.get("by_rows_us"):
-            print(f"{'':32} by rows: {by_rows} torch {torch.get('torch_by_rows_us')}", flush=True)
+            theirs = torch.get("torch_by_rows_us") or "-"
+            print(f"{'':32} us by rows: {by_rows}, torch {theirs}", flush=True)
 
 
 def _us(value: float | None) -> str:
@@ -238,6 +269,7 @@ def _flags() -> argparse.ArgumentParser:
     flags.add_argument("--no-sanitizer", dest="sanitizer", action="store_false")
     flags.add_argument("--json", action="store_true", help="print all that is known as JSON")
     flags.add_argument("--out", type=Path, help="file that is written as results come")
+    flags.set_defaults(emulated=False)
     return flags
 
 

@@ -131,3 +131,14 @@ ON_A_DEVICE = (
     Workload("layer norm 4096x1024", "layer norm", (4096, 1024)),
     Workload("gelu 4096x4096", "gelu", (4096, 4096)),
 )
+
+ON_THE_EMULATED_DEVICE = (
+    Workload("product f32 100x72x40", "product", (100, 72, 40)),
+    Workload("product f16 80x96x64", "product", (80, 96, 64), "float16"),
+    Workload("open rows f32 ?x72x40", "product", (72, 40), rows=(3, 33, 100)),
+    Workload("batched f32 NT 3x40x24x32", "batched", (3, 40, 24, 32)),
+    Workload("softmax 20x72", "softmax", (20, 72)),
+    Workload("layer norm 20x72", "layer norm", (20, 72)),
+    Workload("gelu 20x72", "gelu", (20, 72)),
+)
+"""Small ones, for a device whose times are a model's."""

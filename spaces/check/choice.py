@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from functools import partial
 from pathlib import Path
@@ -10,18 +9,17 @@ from typing import Any
 
 from spaces.check.case import Case
 from spaces.check.draws import arguments
-from spaces.check.elements.stages import Unevaluable
 from spaces.check.reference import FORMAT, Reference, compute, contents, reference
 from spaces.check.sampled_case import SampledCase
 from spaces.check.sampled_program import Sample, SampledProgram
 from spaces.check.stored import load, save
 from spaces.ir import tvm_compat
+from spaces.ir.guard import refusals
 
 Judge = Reference[Case] | Reference[SampledCase]
-_log = logging.getLogger(__name__)
-QUICK_STEPS = 4e9
-"""Steps of a program that its whole reference is computed of: both draws take some seconds on two
-slow cores (`benchmarks/results/references.md`)."""
+QUICK_STEPS = 1e10
+"""Steps of a program up to which all outputs are computed: for both draws two cores take two to ten
+seconds (`benchmarks/results/references.json`)."""
 
 
 def reference_of(
@@ -38,10 +36,8 @@ def reference_of(
         ValueError: the program has a parameter that is no tensor of known shape.
     """
     if steps_of(module["main"]) > (QUICK_STEPS if quick_steps is None else quick_steps):
-        try:
+        with refusals(f"the reference of {seed} at some elements"):  # all of them are right too
             return _sampled(module["main"], seed, cache)
-        except Unevaluable as error:
-            _log.info("all outputs are computed, which takes long: %s", error)
     return reference(module, seed, cache)
 
 

@@ -25,7 +25,7 @@ from spaces.intrinsics.vnni import named
 from spaces.ir.element_types import is_float
 from spaces.ir.schedules import InvalidCandidate, code_hash, replayed, task_module, whole_payload
 from spaces.ir.symbolic import specialised
-from spaces.passes.cuda.pipeline import pass_config
+from spaces.passes.cuda.pipeline import is_tvms_own, pass_config
 from spaces.passes.pipeline import ahead_of_tvm, keeps_on_stack
 from spaces.targets.backends import backend_of
 from spaces.targets.config import target_cores
@@ -117,6 +117,11 @@ def _kernel(task: Task, candidate: Candidate, name: str) -> _Kernel:
     except (InvalidCandidate, ValueError) as error:
         raise TunerError(f"{task.name}: its schedule cannot be rebuilt: {error}") from error
     module = ahead_of_tvm(schedule.mod if parts is None else parts.module, task.target)
+    if not backend_of(task.target).on_host and not is_tvms_own(module, task.target):
+        raise TunerError(
+            f"{task.name}: its {name} needs what our passes mend (spaces/passes/cuda), which TVM "
+            "alone would refuse or compute wrong: there is no kernel to reproduce"
+        )
     trace, why = _trace(task, candidate, schedule)
     data = {
         "name": name,

@@ -18,10 +18,10 @@ from spaces.design_space.default_schedule import default_candidate
 from spaces.targets import cuda
 from spaces.targets.target import device_fingerprint, emulated_target, resolve_target
 from spaces.testing import programs
-from spaces.testing.measurer import MeasurerContract
 from tuner.measure import Measurer
 from tuner.record import Provenance, Status, Trial
 from tuner.task import Task
+from tuner.testing import MeasurerContract
 
 pytestmark = [pytest.mark.tvm, pytest.mark.slow]
 

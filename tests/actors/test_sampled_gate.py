@@ -7,6 +7,7 @@ of each output are known, and then the outputs of a kernel that was right in tho
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -112,3 +113,10 @@ def test_elements_that_no_kernel_may_get_wrong_are_found_in_a_large_output() -> 
     }
     for name, compute in faults.items():
         assert verdicts("f32", cases_of("f32"), compute, b"faulty") != ["", ""], name
+
+
+def test_the_docs_say_how_many_are_found_by_what() -> None:
+    text = " ".join((Path(__file__).parents[2] / "docs" / "reference.md").read_text().split())
+    rest = len(ONLY_BY_COMPARISON)
+    assert f"{len(FAULTS) - rest} of the {len(FAULTS)};" in text
+    assert f"the other {rest};" in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from benchmarks.gpu import __main__ as gpu
 from benchmarks.gpu import ours
 from benchmarks.gpu.workloads import ON_A_DEVICE, Workload
+from spaces.targets import cuda
 from spaces.targets.target import resolve_target
 from tuner.record import Conditions, Measurement, Status
 
@@ -66,3 +68,18 @@ def test_kernels_are_drawn_built_checked_and_timed(tmp_path: Path) -> None:
         ([64, 80], "float32"),
         ([96, 80], "float32"),
     ]
+
+
+@pytest.mark.tvm
+def test_without_a_device_each_row_and_the_file_say_that_times_are_a_models(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if cuda.present():
+        pytest.skip("this machine has a device")
+    asked = ["gpu", "--only", "gelu", "--samples", "1", "--generations", "1"]
+    monkeypatch.setattr(sys, "argv", [*asked, "--out", str(tmp_path / "result.json")])
+    assert gpu.main() == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["result-emulated.json"]
+    known = json.loads((tmp_path / "result-emulated.json").read_text())
+    assert {row["device"] for row in known["rows"].values()} == {"emulated sm_90"}
+    assert "emulated, by a model" in capsys.readouterr().out

@@ -231,19 +231,16 @@ class _Writer:
             self._formula.operations[slot] = _Operation(function, operands, varies)
         return self._known[whole]
 
-    def _chosen(self, sides: Sequence[Any], guarded: bool, *, lazy: bool = False) -> int:
+    def _chosen(self, sides: Sequence[Any], guarded: bool) -> int:
+        """Of a choice both sides are computed; the one that is not taken may read anything."""
         condition, left, right = sides
-        operands = (
-            self._of(condition, guarded),
-            self._of(left, guarded or lazy),
-            self._of(right, guarded or lazy),
-        )
+        operands = (self._of(condition, guarded), self._of(left, True), self._of(right, True))
         return self._operation("where", np.where, operands)
 
     def _call(self, call: Any, guarded: bool) -> int:
         name = operator_of(call)
         if name == "if_then_else":
-            return self._chosen(call.args, guarded, lazy=True)
+            return self._chosen(call.args, guarded)
         bits = name == "reinterpret"
         function = reinterpreted_as(dtype_of(call)) if bits else function_of(name)
         operands = tuple(self._of(argument, guarded) for argument in call.args)

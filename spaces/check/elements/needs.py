@@ -51,10 +51,12 @@ def needs_of(
         inputs: contents of the tensors that the program does not write, by their hashes.
 
     Raises:
-        Unevaluable: a tensor's shape is not known.
+        Unevaluable: a tensor's shape is not known, or nothing writes a wanted one.
     """
     tensors = {hash(t): _masks(t) for stage in stages for t in stage.written}
     for tensor, places in wanted.items():
+        if hash(tensor) not in tensors:
+            raise Unevaluable("a tensor that nothing is written to")
         for mask, indices in zip(tensors[hash(tensor)], places, strict=True):
             mask[indices] = True
     domains: list[tuple[Array, ...] | None] = []

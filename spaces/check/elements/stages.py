@@ -8,9 +8,10 @@ from typing import Any
 
 from spaces.check.expression_errors import kind_of
 from spaces.ir import rewrite, tvm_compat
+from spaces.ir.guard import Unsuitable
 
 
-class Unevaluable(Exception):
+class Unevaluable(Unsuitable):
     """The program does something that is not known how to compute at chosen elements."""
 
 

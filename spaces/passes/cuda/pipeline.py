@@ -21,7 +21,9 @@ from spaces.passes.cuda.alignment import CopyWatch, narrow_stores, without_copie
 from spaces.passes.cuda.guarded_sums import guard_sums
 from spaces.passes.cuda.host_loops import refuse_host_loops
 from spaces.passes.cuda.typed_pointers import retype_pointers
+from spaces.targets.backends import compiling
 from spaces.targets.nvidia.numbers import architecture_of
+from spaces.targets.target import parse_target
 
 _NAME = "tuner-cuda"
 _STOCK = "default"
@@ -45,6 +47,28 @@ def pass_config(target: Any) -> dict[str, bool]:
     else:
         arch = target.attrs.get("arch", "")
     return {_ASYNC: True} if architecture_of(str(arch)) >= _FIRST_ASYNC else {}
+
+
+def is_tvms_own(module: Any, target: Any) -> bool:
+    """Whether TVM's own passes, with `pass_config`, make the kernels of a scheduled module that
+    ours make.
+
+    Args:
+        target: canonical JSON of a CUDA target.
+    """
+    import tvm
+
+    def sources(pipeline: str, config: Mapping[str, bool]) -> list[str]:
+        with compiling(parsed), tvm.transform.PassContext(config=dict(config)):
+            library = tvm.compile(module, target=parsed, tir_pipeline=pipeline).mod
+        return [str(part.inspect_source("cuda")) for part in library.imports]
+
+    parsed = parse_target(target)
+    ours = sources(cuda_pipeline(), {})
+    try:
+        return sources(_STOCK, pass_config(target)) == ours
+    except Exception:  # TVM raises whatever its C++ side threw
+        return False
 
 
 @cache

@@ -21,6 +21,8 @@ from spaces.targets.cpu import cpu_of
 from spaces.targets.target import resolve_target
 from tests.contracts.programs import gemm_task, setting_of
 from tests.needed import needs_nvcc
+from tests.spaces.passes.cuda.test_typed_pointers import product as half_product
+from tests.spaces.passes.cuda.test_typed_pointers import scheduled
 from tests.spaces.templates.int8.test_int8_template import product_task
 from tuner.candidate import Candidate, CandidateKind, specialised_for
 from tuner.errors import TunerError
@@ -259,3 +261,12 @@ def test_a_kernel_for_cuda_is_compiled_where_there_is_no_device(tmp_path: Path) 
     without = ran(text, tmp_path)
     assert without.code == 1
     assert without.told["wrong"] == ["this machine has no cuda device: nothing was run"]
+
+
+def test_a_kernel_that_tvm_alone_would_refuse_is_refused_in_a_line() -> None:
+    """A product of half on tensor cores, summed in single."""
+    task = half_product(64, 64, 64)
+    trace = canonical_payload(scheduled(task).trace, postprocessed=True)
+    kernel = Candidate(CandidateKind.TRACE, trace, "test")
+    with pytest.raises(TunerError, match="kernel needs what our passes mend"):
+        reproducer(task, [kernel], default_candidate(task), [])

@@ -239,3 +239,14 @@ def test_one_program_is_computed_on_grids_of_every_kind() -> None:
         at = tuple(np.array(indices) for indices in places)
         got = evaluation.at(feeds, {2: at})[2]
         assert difference(got, whole[np.ix_(*at)], case.bounds[2][np.ix_(*at)]) is None
+
+
+def test_the_side_that_is_not_taken_may_read_anything() -> None:
+    from tvm import te, tirx
+
+    a = tensor("a", 6)
+    zero = tirx.const(0.0, "float32")
+    before = te.compute((6,), lambda i: tirx.Select(i > 0, a[i - 1], zero))
+    after = te.compute((6,), lambda i: before[i] + tirx.if_then_else(i < 5, a[i + 1], zero))
+    x = np.arange(1, 7, dtype=np.float32)
+    assert evaluated([a, after], [x], [0, 3, 5]).tolist() == [2, 8, 5]

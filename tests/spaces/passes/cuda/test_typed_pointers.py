@@ -35,15 +35,15 @@ def product(m: int, n: int, k: int) -> Task:
 
 
 def scheduled(task: Task) -> Any:
-    """The first valid draft on tensor cores."""
+    """The schedule of the first valid draft on tensor cores."""
     space = TraceSpace(task)
     for seed in range(40):
         try:
-            module = space.write(space.realize_draft(Draft(task.key, seed, seed)).candidate).mod
+            schedule = space.write(space.realize_draft(Draft(task.key, seed, seed)).candidate)
         except InvalidCandidate:
             continue
-        if "wmma" in str(module):
-            return module
+        if "wmma" in str(schedule.mod):
+            return schedule
     raise AssertionError("no draft uses tensor cores")
 
 
@@ -53,7 +53,7 @@ def test_sums_in_single_are_stored_by_pointers_of_single(
 ) -> None:
     monkeypatch.setenv("TVM_COMPILE_FORCE_FALLBACK", "1")
     target = parse_target(resolve_target(CUDA))
-    library, _ = compile_kernel(scheduled(product(*sizes)), target)
+    library, _ = compile_kernel(scheduled(product(*sizes)).mod, target)
     source = library.imports[0].inspect_source("cuda")
     pointers = {
         call: set(re.findall(rf"{call}_matrix_sync\(.*?\(\((\w+)\*\)buf_dyn_shmem", source))
