@@ -14,7 +14,7 @@ from spaces.ir.schedules import InvalidCandidate
 from spaces.lowering.extract_tasks import task_of
 from tests.actors.test_emulated_measurer import EMULATED, emulated_measurer
 from tuner.candidate import Candidate, Draft
-from tuner.record import Status, Trial
+from tuner.record import Record, Status, Trial
 from tuner.task import Task
 
 pytestmark = [pytest.mark.tvm, pytest.mark.slow]
@@ -85,7 +85,7 @@ def test_a_public_case_is_tuned_and_each_kernel_is_right(name: str) -> None:
     assert len(tried) == 1 + _TRIED
     with closing(emulated_measurer([task])) as measurer:
         measurer.submit([Trial(task.key, candidate) for candidate in tried])
-        records = []
+        records: list[Record] = []
         while len(records) < len(tried):
             found = measurer.collect(240)
             assert found, "no record came"

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "include/narrow_float.h"
+#include "sums.hpp"
 
 namespace emu::ptx {
 namespace {
@@ -116,6 +117,27 @@ void put(Kind kind, void* const* registers, int index, double value) {
   }
 }
 
+// Products of floats that are not float64: see `sums.hpp`.
+void add_as_measured(const Product& p, const float* a, const float* b, float* d) {
+  const auto [m, n, k] = p.shape;
+  static float turned[8 * 16];
+  static int a_exponents[16 * 16], b_exponents[8 * 16];
+  for (int i = 0; i < m * k; ++i) a_exponents[i] = factor_exponent(p.a_kind, a[i]);
+  for (int j = 0; j < n; ++j) {
+    for (int l = 0; l < k; ++l) {
+      turned[j * k + l] = b[l * n + j];
+      b_exponents[j * k + l] = factor_exponent(p.b_kind, b[l * n + j]);
+    }
+  }
+  for (int i = 0; i < m; ++i) {
+    for (int j = 0; j < n; ++j) {
+      float& sum = d[i * n + j];
+      sum = kept_sum(p.d_kind, sum_of_products(a + i * k, a_exponents + i * k, turned + j * k,
+                                               b_exponents + j * k, k, sum));
+    }
+  }
+}
+
 template <class Sum>
 void multiply(const Lanes& lanes) {
   const Product& first = *lanes.of<Product>(0);
@@ -138,9 +160,13 @@ void multiply(const Lanes& lanes) {
       d[p.row * n + p.column] = static_cast<Sum>(element(own.c_kind, own.c, i));
     }
   }
-  for (int i = 0; i < m; ++i) {
-    for (int l = 0; l < k; ++l) {
-      for (int j = 0; j < n; ++j) d[i * n + j] += a[i * k + l] * b[l * n + j];
+  if constexpr (std::is_same_v<Sum, float>) {
+    add_as_measured(first, a, b, d);
+  } else {
+    for (int i = 0; i < m; ++i) {
+      for (int l = 0; l < k; ++l) {
+        for (int j = 0; j < n; ++j) d[i * n + j] += a[i * k + l] * b[l * n + j];
+      }
     }
   }
   for (unsigned lane = 0; lane < kWarp; ++lane) {

@@ -3,6 +3,7 @@
 // memory then, as the proxy sees it, and its accumulators are NaN until then.
 #include "async_state.hpp"
 #include "include/narrow_float.h"
+#include "sums.hpp"
 #include "tensor_map.hpp"
 
 #pragma GCC optimize("O3")
@@ -114,6 +115,24 @@ void multiply(Sum* d, const Sum* a, const Sum* b, int n, int k) {
   }
 }
 
+// Products of floats, see `sums.hpp`; B is turned.
+void add_as_measured(float* d, const float* a, float* b, const Wgmma& p) {
+  static int a_exponents[kRows * kMostTerms], b_exponents[256 * kMostTerms];
+  for (int i = 0; i < kRows * p.k; ++i) a_exponents[i] = factor_exponent(p.a_kind, a[i]);
+  for (int i = 0; i < p.n * p.k; ++i) {
+    b_exponents[i] = factor_exponent(p.b_kind, b[i]);
+    b[i] *= p.scales.b;
+  }
+  for (int i = 0; i < kRows; ++i) {
+    for (int j = 0; j < p.n; ++j) {
+      float& sum = d[i * p.n + j];
+      sum = kept_sum(p.d_kind,
+                     sum_of_products(a + i * p.k, a_exponents + i * p.k, b + j * p.k,
+                                     b_exponents + j * p.k, p.k, sum));
+    }
+  }
+}
+
 template <class Sum>
 void happen(Wgmma& p, Warpgroup& group, int line) {
   static Sum a[kRows * kMostTerms], turned_b[256 * kMostTerms], b[kMostTerms * 256], d[kRows * 256];
@@ -132,7 +151,8 @@ void happen(Wgmma& p, Warpgroup& group, int line) {
       d[at.row * p.n + at.column] = p.scales.adds ? accumulator<Sum>(p, lane, i) : Sum{};
     }
   }
-  multiply(d, a, b, p.n, p.k);
+  if constexpr (std::is_same_v<Sum, float>) add_as_measured(d, a, turned_b, p);
+  else multiply(d, a, b, p.n, p.k);
   work.tensor_operations += 2ull * kRows * p.n * p.k;
   for (int lane = 0; lane < 128; ++lane) {
     for (int i = 0; i < elements; ++i) {

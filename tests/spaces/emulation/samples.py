@@ -184,7 +184,8 @@ def settings_of(name: str, number: int, seed: int = 0) -> Iterator[Sample]:
 def _spread(settings: list[Knobs], number: int) -> list[Knobs]:
     """Some settings, each next one with the values that are rarest so far."""
     counts: Counter[tuple[str, int]] = Counter()
-    found, left = [], list(settings)
+    found: list[Knobs] = []
+    left = list(settings)
     while left and len(found) < number:
         some = left[: 50 + len(found)]
         best = min(some, key=lambda knobs: sum(counts[item] for item in knobs.items()))

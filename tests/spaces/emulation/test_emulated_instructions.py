@@ -3,9 +3,14 @@ run one, what its definition demands, which was written apart from the emulation
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from benchmarks.gpu.saved import reference_of
+from benchmarks.gpu.confirmed import read_result
+from benchmarks.gpu.questions import special, sums
+from benchmarks.gpu.questions.question import Question
+from benchmarks.gpu.saved import plain, reference_of
 from tests.spaces.emulation.instructions.catalogue import programs
 from tests.spaces.emulation.instructions.judge import is_right, judge
 from tests.spaces.emulation.instructions.program import run_on
@@ -29,3 +34,22 @@ def test_an_instruction_does_what_a_device_did(name: str) -> None:
     program = PROGRAMS[name]
     verdict = judge(program, run_on(run_emulated, program), reference_of(program))
     assert is_right(verdict), verdict
+
+
+@pytest.mark.parametrize("question", sums.questions(), ids=lambda q: q.program.name)
+def test_products_are_summed_as_an_h100_sums_them(question: Question) -> None:
+    """`ask.sum` of the file of answers."""
+    asked = question.program
+    answer = question.answer(asked.inputs(), run_on(run_emulated, asked))
+    known = read_result()["questions"][asked.name]["best"]
+    assert answer["best"] == known
+
+
+@pytest.mark.parametrize(
+    "question", special.questions(), ids=lambda q: q.program.name
+)
+def test_special_values_are_what_an_h100_makes_of_them(question: Question) -> None:
+    asked = question.program
+    answer = question.answer(asked.inputs(), run_on(run_emulated, asked))
+    known = read_result()["questions"][asked.name]
+    assert json.loads(json.dumps(plain(answer))) == {k: v for k, v in known.items() if k != "asks"}
