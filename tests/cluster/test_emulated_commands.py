@@ -86,6 +86,7 @@ def test_the_library_is_for_the_device_that_it_stands_for(run: Path, tmp_path: P
     assert b"sm_80" in out.read_bytes()
 
 
+@pytest.mark.long
 def test_a_run_on_it_goes_on_but_is_none_on_a_real_device(run: Path) -> None:
     said = tuner("tune", "--run", str(run), "--trials", "5", "--target", "cuda")
     assert said.returncode == 1

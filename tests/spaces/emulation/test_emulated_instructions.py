@@ -45,9 +45,7 @@ def test_products_are_summed_as_an_h100_sums_them(question: Question) -> None:
     assert answer["best"] == known
 
 
-@pytest.mark.parametrize(
-    "question", special.questions(), ids=lambda q: q.program.name
-)
+@pytest.mark.parametrize("question", special.questions(), ids=lambda q: q.program.name)
 def test_special_values_are_what_an_h100_makes_of_them(question: Question) -> None:
     asked = question.program
     answer = question.answer(asked.inputs(), run_on(run_emulated, asked))
