@@ -59,7 +59,7 @@ CASES: Mapping[str, Callable[[], Any]] = {
     "#17002 context": lambda: batched(12, 128, 64, 128, "float16"),
 }
 """By the issue of apache/tvm."""
-LONG = set(CASES) - {"#14137 one column", "#13204 sums in float32"}
+LONG = set(CASES) - {"#14137 one column"}
 
 
 def candidates(task: Task) -> list[Candidate]:

@@ -15,7 +15,7 @@ import pytest
 from tests.needed import needs_nvcc
 from tuner.report.words import MODELLED
 
-pytestmark = [pytest.mark.tvm, pytest.mark.ray, pytest.mark.slow]
+pytestmark = [pytest.mark.tvm, pytest.mark.ray, pytest.mark.slow, pytest.mark.long]
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SIZES = ("--arg", "m=64", "--arg", "n=72", "--arg", "k=48")
@@ -86,14 +86,12 @@ def test_the_library_is_for_the_device_that_it_stands_for(run: Path, tmp_path: P
     assert b"sm_80" in out.read_bytes()
 
 
-@pytest.mark.long
 def test_a_run_on_it_goes_on_but_is_none_on_a_real_device(run: Path) -> None:
     said = tuner("tune", "--run", str(run), "--trials", "5", "--target", "cuda")
     assert said.returncode == 1
     assert tuner("tune", "--run", str(run), "--trials", "6", "--json").returncode == 0
 
 
-@pytest.mark.long
 def test_a_network_is_tuned_and_right(tmp_path: Path) -> None:
     folder = tmp_path / "network"
     flags = ("--measure", "emulated", "--trials", "12", "--run", str(folder))
