@@ -12,8 +12,8 @@ from actors.memory_limit import memory_bytes
 from actors.quiet_lock import NotQuiet, Quiet
 from actors.run_child import Checked
 from actors.warm_child import HOARDING, WarmChild, killed
-from spaces.devices.cuda_runtime import OUT_OF_MEMORY
 from spaces.devices.ladder import Timed
+from spaces.devices.runtime import OUT_OF_MEMORY
 from spaces.targets.backends import backend_of
 from spaces.targets.config import target_cores
 from spaces.targets.cores import usable_cores

@@ -30,6 +30,7 @@ from cluster.console.parse import duration_s
 from tuner.errors import TunerError
 from tuner.files.atomic import write_bytes
 
+_EMULATED = '{"kind":"cuda","arch":"sm_90"}'
 _SANITIZER_LIMIT_S = 90.0
 _HOPPER_SIZES = (1000, 4096)
 _TOOLS = ("memcheck", "racecheck")
@@ -60,18 +61,20 @@ def main() -> int:
 
     options = _flags().parse_args()
     import_tvm_lean()
+    from spaces.targets.target import emulated_target
+
     try:
-        target, machine = about(options.target)
+        target = find_target(options.target)
     except TunerError as error:
         print(f"{error}\nSmall programs run on the emulated device.", file=sys.stderr)
-        target, machine = about_emulated()
-        options.emulated, options.out = True, options.out and emulated_file(options.out)
+        target = emulated_target(_EMULATED)
+        options.emulated, options.out = True, options.out and mark_emulated(options.out)
     known = ON_THE_EMULATED_DEVICE if options.emulated else ON_A_DEVICE
     chosen = [w for w in known if _is_asked(w, options.only)]
     if not chosen:
         print(f"no workload is called {options.only}", file=sys.stderr)
         return 2
-    report = Report(options.out, machine)
+    report = Report(options.out, about(target))
     until_s = time.monotonic() + options.time_budget
     with tempfile.TemporaryDirectory(prefix="gpu-") as folder:
         compare(chosen, target, Path(folder), report, options, until_s)
@@ -80,33 +83,25 @@ def main() -> int:
     return 0
 
 
-def about(text: str) -> tuple[str, dict[str, Any]]:
-    """The target, and what there is to say of the machine.
+def find_target(text: str) -> str:
+    """The target that is named.
 
     Raises:
         TunerError: the machine has no such device.
     """
-    from spaces.passes.toolchain import toolchain_fingerprint
-    from spaces.targets.target import device_fingerprint, device_of, resolve_target
+    from spaces.targets.target import device_of, resolve_target
 
     target = resolve_target(text)
     device_of(target)
-    today = time.strftime("%Y-%m-%d")
-    return target, {
-        "device": device_fingerprint(target),
-        "toolchain": toolchain_fingerprint(target),
-        "target": json.loads(target),
-        "date": today,
-    }
+    return target
 
 
-def about_emulated() -> tuple[str, dict[str, Any]]:
-    """The same of the emulated device."""
+def about(target: str) -> dict[str, Any]:
+    """What there is to say of the machine."""
     from spaces.passes.toolchain import toolchain_fingerprint
-    from spaces.targets.target import device_fingerprint, emulated_target
+    from spaces.targets.target import device_fingerprint
 
-    target = emulated_target('{"kind":"cuda","arch":"sm_90"}')
-    return target, {
+    return {
         "device": device_fingerprint(target),
         "toolchain": toolchain_fingerprint(target),
         "target": json.loads(target),
@@ -114,7 +109,7 @@ def about_emulated() -> tuple[str, dict[str, Any]]:
     }
 
 
-def emulated_file(out: Path) -> Path:
+def mark_emulated(out: Path) -> Path:
     """The file for times of a model, which nobody should take for a device's."""
     return out if "emulated" in out.stem else out.with_stem(f"{out.stem}-emulated")
 

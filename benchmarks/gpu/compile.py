@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import shutil
-import subprocess
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from spaces.codegen.cuda.compile import call_nvcc
+from spaces.codegen.cuda.nvcc import command, find_nvcc, nvcc_version
 from tests.spaces.emulation.instructions.program import Program
+from tuner.errors import TunerError
 
 LIMIT_S = 120.0
 INDEX = "index.json"
@@ -102,34 +102,19 @@ def _compile_group(
 
 def run_nvcc(source: str, target: Path, *, arch: str, fast_math: bool) -> str:
     """Compile one source. Empty where that went well, otherwise the line that says why not."""
-    nvcc = shutil.which("nvcc")
-    if nvcc is None:
-        return "nvcc is not on PATH"
     file = target.with_suffix(".cu")
     file.write_text(source)
-    virtual = arch.replace("sm_", "compute_")
-    flags = ["--cubin", "-O3", "-std=c++17", "-gencode", f"arch={virtual},code={arch}"]
-    flags += ["--use_fast_math"] if fast_math else []
     try:
-        done = subprocess.run(
-            [nvcc, *flags, "-o", str(target), str(file)],
-            capture_output=True,
-            text=True,
-            timeout=LIMIT_S,
-        )
-    except subprocess.TimeoutExpired:
-        return f"nvcc took more than {LIMIT_S:.0f} s"
-    if done.returncode == 0:
-        return ""
-    said = [line for line in (done.stdout + done.stderr).splitlines() if "error" in line]
-    return said[0] if said else f"nvcc ended with {done.returncode}"
+        call = command(find_nvcc(), arch, file, target)
+        call_nvcc([*call, *(["--use_fast_math"] if fast_math else [])], LIMIT_S)
+    except (TunerError, RuntimeError) as error:
+        return str(error)
+    return ""
 
 
-def nvcc_version() -> str:
+def version_of_nvcc() -> str:
     """As `13.0.88`; empty without nvcc."""
-    nvcc = shutil.which("nvcc")
-    if nvcc is None:
+    try:
+        return nvcc_version(find_nvcc())
+    except TunerError:
         return ""
-    said = subprocess.run([nvcc, "--version"], capture_output=True, text=True, timeout=LIMIT_S)
-    found = re.search(r"V(\d+\.\d+\.\d+)", said.stdout)
-    return found.group(1) if found else ""

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.gpu.compile import Compiled, compile_programs, nvcc_version, read_index
+from benchmarks.gpu.compile import Compiled, compile_programs, read_index, version_of_nvcc
 from benchmarks.gpu.devices import DeviceProcess, child_command
 from benchmarks.gpu.questions.catalogue import questions
 from benchmarks.gpu.questions.question import Question
@@ -127,7 +127,7 @@ class Run:
             "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             "python": platform.python_version(),
             "numpy": np.__version__,
-            "nvcc": nvcc_version(),
+            "nvcc": version_of_nvcc(),
             "seed": SEED,
             "device": self.about,
             "programs": self.rows,

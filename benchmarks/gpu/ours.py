@@ -25,6 +25,7 @@ from tuner.candidate import Candidate, Draft
 from tuner.effort import EFFORTS
 from tuner.errors import first_line
 from tuner.record import Measurement, Status
+from tuner.task import Instance
 
 _PARENTS = 3
 _DRAFTS_TRIED = 20
@@ -173,7 +174,7 @@ def measure(runner: Runner, begun: dict[Future[Sample], Side], until_s: float) -
                 side.add(sample, None)
                 continue
             task, _ = _space(side.workload, side.target)
-            instance = side.workload.instance(*side.workload.rows[-1:] or (0,))
+            instance = side.workload.largest
             if side.workload.name not in known:
                 learned = runner.learn(task, instance, _REFERENCE_DEADLINE_S)
                 known[side.workload.name] = learned.error
@@ -199,14 +200,10 @@ def time_rows(runner: Runner, side: Side) -> None:
             side.by_rows_s[rows] = measured.latency_s
 
 
-def _run(runner: Runner, side: Side, sample: Sample, instance: Any) -> Measurement:
+def _run(runner: Runner, side: Side, sample: Sample, instance: Instance) -> Measurement:
     task, _ = _space(side.workload, side.target)
     timing = EFFORTS["normal"].timing
-    best_s = (
-        side.best[1]
-        if side.best and instance == side.workload.instance(*side.workload.rows[-1:] or (0,))
-        else None
-    )
+    best_s = side.best[1] if side.best and instance == side.workload.largest else None
     return runner.run(
         task,
         sample.artifact,

@@ -40,7 +40,7 @@ def plain(value: Any) -> Any:
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def saved_outputs(arrays: Mapping[str, Array], program: Program) -> Arrays:
+def read_outputs(arrays: Mapping[str, Array], program: Program) -> Arrays:
     """A program's outputs in that file; none where it did not run."""
     found: Arrays = []
     while (key := f"{program.name}/out{len(found)}") in arrays:
@@ -53,7 +53,7 @@ def reference_of(program: Program, folder: Path = KEPT) -> Arrays:
     otherwise those of the definition."""
     if (folder / ARRAYS).exists():
         with np.load(folder / ARRAYS) as arrays:
-            if found := saved_outputs(arrays, program):
+            if found := read_outputs(arrays, program):
                 return found
     return program.expect(*program.inputs())
 
@@ -66,7 +66,7 @@ def disagreements(folder: Path, programs: Mapping[str, Program]) -> dict[str, st
     found: dict[str, str] = {}
     with np.load(folder / ARRAYS) as arrays:
         for name, program in programs.items():
-            outputs = saved_outputs(arrays, program)
+            outputs = read_outputs(arrays, program)
             if not outputs:
                 continue
             for i, array in enumerate(program.inputs()):

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from tuner.task import Task
+from tuner.task import Instance, Task
 
 _OPEN = "M"
 
@@ -27,37 +26,21 @@ class Workload:
     dtype: str = "float32"
     rows: tuple[int, ...] = ()
 
-    @property
-    def flops(self) -> float:
-        """Of one run, for products and convolutions; 0 for what memory bounds. Of the largest
-        where a dimension is open."""
-        if self.kind == "convolution":
-            batch, channels, size, filters, width = self.sizes
-            return 2.0 * batch * filters * size**2 * channels * width**2
-        if self.kind in ("product", "batched"):
-            return 2.0 * math.prod((*(self.rows[-1:]), *self.sizes))
-        return 0.0
-
-    @property
-    def bytes(self) -> float:
-        """Read and written by one run at least, where memory bounds it."""
-        width = {"float32": 4, "float16": 2, "bfloat16": 2}[self.dtype]
-        return 2.0 * width * math.prod(self.sizes)
-
     def task(self, target: str) -> Task:
         """The program as a task."""
         from spaces.lowering.extract_tasks import task_of
 
-        task = task_of(self._program(), target, name=self.kind)
-        if not self.rows:
-            return task
-        from dataclasses import replace
+        shapes = tuple((self.instance(rows), 1.0) for rows in self.rows)
+        return replace(task_of(self._program(), target, name=self.kind), shapes=shapes)
 
-        return replace(task, shapes=tuple((((_OPEN, rows),), 1.0) for rows in self.rows))
+    @property
+    def largest(self) -> Instance:
+        """The shape on which a kernel for open sizes is searched; empty for known sizes."""
+        return self.instance(self.rows[-1]) if self.rows else ()
 
-    def instance(self, rows: int) -> tuple[tuple[str, int], ...]:
-        """The shape on which a kernel for open sizes is timed; empty for one of known sizes."""
-        return ((_OPEN, rows),) if self.rows else ()
+    def instance(self, rows: int) -> Instance:
+        """The shape with so many rows, where their number is open."""
+        return ((_OPEN, rows),)
 
     def _program(self) -> Any:
         from tvm import te, topi

@@ -33,11 +33,11 @@ class WholeProgram:
         module = interchanged(module)
         try:
             self._bounds = OutputBounds(module["main"], args)
-            self._library = compiled(tvm.IRModule({"main": self._bounds.function}))
+            self._library = compile_unscheduled(tvm.IRModule({"main": self._bounds.function}))
         except (Unbounded, RuntimeError, TypeError, ValueError) as error:  # TVM's, of what it made
             _log.warning("errors are bounded coarsely: %s", first_line(error))
             self._bounds = OutputBounds(module["main"], args, follow=False)
-            self._library = compiled(module)
+            self._library = compile_unscheduled(module)
 
     def run(self, contents: Sequence[Array]) -> tuple[dict[int, Array], dict[int, Array | None]]:
         """Outputs and their bounds."""
@@ -61,7 +61,7 @@ class WholeProgram:
         return Computed(number, not same, second, bounds)
 
 
-def compiled(module: Any) -> Any:
+def compile_unscheduled(module: Any) -> Any:
     """Compile a module without a schedule for this machine's CPU with all its features; return a
     `tvm.runtime.Executable`.
 

@@ -32,7 +32,7 @@ from typing import Any
 
 from spaces.codegen.cuda.compile import parse_uses
 from spaces.codegen.cuda.cubin import KernelUse
-from spaces.codegen.cuda.device_code import precompiled
+from spaces.codegen.cuda.device_code import hand_over
 from spaces.codegen.prepack import COMPUTE, PREPACK, Packing, split
 from spaces.codegen.theirs import Compiler
 from spaces.emulation.library import build_kernels, drop_kernels, load_kernels
@@ -157,7 +157,7 @@ def load_artifact(artifact: bytes, folder: Path | None = None) -> Any:
     with tempfile.TemporaryDirectory(prefix="load-", dir=folder) as made:
         path = Path(made) / _HOST
         path.write_bytes(members[_HOST])
-        with precompiled(members.get(_DEVICE)):
+        with hand_over(members.get(_DEVICE)):
             loaded = tvm.runtime.load_module(str(path))
     if _EMULATED in members:
         loaded.import_module(load_kernels(members[_EMULATED]))

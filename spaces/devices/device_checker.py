@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from spaces.check.case import Case, Draw
+from spaces.check.draws import Argument
 from spaces.devices.checker import Array, how_wrong, raw, to_device
 from spaces.devices.comparison import THREADS, Comparison, Kinds, compile_comparison
 
@@ -113,10 +114,16 @@ class DeviceChecker:
             case,
             whole,
             tuple(to_device(array, self._device) for array in fresh),
-            tuple(to_device(array, self._device) for array in fresh),
+            tuple(self._empty(argument) for argument in case.arguments),
             tuple(self._send_expected(want, bound) for want, bound in expected),
             size_bytes,
         )
+
+    def _empty(self, argument: Argument) -> Any:
+        """A tensor for an argument, which `feed` fills."""
+        import tvm
+
+        return tvm.runtime.empty(argument.shape, argument.dtype, self._device)
 
     def _send_expected(self, want: Array, bound: Array | None) -> _Expected:
         kinds = Kinds(str(want.dtype), None if bound is None else str(bound.dtype))

@@ -12,9 +12,10 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
-from spaces.devices.cuda_runtime import CudaRuntime, Graph, Runtime
 from spaces.devices.health import Health, Nvml, read_health
+from spaces.devices.runtime import CudaRuntime, Graph, Runtime
 from spaces.devices.stopwatch import Loaded, run_once
+from spaces.targets.nvidia.driver import read_device
 from tuner.record import Conditions
 
 _MOST_LAUNCHES = 200
@@ -120,6 +121,7 @@ def cuda_stopwatch(device: Any) -> GraphStopwatch:
     Raises:
         OSError, DeviceFault: see `CudaRuntime`.
     """
-    runtime = CudaRuntime(device)
-    nvml = Nvml.open(runtime.bus_id())
-    return GraphStopwatch(runtime, None if nvml is None else lambda: read_health(nvml))
+    here = read_device()
+    nvml = None if here is None else Nvml.open(here.bus_id)
+    health = None if nvml is None else lambda: read_health(nvml)
+    return GraphStopwatch(CudaRuntime(device), health)

@@ -9,8 +9,9 @@ from __future__ import annotations
 import logging
 import os
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any, Protocol
+
+from spaces.targets.nvidia.board import open_board
 
 _log = logging.getLogger(__name__)
 
@@ -109,14 +110,10 @@ class Nvml:
 
     @classmethod
     def open(cls, bus_id: str) -> Nvml | None:
-        """A device by its PCI bus id; None where NVML cannot tell of it.
-
-        Its numbers are not CUDA's where `CUDA_VISIBLE_DEVICES` hides some, bus ids are.
-        """
+        """A device by its PCI bus id, for the life of the process; None where NVML cannot tell of
+        it."""
         try:
-            library = import_module("pynvml")
-            library.nvmlInit()
-            found = cls(library, library.nvmlDeviceGetHandleByPciBusId(bus_id))
+            found = cls(*open_board(bus_id))
             read_health(found)
         except Exception as error:  # no package, no library, or a device that does not tell
             _log.warning("nothing is known of the device's clocks and temperature: %s", error)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from spaces.emulation.ptx.translate import translated
+from spaces.emulation.ptx.translate import translate
 
 _START = re.compile(r"\b(?:asm|__asm__)\s*(?:volatile|__volatile__)?\s*\(")
 _DIRECTIVE = re.compile(r"^[ \t]*#[^\n]*$", re.MULTILINE)
@@ -47,13 +47,13 @@ def without_assembly(source: str) -> str:
             continue
         end = _closing(source, found.end() - 1)
         whole = source[found.start() : end + 1]
-        code = _replaced(source[found.end() : end])
+        code = _replace(source[found.end() : end])
         parts += [source[place : found.start()], code, "\n" * whole.count("\n")]
         place = end + 1
     return "".join([*parts, source[place:]])
 
 
-def _replaced(inside: str) -> str:
+def _replace(inside: str) -> str:
     """The call that stands for a statement, of which this is what its parentheses hold."""
     # Where the preprocessor chooses, both forms do the same: take the first.
     inside = _DIRECTIVE.sub("", _OTHERWISE.sub("", inside))
@@ -65,12 +65,12 @@ def _replaced(inside: str) -> str:
         for text in _split(section, ",")
         if text.strip()
     ]
-    bound = " ".join(_bound(number, operand) for number, operand in enumerate(operands))
-    code = translated(_text(sections[0]), len(operands))
+    bound = " ".join(_bind(number, operand) for number, operand in enumerate(operands))
+    code = translate(_text(sections[0]), len(operands))
     return f"[&]() {{ {bound} {code} }}()"
 
 
-def _bound(number: int, operand: _Operand) -> str:
+def _bind(number: int, operand: _Operand) -> str:
     letter = operand.constraint.lstrip("=+&")
     if letter not in _TYPES:
         raise ValueError(f'an operand of assembly with the constraint "{operand.constraint}"')

@@ -54,7 +54,7 @@ class _Block:
     work: Work = field(default_factory=Work)
 
 
-def charged(kernel: str, parameters: str) -> str:
+def charge(kernel: str, parameters: str) -> str:
     """A kernel's text, from its opening bracket on, with its charges.
 
     Args:

@@ -12,7 +12,7 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
-from spaces.emulation.kernels import translated
+from spaces.emulation.kernels import translate
 from tuner.errors import TunerError
 from tuner.files.atomic import write_bytes
 
@@ -63,7 +63,7 @@ def compile_kernels(source: str, architecture: int, target: str = "") -> bytes:
     """
     with tempfile.TemporaryDirectory(prefix="emulated-") as folder:
         program, output = Path(folder) / "kernels.cpp", Path(folder) / "kernels.so"
-        text = translated(source, target)
+        text = translate(source, target)
         program.write_text(text)
         objects = Path(folder) / "kernels.o"
         level = _WELL if text.count("\n") < _LONG else _FAST
@@ -81,7 +81,7 @@ def _machine() -> bytes:
     kept = _cache() / "machine.o"
     with suppress(OSError):
         return kept.read_bytes()
-    made = _compiled_machine()
+    made = _compile_machine()
     with suppress(OSError):
         kept.parent.mkdir(parents=True, exist_ok=True)
         write_bytes(kept, made)
@@ -118,7 +118,7 @@ def _cache() -> Path:
     return Path(platformdirs.user_cache_dir("elastic-tuner")) / "emulation" / key
 
 
-def _compiled_machine() -> bytes:
+def _compile_machine() -> bytes:
     with (
         tempfile.TemporaryDirectory(prefix="machine-") as folder,
         ThreadPoolExecutor(os.cpu_count()) as pool,

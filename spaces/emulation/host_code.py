@@ -47,13 +47,13 @@ def _on_cpu() -> Any:
     def changed(module: Any, _context: Any) -> Any:
         for variable, function in list(module.functions.items()):
             if int(function.attrs.get("calling_conv", 0)) != _KERNEL:
-                module.update_func(variable, function.with_body(_moved(function.body)))
+                module.update_func(variable, function.with_body(_move_to_cpu(function.body)))
         return module
 
     return module_pass(changed, opt_level=0, name="EmulatedHost")
 
 
-def _moved(body: Any) -> Any:
+def _move_to_cpu(body: Any) -> Any:
     """Host code with CUDA's device replaced by the CPU, and kernels called with the names of their
     launch parameters."""
     import tvm

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from spaces.emulation.assembly import without_assembly
-from spaces.emulation.charges import charged
+from spaces.emulation.charges import charge
 
 _KERNEL = re.compile(
     r"__global__\s+void\s+(?:__(?:launch_bounds|maxnreg)__\((?P<most>[^)]*)\)\s*)*"
@@ -64,7 +64,7 @@ def kernel_names(source: str) -> list[str]:
     return [kernel.name for kernel in _kernels(source)]
 
 
-def translated(source: str, target: str = "") -> str:
+def translate(source: str, target: str = "") -> str:
     """C++ that exports each kernel of CUDA C as a packed function of its name.
 
     Args:
@@ -76,15 +76,15 @@ def translated(source: str, target: str = "") -> str:
     """
     kernels = {kernel.name: kernel for kernel in _kernels(source)}
     source = without_assembly(source)
-    source = _checked(_fitting(_DEFINITION.sub(_charged, source)))
-    body = _SHARED.sub(lambda found: _declared(found, source, kernels), source)
+    source = _check_alignment(_fit_casts(_DEFINITION.sub(_charge, source)))
+    body = _SHARED.sub(lambda found: _declare(found, source, kernels), source)
     forward = "".join(f"static size_t {name}_place(int); " for name in kernels)
     head = f'#include "kernels.h"\n{forward}\n#line 1 "kernels.cu"\n'
     kept = f'const char* const emu::target_text = R"kept({target})kept";'
-    return "\n".join([head + body, *map(_exported, kernels.values()), kept, ""])
+    return "\n".join([head + body, *map(_export, kernels.values()), kept, ""])
 
 
-def _fitting(source: str) -> str:
+def _fit_casts(source: str) -> str:
     """Casts of floats to integers become ones that a device's are like: what does not fit is the
     nearest that does. Only a name, or the call of a function, is seen to be a float."""
     names = "|".join(sorted({*_FLOAT.findall(source)}))
@@ -97,15 +97,15 @@ def _fitting(source: str) -> str:
     )
 
 
-def _checked(source: str) -> str:
+def _check_alignment(source: str) -> str:
     """Accesses to vectors ask whether the address is one that a device takes."""
     return _ACCESS.sub(
         lambda found: f"*emu::aligned<{found['cast'] or found['named']}>(__LINE__, ", source
     )
 
 
-def _charged(found: re.Match[str]) -> str:
-    return found["head"] + charged(found["body"], found["parameters"])
+def _charge(found: re.Match[str]) -> str:
+    return found["head"] + charge(found["body"], found["parameters"])
 
 
 def _kernels(source: str) -> Iterator[_Kernel]:
@@ -117,7 +117,7 @@ def _kernels(source: str) -> Iterator[_Kernel]:
             yield _Kernel(found["name"], int(most))
 
 
-def _declared(found: re.Match[str], source: str, kernels: dict[str, _Kernel]) -> str:
+def _declare(found: re.Match[str], source: str, kernels: dict[str, _Kernel]) -> str:
     """The declaration of arrays in shared memory as one of pointers, or of references."""
     names, kind = [name.strip() for name in found["names"].split(",")], found["type"]
     if found["extern"]:
@@ -142,7 +142,7 @@ def _reference(owner: _Kernel, declared: str, kind: str, alignment: str | None) 
     return f"auto& {name} = *static_cast<std::type_identity_t<{whole.type}>*>({place});"
 
 
-def _exported(kernel: _Kernel) -> str:
+def _export(kernel: _Kernel) -> str:
     """The packed function of a kernel, with where its arrays lie in shared memory."""
     arrays = ", ".join(
         f'emu::Array{{"{a.name}", sizeof({a.type}), {a.alignment}}}' for a in kernel.arrays

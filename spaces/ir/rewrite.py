@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from inspect import Parameter, Signature
 from typing import Any
 
 from spaces.ir import tvm_compat
 
 _CALLBACK = Signature([Parameter(name, Parameter.POSITIONAL_ONLY) for name in ("node", "mutator")])
+
+
+def with_prim_funcs(module: Any, change: Callable[[Any], Any]) -> Any:
+    """A module with each of its tensor programs changed; all else stays."""
+    from tvm.ir import IRModule
+
+    functions = {
+        gv: change(f) if tvm_compat.is_prim_func(f) else f for gv, f in module.functions.items()
+    }
+    return IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
 
 
 def replaced(expression: Any, values: Sequence[tuple[Any, Any]]) -> Any:

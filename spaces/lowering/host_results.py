@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from spaces.ir import tvm_compat
+from spaces.lowering.relax_rewrite import with_graphs
 
 _ON_HOST = "relax.run."
 """The beginning of the names of these functions."""
@@ -25,7 +26,6 @@ def on_device(module: Any, device_type: int) -> Any:
         device_type: the device's, as DLPack numbers them.
     """
     from tvm import relax
-    from tvm.ir import IRModule
     from tvm.relax.expr_functor import PyExprMutator, mutator
 
     @mutator
@@ -41,12 +41,7 @@ def on_device(module: Any, device_type: int) -> Any:
             fields = [relax.TupleGetItem(made, i) for i in range(len(made.ty.fields))]
             return relax.Tuple([_send(self.builder_.emit(f), device_type) for f in fields])
 
-    sender = Sender(module)
-    functions = {
-        gv: sender.visit_expr(f) if tvm_compat.is_relax_function(f) else f
-        for gv, f in module.functions.items()
-    }
-    return IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
+    return with_graphs(module, Sender(module).visit_expr)
 
 
 def _gives_host_tensors(call: Any) -> bool:

@@ -37,8 +37,7 @@ def sort_last_axes(module: Any) -> Any:
             fields = [relax.TupleGetItem(found, i) for i in range(len(found.ty.fields))]
             return relax.Tuple([self.builder_.emit(relax.op.permute_dims(f, back)) for f in fields])
 
-    mover = Mover(module)
-    return with_graphs(module, mover.visit_expr)
+    return with_graphs(module, Mover(module).visit_expr)
 
 
 def _orders(rank: int, axis: int) -> tuple[list[int], list[int]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from spaces.ir import tvm_compat
+from spaces.ir import rewrite, tvm_compat
 from spaces.passes.arithmetic.fast_math import vectorised_math
 from spaces.passes.arithmetic.reciprocals import with_reciprocals
 from spaces.passes.idle_steps import without_idle_steps
@@ -63,15 +63,7 @@ def before_compile(module: Any) -> Any:
         module: a module for an llvm target, scheduled or not. Functions that are not tensor
             programs stay as they are.
     """
-    from tvm.ir import IRModule
-
-    return IRModule(
-        {
-            gv: _prepared(function) if tvm_compat.is_prim_func(function) else function
-            for gv, function in module.functions.items()
-        },
-        attrs=module.attrs,
-    )
+    return rewrite.with_prim_funcs(module, _prepared)
 
 
 def _prepared(function: Any) -> Any:

@@ -120,9 +120,8 @@ def fits(target_json: str) -> bool:
     """Whether there is a device here, of the target's architecture if it names one."""
     if not present():
         return False
-    found = str(device().compute_version).replace(".", "")
-    digits = "".join(c for c in str(json.loads(target_json).get("arch", "")) if c.isdigit())
-    return digits in ("", found)
+    found = architecture_of(str(device().compute_version).replace(".", ""))
+    return architecture_of(str(json.loads(target_json).get("arch", ""))) in (0, found)
 
 
 def fingerprint(target_json: str, host: Host | None) -> str:

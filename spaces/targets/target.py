@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from spaces.targets import cuda, emulated
+from spaces.targets import emulated
 from spaces.targets.backends import BACKENDS, Backend, backend, backend_of
 from spaces.targets.config import Config, canonical, parsed, validated
 from spaces.targets.host import Host
+from tuner import checks
 from tuner.checks import TARGET_KINDS
-from tuner.errors import TunerError, UsageError
+from tuner.errors import TunerError
 
 
 def resolve_target(text: str, *, cores: int | None = None, host: Host | None = None) -> str:
@@ -44,15 +45,8 @@ def emulated_target(text: str) -> str:
 
     Raises:
         UsageError: it is no CUDA target, malformed JSON, or an unknown option.
-        TunerError: it names no architecture.
     """
-    row = asked_backend(text)
-    if row.devices not in (cuda, emulated):
-        raise UsageError("the emulated device stands for a CUDA device: --target names which")
-    config = parsed(text)
-    if "kind" in config:
-        emulated.refuse_incomplete(config)
-    return canonical(emulated.completed(_in_one_form(config), None, None))
+    return resolve_target(checks.emulated(text))
 
 
 def deployed_target(target_json: str) -> str:

@@ -14,8 +14,7 @@ from typing import TypedDict
 
 from tuner.errors import TunerError
 from tuner.files.atomic import output_file
-from tuner.record import Status
-from tuner.record_lines import record_line
+from tuner.record import Status, record_line
 from tuner.report.spaces import SpaceStatus, space_rows
 from tuner.report.toolchains import ToolchainStatus, toolchain_rows
 from tuner.report.winners import Timings, choose_best

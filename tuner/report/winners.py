@@ -11,8 +11,7 @@ from types import MappingProxyType
 from tuner.candidate import Candidate, CandidateKind
 from tuner.dynamic.kernel_set import KernelSet
 from tuner.generations import first_rung, of_newest
-from tuner.record import Record, Status
-from tuner.record_lines import record_line
+from tuner.record import Record, Status, record_line
 from tuner.storage.base import RecordStore
 from tuner.task import Instance
 

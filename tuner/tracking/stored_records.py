@@ -14,8 +14,7 @@ from itertools import takewhile
 from pathlib import Path
 
 from tuner.files.atomic import write_bytes
-from tuner.record import Record
-from tuner.record_lines import record_line
+from tuner.record import Record, record_line
 from tuner.storage.base import SessionSpan
 from tuner.storage.sqlite_file import journal
 from tuner.storage.sqlite_store import SqliteStore

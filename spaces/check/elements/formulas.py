@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spaces.check.elements.operations import BINARY, UNARY, cast_to, function_of, reinterpreted_as
+from spaces.check.elements.operations import BINARY, UNARY, cast_to, function_of, reinterpret_as
 from spaces.check.elements.stages import Stage, Unevaluable, same_indices
 from spaces.check.expression_errors import dtype_of, kind_of, operator_of
 from spaces.ir import tvm_compat
@@ -242,7 +242,7 @@ class _Writer:
         if name == "if_then_else":
             return self._chosen(call.args, guarded)
         bits = name == "reinterpret"
-        function = reinterpreted_as(dtype_of(call)) if bits else function_of(name)
+        function = reinterpret_as(dtype_of(call)) if bits else function_of(name)
         operands = tuple(self._of(argument, guarded) for argument in call.args)
         return self._operation((name, dtype_of(call)), function, operands)
 

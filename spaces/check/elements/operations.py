@@ -153,7 +153,7 @@ def cast_to(dtype: str) -> Operation:
     return compute
 
 
-def reinterpreted_as(dtype: str) -> Operation:
+def reinterpret_as(dtype: str) -> Operation:
     """What reading the same bits as another type computes."""
     kind = numpy_dtype(dtype)
 

@@ -111,12 +111,17 @@ def _by_nvcc(nvcc: Path, source: str, arch: str, deadline_s: float) -> Answer:
     with tempfile.TemporaryDirectory(prefix="nvcc-") as folder:
         written, output = Path(folder) / "kernels.cu", Path(folder) / "kernels.cubin"
         written.write_text(source, encoding="utf-8")
-        said = _run(command(nvcc, arch, written, output), deadline_s)
+        said = call_nvcc(command(nvcc, arch, written, output), deadline_s)
         return output.read_bytes(), said
 
 
-def _run(call: list[str], deadline_s: float) -> str:
-    """Run the compiler; return what it said."""
+def call_nvcc(call: list[str], deadline_s: float) -> str:
+    """Run a call of the compiler, such as `nvcc.command` gives; return what it said.
+
+    Raises:
+        TunerError: it does not run.
+        RuntimeError: it refuses its source, with its first complaint, or takes too long.
+    """
     try:
         process = subprocess.Popen(
             call,

@@ -69,27 +69,27 @@ def compiling_for(target: Any) -> Iterator[None]:
         target: a `tvm.target.Target`, the current one within the block.
     """
 
-    def compiled(source: str) -> bytes:
+    def compile_source(source: str) -> bytes:
         return compile_cuda(source, arch_of(target)).binary
 
-    with target, _answering(compiled):
+    with target, _answer(compile_source):
         yield
 
 
 @contextlib.contextmanager
-def precompiled(code: bytes | None) -> Iterator[None]:
+def hand_over(code: bytes | None) -> Iterator[None]:
     """Answer TVM's request to compile CUDA source with the builder's machine code."""
-    with contextlib.nullcontext() if code is None else _answering(lambda _source: code):
+    with contextlib.nullcontext() if code is None else _answer(lambda _source: code):
         yield
 
 
 @contextlib.contextmanager
-def _answering(compiled: Callable[[str], bytes]) -> Iterator[None]:
+def _answer(compile_source: Callable[[str], bytes]) -> Iterator[None]:
     import tvm
     import tvm_ffi
 
     usual = tvm.get_global_func(_COMPILE)
-    tvm_ffi.register_global_func(_COMPILE, compiled, override=True)
+    tvm_ffi.register_global_func(_COMPILE, compile_source, override=True)
     try:
         yield
     finally:

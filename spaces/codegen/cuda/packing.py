@@ -50,7 +50,7 @@ def packing_of(library: Any, target: Any) -> Pack | None:
 
         blob = tvm.get_global_func("runtime.ModulePackImportsToTensor")(module).numpy().tobytes()
         sources = [source_of(each) for each in kernels]
-        blob = compiled_imports(blob, sources, lambda s: compile_cuda(s, arch_of(target)).binary)
+        blob = compile_imports(blob, sources, lambda s: compile_cuda(s, arch_of(target)).binary)
         made = tvm.get_global_func("codegen.codegen_blob")(
             blob, is_system_lib, _host_target(module), prefix
         )
@@ -61,9 +61,7 @@ def packing_of(library: Any, target: Any) -> Pack | None:
     return pack
 
 
-def compiled_imports(
-    blob: bytes, sources: Sequence[str], compiled: Callable[[str], bytes]
-) -> bytes:
+def compile_imports(blob: bytes, sources: Sequence[str], compiled: Callable[[str], bytes]) -> bytes:
     """Packed imports with machine code in the place of CUDA source.
 
     Args:

@@ -12,7 +12,7 @@ _KINDS = "f16|bf16|tf32|f32|f64|s8|u8|s32"
 _SHAPE = r"m(?P<m>\d+)n(?P<n>\d+)k(?P<k>\d+)"
 
 
-def _moved(found: re.Match[str], operands: Operands) -> str:
+def _move_matrices(found: re.Match[str], operands: Operands) -> str:
     """ldmatrix has its registers first, stmatrix its address."""
     loads = found["name"] == "ldmatrix"
     registers, where = operands if loads else reversed(operands)
@@ -66,7 +66,7 @@ FORMS = (
     form(
         r"(?P<name>ldmatrix|stmatrix)\.sync\.aligned\.m8n8\.x(?P<count>[124])(?P<trans>\.trans)?"
         r"\.shared(?:::cta)?\.b16",
-        _moved,
+        _move_matrices,
         2,
     ),
     form(

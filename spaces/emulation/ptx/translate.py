@@ -34,7 +34,7 @@ _DOUBLE = re.compile(r"0[dD]([0-9a-fA-F]{16})")
 _INTEGER = re.compile(r"-?(?:0[xX][0-9a-fA-F]+|\d+)U?")
 
 
-def translated(text: str, operands: int) -> str:
+def translate(text: str, operands: int) -> str:
     """C++ of the text of an assembly statement, on one line.
 
     Args:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from spaces.ir import tvm_compat
+from spaces.ir import rewrite, tvm_compat
 
 
 def guard_sums(module: Any) -> Any:
@@ -28,10 +28,5 @@ def guard_sums(module: Any) -> Any:
             return node
         return tvm.s_tir.SBlockRealize(node.iter_values, tvm.tirx.And(guard, guard), node.block)
 
-    changed = {
-        variable: f.with_body(structural_mutate(f.body, [(tvm.s_tir.SBlockRealize, realize)]))
-        if tvm_compat.is_prim_func(f)
-        else f
-        for variable, f in module.functions.items()
-    }
-    return tvm.ir.IRModule(changed, attrs=module.attrs, global_infos=module.global_infos)
+    looks = [(tvm.s_tir.SBlockRealize, realize)]
+    return rewrite.with_prim_funcs(module, lambda f: f.with_body(structural_mutate(f.body, looks)))

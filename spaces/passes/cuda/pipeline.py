@@ -118,13 +118,8 @@ def without_empty_grids(module: Any) -> Any:
             return mutator.default_mutate(node)
         return tvm.tirx.IfThenElse(rewrite.conjunction(conditions), node, None)
 
-    changed = {
-        gv: f.with_body(structural_mutate(f.body, [(tvm.tirx.Evaluate, launch)]))
-        if isinstance(f, tvm.tirx.PrimFunc)
-        else f
-        for gv, f in module.functions.items()
-    }
-    return tvm.ir.IRModule(changed, attrs=module.attrs, global_infos=module.global_infos)
+    looks = [(tvm.tirx.Evaluate, launch)]
+    return rewrite.with_prim_funcs(module, lambda f: f.with_body(structural_mutate(f.body, looks)))
 
 
 def _blocks_there(call: Any) -> list[Any]:

@@ -32,16 +32,32 @@ class Board:
         return f"driver={self.driver}{power}{' mig' if self.mig else ''}"
 
 
-def read_board(bus_id: str) -> Board | None:
-    """The settings of a board by its device's PCI bus id, since NVML counts devices that CUDA does
-    not show; None where they are not told."""
+def open_board(bus_id: str) -> tuple[Any, Any]:
+    """NVIDIA's library, which whoever opens it shuts down, and its handle of a board.
+
+    Args:
+        bus_id: of the device on the PCI bus: NVML counts devices that CUDA does not show.
+
+    Raises:
+        Exception: the package is missing, or its library, the driver does not answer, or there is
+            no such board.
+    """
+    nvml = import_module("pynvml")
+    nvml.nvmlInit()
     try:
-        nvml = import_module("pynvml")
-        nvml.nvmlInit()
-    except Exception:  # the package is missing, or its library, or the driver does not answer
+        return nvml, nvml.nvmlDeviceGetHandleByPciBusId(bus_id)
+    except BaseException:
+        nvml.nvmlShutdown()
+        raise
+
+
+def read_board(bus_id: str) -> Board | None:
+    """The settings of a board, see `open_board`; None where they are not told."""
+    try:
+        nvml, handle = open_board(bus_id)
+    except Exception:  # see `open_board`
         return None
     try:
-        handle = nvml.nvmlDeviceGetHandleByPciBusId(bus_id)
         return Board(
             _text(nvml.nvmlSystemGetDriverVersion()),
             round(_told(nvml.nvmlDeviceGetEnforcedPowerLimit, handle, 0) / 1000),

@@ -67,10 +67,11 @@ def test_references_are_computed_on_all_threads_and_with_what_the_cpu_has(matmul
     import tvm
 
     from spaces.check.interchange import interchanged
-    from spaces.check.whole_program import compiled
+    from spaces.check.whole_program import compile_unscheduled
     from spaces.targets.host import this_host
 
-    code = compiled(interchanged(tvm.ir.load_json(matmul.module))).mod.inspect_source("ll")
+    library = compile_unscheduled(interchanged(tvm.ir.load_json(matmul.module)))
+    code = library.mod.inspect_source("ll")
     assert "ParallelLaunch" in code
     assert f'"target-cpu"="{this_host().config()["mcpu"]}"' in code
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from spaces.devices.cuda_runtime import DeviceFault
 from spaces.devices.health import Health
+from spaces.devices.runtime import DeviceFault
 
 LAUNCH_S, GRAPH_S, FILL_S_PER_BYTE = 4.5e-6, 5e-6, 1 / 3e12
 
@@ -26,7 +26,7 @@ class FakeKernel:
 
 @dataclass
 class FakeRuntime:
-    """Implements `spaces.devices.cuda_runtime.Runtime`; seconds pass by work alone."""
+    """Implements `spaces.devices.runtime.Runtime`; seconds pass by work alone."""
 
     now_s: float = 0.0
     clocks: list[float] = field(default_factory=lambda: [1.0])
@@ -90,7 +90,7 @@ class FakeRuntime:
 
 @dataclass
 class FakeGraph:
-    """Implements `spaces.devices.cuda_runtime.Graph`."""
+    """Implements `spaces.devices.runtime.Graph`."""
 
     runtime: FakeRuntime
     recorded: list[object]

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from spaces.devices.cuda_runtime import DeviceFault
 from spaces.devices.graph_stopwatch import GraphStopwatch
+from spaces.devices.runtime import DeviceFault
 from spaces.devices.stopwatch import Loaded
 from tests.spaces.devices.fake_cuda import LAUNCH_S, FakeKernel, FakeRuntime
 

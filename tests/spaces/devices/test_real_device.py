@@ -17,8 +17,8 @@ from spaces.codegen.executable import compile_module, export_library, run_once
 from spaces.design_space.default_schedule import default_candidate
 from spaces.design_space.realize import realize
 from spaces.design_space.task_space import TaskSpace
-from spaces.devices.cuda_runtime import CudaRuntime
 from spaces.devices.graph_stopwatch import GraphStopwatch, cuda_stopwatch
+from spaces.devices.runtime import CudaRuntime
 from spaces.devices.stopwatch import Loaded
 from spaces.ir.schedules import InvalidCandidate
 from spaces.lowering.extract_tasks import task_of

@@ -14,8 +14,15 @@ from hypothesis import strategies as st
 
 from tuner.candidate import Candidate, CandidateKind
 from tuner.errors import TunerError
-from tuner.record import Measurement, Provenance, Record, Status, Trial, record_from_json
-from tuner.record_lines import record_line
+from tuner.record import (
+    Measurement,
+    Provenance,
+    Record,
+    Status,
+    Trial,
+    record_from_json,
+    record_line,
+)
 from tuner.report.report import best_report, export_records, status_report
 from tuner.report.spaces import fruitless
 from tuner.session.progress import fold

@@ -9,8 +9,7 @@ import pytest
 
 from tuner.candidate import Candidate, CandidateKind
 from tuner.errors import TunerError
-from tuner.record import Measurement, Record, Status, Trial
-from tuner.record_lines import record_line
+from tuner.record import Measurement, Record, Status, Trial, record_line
 from tuner.report.report import export_records
 from tuner.storage.memory import MemoryStore
 from tuner.storage.restore import Restored, restore

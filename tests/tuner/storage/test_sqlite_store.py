@@ -19,8 +19,15 @@ import pytest
 
 from tuner.candidate import Candidate, CandidateKind, of_knobs
 from tuner.errors import TunerError
-from tuner.record import Measurement, Predicted, Record, Status, Trial, record_from_json
-from tuner.record_lines import record_line
+from tuner.record import (
+    Measurement,
+    Predicted,
+    Record,
+    Status,
+    Trial,
+    record_from_json,
+    record_line,
+)
 from tuner.storage.history import Fit, History
 from tuner.storage.sqlite_schema import VERSION
 from tuner.storage.sqlite_store import SqliteStore

@@ -26,8 +26,7 @@ import pytest
 from tuner.candidate import Candidate, CandidateKind
 from tuner.errors import TunerError
 from tuner.files.atomic import write_bytes
-from tuner.record import Measurement, Record, Status, Trial
-from tuner.record_lines import record_line
+from tuner.record import Measurement, Record, Status, Trial, record_line
 from tuner.storage.memory import MemoryStore
 from tuner.storage.restore import Restored, restore
 from tuner.storage.sqlite_store import SqliteStore

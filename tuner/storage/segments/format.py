@@ -36,8 +36,7 @@ from typing import Any
 from tuner.arrays import Features, vector_bytes, vector_of
 from tuner.dynamic.shapes import from_plain
 from tuner.errors import TunerError
-from tuner.record import Record, record_from_plain
-from tuner.record_lines import strict
+from tuner.record import Record, record_from_plain, strict
 from tuner.storage.base import SpaceSizes
 from tuner.storage.history import History, from_text, to_text
 from tuner.task import Task

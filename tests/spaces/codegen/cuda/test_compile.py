@@ -152,8 +152,8 @@ def test_the_library_makes_the_code_of_nvcc(
 ) -> None:
     needed_nvrtc()
     calls: list[object] = []
-    run = compile._run
-    monkeypatch.setattr(compile, "_run", lambda *args: calls.append(args) or run(*args))
+    run = compile.call_nvcc
+    monkeypatch.setattr(compile, "call_nvcc", lambda *args: calls.append(args) or run(*args))
     compile._compile.cache_clear()
     by_library = compile_cuda(source, "sm_90")
     assert calls == []

@@ -12,8 +12,8 @@ import pytest
 
 from spaces.codegen.artifact import build_artifact, kernels_of
 from spaces.codegen.cuda import nvcc
-from spaces.codegen.cuda.device_code import compiling_for, precompiled
-from spaces.codegen.cuda.packing import compiled_imports, forms_of_kernels
+from spaces.codegen.cuda.device_code import compiling_for, hand_over
+from spaces.codegen.cuda.packing import compile_imports, forms_of_kernels
 from spaces.codegen.executable import Executable, compile_module, export_library
 from spaces.lowering.lower import lower
 from spaces.targets.target import parse_target, resolve_target
@@ -98,19 +98,19 @@ def test_only_the_form_and_the_code_of_kernels_change(executable: Executable) ->
     before = packed(executable)
     source = kernels(executable.library.mod)[0].inspect_source("cuda")
     assert forms_of_kernels(before) == ["cuda"]
-    after = compiled_imports(before, [source], lambda given: f"made of {len(given)}".encode())
+    after = compile_imports(before, [source], lambda given: f"made of {len(given)}".encode())
     assert forms_of_kernels(after) == ["cubin"]
     made = f"made of {len(source)}".encode()
     assert after[8:].endswith(made)
     assert len(before) - len(after) == len(source.encode()) - len(made) - 1
-    assert compiled_imports(after, [], lambda given: b"") == after
+    assert compile_imports(after, [], lambda given: b"") == after
 
 
 def test_packed_imports_of_another_form_are_refused(executable: Executable) -> None:
     with pytest.raises(ValueError, match="source is unknown"):
-        compiled_imports(packed(executable), ["another"], lambda given: b"")
+        compile_imports(packed(executable), ["another"], lambda given: b"")
     with pytest.raises(ValueError, match="another size"):
-        compiled_imports(packed(executable)[:-1], [], lambda given: b"")
+        compile_imports(packed(executable)[:-1], [], lambda given: b"")
 
 
 def test_without_a_compiler_an_export_says_what_brings_it(
@@ -134,7 +134,7 @@ def test_tvm_compiles_as_we_do_wherever_it_compiles_at_once(tmp_path: Path) -> N
     with compiling_for(parse_target(CUDA)):
         assert tvm.target.Target.current(allow_none=False).attrs["arch"] == "sm_86"
         binary = bytes(tvm.get_global_func(asked)(source))
-        with precompiled(b"made"):
+        with hand_over(b"made"):
             assert bytes(tvm.get_global_func(asked)(source)) == b"made"
     (tmp_path / "k.cubin").write_bytes(binary)
     read = ["cuobjdump", "-sass", str(tmp_path / "k.cubin")]
@@ -168,8 +168,8 @@ def test_what_tvm_has_compiled_at_once_is_not_compiled_again(
     from spaces.codegen.cuda import compile as compiler
 
     calls = []
-    run = compiler._run
-    monkeypatch.setattr(compiler, "_run", lambda *args: calls.append(args) or run(*args))
+    run = compiler.call_nvcc
+    monkeypatch.setattr(compiler, "call_nvcc", lambda *args: calls.append(args) or run(*args))
     monkeypatch.setattr(compiler, "find_nvrtc", lambda *_: None)
     source = 'extern "C" __global__ void once(float* x) { x[0] += 1.0f; }'
     first = compiler.compile_cuda(source, "sm_86")

@@ -52,7 +52,7 @@ def refuse(*_):
 before = compile._compile.cache_info().misses
 artifact = build_artifact(scheduled(), CUDA)
 said["compiled"] = compile._compile.cache_info().misses - before
-compile._run = refuse
+compile.call_nvcc = refuse
 library = tvm.runtime.load_module(str(folder / "net.so"))
 said["loaded"] = [library.kind, load_artifact(artifact).kind]
 print(json.dumps(said))

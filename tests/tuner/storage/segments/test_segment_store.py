@@ -23,8 +23,7 @@ from hypothesis import strategies as st
 from tuner.candidate import Candidate, CandidateKind
 from tuner.errors import TunerError
 from tuner.files.folder_lock import locked
-from tuner.record import Measurement, Record, Status, Trial
-from tuner.record_lines import record_line
+from tuner.record import Measurement, Record, Status, Trial, record_line
 from tuner.storage.base import RecordStore
 from tuner.storage.objects.base import MemoryObjectStore, ObjectStore
 from tuner.storage.objects.url import open_object_store

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from tuner.candidate import Candidate, CandidateKind
 from tuner.errors import TunerError
-from tuner.record import Measurement, Record, Status, Trial, record_from_json
-from tuner.record_lines import record_line
+from tuner.record import Measurement, Record, Status, Trial, record_from_json, record_line
 from tuner.storage.history import History
 from tuner.storage.memory import MemoryStore
 from tuner.storage.objects.base import MemoryObjectStore

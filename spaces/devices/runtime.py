@@ -9,9 +9,9 @@ import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from spaces.ir.cuda_runtime import CUDART
+
 OUT_OF_MEMORY = "cudaErrorMemoryAllocation"
-_LIBRARY = "libcudart.so.13"
-"""The one that TVM's CUDA runtime is linked with: the same context, streams and errors."""
 _RELAXED = 2
 """cudaStreamCaptureModeRelaxed: a kernel that takes workspace from a pool may be captured."""
 
@@ -64,19 +64,14 @@ class CudaRuntime:
 
     def __init__(self, device: Any) -> None:
         self._device = device
-        self._library = ctypes.CDLL(_LIBRARY)
+        # What TVM's runtime is linked with: the same context, streams and errors.
+        self._library = ctypes.CDLL(CUDART)
         self._library.cudaGetErrorName.restype = ctypes.c_char_p
         self._library.cudaGetErrorString.restype = ctypes.c_char_p
         self._call("cudaSetDevice", device.index)
         self._stream = ctypes.c_void_p()
         self._call("cudaStreamCreateWithFlags", ctypes.byref(self._stream), 1)
         self._filled: dict[int, ctypes.c_void_p] = {}
-
-    def bus_id(self) -> str:
-        """The device's place on the PCI bus, which names it to other libraries."""
-        text = ctypes.create_string_buffer(32)
-        self._call("cudaDeviceGetPCIBusId", text, len(text), self._device.index)
-        return text.value.decode()
 
     def synchronize(self) -> None:
         """See `Runtime`."""
