@@ -14,6 +14,7 @@ import sys
 import tempfile
 import uuid
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,50 +23,129 @@ from benchmarks.fleet.local import ALONE
 from tuner.errors import TunerError
 
 _START_S = 90.0
-_PORT = 6379  # the fake provider knows no other
+_PORT = 6379
+_HEAD_KIND = "ray.head.default"
+_PROVIDER = "benchmarks.fleet.provider.MachinesApart"
+_ROOT = Path(__file__).resolve().parents[2]
+_LEFT_EMPTY = (
+    *("cluster_synced_files", "rsync_exclude", "rsync_filter"),
+    *("initialization_commands", "setup_commands", "head_setup_commands"),
+    *("worker_setup_commands", "head_start_ray_commands", "worker_start_ray_commands"),
+)
 
 
-@contextlib.contextmanager
-def autoscaled(
-    head: Mapping[str, float], worker: Mapping[str, float], *, least: int, most: int, idle_s: float
-) -> Iterator[str]:
-    """A cluster for the length of a block; its address.
+@dataclass(frozen=True, slots=True)
+class MachineKind:
+    """Machines that the autoscaler starts.
 
-    Args:
-        head: resources of the head, by Ray's names; `worker` of each other machine.
-        least: machines besides the head there always are; `most` there may be.
+    Attributes:
+        resources: of each of them, by Ray's names.
+        least: those there always are; `most` there may be.
+    """
+
+    resources: Mapping[str, float]
+    least: int
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class Autoscaling:
+    """What a head starts machines by.
+
+    Attributes:
+        kinds: by a name of their own, which their processes have as `RAY_NODE_TYPE_NAME`.
         idle_s: after which a machine without work goes.
     """
-    from ray.autoscaler._private.fake_multi_node.node_provider import FAKE_HEAD_NODE_ID
 
-    mark = uuid.uuid4().hex
-    with tempfile.TemporaryDirectory(prefix="fleet-") as folder:
-        config = Path(folder) / "autoscaler.json"
-        config.write_text(json.dumps(_config(head, worker, least, most, idle_s, FAKE_HEAD_NODE_ID)))
-        environment = {
-            **os.environ,
-            **ALONE,
-            MARK: mark,
+    kinds: Mapping[str, MachineKind]
+    idle_s: float
+
+    def start_words(self, folder: Path, head: Mapping[str, float], address: str) -> list[str]:
+        """Arguments with which `ray start` has it.
+
+        Args:
+            folder: for its file.
+            head: resources of the head, by Ray's names.
+            address: of the head.
+        """
+        config = folder / "autoscaler.json"
+        config.write_text(json.dumps(self._config(head, address)))
+        return [f"--autoscaling-config={config}"]
+
+    @staticmethod
+    def environment() -> dict[str, str]:
+        """Variables that the head needs."""
+        from ray.autoscaler._private.fake_multi_node.node_provider import FAKE_HEAD_NODE_ID
+
+        return {
             "AUTOSCALER_UPDATE_INTERVAL_S": "1",
+            "PYTHONPATH": str(_ROOT),  # the autoscaler imports the provider
             "RAY_FAKE_CLUSTER": "1",
             "RAY_enable_autoscaler_v2": "1",
             "RAY_CLOUD_INSTANCE_ID": FAKE_HEAD_NODE_ID,
             "RAY_OVERRIDE_NODE_ID_FOR_TESTING": FAKE_HEAD_NODE_ID,
         }
+
+    def _config(self, head: Mapping[str, float], address: str) -> dict[str, Any]:
+        return {
+            "cluster_name": "fleet",
+            "max_workers": sum(kind.most for kind in self.kinds.values()),
+            "upscaling_speed": 1.0,
+            "idle_timeout_minutes": self.idle_s / 60,
+            "provider": {
+                "type": "external",
+                "module": _PROVIDER,
+                "use_node_id_as_ip": True,
+                "disable_node_updaters": True,
+                "disable_launch_config_check": True,
+                "launch_multiple": True,
+                "head_node_id": self.environment()["RAY_CLOUD_INSTANCE_ID"],
+                "gcs_address": address,
+            },
+            "head_node_type": _HEAD_KIND,
+            "available_node_types": {
+                _HEAD_KIND: {"resources": dict(head), "node_config": {}, "max_workers": 0},
+                **{name: _node_type(kind) for name, kind in self.kinds.items()},
+            },
+            "auth": {},
+            "docker": {},
+            "file_mounts": {},
+            "file_mounts_sync_continuously": False,
+            **{name: [] for name in _LEFT_EMPTY},
+        }
+
+
+def _node_type(kind: MachineKind) -> dict[str, Any]:
+    return {
+        "resources": {**kind.resources, "object_store_memory": 1 << 27},
+        "node_config": {},
+        "min_workers": kind.least,
+        "max_workers": kind.most,
+    }
+
+
+@contextlib.contextmanager
+def autoscaled(head: Mapping[str, float], autoscaling: Autoscaling) -> Iterator[str]:
+    """A cluster for the length of a block; its address.
+
+    Args:
+        head: resources of the head, by Ray's names.
+    """
+    mark = uuid.uuid4().hex
+    address = f"127.0.0.1:{_PORT}"
+    with tempfile.TemporaryDirectory(prefix="fleet-") as folder:
+        environment = {**os.environ, **ALONE, MARK: mark, **autoscaling.environment()}
         environment.pop("RAY_ADDRESS", None)
         command = [
             *(sys.executable, "-m", "ray.scripts.scripts", "start", "--head", f"--port={_PORT}"),
-            *(
-                f"--temp-dir={folder}",
-                f"--autoscaling-config={config}",
-                "--include-dashboard=False",
-            ),
+            *autoscaling.start_words(Path(folder), head, address),
+            *(f"--temp-dir={folder}", "--include-dashboard=False"),
             f"--num-cpus={int(head.get('CPU', 0))}",
         ]
         with start_guard(mark):  # it leaves this process: nothing else would end with it
             try:
                 _start(command, environment)
-                yield f"127.0.0.1:{_PORT}"
+                yield address
             finally:
                 end_marked(mark)
 
@@ -76,46 +156,3 @@ def _start(command: list[str], environment: Mapping[str, str]) -> None:
     )
     if done.returncode:
         raise TunerError(f"no cluster with an autoscaler: {(done.stdout + done.stderr)[-300:]}")
-
-
-def _config(
-    head: Mapping[str, float],
-    worker: Mapping[str, float],
-    least: int,
-    most: int,
-    idle_s: float,
-    head_id: str,
-) -> dict[str, Any]:
-    provider = "ray.autoscaler._private.fake_multi_node.node_provider.FakeMultiNodeProvider"
-    lists = "cluster_synced_files rsync_exclude rsync_filter initialization_commands setup_commands"
-    commands = "head_setup_commands worker_setup_commands head_start_ray_commands"
-    return {
-        "cluster_name": "fleet",
-        "max_workers": most,
-        "upscaling_speed": 1.0,
-        "idle_timeout_minutes": idle_s / 60,
-        "provider": {
-            "type": "external",
-            "module": provider,
-            "use_node_id_as_ip": True,
-            "disable_node_updaters": True,
-            "disable_launch_config_check": True,
-            "launch_multiple": True,
-            "head_node_id": head_id,
-        },
-        "head_node_type": "ray.head.default",
-        "available_node_types": {
-            "ray.head.default": {"resources": dict(head), "node_config": {}, "max_workers": 0},
-            "worker": {
-                "resources": {**worker, "object_store_memory": 1 << 27},
-                "node_config": {},
-                "min_workers": least,
-                "max_workers": most,
-            },
-        },
-        "auth": {},
-        "docker": {},
-        "file_mounts": {},
-        "file_mounts_sync_continuously": False,
-        **{name: [] for name in (*lists.split(), *commands.split(), "worker_start_ray_commands")},
-    }

@@ -20,7 +20,7 @@ from typing import Any
 import psutil
 
 from benchmarks.command import say, workplace
-from benchmarks.fleet.autoscaled import autoscaled
+from benchmarks.fleet.autoscaled import Autoscaling, MachineKind, autoscaled
 from benchmarks.fleet.guard import kill
 from benchmarks.fleet.local import ALONE, driver, tune_gemm
 from cluster.ray_workers.ray_cluster import ray_cluster
@@ -28,8 +28,8 @@ from tuner.record import Record
 from tuner.runs.folder import RunFolder
 from tuner.storage.sqlite_store import SqliteStore
 
-_WORKER = {"CPU": 2, "measure": 1}
-_MOST, _IDLE_S = 3, 6.0
+_MOST = 3
+_MACHINES = Autoscaling({"worker": MachineKind({"CPU": 2, "measure": 1}, 1, _MOST)}, idle_s=6.0)
 _END_S, _SHRINK_S = 400.0, 90.0
 
 
@@ -45,7 +45,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     os.environ.update(ALONE)
     with (
         workplace(options.run) as folder,
-        autoscaled({"CPU": 1}, _WORKER, least=1, most=_MOST, idle_s=_IDLE_S) as address,
+        autoscaled({"CPU": 1}, _MACHINES) as address,
         ray_cluster(address),
     ):
         run = folder / "run"

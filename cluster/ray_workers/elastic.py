@@ -63,7 +63,10 @@ class ElasticPools:
         devices = amount(cluster.nodes, demand.device)
         if self._counts is not None:
             self._growth.observe(devices, self._counts.runners, now_s)
-        cluster = replace(cluster, full=not self._growth.goes_on(now_s))
+        # Without a space worker there is nothing to build: builders in excess of the machines would
+        # wait beside it for the next one, and take all of it.
+        full = not self._space_pool.counts.ready or not self._growth.goes_on(now_s)
+        cluster = replace(cluster, full=full)
         if self._measurer is not None:
             self._measurer.on_nodes(cluster.nodes)
         self._space_pool.on_nodes(cluster.nodes)
@@ -73,7 +76,7 @@ class ElasticPools:
             _log.info("%d machines: %s", len(cluster.nodes), wanted)
             self._counts = wanted
         order = keeping_order(cluster.nodes, demand, wanted.runners) if cluster.grows else ()
+        self._space_pool.resize(wanted.space_workers, order)
         if self._measurer is not None:
             self._measurer.resize(wanted, order)
-        self._space_pool.resize(wanted.space_workers, order)
         self._each_look()

@@ -19,6 +19,9 @@ from statistics import median
 
 _TRIALS_PER_RUNNER = 32
 """The number of trials that justifies a further runner."""
+_TRIALS_PER_BUILDER = 8
+"""The number of trials that justifies a further builder, however many a runner could use: it takes
+longer to start a machine than to build a few."""
 _CPUS_PER_SPACE_WORKER = 4
 LEAST_BUILDERS = 2
 """The builders that keep one runner busy, where nothing is known of how long both take."""
@@ -136,10 +139,13 @@ def worker_counts(cluster: Cluster, demand: Demand) -> WorkerCounts:
     builders = cpus
     if cluster.grows and not cluster.full:
         builders = max(builders, demand.builders * runners)
-    most = max(_MOST_BUILDERS_PER_RUNNER, demand.builders)
+    most = max(_MOST_BUILDERS_PER_RUNNER, demand.builders) * runners
+    if cluster.grows:
+        worth = math.ceil(demand.trials_left / _TRIALS_PER_BUILDER)
+        most = min(most, max(LEAST_BUILDERS, worth))
     return WorkerCounts(
         runners=runners,
-        builders=max(1, min(builders, most * runners)),
+        builders=max(1, min(builders, most)),
         space_workers=max(1, math.ceil(cpus / _CPUS_PER_SPACE_WORKER)),
     )
 

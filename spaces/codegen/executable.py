@@ -99,7 +99,7 @@ def _compiled(lowered: Any, target_json: str, passes: str, threads: int) -> Exec
             library = tvm.compile(
                 lowered,
                 target=target,
-                relax_pipeline=tvm_compat.BUILD_PIPELINE,
+                relax_pipeline=_graph_pipeline(lowered),
                 tir_pipeline=passes,
             )
         if asks:
@@ -109,6 +109,27 @@ def _compiled(lowered: Any, target_json: str, passes: str, threads: int) -> Exec
     except (RuntimeError, ValueError, TypeError) as error:
         raise TunerError(f"the module does not compile: {first_line(error)}") from error
     return Executable(library, target_json, programs)
+
+
+def _graph_pipeline(lowered: Any) -> Any:
+    """TVM's passes that build a graph, without the programs that they leave behind uncalled: they
+    make one of each reshape before they see that it costs nothing, and on a GPU it has no schedule.
+    """
+    from tvm import relax
+    from tvm.ir.transform import Sequential, module_pass
+
+    known = {gv.name_hint for gv in lowered.functions}
+
+    def drop_uncalled(module: Any, _context: Any) -> Any:
+        graphs = [f for f in module.functions.values() if isinstance(f, relax.Function)]
+        called = {v.name_hint for f in graphs for v in relax.analysis.all_global_vars(f)}
+        for gv, function in [*module.functions.items()]:
+            if tvm_compat.is_prim_func(function) and gv.name_hint not in known | called:
+                del module[gv]
+        return module
+
+    dropping = module_pass(drop_uncalled, opt_level=0, name="DropUncalled")
+    return Sequential([relax.get_pipeline(tvm_compat.BUILD_PIPELINE), dropping])
 
 
 def _default_scheduled(lowered: Any, target: Any) -> Any:

@@ -17,6 +17,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+from benchmarks.fleet.autoscaled import Autoscaling
 from benchmarks.fleet.guard import MARK, end_marked, marked
 from cluster.ray_workers.loopback import LOOPBACK
 from cluster.ray_workers.ray_cluster import ENVIRONMENT
@@ -37,10 +38,11 @@ FOLDER = "TUNER_TEST_RAY_FOLDER"
 
 
 @contextlib.contextmanager
-def ray_head(**settings: str) -> Iterator[dict[str, str]]:
+def ray_head(autoscaling: Autoscaling | None = None, **settings: str) -> Iterator[dict[str, str]]:
     """The environment of a head, of its jobs and of whoever speaks to it, while it runs.
 
     Args:
+        autoscaling: has the head start machines; it does no work itself then.
         settings: further variables of it.
     """
     mark = uuid.uuid4().hex
@@ -61,11 +63,16 @@ def ray_head(**settings: str) -> Iterator[dict[str, str]]:
             FOLDER: folder,
             **settings,
         }
+        own = ["--num-cpus=2", f"--resources={json.dumps({'measure': 1})}"]
+        if autoscaling is not None:
+            words = autoscaling.start_words(Path(folder), {"CPU": 0}, f"127.0.0.1:{port}")
+            own = ["--num-cpus=0", *words]
         # `ray start` does not start what the environment says is there already.
-        without_address = {k: v for k, v in environment.items() if k != "RAY_ADDRESS"}
+        of_head = {k: v for k, v in environment.items() if k != "RAY_ADDRESS"}
+        of_head |= {} if autoscaling is None else autoscaling.environment()
         command = [
             *(sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block"),
-            *("--num-cpus=2", f"--resources={json.dumps({'measure': 1})}", f"--temp-dir={folder}"),
+            *(*own, f"--temp-dir={folder}"),
             *(f"--port={port}", f"--dashboard-port={dashboard}", "--dashboard-host=127.0.0.1"),
             *(f"--dashboard-agent-listen-port={agent}", f"--dashboard-agent-grpc-port={grpc}"),
             *(f"--runtime-env-agent-port={env_agent}", f"--ray-client-server-port={client}"),
@@ -73,7 +80,7 @@ def ray_head(**settings: str) -> Iterator[dict[str, str]]:
         ]
         log = Path(folder, "head.log")
         with log.open("w") as out:
-            head = subprocess.Popen(command, env=without_address, stdout=out, stderr=out)
+            head = subprocess.Popen(command, env=of_head, stdout=out, stderr=out)
         try:
             wait_until_started(head, log)
             wait_for_jobs_server(dashboard)

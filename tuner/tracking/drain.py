@@ -98,7 +98,7 @@ class RunDrain:
         self, paths: TrackingPaths, sink: Sink, progress: Progress, *, clock: Clock
     ) -> None:
         """Go on from `progress`."""
-        self._paths = paths
+        self.paths = paths
         self._sink = sink
         self._clock = clock
         self._target = progress.target
@@ -134,7 +134,7 @@ class RunDrain:
         failures = max(self._data.failures, self._records.failures)
         self._sink.set_timeout(min(60, 5 * 2 ** min(failures // 2, 4)))
         if self.progress != before:
-            self.progress.save(self._paths.offset)
+            self.progress.save(self.paths.offset)
         if self.progress.cursors != before.cursors:
             self.failures = 0
         elif any(lane.failures > n for lane, n in zip(self._lanes, failed_before, strict=True)):
@@ -174,7 +174,7 @@ class RunDrain:
             return False  # which the lanes tell
         for lane in (self._data, self._records):
             lane.cursor = Cursor()
-        self.progress.save(self._paths.offset)  # before there is a run that lacks what was before
+        self.progress.save(self.paths.offset)  # before there is a run that lacks what was before
         return True
 
     def _may_read_records(self) -> bool:

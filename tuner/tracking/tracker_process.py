@@ -129,6 +129,7 @@ def _guarded(run: RunDrain, longest_wait_s: float) -> bool:
     """Make one step, which neither hangs for ever nor ends the process."""
     signal.alarm(_STUCK_S)
     try:
+        _stay_somewhere(run.paths.folder)
         return run.step(longest_wait_s=longest_wait_s)
     except ImportError:
         raise
@@ -137,6 +138,14 @@ def _guarded(run: RunDrain, longest_wait_s: float) -> bool:
         return False
     finally:
         signal.alarm(0)
+
+
+def _stay_somewhere(folder: Path) -> None:
+    """Move to a folder if the current one was removed: MLflow asks for it."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        os.chdir(folder)
 
 
 def _abandon(sink: Sink) -> None:
@@ -237,6 +246,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--drain", type=float, default=60.0, metavar="SECONDS")
     parser.add_argument("--parent", type=int, default=0, help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
+    args.run_dir = args.run_dir.absolute()
     paths = TrackingPaths(args.run_dir)
     if not args.parent and not paths.spool.is_file():
         print(f"{args.run_dir} holds nothing to track", file=sys.stderr)

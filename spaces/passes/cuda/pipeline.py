@@ -32,6 +32,9 @@ _ASYNC = "tirx.use_async_copy"
 """
 _FIRST_ASYNC = 80
 """The first architecture that has them (PTX ISA, "cp.async")."""
+_OF_OTHERS = "s_tir.LowerAsyncDMA"
+"""A pass that comes with that setting and makes of a row that one thread copies ahead what Hexagon
+has: code for CUDA cannot say it."""
 _LAUNCH = "tirx.call_ffi_kernel"
 _BLOCKS = "blockIdx."
 
@@ -151,7 +154,7 @@ def _with_config(config: Mapping[str, bool], *instruments: Any) -> Any:
     return PassContext(
         opt_level=now.opt_level,
         required_pass=list(now.required_pass),
-        disabled_pass=list(now.disabled_pass),
+        disabled_pass=[*now.disabled_pass, _OF_OTHERS],
         instruments=[*now.instruments, *instruments],
         config={**dict(now.config), **config},
     )

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from cluster.ray_workers.elastic import ElasticPools
-from cluster.scaling.scaling_policy import Cluster, Demand, Node, WorkerCounts
+from cluster.scaling.pool_counts import PoolCounts
+from cluster.scaling.scaling_policy import LEAST_BUILDERS, Cluster, Demand, Node, WorkerCounts
 
-DEVICES = 3
+DEVICES, CPUS = 3, 12
 
 
 class Sizes:
@@ -18,6 +19,11 @@ class Sizes:
         self.worker_counts = WorkerCounts(0, 0, 0)
         self.space_workers = 0
         self.machines: Sequence[str] = ()
+        self.ready = 1
+
+    @property
+    def counts(self) -> PoolCounts:
+        return PoolCounts(ready=self.ready, wanted=self.space_workers, waiting=0, lost=0)
 
     def on_nodes(self, nodes: Sequence[Node]) -> None:
         self.nodes = nodes
@@ -72,6 +78,16 @@ def test_a_cluster_that_grows_no_more_still_shrinks() -> None:
     assert fleet.runners(300) == DEVICES, "none came for what waited"
     fleet.left = 5
     assert fleet.runners(40) == 1
+
+
+def test_builders_leave_room_for_the_first_space_worker() -> None:
+    fleet = Fleet()
+    fleet.sizes.ready = 0
+    fleet.runners(40)
+    assert fleet.sizes.worker_counts.builders == CPUS, "each takes half a CPU"
+    fleet.sizes.ready = 1
+    fleet.runners(1)
+    assert fleet.sizes.worker_counts.builders == LEAST_BUILDERS * (2 * DEVICES + 1)
 
 
 def test_a_cluster_of_fixed_size_keeps_all_to_the_end() -> None:

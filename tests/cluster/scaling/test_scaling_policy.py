@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.scaling.scaling_policy import (
+    LEAST_BUILDERS,
     BuildRatio,
     Cluster,
     Demand,
@@ -81,7 +82,16 @@ def test_a_runner_has_the_builders_that_keep_it_busy() -> None:
     assert worker_counts(Cluster(fixed), ON_GPU).builders == 16
     assert worker_counts(Cluster(fixed), replace(ON_GPU, builders=20)).builders == 20
     few = replace(ON_GPU, builders=20, trials_left=8)
-    assert worker_counts(Cluster(fixed, grows=True, full=True), few).builders == 5
+    assert worker_counts(Cluster(fixed, grows=True, full=True), few).builders == 2
+
+
+def test_no_more_builders_are_asked_for_than_have_something_to_build() -> None:
+    nodes = [Node("a", {"CPU": 2.0, "GPU": 1.0})]
+    for left, builders in ((10_000, 150), (80, 10), (20, 3), (1, LEAST_BUILDERS)):
+        wanted = worker_counts(
+            Cluster(nodes, grows=True), Demand("GPU", trials_left=left, builders=50)
+        )
+        assert wanted.builders == builders
 
 
 def test_how_many_that_are_is_told_by_what_builds_and_measurements_took() -> None:

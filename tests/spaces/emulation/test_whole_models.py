@@ -15,15 +15,17 @@ _ROWS, _DEPTH, _HIDDEN, _CLASSES = 7, 33, 45, 10
 
 
 def network(weights: tuple[Any, Any]) -> Any:
-    """Two products, a ReLU between them, and a softmax."""
+    """Two products, a ReLU between them, a change of shape that costs nothing, and a softmax."""
     from tvm import relax
 
     builder = relax.BlockBuilder()
-    x = relax.Var("x", relax.TensorType((_ROWS, _DEPTH), "float32"))
+    x = relax.Var("x", relax.TensorType((_ROWS, 3, _DEPTH // 3), "float32"))
     first, second = map(relax.const, weights)
     with builder.function("main", [x]):
         with builder.dataflow():
-            hidden = builder.emit(relax.op.nn.relu(relax.op.matmul(x, first)))
+            square = builder.emit(relax.op.nn.relu(x))
+            flat = builder.emit(relax.op.reshape(square, (_ROWS, _DEPTH)))
+            hidden = builder.emit(relax.op.nn.relu(relax.op.matmul(flat, first)))
             last = relax.op.nn.softmax(relax.op.matmul(hidden, second), axis=-1)
             output = builder.emit_output(last)
         builder.emit_func_output(output)
@@ -34,8 +36,8 @@ def test_a_network_is_right_on_the_emulated_device() -> None:
     rng = np.random.default_rng(0)
     first = rng.standard_normal((_DEPTH, _HIDDEN)).astype("float32")
     second = rng.standard_normal((_HIDDEN, _CLASSES)).astype("float32")
-    x = rng.standard_normal((_ROWS, _DEPTH)).astype("float32")
+    x = rng.standard_normal((_ROWS, 3, _DEPTH // 3)).astype("float32")
     (got,) = run_once(compile_module(network((first, second)), AMPERE), [x])
-    last = np.maximum(x @ first, 0) @ second
+    last = np.maximum(np.maximum(x, 0).reshape(_ROWS, _DEPTH) @ first, 0) @ second
     powers = np.exp(last - last.max(1, keepdims=True))
     np.testing.assert_allclose(got, powers / powers.sum(1, keepdims=True), rtol=1e-4)

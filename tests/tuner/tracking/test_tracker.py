@@ -367,6 +367,22 @@ class TestProcess:
         observer.close(RunStatus.FINISHED)
         assert tracker.finish(ALL_DAY_S).warning == ""
 
+    def test_one_whose_current_folder_is_removed_pushes_all_the_same(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """That of a job on a cluster goes where the job's files are unpacked anew."""
+        run, job = tmp_path / "run", tmp_path / "job"
+        for folder in (run, job):
+            folder.mkdir()
+        observer = open_observer(run, Clock())
+        observer.on_start([CONV])
+        monkeypatch.chdir(job)
+        tracker = TrackerProcess.start(run)
+        monkeypatch.chdir(tmp_path)
+        job.rmdir()
+        observer.close(RunStatus.FINISHED)
+        assert tracker.finish(ALL_DAY_S).warning == ""
+
     def test_a_tracker_that_cannot_start_is_a_warning(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -496,7 +512,10 @@ class TestUri:
         assert holding == [paths.target]
         assert stat.S_IMODE(paths.target.stat().st_mode) == 0o600
 
-    def test_the_command_that_opens_the_page(self) -> None:
+    def test_the_command_that_opens_the_page(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)  # a run of that name may be here
         assert open_command(Path("runs/demo"), "") == (
             "mlflow ui --backend-store-uri sqlite:///runs/demo/mlflow.db --port 5000"
         )

@@ -28,20 +28,25 @@ SET_DEVICE = "__tvm_set_device"
 Launch = tuple[str, tuple[int, ...]]
 
 
-def plain_product() -> Any:
+def product(rows: int, columns: int, depth: int) -> Any:
     from tvm import te
+
+    a, b = te.placeholder((rows, depth), name="a"), te.placeholder((depth, columns), name="b")
+    k = te.reduce_axis((0, depth), "k")
+    c = te.compute((rows, columns), lambda i, j: te.sum(a[i, k] * b[k, j], k), "c")
+    return te.create_prim_func([a, b, c])
+
+
+def plain_product() -> Any:
     from tvm.ir import IRModule
 
-    a, b = (te.placeholder((256, 256), name=name) for name in "ab")
-    k = te.reduce_axis((0, 256), "k")
-    c = te.compute((256, 256), lambda i, j: te.sum(a[i, k] * b[k, j], k), "c")
-    return IRModule({"main": te.create_prim_func([a, b, c])})
+    return IRModule({"main": product(256, 256, 256)})
 
 
-def copied_ahead() -> Any:
-    """A product whose operands are copied ahead, as TVM's rules schedule it for sm_80."""
-    task = task_of(plain_product()["main"], resolve_target(CUDA), name="product")
-    space = TraceSpace(task)
+def copied_ahead(program: Any, count: int = 1) -> list[Any]:
+    """A program whose operands are copied ahead, as TVM's rules schedule it for sm_80."""
+    task = task_of(program, resolve_target(CUDA), name="product")
+    space, found = TraceSpace(task), []
     for number in range(60):
         try:
             point = space.realize_draft(Draft(task.key, number, number, None))
@@ -49,7 +54,9 @@ def copied_ahead() -> Any:
             continue
         schedule = space.write(point.candidate)
         if "async_stages" in str(schedule.trace):
-            return schedule.mod
+            found.append(schedule.mod)
+        if len(found) == count:
+            return found
     raise AssertionError("no sketch copies ahead")
 
 
@@ -61,15 +68,27 @@ def test_copies_made_ahead_are_the_device_s_own_instructions(
 
     monkeypatch.setenv("TVM_COMPILE_FORCE_FALLBACK", "1")
     target = CUDA.replace("sm_80", arch)
+    (module,) = copied_ahead(plain_product()["main"])
     with tvm.transform.PassContext(config={"tirx.disable_assert": True}):
         library = tvm.compile(
-            copied_ahead(), target=parse_target(target), tir_pipeline=tir_pipeline(target)
+            module, target=parse_target(target), tir_pipeline=tir_pipeline(target)
         ).mod
     source = library.imports[0].inspect_source("cuda")
     kernel = source[source.rindex('extern "C" __global__') :]
     assert ("cp_async_legacy" in kernel) == copies
     assert kernel.index("cp_async_wait_group") < kernel.rindex("__syncthreads")
     assert pass_config(target) == ({"tirx.use_async_copy": True} if copies else {})
+
+
+def test_a_row_that_one_thread_copies_ahead_is_code_for_the_device(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import tvm
+
+    monkeypatch.setenv("TVM_COMPILE_FORCE_FALLBACK", "1")
+    target = resolve_target(CUDA)
+    for module in copied_ahead(product(1, 10, 512), 12):
+        tvm.compile(module, target=parse_target(target), tir_pipeline=tir_pipeline(target))
 
 
 def test_settings_of_a_user_s_passes_stay() -> None:
