@@ -118,8 +118,9 @@ class BuildChild:
         except Exception as error:  # TVM raises whatever its C++ side threw
             return BuildAnswer(status=Status.BUILD_FAILED, error=_complaint(error))
 
-    def try_target(self, target: str) -> None:
-        """Compile a kernel of one line for a target, where that takes more than TVM.
+    def try_target(self, target: str) -> str:
+        """Compile a kernel of one line for a target, where that takes more than TVM; return the
+        fingerprint of the toolchain.
 
         Args:
             target: canonical JSON.
@@ -128,11 +129,13 @@ class BuildChild:
             TunerError: there is no compiler here.
             RuntimeError: it does not compile for the target.
         """
+        from spaces.passes.toolchain import toolchain_fingerprint
         from spaces.targets.backends import backend_of, load
         from spaces.targets.target import parse_target
 
         if name := backend_of(target).try_compiler:
             load(name)(parse_target(target))
+        return toolchain_fingerprint(target)
 
     def build_module(self, module: str, target: str) -> BuildAnswer:
         """Compile a scheduled module as it is.

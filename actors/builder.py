@@ -87,9 +87,9 @@ class Builder:
         if not isinstance(outcome, Returned):
             raise RuntimeError(f"builder did not start: {outcome}")
 
-    def try_target(self, target: str, deadline_s: float = _START_DEADLINE_S) -> None:
-        """See that this machine can build for a target, before a run counts on it. Only after
-        `ready`.
+    def try_target(self, target: str, deadline_s: float = _START_DEADLINE_S) -> str:
+        """See that this machine can build for a target, before a run counts on it; return the
+        fingerprint of its toolchain. Only after `ready`.
 
         Raises:
             RuntimeError: it cannot; the text says why.
@@ -97,6 +97,7 @@ class Builder:
         outcome = self._child.call("try_target", target, deadline_s=deadline_s)
         if not isinstance(outcome, Returned):
             raise RuntimeError(f"builder cannot build for the target: {outcome}")
+        return str(outcome.value)
 
     def build_module(self, module: str, target: str, deadline_s: float) -> Built | Measurement:
         """Compile a scheduled module as it is, see `BuildChild.build_module` and `build`."""

@@ -82,7 +82,7 @@ class About:
     Attributes:
         node: Ray's id of the worker's machine.
         device: fingerprint of the device that it times kernels on; empty unless it is a runner.
-        toolchain: fingerprint of its toolchain; empty unless it is a runner.
+        toolchain: fingerprint of the toolchain that it builds with; empty unless it is a builder.
     """
 
     node: str
@@ -98,11 +98,13 @@ class Compiled:
         build_s: seconds of building.
         sha256: checksum of the artifact; a runner loads nothing else in its place.
         written: the program before it was compiled.
+        toolchain: fingerprint of its builder's toolchain, which the builder tells once.
     """
 
     build_s: float
     sha256: str
     written: Written = NOTHING
+    toolchain: str = ""
 
 
 class _Alive:
@@ -181,11 +183,11 @@ class BuilderActor(_Alive):
         )
 
     def ready(self) -> About:
-        """Wait for the child to be warm, and to have built for each target."""
+        """Wait for the child to be warm, and to have built for each target; return its toolchain."""
         self._worker.ready()
-        for target in {task.target for task in self._tasks.values()}:
-            self._worker.try_target(target)
-        return _about()
+        targets = {task.target for task in self._tasks.values()}
+        toolchains = {self._worker.try_target(target) for target in targets}
+        return _about(toolchain="; ".join(sorted(toolchains)))
 
     @ray.method(num_returns=2)  # type: ignore[untyped-decorator]
     def build(
@@ -218,9 +220,9 @@ class RunnerActor(_Alive):
         )
 
     def ready(self) -> About:
-        """Wait for the child to be warm; return its device and toolchain."""
+        """Wait for the child to be warm; return its device."""
         self._worker.ready()
-        return _about(*self._worker.about())
+        return _about(self._worker.device())
 
     def learn(self, task_key: str, instance: Instance, deadline_s: float) -> Learned:
         """Make the reference of a task, on one shape if it has several."""

@@ -119,12 +119,11 @@ class RunChild:
         self._loaded = NOTHING_LOADED
         self._tensors: list[Any] = []
 
-    def about(self) -> tuple[str, str]:
-        """Fingerprints of the device and of the toolchain."""
-        from spaces.passes.toolchain import toolchain_fingerprint
+    def device(self) -> str:
+        """The fingerprint of the device."""
         from spaces.targets.target import device_fingerprint
 
-        return device_fingerprint(self._target), toolchain_fingerprint(self._target)
+        return device_fingerprint(self._target)
 
     def knows(self, task_key: str, instance: Instance) -> bool:
         """Whether the child has the reference of this task and shape; if not, `learn` makes it."""

@@ -123,17 +123,16 @@ class Runner:
         if not isinstance(outcome, Returned):
             raise RuntimeError(f"runner did not start: {outcome}")
 
-    def about(self) -> tuple[str, str]:
-        """Fingerprints of the device and of the toolchain. Only after `ready`.
+    def device(self) -> str:
+        """The fingerprint of the device. Only after `ready`.
 
         Raises:
             RuntimeError: the child does not answer.
         """
-        outcome = self._child.call("about", deadline_s=_START_DEADLINE_S)
+        outcome = self._child.call("device", deadline_s=_START_DEADLINE_S)
         if not isinstance(outcome, Returned):
             raise RuntimeError(f"runner cannot tell its device: {outcome}")
-        device, toolchain = outcome.value
-        return device, toolchain
+        return str(outcome.value)
 
     def learn(self, task: Task, instance: Instance, deadline_s: float) -> Learned:
         """Make the reference of a task: the right output, which kernels' outputs are compared with.

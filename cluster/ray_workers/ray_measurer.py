@@ -140,6 +140,7 @@ class RayMeasurer:
             leave=lambda actor: actor.leave.remote(),
             stop=starters.stop,
             suspect=starters.suspect,
+            refuses=self._take_toolchain,
             call=self._call_build,
             worked_s=_build_s,
             task_of=_task_of,
@@ -230,7 +231,7 @@ class RayMeasurer:
         return records
 
     def toolchain(self) -> str | None:
-        """See `tuner.measure.Measurer`; the toolchain of the runner that became ready last."""
+        """See `tuner.measure.Measurer`; the toolchain of the builder that became ready last."""
         return self._toolchain
 
     def close(self) -> None:
@@ -238,12 +239,16 @@ class RayMeasurer:
         self._builders.close()
         self._runners.close()
 
+    def _take_toolchain(self, about: Any) -> str:
+        """Refuse no builder: kernels of different toolchains are told apart by their records."""
+        self._toolchain = about.toolchain
+        return ""
+
     def _other_device(self, about: Any) -> str:
         """Why a runner cannot be used: timings of different devices cannot be compared. Empty if it
         can."""
         self._device = self._device or about.device
         if about.device == self._device:
-            self._toolchain = about.toolchain
             return ""
         self._unlike(about.node)
         return f"its device is {about.device}"
@@ -278,19 +283,20 @@ class RayMeasurer:
         artifact = self._artifacts.pop(id(job), None)
         if done.lost:
             return self._lost(done, job.trial)
+        toolchain = done.about.toolchain
         if isinstance(done.value, Measurement):
-            return self._record(job.trial, done.value, done, attempt=done.attempt)
-        self._build_deadlines.built(job.trial.task_key, done.value.build_s)
-        self._ratio.built(done.value.build_s)
-        written = done.value.written
-        known = self._programs.reused(job.trial, written.code_hash, done.value.build_s)
+            return self._record(job.trial, done.value, done, toolchain)
+        compiled = replace(done.value, toolchain=toolchain)
+        self._build_deadlines.built(job.trial.task_key, compiled.build_s)
+        self._ratio.built(compiled.build_s)
+        known = self._programs.reused(job.trial, compiled.written.code_hash, compiled.build_s)
         if known is not None:
-            return self._record(job.trial, known, done, attempt=done.attempt, written=written)
+            return self._record(job.trial, known, done, toolchain, compiled.written)
         if job.trial.rung > 0 or job.trial.instance:  # the kernel has more trials to come
-            self._built[job.trial.task_key, job.trial.candidate.key] = (artifact, done.value)
+            self._built[job.trial.task_key, job.trial.candidate.key] = (artifact, compiled)
             while len(self._built) > _BUILT_KEPT:
                 self._built.popitem(last=False)
-        job_to_run = RunJob(job.trial, job.cutoff_s, artifact, done.value)
+        job_to_run = RunJob(job.trial, job.cutoff_s, artifact, compiled)
         self._runners.submit(job_to_run, attempt=done.attempt)
         return None
 
@@ -309,16 +315,15 @@ class RayMeasurer:
             return self._lost(done, job.trial)
         measurement = replace(done.value, build_s=job.compiled.build_s)
         self._ratio.ran(measurement.run_s)
-        record = self._record(
-            job.trial, measurement, done, attempt=done.attempt, written=job.compiled.written
-        )
+        compiled = job.compiled
+        record = self._record(job.trial, measurement, done, compiled.toolchain, compiled.written)
         self._programs.add(record)
         return record
 
     def _lost(self, done: Done[Any], trial: Trial) -> Record:
         why = done.lost or "its artifact was not what was built"
         measurement = Measurement(Status.LOST, error=why)
-        return self._record(trial, measurement, done, attempt=done.attempt)
+        return self._record(trial, measurement, done)
 
     def _unchecked(self, trial: Trial, error: str) -> Record:
         measurement = Measurement(Status.UNCHECKED, error=error)
@@ -329,15 +334,13 @@ class RayMeasurer:
         trial: Trial,
         measurement: Measurement,
         done: Done[Any],
-        *,
-        attempt: int,
+        toolchain: str = "",
         written: Written = NOTHING,
     ) -> Record:
-        about = done.about
-        device, toolchain = ("", "") if about is None else (about.device, about.toolchain)
+        device = "" if done.about is None else done.about.device
         provenance = Provenance(done.worker, device, toolchain)
         trial = replace(trial, candidate=written.of(trial.candidate))
-        return Record(trial, measurement, provenance, attempt, self._wall(), written.code_hash)
+        return Record(trial, measurement, provenance, done.attempt, self._wall(), written.code_hash)
 
 
 def _build_s(outcome: Compiled | Measurement) -> float:

@@ -30,14 +30,15 @@ VERBS = ("slow", "hopeless", "plain", "deadly", "deadly-once")
 class Quick:
     """A worker of any kind whose own work is done at once, all but the references."""
 
-    def __init__(self, tasks: list[Task]) -> None:
+    def __init__(self, tasks: list[Task], toolchain: str, device: str) -> None:
+        self._toolchain, self._device = toolchain, device
         self._tasks = {task.key: task for task in tasks}
         self._known: set[str] = set()
 
     def ready(self) -> Any:
         from actors.ray_actors import About
 
-        return About("node", "this device", "this toolchain")
+        return About("node", self._device, self._toolchain)
 
     def beat(self) -> float:
         return 0.0
@@ -77,11 +78,14 @@ def referring(tmp_path_factory: pytest.TempPathFactory, embedded_ray: None) -> I
     methods = {"build": ray.method(num_returns=2)(Quick.build)}
     worker = ray.remote(num_cpus=0, max_concurrency=2)(type("Worker", (Quick,), methods))
 
-    def start(name: str) -> Any:
-        return worker.remote(list(tasks.values()))
+    def start_builder(name: str) -> Any:
+        return worker.remote(list(tasks.values()), "the builder's", "")
+
+    def start_runner(name: str) -> Any:
+        return worker.remote(list(tasks.values()), "", "the runner's")
 
     leases = Leases(build_s=30.0, run_s=0.8 * LONG_S, learn_s=30.0)
-    measurer = RayMeasurer(Starters(start, start), effort=EFFORT, leases=leases)
+    measurer = RayMeasurer(Starters(start_builder, start_runner), effort=EFFORT, leases=leases)
     measurer.resize(WorkerCounts(runners=1, builders=1, space_workers=0))
     yield Referring(measurer, tasks)
     measurer.close()
@@ -89,6 +93,16 @@ def referring(tmp_path_factory: pytest.TempPathFactory, embedded_ray: None) -> I
 
 class TestReferencesOnRay(ReferencesContract):
     """On actors, with leases for runs that are shorter than a reference takes."""
+
+
+def test_a_record_names_the_toolchain_of_its_builder_and_the_device_of_its_runner(
+    referring: Referring,
+) -> None:
+    """A machine with a device need not have the compiler."""
+    (record,) = referring.measure("plain", 30)
+    where = record.provenance
+    assert (where.toolchain, where.device) == ("the builder's", "the runner's")
+    assert referring.measurer.toolchain() == "the builder's"
 
 
 def test_one_that_is_lost_with_its_worker_is_made_by_another(referring: Referring) -> None:
