@@ -335,7 +335,7 @@ def _judged(result: Outcome | Measurement) -> Measurement:
 def _is_full(result: Outcome | Measurement) -> bool:
     """Whether the device had no memory left. A candidate's own tensors fit, since its task's
     reference did, so others have it."""
-    return isinstance(result, Raised) and OUT_OF_MEMORY in str(result)
+    return isinstance(result, Raised) and any(word in str(result) for word in OUT_OF_MEMORY)
 
 
 def _may_be_anothers(result: Outcome | Measurement) -> bool:

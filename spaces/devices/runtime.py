@@ -11,7 +11,8 @@ from typing import Any, Protocol
 
 from spaces.ir.cuda_runtime import CUDART
 
-OUT_OF_MEMORY = "cudaErrorMemoryAllocation"
+OUT_OF_MEMORY = ("cudaErrorMemoryAllocation", "CUDA_ERROR_OUT_OF_MEMORY")
+"""Words of the runtime, and of the driver, which loads kernels."""
 _RELAXED = 2
 """cudaStreamCaptureModeRelaxed: a kernel that takes workspace from a pool may be captured."""
 

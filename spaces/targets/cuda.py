@@ -44,6 +44,11 @@ def why_absent() -> str:
     return why_no_runtime() or why_no_device() or "TVM sees no device, though the driver shows one"
 
 
+def why_unusable() -> str:
+    """Why TVM cannot use a device that the driver shows; empty where it can, or where none is."""
+    return "" if read_device() is None else why_absent()
+
+
 def mend(why: str) -> str:
     """What helps against what `why_absent` said; empty where a machine simply has no device."""
     if CUDART in why:

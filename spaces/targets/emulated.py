@@ -40,16 +40,6 @@ def present() -> bool:
     return True
 
 
-def why_absent() -> str:
-    """Nothing, see `present`."""
-    return ""
-
-
-def mend(why: str) -> str:
-    """Nothing, see `present`."""
-    return ""
-
-
 def detected(cores: int | None, host: Host | None) -> Config:
     """Refuse: there is nothing to detect.
 

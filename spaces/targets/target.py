@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import logging
 from typing import Any
 
-from spaces.targets import emulated
+from spaces.targets import cuda, emulated
 from spaces.targets.backends import BACKENDS, Backend, backend, backend_of
 from spaces.targets.config import Config, canonical, parsed, validated
 from spaces.targets.host import Host
 from tuner import checks
 from tuner.checks import TARGET_KINDS
 from tuner.errors import TunerError
+
+_log = logging.getLogger(__name__)
 
 
 def resolve_target(text: str, *, cores: int | None = None, host: Host | None = None) -> str:
@@ -30,6 +33,8 @@ def resolve_target(text: str, *, cores: int | None = None, host: Host | None = N
         TunerError: a device that this machine does not have.
     """
     if text == "auto":
+        if why := cuda.why_unusable():
+            _log.warning("auto is not cuda, though a device is here: %s: %s", why, cuda.mend(why))
         text = next(row.kind for row in reversed(BACKENDS) if row.devices.present())
     if text in TARGET_KINDS:
         return canonical(backend(text).devices.detected(cores, host))

@@ -54,10 +54,10 @@ class Fake:
             open(self.word.split()[1], "w").close()
             os.kill(os.getpid(), signal.SIGKILL)
         if self.word.startswith("full"):
-            place = self.word.split()[1]
+            _, place, error = self.word.split(maxsplit=2)
             if not os.path.exists(place):
                 if os.path.isabs(place): open(place, "w").close()
-                raise RuntimeError("CUDA Error: cudaErrorMemoryAllocation (2): out of memory")
+                raise RuntimeError(error)
         if self.word == "slow": time.sleep(1.1)
         error = "off by one" if self.word == "wrong" else ""
         return Checked(error, 1.1 if self.word == "slow" else 0.001)
@@ -129,16 +129,23 @@ def test_a_wrong_output_on_a_device_leaves_the_host_sound(fake: Callable[..., Ru
     assert pid(run(runner, b"good")) == first
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        "CUDA Error: cudaErrorMemoryAllocation (2): out of memory",
+        "CUDAError: cuModuleLoadData(...) failed with error: CUDA_ERROR_OUT_OF_MEMORY",
+    ],
+)
 def test_memory_that_others_took_from_a_device_is_nobodys_fault(
-    fake: Callable[..., Runner], tmp_path: Path
+    fake: Callable[..., Runner], tmp_path: Path, error: str
 ) -> None:
     runner = fake(target=CUDA)
     first = pid(run(runner, b"good"))
-    second = pid(run(runner, f"full {tmp_path / 'freed'}".encode()))
+    second = pid(run(runner, f"full {tmp_path / 'freed'} {error}".encode()))
     assert second != first, "another try, in a child of its own"
-    lost = run(runner, b"full for good")
+    lost = run(runner, f"full forgood {error}".encode())
     assert lost.status is Status.LOST
-    assert "out of memory" in lost.error
+    assert error in lost.error
 
 
 def test_a_child_that_has_grown_is_replaced_but_not_one_that_was_as_large_at_first(

@@ -80,6 +80,21 @@ def test_a_device_that_is_found_has_that_text_too(
     assert {resolve_target("cuda"), resolve_target("auto"), *map(resolve_target, WAYS)} == by_hand
 
 
+def test_auto_says_why_a_device_that_is_here_is_not_used(
+    with_device: Callable[[dict[int, int]], None],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    resolve_target("auto")
+    assert caplog.text == "", "none is here"
+    with_device(H100)
+    why = "libcudart.so.13: cannot open shared object file"
+    monkeypatch.setattr(cuda, "why_no_runtime", lambda: why)
+    assert json.loads(resolve_target("auto"))["kind"] == "llvm"
+    assert why in caplog.text
+    assert "elastic-tuner[cuda]" in caplog.text
+
+
 def test_tasks_of_equal_targets_have_equal_keys() -> None:
     assert len({gemm_task(resolve_target(way)).key for way in WAYS}) == 1
 
